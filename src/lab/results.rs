@@ -1,0 +1,130 @@
+//! What was measured: raw counters and the load generator's own reports, nothing derived.
+//!
+//! This is `results.json`. Everything the report says is computed from it, so it alone must be kept.
+
+use crate::proto::LoadReport;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One run of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// [`crate::proto::FORMAT`].
+    pub format: u32,
+    /// Version of weir that measured.
+    pub weir_version: String,
+    /// The experiment's name: `quick`.
+    pub name: String,
+    /// One line for the report's head: what is measured on what.
+    pub title: String,
+    /// The experiment file as read, so that the run can be repeated from the results alone.
+    pub experiment_toml: String,
+    /// The command that repeats the run.
+    pub command: String,
+    /// When the run started, as RFC 3339 in UTC.
+    pub started: String,
+    /// What the order of trials and the operation streams were drawn from.
+    pub seed: u64,
+    /// Where it was measured: `cpu` → `Intel …`, `kernel` → `6.1`, in the order the report prints them.
+    pub environment: Vec<(String, String)>,
+    /// The parts and the cores they were pinned to.
+    pub placements: Vec<Placement>,
+    /// What a request may have to wait for, and which counters tell how busy it was.
+    pub resources: Vec<Resource>,
+    /// The workloads, in the experiment's order.
+    pub workloads: Vec<WorkloadPlan>,
+    /// Load levels (clients) in the experiment's order; every one is measured for every workload.
+    pub levels: Vec<u32>,
+    /// Runs of each workload at each level.
+    pub repetitions: u32,
+    /// The trials in the order they ran. A planned trial that is not here did not run.
+    pub trials: Vec<Trial>,
+}
+
+/// A workload of the experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadPlan {
+    /// Its name: `get_popular`.
+    pub name: String,
+    /// One sentence: what it asks of the target.
+    pub about: String,
+}
+
+/// A part of the system and where it ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Placement {
+    /// `server`, `database` or `generator`.
+    pub part: String,
+    /// The cores it was pinned to.
+    pub cores: Vec<usize>,
+    /// Other parts on the same cores; empty when it had them alone.
+    pub shares_with: Vec<String>,
+}
+
+/// Something of which a request takes time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Resource {
+    /// Its name in the report: `server CPU`, `server + database CPU`, `store write lanes`, `disk vda`.
+    pub name: String,
+    /// The counters, in busy seconds, that add up to its use.
+    pub busy: Vec<String>,
+    /// How many requests it works on at once: cores, lanes. Utilization is busy seconds / (elapsed · servers).
+    pub servers: f64,
+    /// What it is, for the rules.
+    pub kind: ResourceKind,
+}
+
+/// What the rules may conclude from a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResourceKind {
+    /// It can be the bottleneck.
+    Station,
+    /// The load generator: if it is busy, nothing is known of the target.
+    Generator,
+    /// Printed, never concluded from: `%util` of a device that works in parallel is no utilization.
+    Indication,
+}
+
+/// One workload at one level, once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The workload's name.
+    pub workload: String,
+    /// Clients asked for.
+    pub level: u32,
+    /// 0 to repetitions − 1.
+    pub repetition: u32,
+    /// What the load generator saw; `None` when the trial failed.
+    pub load: Option<LoadReport>,
+    /// Why the trial failed.
+    pub failure: Option<String>,
+    /// Time between the two readings.
+    pub elapsed_secs: f64,
+    /// Counters when the window opened.
+    pub opened: Reading,
+    /// Counters when it closed.
+    pub closed: Reading,
+}
+
+/// Raw counters and gauges at one instant. Units stand last in every name: `server.cpu_secs`, `disk.vda.written_bytes`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// They only grow; a pair of readings gives a rate.
+    pub counters: BTreeMap<String, f64>,
+    /// Levels at this instant.
+    pub gauges: BTreeMap<String, f64>,
+}
+
+impl Trial {
+    /// How much counter `name` grew in the window; `None` where it was not read.
+    pub fn growth(&self, name: &str) -> Option<f64> {
+        Some(self.closed.counters.get(name)? - self.opened.counters.get(name)?)
+    }
+
+    /// Busy share of `resource` in the window, 0–1; `None` where one of its counters was not read.
+    pub fn utilization(&self, resource: &Resource) -> Option<f64> {
+        let busy = resource.busy.iter().map(|name| self.growth(name)).sum::<Option<f64>>()?;
+        (self.elapsed_secs > 0.0).then(|| busy / (self.elapsed_secs * resource.servers))
+    }
+}

@@ -1,0 +1,20 @@
+//! weir: an HTTP key-value store in tiers, and the instrument that measures it.
+//!
+//! Read the modules in this order; each may use only those above it, as ARCHITECTURE.md draws it and
+//! `tests/it/tidy.rs` holds it. `server`, `load` and `lab` are three programs that meet only over HTTP
+//! and JSON, in the terms of [`proto`].
+
+pub mod kv;
+pub mod units;
+pub mod proto;
+pub mod http1;
+
+pub mod cache;
+pub mod store;
+pub mod tiered;
+
+pub mod server;
+pub mod load;
+pub mod lab;
+
+pub mod cmd;

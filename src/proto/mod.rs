@@ -1,0 +1,36 @@
+//! What the two ends of the wire agree on: routes, header names, error bodies, JSON shapes.
+//!
+//! Knows neither how the server nor how the load generator is built. `server`, `load` and `lab` meet only here.
+
+mod load;
+mod path;
+mod problem;
+
+pub use load::{Latency, LoadEvent, LoadReport, OperationReport, SecondReport};
+pub use path::{BadKey, key_of_path, path_of_key};
+pub use problem::Problem;
+
+/// Version of every JSON shape this program writes; raised when a reader of the old one would misread the new one.
+pub const FORMAT: u32 = 1;
+
+/// The prefix of the data routes: everything behind it is the key.
+pub const KV_PREFIX: &str = "/kv/";
+
+/// Where the server says that the process lives.
+pub const HEALTHZ: &str = "/healthz";
+/// Where the server says that it can serve: its store answers and it is not draining.
+pub const READYZ: &str = "/readyz";
+/// The counters as Prometheus text.
+pub const METRICS: &str = "/metrics";
+/// The counters as one flat JSON object: metric name (labels included) to number.
+pub const STATS: &str = "/stats";
+
+/// How the cache served a request (RFC 9211).
+pub const CACHE_STATUS: &str = "cache-status";
+/// On a failed write, whether it happened: `not-applied` or `unknown`.
+pub const OUTCOME: &str = "weir-outcome";
+/// A request that says `1` here is answered with `Server-Timing`.
+pub const TIMING: &str = "weir-timing";
+
+/// The first word the server prints on standard output, before the address it listens on: `listening 127.0.0.1:8080`.
+pub const LISTENING: &str = "listening";

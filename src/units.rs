@@ -1,0 +1,189 @@
+//! Durations, sizes and rates as people write and read them.
+//!
+//! One spelling for flags, environment, TOML files and reports: `500ms`, `2s`, `64MiB`, `14.6k`.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A length of time, written `250us`, `500ms`, `1.5s`, `2m` or `1h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub Duration);
+
+impl Span {
+    /// The same in seconds.
+    pub fn secs(self) -> f64 {
+        self.0.as_secs_f64()
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Span, String> {
+        const UNITS: &[(&str, f64)] = &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+        let secs = scaled(text, UNITS).ok_or("a duration is a number with us, ms, s, m or h, as in 500ms")?;
+        Duration::try_from_secs_f64(secs).map(Span).map_err(|_| "this duration is too long".into())
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let secs = self.secs();
+        match secs {
+            _ if secs == 0.0 => write!(f, "0s"),
+            _ if secs < 1e-3 => write!(f, "{}us", trimmed(secs * 1e6)),
+            _ if secs < 1.0 => write!(f, "{}ms", trimmed(secs * 1e3)),
+            _ => write!(f, "{}s", trimmed(secs)),
+        }
+    }
+}
+
+/// A number of bytes, written `1024`, `64KiB`, `8MiB`, `1GiB` or with the decimal `kB`, `MB`, `GB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        const UNITS: &[(&str, f64)] = &[
+            ("KiB", 1024.0),
+            ("MiB", 1048576.0),
+            ("GiB", 1073741824.0),
+            ("TiB", 1099511627776.0),
+            ("kB", 1e3),
+            ("MB", 1e6),
+            ("GB", 1e9),
+            ("B", 1.0),
+            ("", 1.0),
+        ];
+        let bytes = scaled(text, UNITS)
+            .ok_or("a size is a number of bytes, or one with KiB, MiB, GiB, as in 64MiB")?;
+        if bytes > 9e18 || bytes.fract() != 0.0 {
+            return Err("this size is not a whole number of bytes below 2^63".into());
+        }
+        Ok(Size(bytes as u64))
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, bytes) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+            if self.0 >= bytes && self.0.is_multiple_of(bytes / 4) {
+                return write!(f, "{}{name}", trimmed(self.0 as f64 / bytes as f64));
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A figure in three significant digits with `k`, `M` or `G`, as in `14.6k`.
+pub fn short(value: f64) -> String {
+    let (scale, suffix) = match value.abs() {
+        v if v >= 999.5e6 => (1e9, "G"),
+        v if v >= 999.5e3 => (1e6, "M"),
+        v if v >= 999.5 => (1e3, "k"),
+        _ => (1.0, ""),
+    };
+    let scaled = value / scale;
+    let decimals = match scaled.abs() {
+        v if v >= 99.95 || v == 0.0 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{scaled:.decimals$}{suffix}")
+}
+
+/// Microseconds as a person reads them: `85.2 µs`, `1.37 ms`, `2.05 s`.
+pub fn micros(us: f64) -> String {
+    match us.abs() {
+        v if v >= 999_500.0 => format!("{} s", short(us / 1e6)),
+        v if v >= 999.5 => format!("{} ms", short(us / 1e3)),
+        _ => format!("{} µs", short(us)),
+    }
+}
+
+/// Parses a non-negative number with one of `units` behind it.
+fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
+    let number: f64 = text[..end].replace('_', "").parse().ok()?;
+    let unit = text[end..].trim_start();
+    units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, factor)| number * factor)
+}
+
+/// A number with at most three decimals and no trailing zeros.
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+macro_rules! serde_as_text {
+    ($($type:ty),*) => {$(
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+
+serde_as_text!(Span, Size);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_back_as_written() {
+        for (text, micros, shown) in [
+            ("250us", 250, "250us"),
+            ("1.5s", 1_500_000, "1.5s"),
+            ("2m", 120_000_000, "120s"),
+            ("0s", 0, "0s"),
+        ] {
+            let span: Span = text.parse().unwrap();
+            assert_eq!((span.0.as_micros(), span.to_string().as_str()), (micros, shown));
+        }
+        for wrong in ["", "5", "s", "-1s", "5 parsecs", "1e99h", "1..5s"] {
+            assert!(wrong.parse::<Span>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_read_back_as_written() {
+        for (text, bytes, shown) in [
+            ("64MiB", 64 << 20, "64MiB"),
+            ("1000", 1000, "1000"),
+            ("1.5 KiB", 1536, "1.5KiB"),
+            ("2kB", 2000, "2000"),
+        ] {
+            let size: Size = text.parse().unwrap();
+            assert_eq!((size.0, size.to_string().as_str()), (bytes, shown));
+        }
+        for wrong in ["", "MiB", "-1", "1.5", "99999999999TiB"] {
+            assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn figures_keep_three_digits() {
+        for (value, text) in
+            [(0.0, "0"), (7.0, "7.00"), (14_571.2, "14.6k"), (999.6, "1.00k"), (123_456_789.0, "123M")]
+        {
+            assert_eq!(short(value), text);
+        }
+        assert_eq!(
+            (micros(85.21), micros(1370.0), micros(2_050_000.0)),
+            ("85.2 µs".into(), "1.37 ms".into(), "2.05 s".into())
+        );
+    }
+}
