@@ -1,3 +1,11 @@
 //! The binary: hands the command line to [`weir::cmd`] and exits with what it says.
 
-fn main() {}
+use std::process::ExitCode;
+
+// Every request of a PUT or a miss allocates a few times, on several threads; see docs/decisions/0002-dependencies.md.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    weir::cmd::run(std::env::args_os())
+}

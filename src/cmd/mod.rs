@@ -1,1 +1,121 @@
-//! (to be written)
+//! The command line: one file per sub-command, and how their failures are told.
+//!
+//! The only floor that prints to the terminal. A sub-command reads its flags, assembles the parts and reports;
+//! what the parts do is decided below.
+
+mod lab;
+mod load;
+mod report;
+mod serve;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// An HTTP key-value store in tiers, and the instrument that measures it.
+#[derive(Parser)]
+#[command(name = "weir", version, propagate_version = true, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Serve(Box<serve::Args>),
+    Load(load::Args),
+    Lab(lab::Args),
+    Report(report::Args),
+}
+
+/// Why a command ends without having done what was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// What, where, why: one line.
+    message: String,
+    /// What to do about it.
+    hint: Option<String>,
+    code: u8,
+}
+
+impl Failure {
+    /// The caller's mistake: a flag, a file, a URL, the environment. Exit code 2.
+    pub(crate) fn input(message: impl Display) -> Failure {
+        Failure { message: message.to_string(), hint: None, code: 2 }
+    }
+
+    /// Something that did not work although it was asked for rightly. Exit code 1.
+    pub(crate) fn run(message: impl Display) -> Failure {
+        Failure { message: message.to_string(), hint: None, code: 1 }
+    }
+
+    /// Adds the remedy.
+    pub(crate) fn hint(mut self, hint: impl Display) -> Failure {
+        self.hint = Some(hint.to_string());
+        self
+    }
+}
+
+/// Runs the command line `args` (the program's name first) and gives the process's exit code: 0 done, 1 failed,
+/// 2 wrong input.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let done = match Cli::try_parse_from(args) {
+        Ok(cli) => match cli.command {
+            Command::Serve(args) => serve::run(*args),
+            Command::Load(args) => load::run(args),
+            Command::Lab(args) => lab::run(args),
+            Command::Report(args) => report::run(args),
+        },
+        Err(error) => usage(&error),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            complain(&failure);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// Prints help where it was asked for; makes one line of a wrong flag.
+fn usage(error: &clap::Error) -> Result<(), Failure> {
+    let text = error.render().to_string();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            say(text.trim_end());
+            Ok(())
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Err(Failure::input("a sub-command is missing")
+                .hint("Try `weir serve`, or `weir --help` for all of them."))
+        }
+        _ => {
+            let what: Vec<&str> = text.split("\n\n").next().unwrap_or(&text).split_whitespace().collect();
+            let what = what.join(" ");
+            Err(Failure::input(what.strip_prefix("error: ").unwrap_or(&what)).hint("--help lists the flags."))
+        }
+    }
+}
+
+/// Prints a line on standard output. A closed pipe is the reader's choice, not a failure.
+#[expect(clippy::print_stdout, reason = "cmd is the floor that prints")]
+pub(crate) fn say(line: impl Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Prints a line on standard error.
+#[expect(clippy::print_stderr, reason = "cmd is the floor that prints")]
+pub(crate) fn note(line: impl Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn complain(failure: &Failure) {
+    match &failure.hint {
+        Some(hint) => note(format_args!("error: {} | hint: {hint}", failure.message)),
+        None => note(format_args!("error: {}", failure.message)),
+    }
+}
