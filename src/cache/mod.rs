@@ -6,7 +6,7 @@
 pub mod policy;
 mod shard;
 
-use crate::kv::Row;
+use crate::kv::{Row, Version};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use parking_lot::Mutex;
@@ -91,6 +91,11 @@ impl Cache {
         self.shards[place.shard].lock().get(place.hash, key)
     }
 
+    /// The version of the row under `key`, without the policy learning of it.
+    pub fn version(&self, place: Place, key: &[u8]) -> Option<Version> {
+        self.shards[place.shard].lock().peek(place.hash, key).map(Row::version)
+    }
+
     /// Puts a row in, in place of any other under its key, and pushes out what the limits ask for. A row too large
     /// for a shard's share of the bytes does not stay.
     pub fn insert(&self, place: Place, row: Row) {
@@ -131,7 +136,7 @@ fn hash_of(state: &SeedableRandomState, key: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kv::{Key, Version};
+    use crate::kv::Key;
 
     fn row(key: &str, value: &[u8], version: u64) -> Row {
         Row::new(&Key::new(key.as_bytes()).unwrap(), "", value, Version(version))

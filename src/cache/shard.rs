@@ -40,6 +40,11 @@ impl Shard {
         self.rows[slot as usize].clone()
     }
 
+    pub(super) fn peek(&self, hash: u64, key: &[u8]) -> Option<&Row> {
+        let slot = *self.index.find(hash, |&slot| holds(&self.rows, slot, key))?;
+        self.rows[slot as usize].as_ref()
+    }
+
     pub(super) fn insert(&mut self, hash: u64, row: Row) {
         let cost = cost(&row);
         if cost > self.limits.bytes || self.limits.entries == 0 {
