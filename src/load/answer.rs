@@ -78,6 +78,7 @@ pub(super) struct Answer {
     status: u16,
     keep_alive: bool,
     until_close: bool,
+    /// Whether any of it has arrived.
     begun: bool,
     body_bytes: usize,
     differs: bool,
@@ -88,11 +89,6 @@ impl Answer {
     pub(super) fn reset(&mut self) {
         self.held.clear();
         *self = Answer { held: std::mem::take(&mut self.held), ..Answer::default() };
-    }
-
-    /// Whether any of it has arrived.
-    pub(super) fn begun(&self) -> bool {
-        self.begun
     }
 
     /// Whether another request may follow on the connection of this complete answer.
@@ -309,7 +305,7 @@ mod tests {
         );
         assert!(!answer.keeps_alive());
         answer.reset();
-        assert!(!answer.begun() && answer.status() == 0);
+        assert!(!answer.begun && answer.status() == 0);
         assert_eq!(answer.take(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nk=", &read), Ok(true));
         assert!(answer.keeps_alive());
         assert_eq!(answer.verdict(&read, false), Ok(Success::Done));

@@ -67,7 +67,7 @@ pub struct Workload {
 }
 
 /// Every workload, in the order people should meet them.
-pub const WORKLOADS: &[Workload] = &[
+pub static WORKLOADS: &[Workload] = &[
     Workload {
         name: "get_popular",
         about: "Reads of a few hot keys: what a cache answers.",

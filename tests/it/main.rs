@@ -1,1 +1,3 @@
-fn main() {}
+//! What the rooms do together, seen from outside: one binary, so that it links once.
+
+mod load;
