@@ -1,1 +1,3 @@
-fn main() {}
+//! The integration tests: one binary, one module per subject, each through a public interface.
+
+mod http1;
