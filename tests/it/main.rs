@@ -1,1 +1,4 @@
-fn main() {}
+//! The integration tests: one binary, one module per subject, each through a public interface.
+
+mod http1;
+mod load;
