@@ -1,1 +1,162 @@
-//! (to be written)
+//! What the measurements say: rows, gates, capacity, knee, bottleneck.
+//!
+//! A pure function of the results: no clock, no `/proc`, no network, and no randomness but a bootstrap seeded by the
+//! results themselves. Methods and limits are those of docs/method.md, sections 3, 5 and 6 (E1).
+
+pub mod bottleneck;
+pub mod capacity;
+pub mod checks;
+pub mod rows;
+pub mod stats;
+
+pub use bottleneck::{Bottleneck, Evidence, Grade, RULES};
+pub use capacity::{Capacity, Decline, Knee};
+pub use checks::{CHECKS, Checked, Verdict};
+pub use rows::{Row, Standing, Use, row};
+pub use stats::{Estimate, Interval};
+
+use crate::lab::results::{ResourceKind, Results, WorkloadPlan};
+use serde::Serialize;
+
+/// Everything concluded from one run of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Findings {
+    /// One for each workload, in the experiment's order.
+    pub workloads: Vec<WorkloadFindings>,
+    /// How the gates decided, in the order of [`CHECKS`].
+    pub gates: Vec<GateCount>,
+    /// The row whose Little residual is furthest from zero.
+    pub worst_little: Option<Spot>,
+    /// The row at which the generator was busiest: the share of its cores, 0–1.
+    pub busiest_generator: Option<Spot>,
+    /// Trials planned.
+    pub planned: u32,
+    /// Trials that delivered numbers.
+    pub ran: u32,
+}
+
+/// How often a gate decided how, over all rows that have numbers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GateCount {
+    /// The gate's id.
+    pub id: &'static str,
+    /// Rows that passed.
+    pub passed: u32,
+    /// Rows of which the readable part passed.
+    pub partly: u32,
+    /// Rows that failed.
+    pub failed: u32,
+    /// Rows that could not be checked.
+    pub not_checked: u32,
+    /// What was missing, where anything was: the first reason given.
+    pub missing: Option<String>,
+}
+
+/// A figure and the row it stands in.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Spot {
+    /// The workload.
+    pub workload: String,
+    /// The clients.
+    pub level: u32,
+    /// The figure.
+    pub value: f64,
+}
+
+/// What is concluded of one workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorkloadFindings {
+    /// Its name.
+    pub name: String,
+    /// One sentence: what it asks of the target.
+    pub about: String,
+    /// Every planned level, ascending, also those that failed.
+    pub rows: Vec<Row>,
+    /// What it gets through.
+    pub capacity: Capacity,
+    /// Where more clients stop paying.
+    pub knee: Option<Knee>,
+    /// How far goodput falls past the peak.
+    pub decline: Option<Decline>,
+    /// What limits it.
+    pub bottleneck: Bottleneck,
+}
+
+impl WorkloadFindings {
+    /// The mean latency of one client alone, in microseconds; `None` without a valid row at one client.
+    pub fn latency_us_alone(&self) -> Option<f64> {
+        self.rows.iter().find(|row| row.level == 1 && row.usable())?.latency_us_mean
+    }
+}
+
+/// Concludes all that can be concluded from `results`.
+pub fn findings(results: &Results) -> Findings {
+    let workloads: Vec<WorkloadFindings> =
+        results.workloads.iter().map(|workload| of_workload(results, workload)).collect();
+    let rows: Vec<(&str, &Row)> = workloads
+        .iter()
+        .flat_map(|workload| workload.rows.iter().map(|row| (workload.name.as_str(), row)))
+        .collect();
+    let furthest = |figure: fn(&Row) -> Option<f64>| {
+        rows.iter()
+            .filter_map(|(workload, row)| {
+                Some(Spot { workload: (*workload).to_owned(), level: row.level, value: figure(row)? })
+            })
+            .max_by(|a, b| a.value.abs().total_cmp(&b.value.abs()))
+    };
+    Findings {
+        gates: CHECKS.iter().enumerate().map(|(i, check)| gate(i, check.id, &rows)).collect(),
+        worst_little: furthest(|row| row.little_residual),
+        busiest_generator: furthest(|row| {
+            let generators = row.resources.iter().filter(|of| of.kind == ResourceKind::Generator);
+            generators.filter_map(|of| of.utilization).max_by(f64::total_cmp)
+        }),
+        planned: rows.iter().map(|(_, row)| row.planned).sum(),
+        ran: rows.iter().map(|(_, row)| row.runs).sum(),
+        workloads,
+    }
+}
+
+fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
+    let mut levels = results.levels.clone();
+    levels.sort_unstable();
+    levels.dedup();
+    let mut rows: Vec<Row> = Vec::new();
+    for level in levels {
+        let row = row(results, &workload.name, level, None, rows.last());
+        rows.push(row);
+    }
+    let capacity = capacity::capacity(&rows, results.seed);
+    let knee = capacity::knee(&rows, &capacity);
+    WorkloadFindings {
+        name: workload.name.clone(),
+        about: workload.about.clone(),
+        decline: capacity::decline(&rows, &capacity),
+        bottleneck: bottleneck::bottleneck(&rows, &capacity, knee.as_ref()),
+        rows,
+        capacity,
+        knee,
+    }
+}
+
+fn gate(i: usize, id: &'static str, rows: &[(&str, &Row)]) -> GateCount {
+    let mut count = GateCount { id, passed: 0, partly: 0, failed: 0, not_checked: 0, missing: None };
+    for checked in rows.iter().filter_map(|(_, row)| row.checks.get(i)) {
+        match &checked.verdict {
+            Verdict::Passed => count.passed += 1,
+            Verdict::Failed { .. } => count.failed += 1,
+            Verdict::Partly { missing, .. } => {
+                count.partly += 1;
+                count.missing.get_or_insert_with(|| missing.clone());
+            }
+            Verdict::NotChecked(missing) => {
+                count.not_checked += 1;
+                count.missing.get_or_insert_with(|| missing.clone());
+            }
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests;

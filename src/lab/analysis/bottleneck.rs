@@ -1,0 +1,208 @@
+//! What limits a workload, by the utilization law (E1 of docs/method.md, section 6).
+//!
+//! Names a resource only with numbers, and nothing at all where the numbers do not carry it.
+
+use super::capacity::{Capacity, Knee};
+use super::rows::{Row, Standing, Use};
+use super::stats::{mean, variation};
+use crate::lab::results::ResourceKind;
+use serde::Serialize;
+
+/// Busy enough to be the limit: U ≥ 0.95.
+pub const SATURATED: f64 = 0.95;
+/// Constant enough to be a service demand: standard deviation over mean ≤ 10 %.
+const CONSTANT: f64 = 0.10;
+/// A resource that is busy already at this share of the capacity can do more than it looks.
+const EARLY: f64 = 0.7;
+
+/// A rule that may name the bottleneck.
+pub struct Rule {
+    /// A few words.
+    pub name: &'static str,
+    /// When it applies, in one sentence.
+    pub about: &'static str,
+    /// Concludes from the case; `None` where the rule does not apply.
+    pub apply: fn(&Case) -> Option<Conclusion>,
+}
+
+/// How sure it is, and the resources named, as indices into the evidence.
+pub type Conclusion = (Grade, Vec<usize>);
+
+/// The rules in the order they are asked; the first that applies decides.
+pub const RULES: &[Rule] = &[
+    Rule {
+        name: "generator",
+        about: "the generator is saturated or fails its gate: nothing is known of the target",
+        apply: |case| {
+            let busiest = case.busiest(|use_| use_.kind == ResourceKind::Generator);
+            let saturated = busiest.is_some_and(|i| case.evidence[i].utilization >= SATURATED);
+            (case.generator_limited || saturated).then(|| (Grade::Generator, Vec::from_iter(busiest)))
+        },
+    },
+    Rule {
+        name: "one or more saturated",
+        about: "busy for at least 95 % of the time, with the same demand per request at every one of these levels",
+        apply: |case| {
+            let named: Vec<usize> = (0..case.evidence.len()).filter(|i| case.evidence[*i].limits()).collect();
+            (!named.is_empty()).then_some((Grade::Supported, named))
+        },
+    },
+    Rule {
+        name: "none",
+        about: "no resource that was read carries the throughput: a delay, a lock, or something nobody samples",
+        apply: |_| Some((Grade::NotIdentified, Vec::new())),
+    },
+];
+
+/// What a rule sees.
+pub struct Case {
+    /// Every resource that could be read at the levels in question.
+    pub evidence: Vec<Evidence>,
+    /// Whether a row among them is limited by the generator.
+    pub generator_limited: bool,
+}
+
+impl Case {
+    fn busiest(&self, among: impl Fn(&Evidence) -> bool) -> Option<usize> {
+        (0..self.evidence.len())
+            .filter(|i| among(&self.evidence[*i]))
+            .max_by(|a, b| self.evidence[*a].utilization.total_cmp(&self.evidence[*b].utilization))
+    }
+}
+
+/// What limits a workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bottleneck {
+    /// How sure.
+    pub grade: Grade,
+    /// The resources named; several share the load. Empty where none is.
+    pub named: Vec<Evidence>,
+    /// The next busiest that could be a limit, named or not the winner: relaxing the winner brings at most its ceiling.
+    pub runner_up: Option<Evidence>,
+    /// Resources that look saturated but do more per busy second the more is asked of them.
+    pub load_dependent: Vec<Evidence>,
+    /// The levels all this was read at, ascending.
+    pub levels: Vec<u32>,
+}
+
+/// How sure a bottleneck is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grade {
+    /// The utilization law carries it.
+    Supported,
+    /// The load generator is the limit or cannot be excluded.
+    Generator,
+    /// Nothing measured carries a name.
+    NotIdentified,
+}
+
+/// A resource at the levels that decide.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Evidence {
+    /// The resource's name.
+    pub resource: String,
+    /// What may be concluded from it.
+    pub kind: ResourceKind,
+    /// Busy share, 0–1, mean over the levels.
+    pub utilization: f64,
+    /// Busy time per attempt, mean over the levels.
+    pub demand_us: Option<f64>,
+    /// Standard deviation over mean of that demand over the levels; `None` of fewer than two levels.
+    pub demand_variation: Option<f64>,
+    /// What it could carry at most, in requests per second: m / D.
+    pub ceiling_rps: Option<f64>,
+    /// Whether its demand falls as load grows: batching, or a figure that is no utilization.
+    pub load_dependent: bool,
+}
+
+impl Evidence {
+    /// Whether the utilization law says that it is a limit.
+    fn limits(&self) -> bool {
+        self.kind == ResourceKind::Station && self.saturated() && !self.load_dependent && self.constant()
+    }
+
+    fn saturated(&self) -> bool {
+        self.utilization >= SATURATED
+    }
+
+    fn constant(&self) -> bool {
+        self.demand_variation.is_some_and(|variation| variation <= CONSTANT)
+    }
+}
+
+/// Applies [`RULES`] to the levels at and above twice the knee that belong to the plateau; to the whole plateau where
+/// those are fewer than two. Without a plateau nothing limits yet, and the best level shows the highest utilization.
+///
+/// Source: the utilization law and the bottleneck analysis of Denning & Buzen (1978); Lazowska et al., Quantitative
+/// System Performance (1984), chapter 5.
+pub fn bottleneck(rows: &[Row], capacity: &Capacity, knee: Option<&Knee>) -> Bottleneck {
+    let deciding = deciding(rows, capacity, knee);
+    let resources = deciding.first().map_or(0, |row| row.resources.len());
+    let evidence: Vec<Evidence> =
+        (0..resources).filter_map(|i| evidence(i, &deciding, rows, capacity)).collect();
+    let generator_limited = deciding.iter().any(|row| row.standing == Standing::GeneratorLimited);
+    let case = Case { evidence, generator_limited };
+    let (grade, named) =
+        RULES.iter().find_map(|rule| (rule.apply)(&case)).unwrap_or((Grade::NotIdentified, vec![]));
+    let runner_up = (0..case.evidence.len())
+        .filter(|i| !named.contains(i))
+        .filter(|i| case.evidence[*i].kind != ResourceKind::Indication && !case.evidence[*i].load_dependent)
+        .max_by(|a, b| case.evidence[*a].utilization.total_cmp(&case.evidence[*b].utilization));
+    Bottleneck {
+        grade,
+        named: named.iter().map(|i| case.evidence[*i].clone()).collect(),
+        runner_up: runner_up.map(|i| case.evidence[i].clone()),
+        load_dependent: case
+            .evidence
+            .iter()
+            .filter(|of| of.kind == ResourceKind::Station && of.saturated() && of.load_dependent)
+            .cloned()
+            .collect(),
+        levels: deciding.iter().map(|row| row.level).collect(),
+    }
+}
+
+/// The rows that decide, ascending.
+fn deciding<'a>(rows: &'a [Row], capacity: &Capacity, knee: Option<&Knee>) -> Vec<&'a Row> {
+    let on_plateau: Vec<&Row> =
+        rows.iter().filter(|row| row.usable() && capacity.plateau().contains(&row.level)).collect();
+    if let Capacity::NotReached { level, .. } = capacity {
+        return rows.iter().filter(|row| row.level == *level).collect();
+    }
+    let past_knee: Vec<&Row> = on_plateau
+        .iter()
+        .filter(|row| knee.is_some_and(|knee| f64::from(row.level) >= 2.0 * knee.clients))
+        .copied()
+        .collect();
+    if past_knee.len() >= 2 { past_knee } else { on_plateau }
+}
+
+/// Resource `i` over the `deciding` rows. `None` where its utilization was not read at one of them.
+fn evidence(i: usize, deciding: &[&Row], rows: &[Row], capacity: &Capacity) -> Option<Evidence> {
+    let uses: Vec<&Use> = deciding.iter().map(|row| &row.resources[i]).collect();
+    let first = uses.first()?;
+    let utilizations: Vec<f64> = uses.iter().map(|of| of.utilization).collect::<Option<_>>()?;
+    let demands: Option<Vec<f64>> = uses.iter().map(|of| of.demand_us).collect();
+    let demands = demands.unwrap_or_default();
+    let demand_us = mean(&demands);
+    let demand_variation = variation(&demands);
+    let falls =
+        demand_variation.is_some_and(|variation| variation > CONSTANT) && demands.first() > demands.last();
+    // U = X·D: saturated long before the capacity is reached means that D was larger there.
+    let early = capacity.rps().is_some_and(|rps| {
+        rows.iter().filter(|row| row.usable()).any(|row| {
+            row.goodput_rps.is_some_and(|goodput| goodput.mean < EARLY * rps.mean)
+                && row.resources[i].utilization.is_some_and(|utilization| utilization >= SATURATED)
+        })
+    });
+    Some(Evidence {
+        resource: first.name.clone(),
+        kind: first.kind,
+        utilization: mean(&utilizations)?,
+        demand_us,
+        demand_variation,
+        ceiling_rps: demand_us.filter(|us| *us > 0.0).map(|us| first.servers * 1e6 / us),
+        load_dependent: falls || early,
+    })
+}

@@ -1,0 +1,221 @@
+//! How much a workload gets through, and where more clients stop paying.
+//!
+//! Works on rows alone, sorted by clients; which of them count is decided by [`super::checks`].
+
+use super::rows::{Row, Standing};
+use super::stats::{Estimate, Interval, mean};
+use serde::Serialize;
+
+/// What a workload gets through.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Capacity {
+    /// Goodput stays within ±3 % over at least three adjacent levels that contain the maximum.
+    Reached {
+        /// Mean over those levels.
+        rps: Estimate,
+        /// The levels, ascending.
+        levels: Vec<u32>,
+    },
+    /// The same, or merely the best level, where the generator may have been the limit: the capacity is at least this.
+    GeneratorLimited {
+        /// Mean over those levels.
+        at_least_rps: Estimate,
+        /// The levels, ascending.
+        levels: Vec<u32>,
+    },
+    /// Goodput has not levelled off within the valid levels: the capacity is at least this.
+    NotReached {
+        /// Goodput of the best level.
+        at_least_rps: Estimate,
+        /// The best level.
+        level: u32,
+    },
+    /// No row is valid.
+    Unknown,
+}
+
+impl Capacity {
+    /// The goodput it speaks of, in requests per second, be it the capacity or what it is at least.
+    pub fn rps(&self) -> Option<Estimate> {
+        match self {
+            Capacity::Reached { rps, .. } => Some(*rps),
+            Capacity::GeneratorLimited { at_least_rps, .. } | Capacity::NotReached { at_least_rps, .. } => {
+                Some(*at_least_rps)
+            }
+            Capacity::Unknown => None,
+        }
+    }
+
+    /// The levels of the plateau, ascending; empty without one.
+    pub fn plateau(&self) -> &[u32] {
+        match self {
+            Capacity::Reached { levels, .. } | Capacity::GeneratorLimited { levels, .. } => levels,
+            Capacity::NotReached { .. } | Capacity::Unknown => &[],
+        }
+    }
+}
+
+/// Where more clients stop paying, by four methods that should agree.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Knee {
+    /// The headline, in clients: capacity × the latency at one client, where the two asymptotic bounds cross.
+    ///
+    /// Source: Denning & Buzen, The Operational Analysis of Queueing Network Models (1978).
+    pub clients: f64,
+    /// Where a line through the origin and a flat one, fitted together, meet: X = min(aN, C).
+    pub broken_stick: Option<f64>,
+    /// The level with the most goodput per latency, X / R.
+    ///
+    /// Source: Kleinrock, Power and Deterministic Rules of Thumb for Probabilistic Problems (1979).
+    pub power: Option<f64>,
+    /// The level that is furthest above the diagonal of the swept range; it moves with that range.
+    ///
+    /// Source: Satopää et al., Finding a “Kneedle” in a Haystack (2011).
+    pub kneedle: Option<f64>,
+    /// The first and last level the methods saw.
+    pub swept: (u32, u32),
+    /// Whether all four lie within a factor of two; where not, there is no sharp knee.
+    pub sharp: bool,
+    /// The valid level nearest to the knee, on a scale of ratios; what is said of latency at the knee was measured there.
+    pub nearest_level: u32,
+    /// Median latency at that level.
+    pub latency_us_p50: Option<f64>,
+    /// 99th percentile there.
+    pub latency_us_p99: Option<f64>,
+}
+
+/// Goodput falling past the peak.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Decline {
+    /// The level at which it is lowest.
+    pub level: u32,
+    /// Goodput there.
+    pub rps: Estimate,
+    /// How much of the peak is lost, 0–1.
+    pub share: f64,
+}
+
+/// The largest run of at least three adjacent valid levels that contains the maximum and lies within ±3 %.
+///
+/// A level that is not valid ends a run. `seed` draws the bootstrap.
+pub fn capacity(rows: &[Row], seed: u64) -> Capacity {
+    const HALF_WIDTH: f64 = 0.03;
+    const LEVELS: usize = 3;
+    let goodput = |row: &Row| row.goodput_rps.filter(|_| row.usable()).map(|estimate| estimate.mean);
+    let best = (0..rows.len())
+        .filter_map(|i| Some((i, goodput(&rows[i])?)))
+        .max_by(|(_, a), (_, b)| a.total_cmp(b))
+        .map(|(i, _)| i);
+    let Some(best) = best else { return Capacity::Unknown };
+
+    let flat = |first: usize, last: usize| {
+        let values: Option<Vec<f64>> = rows[first..=last].iter().map(goodput).collect();
+        let values = values?;
+        let most = values.iter().copied().fold(f64::MIN, f64::max);
+        let least = values.iter().copied().fold(f64::MAX, f64::min);
+        (most - least <= HALF_WIDTH * (most + least)).then_some((first, last))
+    };
+    let plateau = (0..=best)
+        .flat_map(|first| (best..rows.len()).map(move |last| (first, last)))
+        .filter(|(first, last)| last + 1 - first >= LEVELS)
+        .filter_map(|(first, last)| flat(first, last))
+        // Of equally long ones the later: saturation shows best where there are the most clients.
+        .max_by_key(|(first, last)| (last - first, *last));
+
+    let (first, last) = plateau.unwrap_or((best, best));
+    let levels: Vec<u32> = rows[first..=last].iter().map(|row| row.level).collect();
+    let runs: Vec<&[f64]> = rows[first..=last].iter().map(|row| row.goodput_rps_of_runs.as_slice()).collect();
+    let limited = rows[first..=last].iter().any(|row| row.standing == Standing::GeneratorLimited);
+    match (plateau, rows[best].goodput_rps) {
+        (Some(_), _) => match Estimate::bootstrap(&runs, seed) {
+            Some(at_least_rps) if limited => Capacity::GeneratorLimited { at_least_rps, levels },
+            Some(rps) => Capacity::Reached { rps, levels },
+            None => Capacity::Unknown,
+        },
+        (None, Some(at_least_rps)) if limited => Capacity::GeneratorLimited { at_least_rps, levels },
+        (None, Some(at_least_rps)) => Capacity::NotReached { at_least_rps, level: rows[best].level },
+        (None, None) => Capacity::Unknown,
+    }
+}
+
+/// Where more clients stop paying. `None` while the capacity is not known, or without a valid row at one client.
+pub fn knee(rows: &[Row], capacity: &Capacity) -> Option<Knee> {
+    let Capacity::Reached { rps, .. } = capacity else { return None };
+    let usable: Vec<&Row> = rows.iter().filter(|row| row.usable()).collect();
+    let alone = usable.iter().find(|row| row.level == 1)?;
+    let clients = rps.mean * alone.latency_us_mean? / 1e6;
+    if clients <= 0.0 {
+        return None;
+    }
+    let points: Vec<(f64, f64)> =
+        usable.iter().filter_map(|row| Some((f64::from(row.level), row.goodput_rps?.mean))).collect();
+    let (broken_stick, power, kneedle) = (broken_stick(&points), power(&usable), kneedle(&points));
+    let all: Vec<f64> = [Some(clients), broken_stick, power, kneedle].into_iter().flatten().collect();
+    let most = all.iter().copied().fold(f64::MIN, f64::max);
+    let least = all.iter().copied().fold(f64::MAX, f64::min);
+    let distance = |row: &Row| (f64::from(row.level) / clients).ln().abs();
+    let nearest = usable.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
+    Some(Knee {
+        clients,
+        broken_stick,
+        power,
+        kneedle,
+        swept: (usable.first()?.level, usable.last()?.level),
+        sharp: most <= 2.0 * least,
+        nearest_level: nearest.level,
+        latency_us_p50: nearest.latency_us_p50,
+        latency_us_p99: nearest.latency_us_p99,
+    })
+}
+
+/// How far goodput falls behind its peak at a higher level. `None` unless both were measured more than once and their
+/// intervals are apart.
+pub fn decline(rows: &[Row], capacity: &Capacity) -> Option<Decline> {
+    let peak = capacity.rps().filter(|peak| peak.interval != Interval::Single)?;
+    let last_of_peak = match capacity {
+        Capacity::NotReached { level, .. } => *level,
+        _ => *capacity.plateau().last()?,
+    };
+    rows.iter()
+        .filter(|row| row.usable() && row.level > last_of_peak)
+        .filter_map(|row| Some((row.level, row.goodput_rps?)))
+        .filter(|(_, rps)| rps.interval != Interval::Single && rps.high < peak.low)
+        .min_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean))
+        .map(|(level, rps)| Decline { level, rps, share: 1.0 - rps.mean / peak.mean })
+}
+
+/// Fits X = min(aN, C) in ratios and gives C / a. `None` of fewer than three points.
+fn broken_stick(points: &[(f64, f64)]) -> Option<f64> {
+    if points.len() < 3 || points.iter().any(|(_, x)| *x <= 0.0) {
+        return None;
+    }
+    let fit = |split: usize| {
+        let slopes: Vec<f64> = points[..split].iter().map(|(n, x)| (x / n).ln()).collect();
+        let ceilings: Vec<f64> = points[split..].iter().map(|(_, x)| x.ln()).collect();
+        let (slope, ceiling) = (mean(&slopes)?, mean(&ceilings)?);
+        let miss = |(n, x): &(f64, f64)| (x.ln() - (slope + n.ln()).min(ceiling)).powi(2);
+        Some((points.iter().map(miss).sum::<f64>(), (ceiling - slope).exp()))
+    };
+    (1..points.len()).filter_map(fit).min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, clients)| clients)
+}
+
+fn power(rows: &[&Row]) -> Option<f64> {
+    rows.iter()
+        .filter_map(|row| {
+            Some((row.level, row.goodput_rps?.mean / row.latency_us_mean.filter(|us| *us > 0.0)?))
+        })
+        .max_by(|(_, a), (_, b)| a.total_cmp(b))
+        .map(|(level, _)| f64::from(level))
+}
+
+fn kneedle(points: &[(f64, f64)]) -> Option<f64> {
+    let (first, last) = (points.first()?.0, points.last()?.0);
+    let least = points.iter().map(|(_, x)| *x).fold(f64::MAX, f64::min);
+    let most = points.iter().map(|(_, x)| *x).fold(f64::MIN, f64::max);
+    if points.len() < 3 || most <= least {
+        return None;
+    }
+    let above = |(n, x): &(f64, f64)| (x - least) / (most - least) - (n - first) / (last - first);
+    points.iter().max_by(|a, b| above(a).total_cmp(&above(b))).map(|(n, _)| *n)
+}

@@ -1,0 +1,308 @@
+//! The gates: what must hold before a row is believed.
+//!
+//! A gate is a row of [`CHECKS`]. One that cannot be read on this machine says "not checked", never "passed".
+//! Rules and limits are those of docs/method.md, section 3.
+
+use super::rows::{Row, Standing, little_residual};
+use crate::lab::results::{ResourceKind, Results, Trial};
+use crate::proto::{Latency, LoadReport};
+use serde::Serialize;
+
+/// A gate.
+pub struct Check {
+    /// Its number in docs/method.md: `G1`.
+    pub id: &'static str,
+    /// One or two words.
+    pub name: &'static str,
+    /// The rule in one sentence.
+    pub about: &'static str,
+    /// What becomes of a row that fails.
+    pub failed: Standing,
+    /// Judges all runs of a row; the worst of them decides.
+    pub judge: fn(&Seen) -> Verdict,
+}
+
+/// Every gate, in the order of the report.
+pub const CHECKS: &[Check] = &[
+    Check {
+        id: "G1",
+        name: "Little’s law",
+        about: "throughput × (latency + back-off) accounts for the clients that were there within 2 %",
+        failed: Standing::Invalid,
+        judge: little,
+    },
+    Check {
+        id: "G2",
+        name: "order",
+        about: "min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, no sample beyond the histogram",
+        failed: Standing::Invalid,
+        judge: order,
+    },
+    Check {
+        id: "G3",
+        name: "generator",
+        about: "the generator’s threads use at most 70 % of their cores, and against memory it makes 3× the requests",
+        failed: Standing::GeneratorLimited,
+        judge: generator,
+    },
+    Check {
+        id: "G4",
+        name: "errors",
+        about: "at most 0.1 % of the attempts fail",
+        failed: Standing::Invalid,
+        judge: errors,
+    },
+    Check {
+        id: "G5",
+        name: "steady",
+        about: "the window shows a steady state",
+        failed: Standing::Valid,
+        judge: |_| Verdict::NotChecked("the test for a steady state comes later".into()),
+    },
+    Check {
+        id: "G6",
+        name: "machine",
+        about: "steal ≤ 0.5 %, no swap, foreign CPU on our cores ≤ 1 %, frequency drift ≤ 2 %",
+        failed: Standing::Valid,
+        judge: machine,
+    },
+    Check {
+        id: "G7",
+        name: "workload",
+        about: "the operations observed are the mix that was asked for",
+        failed: Standing::Valid,
+        judge: |_| Verdict::NotChecked("the results do not yet say which mix was asked for".into()),
+    },
+    Check {
+        id: "G8",
+        name: "store",
+        about: "the window holds no checkpoint, or at least two",
+        failed: Standing::Valid,
+        judge: |_| Verdict::NotChecked("checkpoints are not read yet".into()),
+    },
+];
+
+/// What a gate sees: the runs of one workload at one level, and the row one level below.
+pub struct Seen<'a> {
+    /// Everything measured: resources and placements.
+    pub results: &'a Results,
+    /// The runs that delivered numbers; never empty.
+    pub ran: &'a [(&'a Trial, &'a LoadReport)],
+    /// The row of the next lower level, where there is one.
+    pub below: Option<&'a Row>,
+}
+
+/// What a gate says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The rule holds, and all of it could be read.
+    Passed,
+    /// The part of the rule that could be read holds.
+    Partly {
+        /// That part, with its number.
+        holds: String,
+        /// The part that could not be read.
+        missing: String,
+    },
+    /// The rule is broken.
+    Failed {
+        /// What was seen, with its number.
+        why: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// It could not be read: why.
+    NotChecked(String),
+}
+
+/// A gate's verdict on a row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Checked {
+    /// The gate's [`Check::id`].
+    pub id: &'static str,
+    /// What it says.
+    pub verdict: Verdict,
+}
+
+impl Checked {
+    /// Whether the rule is broken.
+    pub fn failed(&self) -> bool {
+        matches!(self.verdict, Verdict::Failed { .. })
+    }
+}
+
+/// Asks every gate about the runs of one row.
+pub fn checked(results: &Results, ran: &[(&Trial, &LoadReport)], below: Option<&Row>) -> Vec<Checked> {
+    let seen = Seen { results, ran, below };
+    CHECKS.iter().map(|check| Checked { id: check.id, verdict: (check.judge)(&seen) }).collect()
+}
+
+/// What the verdicts leave of a row that has numbers: the gravest consequence of a failed gate.
+pub fn standing(checked: &[Checked]) -> Standing {
+    let consequence = |standing: Standing| {
+        CHECKS.iter().zip(checked).any(|(check, checked)| check.failed == standing && checked.failed())
+    };
+    [Standing::Invalid, Standing::GeneratorLimited]
+        .into_iter()
+        .find(|s| consequence(*s))
+        .unwrap_or(Standing::Valid)
+}
+
+fn little(seen: &Seen) -> Verdict {
+    const LIMIT: f64 = 0.02;
+    let residuals: Option<Vec<f64>> =
+        seen.ran.iter().map(|(trial, load)| little_residual(trial.level, load)).collect();
+    let Some(residuals) = residuals else {
+        return Verdict::NotChecked("a run has no clients or no window".into());
+    };
+    match residuals.into_iter().max_by(|a, b| a.abs().total_cmp(&b.abs())) {
+        Some(worst) if worst.abs() > LIMIT => failed(
+            format!(
+                "throughput × latency accounts for {:.1} % {} clients than there were",
+                worst.abs() * 100.0,
+                if worst < 0.0 { "fewer" } else { "more" }
+            ),
+            "Use a longer window; if it stays, the generator’s figures are wrong: please report it.",
+        ),
+        _ => Verdict::Passed,
+    }
+}
+
+fn order(seen: &Seen) -> Verdict {
+    let mut empty = true;
+    for (_, load) in seen.ran {
+        let operations = load.operations.iter().map(|of| (of.operation.as_str(), &of.latency));
+        for (name, latency) in std::iter::once(("all attempts", &load.latency)).chain(operations) {
+            if latency.count == 0 {
+                continue;
+            }
+            empty = false;
+            if let Some(why) = disorder(latency) {
+                return failed(
+                    format!("latency of {name}: {why}"),
+                    "The histogram is wrong or too short: please report it with results.json.",
+                );
+            }
+        }
+    }
+    if empty { Verdict::NotChecked("no request completed".into()) } else { Verdict::Passed }
+}
+
+/// What is out of order in a distribution.
+fn disorder(latency: &Latency) -> Option<String> {
+    // A percentile is the end of a bucket that holds three digits, while mean, min and max may be exact.
+    const BUCKET: f64 = 1.001;
+    if latency.clipped > 0 {
+        return Some(format!("{} samples lie beyond the histogram", latency.clipped));
+    }
+    let ranks = [
+        ("min", latency.us_min),
+        ("p50", latency.us_p50),
+        ("p90", latency.us_p90),
+        ("p99", latency.us_p99),
+        ("p99.9", latency.us_p999),
+        ("max", latency.us_max),
+    ];
+    let pairs = ranks.windows(2).map(|pair| (pair[0], pair[1]));
+    pairs
+        .chain([(("mean", latency.us_mean), ("max", latency.us_max))])
+        .find(|((_, low), (_, high))| *low > high * BUCKET)
+        .map(|((a, low), (b, high))| format!("{a} {low:.1} µs > {b} {high:.1} µs"))
+}
+
+fn generator(seen: &Seen) -> Verdict {
+    const LIMIT: f64 = 0.7;
+    match generator_share(seen) {
+        None => Verdict::NotChecked("the generator’s processor time was not read".into()),
+        Some(share) if share > LIMIT => failed(
+            format!("the generator uses {:.0} % of its cores", share * 100.0),
+            "Give the generator more cores, or the target fewer.",
+        ),
+        Some(share) => Verdict::Partly {
+            holds: format!("the generator uses {:.0} % of its cores", share * 100.0),
+            missing: "the comparison with a server that answers from memory comes later".into(),
+        },
+    }
+}
+
+/// How busy the generator was in its busiest run, 0–1: by its resource, else by its own processor time over as many
+/// cores as it has threads.
+fn generator_share(seen: &Seen) -> Option<f64> {
+    let resources: Vec<_> =
+        seen.results.resources.iter().filter(|resource| resource.kind == ResourceKind::Generator).collect();
+    let of_run = |(trial, load): &(&Trial, &LoadReport)| {
+        let read = resources.iter().filter_map(|resource| trial.utilization(resource)).max_by(f64::total_cmp);
+        let own = load.cpu_secs / (load.window_secs * f64::from(load.threads));
+        read.or(own.is_finite().then_some(own))
+    };
+    let shares: Option<Vec<f64>> = seen.ran.iter().map(of_run).collect();
+    shares?.into_iter().max_by(f64::total_cmp)
+}
+
+fn errors(seen: &Seen) -> Verdict {
+    const LIMIT: f64 = 0.001;
+    let worst = seen.ran.iter().map(|(_, load)| load).max_by(|a, b| a.error_ratio.total_cmp(&b.error_ratio));
+    let Some(load) = worst else { return Verdict::NotChecked("no run".into()) };
+    if load.attempts == 0 {
+        return Verdict::NotChecked("no request completed".into());
+    }
+    if load.error_ratio <= LIMIT {
+        return Verdict::Passed;
+    }
+    let mut why = format!("{:.2} % of the attempts failed", load.error_ratio * 100.0);
+    if let Some(quick) = fast_failure(seen, load) {
+        why = format!("{why}; {quick}");
+    }
+    failed(why, "Read the error classes; stay below this level, or give the target what it lacks.")
+}
+
+/// Failing fast: refusals so cheap that they flatter throughput and mean latency.
+fn fast_failure(seen: &Seen, load: &LoadReport) -> Option<String> {
+    let answered: u64 = load.operations.iter().map(|of| of.latency.count).sum();
+    let answered_us: f64 =
+        load.operations.iter().map(|of| of.latency.us_mean * of.latency.count as f64).sum();
+    let failed = load.latency.count.saturating_sub(answered);
+    let failed_us = load.latency.us_mean * load.latency.count as f64 - answered_us;
+    if load.error_ratio > 0.01 && answered > 0 && failed > 0 {
+        let (success_us, error_us) = (answered_us / answered as f64, failed_us / failed as f64);
+        if error_us < success_us / 2.0 {
+            return Some(format!("fast-fail: an error takes {error_us:.0} µs, a success {success_us:.0} µs"));
+        }
+    }
+    let below = seen.below?;
+    let rates: Vec<f64> = seen.ran.iter().map(|(_, load)| load.attempts as f64 / load.window_secs).collect();
+    let goodput: Vec<f64> = seen.ran.iter().map(|(_, load)| load.goodput_rps).collect();
+    let (attempts, goodput) = (super::stats::mean(&rates)?, super::stats::mean(&goodput)?);
+    let apart = attempts > below.attempts_rps? && goodput < below.goodput_rps?.mean;
+    apart.then(|| "fast-fail: attempts rose while goodput fell".to_owned())
+}
+
+fn machine(seen: &Seen) -> Verdict {
+    const LIMIT: f64 = 0.005;
+    let mut cores: Vec<usize> = seen.results.placements.iter().flat_map(|part| part.cores.clone()).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    let of_run = |(trial, _): &(&Trial, &LoadReport)| {
+        let stolen: f64 =
+            cores.iter().map(|core| trial.growth(&format!("core.{core}.steal_secs"))).sum::<Option<f64>>()?;
+        let share = stolen / (trial.elapsed_secs * cores.len() as f64);
+        share.is_finite().then_some(share)
+    };
+    let shares: Option<Vec<f64>> = seen.ran.iter().map(of_run).collect();
+    match shares.and_then(|shares| shares.into_iter().max_by(f64::total_cmp)) {
+        None => Verdict::NotChecked("steal of our cores was not read".into()),
+        Some(share) if share > LIMIT => failed(
+            format!("the hypervisor took {:.1} % of our cores", share * 100.0),
+            "Repeat when the neighbours are quiet, or on a machine without any.",
+        ),
+        Some(share) => Verdict::Partly {
+            holds: format!("steal {:.1} %", share * 100.0),
+            missing: "swap, foreign CPU and frequency are not read yet".into(),
+        },
+    }
+}
+
+fn failed(why: impl Into<String>, remedy: &str) -> Verdict {
+    Verdict::Failed { why: why.into(), remedy: remedy.to_owned() }
+}

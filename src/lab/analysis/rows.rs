@@ -1,0 +1,206 @@
+//! One line of the level table: what the runs of a workload at one level say together.
+//!
+//! Merges and derives; judging is the business of [`super::checks`].
+
+use super::checks::{self, Checked};
+use super::stats::{Estimate, mean, median};
+use crate::lab::results::{ResourceKind, Results, Trial};
+use crate::proto::{Latency, LoadReport};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A workload at one level, merged over its repetitions. What no run could tell is `None`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Clients.
+    pub level: u32,
+    /// Runs planned.
+    pub planned: u32,
+    /// Runs that delivered numbers.
+    pub runs: u32,
+    /// Why the others did not, each with its number of runs.
+    pub failures: BTreeMap<String, u32>,
+    /// Whether the row may be used.
+    pub standing: Standing,
+    /// Successes per second of each run, in the order of the repetitions.
+    pub goodput_rps_of_runs: Vec<f64>,
+    /// Their mean over the runs.
+    pub goodput_rps: Option<Estimate>,
+    /// Requests per second, failed ones included, mean over the runs.
+    pub attempts_rps: Option<f64>,
+    /// Median over the runs of the mean of all attempts.
+    pub latency_us_mean: Option<f64>,
+    /// Median over the runs of the median.
+    pub latency_us_p50: Option<f64>,
+    /// Median over the runs of the 99th percentile.
+    pub latency_us_p99: Option<f64>,
+    /// Median over the runs of the 99.9th percentile.
+    pub latency_us_p999: Option<f64>,
+    /// Failed attempts over attempts, 0–1, of all runs together.
+    pub error_ratio: Option<f64>,
+    /// Failed attempts by class, of all runs together.
+    pub errors: BTreeMap<String, u64>,
+    /// Of the run that is furthest off: how much more (or less) than the `level` clients its own throughput and
+    /// latency account for, as a share of them. See [`little_residual`].
+    pub little_residual: Option<f64>,
+    /// How busy every resource was, in the order of the results.
+    pub resources: Vec<Use>,
+    /// What every gate says, in the order of [`checks::CHECKS`].
+    pub checks: Vec<Checked>,
+}
+
+/// How far a row may be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// No gate that decides over it failed.
+    Valid,
+    /// Right as a number, but the generator may have been what limited it.
+    GeneratorLimited,
+    /// A gate failed; it enters neither capacity nor knee.
+    Invalid,
+    /// No run delivered numbers.
+    Missing,
+}
+
+/// How busy a resource was at one level.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Use {
+    /// Its name.
+    pub name: String,
+    /// What may be concluded from it.
+    pub kind: ResourceKind,
+    /// How many requests it works on at once.
+    pub servers: f64,
+    /// Busy share, 0–1, mean over the runs.
+    pub utilization: Option<f64>,
+    /// Service demand: its busy time per attempt, D = U·m / X, mean over the runs.
+    /// Source: the utilization law, Denning & Buzen, The Operational Analysis of Queueing Network Models (1978).
+    pub demand_us: Option<f64>,
+}
+
+impl Row {
+    /// Whether the row may enter capacity and knee.
+    pub fn usable(&self) -> bool {
+        matches!(self.standing, Standing::Valid | Standing::GeneratorLimited)
+    }
+}
+
+/// Merges the runs of `workload` at `level`: all of them, or the one asked for.
+///
+/// `below` is the row of the next lower level: a gate compares with it.
+pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, below: Option<&Row>) -> Row {
+    let trials: Vec<&Trial> = results
+        .trials
+        .iter()
+        .filter(|trial| trial.workload == workload && trial.level == level)
+        .filter(|trial| only.is_none_or(|repetition| trial.repetition == repetition))
+        .collect();
+    let ran: Vec<(&Trial, &LoadReport)> =
+        trials.iter().filter_map(|trial| Some((*trial, trial.load.as_ref()?))).collect();
+    let planned = only.map_or(results.repetitions, |_| 1).max(trials.len() as u32);
+
+    let goodput: Vec<f64> = ran.iter().map(|(_, load)| load.goodput_rps).collect();
+    let attempts: Vec<f64> = ran.iter().map(|(_, load)| rate(load)).collect();
+    let middle = |figure: fn(&Latency) -> f64| {
+        let of_runs: Vec<f64> = ran
+            .iter()
+            .filter(|(_, load)| load.latency.count > 0)
+            .map(|(_, load)| figure(&load.latency))
+            .collect();
+        median(&of_runs)
+    };
+    let (made, succeeded) = ran
+        .iter()
+        .fold((0, 0), |(made, succeeded), (_, load)| (made + load.attempts, succeeded + load.successes));
+
+    let mut row = Row {
+        level,
+        planned,
+        runs: ran.len() as u32,
+        failures: failures(&trials, planned),
+        standing: Standing::Missing,
+        goodput_rps: Estimate::of(&goodput),
+        goodput_rps_of_runs: goodput,
+        attempts_rps: mean(&attempts),
+        latency_us_mean: middle(|latency| latency.us_mean),
+        latency_us_p50: middle(|latency| latency.us_p50),
+        latency_us_p99: middle(|latency| latency.us_p99),
+        latency_us_p999: middle(|latency| latency.us_p999),
+        error_ratio: (made > 0).then(|| made.saturating_sub(succeeded) as f64 / made as f64),
+        errors: errors(&ran),
+        little_residual: ran
+            .iter()
+            .filter_map(|(trial, load)| little_residual(trial.level, load))
+            .max_by(|a, b| a.abs().total_cmp(&b.abs())),
+        resources: uses(results, &ran),
+        checks: Vec::new(),
+    };
+    if !ran.is_empty() {
+        row.checks = checks::checked(results, &ran, below);
+        row.standing = checks::standing(&row.checks);
+    }
+    row
+}
+
+/// How far throughput × latency is from the clients that were there, as a share of them: 0.02 is 2 % too much.
+///
+/// In a closed loop every client is at any instant either in a request or backing off, so X·(R + B) = N for all
+/// attempts together. `None` where there was no client or no window.
+/// Source: Little, A Proof for the Queuing Formula L = λW (1961).
+pub fn little_residual(clients: u32, load: &LoadReport) -> Option<f64> {
+    let in_request_secs = load.attempts as f64 * load.latency.us_mean / 1e6;
+    let accounted = (in_request_secs + load.backoff_secs) / load.window_secs;
+    let residual = (accounted - f64::from(clients)) / f64::from(clients);
+    residual.is_finite().then_some(residual)
+}
+
+/// Attempts per second; not finite where there was no window.
+fn rate(load: &LoadReport) -> f64 {
+    load.attempts as f64 / load.window_secs
+}
+
+fn failures(trials: &[&Trial], planned: u32) -> BTreeMap<String, u32> {
+    let mut failures = BTreeMap::new();
+    for trial in trials.iter().filter(|trial| trial.load.is_none()) {
+        *failures.entry(trial.failure.as_deref().unwrap_or("no reason given").to_owned()).or_insert(0) += 1;
+    }
+    let unrun = planned - trials.len() as u32;
+    if unrun > 0 {
+        failures.insert("did not run".to_owned(), unrun);
+    }
+    failures
+}
+
+fn errors(ran: &[(&Trial, &LoadReport)]) -> BTreeMap<String, u64> {
+    let mut errors = BTreeMap::new();
+    for (class, count) in ran.iter().flat_map(|(_, load)| &load.errors).filter(|(_, count)| **count > 0) {
+        *errors.entry(class.clone()).or_insert(0) += count;
+    }
+    errors
+}
+
+fn uses(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Vec<Use> {
+    let finite = |values: Vec<f64>| mean(&values);
+    results
+        .resources
+        .iter()
+        .map(|resource| {
+            // Both are means over the runs that could be read, so that one unreadable run does not hide the others.
+            let seen: Vec<(f64, f64)> = ran
+                .iter()
+                .filter_map(|(trial, load)| Some((trial.utilization(resource)?, rate(load))))
+                .filter(|(utilization, _)| utilization.is_finite())
+                .collect();
+            Use {
+                name: resource.name.clone(),
+                kind: resource.kind,
+                servers: resource.servers,
+                utilization: finite(seen.iter().map(|(utilization, _)| *utilization).collect()),
+                demand_us: finite(
+                    seen.iter().map(|(utilization, x)| utilization * resource.servers / x * 1e6).collect(),
+                ),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,172 @@
+//! Means with intervals, medians: the little statistics the findings need.
+//!
+//! Knows numbers only. The bootstrap is seeded, so the same numbers give the same interval.
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+
+/// A mean over runs and what is known of its spread.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// Arithmetic mean of the runs.
+    pub mean: f64,
+    /// Lower end of the interval, in the unit of the mean.
+    pub low: f64,
+    /// Upper end of the interval, in the unit of the mean.
+    pub high: f64,
+    /// Runs behind it; of several levels the smallest number at any of them.
+    pub runs: u32,
+    /// What the interval is.
+    pub interval: Interval,
+}
+
+/// What the two ends of an [`Estimate`] mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Interval {
+    /// 95 % confidence by Student's t over the runs.
+    StudentT,
+    /// 95 % percentile bootstrap over the runs.
+    Bootstrap,
+    /// Smallest to largest: too few runs for more.
+    Range,
+    /// One run: no spread is known, both ends are the mean.
+    Single,
+}
+
+impl Estimate {
+    /// The mean of `runs` with Student's t interval; smallest to largest where there are fewer than three.
+    ///
+    /// `None` where there are none or one is not a finite number.
+    pub fn of(runs: &[f64]) -> Option<Estimate> {
+        let mean = mean(runs)?;
+        let (least, most) = range(runs);
+        let (low, high, interval) = match runs.len() {
+            1 => (mean, mean, Interval::Single),
+            2 => (least, most, Interval::Range),
+            n => {
+                let variance = runs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
+                let half = student_t(n - 1) * (variance / n as f64).sqrt();
+                (mean - half, mean + half, Interval::StudentT)
+            }
+        };
+        Some(Estimate { mean, low, high, runs: runs.len() as u32, interval })
+    }
+
+    /// The mean of the means of `levels`, each a list of runs, with a bootstrap interval: runs are drawn anew
+    /// within each level, so that a difference between levels does not pass for noise.
+    ///
+    /// With fewer than three runs at some level the interval is the range of all runs. `None` where a level has none.
+    /// Source: Efron & Tibshirani, An Introduction to the Bootstrap (1993), chapter 13.
+    pub fn bootstrap(levels: &[&[f64]], seed: u64) -> Option<Estimate> {
+        const DRAWS: usize = 1000;
+        let means: Vec<f64> = levels.iter().map(|runs| mean(runs)).collect::<Option<_>>()?;
+        let mean = mean(&means)?;
+        let runs = levels.iter().map(|runs| runs.len()).min()?;
+        if runs < 3 {
+            let all = levels.concat();
+            let (low, high) = range(&all);
+            let interval = if all.len() == 1 { Interval::Single } else { Interval::Range };
+            return Some(Estimate { mean, low, high, runs: runs as u32, interval });
+        }
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut drawn: Vec<f64> = (0..DRAWS)
+            .map(|_| {
+                let of_level = |runs: &&[f64]| {
+                    let sum: f64 = runs.iter().map(|_| runs[below(&mut random, runs.len())]).sum();
+                    sum / runs.len() as f64
+                };
+                levels.iter().map(of_level).sum::<f64>() / levels.len() as f64
+            })
+            .collect();
+        drawn.sort_by(f64::total_cmp);
+        let (low, high) = (drawn[DRAWS / 40], drawn[DRAWS - 1 - DRAWS / 40]);
+        Some(Estimate { mean, low, high, runs: runs as u32, interval: Interval::Bootstrap })
+    }
+}
+
+/// The arithmetic mean; `None` of nothing, or where it is not a finite number.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    mean.is_finite().then_some(mean)
+}
+
+/// The middle value, or the mean of the two in the middle; `None` of nothing.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = sorted.get(sorted.len() / 2)?;
+    Some(if sorted.len() % 2 == 1 { *upper } else { (sorted[sorted.len() / 2 - 1] + upper) / 2.0 })
+}
+
+/// Standard deviation over mean; `None` of fewer than two values or a mean of zero.
+pub fn variation(values: &[f64]) -> Option<f64> {
+    let mean = mean(values).filter(|mean| *mean > 0.0)?;
+    let n = values.len();
+    let squares = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
+    (n > 1).then(|| (squares / (n - 1) as f64).sqrt() / mean)
+}
+
+/// Smallest and largest.
+fn range(values: &[f64]) -> (f64, f64) {
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(*x), high.max(*x)))
+}
+
+/// A number below `bound`. The bias of the multiplication is below 2⁻³² for any number of runs.
+fn below(random: &mut Xoshiro256PlusPlus, bound: usize) -> usize {
+    ((u64::from(random.next_u32()) * bound as u64) >> 32) as usize
+}
+
+/// The 97.5 % quantile of Student's t with `freedom` ≥ 1 degrees of freedom.
+fn student_t(freedom: usize) -> f64 {
+    const TABLE: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+        2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
+        2.045, 2.042,
+    ];
+    // Beyond the table the first term of the expansion in 1/freedom is right to three digits.
+    TABLE.get(freedom - 1).copied().unwrap_or(1.96 + 2.37 / freedom as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_says_how_it_was_made() {
+        let of = |runs: &[f64]| Estimate::of(runs).map(|e| (e.mean, e.low, e.high, e.interval));
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[f64::NAN]), None);
+        assert_eq!(of(&[5.0]), Some((5.0, 5.0, 5.0, Interval::Single)));
+        assert_eq!(of(&[4.0, 6.0]), Some((5.0, 4.0, 6.0, Interval::Range)));
+        let (mean, low, high, interval) = of(&[9.0, 10.0, 11.0]).unwrap();
+        assert_eq!((mean, interval), (10.0, Interval::StudentT));
+        assert!((high - 10.0 - 4.303 / 3f64.sqrt()).abs() < 1e-9 && (low + high - 20.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_bootstrap_repeats_itself_and_ignores_differences_between_levels() {
+        let levels: [&[f64]; 2] = [&[10.0, 10.0, 10.0], &[20.0, 20.0, 20.0]];
+        let estimate = Estimate::bootstrap(&levels, 1).unwrap();
+        assert_eq!((estimate.mean, estimate.low, estimate.high), (15.0, 15.0, 15.0));
+        let noisy: [&[f64]; 1] = [&[9.0, 10.0, 11.0, 10.5, 9.5]];
+        let estimate = Estimate::bootstrap(&noisy, 7).unwrap();
+        assert_eq!(Some(estimate), Estimate::bootstrap(&noisy, 7));
+        assert!(9.0 < estimate.low && estimate.low < 10.0 && 10.0 < estimate.high && estimate.high < 11.0);
+        assert_eq!(Estimate::bootstrap(&[&[1.0], &[3.0]], 1).unwrap().interval, Interval::Range);
+        assert_eq!(Estimate::bootstrap(&[&[], &[3.0]], 1), None);
+    }
+
+    #[test]
+    fn medians_and_variation_of_small_samples() {
+        assert_eq!(
+            (median(&[]), median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0])),
+            (None, Some(2.0), Some(2.5))
+        );
+        assert_eq!(
+            (variation(&[1.0]), variation(&[0.0, 0.0]), variation(&[2.0, 2.0])),
+            (None, None, Some(0.0))
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! What the findings say of targets whose truth is known, and of figures that cannot be true.
+
+use super::*;
+use crate::lab::simulated::tests::{model, sweep};
+
+const LEVELS: &[u32] = &[1, 2, 4, 8, 16, 32, 64];
+
+/// Findings of the only workload on a simulated target.
+fn found(stations: &str, levels: &[u32]) -> WorkloadFindings {
+    findings(&sweep(&model(stations), &["w"], levels, 3, "4s")).workloads.remove(0)
+}
+
+/// The names of the resources a bottleneck names.
+fn named(found: &WorkloadFindings) -> Vec<&str> {
+    found.bottleneck.named.iter().map(|of| of.resource.as_str()).collect()
+}
+
+fn check_limit(found: &WorkloadFindings, name: &str, rps: f64, knee: f64) {
+    let Capacity::Reached { rps: seen, .. } = &found.capacity else { panic!("{:?}", found.capacity) };
+    assert!((seen.mean / rps - 1.0).abs() < 0.03, "{seen:?} instead of {rps}");
+    let clients = found.knee.as_ref().unwrap().clients;
+    assert!((clients / knee - 1.0).abs() < 0.05, "{clients} instead of {knee}");
+    assert_eq!((found.bottleneck.grade, named(found)), (Grade::Supported, vec![name]));
+}
+
+#[test]
+fn a_processor_that_limits_is_named_with_its_runner_up() {
+    let found = found("cpu 1 =2ms, disk 1 =1ms, net 0 =5ms", LEVELS);
+    check_limit(&found, "cpu", 500.0, 4.0);
+    let bottleneck = &found.bottleneck;
+    assert_eq!(bottleneck.levels, [8, 16, 32, 64]);
+    let runner_up = bottleneck.runner_up.as_ref().unwrap();
+    assert_eq!(runner_up.resource, "disk");
+    assert!((runner_up.ceiling_rps.unwrap() / 1000.0 - 1.0).abs() < 0.02);
+    assert!((bottleneck.named[0].demand_us.unwrap() / 2000.0 - 1.0).abs() < 0.02);
+    assert!(found.rows.iter().all(|row| row.standing == Standing::Valid && row.runs == 3));
+    assert!(found.knee.as_ref().unwrap().sharp && found.decline.is_none());
+}
+
+#[test]
+fn a_disk_that_limits_is_named() {
+    check_limit(&found("cpu 2 1ms, disk 1 2ms, net 0 8ms", &[1, 4, 16, 32, 64, 128]), "disk", 500.0, 5.5);
+}
+
+#[test]
+fn two_stations_of_equal_demand_share_the_limit() {
+    let found = found("cpu 1 1ms, disk 1 =1ms", &[1, 16, 64, 96, 128]);
+    assert_eq!((found.bottleneck.grade, named(&found)), (Grade::Supported, vec!["cpu", "disk"]));
+}
+
+#[test]
+fn a_pure_delay_has_no_bottleneck_and_no_capacity() {
+    let found = found("net 0 20ms, cpu 1 50us", &[1, 2, 4, 8, 16]);
+    assert!(matches!(found.capacity, Capacity::NotReached { level: 16, .. }), "{:?}", found.capacity);
+    assert_eq!((found.knee, found.bottleneck.grade), (None, Grade::NotIdentified));
+    assert_eq!(found.bottleneck.runner_up.unwrap().resource, "cpu");
+}
+
+#[test]
+fn a_busy_generator_says_nothing_of_the_target() {
+    let found = found("generator 1 =1ms, cpu 1 =0.5ms", LEVELS);
+    assert!(matches!(found.capacity, Capacity::GeneratorLimited { .. }), "{:?}", found.capacity);
+    assert_eq!((found.bottleneck.grade, named(&found)), (Grade::Generator, vec!["generator"]));
+    assert_eq!(found.rows[6].standing, Standing::GeneratorLimited);
+}
+
+#[test]
+fn an_indication_is_never_named() {
+    let mut results = sweep(&model("cpu 1 =1ms"), &["w"], LEVELS, 1, "2s");
+    results.resources[0].kind = ResourceKind::Indication;
+    let found = findings(&results).workloads.remove(0);
+    assert_eq!((found.bottleneck.grade, found.bottleneck.runner_up), (Grade::NotIdentified, None));
+}
+
+// Report 000 named a disk that was 93 % busy at one client already, while throughput still grew 3.4×.
+#[test]
+fn a_disk_that_is_busy_from_the_start_is_load_dependent() {
+    let mut results = sweep(&model("cpu 1 =1ms, net 0 =3ms"), &["w"], LEVELS, 3, "2s");
+    results.resources.push(results.resources[0].clone());
+    results.resources[1].name = "disk".into();
+    results.resources[1].busy = vec!["disk.busy_secs".into()];
+    for trial in &mut results.trials {
+        trial.opened.counters.insert("disk.busy_secs".into(), 5.0);
+        trial.closed.counters.insert("disk.busy_secs".into(), 5.0 + 0.97 * trial.elapsed_secs);
+    }
+    let found = findings(&results).workloads.remove(0);
+    assert_eq!(named(&found), ["cpu"]);
+    assert_eq!(found.bottleneck.load_dependent[0].resource, "disk");
+}
+
+/// One repetition of a simple sweep, spoiled at level 8, and what becomes of that row.
+fn spoiled(spoil: impl Fn(&mut crate::proto::LoadReport)) -> (Row, WorkloadFindings) {
+    let mut results = sweep(&model("cpu 1 =1ms, net 0 =3ms"), &["w"], LEVELS, 1, "2s");
+    results.trials.iter_mut().filter(|trial| trial.level == 8).for_each(|t| spoil(t.load.as_mut().unwrap()));
+    let found = findings(&results).workloads.remove(0);
+    (found.rows[3].clone(), found)
+}
+
+fn failed(row: &Row) -> Vec<&str> {
+    row.checks.iter().filter(|checked| checked.failed()).map(|checked| checked.id).collect()
+}
+
+// 36 of 61 printed rows of five reports break this law; among the causes: whole milliseconds, lost samples.
+#[test]
+fn latencies_cut_to_whole_milliseconds_break_littles_law() {
+    let (row, _) = spoiled(|load| load.latency.us_mean -= 500.0);
+    assert_eq!((failed(&row), row.standing), (vec!["G1"], Standing::Invalid));
+    assert!((row.little_residual.unwrap() + 0.0625).abs() < 0.01, "{:?}", row.little_residual);
+}
+
+#[test]
+fn time_spent_backing_off_counts_for_littles_law() {
+    let (row, _) = spoiled(|load| {
+        load.latency.us_mean *= 0.75;
+        load.operations.clear();
+        load.backoff_secs = 2.0 * load.window_secs;
+    });
+    assert_eq!(failed(&row), Vec::<&str>::new());
+}
+
+#[test]
+fn percentiles_out_of_order_or_clipped_fail_for_every_operation() {
+    for spoil in [
+        (|load| load.latency.us_p99 = load.latency.us_max * 2.0) as fn(&mut crate::proto::LoadReport),
+        |load| load.operations[0].latency.us_min = load.operations[0].latency.us_max * 2.0,
+        |load| load.latency.clipped = 1,
+    ] {
+        assert_eq!(failed(&spoiled(spoil).0), ["G2"]);
+    }
+}
+
+#[test]
+fn a_row_with_errors_enters_neither_capacity_nor_knee() {
+    let (row, found) = spoiled(|load| {
+        load.goodput_rps *= 3.0;
+        load.error_ratio = 0.02;
+        load.operations.clear();
+    });
+    assert_eq!((failed(&row), row.standing), (vec!["G4"], Standing::Invalid));
+    assert_eq!(found.capacity.plateau(), [16, 32, 64]);
+}
+
+#[test]
+fn errors_that_answer_sooner_than_successes_are_called_fast_fail() {
+    let (row, _) = spoiled(|load| {
+        load.error_ratio = 0.5;
+        load.operations[0].latency.count /= 2;
+        load.operations[0].latency.us_mean *= 1.9;
+    });
+    let Verdict::Failed { why, .. } = &row.checks[3].verdict else { panic!() };
+    assert!(why.contains("50.00 %") && why.contains("fast-fail"), "{why}");
+}
+
+#[test]
+fn what_cannot_be_read_is_not_checked() {
+    let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[1], 1, "1s");
+    let verdict =
+        |results: &Results, gate: usize| findings(results).workloads[0].rows[0].checks[gate].verdict.clone();
+    for gate in [4, 5, 6, 7] {
+        assert!(matches!(verdict(&results, gate), Verdict::NotChecked(_)), "gate {gate}");
+    }
+    assert!(matches!(verdict(&results, 2), Verdict::Partly { .. }));
+    // With the counters of all our cores the machine's gate is read, and steal fails it.
+    results.placements =
+        vec![crate::lab::results::Placement { part: "server".into(), cores: vec![3], shares_with: vec![] }];
+    results.trials[0].opened.counters.insert("core.3.steal_secs".into(), 1.0);
+    results.trials[0].closed.counters.insert("core.3.steal_secs".into(), 1.001);
+    assert!(matches!(verdict(&results, 5), Verdict::Partly { .. }));
+    results.trials[0].closed.counters.insert("core.3.steal_secs".into(), 1.02);
+    assert!(matches!(verdict(&results, 5), Verdict::Failed { .. }));
+}
+
+#[test]
+fn failed_and_missing_trials_stay_in_the_table() {
+    let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[2, 1, 4], 2, "1s");
+    results.trials.retain(|trial| trial.level != 4);
+    results.trials[0].load = None;
+    results.trials[0].failure = Some("the server died".into());
+    let findings = findings(&results);
+    let rows = &findings.workloads[0].rows;
+    assert_eq!(rows.iter().map(|row| (row.level, row.runs)).collect::<Vec<_>>(), [(1, 2), (2, 1), (4, 0)]);
+    assert_eq!(rows[1].failures["the server died"], 1);
+    assert_eq!((rows[2].failures["did not run"], rows[2].standing), (2, Standing::Missing));
+    assert_eq!((findings.planned, findings.ran), (6, 3));
+}
+
+#[test]
+fn a_decline_is_claimed_only_where_the_intervals_are_apart() {
+    let declined = |noise: f64| {
+        let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[1, 2, 4, 8], 3, "1s");
+        for trial in results.trials.iter_mut().filter(|trial| trial.level == 8) {
+            let load = trial.load.as_mut().unwrap();
+            load.goodput_rps *= 0.9 + noise * (f64::from(trial.repetition) - 1.0);
+        }
+        findings(&results).workloads[0].decline
+    };
+    let decline = declined(0.0).unwrap();
+    assert!(decline.level == 8 && (decline.share - 0.1).abs() < 0.01);
+    assert_eq!(declined(0.2), None);
+}
+
+#[test]
+fn methods_that_disagree_mean_that_there_is_no_sharp_knee() {
+    let mut results = sweep(&model("cpu 1 =1ms"), &["w"], LEVELS, 1, "1s");
+    for trial in &mut results.trials {
+        let load = trial.load.as_mut().unwrap();
+        // A curve that bends slowly: 1000 · N / (N + 7) requests per second below a long flat end.
+        let n = f64::from(trial.level);
+        load.goodput_rps = if trial.level > 8 { 900.0 } else { 1000.0 * n / (n + 7.0) };
+        load.latency.us_mean = n / load.goodput_rps * 1e6 / 4.0;
+        load.latency.us_max = load.latency.us_max.max(load.latency.us_mean);
+        load.backoff_secs = n * load.window_secs - load.attempts as f64 * load.latency.us_mean / 1e6;
+    }
+    let found = findings(&results).workloads.remove(0);
+    assert!(!found.knee.unwrap().sharp);
+}
+
+#[test]
+fn results_without_anything_in_them_have_findings_too() {
+    let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[], 1, "1s");
+    let empty = findings(&results);
+    assert_eq!((empty.workloads[0].capacity.clone(), empty.planned), (Capacity::Unknown, 0));
+    results.workloads.clear();
+    assert!(findings(&results).workloads.is_empty());
+    // No window, no clients, no attempts: nothing divides by zero into the findings.
+    let mut odd = sweep(&model("cpu 1 =1ms"), &["w"], &[0, 1], 1, "1s");
+    for trial in &mut odd.trials {
+        let load = trial.load.as_mut().unwrap();
+        (load.window_secs, load.attempts, load.latency.count, trial.elapsed_secs) = (0.0, 0, 0, 0.0);
+    }
+    let json = serde_json::to_value(findings(&odd)).unwrap();
+    assert_eq!(json["workloads"][0]["rows"][1]["little_residual"], serde_json::Value::Null);
+}
