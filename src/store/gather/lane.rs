@@ -307,7 +307,6 @@ impl Request for WriteRequest {
 
     fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, ()> {
         Box::pin(async move {
-            let batch = if shared.config.acknowledge_early { acknowledge(batch, shared) } else { batch };
             let groups = batch::group(batch);
             let mut failed = Vec::new();
             let outcome = commit(session, groups, shared, &mut failed).await;
@@ -385,21 +384,4 @@ async fn settle(
             group.settle(current, || shared.next_version())
         })
         .collect())
-}
-
-/// Answers every request as if it were committed; see [`super::Config::acknowledge_early`].
-fn acknowledge(batch: Vec<WriteRequest>, shared: &Shared) -> Vec<WriteRequest> {
-    batch
-        .into_iter()
-        .map(|request| {
-            let version = shared.next_version();
-            (request.done)(Ok(super::Written::Applied {
-                version,
-                existed: false,
-                row: request.row.clone().map(|row| row.with_version(version)),
-                superseded: false,
-            }));
-            WriteRequest { done: Box::new(|_| {}), ..request }
-        })
-        .collect()
 }

@@ -1,0 +1,144 @@
+//! What is acknowledged is there afterwards: servers killed and databases stopped under load.
+
+use crate::register::{Register, Seen};
+use crate::support::{Server, postgres};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+const KILLS: usize = 20;
+const WRITERS: usize = 8;
+const KEYS_PER_WRITER: usize = 4;
+
+fn registers(server: &Server) -> Vec<Vec<Register>> {
+    let name = |writer, key| format!("{writer}/{key}");
+    (0..WRITERS)
+        .map(|writer| (0..KEYS_PER_WRITER).map(|key| Register::new(&name(writer, key), server.address)).collect())
+        .collect()
+}
+
+/// Writes everywhere at once and kills the server in the middle of it.
+fn write_until_killed(server: Server, registers: &mut [Vec<Register>], round: usize) {
+    // Each round ends elsewhere; what the server is doing at that moment is chance.
+    let enough = 150 + 37 * round as u64;
+    let acknowledged = AtomicU64::new(0);
+    let killed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for keys in registers.iter_mut() {
+            scope.spawn(|| {
+                'writing: loop {
+                    for register in keys.iter_mut() {
+                        if killed.load(Ordering::Relaxed) {
+                            break 'writing;
+                        }
+                        let before = register.seen.acknowledged;
+                        register.write().unwrap();
+                        acknowledged.fetch_add(register.seen.acknowledged - before, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        while acknowledged.load(Ordering::Relaxed) < enough {
+            thread::yield_now();
+        }
+        server.kill();
+        killed.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Kills servers over one store; how many keys did not hold what they had to.
+fn lost_keys(store: &str, flags: &[&str]) -> (usize, Seen) {
+    let mut server = Server::start(store, flags);
+    let mut registers = registers(&server);
+    let mut lost = 0;
+    for round in 0..KILLS {
+        write_until_killed(server, &mut registers, round);
+        server = Server::start(store, flags);
+        for register in registers.iter_mut().flatten() {
+            register.moves_to(server.address);
+            if register.read_at_last().is_err() {
+                lost += 1;
+                register.believe();
+            }
+        }
+    }
+    let mut seen = Seen::default();
+    registers.iter().flatten().for_each(|register| seen += register.seen);
+    assert!(seen.acknowledged > 20 * 150 && seen.unknown > 0, "{seen:?}");
+    (lost, seen)
+}
+
+fn embedded() -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("fjall:{}", directory.path().join("store").display());
+    (directory, url)
+}
+
+#[test]
+fn no_acknowledged_write_is_lost_when_the_embedded_server_is_killed() {
+    let (_directory, url) = embedded();
+    assert_eq!(lost_keys(&url, &[]).0, 0);
+}
+
+#[test]
+fn no_acknowledged_write_is_lost_when_the_server_over_postgres_is_killed() {
+    let postgres = postgres();
+    assert_eq!(lost_keys(&postgres.url(), &[]).0, 0);
+}
+
+/// The two tests above can fail: a server that acknowledges before it commits is caught.
+#[test]
+fn a_server_that_acknowledges_too_early_is_seen_to_lose_writes() {
+    let (_directory, url) = embedded();
+    let (lost, seen) = lost_keys(&url, &["--acknowledge-early"]);
+    assert!(lost > 0, "{seen:?}");
+}
+
+#[test]
+fn a_postgres_stopped_and_started_under_load_gives_errors_but_never_a_wrong_value() {
+    let mut postgres = postgres();
+    let server = Server::start(&postgres.url(), &[]);
+    let mut registers = registers(&server);
+    for stop_gently in [true, false] {
+        let ended = AtomicBool::new(false);
+        let (refused, acknowledged) = (AtomicU64::new(0), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for keys in &mut registers {
+                scope.spawn(|| {
+                    while !ended.load(Ordering::Relaxed) {
+                        for register in keys.iter_mut() {
+                            let before = register.seen;
+                            register.write().unwrap();
+                            register.read().unwrap();
+                            let now = register.seen;
+                            acknowledged.fetch_add(now.acknowledged - before.acknowledged, Ordering::Relaxed);
+                            refused.fetch_add(now.not_applied - before.not_applied, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+            let wait_for = |counter: &AtomicU64, more: u64| {
+                let enough = counter.load(Ordering::Relaxed) + more;
+                let deadline = std::time::Instant::now() + crate::support::PATIENCE;
+                while counter.load(Ordering::Relaxed) < enough {
+                    assert!(std::time::Instant::now() < deadline, "service does not resume");
+                    thread::yield_now();
+                }
+            };
+            wait_for(&acknowledged, 200);
+            if stop_gently { postgres.stop() } else { postgres.kill() }
+            wait_for(&refused, 200);
+            postgres.restart().unwrap();
+            wait_for(&acknowledged, 200);
+            ended.store(true, Ordering::Relaxed);
+        });
+    }
+    let mut seen = Seen::default();
+    registers.iter().flatten().for_each(|register| seen += register.seen);
+    assert!(seen.not_applied > 0 && seen.unread > 0 && seen.reads > 0, "{seen:?}");
+    for register in registers.iter_mut().flatten() {
+        register.read_at_last().unwrap();
+    }
+    let mut client = server.client();
+    let stats: serde_json::Value = serde_json::from_slice(&client.get("/stats").body).unwrap();
+    assert!(stats["weir_cache_drops_total"].as_f64().unwrap() >= 2.0, "each loss drops the cache");
+}

@@ -1,0 +1,201 @@
+//! What the tests share: a real server in a process of its own, a plain HTTP client, a counted PostgreSQL.
+//!
+//! The client is written apart from `weir::http1` on purpose: a codec cannot vouch for itself.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+use weir::lab::harness::{Postgres, PostgresOptions};
+
+/// Longer than anything here takes on any machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `weir serve` on a free port, killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    /// Starts one; returns when it answers.
+    pub(crate) fn start(store: &str, flags: &[&str]) -> Server {
+        let mut child = weir()
+            .args(["serve", "--listen", "127.0.0.1:0", "--workers", "2", "--store", store])
+            .args(flags)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening ").unwrap_or_else(|| panic!("{store}: {line:?}"));
+        Server { child, address: address.parse().unwrap() }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.address).unwrap()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM, without waiting for the end.
+    pub(crate) fn terminate(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    pub(crate) fn lives(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The program under test, with nothing of this environment's settings.
+pub(crate) fn weir() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WEIR_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A private PostgreSQL. It counts itself, so that the test command can say how many tests had a real one.
+pub(crate) fn postgres() -> Postgres {
+    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    if let Some(ledger) = std::env::var_os("WEIR_TEST_LEDGER") {
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(ledger).unwrap();
+        let name = std::thread::current().name().unwrap_or("?").to_owned();
+        // One write: tests run side by side.
+        file.write_all(format!("postgres {name}\n").as_bytes()).unwrap();
+    }
+    server
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn problem(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+}
+
+/// One connection.
+pub(crate) struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> std::io::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Client { stream: BufReader::new(stream) })
+    }
+
+    /// Sends a request and reads its answer.
+    pub(crate) fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> std::io::Result<Answer> {
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n");
+        for (name, value) in headers {
+            request += &format!("{name}: {value}\r\n");
+        }
+        if !body.is_empty() || method == "PUT" {
+            request += &format!("Content-Length: {}\r\n", body.len());
+        }
+        let mut bytes = (request + "\r\n").into_bytes();
+        bytes.extend_from_slice(body);
+        self.send(&bytes)?;
+        self.answer(method == "HEAD")
+    }
+
+    pub(crate) fn get(&mut self, path: &str) -> Answer {
+        self.ask("GET", path, &[], b"").unwrap()
+    }
+
+    pub(crate) fn put(&mut self, path: &str, body: &[u8]) -> Answer {
+        self.ask("PUT", path, &[], body).unwrap()
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
+    }
+
+    /// Reads one answer; an error if the connection ends before it does.
+    pub(crate) fn answer(&mut self, to_head: bool) -> std::io::Result<Answer> {
+        let invalid = |what: &str| std::io::Error::other(format!("no answer: {what}"));
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            if self.stream.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            let line = line.strip_suffix("\r\n").ok_or_else(|| invalid(&line))?.to_owned();
+            if line.is_empty() {
+                break;
+            }
+            lines.push(line);
+        }
+        let status = lines[0].strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+        let status: u16 = status.ok_or_else(|| invalid(&lines[0]))?;
+        let split = |line: &String| {
+            let (name, value) = line.split_once(": ").unwrap_or((line, ""));
+            (name.to_ascii_lowercase(), value.to_owned())
+        };
+        let headers: Vec<(String, String)> = lines[1..].iter().map(split).collect();
+        let length = headers.iter().find(|(name, _)| name == "content-length");
+        let length: usize = length.map_or(0, |(_, value)| value.parse().unwrap());
+        let has_body = !to_head && status != 304 && status >= 200;
+        let mut body = vec![0; if has_body { length } else { 0 }];
+        self.stream.read_exact(&mut body)?;
+        Ok(Answer { status, headers, body })
+    }
+
+    /// Sends no more.
+    pub(crate) fn finish_sending(&mut self) {
+        self.stream.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
+    }
+
+    /// Whether the server has closed its end.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        matches!(self.stream.fill_buf(), Ok([]) | Err(_))
+    }
+}
