@@ -1,1 +1,3 @@
-fn main() {}
+//! The whole program from outside, one file per room.
+
+mod lab;
