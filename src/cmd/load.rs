@@ -1,11 +1,299 @@
-//! `weir load` (to be written)
+//! `weir load`: flags in, a table, a JSON document or a line per event out.
 
-use super::Failure;
+use super::{Failure, note, say};
+use crate::load::{self, Error, Notice, Pacing, Plan, Target, WORKLOADS, Workload};
+use crate::proto::{Latency, LoadEvent, LoadReport};
+use crate::units::{self, Size, Span};
+use clap::builder::ValueParser;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::time::Duration;
 
-/// To be written.
+/// Longest warm-up, window or time-out: what is longer is a slip of the keyboard.
+const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Put load on an HTTP key-value server and report what its clients saw.
+///
+/// A closed loop: each client is one connection with one request in flight, and sends the next one as soon as the
+/// answer is there. Any server that speaks GET, PUT and DELETE on /kv/{key} will do.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+#[command(after_help = workloads_help())]
+pub(crate) struct Args {
+    /// The server, as http://host:port
+    #[arg(value_name = "URL")]
+    target: Target,
 
-pub(crate) fn run(_args: Args) -> Result<(), Failure> {
+    /// What to ask for; the workloads are listed below
+    #[arg(long, value_name = "NAME", default_value = "get_popular", value_parser = workload)]
+    workload: &'static Workload,
+
+    /// Connections, each with one request in flight
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to(100_000))]
+    clients: u32,
+
+    /// Threads that drive the clients; one is enough up to about 100k requests per second
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1024))]
+    threads: u32,
+
+    /// Time to run before anything counts
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
+    warmup: Span,
+
+    /// Time to measure
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span_not_zero)]
+    window: Span,
+
+    /// What the clients' requests are drawn from: same seed, same requests
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// How many keys there are [default: the workload's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    keys: Option<u64>,
+
+    /// How long each value is [default: the workload's]
+    #[arg(long, value_name = "SIZE", value_parser = value_size)]
+    value_size: Option<Size>,
+
+    /// When to give a request up
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_not_zero)]
+    timeout: Span,
+
+    /// Do not write and read back all keys before a workload that reads
+    #[arg(long)]
+    no_preload: bool,
+
+    /// Print the report as one JSON document
+    #[arg(long, conflicts_with = "events")]
+    json: bool,
+
+    /// Print what happens as JSON lines, at the moment it does; the report is the last one
+    #[arg(long)]
+    events: bool,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let plan = Plan {
+        target: args.target,
+        workload: args.workload,
+        clients: args.clients,
+        threads: args.threads,
+        warmup: args.warmup.0,
+        window: args.window.0,
+        seed: args.seed,
+        keys: args.keys.unwrap_or(args.workload.keys_default),
+        value_bytes: args.value_size.map_or(args.workload.value_bytes_default, |size| size.0) as usize,
+        timeout: args.timeout.0,
+        preload: !args.no_preload,
+        pacing: Pacing::Closed,
+    };
+    let bar = progress_bar();
+    let report = load::run(&plan, &mut |notice| {
+        show(&bar, &notice);
+        if let (true, Notice::Event(event)) = (args.events, &notice) {
+            say_json(event);
+        }
+    });
+    bar.finish_and_clear();
+    let report = report.map_err(failure)?;
+    match (args.json, args.events) {
+        (true, _) => say_json(&report),
+        (_, true) => say_json(&LoadEvent::Report(Box::new(report))),
+        _ => {
+            say(table(&plan, &report).trim_end());
+            if report.successes == 0 {
+                note("warning: not one request succeeded in the window");
+            }
+        }
+    }
     Ok(())
+}
+
+/// What to do about each kind of failure.
+fn failure(error: Error) -> Failure {
+    let hint = match &error {
+        Error::Unreachable { .. } => {
+            "Start it with `weir serve`, or give the URL of another HTTP key-value server."
+        }
+        Error::Preload { .. } => "The server must store values under /kv/{key}; try one with `curl -T FILE`.",
+        Error::Machine(_) => "Take fewer --clients, or raise the limit of open files with `ulimit -n`.",
+    };
+    Failure::run(error).hint(hint)
+}
+
+/// One line of JSON. Standard output is flushed at every line's end, so that whoever reads a pipe hears it at once.
+fn say_json(value: &impl serde::Serialize) {
+    match serde_json::to_string(value) {
+        Ok(line) => say(line),
+        Err(error) => note(format_args!("error: cannot write the report as JSON: {error}")),
+    }
+}
+
+/// A bar on standard error, or none where nobody looks at it.
+fn progress_bar() -> ProgressBar {
+    const STYLE: &str = "{bar:30} {percent:>3} % {msg}";
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template(STYLE).expect("the template is a constant that parses");
+    ProgressBar::new(1).with_style(style)
+}
+
+fn show(bar: &ProgressBar, notice: &Notice) {
+    match notice {
+        Notice::Preloading { requests, of } => {
+            bar.set_length(*of);
+            bar.set_position(*requests);
+            bar.set_message("writing and reading back the keys");
+        }
+        Notice::Running { elapsed, of, successes } => {
+            bar.set_length(of.as_millis() as u64);
+            bar.set_position(elapsed.as_millis() as u64);
+            bar.set_message(format!("{} requests succeeded", units::short(*successes as f64)));
+        }
+        Notice::Event(_) => {}
+    }
+}
+
+/// The report for people.
+fn table(plan: &Plan, report: &LoadReport) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{name:<11} {value}");
+    };
+    line(
+        "workload",
+        format!("{} on {}, {} keys of {} B", report.workload, plan.target, plan.keys, plan.value_bytes),
+    );
+    line(
+        "load",
+        format!(
+            "{}, {}, window {} after {} of warm-up, seed {}",
+            counted(report.clients, "client"),
+            counted(report.threads, "thread"),
+            Span(plan.window),
+            Span(plan.warmup),
+            report.seed
+        ),
+    );
+    line("goodput", format!("{} req/s", units::short(report.goodput_rps)));
+    line(
+        "attempts",
+        format!(
+            "{}, {} failed ({} %)",
+            report.attempts,
+            report.attempts - report.successes,
+            percent(report.error_ratio)
+        ),
+    );
+    if report.attempts > 0 {
+        let cpu_us = report.cpu_secs * 1e6 / report.attempts as f64;
+        let busy = report.cpu_secs / report.window_secs / f64::from(report.threads);
+        line(
+            "generator",
+            format!("{} of CPU per request, {} % of its threads", units::micros(cpu_us), percent(busy)),
+        );
+    }
+    if let Some(residual) = load::little_residual(report) {
+        line(
+            "Little",
+            format!(
+                "{:+.2} % (X·(R + back-off) against the clients; about 0 if the figures can be true)",
+                residual * 100.0
+            ),
+        );
+    }
+    if report.backoff_secs > 0.0 {
+        line("back-off", format!("{:.2} s over all clients", report.backoff_secs));
+    }
+    for (class, count) in &report.errors {
+        line(class, format!("{count} failed"));
+    }
+    out.push_str(
+        "\nlatency      succeeded     absent       mean        p50        p99      p99.9        max\n",
+    );
+    for operation in &report.operations {
+        row(&mut out, &operation.operation, &operation.absent.to_string(), &operation.latency);
+    }
+    if report.operations.len() > 1 || report.attempts > report.successes {
+        out.push_str("             attempts\n");
+        row(&mut out, "all", "", &report.latency);
+    }
+    if report.latency.clipped > 0 {
+        let _ =
+            writeln!(out, "{} latencies are above 60 s, where the percentiles end", report.latency.clipped);
+    }
+    out
+}
+
+fn row(out: &mut String, name: &str, absent: &str, latency: &Latency) {
+    let _ = write!(out, "{name:<11} {:>10} {absent:>10}", latency.count);
+    for us in [latency.us_mean, latency.us_p50, latency.us_p99, latency.us_p999, latency.us_max] {
+        let shown = if latency.count == 0 { "–".to_owned() } else { units::micros(us) };
+        let _ = write!(out, " {shown:>10}");
+    }
+    out.push('\n');
+}
+
+fn counted(count: u32, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A share as per cent, with enough digits to tell few from none.
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0".into(),
+        percent if percent < 0.01 => "<0.01".into(),
+        percent => units::short(percent),
+    }
+}
+
+fn workloads_help() -> String {
+    let mut text = String::from("Workloads:");
+    for row in WORKLOADS {
+        let _ = write!(
+            text,
+            "\n  {:<12} {} [{} keys, {} B]",
+            row.name, row.about, row.keys_default, row.value_bytes_default
+        );
+    }
+    text
+}
+
+fn workload(name: &str) -> Result<&'static Workload, String> {
+    Workload::named(name).ok_or_else(|| {
+        let known: Vec<&str> = WORKLOADS.iter().map(|row| row.name).collect();
+        format!("known are {}", known.join(", "))
+    })
+}
+
+/// More is no load test but a slip of the keyboard, or more than one machine's ports.
+fn up_to(most: i64) -> ValueParser {
+    clap::value_parser!(u32).range(1..=most).into()
+}
+
+fn span(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse()?;
+    if span.0 > SPAN_MAX {
+        return Err("no more than 24h makes sense here".into());
+    }
+    Ok(span)
+}
+
+fn span_not_zero(text: &str) -> Result<Span, String> {
+    let span = span(text)?;
+    if span.0.is_zero() {
+        return Err("it must be longer than nothing".into());
+    }
+    Ok(span)
+}
+
+fn value_size(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    if size.0 > crate::kv::VALUE_BYTES_MAX as u64 {
+        return Err(format!("values have at most {}", Size(crate::kv::VALUE_BYTES_MAX as u64)));
+    }
+    Ok(size)
 }

@@ -1,6 +1,9 @@
 //! Message bodies: by length, in chunks, or until the connection closes.
+//!
+//! The decoder holds a few words of state and no bytes: data stays in the caller's buffer, and the stream may be cut
+//! anywhere. Chunk extensions and trailers are read past, within bounds.
 
-use super::Reject;
+use super::{Reject, is_token};
 use std::ops::Range;
 
 /// How a body ends.
@@ -15,8 +18,14 @@ pub enum Framing {
 }
 
 /// Takes a body out of a byte stream. Feed it what has arrived; it says what of that is data.
+///
+/// Call it until it consumes nothing: each call ends where a run of data does.
 #[derive(Clone, Debug)]
-pub struct Decoder {}
+pub struct Decoder {
+    state: State,
+    /// How much more data is allowed.
+    allowance_bytes: u64,
+}
 
 /// What [`Decoder::decode`] made of its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,19 +36,182 @@ pub struct Step {
     pub consumed: usize,
 }
 
+/// What the next byte belongs to.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Data, this much of it and then the end.
+    Length(u64),
+    /// Data without end.
+    UntilClose,
+    /// The digits of a chunk's size.
+    Size { size: u64, digits: u8 },
+    /// What follows them up to CR. `bytes` counts the line so far.
+    Extension { size: u64, bytes: u16 },
+    /// LF behind a chunk's size.
+    SizeEnd { size: u64 },
+    /// Data of a chunk, this much of it.
+    Chunk(u64),
+    /// CR behind a chunk's data.
+    ChunkEnd,
+    /// LF behind that.
+    ChunkEndLf,
+    /// The trailer section after the last chunk.
+    Trailer { part: Part, seen: Trailer },
+    /// All is read.
+    Done,
+}
+
+/// Where in a trailer line.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Start,
+    Name,
+    Value,
+    /// LF behind a trailer field.
+    Lf,
+    /// LF behind the empty line that ends it all.
+    LastLf,
+}
+
+/// How much of the trailer section has been read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trailer {
+    bytes: u16,
+    lines: u16,
+}
+
+/// Most digits of a chunk's size: a u64 holds no more.
+const SIZE_DIGITS_MAX: u8 = 16;
+/// Longest line of a chunk's size with its extensions, in bytes without the line end.
+const SIZE_LINE_BYTES_MAX: u16 = 256;
+/// Longest trailer section, in bytes.
+const TRAILER_BYTES_MAX: u16 = 4 << 10;
+/// Most trailer fields.
+const TRAILER_LINES_MAX: u16 = 64;
+
+const TOO_LARGE: Reject = Reject::new(413, "body too large");
+const BAD_SIZE: Reject = Reject::bad("malformed chunk size");
+const BAD_TRAILER: Reject = Reject::bad("malformed trailer");
+
 impl Decoder {
     /// A decoder for a body of at most `limit_bytes` of data; 413 at once if its length is known to be more.
     pub fn new(framing: Framing, limit_bytes: u64) -> Result<Decoder, Reject> {
-        todo!()
+        let state = match framing {
+            Framing::Length(bytes) if bytes > limit_bytes => return Err(TOO_LARGE),
+            Framing::Length(0) => State::Done,
+            Framing::Length(bytes) => State::Length(bytes),
+            Framing::Chunked => State::Size { size: 0, digits: 0 },
+            Framing::UntilClose => State::UntilClose,
+        };
+        Ok(Decoder { state, allowance_bytes: limit_bytes })
     }
 
-    /// Consumes from the front of `input`. 400 for bad chunks, 413 above the limit.
+    /// Consumes from the front of `input`. 400 for bad chunks, 413 above the limit, 431 for too much in trailers.
     pub fn decode(&mut self, input: &[u8]) -> Result<Step, Reject> {
-        todo!()
+        let mut at = 0;
+        while at < input.len() {
+            let ready = (input.len() - at) as u64;
+            let data = match self.state {
+                State::Done => break,
+                State::Length(left) => {
+                    let data = ready.min(left);
+                    self.state = if data == left { State::Done } else { State::Length(left - data) };
+                    data
+                }
+                State::Chunk(left) => {
+                    let data = ready.min(left);
+                    self.state = if data == left { State::ChunkEnd } else { State::Chunk(left - data) };
+                    data
+                }
+                State::UntilClose => {
+                    self.allowance_bytes = self.allowance_bytes.checked_sub(ready).ok_or(TOO_LARGE)?;
+                    ready
+                }
+                framing => {
+                    self.state = self.after(framing, input[at])?;
+                    at += 1;
+                    continue;
+                }
+            };
+            // No more than `input.len()`, so the cast is exact.
+            let end = at + data as usize;
+            return Ok(Step { data: at..end, consumed: end });
+        }
+        Ok(Step { data: at..at, consumed: at })
     }
 
     /// Whether the whole body has been decoded. Never true of [`Framing::UntilClose`].
     pub fn is_done(&self) -> bool {
-        todo!()
+        matches!(self.state, State::Done)
     }
+
+    /// The state after one byte of framing.
+    fn after(&mut self, state: State, byte: u8) -> Result<State, Reject> {
+        match (state, byte) {
+            (State::Size { digits: 0, .. }, b'\r' | b';') => Err(BAD_SIZE),
+            (State::Size { size, .. }, b'\r') => Ok(State::SizeEnd { size }),
+            (State::Size { size, digits }, b';') => {
+                Ok(State::Extension { size, bytes: u16::from(digits) + 1 })
+            }
+            (State::Size { size, digits }, _) => match char::from(byte).to_digit(16) {
+                Some(digit) if digits < SIZE_DIGITS_MAX => {
+                    Ok(State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 })
+                }
+                _ => Err(BAD_SIZE),
+            },
+
+            (State::Extension { size, .. }, b'\r') => Ok(State::SizeEnd { size }),
+            (State::Extension { size, bytes }, _) if is_text(byte) && bytes < SIZE_LINE_BYTES_MAX => {
+                Ok(State::Extension { size, bytes: bytes + 1 })
+            }
+            (State::Extension { .. }, _) => Err(Reject::bad("malformed or too long chunk extension")),
+
+            (State::SizeEnd { size: 0 }, b'\n') => {
+                Ok(State::Trailer { part: Part::Start, seen: Trailer::default() })
+            }
+            (State::SizeEnd { size }, b'\n') => {
+                self.allowance_bytes = self.allowance_bytes.checked_sub(size).ok_or(TOO_LARGE)?;
+                Ok(State::Chunk(size))
+            }
+            (State::SizeEnd { .. }, _) => Err(BAD_SIZE),
+
+            (State::ChunkEnd, b'\r') => Ok(State::ChunkEndLf),
+            (State::ChunkEndLf, b'\n') => Ok(State::Size { size: 0, digits: 0 }),
+            (State::ChunkEnd | State::ChunkEndLf, _) => Err(Reject::bad("no line end behind a chunk")),
+
+            (State::Trailer { part, seen }, _) => after_trailer(part, seen, byte),
+
+            (State::Length(_) | State::UntilClose | State::Chunk(_) | State::Done, _) => Ok(state),
+        }
+    }
+}
+
+/// The state after one byte of the trailer section.
+fn after_trailer(part: Part, mut seen: Trailer, byte: u8) -> Result<State, Reject> {
+    if let (Part::LastLf, b'\n') = (part, byte) {
+        return Ok(State::Done);
+    }
+    let part = match (part, byte) {
+        (Part::Start, b'\r') => Part::LastLf,
+        (Part::Start, _) if is_token(byte) => {
+            seen.lines += 1;
+            Part::Name
+        }
+        (Part::Name, b':') => Part::Value,
+        (Part::Name, _) if is_token(byte) => Part::Name,
+        (Part::Value, b'\r') => Part::Lf,
+        (Part::Value, _) if is_text(byte) => Part::Value,
+        (Part::Lf, b'\n') => Part::Start,
+        _ => return Err(BAD_TRAILER),
+    };
+    seen.bytes += 1;
+    if seen.bytes > TRAILER_BYTES_MAX || seen.lines > TRAILER_LINES_MAX {
+        return Err(Reject::new(431, "too much in trailers"));
+    }
+    Ok(State::Trailer { part, seen })
+}
+
+/// Whether a byte may stand in an extension or a field value: no control character but the tab.
+const fn is_text(byte: u8) -> bool {
+    matches!(byte, b'\t' | 0x20..=0x7e | 0x80..)
 }

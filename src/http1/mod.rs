@@ -4,9 +4,10 @@
 //! the load generator the other way round, both from and into plain byte buffers. The tokenizer is `httparse`;
 //! the rules on top (what smuggles is refused, limits, framing, keep-alive) are here.
 
-mod body;
 pub mod request;
 pub mod response;
+mod body;
+mod head;
 
 pub use body::{Decoder, Framing, Step};
 
@@ -31,7 +32,7 @@ impl Default for Limits {
 /// A message refused. Its sender's framing is not to be trusted: answer with `status`, then close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reject {
-    /// The status to answer with: 400, 408, 413, 414, 431, 501 or 505.
+    /// The status to answer with: 400, 408, 413, 414, 417, 431, 501 or 505.
     pub status: u16,
     /// What is wrong, for the answer's detail.
     pub detail: &'static str,
@@ -44,4 +45,61 @@ impl Default for Slots<'_> {
     fn default() -> Self {
         Slots([const { std::mem::MaybeUninit::uninit() }; FIELDS_MAX])
     }
+}
+
+impl Reject {
+    const fn new(status: u16, detail: &'static str) -> Reject {
+        Reject { status, detail }
+    }
+
+    const fn bad(detail: &'static str) -> Reject {
+        Reject::new(400, detail)
+    }
+}
+
+/// Whether a byte may stand in a method or a field name (`tchar` of RFC 9110, 5.6.2).
+const fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'!' | b'#'
+                | b'$'
+                | b'%'
+                | b'&'
+                | b'\''
+                | b'*'
+                | b'+'
+                | b'-'
+                | b'.'
+                | b'^'
+                | b'_'
+                | b'`'
+                | b'|'
+                | b'~'
+        )
+}
+
+/// Appends bytes that must stay on their line: whoever could put a line end into a value could end the head and
+/// send a message of their own, so each is replaced by a blank.
+fn append_in_line(out: &mut Vec<u8>, bytes: &[u8]) {
+    if memchr::memchr3(b'\r', b'\n', 0, bytes).is_none() {
+        out.extend_from_slice(bytes);
+    } else {
+        out.extend(bytes.iter().map(|&byte| if matches!(byte, b'\r' | b'\n' | 0) { b' ' } else { byte }));
+    }
+}
+
+/// Appends one field. A name that is no token, or a value with a line end, is our own mistake.
+fn append_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    debug_assert!(!name.is_empty() && name.bytes().all(is_token), "not a field name: {name:?}");
+    debug_assert!(memchr::memchr3(b'\r', b'\n', 0, value).is_none(), "a line end in the value of {name}");
+    append_in_line(out, name.as_bytes());
+    out.extend_from_slice(b": ");
+    append_in_line(out, value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends one field with a number.
+fn append_number(out: &mut Vec<u8>, name: &str, value: u64) {
+    append_field(out, name, itoa::Buffer::new().format(value).as_bytes());
 }

@@ -1,8 +1,17 @@
 //! Responses: written by the server, parsed by the load generator.
+//!
+//! The reader trusts a server no more than the server trusts a client: a response whose end is in doubt is refused,
+//! for it would be taken for the answer to another request.
 
-use super::{Framing, Reject, Slots};
+use super::head::{self, Meaning};
+use super::{Framing, Reject, Slots, append_field, append_number};
+use httparse::Status;
+
+/// Longest head of a response, in bytes. Wider than for requests: there are few servers, and they were chosen.
+const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// A response's head, borrowed from the buffer it was parsed from.
+#[derive(Debug)]
 pub struct Head<'s, 'b> {
     /// The status: 100 to 599. An interim (1xx) response has no body, and the final one follows.
     pub status: u16,
@@ -18,7 +27,7 @@ pub struct Head<'s, 'b> {
 impl<'s, 'b> Head<'s, 'b> {
     /// The value of the first field called `name` (any case), without surrounding blanks.
     pub fn field(&self, name: &str) -> Option<&'b [u8]> {
-        todo!()
+        head::find(self.fields, name)
     }
 }
 
@@ -29,7 +38,41 @@ pub fn parse<'s, 'b>(
     to_head: bool,
     slots: &'s mut Slots<'b>,
 ) -> Result<Option<Head<'s, 'b>>, Reject> {
-    todo!()
+    if let [b'\r' | b'\n', ..] = input {
+        return Err(Reject::bad("no status line"));
+    }
+    let window = &input[..input.len().min(HEAD_BYTES_MAX)];
+    let mut response = httparse::Response::new(&mut []);
+    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+        &mut response,
+        window,
+        &mut slots.0,
+    );
+    let bytes = match parsed {
+        Ok(Status::Complete(bytes)) => bytes,
+        Ok(Status::Partial) => {
+            head::lines_end_in_crlf(window)?;
+            if input.len() > HEAD_BYTES_MAX {
+                return Err(Reject::new(431, "response head too large"));
+            }
+            return Ok(None);
+        }
+        Err(error) => return Err(head::refusal(error, window, window)),
+    };
+    head::lines_end_in_crlf(&window[..bytes])?;
+    let (Some(status @ 100..=599), Some(minor)) = (response.code, response.version) else {
+        return Err(Reject::bad("status out of range"));
+    };
+
+    let fields: &'s [httparse::Header<'b>] = response.headers;
+    let meaning = Meaning::of(fields)?;
+    let framing = match meaning.framing(minor)? {
+        _ if to_head || matches!(status, 100..=199 | 204 | 304) => Framing::Length(0),
+        Some(framing) => framing,
+        None => Framing::UntilClose,
+    };
+    let keep_alive = meaning.keep_alive(minor) && framing != Framing::UntilClose;
+    Ok(Some(Head { status, framing, keep_alive, bytes, fields }))
 }
 
 /// Appends a response's head to a buffer.
@@ -40,31 +83,88 @@ pub struct Writer<'o> {
 impl<'o> Writer<'o> {
     /// Starts with the status line; its reason phrase is [`reason`].
     pub fn new(out: &'o mut Vec<u8>, status: u16) -> Writer<'o> {
-        todo!()
+        debug_assert!(matches!(status, 100..=599), "not a status: {status}");
+        match status_line(status) {
+            "" => {
+                out.extend_from_slice(b"HTTP/1.1 ");
+                out.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
+                out.extend_from_slice(b" \r\n");
+            }
+            line => out.extend_from_slice(line.as_bytes()),
+        }
+        Writer { out }
     }
 
     /// Adds a field.
     pub fn field(self, name: &str, value: &[u8]) -> Self {
-        todo!()
+        append_field(self.out, name, value);
+        self
     }
 
     /// Adds a field with a number.
     pub fn field_number(self, name: &str, value: u64) -> Self {
-        todo!()
+        append_number(self.out, name, value);
+        self
     }
 
-    /// Ends the head with this `content-length`; the caller appends the body (or not, for HEAD and 304).
+    /// Ends the head with this `Content-Length`; the caller appends the body (or not, for HEAD and 304).
     pub fn end_with_length(self, bytes: u64) {
-        todo!()
+        append_number(self.out, "Content-Length", bytes);
+        self.end();
     }
 
     /// Ends the head of an answer that has neither body nor length: 1xx, 204.
     pub fn end(self) {
-        todo!()
+        self.out.extend_from_slice(b"\r\n");
     }
 }
 
-/// The reason phrase of a status.
+/// The reason phrase of a status; empty for one that has none here.
 pub fn reason(status: u16) -> &'static str {
-    todo!()
+    let line = status_line(status);
+    line.get("HTTP/1.1 200 ".len()..line.len().saturating_sub(2)).unwrap_or_default()
+}
+
+/// Writes the table of statuses out as whole lines, so that the usual answer is one copy.
+macro_rules! status_lines {
+    ($($status:literal $reason:literal,)*) => {
+        const fn status_line(status: u16) -> &'static str {
+            match status {
+                $($status => concat!("HTTP/1.1 ", $status, " ", $reason, "\r\n"),)*
+                _ => "",
+            }
+        }
+    };
+}
+
+status_lines! {
+    100 "Continue",
+    101 "Switching Protocols",
+    200 "OK",
+    201 "Created",
+    202 "Accepted",
+    204 "No Content",
+    206 "Partial Content",
+    304 "Not Modified",
+    400 "Bad Request",
+    401 "Unauthorized",
+    403 "Forbidden",
+    404 "Not Found",
+    405 "Method Not Allowed",
+    408 "Request Timeout",
+    409 "Conflict",
+    411 "Length Required",
+    412 "Precondition Failed",
+    413 "Content Too Large",
+    414 "URI Too Long",
+    415 "Unsupported Media Type",
+    417 "Expectation Failed",
+    429 "Too Many Requests",
+    431 "Request Header Fields Too Large",
+    500 "Internal Server Error",
+    501 "Not Implemented",
+    502 "Bad Gateway",
+    503 "Service Unavailable",
+    504 "Gateway Timeout",
+    505 "HTTP Version Not Supported",
 }

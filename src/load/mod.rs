@@ -1,1 +1,224 @@
-//! (to be written)
+//! The load generator: many clients in a closed loop against any HTTP key-value server, and what they saw.
+//!
+//! Knows a URL and the routes of [`crate::proto`], not our server; prints nothing. A [`Plan`] goes in, a
+//! [`LoadReport`] comes out. Read on in this order: `workload` and `keys` say what is asked for, `request` and
+//! `answer` what that is on the wire, `client` and `reactor` move it, `recorder` counts, `measure` holds the window.
+
+mod workload;
+mod keys;
+mod pacing;
+mod target;
+mod request;
+mod answer;
+mod client;
+mod reactor;
+mod recorder;
+mod preload;
+mod measure;
+
+pub use answer::Fault;
+pub use pacing::Pacing;
+pub use target::Target;
+pub use workload::{Distribution, Operation, WORKLOADS, Workload};
+
+use crate::proto::{LoadEvent, LoadReport};
+use crate::units::Span;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// File descriptors kept for everything that is not a client.
+const FILES_SPARE: u64 = 64;
+
+/// What to do, all of it: two runs of one plan ask for the same things in the same order.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Against whom.
+    pub target: Target,
+    /// What is asked for.
+    pub workload: &'static Workload,
+    /// Connections, each with one request in flight; at least one.
+    pub clients: u32,
+    /// Threads that drive them, at least one; no more than there are clients are started.
+    pub threads: u32,
+    /// The unmeasured part before the window.
+    pub warmup: Duration,
+    /// The measured part; longer than nothing, shorter than a day.
+    pub window: Duration,
+    /// What the operation streams are drawn from.
+    pub seed: u64,
+    /// How many keys there are; at least one.
+    pub keys: u64,
+    /// How long each value is.
+    pub value_bytes: usize,
+    /// When a request is given up. Looked at every tenth of it, and every 100 ms at least.
+    pub timeout: Duration,
+    /// Whether every key is written and read back first. Workloads that do not read have no need of it.
+    pub preload: bool,
+    /// When a client sends again.
+    pub pacing: Pacing,
+}
+
+/// What an observer hears while a plan runs, from the thread that called [`run`].
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// The keys are being written and read back.
+    Preloading {
+        /// Requests that succeeded.
+        requests: u64,
+        /// Of how many.
+        of: u64,
+    },
+    /// Warm-up and window go on; heard a few times a second.
+    Running {
+        /// Since the warm-up began.
+        elapsed: Duration,
+        /// Warm-up and window together.
+        of: Duration,
+        /// Successful requests, those of the warm-up included.
+        successes: u64,
+    },
+    /// This happened just now. [`LoadEvent::Report`] is never among them: it is what [`run`] gives back.
+    Event(LoadEvent),
+}
+
+/// Why there is no report.
+#[derive(Debug)]
+pub enum Error {
+    /// Nobody answers at the target.
+    Unreachable {
+        /// The URL.
+        target: String,
+        /// What the attempt to connect said.
+        cause: String,
+    },
+    /// A key could not be written, or did not come back as written.
+    Preload {
+        /// The first such key.
+        key: String,
+        /// What happened to it.
+        cause: String,
+    },
+    /// This machine has no more sockets, file descriptors or memory for the clients.
+    Machine(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Unreachable { target, cause } => write!(f, "cannot reach {target}: {cause}"),
+            Error::Preload { key, cause } => write!(f, "cannot preload key {key}: {cause}"),
+            Error::Machine(cause) => write!(f, "cannot run the clients: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Machine(cause) => Some(cause),
+            Error::Unreachable { .. } | Error::Preload { .. } => None,
+        }
+    }
+}
+
+/// Carries out `plan` and says what its clients saw in the window.
+///
+/// Blocks for the warm-up and the window, and before them for the preload. A server that fails later than at the
+/// first connection fails requests, not the run.
+pub fn run(plan: &Plan, observer: &mut dyn FnMut(Notice)) -> Result<LoadReport, Error> {
+    let address = reach(plan)?;
+    allow_files(u64::from(plan.clients) + FILES_SPARE);
+    let requests = request::Requests::new(plan.workload, plan.target.authority(), plan.value_bytes);
+    if plan.preload && plan.workload.reads() {
+        preload::preload(plan, address, &requests, observer)?;
+    }
+    measure::measure(plan, address, &requests, observer)
+}
+
+/// By how much of the clients a report misses Little's law, −1 to 1 and beyond: (X·(R + B) − N) / N over all attempts.
+///
+/// In a closed loop every instant of a client lies in a request or in a back-off, so anything but about zero is a
+/// fault of the measurement. `None` where no request was completed. Source: Little, A Proof for the Queuing Formula
+/// L = λW (1961).
+pub fn little_residual(report: &LoadReport) -> Option<f64> {
+    let client_secs = report.attempts as f64 * report.latency.us_mean / 1e6 + report.backoff_secs;
+    let clients = f64::from(report.clients);
+    (report.attempts > 0).then(|| (client_secs / report.window_secs - clients) / clients)
+}
+
+/// The first of the target's addresses at which someone accepts a connection.
+fn reach(plan: &Plan) -> Result<SocketAddr, Error> {
+    let unreachable = |error: &io::Error| Error::Unreachable {
+        target: plan.target.to_string(),
+        cause: match error.kind() {
+            // The resolver's own words and the rarer system errors say more than their kind.
+            io::ErrorKind::Other | io::ErrorKind::InvalidInput => error.to_string(),
+            kind if format!("{kind:?}") == "Uncategorized" => error.to_string(),
+            kind => kind.to_string(),
+        },
+    };
+    let addresses = plan.target.addresses().map_err(|error| unreachable(&error))?;
+    let mut cause = io::Error::other("the name has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, plan.timeout) {
+            Ok(_) => return Ok(address),
+            Err(error) => cause = error,
+        }
+    }
+    Err(unreachable(&cause))
+}
+
+/// Raises this process's limit of open files as far as it may, if it is below `files`. The default of 1024 is older
+/// than load tests; where the limit stays too low, connecting will say so.
+fn allow_files(files: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < files) {
+        let current = limit.maximum.map_or(files, |maximum| maximum.min(files));
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum });
+    }
+}
+
+/// A duration for people.
+fn seconds_shown(duration: Duration) -> impl fmt::Display {
+    Span(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{FORMAT, Latency};
+
+    #[test]
+    fn little_counts_requests_and_rests_of_all_clients() {
+        // Ten clients for two seconds: 190 requests of 100 ms, and 1 s of back-off.
+        let report = LoadReport {
+            format: FORMAT,
+            workload: String::new(),
+            clients: 10,
+            threads: 1,
+            seed: 1,
+            warmup_secs: 0.0,
+            window_secs: 2.0,
+            attempts: 190,
+            successes: 190,
+            goodput_rps: 95.0,
+            error_ratio: 0.0,
+            latency: Latency { count: 190, us_mean: 100_000.0, ..Latency::default() },
+            operations: Vec::new(),
+            errors: Default::default(),
+            backoff_secs: 1.0,
+            cpu_secs: 0.0,
+            seconds: Vec::new(),
+        };
+        let check = |report: &LoadReport, expected: f64| {
+            let residual = little_residual(report).unwrap();
+            assert!((residual - expected).abs() < 1e-9, "{residual}");
+        };
+        check(&report, 0.0);
+        check(&LoadReport { backoff_secs: 0.0, ..report.clone() }, -0.05);
+        assert!(little_residual(&LoadReport { attempts: 0, ..report }).is_none());
+    }
+}

@@ -1,3 +1,4 @@
-//! The whole program from outside, one file per room.
+//! What the rooms do together, seen from outside: one binary, so that it links once.
 
 mod lab;
+mod load;

@@ -1,0 +1,177 @@
+//! What the heads of requests and responses have in common: line ends, field limits, and what the fields say about
+//! framing and connection.
+//!
+//! Every refusal here is decided by the bytes up to the first offence, so that it does not depend on how the network
+//! cut the stream: a prefix that is refused stays refused with the same status.
+
+use super::{FIELDS_MAX, Framing, Reject, is_token};
+use httparse::{Error, Header};
+
+/// What the fields of a head say that its reader must act on.
+#[derive(Default)]
+pub(super) struct Meaning<'b> {
+    /// The first `Host`.
+    pub(super) host: Option<&'b [u8]>,
+    /// Whether there was another.
+    pub(super) host_repeated: bool,
+    /// `Content-Length`.
+    length: Option<u64>,
+    /// Whether it was given again, with the same value.
+    pub(super) length_repeated: bool,
+    /// `Transfer-Encoding`.
+    coding: Option<&'b [u8]>,
+    /// `Expect: 100-continue`.
+    pub(super) expects_continue: bool,
+    /// `Expect` with anything else.
+    pub(super) expects_other: bool,
+    close: bool,
+    keep_alive: bool,
+}
+
+impl<'b> Meaning<'b> {
+    /// Reads all fields once. Refuses what is wrong in either kind of message.
+    pub(super) fn of(fields: &[Header<'b>]) -> Result<Meaning<'b>, Reject> {
+        let mut meaning = Meaning::default();
+        for field in fields {
+            // By length first: of the usual fields only a few get as far as a comparison.
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+            match field.name.len() {
+                4 if is("host") => match meaning.host {
+                    None => meaning.host = Some(field.value),
+                    Some(_) => meaning.host_repeated = true,
+                },
+                6 if is("expect") => match field.value.eq_ignore_ascii_case(b"100-continue") {
+                    true => meaning.expects_continue = true,
+                    false => meaning.expects_other = true,
+                },
+                10 if is("connection") => {
+                    for token in field.value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+                        meaning.close |= token.eq_ignore_ascii_case(b"close");
+                        meaning.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
+                    }
+                }
+                14 if is("content-length") => {
+                    let length = length(field.value)?;
+                    if meaning.length.is_some_and(|other| other != length) {
+                        return Err(Reject::bad("two different Content-Length fields"));
+                    }
+                    meaning.length_repeated = meaning.length.is_some();
+                    meaning.length = Some(length);
+                }
+                17 if is("transfer-encoding") => {
+                    if meaning.coding.is_some() {
+                        return Err(Reject::bad("two Transfer-Encoding fields"));
+                    }
+                    meaning.coding = Some(field.value);
+                }
+                _ => {}
+            }
+        }
+        Ok(meaning)
+    }
+
+    /// How the body ends, or `None` if the fields do not say. `minor` is the version's last digit.
+    pub(super) fn framing(&self, minor: u8) -> Result<Option<Framing>, Reject> {
+        match (self.length, self.coding) {
+            (length, None) => Ok(length.map(Framing::Length)),
+            (Some(_), Some(_)) => Err(Reject::bad("both Content-Length and Transfer-Encoding")),
+            (None, Some(_)) if minor == 0 => Err(Reject::bad("Transfer-Encoding in HTTP/1.0")),
+            (None, Some(coding)) => chunked(coding).map(|()| Some(Framing::Chunked)),
+        }
+    }
+
+    /// Whether the connection outlives this message.
+    pub(super) fn keep_alive(&self, minor: u8) -> bool {
+        !self.close && (minor == 1 || self.keep_alive)
+    }
+}
+
+/// The value of the first field called `name`, in any case.
+pub(super) fn find<'b>(fields: &[Header<'b>], name: &str) -> Option<&'b [u8]> {
+    fields
+        .iter()
+        .find(|field| field.name.len() == name.len() && field.name.eq_ignore_ascii_case(name))
+        .map(|field| field.value)
+}
+
+/// A `Content-Length`: digits and nothing else. What one reader takes for a number and another does not, smuggles.
+fn length(value: &[u8]) -> Result<u64, Reject> {
+    if value.is_empty() {
+        return Err(Reject::bad("empty Content-Length"));
+    }
+    let mut length = 0_u64;
+    for &byte in value {
+        if !byte.is_ascii_digit() {
+            return Err(Reject::bad("Content-Length is not a number"));
+        }
+        length = length
+            .checked_mul(10)
+            .and_then(|tens| tens.checked_add(u64::from(byte - b'0')))
+            .ok_or(Reject::bad("Content-Length is too large"))?;
+    }
+    Ok(length)
+}
+
+/// Accepts a `Transfer-Encoding` of `chunked`. Other well-formed codings are only beyond us (501); one whose body
+/// has no certain end is an error (RFC 9112, 6.1 and 6.3).
+fn chunked(value: &[u8]) -> Result<(), Reject> {
+    const CHUNKED: &[u8] = b"chunked";
+    if value.eq_ignore_ascii_case(CHUNKED) {
+        return Ok(());
+    }
+    let mut chunked_seen = false;
+    for coding in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+        if chunked_seen {
+            return Err(Reject::bad("chunked is not the last transfer coding"));
+        }
+        if coding.is_empty() || !coding.iter().copied().all(is_token) {
+            return Err(Reject::bad("malformed Transfer-Encoding"));
+        }
+        chunked_seen = coding.eq_ignore_ascii_case(CHUNKED);
+    }
+    Err(Reject::new(501, "only the transfer coding chunked is implemented"))
+}
+
+/// Refuses a line that ends in LF without CR, which the tokenizer lets pass. `head` may still be incomplete.
+pub(super) fn lines_end_in_crlf(head: &[u8]) -> Result<(), Reject> {
+    lines_end_in_crlf_up_to(head, usize::MAX)
+}
+
+fn lines_end_in_crlf_up_to(head: &[u8], lines_max: usize) -> Result<(), Reject> {
+    for end in memchr::memchr_iter(b'\n', head).take(lines_max) {
+        if end == 0 || head[end - 1] != b'\r' {
+            return Err(Reject::bad("a line ends in LF without CR"));
+        }
+    }
+    Ok(())
+}
+
+/// The refusal for what the tokenizer stopped at. `version` is the start line from where its version should be.
+pub(super) fn refusal(error: Error, head: &[u8], version: &[u8]) -> Reject {
+    match error {
+        Error::Version => version_refusal(version),
+        // The tokenizer has read the start line and one field too many; a bare LF among those came first.
+        Error::TooManyHeaders => match lines_end_in_crlf_up_to(head, FIELDS_MAX + 2) {
+            Ok(()) => Reject::new(431, "too many header fields"),
+            Err(reject) => reject,
+        },
+        Error::HeaderName => Reject::bad("malformed field name"),
+        Error::HeaderValue => Reject::bad("malformed field value"),
+        Error::NewLine => Reject::bad("CR without LF, or garbage at the end of a line"),
+        Error::Token | Error::Status => Reject::bad("malformed start line"),
+    }
+}
+
+/// 505 for a version of HTTP that is not ours, 400 for what is no version at all; decided by the first wrong byte,
+/// as the tokenizer does.
+fn version_refusal(version: &[u8]) -> Reject {
+    const UNSUPPORTED: Reject = Reject::new(505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+    const MALFORMED: Reject = Reject::bad("malformed HTTP version");
+    let Some(number) = version.strip_prefix(b"HTTP/") else { return MALFORMED };
+    match number {
+        [b'1', b'.', minor, ..] if minor.is_ascii_digit() => UNSUPPORTED,
+        [b'1', ..] => MALFORMED,
+        [major, ..] if major.is_ascii_digit() => UNSUPPORTED,
+        _ => MALFORMED,
+    }
+}

@@ -1,0 +1,277 @@
+//! One client: a connection with at most one request in flight.
+//!
+//! Does the socket calls and nothing else: it reads no clock, draws no keys and counts nothing. The reactor tells it
+//! when to send and when its socket is ready; it tells back when the request is over and how.
+
+use super::answer::{Answer, Fault, Success};
+use super::request::Request;
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// The first rest after a broken connection; every further one in a row is twice as long.
+const REST_MIN: Duration = Duration::from_millis(10);
+/// The longest rest.
+const REST_MAX: Duration = Duration::from_secs(1);
+/// What is read at once, in bytes. Most answers fit, so that one read brings all of them.
+const READ_BYTES: usize = 64 << 10;
+
+/// What all clients of a thread share.
+pub(super) struct Shared {
+    pub(super) registry: Registry,
+    pub(super) address: SocketAddr,
+    pub(super) absent_is_fine: bool,
+    scratch: Box<[u8]>,
+}
+
+impl Shared {
+    pub(super) fn new(registry: Registry, address: SocketAddr, absent_is_fine: bool) -> Shared {
+        Shared { registry, address, absent_is_fine, scratch: vec![0; READ_BYTES].into_boxed_slice() }
+    }
+}
+
+/// Where a client is between two requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It has nothing to do.
+    Idle,
+    /// A request is under way: connecting, sending or waiting for the answer.
+    InFlight,
+    /// It backs off after its connection broke.
+    Resting,
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing to do until the socket is ready.
+    Wait,
+    /// The request is over; `broken` when the connection is lost and the client must rest.
+    Over { result: Result<Success, Fault>, broken: bool },
+}
+
+/// A connection and its request.
+pub(super) struct Client {
+    pub(super) state: State,
+    /// Since when it is in this state; of a request, the instant the client was free to send it.
+    pub(super) since: Instant,
+    pub(super) request: Request,
+    token: Token,
+    stream: Option<TcpStream>,
+    /// Bytes of the request sent.
+    sent: usize,
+    /// Whether any byte was ever sent on this connection: before that, its failure is one to connect.
+    connected: bool,
+    /// The peer is known to send nothing more.
+    peer_closed: bool,
+    answer: Answer,
+    rest: Duration,
+}
+
+impl Client {
+    pub(super) fn new(index: usize, now: Instant) -> Client {
+        Client {
+            state: State::Idle,
+            since: now,
+            request: Request::default(),
+            token: Token(index),
+            stream: None,
+            sent: 0,
+            connected: false,
+            peer_closed: false,
+            answer: Answer::default(),
+            rest: REST_MIN,
+        }
+    }
+
+    /// The status of the last answer; zero when none was complete.
+    pub(super) fn status(&self) -> u16 {
+        self.answer.status()
+    }
+
+    /// How long to rest now that the connection broke once more.
+    pub(super) fn next_rest(&mut self) -> Duration {
+        let rest = self.rest;
+        self.rest = (rest * 2).min(REST_MAX);
+        rest
+    }
+
+    /// Sends [`Client::request`], over a new connection if there is none. `Err` is a failure of this machine, such as
+    /// no file descriptors left, never the peer's.
+    pub(super) fn send(&mut self, shared: &mut Shared) -> io::Result<Step> {
+        self.sent = 0;
+        self.answer.reset();
+        if self.stream.is_none()
+            && let Some(failed) = self.connect(shared)?
+        {
+            return Ok(failed);
+        }
+        // Without waiting to be told that the socket is writable: it nearly always is, and on the loopback device a
+        // connection is made before `connect` returns.
+        match self.write() {
+            Ok(()) if self.peer_closed && self.sent == self.request.bytes.len() => Ok(self.read(shared)),
+            Ok(()) => Ok(Step::Wait),
+            Err(fault) => Ok(self.lost(fault)),
+        }
+    }
+
+    /// Goes on after the poll said that the socket is `readable`, writable or (`closed`) at its end.
+    pub(super) fn ready(&mut self, readable: bool, closed: bool, shared: &mut Shared) -> Step {
+        self.peer_closed |= closed;
+        if self.state != State::InFlight || self.stream.is_none() {
+            return Step::Wait;
+        }
+        if self.sent < self.request.bytes.len()
+            && let Err(fault) = self.write()
+        {
+            // A server may refuse a long request before it has read it, and its answer is then still to be had.
+            return match self.read(shared) {
+                over @ Step::Over { result, .. } if self.answer.status() != 0 || result.is_ok() => over,
+                _ => self.lost(fault),
+            };
+        }
+        if readable || closed { self.read(shared) } else { Step::Wait }
+    }
+
+    /// Gives the request up.
+    pub(super) fn time_out(&mut self) -> Step {
+        self.lost(Fault::Timeout)
+    }
+
+    fn connect(&mut self, shared: &Shared) -> io::Result<Option<Step>> {
+        self.connected = false;
+        self.peer_closed = false;
+        let mut stream = match TcpStream::connect(shared.address) {
+            Ok(stream) => stream,
+            Err(error) if is_ours(&error) => return Err(error),
+            Err(error) => return Ok(Some(self.lost(self.fault_of(&error)))),
+        };
+        // A refused loopback connection may be known already; the write that follows will say so.
+        let _ = stream.set_nodelay(true);
+        shared.registry.register(&mut stream, self.token, Interest::READABLE | Interest::WRITABLE)?;
+        self.stream = Some(stream);
+        Ok(None)
+    }
+
+    /// Sends as much of the request as the socket takes.
+    fn write(&mut self) -> Result<(), Fault> {
+        while self.sent < self.request.bytes.len() {
+            let Some(stream) = &mut self.stream else { return Err(Fault::Reset) };
+            match stream.write(&self.request.bytes[self.sent..]) {
+                Ok(bytes) => {
+                    self.sent += bytes;
+                    self.connected = true;
+                }
+                // Not connected yet, or the socket's buffer is full: either way the poll will tell.
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                    break;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.fault_of(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads until the answer is complete, or the socket is drained.
+    fn read(&mut self, shared: &mut Shared) -> Step {
+        loop {
+            let Some(stream) = &mut self.stream else { return Step::Wait };
+            match stream.read(&mut shared.scratch) {
+                Ok(0) => return self.at_end(true, shared.absent_is_fine),
+                Ok(bytes) => match self.answer.take(&shared.scratch[..bytes], &self.request) {
+                    Ok(true) => return self.answered(shared.absent_is_fine),
+                    // A short read means that nothing is left, so asking again would be a system call for nothing;
+                    // but at the end of the stream no edge will follow.
+                    Ok(false) if bytes < shared.scratch.len() && !self.peer_closed => return Step::Wait,
+                    Ok(false) => {}
+                    Err(fault) => return self.lost(fault),
+                },
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                    return Step::Wait;
+                }
+                Err(error) if !self.connected => return self.lost(self.fault_of(&error)),
+                Err(_) => return self.at_end(false, shared.absent_is_fine),
+            }
+        }
+    }
+
+    fn answered(&mut self, absent_is_fine: bool) -> Step {
+        // An answer before the end of the request leaves the rest of it on a connection that nobody will read.
+        if !self.answer.keeps_alive() || self.sent < self.request.bytes.len() {
+            self.stream = None;
+        }
+        self.rest = REST_MIN;
+        Step::Over { result: self.answer.verdict(&self.request, absent_is_fine), broken: false }
+    }
+
+    fn at_end(&mut self, cleanly: bool, absent_is_fine: bool) -> Step {
+        match self.answer.end(cleanly) {
+            Ok(()) => self.answered(absent_is_fine),
+            Err(fault) => self.lost(fault),
+        }
+    }
+
+    fn lost(&mut self, fault: Fault) -> Step {
+        self.stream = None;
+        Step::Over { result: Err(fault), broken: true }
+    }
+
+    /// The class of a socket's error.
+    fn fault_of(&self, error: &io::Error) -> Fault {
+        match error.kind() {
+            ErrorKind::TimedOut => Fault::Timeout,
+            ErrorKind::ConnectionReset => Fault::Reset,
+            _ if self.connected => Fault::Reset,
+            _ => Fault::Refused,
+        }
+    }
+}
+
+/// Whether an error to connect is this machine's and not the peer's: no file descriptors, no memory.
+fn is_ours(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    Errno::from_io_error(error)
+        .is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_double_up_to_a_second() {
+        let mut client = Client::new(0, Instant::now());
+        let rests: Vec<u128> = (0..9).map(|_| client.next_rest().as_millis()).collect();
+        assert_eq!(rests, [10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
+    }
+
+    #[test]
+    fn only_failures_of_this_machine_end_a_run() {
+        use rustix::io::Errno;
+        for (errno, ours) in [(Errno::MFILE, true), (Errno::CONNREFUSED, false), (Errno::HOSTUNREACH, false)]
+        {
+            assert_eq!(is_ours(&errno.into()), ours, "{errno}");
+        }
+    }
+
+    #[test]
+    fn what_fails_before_a_byte_was_sent_is_a_failure_to_connect() {
+        let mut client = Client::new(0, Instant::now());
+        for (kind, connecting, connected) in [
+            (ErrorKind::ConnectionRefused, Fault::Refused, Fault::Reset),
+            (ErrorKind::HostUnreachable, Fault::Refused, Fault::Reset),
+            (ErrorKind::ConnectionReset, Fault::Reset, Fault::Reset),
+            (ErrorKind::BrokenPipe, Fault::Refused, Fault::Reset),
+            (ErrorKind::TimedOut, Fault::Timeout, Fault::Timeout),
+        ] {
+            client.connected = false;
+            assert_eq!(client.fault_of(&kind.into()), connecting, "{kind}");
+            client.connected = true;
+            assert_eq!(client.fault_of(&kind.into()), connected, "{kind}");
+        }
+    }
+}

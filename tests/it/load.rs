@@ -1,0 +1,495 @@
+//! The load generator against servers written for it: what it counts must be what they did.
+//!
+//! The servers read HTTP with a few lines of their own rather than with the codec under test.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+use weir::load::{self, Error, Notice, Pacing, Plan, Workload, little_residual};
+use weir::proto::{Latency, LoadEvent, LoadReport};
+
+/// What a server does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reply {
+    /// As a key-value store does.
+    Store,
+    /// A value as the clients write them, whether it was written or not.
+    Value,
+    /// The same, in chunks.
+    Chunks,
+    /// The same, then the connection ends as announced.
+    ValueThenClose,
+    /// The same, then the connection ends without a word.
+    ValueThenVanish,
+    /// The same without a length: the body ends with the connection.
+    ValueUntilClose,
+    /// The value of another key.
+    WrongValue,
+    /// This status and no body.
+    Status(u16),
+    /// The connection ends inside the body.
+    ShortBody,
+    /// The connection ends inside the head.
+    ShortHead,
+    /// The body is longer than it said.
+    LongBody,
+    /// Not HTTP.
+    Garbage,
+    /// The connection ends instead, cleanly.
+    Close,
+    /// The connection is reset instead.
+    Reset,
+    /// Nothing, ever.
+    Silence,
+}
+
+/// A server on a port of its own, until the test process ends.
+struct Server {
+    address: SocketAddr,
+    state: Arc<Mutex<ServerState>>,
+}
+
+#[derive(Default)]
+struct ServerState {
+    /// Requests so far, over all connections.
+    requests: usize,
+    values: HashMap<String, Vec<u8>>,
+    /// The request lines of each connection.
+    lines: Vec<Vec<String>>,
+}
+
+impl Server {
+    /// Answers its n-th request, counted over all connections from zero, with `reply(n)`.
+    fn start(reply: impl Fn(usize) -> Reply + Clone + Send + 'static) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Server { address: listener.local_addr().unwrap(), state: Arc::default() };
+        let state = Arc::clone(&server.state);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (state, reply) = (Arc::clone(&state), reply.clone());
+                // A client that leaves in the middle of an answer is none of the server's business.
+                thread::spawn(move || converse(stream.unwrap(), &state, reply));
+            }
+        });
+        server
+    }
+
+    /// Every request so far, the streams of the connections sorted, each cut to `length`.
+    fn streams(&self, length: usize) -> Vec<Vec<String>> {
+        let state = self.state.lock().unwrap();
+        let mut streams: Vec<Vec<String>> =
+            state.lines.iter().map(|lines| lines.iter().take(length).cloned().collect()).collect();
+        streams.sort();
+        streams
+    }
+}
+
+fn converse(
+    stream: TcpStream,
+    state: &Mutex<ServerState>,
+    reply: impl Fn(usize) -> Reply,
+) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut writer = stream;
+    let mut own = None;
+    // Peeked at, not read: a connection closed over unread bytes is reset.
+    while writer.peek(&mut [0])? > 0 {
+        let reply = {
+            let mut state = state.lock().unwrap();
+            state.requests += 1;
+            reply(state.requests - 1)
+        };
+        if reply == Reply::Reset {
+            return Ok(());
+        }
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let mut body = 0;
+        loop {
+            let mut field = String::new();
+            reader.read_line(&mut field)?;
+            match field.trim_end().split_once(": ") {
+                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                    body = value.parse().unwrap();
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let mut value = vec![0; body];
+        reader.read_exact(&mut value)?;
+
+        let mut state = state.lock().unwrap();
+        let own = *own.get_or_insert_with(|| {
+            state.lines.push(Vec::new());
+            state.lines.len() - 1
+        });
+        state.lines[own].push(line.trim_end().to_owned());
+        let (method, path) = line.split_once(' ').unwrap();
+        let key = path.split(' ').next().unwrap().strip_prefix("/kv/").unwrap().to_owned();
+        let of_key = format!("{key}=a value");
+        let of_key = of_key.as_str();
+        let short = "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n";
+        let answer: Vec<u8> = match reply {
+            Reply::Store => match method {
+                "GET" => state.values.get(&key).map_or_else(|| status(404), |value| ok(value)),
+                "PUT" => status(if state.values.insert(key, value).is_some() { 204 } else { 201 }),
+                _ => status(if state.values.remove(&key).is_some() { 204 } else { 404 }),
+            },
+            Reply::Value | Reply::ValueThenVanish => ok(of_key.as_bytes()),
+            Reply::Chunks => {
+                let (start, end) = of_key.split_at(3);
+                let chunk = |part: &str| format!("{:x}\r\n{part}\r\n", part.len());
+                let chunks = format!("{}{}0\r\n\r\n", chunk(start), chunk(end));
+                format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}").into()
+            }
+            Reply::ValueThenClose => format!(
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{of_key}",
+                of_key.len()
+            )
+            .into(),
+            Reply::ValueUntilClose => format!("HTTP/1.1 200 OK\r\n\r\n{of_key}").into(),
+            Reply::WrongValue => ok(b"of_another_key=a value"),
+            Reply::Status(code) => status(code),
+            Reply::ShortBody => format!("{short}{of_key}").into(),
+            Reply::ShortHead => short[..20].into(),
+            Reply::LongBody => [ok(of_key.as_bytes()), b"and more".to_vec()].concat(),
+            Reply::Garbage => b"220 mail.example ESMTP\r\n".to_vec(),
+            Reply::Close | Reply::Reset | Reply::Silence => Vec::new(),
+        };
+        drop(state);
+        writer.write_all(&answer)?;
+        if !matches!(
+            reply,
+            Reply::Store
+                | Reply::Value
+                | Reply::Chunks
+                | Reply::WrongValue
+                | Reply::Status(_)
+                | Reply::Silence
+        ) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn ok(body: &[u8]) -> Vec<u8> {
+    [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
+}
+
+fn status(code: u16) -> Vec<u8> {
+    let length = if code == 204 { "" } else { "Content-Length: 0\r\n" };
+    format!("HTTP/1.1 {code} So\r\n{length}\r\n").into()
+}
+
+fn plan(address: SocketAddr, workload: &str) -> Plan {
+    Plan {
+        target: format!("http://{address}").parse().unwrap(),
+        workload: Workload::named(workload).unwrap(),
+        clients: 1,
+        threads: 1,
+        warmup: Duration::ZERO,
+        window: Duration::from_millis(250),
+        seed: 1,
+        keys: 10,
+        value_bytes: 100,
+        // Far longer than any hiccup of a busy machine: only silence is to time out.
+        timeout: Duration::from_secs(20),
+        preload: false,
+        pacing: Pacing::Closed,
+    }
+}
+
+fn run(plan: &Plan) -> LoadReport {
+    load::run(plan, &mut |_| {}).unwrap()
+}
+
+/// Runs one client against a server that goes through `replies` over and over: its report must say exactly what the
+/// server did up to the last attempt, and classes it did not see must not be there.
+fn check(replies: &'static [(Reply, Option<&str>)]) -> LoadReport {
+    let server = Server::start(|number| replies[number % replies.len()].0);
+    let report = run(&plan(server.address, "get_popular"));
+    let mut errors = BTreeMap::new();
+    let mut successes = 0;
+    for (_, class) in replies.iter().cycle().take(report.attempts as usize) {
+        match class {
+            Some(class) => *errors.entry((*class).to_owned()).or_default() += 1,
+            None => successes += 1,
+        }
+    }
+    assert!(report.attempts > 0);
+    assert_eq!((&report.errors, report.successes), (&errors, successes), "{replies:?}");
+    assert_eq!(report.goodput_rps, successes as f64 / report.window_secs);
+    assert_eq!(report.error_ratio, (report.attempts - successes) as f64 / report.attempts as f64);
+    assert_eq!((report.latency.count, report.operations[0].latency.count), (report.attempts, successes));
+    report
+}
+
+#[test]
+fn every_fault_is_counted_in_its_class_and_never_as_goodput() {
+    check(&[(Reply::Value, None)]);
+    check(&[(Reply::Close, Some("reset"))]);
+    check(&[(Reply::Reset, Some("reset"))]);
+    check(&[(Reply::ShortBody, Some("short_body"))]);
+    check(&[(Reply::ShortHead, Some("short_body"))]);
+    check(&[(Reply::LongBody, Some("malformed"))]);
+    check(&[(Reply::Garbage, Some("malformed"))]);
+    check(&[(Reply::Status(302), Some("malformed"))]);
+    check(&[(Reply::WrongValue, Some("wrong_value"))]);
+    check(&[(Reply::Status(404), Some("http_4xx"))]);
+    check(&[(Reply::Status(503), Some("http_5xx"))]);
+}
+
+#[test]
+fn faults_among_successes_are_counted_exactly() {
+    let report = check(&[
+        (Reply::Value, None),
+        (Reply::Reset, Some("reset")),
+        (Reply::Chunks, None),
+        (Reply::ShortBody, Some("short_body")),
+        (Reply::Status(404), Some("http_4xx")),
+        (Reply::Status(429), Some("http_4xx")),
+        (Reply::Close, Some("reset")),
+        (Reply::ValueThenClose, None),
+        (Reply::LongBody, Some("malformed")),
+        (Reply::WrongValue, Some("wrong_value")),
+        (Reply::Garbage, Some("malformed")),
+        (Reply::ValueUntilClose, None),
+        (Reply::Status(500), Some("http_5xx")),
+        (Reply::Status(503), Some("http_5xx")),
+        (Reply::ShortHead, Some("short_body")),
+    ]);
+    assert!(report.backoff_secs > 0.0);
+}
+
+#[test]
+fn a_connection_closed_as_announced_costs_no_error_and_no_back_off() {
+    let report = check(&[(Reply::ValueThenClose, None), (Reply::ValueUntilClose, None)]);
+    assert!(report.attempts > 1 && report.backoff_secs == 0.0, "{report:?}");
+}
+
+#[test]
+fn a_connection_closed_without_a_word_resets_the_request_that_follows() {
+    let server = Server::start(|_| Reply::ValueThenVanish);
+    let report = run(&plan(server.address, "get_popular"));
+    assert!(report.attempts > 1);
+    assert_eq!(report.successes, report.attempts.div_ceil(2));
+    assert_eq!(report.errors, BTreeMap::from([("reset".into(), report.attempts / 2)]));
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up() {
+    let server = Server::start(|_| Reply::Silence);
+    let plan = Plan { timeout: Duration::from_millis(20), ..plan(server.address, "get_popular") };
+    let report = run(&plan);
+    assert!(report.attempts > 0 && report.successes == 0);
+    assert_eq!(report.errors, BTreeMap::from([("timeout".into(), report.attempts)]));
+    assert!(report.latency.us_min >= 20_000.0, "{:?}", report.latency);
+    assert_eq!(report.operations[0].latency, Latency::default());
+}
+
+#[test]
+fn a_server_that_goes_away_refuses_and_the_time_is_accounted_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let _probe = listener.accept().unwrap();
+        let (mut client, _) = listener.accept().unwrap();
+        // Gone before the answer, so that the client cannot get into the backlog again.
+        drop(listener);
+        assert!(client.read(&mut [0; 4096]).unwrap() > 0);
+        client
+            .write_all(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+            .unwrap();
+    });
+    let report = run(&plan(address, "mixed"));
+    server.join().unwrap();
+    assert!(report.attempts > 1);
+    assert_eq!(
+        report.errors["refused"],
+        report.attempts - report.successes - report.errors.get("http_4xx").unwrap_or(&0)
+    );
+    assert!(report.backoff_secs > 0.0);
+    // Nearly all of the window was back-off: an account of it that was off would show here most.
+    let residual = little_residual(&report).unwrap();
+    assert!(residual.abs() < 0.05, "{residual} {report:?}");
+}
+
+#[test]
+fn each_workload_runs_without_errors_over_its_own_operations() {
+    for (workload, operations, absent) in [
+        ("get_popular", &["get"][..], false),
+        ("get_all", &["get"], false),
+        ("put_all", &["put", "delete"], false),
+        ("mixed", &["get", "put", "delete"], true),
+    ] {
+        let server = Server::start(|_| Reply::Store);
+        let plan = Plan { clients: 4, threads: 2, keys: 50, preload: true, ..plan(server.address, workload) };
+        let mut events = Vec::new();
+        let report = load::run(&plan, &mut |notice| {
+            if let Notice::Event(event) = notice {
+                events.push(event);
+            }
+        })
+        .unwrap();
+        assert_eq!((report.attempts, report.errors.len()), (report.successes, 0), "{report:?}");
+        assert_eq!((report.workload.as_str(), report.clients, report.threads), (workload, 4, 2));
+        let seen: Vec<&str> = report.operations.iter().map(|row| row.operation.as_str()).collect();
+        assert_eq!(seen, operations);
+        assert_eq!(report.operations.iter().map(|row| row.attempts).sum::<u64>(), report.attempts);
+        assert_eq!(report.operations[0].absent > 0, absent);
+        let Latency { us_mean, us_min, us_p50, us_p90, us_p99, us_p999, us_max, clipped, .. } =
+            report.latency;
+        assert!([us_min, us_p50, us_p90, us_p99, us_p999, us_max].is_sorted() && us_mean <= us_max);
+        assert!(us_min > 0.0 && clipped == 0 && report.cpu_secs > 0.0);
+        let preloaded = events.iter().filter(|event| matches!(event, LoadEvent::Preloaded { keys: 50, .. }));
+        assert_eq!(preloaded.count(), usize::from(plan.workload.reads()));
+        assert_eq!(events[events.len() - 2..], [LoadEvent::WindowStart, LoadEvent::WindowEnd]);
+    }
+}
+
+#[test]
+fn values_of_any_size_pass_the_read_back() {
+    for value_bytes in [0, 1, 9, 10, 1_000_000] {
+        let server = Server::start(|_| Reply::Store);
+        let plan = Plan { preload: true, value_bytes, ..plan(server.address, "get_popular") };
+        let report = run(&plan);
+        assert_eq!((report.attempts, report.successes > 0), (report.successes, true), "{value_bytes}");
+        assert!(server.state.lock().unwrap().values.values().all(|value| value.len() == value_bytes));
+    }
+}
+
+#[test]
+fn the_same_seed_asks_for_the_same_with_any_number_of_threads() {
+    const LENGTH: usize = 30;
+    let streams = |workload: &str, seed, threads| {
+        let server = Server::start(|_| Reply::Store);
+        run(&Plan { clients: 6, threads, seed, keys: 1000, ..plan(server.address, workload) });
+        let streams = server.streams(LENGTH);
+        assert!(streams.len() == 6 && streams.iter().all(|stream| stream.len() == LENGTH));
+        streams
+    };
+    for workload in ["mixed", "put_all"] {
+        let one = streams(workload, 7, 1);
+        assert_eq!(one, streams(workload, 7, 2));
+        assert_eq!(one, streams(workload, 7, 3));
+        assert_ne!(one, streams(workload, 8, 1));
+    }
+}
+
+#[test]
+fn clients_are_always_in_a_request_or_in_a_back_off() {
+    let faulty = |number: usize| if number % 100 == 99 { Reply::Close } else { Reply::Store };
+    for (reply, clients) in [(None, 8), (Some(faulty), 3)] {
+        let server = Server::start(move |number| reply.map_or(Reply::Store, |reply| reply(number)));
+        let plan =
+            Plan { clients, threads: 2, warmup: Duration::from_millis(50), ..plan(server.address, "mixed") };
+        // A machine that stalls at an edge of so short a window shifts the figure; it does not do so every time.
+        let residuals: Vec<f64> = (0..8)
+            .map(|_| little_residual(&run(&plan)).unwrap())
+            .take_while(|residual| residual.abs() >= 0.05)
+            .collect();
+        assert!(residuals.len() < 8, "{residuals:?}");
+    }
+}
+
+#[test]
+fn the_first_key_that_does_not_come_back_ends_the_run() {
+    for (reply, told) in [
+        (Reply::Status(503), "cannot preload key all_0: PUT was answered 503"),
+        (Reply::Silence, "cannot preload key all_0: PUT: no answer within 50ms"),
+        (Reply::Close, "cannot preload key all_0: PUT: the connection ended without an answer"),
+        (Reply::Garbage, "cannot preload key all_0: PUT: the answer is not HTTP/1.1"),
+        // Answers 200 to the PUT too.
+        (Reply::Value, "cannot preload key all_0: GET brought another value than was written"),
+    ] {
+        let server = Server::start(move |_| reply);
+        let timeout = if reply == Reply::Silence { 50 } else { 20_000 };
+        let plan = Plan {
+            preload: true,
+            keys: 1,
+            timeout: Duration::from_millis(timeout),
+            ..plan(server.address, "get_all")
+        };
+        let error = load::run(&plan, &mut |_| {}).unwrap_err();
+        assert_eq!(error.to_string(), told);
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_at_once() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = load::run(&plan(nobody, "get_popular"), &mut |_| {}).unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }));
+    assert_eq!(error.to_string(), format!("cannot reach http://{nobody}: connection refused"));
+}
+
+fn weir_load(arguments: &[&str]) -> (Output, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_weir")).arg("load").args(arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    (output, stdout, stderr)
+}
+
+#[test]
+fn the_command_prints_a_table_a_document_or_events() {
+    let server = Server::start(|_| Reply::Store);
+    let url = format!("http://{}", server.address);
+    let short = [&url, "--warmup", "10ms", "--window", "100ms", "--clients", "2"];
+
+    let (output, stdout, stderr) = weir_load(&short);
+    assert!(output.status.success() && stderr.is_empty(), "{stderr}");
+    for part in ["goodput", "req/s", "2 clients, 1 thread", "p99.9", "get "] {
+        assert!(stdout.contains(part), "{part} is missing in\n{stdout}");
+    }
+
+    let (_, stdout, stderr) = weir_load(&[&short[..], &["--json"]].concat());
+    let report: LoadReport = serde_json::from_str(&stdout).unwrap();
+    assert!(report.successes > 0 && stderr.is_empty());
+
+    let (_, stdout, _) =
+        weir_load(&[&short[..], &["--events", "--workload", "mixed", "--keys", "20"]].concat());
+    let events: Vec<LoadEvent> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(
+        matches!(
+            events.as_slice(),
+            [
+                LoadEvent::Preloaded { keys: 20, .. },
+                LoadEvent::WindowStart,
+                LoadEvent::WindowEnd,
+                LoadEvent::Report(_)
+            ]
+        ),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn the_command_says_in_one_line_what_is_wrong() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{nobody}");
+    for (arguments, code, told) in [
+        (&[url.as_str()][..], 1, "connection refused | hint: Start it with `weir serve`"),
+        (&["https://127.0.0.1:1"], 2, "only http"),
+        (&["127.0.0.1:1"], 2, "write http://host:port"),
+        (&[&url, "--workload", "get_nothing"], 2, "known are get_popular, get_all, put_all, mixed"),
+        (&[&url, "--clients", "0"], 2, "--clients"),
+        (&[&url, "--threads", "0"], 2, "--threads"),
+        (&[&url, "--window", "0s"], 2, "longer than nothing"),
+        (&[&url, "--timeout", "0s"], 2, "longer than nothing"),
+        (&[&url, "--window", "10"], 2, "as in 500ms"),
+        (&[&url, "--window", "99h"], 2, "no more than 24h"),
+        (&[&url, "--keys", "0"], 2, "--keys"),
+        (&[&url, "--value-size", "65MiB"], 2, "at most 64MiB"),
+        (&[&url, "--json", "--events"], 2, "cannot be used with"),
+    ] {
+        let (output, stdout, stderr) = weir_load(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?} {stderr}");
+        assert!(stderr.contains(told) && stderr.lines().count() == 1 && stdout.is_empty(), "{stderr}");
+    }
+}
