@@ -1,8 +1,13 @@
 //! The lab from outside: its private PostgreSQL, and whole runs on a target of which the truth is known.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 use weir::lab::harness::{Postgres, PostgresOptions};
 use weir::lab::results::Results;
 use weir::lab::{sampler, topology};
@@ -92,14 +97,113 @@ fn what_is_wrong_with_an_experiment_is_one_line() {
     }
 }
 
+/// An experiment on a server that runs already.
+fn on_url(address: &str, workload: &str, window: &str) -> String {
+    format!(
+        "name = \"url\"\ntitle = \"A server that runs already\"\nlevels = [1, 2]\nrepetitions = 1\n\
+         warmup = \"50ms\"\nwindow = \"{window}\"\n[target]\nkind = \"url\"\nurl = \"http://{address}\"\n\
+         [[workload]]\nname = \"{workload}\"\nargs = [\"--keys\", \"10\"]\n"
+    )
+}
+
+/// A server that has counters at /stats and says 204 to everything else; its address.
+fn agreeable_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    // Its threads end with the test program.
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || agree(&stream));
+        }
+    });
+    address
+}
+
+fn agree(stream: &TcpStream) -> Option<()> {
+    let (mut reader, mut writer) = (BufReader::new(stream), stream);
+    loop {
+        let (mut first, mut body_bytes, mut last) = (String::new(), 0, false);
+        reader.read_line(&mut first).ok().filter(|count| *count > 0)?;
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok()?;
+            let line = line.trim().to_ascii_lowercase();
+            last |= line == "connection: close";
+            match line.strip_prefix("content-length:") {
+                Some(length) => body_bytes = length.trim().parse().ok()?,
+                None if line.is_empty() => break,
+                None => {}
+            }
+        }
+        reader.read_exact(&mut vec![0; body_bytes]).ok()?;
+        let stats = r#"{"weir_things_total": 1, "weir_store_lanes{lane=\"write\"}": 2}"#;
+        let answer = match first.starts_with("GET /stats ") {
+            true => format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{stats}", stats.len()),
+            false => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
+        };
+        writer.write_all(answer.as_bytes()).ok()?;
+        if last {
+            return None;
+        }
+    }
+}
+
+#[test]
+fn a_server_that_runs_already_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let (output, out) = lab(dir.path(), &on_url(&agreeable_server(), "put_all", "200ms"), &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let results = results(&out);
+    assert_eq!(results.trials.len(), 2);
+    for trial in &results.trials {
+        let load = trial.load.as_ref().unwrap();
+        assert!(load.goodput_rps > 0.0 && load.clients == trial.level);
+        assert!((0.1..5.0).contains(&trial.elapsed_secs), "{}", trial.elapsed_secs);
+        assert!(trial.growth("generator.cpu_secs").unwrap() > 0.0);
+        assert_eq!(trial.growth("stats.weir_things_total"), Some(0.0));
+    }
+    let names: Vec<&str> = results.resources.iter().map(|resource| resource.name.as_str()).collect();
+    assert_eq!(names, ["store write lanes", "generator CPU"]);
+}
+
+#[test]
+fn a_failed_trial_is_a_row_and_an_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let (output, out) = lab(dir.path(), &on_url(&agreeable_server(), "no_such_workload", "200ms"), &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("error: 2 of 2 trials failed, the first no_such_workload at "), "{said}");
+    let trials = results(&out).trials;
+    assert!(trials.iter().all(|trial| trial.failure.as_ref().unwrap().contains("no_such_workload")));
+}
+
+#[test]
+fn an_interrupted_run_takes_its_children_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("experiment.toml");
+    fs::write(&file, on_url(&agreeable_server(), "put_all", "10m")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.arg("lab").arg(file).arg("--out").arg(dir.path().join("out")).stderr(Stdio::piped());
+    let lab = command.spawn().unwrap();
+    let begun = Instant::now();
+    let generator = loop {
+        if let [_, generator, ..] = sampler::descendants(lab.id())[..] {
+            break generator;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "no generator was started");
+    };
+    kill_process(Pid::from_raw(lab.id().cast_signed()).unwrap(), Signal::INT).unwrap();
+    let output = lab.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("interrupted before anything was measured"), "{said}");
+    assert!(!Path::new(&format!("/proc/{generator}")).exists());
+}
+
 #[test]
 fn a_target_that_is_not_there_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let start = SIMULATED.find("[target]").unwrap();
-    let end = SIMULATED.find("[[workload]]").unwrap();
-    let target = "[target]\nkind = \"url\"\nurl = \"http://127.0.0.1:1\"\n";
-    let experiment = [&SIMULATED[..start], target, &SIMULATED[end..]].concat();
-    let (output, _) = lab(dir.path(), &experiment, &[]);
+    let (output, _) = lab(dir.path(), &on_url("127.0.0.1:1", "put_all", "1s"), &[]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(

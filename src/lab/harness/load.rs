@@ -14,10 +14,21 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long writing and reading back every key may take.
-const PRELOAD_LIMIT: Duration = Duration::from_secs(120);
-/// How much longer than warm-up and window a run may take: requests in flight time out, the report is made.
-const GRACE: Duration = Duration::from_secs(30);
+/// How long a generator may take before it is killed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// For writing and reading back every key.
+    pub(super) preload: Duration,
+    /// Beyond warm-up and window: requests in flight time out, the report is made.
+    pub(super) grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { preload: Duration::from_secs(120), grace: Duration::from_secs(30) }
+    }
+}
+
 /// How long a generator that has reported may take to end.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// How often the stop flag is looked at.
@@ -47,6 +58,8 @@ pub(super) struct Run<'a> {
     pub(super) context: &'a Context,
     /// Where the generator says what goes wrong.
     pub(super) log: &'a Path,
+    /// When to give it up.
+    pub(super) limits: Limits,
 }
 
 /// What came of a run.
@@ -84,6 +97,7 @@ impl Run<'_> {
     }
 
     fn follow(&self, outcome: &mut Outcome, stop: &AtomicBool) -> Result<(), String> {
+        let limits = self.limits;
         let (log, file) = Log::append(self.log)?;
         let mut command = self.command();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
@@ -96,7 +110,7 @@ impl Run<'_> {
         context.parts.insert(0, (GENERATOR.to_owned(), process.pid()));
         let mut samplers = Samplers::new(&context);
         let mut deadline =
-            Instant::now() + self.measured() + if self.preload { PRELOAD_LIMIT } else { GRACE };
+            Instant::now() + self.measured() + if self.preload { limits.preload } else { limits.grace };
         loop {
             match lines.recv_timeout(LOOK) {
                 Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
@@ -117,11 +131,11 @@ impl Run<'_> {
                 Ok(line) => match parse(&line)? {
                     LoadEvent::Preloaded { .. } => {
                         outcome.preloaded = true;
-                        deadline = Instant::now() + self.measured() + GRACE;
+                        deadline = Instant::now() + self.measured() + limits.grace;
                     }
                     LoadEvent::WindowStart => {
                         outcome.opened = Some((Instant::now(), samplers.read()));
-                        deadline = Instant::now() + self.window.0 + GRACE;
+                        deadline = Instant::now() + self.window.0 + limits.grace;
                     }
                     LoadEvent::WindowEnd => outcome.closed = Some((Instant::now(), samplers.read())),
                     LoadEvent::Report(report) => {
@@ -195,6 +209,10 @@ mod tests {
 
     /// Runs a shell script in the generator's place.
     fn outcome(script: &str, preload: bool, stop: bool) -> Outcome {
+        outcome_within(Limits::default(), script, preload, stop)
+    }
+
+    fn outcome_within(limits: Limits, script: &str, preload: bool, stop: bool) -> Outcome {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("weir");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -216,6 +234,7 @@ mod tests {
             cores: &[],
             context: &Context::default(),
             log: &dir.path().join("load.log"),
+            limits,
         };
         run.run(&AtomicBool::new(stop))
     }
@@ -257,6 +276,16 @@ mod tests {
             assert!(!outcome.preloaded && outcome.report.is_none());
             let said = outcome.failure.unwrap();
             assert!(said.contains(failure), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_generator_that_does_not_come_to_an_end_is_killed() {
+        let limits = Limits { preload: Duration::ZERO, grace: Duration::ZERO };
+        for (preload, limit) in [(true, "the time limit of preloading"), (false, "its time limit")] {
+            let outcome = outcome_within(limits, "echo busy >&2; exec sleep 1000", preload, false);
+            let said = outcome.failure.unwrap();
+            assert_eq!(said, format!("weir load exceeded {limit} and was killed: busy"));
         }
     }
 

@@ -336,6 +336,7 @@ impl Rig for Live<'_> {
             cores: self.cores_of(GENERATOR),
             context: &self.context(),
             log: &self.options.dir.join("load.log"),
+            limits: load::Limits::default(),
         };
         let mut outcome = run.run(self.stop);
         if outcome.preloaded {

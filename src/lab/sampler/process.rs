@@ -34,6 +34,8 @@ struct Part {
 #[derive(Default)]
 struct Used {
     ticks_secs: f64,
+    /// Of `ticks_secs`, what threads did that ended before the first reading.
+    before_secs: f64,
     threads: HashMap<u32, Ran>,
 }
 
@@ -60,6 +62,10 @@ impl Sampler for Process {
     }
 
     fn read(&mut self, into: &mut Reading) -> io::Result<()> {
+        // What is known already before looking for what is new: a generator's threads end soon after its window.
+        for part in &mut self.parts {
+            part.seen.iter_mut().for_each(|(pid, used)| read_threads(*pid, &mut used.threads));
+        }
         let all = processes()?;
         for part in &mut self.parts {
             let tree = tree(&all, part.root);
@@ -79,7 +85,10 @@ impl Part {
         for stat in tree {
             let used = self.seen.entry(stat.pid).or_default();
             used.ticks_secs = stat.ticks * tick_secs;
-            read_threads(stat.pid, &mut used.threads);
+            if used.threads.is_empty() {
+                read_threads(stat.pid, &mut used.threads);
+                used.before_secs = (used.ticks_secs - used.threads_secs()).max(0.0);
+            }
             let status = fs::read_to_string(format!("/proc/{}/status", stat.pid)).unwrap_or_default();
             if let Some(private) = value_of(&status, "RssAnon") {
                 memory_known = true;
@@ -91,9 +100,10 @@ impl Part {
         let name = &self.name;
         let threads = || self.seen.values().flat_map(|used| used.threads.values());
         into.count(format!("{name}.cpu_secs"), self.seen.values().map(Used::cpu_secs).sum());
-        // With its accounting off the kernel prints zeros for these two.
+        // With its accounting off the kernel prints zeros for these two; and of a thread that ended unseen they are
+        // lost. Left out they fail to prove anything, too low they would prove the wrong thing.
         let switches: f64 = threads().map(|ran| ran.switches).sum();
-        if switches > 0.0 {
+        if switches > 0.0 && self.seen.values().all(|used| used.is_complete(tick_secs)) {
             into.count(format!("{name}.switches"), switches);
             into.count(format!("{name}.run_delay_secs"), threads().map(|ran| ran.run_delay_secs).sum());
         }
@@ -106,10 +116,18 @@ impl Part {
 
 impl Used {
     fn cpu_secs(&self) -> f64 {
-        let threads: f64 = self.threads.values().map(|ran| ran.cpu_secs).sum();
-        // The ticks of a process include threads that ended before they were ever seen; rounded down, they are
-        // below the exact sum while all live.
-        threads.max(self.ticks_secs)
+        // The ticks of a process include what threads did that ended unseen; rounded down, they are below the exact
+        // sum while all live.
+        (self.before_secs + self.threads_secs()).max(self.ticks_secs)
+    }
+
+    /// Whether the threads account for all that was done since the first reading, but for the rounding of ticks.
+    fn is_complete(&self, tick_secs: f64) -> bool {
+        self.ticks_secs - self.before_secs - self.threads_secs() < 2.0 * tick_secs
+    }
+
+    fn threads_secs(&self) -> f64 {
+        self.threads.values().map(|ran| ran.cpu_secs).sum()
     }
 }
 
@@ -198,10 +216,12 @@ mod tests {
     #[test]
     fn a_thread_that_ended_still_counts() {
         let ran = Ran { cpu_secs: 0.5, run_delay_secs: 0.0, switches: 1.0 };
-        let mut used = Used { ticks_secs: 0.49, threads: HashMap::from([(1, ran)]) };
-        assert_eq!(used.cpu_secs(), 0.5, "the exact sum wins while all threads live");
+        let mut used = Used { ticks_secs: 1.49, before_secs: 1.0, threads: HashMap::from([(1, ran)]) };
+        assert_eq!(used.cpu_secs(), 1.5, "the exact sum wins while all threads live");
+        assert!(used.is_complete(0.01));
         used.ticks_secs = 2.0;
         assert_eq!(used.cpu_secs(), 2.0, "a thread came, worked and went between two readings");
+        assert!(!used.is_complete(0.01), "how long that thread waited is lost");
     }
 
     #[test]
