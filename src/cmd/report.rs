@@ -1,11 +1,107 @@
-//! `weir report` (to be written)
+//! `weir report`: renders the report of a run again, without measuring.
 
-use super::Failure;
+use super::{Failure, say};
+use crate::lab::report::render;
+use crate::lab::results::Results;
+use crate::proto::FORMAT;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
-/// To be written.
+/// Render the report of a lab run again from its results.json.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Directory of the run; it holds results.json
+    dir: PathBuf,
+    /// Write the files there instead of beside results.json
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
 
-pub(crate) fn run(_args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let results = read(&args.dir)?;
+    let page = write(args.out.as_deref().unwrap_or(&args.dir), &results)?;
+    say(page.display());
     Ok(())
+}
+
+/// Writes the files of the report into `dir`, which is made if it is not there; gives the path of `report.html`.
+pub(crate) fn write(dir: &Path, results: &Results) -> Result<PathBuf, Failure> {
+    for file in render(results) {
+        let path = dir.join(&file.name);
+        let parent = path.parent().unwrap_or(dir);
+        fs::create_dir_all(parent)
+            .map_err(|error| Failure::run(format_args!("cannot make {}: {error}", parent.display())))?;
+        fs::write(&path, &file.bytes)
+            .map_err(|error| Failure::run(format_args!("cannot write {}: {error}", path.display())))?;
+    }
+    Ok(dir.join("report.html"))
+}
+
+/// Reads the results of a run.
+fn read(dir: &Path) -> Result<Results, Failure> {
+    let path = dir.join("results.json");
+    let shown = path.display();
+    let bytes = fs::read(&path).map_err(|error| {
+        let failure = Failure::input(format_args!("cannot read {shown}: {error}"));
+        match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => {
+                failure.hint("Name the directory that `weir lab` wrote.")
+            }
+            _ => failure,
+        }
+    })?;
+    let json: serde_json::Value = serde_json::from_slice(&bytes)
+        .map_err(|error| Failure::input(format_args!("{shown} is not JSON: {error}")))?;
+    // Ask for the version before the shape: a newer file may well have another one.
+    let format = json.get("format").and_then(serde_json::Value::as_u64);
+    if let Some(format) = format.filter(|format| *format > u64::from(FORMAT)) {
+        return Err(Failure::input(format_args!(
+            "{shown} has format {format}, and this weir knows formats up to {FORMAT}"
+        ))
+        .hint("Use the weir that measured, or a newer one."));
+    }
+    serde_json::from_value(json).map_err(|error| {
+        Failure::input(format_args!("{shown} does not hold the results of a lab run: {error}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(content: Option<&str>) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        if let Some(content) = content {
+            fs::write(dir.path().join("results.json"), content).unwrap();
+        }
+        let failure = read(dir.path()).unwrap_err();
+        assert!(!failure.message.contains('\n') && failure.message.contains("results.json"));
+        format!("{} {}", failure.message, failure.hint.unwrap_or_default())
+    }
+
+    #[test]
+    fn a_run_is_rendered_from_its_results_alone() {
+        let model = crate::lab::simulated::tests::model("cpu 1 =1ms");
+        let results = crate::lab::simulated::tests::sweep(&model, &["get"], &[1, 2], 1, "100ms");
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("results.json"), serde_json::to_vec(&results).unwrap()).unwrap();
+        let out = dir.path().join("made/on/the/way");
+        let page = write(&out, &read(dir.path()).unwrap()).unwrap();
+        assert!(page.is_file() && out.join("plots/get.svg").is_file());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_in_one_line() {
+        for (content, said) in [
+            (None, "`weir lab`"),
+            (Some("{"), "is not JSON"),
+            (Some("[]"), "does not hold the results"),
+            (Some("{\"format\": 1}"), "missing field"),
+            (Some("{\"format\": 99, \"new\": {}}"), "has format 99"),
+        ] {
+            let told = refused(content);
+            assert!(told.contains(said), "{told}");
+        }
+    }
 }

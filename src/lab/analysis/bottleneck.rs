@@ -21,9 +21,12 @@ pub struct Rule {
     pub name: &'static str,
     /// When it applies, in one sentence.
     pub about: &'static str,
-    /// Names the resources, as indices into the evidence; `None` where the rule does not apply.
-    pub apply: fn(&Case) -> Option<(Grade, Vec<usize>)>,
+    /// Concludes from the case; `None` where the rule does not apply.
+    pub apply: fn(&Case) -> Option<Conclusion>,
 }
+
+/// How sure it is, and the resources named, as indices into the evidence.
+pub type Conclusion = (Grade, Vec<usize>);
 
 /// The rules in the order they are asked; the first that applies decides.
 pub const RULES: &[Rule] = &[

@@ -98,8 +98,13 @@ pub struct Seen<'a> {
 pub enum Verdict {
     /// The rule holds, and all of it could be read.
     Passed,
-    /// The part of the rule that could be read holds; the sentence says which and what is missing.
-    Partly(String),
+    /// The part of the rule that could be read holds.
+    Partly {
+        /// That part, with its number.
+        holds: String,
+        /// The part that could not be read.
+        missing: String,
+    },
     /// The rule is broken.
     Failed {
         /// What was seen, with its number.
@@ -214,10 +219,10 @@ fn generator(seen: &Seen) -> Verdict {
             format!("the generator uses {:.0} % of its cores", share * 100.0),
             "Give the generator more cores, or the target fewer.",
         ),
-        Some(share) => Verdict::Partly(format!(
-            "the generator uses {:.0} % of its cores; the comparison with a server that answers from memory comes later",
-            share * 100.0
-        )),
+        Some(share) => Verdict::Partly {
+            holds: format!("the generator uses {:.0} % of its cores", share * 100.0),
+            missing: "the comparison with a server that answers from memory comes later".into(),
+        },
     }
 }
 
@@ -291,10 +296,10 @@ fn machine(seen: &Seen) -> Verdict {
             format!("the hypervisor took {:.1} % of our cores", share * 100.0),
             "Repeat when the neighbours are quiet, or on a machine without any.",
         ),
-        Some(share) => Verdict::Partly(format!(
-            "steal {:.1} %; swap, foreign CPU and frequency are not read yet",
-            share * 100.0
-        )),
+        Some(share) => Verdict::Partly {
+            holds: format!("steal {:.1} %", share * 100.0),
+            missing: "swap, foreign CPU and frequency are not read yet".into(),
+        },
     }
 }
 

@@ -145,7 +145,7 @@ fn gate(i: usize, id: &'static str, rows: &[(&str, &Row)]) -> GateCount {
         match &checked.verdict {
             Verdict::Passed => count.passed += 1,
             Verdict::Failed { .. } => count.failed += 1,
-            Verdict::Partly(missing) => {
+            Verdict::Partly { missing, .. } => {
                 count.partly += 1;
                 count.missing.get_or_insert_with(|| missing.clone());
             }

@@ -1,1 +1,108 @@
-//! (to be written)
+//! The report: what a run of an experiment says, as files.
+//!
+//! A pure function: the same results give the same bytes. Which files there are is the table [`WRITERS`]; what stands
+//! on the page is decided once, in `page`, and spelled as HTML and as Markdown.
+
+mod columns;
+mod csv;
+mod html;
+mod markdown;
+mod page;
+mod plots;
+mod words;
+
+pub use columns::{COLUMNS, Cell, Column, Read};
+pub use plots::{Colour, PLOTS, Plot, Point, Scale, Series};
+
+use super::analysis::{Findings, findings};
+use super::results::Results;
+
+/// A file of the report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Where it goes, below the directory of the run: `report.html`, `plots/get_popular.svg`.
+    pub name: String,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+/// A format of the report.
+pub struct Writer {
+    /// What it writes: a file's name, or a pattern of names.
+    pub name: &'static str,
+    /// What that is good for.
+    pub about: &'static str,
+    write: fn(&Report) -> Vec<File>,
+}
+
+/// The formats. `results.json` is not among them: it is what they are made from.
+pub const WRITERS: &[Writer] = &[
+    Writer {
+        name: "report.html",
+        about: "The whole report in one file, without scripts; prints well.",
+        write: html::write,
+    },
+    Writer {
+        name: "report.md",
+        about: "The same as Markdown, with links to the plots.",
+        write: markdown::write,
+    },
+    Writer {
+        name: "plots/WORKLOAD.svg",
+        about: "Goodput, latency and utilization of each workload by clients.",
+        write: |report| {
+            (report.slugs.iter().zip(&report.plots))
+                .filter_map(|(slug, figure)| Some((slug, figure.as_ref()?)))
+                .map(|(slug, figure)| File {
+                    name: format!("plots/{slug}.svg"),
+                    bytes: plots::file(figure).into_bytes(),
+                })
+                .collect()
+        },
+    },
+    Writer {
+        name: "results.csv",
+        about: "One line for each trial, beside it what its level says over all runs.",
+        write: csv::write,
+    },
+];
+
+/// What the writers share.
+struct Report<'a> {
+    results: &'a Results,
+    findings: Findings,
+    /// The name of every workload in links and file names.
+    slugs: Vec<String>,
+    /// The figure of every workload; `None` where nothing was measured.
+    plots: Vec<Option<String>>,
+}
+
+/// The files of the report.
+pub fn render(results: &Results) -> Vec<File> {
+    let findings = findings(results);
+    let mut slugs: Vec<String> = Vec::new();
+    for found in &findings.workloads {
+        let slug = slug(&found.name);
+        // Two names may differ only in what a file name cannot hold.
+        let slug = if slugs.contains(&slug) { format!("{slug}-{}", slugs.len() + 1) } else { slug };
+        slugs.push(slug);
+    }
+    let plots = findings.workloads.iter().map(plots::figure).collect();
+    let report = Report { results, findings, slugs, plots };
+    WRITERS.iter().flat_map(|writer| (writer.write)(&report)).collect()
+}
+
+/// What was found, in one line of plain text for each workload.
+pub fn headline(results: &Results) -> String {
+    words::headline(&findings(results))
+}
+
+/// A name as it may stand in a link, a file name or a column: letters, digits, `-` and `_`.
+fn slug(name: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+    let slug: String = name.chars().map(safe).collect();
+    if slug.is_empty() { "_".to_owned() } else { slug }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! `report.md`: the page for a repository or a merge request, with its plots beside it.
+
+use super::page::{Block, Table, page};
+use super::{File, Report};
+use std::fmt::Write;
+
+/// Writes the page.
+pub(super) fn write(report: &Report) -> Vec<File> {
+    let mut text = String::new();
+    for block in page(report) {
+        // Writing into a string does not fail.
+        let _ = match block {
+            Block::Title { above, title } => write!(text, "# {}\n\n{}\n\n", escape(&title), escape(&above)),
+            Block::Front(sentences) => sentences
+                .iter()
+                .try_for_each(|(name, _, sentence)| {
+                    writeln!(text, "- **{}**: {}", escape(name), escape(sentence))
+                })
+                .and_then(|()| writeln!(text)),
+            Block::Section { title, .. } | Block::Workload { title, .. } => {
+                write!(text, "## {}\n\n", escape(&title))
+            }
+            Block::Part(title) => write!(text, "### {}\n\n", escape(&title)),
+            Block::Text(paragraph) => write!(text, "{}\n\n", escape(&paragraph)),
+            Block::Notes(notes) if notes.is_empty() => Ok(()),
+            Block::Notes(notes) => notes
+                .iter()
+                .try_for_each(|note| writeln!(text, "- {}", escape(note)))
+                .and_then(|()| writeln!(text)),
+            Block::Table(table) => {
+                write_table(&mut text, &table);
+                Ok(())
+            }
+            Block::Figure { index, caption } => {
+                let name = escape(&report.findings.workloads[index].name);
+                write!(text, "![{name}](plots/{}.svg)\n\n{}\n\n", report.slugs[index], escape(&caption))
+            }
+            Block::Verbatim(verbatim) => {
+                // A fence longer than any in the text, so that the text cannot end it.
+                let longest = verbatim.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+                let fence = "`".repeat(longest.max(2) + 1);
+                write!(text, "{fence}\n{}\n{fence}\n\n", verbatim.trim_end())
+            }
+        };
+    }
+    vec![File { name: "report.md".into(), bytes: (text.trim_end().to_owned() + "\n").into_bytes() }]
+}
+
+fn write_table(text: &mut String, table: &Table) {
+    let mut line = |cells: Vec<String>| {
+        text.push_str("| ");
+        text.push_str(&cells.join(" | "));
+        text.push_str(" |\n");
+    };
+    line(
+        (table.head.iter())
+            .map(|(heading, unit)| match (heading.as_str(), unit.as_str()) {
+                (heading, "") => escape(heading),
+                (heading, unit) => format!("{}, {}", escape(heading), escape(unit)),
+            })
+            .collect(),
+    );
+    line(table.words.iter().map(|words| if *words { ":--" } else { "--:" }.to_owned()).collect());
+    for (cells, _) in &table.rows {
+        line(cells.iter().map(|cell| escape(cell)).collect());
+    }
+    text.push('\n');
+}
+
+/// Keeps names from being read as markup, and every line in its place.
+fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' => safe.push(' '),
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' => {
+                safe.push('\\');
+                safe.push(c);
+            }
+            _ => safe.push(c),
+        }
+    }
+    safe
+}

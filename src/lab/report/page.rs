@@ -1,0 +1,368 @@
+//! The page, before it is spelled as HTML or Markdown: what stands on it, in which order.
+
+use super::Report;
+use super::columns::columns;
+use super::words::{self, UNKNOWN};
+use crate::lab::analysis::{CHECKS, Capacity, Grade, Spot, Standing, Verdict, WorkloadFindings};
+use crate::lab::results::Placement;
+use crate::units::short;
+
+/// A piece of the page. All text is plain; a writer escapes it.
+pub(super) enum Block {
+    /// The head: a line above it, and the title.
+    Title { above: String, title: String },
+    /// One sentence for each workload: its name, where its section is, and the sentence.
+    Front(Vec<(String, String, String)>),
+    /// A heading of the second order and the name it is linked by.
+    Section { title: String, anchor: String },
+    /// The same above all that is said of one workload; on paper it begins a page.
+    Workload { title: String, anchor: String },
+    /// A heading of the third order.
+    Part(String),
+    /// A paragraph.
+    Text(String),
+    /// Lines that explain the table above them.
+    Notes(Vec<String>),
+    /// A table.
+    Table(Table),
+    /// The plots of a workload, by its index, and how to read them.
+    Figure { index: usize, caption: String },
+    /// Text to be kept as it is.
+    Verbatim(String),
+}
+
+/// A table. Every row has a cell for every column.
+pub(super) struct Table {
+    /// Heading and unit of each column.
+    pub(super) head: Vec<(String, String)>,
+    /// Whether a column holds words, aligned to the left, instead of figures.
+    pub(super) words: Vec<bool>,
+    /// The rows and whether they are set back, because they are not valid.
+    pub(super) rows: Vec<(Vec<String>, bool)>,
+}
+
+impl Table {
+    /// A table with `head`; a heading that begins with `<` stands above words.
+    fn new(head: &[&str]) -> Table {
+        Table {
+            head: head.iter().map(|name| (name.trim_start_matches('<').to_owned(), String::new())).collect(),
+            words: head.iter().map(|name| name.starts_with('<')).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push((cells.into_iter().collect(), false));
+    }
+}
+
+/// What the summary says of a workload: heading and cell.
+type Summary = (&'static str, fn(&WorkloadFindings) -> String);
+
+const SUMMARY: &[Summary] =
+    &[
+        ("<workload", |found| found.name.clone()),
+        ("<capacity, req/s", |found| {
+            let (sign, of) = match &found.capacity {
+                Capacity::Unknown => return UNKNOWN.to_owned(),
+                Capacity::Reached { rps, .. } => ("", rps),
+                Capacity::NotReached { at_least_rps, .. }
+                | Capacity::GeneratorLimited { at_least_rps, .. } => ("≥ ", at_least_rps),
+            };
+            format!("{sign}{}", words::spread(of))
+        }),
+        ("knee, clients", |found| words::known(found.knee.as_ref().map(|knee| knee.clients), words::clients)),
+        ("p50 there", |found| words::latency(found.knee.as_ref().and_then(|knee| knee.latency_us_p50))),
+        ("p99 there", |found| words::latency(found.knee.as_ref().and_then(|knee| knee.latency_us_p99))),
+        ("<bottleneck", |found| match found.bottleneck.grade {
+            Grade::Supported => words::names(&found.bottleneck.named),
+            Grade::Generator => "generator".to_owned(),
+            Grade::NotIdentified => "not identified".to_owned(),
+        }),
+        ("<grade", |found| {
+            let grade = match (found.bottleneck.grade, found.bottleneck.named.len()) {
+                (Grade::Supported, 0 | 1) => "supported",
+                (Grade::Supported, _) => "supported, shared",
+                (Grade::Generator, _) => "target unknown",
+                (Grade::NotIdentified, _) => UNKNOWN,
+            };
+            grade.to_owned()
+        }),
+        ("<runner-up", |found| {
+            found.bottleneck.runner_up.as_ref().map_or(UNKNOWN.to_owned(), |of| {
+                format!("{} {}", of.resource, words::percent(of.utilization))
+            })
+        }),
+        ("valid levels", |found| {
+            let valid = found.rows.iter().filter(|row| row.standing == Standing::Valid).count();
+            format!("{valid} of {}", found.rows.len())
+        }),
+    ];
+
+/// The whole page.
+pub(super) fn page(report: &Report) -> Vec<Block> {
+    let results = report.results;
+    let mut page = vec![
+        Block::Title {
+            above: format!("weir {} · {} · {}", results.weir_version, results.name, results.started),
+            title: results.title.clone(),
+        },
+        Block::Front(
+            (report.findings.workloads.iter().zip(&report.slugs))
+                .map(|(found, slug)| (found.name.clone(), slug.clone(), words::sentence(found)))
+                .collect(),
+        ),
+    ];
+    believe(report, &mut page);
+    page.push(section("All workloads", "summary"));
+    let mut summary = Table::new(&SUMMARY.iter().map(|(heading, _)| *heading).collect::<Vec<_>>());
+    for found in &report.findings.workloads {
+        summary.push(SUMMARY.iter().map(|(_, cell)| cell(found)));
+    }
+    page.push(Block::Table(summary));
+    page.push(Block::Notes(vec![
+        "Capacity is the mean over the levels of the plateau with its 95 % interval (bootstrap over runs); ≥ where the \
+         plateau was not reached or the generator was in the way. Latency there was measured at the level nearest to \
+         the knee."
+            .to_owned(),
+        "In the tables of levels below: goodput is the mean over runs with its 95 % interval (Student’s t; lowest to \
+         highest of two runs); latencies are the median over runs; Little and gates show the worst run; the columns \
+         named after resources are utilizations, 0 to 1."
+            .to_owned(),
+    ]));
+    for (index, found) in report.findings.workloads.iter().enumerate() {
+        workload(report, index, found, &mut page);
+    }
+    circumstances(report, &mut page);
+    page
+}
+
+fn section(title: &str, anchor: &str) -> Block {
+    Block::Section { title: title.to_owned(), anchor: anchor.to_owned() }
+}
+
+/// What speaks for and against the figures.
+fn believe(report: &Report, page: &mut Vec<Block>) {
+    let findings = &report.findings;
+    page.push(section("May we believe it?", "believe"));
+    let place = |spot: &Spot| format!("{}, {}", spot.workload, words::count(spot.level, "client"));
+    let mut said = vec![format!(
+        "{} of {} planned delivered numbers ({} of each workload at each level).",
+        words::count(findings.ran, "trial"),
+        findings.planned,
+        words::count(report.results.repetitions, "run"),
+    )];
+    said.push(match &findings.worst_little {
+        Some(spot) => format!(
+            "The row furthest from Little’s law is off by {:.2} % ({}).",
+            spot.value.abs() * 100.0,
+            place(spot)
+        ),
+        None => "Little’s law could not be checked anywhere.".to_owned(),
+    });
+    said.push(match &findings.busiest_generator {
+        Some(spot) => format!(
+            "The load generator used at most {} of its cores ({}).",
+            words::percent(spot.value),
+            place(spot)
+        ),
+        None => "How busy the load generator’s cores were was not read.".to_owned(),
+    });
+    said.push(sharing(&report.results.placements));
+    page.push(Block::Text(said.join(" ")));
+
+    let mut gates = Table::new(&["<gate", "<", "<rule", "passed", "partly", "failed", "not checked"]);
+    for (check, count) in CHECKS.iter().zip(&findings.gates) {
+        let counts = [count.passed, count.partly, count.failed, count.not_checked];
+        let head = [check.id.to_owned(), check.name.to_owned(), check.about.to_owned()];
+        // A zero is quieter than a figure.
+        let figure = |n: &u32| if *n == 0 { "·".to_owned() } else { n.to_string() };
+        gates.push(head.into_iter().chain(counts.iter().map(figure)));
+    }
+    page.push(Block::Table(gates));
+    let open =
+        findings.gates.iter().filter_map(|count| Some(format!("{}: {}.", count.id, count.missing.as_ref()?)));
+    page.push(Block::Notes(
+        std::iter::once("Counted are levels with numbers, each by the worst of its runs.".to_owned())
+            .chain(open)
+            .collect(),
+    ));
+}
+
+fn sharing(placements: &[Placement]) -> String {
+    if placements.is_empty() {
+        return "Nothing was pinned to a core.".to_owned();
+    }
+    let shared: Vec<String> = (placements.iter())
+        .filter(|part| !part.shares_with.is_empty())
+        .map(|part| format!("{} shares its cores with {}", part.part, part.shares_with.join(" and ")))
+        .collect();
+    match shared.is_empty() {
+        true => "Every part had its cores to itself.".to_owned(),
+        false => format!("On the cores: {}.", shared.join("; ")),
+    }
+}
+
+fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut Vec<Block>) {
+    page.push(Block::Workload { title: found.name.clone(), anchor: report.slugs[index].clone() });
+    page.push(Block::Text(found.about.clone()));
+    if report.plots[index].is_some() {
+        page.push(Block::Figure { index, caption: caption(found) });
+    }
+    page.push(Block::Text(evidence(found)));
+
+    let columns = columns(report.results);
+    let shown: Vec<_> = columns.iter().filter_map(|column| Some((column, column.heading.clone()?))).collect();
+    let table = Table {
+        head: shown.iter().map(|(_, heading)| heading.clone()).collect(),
+        words: vec![false; shown.len()],
+        rows: (found.rows.iter())
+            .map(|row| (shown.iter().map(|(column, _)| column.cell(row).text).collect(), !row.usable()))
+            .collect(),
+    };
+    page.push(Block::Table(table));
+    let mut notes = notes(found);
+    let errors = errors(found);
+    if errors.is_none() && found.rows.iter().any(|row| row.runs > 0) {
+        notes.push("No attempt failed at any level.".to_owned());
+    }
+    page.push(Block::Notes(notes));
+    if let Some(errors) = errors {
+        page.push(Block::Part("Failed attempts by class".to_owned()));
+        page.push(Block::Table(errors));
+    }
+}
+
+fn caption(found: &WorkloadFindings) -> String {
+    let mut said =
+        "Thin grey: the bounds N / R(1) and the capacity. Whiskers: the interval over runs.".to_owned();
+    if found.rows.iter().any(|row| row.runs > 0 && !row.usable()) {
+        said += " Hollow: a gate failed.";
+    }
+    if found.rows.iter().any(|row| row.runs == 0) {
+        said += " No point: no run delivered numbers.";
+    }
+    if found.knee.is_some() {
+        said += " Dashed: the knee.";
+    }
+    said
+}
+
+/// The numbers behind knee and bottleneck.
+fn evidence(found: &WorkloadFindings) -> String {
+    let mut said = Vec::new();
+    if let Some(knee) = &found.knee {
+        let other = |value: Option<f64>| words::known(value, words::clients);
+        said.push(format!(
+            "Knee, in clients: {} where the bounds cross, {} by a broken stick, {} by Kleinrock’s power, {} by Kneedle \
+             (swept {}–{}){}.",
+            words::clients(knee.clients),
+            other(knee.broken_stick),
+            other(knee.power),
+            other(knee.kneedle),
+            knee.swept.0,
+            knee.swept.1,
+            if knee.sharp { "" } else { "; they differ by more than 2×, so there is no sharp knee" },
+        ));
+    }
+    for of in found.bottleneck.named.iter().chain(&found.bottleneck.load_dependent) {
+        let demand = words::latency(of.demand_us);
+        let varies = words::known(of.demand_variation, |share| format!("±{:.1} %", share * 100.0));
+        let ceiling = words::known(of.ceiling_rps, short);
+        said.push(format!(
+            "At {} {} is busy for {:.1} % of the time and takes {demand} per request ({varies} over these levels), \
+             a ceiling of {ceiling} req/s{}.",
+            words::levels(&found.bottleneck.levels),
+            of.resource,
+            of.utilization * 100.0,
+            if of.load_dependent { "; load-dependent (batching), so it is not named" } else { "" },
+        ));
+    }
+    if let Some(next) = found.bottleneck.runner_up.as_ref().filter(|_| !found.bottleneck.named.is_empty()) {
+        said.push(format!(
+            "Without that limit {} would be next, at {} req/s.",
+            next.resource,
+            words::known(next.ceiling_rps, short)
+        ));
+    }
+    if said.is_empty() {
+        said.push(format!("{}.", words::capacity(found)).replacen('c', "C", 1));
+    }
+    said.join(" ")
+}
+
+/// What is wrong at which levels, and what to do about it: gate by gate, then the runs without numbers.
+fn notes(found: &WorkloadFindings) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (i, check) in CHECKS.iter().enumerate() {
+        // Levels with the same figure share a clause; the remedy is said once.
+        let mut clauses: Vec<(&str, Vec<u32>)> = Vec::new();
+        let mut last_remedy = None;
+        for row in &found.rows {
+            let Some(Verdict::Failed { why, remedy }) = row.checks.get(i).map(|checked| &checked.verdict)
+            else {
+                continue;
+            };
+            last_remedy = Some(remedy);
+            match clauses.iter_mut().find(|(said, _)| said == why) {
+                Some((_, levels)) => levels.push(row.level),
+                None => clauses.push((why, vec![row.level])),
+            }
+        }
+        let Some(remedy) = last_remedy else { continue };
+        let clauses: Vec<String> =
+            clauses.iter().map(|(why, levels)| format!("at {}: {why}", words::each_level(levels))).collect();
+        notes.push(format!("{} {} {}. {remedy}", check.id, check.name, clauses.join("; ")));
+    }
+    for row in &found.rows {
+        let planned = words::count(row.planned, "run");
+        let at = words::each_level(&[row.level]);
+        notes.extend(
+            row.failures
+                .iter()
+                .map(|(why, runs)| format!("{runs} of {planned} at {at} without numbers: {why}.")),
+        );
+    }
+    notes
+}
+
+/// Failed attempts by level and class, of all runs together. `None` where none failed.
+fn errors(found: &WorkloadFindings) -> Option<Table> {
+    let mut classes: Vec<&str> =
+        found.rows.iter().flat_map(|row| row.errors.keys().map(String::as_str)).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let mut table = Table::new(&[&["clients"], classes.as_slice()].concat());
+    for row in found.rows.iter().filter(|row| !row.errors.is_empty()) {
+        let counts =
+            classes.iter().map(|class| row.errors.get(*class).map_or("·".to_owned(), u64::to_string));
+        table.push(std::iter::once(row.level.to_string()).chain(counts));
+    }
+    (!classes.is_empty()).then_some(table)
+}
+
+/// Where it was measured and how to do it again.
+fn circumstances(report: &Report, page: &mut Vec<Block>) {
+    let results = report.results;
+    page.push(section("Where and how", "circumstances"));
+    let mut environment = Table::new(&["<environment", "<"]);
+    for (name, value) in &results.environment {
+        environment.push([name.clone(), value.clone()]);
+    }
+    environment.push(["seed".to_owned(), results.seed.to_string()]);
+    page.push(Block::Table(environment));
+    if !results.placements.is_empty() {
+        let mut pinning = Table::new(&["<part", "<cores", "<shares them with"]);
+        for part in &results.placements {
+            let cores: Vec<String> = part.cores.iter().map(usize::to_string).collect();
+            let with =
+                if part.shares_with.is_empty() { UNKNOWN.to_owned() } else { part.shares_with.join(", ") };
+            pinning.push([part.part.clone(), cores.join(", "), with]);
+        }
+        page.push(Block::Table(pinning));
+    }
+    page.push(Block::Part("The experiment".to_owned()));
+    page.push(Block::Verbatim(results.experiment_toml.clone()));
+    page.push(Block::Part("To do it again".to_owned()));
+    page.push(Block::Verbatim(results.command.clone()));
+}

@@ -1,0 +1,274 @@
+//! Figures and sentences: how a finding is said.
+//!
+//! Every figure carries its unit and, where one is known, its spread; what is not known is "–", never NaN.
+
+use crate::lab::analysis::{
+    Capacity, Checked, Estimate, Evidence, Findings, Grade, Interval, Standing, Verdict, WorkloadFindings,
+};
+use crate::units::{micros, short};
+
+/// What stands where a figure is not known.
+pub(super) const UNKNOWN: &str = "–";
+
+/// `value` as `say` says it, or "–".
+pub(super) fn known(value: Option<f64>, say: impl Fn(f64) -> String) -> String {
+    value.filter(|value| value.is_finite()).map_or_else(|| UNKNOWN.to_owned(), say)
+}
+
+/// A latency in microseconds with its unit.
+pub(super) fn latency(us: Option<f64>) -> String {
+    known(us, micros)
+}
+
+/// A number of clients that need not be a whole one: `4.0`, `118`.
+pub(super) fn clients(value: f64) -> String {
+    if value.fract() == 0.0 || value >= 99.95 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
+/// A share as whole per cent.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// `14.6k ± 0.2k`; `14.4k–14.8k` for a range and `14.6k` for a single run.
+pub(super) fn spread(of: &Estimate) -> String {
+    match of.interval {
+        _ if ![of.mean, of.low, of.high].iter().all(|value| value.is_finite()) => UNKNOWN.to_owned(),
+        Interval::Single => short(of.mean),
+        // Two ends that read alike are no range.
+        Interval::Range if short(of.low) == short(of.high) => short(of.mean),
+        Interval::Range => format!("{}–{}", short(of.low), short(of.high)),
+        Interval::StudentT | Interval::Bootstrap => {
+            let (mean, half) = (short(of.mean), (of.high - of.mean).max(of.mean - of.low));
+            format!("{mean} ± {}", like(&mean, half))
+        }
+    }
+}
+
+/// `14.6k ± 0.2k req/s (3 runs)`: what kind of interval it is stands behind it.
+pub(super) fn rate(of: &Estimate) -> String {
+    format!("{} req/s ({})", spread(of), runs(of))
+}
+
+/// `3 runs`, `2 runs, lowest to highest`, `1 run`.
+fn runs(of: &Estimate) -> String {
+    match (of.runs, of.interval) {
+        (1, Interval::Range) => "1 run each, lowest to highest".to_owned(),
+        (1, _) => "1 run".to_owned(),
+        (n, Interval::Range) => format!("{n} runs, lowest to highest"),
+        (n, _) => format!("{n} runs"),
+    }
+}
+
+/// `half` with the suffix and the decimals of `mean`, which [`short`] wrote: 180 like `14.6k` is `0.2k`.
+fn like(mean: &str, half: f64) -> String {
+    let suffix = mean.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    let decimals = mean.trim_end_matches(suffix).split_once('.').map_or(0, |(_, digits)| digits.len());
+    let scale =
+        [("k", 1e3), ("M", 1e6), ("G", 1e9)].iter().find(|(s, _)| *s == suffix).map_or(1.0, |of| of.1);
+    // A spread that would read as zero gets as many more digits as it needs to read as something.
+    let says = |digits: &usize| format!("{:.digits$}", half / scale).contains(|c| ('1'..='9').contains(&c));
+    let digits = (decimals..decimals + 4).find(says).unwrap_or(decimals);
+    format!("{:.digits$}{suffix}", half / scale)
+}
+
+/// `16–64 clients`, or `16 clients`.
+pub(super) fn levels(levels: &[u32]) -> String {
+    match levels {
+        [] => UNKNOWN.to_owned(),
+        [only] => count(*only, "client"),
+        [first, .., last] => format!("{first}–{last} clients"),
+    }
+}
+
+/// `16, 32 clients`, each level by itself.
+pub(super) fn each_level(levels: &[u32]) -> String {
+    let each: Vec<String> = levels.iter().map(u32::to_string).collect();
+    format!("{} client{}", each.join(", "), if levels == [1] { "" } else { "s" })
+}
+
+/// `1 client`, `2 clients`.
+pub(super) fn count(n: u32, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+/// Capacity with its interval, or what it is at least.
+pub(super) fn capacity(found: &WorkloadFindings) -> String {
+    match &found.capacity {
+        Capacity::Reached { rps, levels: at } => {
+            format!("capacity {} req/s ({}, {})", spread(rps), runs(rps), levels(at))
+        }
+        Capacity::GeneratorLimited { at_least_rps: rps, levels: at } => {
+            format!("generator-limited: capacity ≥ {} req/s ({}, {})", spread(rps), runs(rps), levels(at))
+        }
+        Capacity::NotReached { at_least_rps: rps, level } => {
+            let at = levels(&[*level]);
+            format!("capacity not reached, ≥ {} req/s ({}, {at})", spread(rps), runs(rps))
+        }
+        Capacity::Unknown => "capacity unknown: no row is valid".to_owned(),
+    }
+}
+
+/// The knee, or that there is none to speak of.
+pub(super) fn knee(found: &WorkloadFindings) -> String {
+    match &found.knee {
+        None if matches!(found.capacity, Capacity::NotReached { .. }) => {
+            "no knee in the swept range".to_owned()
+        }
+        None => "knee unknown".to_owned(),
+        Some(knee) if knee.sharp => format!("knee at {} clients", clients(knee.clients)),
+        Some(knee) => format!("no sharp knee ({} clients where the bounds cross)", clients(knee.clients)),
+    }
+}
+
+/// Latency as measured next to the knee.
+pub(super) fn latency_at_knee(found: &WorkloadFindings) -> Option<String> {
+    let knee = found.knee.as_ref()?;
+    let (p50, p99) = (latency(knee.latency_us_p50), latency(knee.latency_us_p99));
+    Some(format!("at {} p50 {p50}, p99 {p99}", count(knee.nearest_level, "client")))
+}
+
+/// What limits, how sure that is, and what comes next.
+pub(super) fn bottleneck(found: &WorkloadFindings) -> String {
+    let bottleneck = &found.bottleneck;
+    let said = match (bottleneck.grade, bottleneck.named.as_slice()) {
+        (Grade::Supported, [one]) => {
+            format!("bottleneck {} (supported: {})", one.resource, busy(one))
+        }
+        (Grade::Supported, several) => {
+            let each: Vec<String> = several.iter().map(|of| percent(of.utilization)).collect();
+            format!("bottleneck shared by {} (supported: {} busy)", names(several), each.join(" and "))
+        }
+        (Grade::Generator, [one, ..]) => format!(
+            "bottleneck generator ({} of its cores busy): nothing is known of the target",
+            percent(one.utilization)
+        ),
+        (Grade::Generator, []) => "bottleneck generator: nothing is known of the target".to_owned(),
+        (Grade::NotIdentified, _) if !bottleneck.load_dependent.is_empty() => format!(
+            "bottleneck not identified: {} is busy, but load-dependent (batching)",
+            names(&bottleneck.load_dependent)
+        ),
+        (Grade::NotIdentified, _) => "bottleneck not identified".to_owned(),
+    };
+    let Some(next) = &bottleneck.runner_up else { return said };
+    match bottleneck.grade {
+        Grade::NotIdentified => {
+            format!("{said}; highest utilization {} {}", next.resource, percent(next.utilization))
+        }
+        Grade::Supported | Grade::Generator => {
+            let ceiling = known(next.ceiling_rps, |rps| format!(", next ceiling {} req/s", short(rps)));
+            let ceiling = if ceiling == UNKNOWN { String::new() } else { ceiling };
+            format!("{said}, runner-up {} ({}{ceiling})", next.resource, percent(next.utilization))
+        }
+    }
+}
+
+fn busy(of: &Evidence) -> String {
+    let demand = known(of.demand_us, |us| format!(", {} per request", micros(us)));
+    format!("{} busy{}", percent(of.utilization), if demand == UNKNOWN { "" } else { &demand })
+}
+
+/// The names, as `a`, `a and b` or `a, b and c`.
+pub(super) fn names(of: &[Evidence]) -> String {
+    let names: Vec<&str> = of.iter().map(|of| of.resource.as_str()).collect();
+    match names.split_last() {
+        None => UNKNOWN.to_owned(),
+        Some((only, [])) => (*only).to_owned(),
+        Some((last, before)) => format!("{} and {last}", before.join(", ")),
+    }
+}
+
+/// Which gates failed and where, and how many could not be read at all.
+pub(super) fn gates(found: &WorkloadFindings) -> String {
+    let mut failed: Vec<String> = Vec::new();
+    let first = found.rows.iter().find(|row| !row.checks.is_empty());
+    for (i, checked) in first.iter().flat_map(|row| row.checks.iter().enumerate()) {
+        let at: Vec<u32> = (found.rows.iter())
+            .filter(|row| row.checks.get(i).is_some_and(Checked::failed))
+            .map(|row| row.level)
+            .collect();
+        if !at.is_empty() {
+            failed.push(format!("{} at {}", checked.id, each_level(&at)));
+        }
+    }
+    let missing = found.rows.iter().filter(|row| row.standing == Standing::Missing).count() as u32;
+    if missing > 0 {
+        failed.push(format!("{} without numbers", count(missing, "level")));
+    }
+    let unread = first.map_or(0, |row| {
+        row.checks.iter().filter(|checked| matches!(checked.verdict, Verdict::NotChecked(_))).count()
+    });
+    match (failed.is_empty(), first.is_some()) {
+        (true, false) => "no gate checked".to_owned(),
+        (true, true) => format!("no gate failed, {unread} not checked"),
+        (false, _) => format!("gates failed: {}, {unread} not checked", failed.join("; ")),
+    }
+}
+
+/// Goodput falling past the peak, where that is certain.
+pub(super) fn decline(found: &WorkloadFindings) -> Option<String> {
+    let decline = found.decline.as_ref()?;
+    let at = count(decline.level, "client");
+    Some(format!(
+        "past the peak goodput falls by {} ({} at {at})",
+        percent(decline.share),
+        rate(&decline.rps)
+    ))
+}
+
+/// All of it in one sentence.
+pub(super) fn sentence(found: &WorkloadFindings) -> String {
+    let knee = match latency_at_knee(found) {
+        Some(latency) => format!("{}, {latency}", knee(found)),
+        None => knee(found),
+    };
+    let parts =
+        [Some(capacity(found)), Some(knee), decline(found), Some(bottleneck(found)), Some(gates(found))];
+    let mut sentence = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    if let Some(first) = sentence.chars().next() {
+        sentence.replace_range(..first.len_utf8(), &first.to_uppercase().to_string());
+    }
+    sentence + "."
+}
+
+/// One line for each workload, for the terminal.
+pub(super) fn headline(findings: &Findings) -> String {
+    let width = findings.workloads.iter().map(|found| found.name.chars().count()).max().unwrap_or(0);
+    let line = |found: &WorkloadFindings| format!("{:width$}  {}", found.name, sentence(found));
+    findings.workloads.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_has_the_scale_of_its_mean() {
+        let of = |mean: f64, half: f64, interval| {
+            spread(&Estimate { mean, low: mean - half, high: mean + half, runs: 3, interval })
+        };
+        for (mean, half, text) in [
+            (14_612.0, 180.0, "14.6k ± 0.2k"),
+            (14_612.0, 31.0, "14.6k ± 0.03k"),
+            (500.2, 12.0, "500 ± 12"),
+            (7.0, 0.0, "7.00 ± 0.00"),
+            (1.5e6, 2.5e4, "1.50M ± 0.03M"),
+            (f64::NAN, 1.0, "–"),
+        ] {
+            assert_eq!(of(mean, half, Interval::StudentT), text);
+        }
+        assert_eq!(of(14_612.0, 180.0, Interval::Range), "14.4k–14.8k");
+        assert_eq!(of(14_612.0, 0.0, Interval::Single), "14.6k");
+        let rate = rate(&Estimate::of(&[14_500.0, 14_600.0, 14_700.0]).unwrap());
+        assert_eq!(rate, "14.6k ± 0.2k req/s (3 runs)");
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_dash() {
+        assert_eq!((latency(None), latency(Some(f64::INFINITY))), ("–".into(), "–".into()));
+        assert_eq!(
+            (levels(&[]), levels(&[1]), levels(&[1, 2, 4])),
+            ("–".into(), "1 client".into(), "1–4 clients".into())
+        );
+    }
+}
