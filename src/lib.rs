@@ -6,6 +6,7 @@
 
 pub mod kv;
 pub mod units;
+pub mod counters;
 pub mod proto;
 pub mod http1;
 

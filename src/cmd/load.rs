@@ -159,67 +159,19 @@ fn show(bar: &ProgressBar, notice: &Notice) {
 /// The report for people.
 fn table(plan: &Plan, report: &LoadReport) -> String {
     let mut out = String::new();
-    let mut line = |name: &str, value: String| {
-        // Writing to a string cannot fail.
+    for (name, value) in figures(plan, report) {
+        // Writing to a string cannot fail, here and below.
         let _ = writeln!(out, "{name:<11} {value}");
-    };
-    line(
-        "workload",
-        format!("{} on {}, {} keys of {} B", report.workload, plan.target, plan.keys, plan.value_bytes),
-    );
-    line(
-        "load",
-        format!(
-            "{}, {}, window {} after {} of warm-up, seed {}",
-            counted(report.clients, "client"),
-            counted(report.threads, "thread"),
-            Span(plan.window),
-            Span(plan.warmup),
-            report.seed
-        ),
-    );
-    line("goodput", format!("{} req/s", units::short(report.goodput_rps)));
-    line(
-        "attempts",
-        format!(
-            "{}, {} failed ({} %)",
-            report.attempts,
-            report.attempts - report.successes,
-            percent(report.error_ratio)
-        ),
-    );
-    if report.attempts > 0 {
-        let cpu_us = report.cpu_secs * 1e6 / report.attempts as f64;
-        let busy = report.cpu_secs / report.window_secs / f64::from(report.threads);
-        line(
-            "generator",
-            format!("{} of CPU per request, {} % of its threads", units::micros(cpu_us), percent(busy)),
-        );
     }
-    if let Some(residual) = load::little_residual(report) {
-        line(
-            "Little",
-            format!(
-                "{:+.2} % (X·(R + back-off) against the clients; about 0 if the figures can be true)",
-                residual * 100.0
-            ),
-        );
-    }
-    if report.backoff_secs > 0.0 {
-        line("back-off", format!("{:.2} s over all clients", report.backoff_secs));
-    }
-    for (class, count) in &report.errors {
-        line(class, format!("{count} failed"));
-    }
-    out.push_str(
-        "\nlatency      succeeded     absent       mean        p50        p99      p99.9        max\n",
-    );
+    out.push('\n');
+    let header = ["count", "absent", "mean", "p50", "p99", "p99.9", "max"];
+    line(&mut out, "latency of", header.map(String::from));
     for operation in &report.operations {
-        row(&mut out, &operation.operation, &operation.absent.to_string(), &operation.latency);
+        let name = format!("{} successes", operation.operation);
+        line(&mut out, &name, cells(&operation.absent.to_string(), &operation.latency));
     }
     if report.operations.len() > 1 || report.attempts > report.successes {
-        out.push_str("             attempts\n");
-        row(&mut out, "all", "", &report.latency);
+        line(&mut out, "all attempts", cells("", &report.latency));
     }
     if report.latency.clipped > 0 {
         let _ =
@@ -228,11 +180,67 @@ fn table(plan: &Plan, report: &LoadReport) -> String {
     out
 }
 
-fn row(out: &mut String, name: &str, absent: &str, latency: &Latency) {
-    let _ = write!(out, "{name:<11} {:>10} {absent:>10}", latency.count);
-    for us in [latency.us_mean, latency.us_p50, latency.us_p99, latency.us_p999, latency.us_max] {
-        let shown = if latency.count == 0 { "–".to_owned() } else { units::micros(us) };
-        let _ = write!(out, " {shown:>10}");
+/// What there is to say besides the latencies.
+fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
+    let LoadReport { attempts, successes, clients, threads, seed, .. } = report;
+    let mut figures = vec![
+        (
+            "workload",
+            format!("{} on {}, {} keys of {} B", report.workload, plan.target, plan.keys, plan.value_bytes),
+        ),
+        (
+            "load",
+            format!(
+                "{}, {}, window {} after {} of warm-up, seed {seed}",
+                counted(*clients, "client"),
+                counted(*threads, "thread"),
+                Span(plan.window),
+                Span(plan.warmup),
+            ),
+        ),
+        ("goodput", format!("{} req/s", units::short(report.goodput_rps))),
+        (
+            "attempts",
+            format!(
+                "{attempts}, of which {} failed ({} %)",
+                attempts - successes,
+                percent(report.error_ratio)
+            ),
+        ),
+    ];
+    figures.extend(report.errors.iter().map(|(class, count)| (class.as_str(), format!("{count} failed"))));
+    if report.backoff_secs > 0.0 {
+        figures.push(("back-off", format!("{:.2} s over all clients", report.backoff_secs)));
+    }
+    if let Some(residual) = load::little_residual(report) {
+        // Rounded first, and zero added, so that no figure reads −0.00.
+        let residual = (residual * 1e4).round() / 100.0 + 0.0;
+        let law = "req/s × (latency + back-off) against the number of clients; true figures give about 0";
+        figures.push(("Little", format!("{residual:+.2} % ({law})")));
+        let cpu_us = units::micros(report.cpu_secs * 1e6 / *attempts as f64);
+        let busy = percent(report.cpu_secs / report.window_secs / f64::from(*threads));
+        figures.push(("generator", format!("{cpu_us} of CPU per request; its threads were {busy} % busy")));
+    }
+    figures
+}
+
+fn cells(absent: &str, latency: &Latency) -> [String; 7] {
+    let shown = |us: f64| if latency.count == 0 { "–".to_owned() } else { units::micros(us) };
+    [
+        latency.count.to_string(),
+        absent.to_owned(),
+        shown(latency.us_mean),
+        shown(latency.us_p50),
+        shown(latency.us_p99),
+        shown(latency.us_p999),
+        shown(latency.us_max),
+    ]
+}
+
+fn line(out: &mut String, name: &str, cells: [String; 7]) {
+    let _ = write!(out, "{name:<16}");
+    for cell in cells {
+        let _ = write!(out, " {cell:>10}");
     }
     out.push('\n');
 }

@@ -215,3 +215,100 @@ fn after_trailer(part: Part, mut seen: Trailer, byte: u8) -> Result<State, Rejec
 const fn is_text(byte: u8) -> bool {
     matches!(byte, b'\t' | 0x20..=0x7e | 0x80..)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decodes `input` in pieces of every size: the data, how many bytes it took and whether it is done, or the
+    /// status of the refusal.
+    fn check(framing: Framing, limit_bytes: u64, input: &[u8], expected: Result<(&[u8], usize, bool), u16>) {
+        // Byte by byte, in a few pieces, and whole.
+        for piece_bytes in [1, 2, 3, 7, input.len().max(1)] {
+            let decoded = decode(framing, limit_bytes, input, piece_bytes).map_err(|reject| reject.status);
+            let expected = expected.map(|(data, consumed, done)| (data.to_vec(), consumed, done));
+            assert_eq!(decoded, expected, "{} in pieces of {piece_bytes}", input.escape_ascii());
+        }
+    }
+
+    fn decode(
+        framing: Framing,
+        limit_bytes: u64,
+        input: &[u8],
+        piece_bytes: usize,
+    ) -> Result<(Vec<u8>, usize, bool), Reject> {
+        let mut decoder = Decoder::new(framing, limit_bytes)?;
+        let (mut data, mut at) = (Vec::new(), 0);
+        for end in (0..input.len()).step_by(piece_bytes).map(|start| (start + piece_bytes).min(input.len())) {
+            loop {
+                let step = decoder.decode(&input[at..end])?;
+                data.extend_from_slice(&input[at..end][step.data]);
+                at += step.consumed;
+                if step.consumed == 0 {
+                    break;
+                }
+            }
+        }
+        Ok((data, at, decoder.is_done()))
+    }
+
+    #[test]
+    fn no_body_is_done_at_once() {
+        check(Framing::Length(0), 0, b"GET", Ok((b"", 0, true)));
+    }
+
+    #[test]
+    fn a_body_by_length_ends_there() {
+        check(Framing::Length(5), 5, b"hello GET", Ok((b"hello", 5, true)));
+        check(Framing::Length(5), 5, b"hell", Ok((b"hell", 4, false)));
+        check(Framing::Length(6), 5, b"", Err(413));
+    }
+
+    #[test]
+    fn a_body_until_close_never_ends() {
+        check(Framing::UntilClose, 5, b"hello", Ok((b"hello", 5, false)));
+        check(Framing::UntilClose, 5, b"hello!", Err(413));
+    }
+
+    #[test]
+    fn chunks_are_put_together() {
+        let input = b"3\r\nabc\r\n0a;x=\"\t\xff\"\r\n0123456789\r\n00\r\nT: v\r\n\r\nGET";
+        check(Framing::Chunked, 13, input, Ok((b"abc0123456789", input.len() - 3, true)));
+        check(Framing::Chunked, 12, input, Err(413));
+    }
+
+    #[test]
+    fn a_chunk_over_the_limit_is_refused_before_its_data() {
+        check(Framing::Chunked, 4, b"5\r\n", Err(413));
+        check(Framing::Chunked, u64::MAX, b"ffffffffffffffff\r\n", Ok((b"", 18, false)));
+        check(Framing::Chunked, u64::MAX, b"1\r\nx\r\nffffffffffffffff\r\n", Err(413));
+    }
+
+    #[test]
+    fn a_size_has_sixteen_hexadecimal_digits_at_most_and_nothing_else() {
+        check(Framing::Chunked, 9, b"0000000000000001\r\nx", Ok((b"x", 19, false)));
+        check(Framing::Chunked, 9, b"00000000000000001\r\nx", Err(400));
+        for byte in (0..=u8::MAX).filter(|byte| !byte.is_ascii_hexdigit() && !matches!(byte, b'\r' | b';')) {
+            check(Framing::Chunked, 9, &[b'1', byte, b'1', b'\r', b'\n'], Err(400));
+            check(Framing::Chunked, 9, &[byte, b'1', b'\r', b'\n'], Err(400));
+        }
+    }
+
+    #[test]
+    fn a_size_line_has_256_bytes_at_most() {
+        let line = |bytes: usize| [b"1;", &vec![b'x'; bytes - 2][..], b"\r\n"].concat();
+        check(Framing::Chunked, 9, &line(256), Ok((b"", 258, false)));
+        check(Framing::Chunked, 9, &line(257), Err(400));
+    }
+
+    #[test]
+    fn trailers_have_4_kib_and_64_lines_at_most() {
+        let trailer = |bytes: usize| [b"0\r\nT:", &vec![b'x'; bytes - 5][..], b"\r\n\r\n"].concat();
+        // 4096 bytes are the field, its line end and the CR of the last line.
+        check(Framing::Chunked, 0, &trailer(4096), Ok((b"", 3 + 4097, true)));
+        check(Framing::Chunked, 0, &trailer(4097), Err(431));
+        let lines = |count: usize| [b"0\r\n", "T:\r\n".repeat(count).as_bytes(), b"\r\n"].concat();
+        check(Framing::Chunked, 0, &lines(64), Ok((b"", 3 + 256 + 2, true)));
+        check(Framing::Chunked, 0, &lines(65), Err(431));
+    }
+}

@@ -175,3 +175,75 @@ fn version_refusal(version: &[u8]) -> Reject {
         _ => MALFORMED,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the fields say in HTTP/1.1: framing and keep-alive, or the status of the refusal.
+    fn check(fields: &[(&str, &str)], expected: Result<(Option<Framing>, bool), u16>) {
+        let fields: Vec<Header> =
+            fields.iter().map(|(name, value)| Header { name, value: value.as_bytes() }).collect();
+        let said = Meaning::of(&fields).and_then(|meaning| Ok((meaning.framing(1)?, meaning.keep_alive(1))));
+        assert_eq!(said.map_err(|reject| reject.status), expected, "{fields:?}");
+    }
+
+    #[test]
+    fn no_fields_say_nothing() {
+        check(&[], Ok((None, true)));
+    }
+
+    #[test]
+    fn names_are_known_in_any_case() {
+        check(&[("content-length", "7"), ("CONNECTION", "Close")], Ok((Some(Framing::Length(7)), false)));
+    }
+
+    #[test]
+    fn names_of_the_same_length_are_told_apart() {
+        check(
+            &[("connectiom", "close"), ("content-lengti", "x"), ("transfer-encodinh", "x")],
+            Ok((None, true)),
+        );
+    }
+
+    #[test]
+    fn the_largest_length_is_read_and_one_more_refused() {
+        check(&[("Content-Length", "18446744073709551615")], Ok((Some(Framing::Length(u64::MAX)), true)));
+        check(&[("Content-Length", "18446744073709551616")], Err(400));
+        check(&[("Content-Length", "99999999999999999999999")], Err(400));
+    }
+
+    #[test]
+    fn no_byte_but_a_digit_is_part_of_a_length() {
+        for byte in 0..=0x7f_u8 {
+            let value = format!("1{}1", char::from(byte));
+            let digit = u64::from(byte.wrapping_sub(b'0'));
+            let expected = match byte {
+                b'0'..=b'9' => Ok((Some(Framing::Length(101 + 10 * digit)), true)),
+                _ => Err(400),
+            };
+            check(&[("Content-Length", &value)], expected);
+        }
+    }
+
+    #[test]
+    fn a_length_with_a_coding_is_refused_before_the_coding_is_judged() {
+        check(&[("Transfer-Encoding", "gzip")], Err(501));
+        check(&[("Transfer-Encoding", "gzip"), ("Content-Length", "1")], Err(400));
+    }
+
+    #[test]
+    fn a_bare_lf_is_found_wherever_it_is() {
+        for (head, expected) in [
+            (&b""[..], true),
+            (b"a", true),
+            (b"a\r\nb\r\n\r\n", true),
+            (b"\n", false),
+            (b"a\n", false),
+            (b"a\r\nb\n\r\n", false),
+            (b"a\r\n\n", false),
+        ] {
+            assert_eq!(lines_end_in_crlf(head).is_ok(), expected, "{}", head.escape_ascii());
+        }
+    }
+}

@@ -103,3 +103,36 @@ fn append_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 fn append_number(out: &mut Vec<u8>, name: &str, value: u64) {
     append_field(out, name, itoa::Buffer::new().format(value).as_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bytes: &[u8], expected: &[u8]) {
+        let mut out = b"before ".to_vec();
+        append_in_line(&mut out, bytes);
+        assert_eq!(out, [b"before ", expected].concat());
+    }
+
+    #[test]
+    fn line_ends_and_nul_are_written_as_blanks() {
+        check(b"", b"");
+        check(b"as it is\t\xff", b"as it is\t\xff");
+        check(b"a\r\nSet-Cookie: b\r\n\r\n\0", b"a  Set-Cookie: b     ");
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a line end in the value of X")]
+    fn a_line_end_in_a_value_is_a_mistake_of_ours() {
+        append_field(&mut Vec::new(), "X", b"a\r\nB: c");
+    }
+
+    #[test]
+    fn numbers_are_written_in_full() {
+        let mut out = Vec::new();
+        append_number(&mut out, "Age", 0);
+        append_number(&mut out, "Content-Length", u64::MAX);
+        assert_eq!(out, b"Age: 0\r\nContent-Length: 18446744073709551615\r\n");
+    }
+}

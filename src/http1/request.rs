@@ -264,3 +264,127 @@ impl<'o> Writer<'o> {
         self.end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The target of a GET with this request line and a good Host, or the status of the refusal.
+    fn check(line: &[u8], expected: Result<&[u8], u16>) {
+        let input = [line, b"\r\nHost: h\r\n\r\n"].concat();
+        let mut slots = Slots::default();
+        let target = match parse(&input, &Limits::default(), &mut slots) {
+            Ok(Some(head)) => {
+                assert_eq!(head.bytes, input.len());
+                Ok(head.target)
+            }
+            Ok(None) => panic!("incomplete: {}", input.escape_ascii()),
+            Err(reject) => Err(reject.status),
+        };
+        assert_eq!(target, expected, "{}", line.escape_ascii());
+    }
+
+    #[test]
+    fn every_visible_ascii_byte_but_the_fragment_sign_is_legal_in_a_target() {
+        for byte in 0..=u8::MAX {
+            let target = [b"/a", &[byte][..], b"b"].concat();
+            let legal = matches!(byte, 0x21..=0x7e) && byte != b'#';
+            let line = [b"GET ", &target[..], b" HTTP/1.1"].concat();
+            check(&line, if legal { Ok(&target) } else { Err(400) });
+            // Long enough that the tokenizer takes its vectored way.
+            let target = [&[b'/'; 70][..], &[byte], &[b'a'; 70]].concat();
+            let line = [b"GET ", &target[..], b" HTTP/1.1"].concat();
+            check(&line, if legal { Ok(&target) } else { Err(400) });
+        }
+    }
+
+    #[test]
+    fn the_default_limit_of_a_target_is_8_kib() {
+        let target = vec![b'/'; 8 << 10];
+        check(&[b"GET ", &target[..], b" HTTP/1.1"].concat(), Ok(&target));
+        check(&[b"GET ", &target[..], b"/ HTTP/1.1"].concat(), Err(414));
+    }
+
+    #[test]
+    fn versions_are_told_from_garbage_by_their_first_wrong_byte() {
+        for (version, status) in [
+            ("HTTP/1.2", 505),
+            ("HTTP/0.9", 505),
+            ("HTTP/2", 505),
+            ("HTTP/3.0", 505),
+            ("HTTP/1.x", 400),
+            ("HTTP/1,1", 400),
+            ("HTTP/x.1", 400),
+            ("HTTP1.1", 400),
+            ("HTTPS/1.1", 400),
+            ("Http/1.1", 400),
+            ("HTTP/1.11", 400),
+            ("", 400),
+        ] {
+            check(format!("GET / {version}").as_bytes(), Err(status));
+        }
+    }
+
+    #[test]
+    fn fields_are_found_in_any_case_and_listed_in_order() {
+        let input = b"PUT /k HTTP/1.1\r\nHost: h\r\nIf-Match: \"1\"\r\nX-a: 1 \r\nx-A: 2\r\n\r\n";
+        let mut slots = Slots::default();
+        let Ok(Some(head)) = parse(input, &Limits::default(), &mut slots) else { panic!("not parsed") };
+        assert_eq!(head.field("if-match"), Some(&b"\"1\""[..]));
+        assert_eq!(head.field("X-A"), Some(&b"1"[..]));
+        assert_eq!(head.field("X"), None);
+        let names: Vec<&str> = head.fields().map(|(name, _)| name).collect();
+        assert_eq!(names, ["Host", "If-Match", "X-a", "x-A"]);
+    }
+
+    #[test]
+    fn authorities_are_hosts_with_or_without_ports() {
+        for (authority, legal) in [
+            ("h", true),
+            ("example.com:80", true),
+            ("127.0.0.1:8080", true),
+            ("h:", true),
+            ("a_b-c~d", true),
+            ("%41", true),
+            ("[::1]", true),
+            ("[::ffff:127.0.0.1]:80", true),
+            ("", false),
+            (":80", false),
+            ("[]", false),
+            ("[::1]80", false),
+            ("[h]", false),
+            ("::1", false),
+            ("h:80:80", false),
+            ("h:-1", false),
+            ("u@h", false),
+            ("h/", false),
+            ("h?", false),
+            ("h h", false),
+            ("h\\", false),
+            ("<h>", false),
+        ] {
+            assert_eq!(is_authority(authority.as_bytes()), legal, "{authority}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_parsed_again() {
+        let mut out = Vec::new();
+        Writer::new(&mut out, "PUT", "/kv/a?b", "h:80").field("X", b"y\xff").end_with_length(3);
+        assert_eq!(out, b"PUT /kv/a?b HTTP/1.1\r\nHost: h:80\r\nX: y\xff\r\nContent-Length: 3\r\n\r\n");
+        let head_bytes = out.len();
+        out.extend_from_slice(b"abc");
+        let mut slots = Slots::default();
+        let Ok(Some(head)) = parse(&out, &Limits::default(), &mut slots) else { panic!("not parsed") };
+        assert_eq!((head.method, head.target, head.bytes), (Method::Put, &b"/kv/a?b"[..], head_bytes));
+        assert_eq!((head.framing, head.keep_alive), (Framing::Length(3), true));
+        assert_eq!(head.field("x"), Some(&b"y\xff"[..]));
+    }
+
+    #[test]
+    fn a_request_without_body_has_no_length() {
+        let mut out = Vec::new();
+        Writer::new(&mut out, "GET", "/", "h").end();
+        assert_eq!(out, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+}

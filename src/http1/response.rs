@@ -168,3 +168,68 @@ status_lines! {
     504 "Gateway Timeout",
     505 "HTTP Version Not Supported",
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The status and the length of the head, or the status of the refusal.
+    fn check(input: &[u8], expected: Result<Option<(u16, usize)>, u16>) {
+        let mut slots = Slots::default();
+        let parsed = parse(input, false, &mut slots).map(|head| head.map(|head| (head.status, head.bytes)));
+        assert_eq!(parsed.map_err(|reject| reject.status), expected);
+    }
+
+    #[test]
+    fn every_status_that_is_written_is_parsed_again() {
+        for status in 100..=599 {
+            let mut out = Vec::new();
+            Writer::new(&mut out, status).end();
+            check(&out, Ok(Some((status, out.len()))));
+        }
+    }
+
+    #[test]
+    fn a_head_may_have_64_kib() {
+        let head = |bytes: usize| {
+            let mut head = b"HTTP/1.1 200 OK\r\nX: ".to_vec();
+            head.resize(bytes - 4, b'x');
+            head.extend_from_slice(b"\r\n\r\n");
+            head
+        };
+        check(&head(64 << 10), Ok(Some((200, 64 << 10))));
+        check(&head((64 << 10) + 1), Err(431));
+        check(&head((64 << 10) + 9)[..64 << 10], Ok(None));
+        check(&head((64 << 10) + 9)[..(64 << 10) + 1], Err(431));
+    }
+
+    #[test]
+    fn a_response_is_written_as_one_would_type_it() {
+        let mut out = b"before ".to_vec();
+        Writer::new(&mut out, 200).field("ETag", b"\"7\"").field_number("Age", 12).end_with_length(5);
+        assert_eq!(out, b"before HTTP/1.1 200 OK\r\nETag: \"7\"\r\nAge: 12\r\nContent-Length: 5\r\n\r\n");
+    }
+
+    #[test]
+    fn a_status_without_a_reason_keeps_the_blank_before_it() {
+        let mut out = Vec::new();
+        Writer::new(&mut out, 299).end();
+        assert_eq!(out, b"HTTP/1.1 299 \r\n\r\n");
+    }
+
+    #[test]
+    fn reasons_are_those_of_the_table() {
+        for (status, expected) in [
+            (100, "Continue"),
+            (200, "OK"),
+            (204, "No Content"),
+            (431, "Request Header Fields Too Large"),
+            (505, "HTTP Version Not Supported"),
+            (299, ""),
+            (0, ""),
+            (u16::MAX, ""),
+        ] {
+            assert_eq!(reason(status), expected);
+        }
+    }
+}

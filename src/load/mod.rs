@@ -22,7 +22,6 @@ pub use target::Target;
 pub use workload::{Distribution, Operation, WORKLOADS, Workload};
 
 use crate::proto::{LoadEvent, LoadReport};
-use crate::units::Span;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -109,7 +108,7 @@ impl fmt::Display for Error {
         match self {
             Error::Unreachable { target, cause } => write!(f, "cannot reach {target}: {cause}"),
             Error::Preload { key, cause } => write!(f, "cannot preload key {key}: {cause}"),
-            Error::Machine(cause) => write!(f, "cannot run the clients: {cause}"),
+            Error::Machine(cause) => write!(f, "cannot run the clients: {}", plainly(cause)),
         }
     }
 }
@@ -150,15 +149,8 @@ pub fn little_residual(report: &LoadReport) -> Option<f64> {
 
 /// The first of the target's addresses at which someone accepts a connection.
 fn reach(plan: &Plan) -> Result<SocketAddr, Error> {
-    let unreachable = |error: &io::Error| Error::Unreachable {
-        target: plan.target.to_string(),
-        cause: match error.kind() {
-            // The resolver's own words and the rarer system errors say more than their kind.
-            io::ErrorKind::Other | io::ErrorKind::InvalidInput => error.to_string(),
-            kind if format!("{kind:?}") == "Uncategorized" => error.to_string(),
-            kind => kind.to_string(),
-        },
-    };
+    let unreachable =
+        |error: &io::Error| Error::Unreachable { target: plan.target.to_string(), cause: plainly(error) };
     let addresses = plan.target.addresses().map_err(|error| unreachable(&error))?;
     let mut cause = io::Error::other("the name has no address");
     for address in addresses {
@@ -181,15 +173,29 @@ fn allow_files(files: u64) {
     }
 }
 
-/// A duration for people.
-fn seconds_shown(duration: Duration) -> impl fmt::Display {
-    Span(duration)
+/// A system error in the middle of a sentence: without its number and its capital letter.
+fn plainly(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_lowercase(), letters.as_str()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::proto::{FORMAT, Latency};
+
+    #[test]
+    fn system_errors_fit_into_a_sentence() {
+        for (error, told) in [
+            (io::Error::from_raw_os_error(111), "connection refused"),
+            (io::Error::other("no such name"), "no such name"),
+            (io::Error::other(""), ""),
+        ] {
+            assert_eq!(plainly(&error), told);
+        }
+    }
 
     #[test]
     fn little_counts_requests_and_rests_of_all_clients() {

@@ -6,8 +6,9 @@ use super::answer::{Fault, Success};
 use super::reactor::{Attempt, Duty, Manners, Reactor};
 use super::request::{Request, Requests};
 use super::workload::Operation;
-use super::{Error, Notice, Plan, seconds_shown};
+use super::{Error, Notice, Plan};
 use crate::proto::LoadEvent;
+use crate::units::Span;
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -107,7 +108,7 @@ fn told(plan: &Plan, attempt: &Attempt) -> String {
         Ok(_) => format!("{method} found nothing"),
         Err(Fault::Refused) => format!("{method}: connection refused"),
         Err(Fault::Reset) => format!("{method}: the connection ended without an answer"),
-        Err(Fault::Timeout) => format!("{method}: no answer within {}", seconds_shown(plan.timeout)),
+        Err(Fault::Timeout) => format!("{method}: no answer within {}", Span(plan.timeout)),
         Err(Fault::ShortBody) => format!("{method}: the connection ended inside the answer"),
         Err(Fault::WrongValue) => format!("{method} brought another value than was written"),
         Err(Fault::Malformed) if attempt.status == 0 => format!("{method}: the answer is not HTTP/1.1"),

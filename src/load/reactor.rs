@@ -20,6 +20,11 @@ use std::time::{Duration, Instant};
 const EVENTS_MAX: usize = 1024;
 /// Longest time between two looks for requests that took too long.
 const SWEEP_MAX: Duration = Duration::from_millis(100);
+/// Clients that start together. More at once overflow the queue of a listening socket (128 places are common), and
+/// then wait a second or more until the kernel tries again.
+const STARTERS: usize = 64;
+/// Time between one such group and the next.
+const START_EVERY: Duration = Duration::from_millis(5);
 
 /// A request that is over.
 #[derive(Clone, Copy, Debug)]
@@ -93,11 +98,15 @@ impl Reactor {
         let mut events = Events::with_capacity(EVENTS_MAX);
         self.now = Instant::now();
         let mut sweep_at = self.now + sweep_every;
+        let begun = self.now;
         for index in 0..self.clients.len() {
-            self.clients[index].since = self.now;
-            let step = self.begin(index, duty)?;
-            self.follow(index, step, duty)?;
+            // The later groups begin with a rest, so that no instant of theirs is unaccounted for.
+            let client = &mut self.clients[index];
+            client.state = State::Resting;
+            client.since = begun;
+            self.resting.push(Reverse((begun + START_EVERY * (index / STARTERS) as u32, index)));
         }
+        self.wake_rested(duty)?;
         while duty.goes_on(self.now) {
             let rested_at = self.resting.peek().map(|Reverse((at, _))| *at);
             let wake_at =

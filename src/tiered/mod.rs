@@ -1,1 +1,288 @@
-//! (to be written)
+//! Read-through, write-through: the cache in front of a store.
+//!
+//! Knows nothing of HTTP. The one rule: a value enters the cache only if no write of its key overlapped the store
+//! call that produced it.
+//!
+//! Every key is linearizable (docs/consistency.md). A hit answers the last committed row and waits for nothing. What
+//! the cache learns, it learns on the lanes' threads in the order of the commits, whether or not whoever asked still
+//! waits: a request that is given up leaves nothing half done.
+
+mod flight;
+
+pub use crate::cache::Counts as CacheCounts;
+pub use crate::store::{Error, Kind, Meters, Status};
+
+use crate::cache::{Cache, Place};
+use crate::counters::Counter;
+use crate::kv::{Key, Precondition, Row, Version};
+use crate::store::{Config, Gather, Observer, Store, WriteRequest, Written};
+use flight::{Flight, Flights};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// The cache and the store behind it.
+pub struct Tiered {
+    tier: Arc<Tier>,
+    gather: Gather,
+    deadline: Duration,
+}
+
+/// What the callers' threads and the lanes' threads share.
+struct Tier {
+    cache: Cache,
+    /// One for each shard of the cache, whose lock is only ever taken under this one's.
+    flights: Box<[Mutex<Flights>]>,
+    meters: TierMeters,
+}
+
+/// What the tier counts.
+#[derive(Debug, Default)]
+pub struct TierMeters {
+    /// Reads answered from the cache. The caller counts them: it has a counter that no other thread writes.
+    pub misses: Counter,
+    /// Reads that waited for another's read of the same key.
+    pub collapsed: Counter,
+    /// Times the whole cache was dropped because the store was lost.
+    pub drops: Counter,
+}
+
+/// How a read was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// From the cache.
+    Hit,
+    /// From the store.
+    Miss {
+        /// Whether the row is in the cache now.
+        stored: bool,
+    },
+    /// From the store, by another's read that was under way.
+    Collapsed,
+}
+
+/// Why a write was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteError {
+    /// Its precondition did not hold; the key's version then.
+    ConditionFailed(Option<Version>),
+    /// The store failed; the kind says whether the write happened.
+    Store(Error),
+}
+
+/// A write that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// The version it was given.
+    pub version: Version,
+    /// Whether the key was there before.
+    pub existed: bool,
+}
+
+impl Tiered {
+    /// Claims the store and starts. No request waits longer than `deadline` for the store.
+    pub fn start(
+        cache: Cache,
+        store: Box<dyn Store>,
+        config: Config,
+        deadline: Duration,
+    ) -> Result<Tiered, Error> {
+        let flights = (0..cache.shard_count()).map(|_| Mutex::default()).collect();
+        let tier = Arc::new(Tier { cache, flights, meters: TierMeters::default() });
+        let gather = Gather::start(store, config, Arc::clone(&tier) as Arc<dyn Observer>)?;
+        Ok(Tiered { tier, gather, deadline })
+    }
+
+    /// The row under `key` if the cache holds it. Never waits.
+    pub fn cached(&self, key: &[u8]) -> Option<Row> {
+        self.tier.cache.get(self.tier.cache.place(key), key)
+    }
+
+    /// The row under `key`, from the cache or the store.
+    pub async fn get(&self, key: &Key) -> Result<(Option<Row>, Served), Error> {
+        let place = self.tier.cache.place(key.as_bytes());
+        let (receiver, leads) = match self.tier.board(place, key) {
+            Boarding::Cached(row) => return Ok((Some(row), Served::Hit)),
+            Boarding::Joined(receiver) => (receiver, None),
+            Boarding::Leads(receiver, flight) => (receiver, Some(flight)),
+        };
+        self.tier.meters.misses.add(1);
+        let joined = leads.is_none();
+        if let Some(flight) = leads {
+            let (tier, key_read) = (Arc::clone(&self.tier), key.clone());
+            let land = move |result| tier.land(place, &key_read, &flight, result);
+            self.gather.read(key.clone(), Box::new(land));
+        } else {
+            self.tier.meters.collapsed.add(1);
+        }
+        let landed = self.answer(receiver).await?;
+        let served = if joined { Served::Collapsed } else { Served::Miss { stored: landed.stored } };
+        landed.result.map(|row| (row, served))
+    }
+
+    /// Creates or replaces a row.
+    pub async fn put(
+        &self,
+        key: &Key,
+        content_type: &str,
+        value: &[u8],
+        condition: Precondition,
+    ) -> Result<Made, WriteError> {
+        let row = Row::new(key, content_type, value, Version::default());
+        self.write(key, Some(row), condition).await
+    }
+
+    /// Removes a row; removing an absent one succeeds.
+    pub async fn delete(&self, key: &Key, condition: Precondition) -> Result<Made, WriteError> {
+        self.write(key, None, condition).await
+    }
+
+    async fn write(&self, key: &Key, row: Option<Row>, condition: Precondition) -> Result<Made, WriteError> {
+        let place = self.tier.cache.place(key.as_bytes());
+        let mark = self.tier.begin_write(place, key);
+        let (sender, receiver) = oneshot::channel();
+        let (tier, key_written) = (Arc::clone(&self.tier), key.clone());
+        let done = move |result: Result<Written, Error>| {
+            tier.end_write(place, &key_written, mark, &result);
+            // The one who asked may have stopped waiting.
+            let _ = sender.send(result);
+        };
+        self.gather.write(WriteRequest { key: key.clone(), row, condition, done: Box::new(done) });
+        match self.answer(receiver).await.and_then(|result| result) {
+            Ok(Written::Applied { version, existed, .. }) => Ok(Made { version, existed }),
+            Ok(Written::ConditionFailed(current)) => Err(WriteError::ConditionFailed(current)),
+            Err(error) => Err(WriteError::Store(error)),
+        }
+    }
+
+    async fn answer<T>(&self, receiver: oneshot::Receiver<T>) -> Result<T, Error> {
+        match tokio::time::timeout(self.deadline, receiver).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err(Error::new(Kind::Unknown, "the store's lane ended")),
+            Err(_) => Err(Error::new(
+                Kind::Unknown,
+                format!("the store did not answer within {} ms", self.deadline.as_millis()),
+            )),
+        }
+    }
+
+    /// Whether the store can be asked.
+    pub fn status(&self) -> Status {
+        self.gather.status()
+    }
+
+    /// What the cache holds.
+    pub fn cache_counts(&self) -> CacheCounts {
+        self.tier.cache.counts()
+    }
+
+    /// What the tier counted so far.
+    pub fn tier_meters(&self) -> &TierMeters {
+        &self.tier.meters
+    }
+
+    /// What the store's lanes counted so far.
+    pub fn store_meters(&self) -> Arc<Meters> {
+        self.gather.meters()
+    }
+
+    /// How many lanes there are, and how many requests wait in them: `(reads, writes)` each.
+    pub fn lanes(&self) -> ((usize, usize), (usize, usize)) {
+        let (lanes, queued) = (self.gather.lanes(), self.gather.queued());
+        ((lanes.read, lanes.write), (queued.read, queued.write))
+    }
+}
+
+/// What a read finds when it comes to the store's door.
+enum Boarding {
+    Cached(Row),
+    Joined(oneshot::Receiver<flight::Landed>),
+    Leads(oneshot::Receiver<flight::Landed>, Arc<Flight>),
+}
+
+impl Tier {
+    fn board(&self, place: Place, key: &Key) -> Boarding {
+        let mut flights = self.flights[place.shard].lock();
+        // A flight of this key may have landed since the caller looked.
+        if let Some(row) = self.cache.get(place, key.as_bytes()) {
+            return Boarding::Cached(row);
+        }
+        match flights.join(key) {
+            Ok(receiver) => Boarding::Joined(receiver),
+            Err(()) => {
+                let (flight, receiver) = flights.depart(key);
+                Boarding::Leads(receiver, flight)
+            }
+        }
+    }
+
+    /// The store answered a read: fill the cache if the one rule allows it, then answer whoever waits.
+    fn land(&self, place: Place, key: &Key, flight: &Arc<Flight>, result: Result<Option<Row>, Error>) {
+        let stored = {
+            // Ask about overlap and insert under one lock. Between the two a whole PUT could come and go, and this
+            // older row would then sit in the cache until evicted.
+            let mut flights = self.flights[place.shard].lock();
+            let may_fill = flights.land(key, flight);
+            match &result {
+                Ok(Some(row)) if may_fill => {
+                    self.cache.insert(place, row.clone());
+                    true
+                }
+                Ok(found) if !may_fill => {
+                    self.forget_if_older(place, key, found.as_ref());
+                    false
+                }
+                _ => false,
+            }
+        };
+        flight.answer(flight::Landed { result, stored });
+    }
+
+    /// A read that overlapped a write may have seen its commit before the lane has told the cache. Whoever waits for
+    /// the read learns the new row now, so nobody may be served the old one after that.
+    fn forget_if_older(&self, place: Place, key: &Key, found: Option<&Row>) {
+        let Some(cached) = self.cache.version(place, key.as_bytes()) else { return };
+        if found.is_none_or(|found| found.version() > cached) {
+            self.cache.remove(place, key.as_bytes());
+        }
+    }
+
+    fn begin_write(&self, place: Place, key: &Key) -> flight::Mark {
+        self.flights[place.shard].lock().begin_write(key)
+    }
+
+    fn end_write(&self, place: Place, key: &Key, mark: flight::Mark, result: &Result<Written, Error>) {
+        // The cache learns of the commit, and later readers lose sight of flights that began before it, in one step.
+        let mut flights = self.flights[place.shard].lock();
+        let in_doubt = matches!(result, Err(error) if error.kind() == Kind::Unknown);
+        let may_fill = flights.end_write(key, mark, in_doubt);
+        match result {
+            Ok(Written::Applied { superseded: true, .. } | Written::ConditionFailed(_)) => {}
+            Ok(Written::Applied { row: Some(row), .. }) if may_fill => self.cache.insert(place, row.clone()),
+            Ok(Written::Applied { .. }) => drop(self.cache.remove(place, key.as_bytes())),
+            Err(_) if in_doubt => drop(self.cache.remove(place, key.as_bytes())),
+            Err(_) => {}
+        }
+    }
+}
+
+impl Observer for Tier {
+    fn store_up(&self) {
+        for flights in &self.flights {
+            flights.lock().open();
+        }
+    }
+
+    fn store_down(&self) {
+        self.meters.drops.add(1);
+        for (shard, flights) in self.flights.iter().enumerate() {
+            let mut flights = flights.lock();
+            flights.close();
+            self.cache.clear_shard(shard);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -354,6 +354,16 @@ fn each_workload_runs_without_errors_over_its_own_operations() {
 }
 
 #[test]
+fn clients_that_start_in_groups_all_get_their_turn() {
+    let server = Server::start(|_| Reply::Value);
+    let report = run(&Plan { clients: 150, threads: 2, ..plan(server.address, "get_popular") });
+    assert_eq!((report.attempts, report.errors.len()), (report.successes, 0));
+    assert_eq!(server.streams(1).len(), 150);
+    // The second and the later groups waited inside the window, and say so.
+    assert!(report.backoff_secs > 0.0);
+}
+
+#[test]
 fn values_of_any_size_pass_the_read_back() {
     for value_bytes in [0, 1, 9, 10, 1_000_000] {
         let server = Server::start(|_| Reply::Store);
@@ -444,7 +454,7 @@ fn the_command_prints_a_table_a_document_or_events() {
 
     let (output, stdout, stderr) = weir_load(&short);
     assert!(output.status.success() && stderr.is_empty(), "{stderr}");
-    for part in ["goodput", "req/s", "2 clients, 1 thread", "p99.9", "get "] {
+    for part in ["goodput", "req/s", "2 clients, 1 thread", "p99.9", "get successes"] {
         assert!(stdout.contains(part), "{part} is missing in\n{stdout}");
     }
 

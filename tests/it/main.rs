@@ -1,4 +1,5 @@
-//! What the rooms do together, seen from outside: one binary, so that it links once.
+//! The integration tests: one binary, one module per subject, each through a public interface.
 
+mod http1;
 mod lab;
 mod load;

@@ -1,0 +1,186 @@
+//! The embedded store: a directory, on the LSM engine `fjall`.
+//!
+//! One batch is one journal write and one flush. The engine makes a batch readable only after its flush.
+
+use super::{Answer, Claim, Error, Kind, Lanes, Session, Store};
+use crate::kv::{Change, Key, Row, Version, Write};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+const EPOCH: &str = "epoch";
+
+pub(super) struct Fjall {
+    directory: PathBuf,
+    /// The claim in force; sessions of an earlier one are refused.
+    claimed: Mutex<Option<(u64, Arc<Tables>)>>,
+}
+
+/// The open engine.
+struct Tables {
+    database: Database,
+    rows: Keyspace,
+}
+
+impl Fjall {
+    pub(super) fn open(url: &str) -> Result<Fjall, Error> {
+        match url.strip_prefix("fjall:") {
+            Some(directory) if !directory.is_empty() => {
+                Ok(Fjall { directory: directory.into(), claimed: Mutex::new(None) })
+            }
+            _ => Err(Error::new(Kind::Config, format!("{url} names no directory; write fjall:./weir-data"))),
+        }
+    }
+
+    fn begin_epoch(&self) -> Result<Claim, Error> {
+        // The engine locks its directory: the handle of an earlier claim has to go first.
+        *self.claimed.lock() = None;
+        let database = Database::builder(&self.directory).open().map_err(|error| self.cannot_open(&error))?;
+        let tables = (|| {
+            let meta = database.keyspace("meta", KeyspaceCreateOptions::default)?;
+            let rows = database.keyspace("rows", KeyspaceCreateOptions::default)?;
+            let last = meta
+                .get(EPOCH)?
+                .and_then(|bytes| bytes.as_ref().try_into().ok())
+                .map_or(0, u64::from_be_bytes);
+            let epoch = last + 1;
+            meta.insert(EPOCH, epoch.to_be_bytes())?;
+            database.persist(PersistMode::SyncAll)?;
+            Ok((epoch, Arc::new(Tables { database, rows })))
+        })();
+        let (epoch, tables) = tables.map_err(|error| self.cannot_open(&error))?;
+        *self.claimed.lock() = Some((epoch, tables));
+        Ok(Claim { epoch, lost: Box::pin(std::future::pending()) })
+    }
+
+    fn cannot_open(&self, error: &fjall::Error) -> Error {
+        let place = self.directory.display();
+        match error {
+            fjall::Error::Locked => Error::new(
+                Kind::Taken,
+                format!("another server holds the store fjall:{place}; stop it, or use another directory"),
+            ),
+            fjall::Error::Io(cause) => Error::new(
+                Kind::Config,
+                format!("cannot open the store fjall:{place}: {cause}; name a directory that can be written"),
+            ),
+            other => Error::new(Kind::Config, format!("cannot open the store fjall:{place}: {other:?}")),
+        }
+    }
+}
+
+impl Store for Fjall {
+    fn claim(&self) -> Answer<'_, Claim> {
+        Box::pin(async { self.begin_epoch() })
+    }
+
+    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
+        Box::pin(async move {
+            match &*self.claimed.lock() {
+                Some((current, tables)) if *current == epoch => {
+                    Ok(Box::new(FjallSession(Arc::clone(tables))) as Box<dyn Session>)
+                }
+                _ => Err(Error::new(Kind::Unavailable, "the embedded store is being opened anew")),
+            }
+        })
+    }
+
+    fn lanes(&self) -> Lanes {
+        // The engine has one journal: a second write lane would only halve the batches.
+        Lanes { read: 1, write: 1 }
+    }
+}
+
+struct FjallSession(Arc<Tables>);
+
+impl FjallSession {
+    fn read_now(&self, keys: &[Key]) -> fjall::Result<Vec<Option<Row>>> {
+        keys.iter()
+            .map(|key| Ok(self.0.rows.get(key.as_bytes())?.and_then(|bytes| decode(key, &bytes))))
+            .collect()
+    }
+
+    fn write_now(&self, writes: &[Write]) -> Result<Vec<bool>, Error> {
+        let unread =
+            |error| Error::new(Kind::Unavailable, format!("the embedded store cannot read: {error:?}"));
+        let mut present = Vec::with_capacity(writes.len());
+        let mut batch = self.0.database.batch().durability(Some(PersistMode::SyncData));
+        for write in writes {
+            present.push(self.0.rows.contains_key(write.key.as_bytes()).map_err(unread)?);
+            match &write.change {
+                Change::Put(row) => batch.insert(&self.0.rows, write.key.as_bytes(), encode(row)),
+                Change::Delete => batch.remove(&self.0.rows, write.key.as_bytes()),
+            }
+        }
+        batch.commit().map_err(|error| {
+            Error::new(Kind::Unknown, format!("the embedded store could not commit: {error:?}"))
+        })?;
+        Ok(present)
+    }
+}
+
+impl Session for FjallSession {
+    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
+        let rows = self.read_now(keys).map_err(|error| {
+            Error::new(Kind::Unavailable, format!("the embedded store cannot read: {error:?}"))
+        });
+        Box::pin(async { rows })
+    }
+
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<bool>> {
+        let done = self.write_now(writes);
+        Box::pin(async { done })
+    }
+}
+
+/// `version` (8 bytes, big endian), length of the content type (1 byte), content type, value.
+fn encode(row: &Row) -> Vec<u8> {
+    let content_type = row.content_type();
+    let mut bytes = Vec::with_capacity(9 + content_type.len() + row.value().len());
+    bytes.extend_from_slice(&row.version().0.to_be_bytes());
+    bytes.push(content_type.len() as u8);
+    bytes.extend_from_slice(content_type);
+    bytes.extend_from_slice(row.value());
+    bytes
+}
+
+/// `None` for what [`encode`] cannot have written.
+fn decode(key: &Key, bytes: &[u8]) -> Option<Row> {
+    let (version, rest) = bytes.split_first_chunk()?;
+    let (&content_type_bytes, rest) = rest.split_first()?;
+    let (content_type, value) = rest.split_at_checked(usize::from(content_type_bytes))?;
+    let content_type = std::str::from_utf8(content_type).ok()?;
+    Some(Row::new(key, content_type, value, Version(u64::from_be_bytes(*version))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Kind, contract, open};
+
+    fn url(directory: &tempfile::TempDir) -> String {
+        format!("fjall:{}", directory.path().join("store").display())
+    }
+
+    #[tokio::test]
+    async fn the_embedded_store_keeps_the_contract() {
+        let directory = tempfile::tempdir().unwrap();
+        contract::all(open(&url(&directory)).unwrap().as_ref()).await;
+    }
+
+    #[tokio::test]
+    async fn rows_and_epoch_outlive_the_process() {
+        let directory = tempfile::tempdir().unwrap();
+        contract::survives_reopening(|| open(&url(&directory)).unwrap()).await;
+    }
+
+    #[tokio::test]
+    async fn a_directory_in_use_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = open(&url(&directory)).unwrap();
+        let _held = first.claim().await.unwrap();
+        let second = open(&url(&directory)).unwrap().claim().await.err().unwrap();
+        assert_eq!(second.kind(), Kind::Taken);
+        assert!(second.to_string().contains("another server holds"), "{second}");
+    }
+}

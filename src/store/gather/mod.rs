@@ -1,0 +1,256 @@
+//! Makes batches of single requests, and keeps the store claimed.
+//!
+//! A *lane* is a queue, a thread and a session: a key's hash chooses its lane, so a key's writes are committed in the
+//! order they queued, a key is in at most one batch in flight, and lanes cannot deadlock in the store. A batch is
+//! whatever queued while the one before was in flight. The *keeper* claims the store, and claims it anew whenever the
+//! claim or any session is lost; in between every request fails at once.
+
+mod batch;
+mod keeper;
+mod lane;
+
+use super::{Error, Kind, Lanes, Store};
+use crate::counters::{Counter, Histogram};
+use crate::kv::{Key, Precondition, Row, Version};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+
+/// How requests are gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Sessions; `None` for as many as the store says serve it best.
+    pub lanes: Option<Lanes>,
+    /// Most requests that may wait in one lane; more are refused.
+    pub queue_requests: usize,
+    /// A request that has waited so long when its turn comes is not sent any more.
+    pub queue_wait_max: Duration,
+    /// How long a start waits for another server to let go of the store.
+    pub claim_patience: Duration,
+    /// Answers writes before they are committed. Loses acknowledged writes: it is how the tests of durability show
+    /// that they can see a loss.
+    pub acknowledge_early: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            lanes: None,
+            queue_requests: 10_000,
+            queue_wait_max: Duration::from_secs(5),
+            claim_patience: Duration::from_secs(10),
+            acknowledge_early: false,
+        }
+    }
+}
+
+/// What is called, on a lane's thread, with the answer to a request. It must not block.
+pub type Done<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
+
+/// Something to write, and what to do when it is known whether it was.
+pub struct WriteRequest {
+    /// Whose row changes.
+    pub key: Key,
+    /// The new row (its version is given by the lane); `None` deletes.
+    pub row: Option<Row>,
+    /// What must hold of the key just before.
+    pub condition: Precondition,
+    /// Called once. The requests of a key are answered in the order they were committed.
+    pub done: Done<Written>,
+}
+
+/// How a write request ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It is durable.
+    Applied {
+        /// The version it was given.
+        version: Version,
+        /// Whether the key was there before.
+        existed: bool,
+        /// The row that the store now holds because of it; `None` after a delete.
+        row: Option<Row>,
+        /// Whether a later write of the key in the same commit has already replaced it.
+        superseded: bool,
+    },
+    /// Its precondition did not hold; the key's version then.
+    ConditionFailed(Option<Version>),
+}
+
+/// Whether requests can be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The store is claimed; its epoch.
+    Up(u64),
+    /// It is not, and why.
+    Down(String),
+    /// It was given back.
+    Stopped,
+}
+
+/// Learns of the store's coming and going, on the keeper's thread.
+pub trait Observer: Send + Sync {
+    /// The store is claimed and no earlier statement can take effect any more; requests will be served from now on.
+    fn store_up(&self);
+    /// The store is lost; it may be another's, or change, from now on.
+    fn store_down(&self);
+}
+
+/// What the lanes count.
+#[derive(Debug, Default)]
+pub struct LaneMeters {
+    /// Requests per batch.
+    pub batch_size: Histogram,
+    /// Time of a batch in the store, in microseconds.
+    pub duration: Histogram,
+    /// Time of a request in the queue, in microseconds.
+    pub queued: Histogram,
+    /// Nanoseconds in which a batch was in the store, over all lanes.
+    pub busy_nanos: Counter,
+    /// Requests refused or given up because too many waited, or too long.
+    pub shed: Counter,
+}
+
+/// What the lanes count, by what they do.
+#[derive(Debug, Default)]
+pub struct Meters {
+    /// Of the lanes for reads.
+    pub read: LaneMeters,
+    /// Of the lanes for writes.
+    pub write: LaneMeters,
+    /// Times the store was claimed.
+    pub claims: Counter,
+}
+
+/// A store behind lanes. Dropping it answers what is queued, then gives the store back.
+pub struct Gather {
+    shared: Arc<Shared>,
+    reads: Box<[lane::Queue<ReadRequest>]>,
+    writes: Box<[lane::Queue<WriteRequest>]>,
+    /// Joined, the keeper last, when dropped.
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct ReadRequest {
+    key: Key,
+    done: Done<Option<Row>>,
+}
+
+/// What the keeper and the lanes share.
+struct Shared {
+    store: Box<dyn Store>,
+    config: Config,
+    status: watch::Sender<Status>,
+    /// Where a lane tells the keeper that it lost the session of an epoch, and why.
+    lost: mpsc::UnboundedSender<(u64, String)>,
+    /// Sessions open now: a new claim waits until the old ones are gone.
+    sessions: AtomicUsize,
+    last_version: AtomicU64,
+    meters: Arc<Meters>,
+}
+
+impl Gather {
+    /// Claims the store and starts its lanes. The first claim's failure is the caller's; later ones are tried again.
+    pub fn start(
+        store: Box<dyn Store>,
+        config: Config,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Gather, Error> {
+        let lanes = config.lanes.unwrap_or_else(|| store.lanes());
+        let (status, _) = watch::channel(Status::Down("it is being claimed".into()));
+        let (lost, lost_receiver) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            store,
+            config,
+            status,
+            lost,
+            sessions: AtomicUsize::new(0),
+            last_version: AtomicU64::new(0),
+            meters: Arc::default(),
+        });
+        let (reads, read_threads) = lane::spawn::<ReadRequest>("weir-read", lanes.read, &shared)?;
+        let (writes, write_threads) = lane::spawn::<WriteRequest>("weir-write", lanes.write, &shared)?;
+        let keeper = keeper::spawn(&shared, observer, lost_receiver)?;
+        let threads = read_threads.into_iter().chain(write_threads).chain([keeper]).collect();
+        Ok(Gather { shared, reads, writes, threads })
+    }
+
+    /// Reads the row under `key` and calls `done` with it, `None` if absent.
+    pub fn read(&self, key: Key, done: Done<Option<Row>>) {
+        lane_of(&self.reads, &key).push(&self.shared, ReadRequest { key, done });
+    }
+
+    /// Writes, durably.
+    pub fn write(&self, request: WriteRequest) {
+        lane_of(&self.writes, &request.key).push(&self.shared, request);
+    }
+
+    /// Whether requests can be served now.
+    pub fn status(&self) -> Status {
+        self.shared.status.borrow().clone()
+    }
+
+    /// What the lanes counted so far.
+    pub fn meters(&self) -> Arc<Meters> {
+        Arc::clone(&self.shared.meters)
+    }
+
+    /// How many lanes there are.
+    pub fn lanes(&self) -> Lanes {
+        Lanes { read: self.reads.len(), write: self.writes.len() }
+    }
+
+    /// Requests that wait in the read and the write lanes.
+    pub fn queued(&self) -> Lanes {
+        Lanes {
+            read: self.reads.iter().map(lane::Queue::len).sum(),
+            write: self.writes.iter().map(lane::Queue::len).sum(),
+        }
+    }
+}
+
+impl Drop for Gather {
+    fn drop(&mut self) {
+        // Lanes end when their queue is closed and empty; the keeper, which holds the claim, ends after them.
+        self.reads = Box::default();
+        self.writes = Box::default();
+        let keeper = self.threads.pop();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        self.shared.status.send_replace(Status::Stopped);
+        if let Some(keeper) = keeper {
+            let _ = keeper.join();
+        }
+    }
+}
+
+impl Shared {
+    /// A version greater than all before it.
+    fn next_version(&self) -> Version {
+        Version(self.last_version.fetch_add(1, Relaxed) + 1)
+    }
+}
+
+/// The lane for `key`: always the same one, whatever it is asked for.
+fn lane_of<'q, R>(queues: &'q [lane::Queue<R>], key: &Key) -> &'q lane::Queue<R> {
+    let hash = foldhash::fast::FixedState::default().hash_one(key.as_bytes());
+    &queues[(hash >> 32) as usize % queues.len()]
+}
+
+/// Why a request that waited too long, or behind too many, is refused.
+fn overloaded(waited: Option<Instant>) -> Error {
+    let message = match waited {
+        Some(since) => {
+            format!("the request waited {} ms for the store; it was not sent", since.elapsed().as_millis())
+        }
+        None => "too many requests wait for the store; this one was not sent".to_owned(),
+    };
+    Error::new(Kind::Overloaded, message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! What the lanes promise, against a store that does as the test says.
+
+use super::*;
+use crate::store::contract::scripted::{Act, Scripted, Stage};
+use std::sync::mpsc;
+
+struct Deaf;
+
+impl Observer for Deaf {
+    fn store_up(&self) {}
+    fn store_down(&self) {}
+}
+
+fn key(name: &str) -> Key {
+    Key::new(name.as_bytes()).unwrap()
+}
+
+fn start() -> (Gather, Stage) {
+    let (store, stage) = Scripted::new();
+    (Gather::start(Box::new(store), Config::default(), Arc::new(Deaf)).unwrap(), stage)
+}
+
+type Answered = mpsc::Receiver<(String, Result<Written, Error>)>;
+
+/// Queues writes: `a=1` puts, `a-` deletes, `a+1` puts if absent. Their answers come out of the receiver.
+fn write(gather: &Gather, requests: &str) -> Answered {
+    let (sender, receiver) = mpsc::channel();
+    for text in requests.split_whitespace() {
+        let (name, rest) = text.split_at(1);
+        let key = key(name);
+        let value = &rest.as_bytes()[1..];
+        let row = (!rest.starts_with('-')).then(|| Row::new(&key, "", value, Version::default()));
+        let condition = if rest.starts_with('+') { Precondition::Absent } else { Precondition::None };
+        let (sender, label) = (sender.clone(), text.to_owned());
+        let done = Box::new(move |result| sender.send((label, result)).unwrap());
+        gather.write(WriteRequest { key, row, condition, done });
+    }
+    receiver
+}
+
+fn applied(answers: &Answered) -> (String, bool, bool) {
+    match answers.recv().unwrap() {
+        (label, Ok(Written::Applied { existed, superseded, .. })) => (label, existed, superseded),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_queues_while_a_batch_is_in_flight_is_the_next_batch() {
+    let (gather, stage) = start();
+    let first = write(&gather, "a=1");
+    let in_flight = stage.next();
+    assert_eq!(in_flight.writes(), ["a=1"]);
+    let rest = write(&gather, "c=1 b=1 c=2 c=3");
+    in_flight.act(Act::Answer);
+    assert_eq!(applied(&first), ("a=1".into(), false, false));
+    let batch = stage.next();
+    assert_eq!(batch.writes(), ["b=1", "c=3"], "sorted, and the last of a key wins");
+    batch.act(Act::Answer);
+    assert_eq!(applied(&rest), ("b=1".into(), false, false));
+    assert_eq!(applied(&rest), ("c=1".into(), false, true));
+    assert_eq!(applied(&rest), ("c=2".into(), true, true));
+    assert_eq!(applied(&rest), ("c=3".into(), true, false));
+}
+
+#[test]
+fn of_two_creations_in_one_batch_one_fails_its_precondition() {
+    let (gather, stage) = start();
+    let hold = write(&gather, "x=1");
+    let in_flight = stage.next();
+    let rest = write(&gather, "a+1 a+2 a- a+3");
+    in_flight.act(Act::Answer);
+    applied(&hold);
+    stage.next().act(Act::Answer); // the read that decides the preconditions
+    let batch = stage.next();
+    assert_eq!(batch.writes(), ["a=3"]);
+    batch.act(Act::Answer);
+    assert_eq!(applied(&rest), ("a+1".into(), false, true));
+    assert!(matches!(rest.recv().unwrap().1, Ok(Written::ConditionFailed(Some(_)))));
+    assert_eq!(applied(&rest), ("a-".into(), true, true));
+    assert_eq!(applied(&rest), ("a+3".into(), false, false));
+}
+
+#[test]
+fn a_write_the_store_refuses_fails_alone() {
+    let (gather, stage) = start();
+    let hold = write(&gather, "x=1");
+    let in_flight = stage.next();
+    let rest = write(&gather, "a=1 b=1");
+    in_flight.act(Act::Answer);
+    applied(&hold);
+    stage.next().act(Act::Fail(Kind::Rejected));
+    let single = stage.next();
+    assert_eq!(single.writes(), ["a=1"]);
+    single.act(Act::Fail(Kind::Rejected));
+    stage.next().act(Act::Answer);
+    assert!(matches!(rest.recv().unwrap().1, Err(error) if error.kind() == Kind::Rejected));
+    assert_eq!(applied(&rest), ("b=1".into(), false, false));
+}
+
+#[test]
+fn a_batch_rolled_back_is_tried_again() {
+    let (gather, stage) = start();
+    let answers = write(&gather, "a=1");
+    stage.next().act(Act::Fail(Kind::Retry));
+    stage.next().act(Act::Answer);
+    assert_eq!(applied(&answers), ("a=1".into(), false, false));
+}
+
+#[test]
+fn a_lost_session_fails_its_batch_and_the_store_is_claimed_anew() {
+    let (gather, stage) = start();
+    let answers = write(&gather, "a=1");
+    stage.next().act(Act::Fail(Kind::Unknown));
+    assert!(matches!(answers.recv().unwrap().1, Err(error) if error.kind() == Kind::Unknown));
+    // Until the store is back writes are refused; then they are served, under a later epoch.
+    loop {
+        let answers = write(&gather, "a=2");
+        match stage.next_or(&answers) {
+            Ok(step) => {
+                step.act(Act::Answer);
+                let version = match answers.recv().unwrap().1 {
+                    Ok(Written::Applied { version, .. }) => version,
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(version.epoch(), 2);
+                return;
+            }
+            Err((_, refused)) => assert_eq!(refused.unwrap_err().kind(), Kind::Unavailable),
+        }
+    }
+}
+
+#[test]
+fn too_long_a_queue_is_refused_at_once() {
+    let (store, stage) = Scripted::new();
+    let config = Config { queue_requests: 2, ..Config::default() };
+    let gather = Gather::start(Box::new(store), config, Arc::new(Deaf)).unwrap();
+    let first = write(&gather, "a=1");
+    let in_flight = stage.next();
+    let rest = write(&gather, "b=1 c=1 d=1");
+    let (label, refused) = rest.recv().unwrap();
+    assert_eq!((label.as_str(), refused.unwrap_err().kind()), ("d=1", Kind::Overloaded));
+    in_flight.act(Act::Answer);
+    applied(&first);
+    stage.next().act(Act::Answer);
+    assert_eq!(gather.meters().write.shed.get(), 1);
+}
+
+#[test]
+fn equal_reads_in_one_batch_ask_once_and_are_all_answered() {
+    let (gather, stage) = start();
+    let (sender, receiver) = mpsc::channel();
+    let read = |name: &str| {
+        let (sender, label) = (sender.clone(), name.to_owned());
+        gather.read(
+            key(name),
+            Box::new(move |result| sender.send((label, result.unwrap().is_some())).unwrap()),
+        );
+    };
+    let created = write(&gather, "b=1");
+    stage.next().act(Act::Answer);
+    applied(&created);
+    read("x");
+    let in_flight = stage.next();
+    ["b", "a", "b"].map(read);
+    in_flight.act(Act::Answer);
+    let batch = stage.next();
+    assert_eq!(batch.reads(), ["a", "b"]);
+    batch.act(Act::Answer);
+    let mut answers: Vec<_> = receiver.iter().take(4).collect();
+    answers.sort();
+    let expected =
+        [("a", false), ("b", true), ("b", true), ("x", false)].map(|(name, found)| (name.to_owned(), found));
+    assert_eq!(answers, expected);
+}

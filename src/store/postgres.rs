@@ -1,0 +1,374 @@
+//! A PostgreSQL server as the store: one table, one multi-row statement per batch.
+//!
+//! Ownership. The keeper's session holds an advisory lock, and every session that reads or writes holds a second one,
+//! shared. A claim takes the first, raises the epoch in the table `weir_owner`, and then takes the second exclusively
+//! for a moment: that succeeds only when no session of an earlier claim is left, so no statement sent under one can
+//! take effect any more. Sessions that linger are terminated. A session that comes late finds a newer epoch and
+//! refuses. So a write of a dead predecessor can neither overwrite nor bring back anything.
+
+use super::{Answer, Claim, Error, Kind, Lanes, Session, Store, redacted};
+use crate::kv::{Change, Key, Row, Version, Write};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, NoTls, Statement};
+
+/// The first half of the advisory locks' keys: `weir` in ASCII.
+const LOCK_SPACE: i32 = 0x7765_6972;
+/// Held by the one server that owns the store.
+const LOCK_OWNER: i32 = 1;
+/// Held, shared, by every session that reads or writes.
+const LOCK_SESSIONS: i32 = 2;
+
+/// How long a claim waits for sessions of an earlier one before it terminates them.
+const LINGER_MS: u32 = 500;
+/// How often it does so before it gives up for this time.
+const TERMINATIONS_MAX: usize = 10;
+
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS weir_kv (
+        key bytea PRIMARY KEY,
+        value bytea NOT NULL,
+        content_type text NOT NULL,
+        version bigint NOT NULL
+    );
+    ALTER TABLE weir_kv ALTER COLUMN value SET STORAGE EXTERNAL;
+    CREATE TABLE IF NOT EXISTS weir_owner (
+        one boolean PRIMARY KEY DEFAULT true CHECK (one),
+        epoch bigint NOT NULL
+    );
+    INSERT INTO weir_owner (epoch) VALUES (0) ON CONFLICT DO NOTHING";
+
+const READ_ONE: &str = "SELECT key, value, content_type, version FROM weir_kv WHERE key = $1";
+const READ_MANY: &str = "SELECT key, value, content_type, version FROM weir_kv WHERE key = ANY($1)";
+
+// `xmax` of a row just inserted is 0; of one just updated it is not.
+const PUT: &str = "
+    INSERT INTO weir_kv AS old (key, value, content_type, version)
+    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[])
+    ON CONFLICT (key) DO UPDATE
+        SET value = excluded.value, content_type = excluded.content_type, version = excluded.version
+        WHERE old.version < excluded.version
+    RETURNING key, xmax <> 0 AS present";
+const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, true AS present";
+
+pub(super) struct Postgres {
+    config: Config,
+    /// For messages, without the password.
+    shown: Arc<str>,
+}
+
+impl Postgres {
+    pub(super) fn open(url: &str) -> Result<Postgres, Error> {
+        let shown: Arc<str> = redacted(url).into();
+        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+            Error::new(Kind::Config, format!("{shown} is no PostgreSQL URL: {}", cause(&error)))
+        })?;
+        config.connect_timeout(Duration::from_secs(5)).keepalives_idle(Duration::from_secs(10));
+        // A peer that vanished without a word must not hold a lane for the kernel's quarter of an hour.
+        config.tcp_user_timeout(Duration::from_secs(15));
+        Ok(Postgres { config, shown })
+    }
+
+    /// Connects; the second part ends with the connection, and says why.
+    async fn dial(&self, purpose: &str) -> Result<(Client, tokio::task::JoinHandle<String>), Error> {
+        let mut config = self.config.clone();
+        config.application_name(format!("weir {purpose}"));
+        let (client, connection) = config.connect(NoTls).await.map_err(|error| self.cannot_reach(&error))?;
+        let ended = tokio::spawn(async move {
+            match connection.await {
+                Ok(()) => "the connection was closed".to_owned(),
+                Err(error) => cause(&error),
+            }
+        });
+        Ok((client, ended))
+    }
+
+    fn cannot_reach(&self, error: &tokio_postgres::Error) -> Error {
+        // Wrong password, unknown role or database: no use in trying again.
+        let lasting = error
+            .code()
+            .is_some_and(|code| code.code().starts_with("28") || code == &SqlState::INVALID_CATALOG_NAME)
+            || cause(error).contains("invalid configuration");
+        let kind = if lasting { Kind::Config } else { Kind::Unavailable };
+        Error::new(kind, format!("cannot reach store {}: {}", self.shown, cause(error)))
+    }
+
+    async fn take(&self) -> Result<Claim, Error> {
+        let (client, ended) = self.dial("owner").await?;
+        let lost = |error: tokio_postgres::Error| self.cannot_reach(&error);
+        let lock = client.query_one("SELECT pg_try_advisory_lock($1, $2)", &[&LOCK_SPACE, &LOCK_OWNER]);
+        if !lock.await.map_err(lost)?.get::<_, bool>(0) {
+            return Err(self.taken(&client).await);
+        }
+        let refused = |error: tokio_postgres::Error| {
+            let kind = if error.as_db_error().is_some() { Kind::Config } else { Kind::Unavailable };
+            Error::new(kind, format!("cannot set up the tables in {}: {}", self.shown, cause(&error)))
+        };
+        client.batch_execute(TABLES).await.map_err(refused)?;
+        let raised = client.query_one("UPDATE weir_owner SET epoch = epoch + 1 RETURNING epoch", &[]);
+        let epoch: i64 = raised.await.map_err(refused)?.get(0);
+        self.outlive_earlier_sessions(&client).await?;
+        Ok(Claim {
+            epoch: epoch as u64,
+            lost: Box::pin(async move {
+                // The lock lives as long as the session, and the session as long as its client.
+                let _held = client;
+                ended.await.unwrap_or_else(|_| "the owner's connection was dropped".to_owned())
+            }),
+        })
+    }
+
+    /// Returns when no session of an earlier claim is left.
+    async fn outlive_earlier_sessions(&self, client: &Client) -> Result<(), Error> {
+        let failed = |error: tokio_postgres::Error| self.cannot_reach(&error);
+        client.batch_execute(&format!("SET lock_timeout = {LINGER_MS}")).await.map_err(failed)?;
+        for _ in 0..TERMINATIONS_MAX {
+            let wait = format!("SELECT pg_advisory_lock({LOCK_SPACE}, {LOCK_SESSIONS})");
+            match client.batch_execute(&wait).await {
+                Ok(()) => {
+                    let release = format!(
+                        "SELECT pg_advisory_unlock({LOCK_SPACE}, {LOCK_SESSIONS}); SET lock_timeout = 0"
+                    );
+                    return client.batch_execute(&release).await.map_err(failed);
+                }
+                Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {}
+                Err(error) => return Err(failed(error)),
+            }
+            let terminate = "SELECT pg_terminate_backend(pid) FROM pg_locks
+                WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid()
+                  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                  AND classid::bigint = $1 AND objid::bigint = $2";
+            client
+                .query(terminate, &[&i64::from(LOCK_SPACE), &i64::from(LOCK_SESSIONS)])
+                .await
+                .map_err(failed)?;
+        }
+        Err(Error::new(
+            Kind::Unavailable,
+            format!(
+                "sessions of an earlier server linger in {}; end them with pg_terminate_backend",
+                self.shown
+            ),
+        ))
+    }
+
+    /// Names the holder.
+    async fn taken(&self, client: &Client) -> Error {
+        let who = "SELECT a.pid, coalesce(host(a.client_addr), 'a local socket'), a.backend_start::text
+            FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+            WHERE l.locktype = 'advisory' AND l.granted
+              AND l.classid::bigint = $1 AND l.objid::bigint = $2 LIMIT 1";
+        let row = client.query_opt(who, &[&i64::from(LOCK_SPACE), &i64::from(LOCK_OWNER)]).await;
+        let holder = match row {
+            Ok(Some(row)) => format!(
+                " (backend {} from {}, since {})",
+                row.get::<_, i32>(0),
+                row.get::<_, String>(1),
+                row.get::<_, String>(2)
+            ),
+            _ => String::new(),
+        };
+        Error::new(
+            Kind::Taken,
+            format!(
+                "another server holds the store {}{holder}; stop it, or use another database",
+                self.shown
+            ),
+        )
+    }
+
+    async fn session(&self, epoch: u64) -> Result<PostgresSession, Error> {
+        let (client, ended) = self.dial("session").await?;
+        let failed = |error: tokio_postgres::Error| self.cannot_reach(&error);
+        let hold = format!("SELECT pg_advisory_lock_shared({LOCK_SPACE}, {LOCK_SESSIONS})");
+        client.batch_execute(&hold).await.map_err(failed)?;
+        let current: i64 =
+            client.query_one("SELECT epoch FROM weir_owner", &[]).await.map_err(failed)?.get(0);
+        if current as u64 != epoch {
+            return Err(Error::new(
+                Kind::Unavailable,
+                format!("the store {} was claimed by another server meanwhile", self.shown),
+            ));
+        }
+        // An acknowledged write is durable, whatever the database's default is.
+        let durable = "SELECT set_config('synchronous_commit', 'on', false)
+            WHERE current_setting('synchronous_commit') = 'off'";
+        client.query(durable, &[]).await.map_err(failed)?;
+        let prepare = |sql| client.prepare(sql);
+        let (read_one, read_many) =
+            (prepare(READ_ONE).await.map_err(failed)?, prepare(READ_MANY).await.map_err(failed)?);
+        let (put, delete) = (prepare(PUT).await.map_err(failed)?, prepare(DELETE).await.map_err(failed)?);
+        let both = format!(
+            "WITH gone AS ({}), came AS ({PUT}) TABLE gone UNION ALL TABLE came",
+            DELETE.replace("$1", "$5")
+        );
+        let put_and_delete = prepare(&both).await.map_err(failed)?;
+        Ok(PostgresSession {
+            shown: Arc::clone(&self.shown),
+            client,
+            ended,
+            read_one,
+            read_many,
+            put,
+            delete,
+            put_and_delete,
+        })
+    }
+}
+
+impl Store for Postgres {
+    fn claim(&self) -> Answer<'_, Claim> {
+        Box::pin(self.take())
+    }
+
+    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
+        Box::pin(async move { Ok(Box::new(self.session(epoch).await?) as Box<dyn Session>) })
+    }
+
+    fn lanes(&self) -> Lanes {
+        // Two batches in flight keep a backend busy while the other waits for its flush; see docs/decisions/0004.
+        Lanes { read: 2, write: 2 }
+    }
+}
+
+struct PostgresSession {
+    shown: Arc<str>,
+    client: Client,
+    ended: tokio::task::JoinHandle<String>,
+    read_one: Statement,
+    read_many: Statement,
+    put: Statement,
+    delete: Statement,
+    put_and_delete: Statement,
+}
+
+impl PostgresSession {
+    async fn read_now(&self, keys: &[Key]) -> Result<Vec<Option<Row>>, Error> {
+        let found = match keys {
+            [] => return Ok(Vec::new()),
+            // The plan for one key is cheaper than the one for an array of one.
+            [key] => self.client.query(&self.read_one, &[&key.as_bytes()]).await,
+            keys => {
+                let keys: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
+                self.client.query(&self.read_many, &[&keys]).await
+            }
+        };
+        let found = found.map_err(|error| match error.as_db_error() {
+            Some(refusal) if !ends(refusal) => self.error(Kind::Rejected, "refused to read", &error),
+            _ => self.error(Kind::Unavailable, "was lost while reading", &error),
+        })?;
+        let mut rows: HashMap<&[u8], &tokio_postgres::Row> =
+            found.iter().map(|row| (row.get(0), row)).collect();
+        Ok(keys
+            .iter()
+            .map(|key| {
+                let row = rows.remove(key.as_bytes())?;
+                Some(Row::new(key, row.get(2), row.get(1), Version(row.get::<_, i64>(3) as u64)))
+            })
+            .collect())
+    }
+
+    async fn write_now(&self, writes: &[Write]) -> Result<Vec<bool>, Error> {
+        if self.client.is_closed() {
+            return Err(Error::new(
+                Kind::Unavailable,
+                format!("the store {} closed the connection", self.shown),
+            ));
+        }
+        let (mut keys, mut values, mut types, mut versions) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut gone: Vec<&[u8]> = Vec::new();
+        for write in writes {
+            match &write.change {
+                Change::Put(row) => {
+                    keys.push(write.key.as_bytes());
+                    values.push(row.value());
+                    types.push(std::str::from_utf8(row.content_type()).unwrap_or_default());
+                    versions.push(write.version.0 as i64);
+                }
+                Change::Delete => gone.push(write.key.as_bytes()),
+            }
+        }
+        let puts: [&(dyn ToSql + Sync); 4] = [&keys, &values, &types, &versions];
+        let changed = match (keys.is_empty(), gone.is_empty()) {
+            (true, true) => return Ok(Vec::new()),
+            (false, true) => self.client.query(&self.put, &puts).await,
+            (true, false) => self.client.query(&self.delete, &[&gone]).await,
+            (false, false) => {
+                let [keys, values, types, versions] = puts;
+                self.client.query(&self.put_and_delete, &[keys, values, types, versions, &gone]).await
+            }
+        };
+        let changed = changed.map_err(|error| self.write_error(&error))?;
+        let present: HashMap<&[u8], bool> = changed.iter().map(|row| (row.get(0), row.get(1))).collect();
+        writes
+            .iter()
+            .map(|write| match (present.get(write.key.as_bytes()), &write.change) {
+                (Some(present), _) => Ok(*present),
+                (None, Change::Delete) => Ok(false),
+                (None, Change::Put(_)) => Err(Error::new(
+                    // Single writes are tried on their own, so this names the one that was refused.
+                    Kind::Rejected,
+                    format!(
+                        "{} holds a newer version of this key: something else writes the table",
+                        self.shown
+                    ),
+                )),
+            })
+            .collect()
+    }
+
+    /// Whether a statement that failed so may have taken effect.
+    fn write_error(&self, error: &tokio_postgres::Error) -> Error {
+        match error.as_db_error() {
+            // A server that says goodbye may say so after the commit.
+            Some(refusal) if ends(refusal) => self.error(Kind::Unknown, "went away during a write", error),
+            Some(refusal) if refusal.code().code().starts_with("40") => {
+                self.error(Kind::Retry, "rolled a write back", error)
+            }
+            Some(_) => self.error(Kind::Rejected, "refused a write", error),
+            None => self.error(Kind::Unknown, "was lost during a write", error),
+        }
+    }
+
+    fn error(&self, kind: Kind, what: &str, error: &tokio_postgres::Error) -> Error {
+        Error::new(kind, format!("the store {} {what}: {}", self.shown, cause(error)))
+    }
+}
+
+impl Drop for PostgresSession {
+    fn drop(&mut self) {
+        // Dropping the client says goodbye; should the server not listen, the socket must close all the same.
+        self.ended.abort();
+    }
+}
+
+impl Session for PostgresSession {
+    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
+        Box::pin(self.read_now(keys))
+    }
+
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<bool>> {
+        Box::pin(self.write_now(writes))
+    }
+}
+
+/// Whether an error answer means the end of the session: fatal ones, and class 57P (the server is shut down or crashed).
+fn ends(refusal: &tokio_postgres::error::DbError) -> bool {
+    use tokio_postgres::error::Severity;
+    refusal.code().code().starts_with("57P")
+        || matches!(refusal.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
+}
+
+/// The innermost reason, on one line.
+fn cause(error: &tokio_postgres::Error) -> String {
+    let text = match (error.as_db_error(), std::error::Error::source(error)) {
+        (Some(refusal), _) => format!("{} ({})", refusal.message(), refusal.code().code()),
+        (None, Some(source)) => source.to_string(),
+        (None, None) => error.to_string(),
+    };
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,149 @@
+//! Which reads and writes of a key are under way, and whether what a read brings may enter the cache.
+//!
+//! A *flight* is one read of the store for everyone who waits for the key. A write detaches it: those who wait
+//! already may have its answer, later readers may not, and it does not enter the cache.
+
+use crate::kv::{Key, Row};
+use crate::store::Error;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// What a flight brought.
+#[derive(Clone, Debug)]
+pub(super) struct Landed {
+    pub(super) result: Result<Option<Row>, Error>,
+    /// Whether the row entered the cache.
+    pub(super) stored: bool,
+}
+
+/// A read under way.
+pub(super) struct Flight {
+    waiting: Mutex<Vec<oneshot::Sender<Landed>>>,
+    /// The opening of its shard in which it began.
+    opening: u64,
+}
+
+impl Flight {
+    pub(super) fn answer(&self, landed: Landed) {
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        for sender in waiting {
+            // The one who asked may have stopped waiting.
+            let _ = sender.send(landed.clone());
+        }
+    }
+
+    fn board(&self) -> oneshot::Receiver<Landed> {
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.lock().push(sender);
+        receiver
+    }
+}
+
+/// When a write began: handed back when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    opening: u64,
+}
+
+/// The keys of one shard that are read or written right now.
+#[derive(Default)]
+pub(super) struct Flights {
+    keys: HashMap<Key, Traffic>,
+    /// Whether the store is claimed: only then may anything enter the cache.
+    is_open: bool,
+    /// Counts the claims: what began under one does not enter the cache under another.
+    opening: u64,
+}
+
+/// What is under way for one key.
+#[derive(Default)]
+struct Traffic {
+    /// Writes begun and not ended.
+    writes: u32,
+    /// A write ended and nobody knows whether it happened; it may also happen later, until the store is claimed anew.
+    in_doubt: bool,
+    /// The flight that later readers may join.
+    flight: Option<Arc<Flight>>,
+}
+
+impl Traffic {
+    fn is_over(&self) -> bool {
+        self.writes == 0 && !self.in_doubt && self.flight.is_none()
+    }
+}
+
+impl Flights {
+    /// Waits for the flight of `key` that is under way, if one may be joined.
+    pub(super) fn join(&self, key: &Key) -> Result<oneshot::Receiver<Landed>, ()> {
+        let flight = self.keys.get(key).and_then(|traffic| traffic.flight.as_ref()).ok_or(())?;
+        Ok(flight.board())
+    }
+
+    /// Begins a flight that others may join.
+    pub(super) fn depart(&mut self, key: &Key) -> (Arc<Flight>, oneshot::Receiver<Landed>) {
+        let flight = Arc::new(Flight { waiting: Mutex::default(), opening: self.opening });
+        let receiver = flight.board();
+        self.keys.entry(key.clone()).or_default().flight = Some(Arc::clone(&flight));
+        (flight, receiver)
+    }
+
+    /// Ends a flight; whether its row may enter the cache: no write of the key overlapped it.
+    pub(super) fn land(&mut self, key: &Key, flight: &Arc<Flight>) -> bool {
+        let Some(traffic) = self.keys.get_mut(key) else { return false };
+        // Every write detaches on its way in and on its way out, so an attached flight has seen none come or go.
+        let attached = traffic.flight.take_if(|joined| Arc::ptr_eq(joined, flight)).is_some();
+        let calm = traffic.writes == 0 && !traffic.in_doubt;
+        if traffic.is_over() {
+            self.keys.remove(key);
+        }
+        attached && calm && self.is_open && flight.opening == self.opening
+    }
+
+    pub(super) fn begin_write(&mut self, key: &Key) -> Mark {
+        let opening = self.opening;
+        let traffic = self.keys.entry(key.clone()).or_default();
+        traffic.writes += 1;
+        traffic.flight = None;
+        Mark { opening }
+    }
+
+    /// Ends a write; whether its row may enter the cache. The writes of a key end in the order of their commits.
+    pub(super) fn end_write(&mut self, key: &Key, mark: Mark, in_doubt: bool) -> bool {
+        let Some(traffic) = self.keys.get_mut(key) else { return false };
+        traffic.writes -= 1;
+        traffic.flight = None;
+        // A claim made since has settled whatever was sent under an earlier one.
+        traffic.in_doubt |= in_doubt && mark.opening == self.opening;
+        let calm = !traffic.in_doubt;
+        if traffic.is_over() {
+            self.keys.remove(key);
+        }
+        calm && self.is_open && mark.opening == self.opening
+    }
+
+    /// Whether nothing is under way.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The store is claimed: nothing sent earlier can still happen.
+    pub(super) fn open(&mut self) {
+        self.is_open = true;
+        self.opening += 1;
+        self.keys.retain(|_, traffic| {
+            traffic.in_doubt = false;
+            !traffic.is_over()
+        });
+    }
+
+    /// The store is lost: nothing may enter the cache until it is claimed anew.
+    pub(super) fn close(&mut self) {
+        self.is_open = false;
+        for traffic in self.keys.values_mut() {
+            traffic.flight = None;
+        }
+    }
+}
