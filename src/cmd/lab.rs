@@ -2,9 +2,10 @@
 //!
 //! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
-use super::{Failure, note, say};
+use super::{Failure, note, report, say};
 use crate::lab::experiment::Experiment;
 use crate::lab::harness::{self, Options, Progress, Utc};
+use crate::lab::report::headline;
 use crate::lab::results::{Results, Trial};
 use crate::units::Span;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -50,11 +51,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .map_err(|error| Failure::run(format_args!("cannot find the weir binary to start: {error}")))?;
     let options = Options { program, dir: dir.clone(), command: command_line() };
     let stop = stop_on_signal()?;
+    let planned = experiment.workloads.len() * experiment.levels.len() * experiment.repetitions as usize;
+    note(format_args!("{planned} trials; results in {}", dir.display()));
     let mut shown = Shown::new();
     let results =
         harness::run(&experiment, &options, &mut shown, &stop).map_err(|why| with_hint(why, Failure::run))?;
     shown.bar.finish_and_clear();
-    let planned = experiment.workloads.len() * experiment.levels.len() * experiment.repetitions as usize;
     conclude(&dir, &results, planned, stop.load(Ordering::Relaxed))
 }
 
@@ -211,16 +213,4 @@ impl Progress for Shown {
             self.bar.suspend(|| note(line));
         }
     }
-}
-
-mod report {
-    pub(super) fn write(
-        dir: &std::path::Path,
-        _: &super::Results,
-    ) -> Result<std::path::PathBuf, super::Failure> {
-        Ok(dir.join("results.json"))
-    }
-}
-fn headline(_: &Results) -> String {
-    "headline".into()
 }
