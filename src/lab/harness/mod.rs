@@ -89,7 +89,7 @@ pub fn run(
     let total = experiment.workloads.len() * experiment.levels.len() * experiment.repetitions as usize;
     for repetition in 0..experiment.repetitions {
         progress.preparing(&format!("starting the target for repetition {}", repetition + 1));
-        let begun = rig.begin(repetition);
+        let begun = rig.begin();
         if stop.load(Ordering::Relaxed) {
             break;
         }
@@ -131,7 +131,7 @@ pub fn save(results: &Results, dir: &Path) -> Result<(), String> {
 /// What trials run against.
 trait Rig {
     /// Makes the target fresh for a repetition.
-    fn begin(&mut self, repetition: u32) -> Result<(), String>;
+    fn begin(&mut self) -> Result<(), String>;
     /// Where it is measured; after the first [`Rig::begin`].
     fn environment(&self) -> Vec<(String, String)>;
     /// What its requests wait for; after the first [`Rig::begin`].
@@ -147,7 +147,7 @@ struct Modelled<'a> {
 }
 
 impl Rig for Modelled<'_> {
-    fn begin(&mut self, _: u32) -> Result<(), String> {
+    fn begin(&mut self) -> Result<(), String> {
         Ok(())
     }
 
@@ -230,7 +230,8 @@ impl<'a> Live<'a> {
             }
             POSTGRES => {
                 let settings = self.experiment.postgres.clone().unwrap_or_default().settings;
-                let postgres = match self.postgres.take() {
+                let running = self.postgres.take().and_then(|mut one| one.lives().then_some(one));
+                let postgres = match running {
                     Some(running) => running,
                     None => Postgres::start(PostgresOptions {
                         cores: self.cores_of(DATABASE).to_vec(),
@@ -278,7 +279,7 @@ impl<'a> Live<'a> {
 }
 
 impl Rig for Live<'_> {
-    fn begin(&mut self, _: u32) -> Result<(), String> {
+    fn begin(&mut self) -> Result<(), String> {
         self.preloaded.clear();
         self.broken = None;
         // The old server ends before its store goes.
@@ -319,7 +320,7 @@ impl Rig for Live<'_> {
     fn trial(&mut self, workload: &Workload, level: u32, repetition: u32) -> Trial {
         // A server that died took its trial with it; the next ones get a new one.
         if self.server.as_mut().is_some_and(|server| !server.lives()) {
-            self.broken = self.begin(repetition).err();
+            self.broken = self.begin().err();
         }
         if let Some(why) = &self.broken {
             return failed(workload, level, repetition, why);

@@ -96,6 +96,11 @@ impl Postgres {
         self.process.as_ref().map(Process::pid)
     }
 
+    /// Whether it runs: started, and not ended by itself since.
+    pub fn lives(&mut self) -> bool {
+        self.process.as_mut().is_some_and(|process| process.ended().is_none())
+    }
+
     /// Where its data is.
     pub fn data(&self) -> &Path {
         self.dir.path()
