@@ -1,11 +1,360 @@
-//! `weir serve` (to be written)
+//! `weir serve`: flags, environment and file become a running server.
 
-use super::Failure;
+use super::{Failure, note, say};
+use crate::cache::policy::{self, POLICIES};
+use crate::cache::{self, Cache};
+use crate::http1::Limits;
+use crate::kv::VALUE_BYTES_MAX;
+use crate::server::{Options, Patience, Server};
+use crate::store::{self, Kind};
+use crate::tiered::Tiered;
+use crate::units::{Size, Span};
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
-/// To be written.
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+/// Serve an HTTP key-value store: a cache in front of a durable store
+///
+/// Every setting may also stand in the environment (WEIR_LISTEN, WEIR_STORE, …) and in a TOML file (listen = "…",
+/// cache-bytes = "…"): a flag is stronger than the environment, and that is stronger than the file.
+#[derive(clap::Args, Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Args {
+    /// A TOML file with settings named like the flags
+    #[arg(long, value_name = "FILE", env = "WEIR_CONFIG")]
+    #[serde(skip)]
+    config: Option<PathBuf>,
 
-pub(crate) fn run(_args: Args) -> Result<(), Failure> {
+    /// Where to listen; port 0 takes a free one [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_LISTEN")]
+    listen: Option<SocketAddr>,
+
+    /// Allow an address that other machines can reach: there is neither TLS nor a password
+    #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_missing_value = "true")]
+    insecure: Option<bool>,
+
+    /// Where values are kept: fjall:DIRECTORY, postgres://USER@HOST:PORT/DATABASE or memory: [default: fjall:./weir-data]
+    #[arg(long, value_name = "URL", env = "WEIR_STORE", hide_env_values = true)]
+    store: Option<String>,
+
+    /// Threads that serve connections [default: the cores this process may use]
+    #[arg(long, value_name = "N", env = "WEIR_WORKERS")]
+    workers: Option<usize>,
+
+    /// Which row leaves a full cache: lru or fifo [default: lru]
+    #[arg(long, value_name = "NAME", env = "WEIR_CACHE_POLICY")]
+    cache_policy: Option<String>,
+
+    /// Most rows in the cache; 0 for none [default: 1000000]
+    #[arg(long, value_name = "N", env = "WEIR_CACHE_ENTRIES")]
+    cache_entries: Option<usize>,
+
+    /// Most bytes in the cache, keys and bookkeeping included [default: 256MiB]
+    #[arg(long, value_name = "SIZE", env = "WEIR_CACHE_BYTES")]
+    cache_bytes: Option<Size>,
+
+    /// Locks the cache is divided by; with 1 the policy is followed exactly [default: 16]
+    #[arg(long, value_name = "N", env = "WEIR_CACHE_SHARDS")]
+    cache_shards: Option<usize>,
+
+    /// Longest value, up to 64MiB [default: 8MiB]
+    #[arg(long, value_name = "SIZE", env = "WEIR_VALUE_BYTES")]
+    value_bytes: Option<Size>,
+
+    /// Most connections; more are answered 503 [default: 20000]
+    #[arg(long, value_name = "N", env = "WEIR_CONNECTIONS")]
+    connections: Option<usize>,
+
+    /// Longest wait of a request for the store [default: 10s]
+    #[arg(long, value_name = "TIME", env = "WEIR_STORE_TIMEOUT")]
+    store_timeout: Option<Span>,
+
+    /// Most requests that may wait in one lane of the store [default: 10000]
+    #[arg(long, value_name = "N", env = "WEIR_STORE_QUEUE")]
+    store_queue: Option<usize>,
+
+    /// Sessions of the store for reads [default: what suits the store]
+    #[arg(long, value_name = "N", env = "WEIR_READ_LANES")]
+    read_lanes: Option<usize>,
+
+    /// Sessions of the store for writes [default: what suits the store]
+    #[arg(long, value_name = "N", env = "WEIR_WRITE_LANES")]
+    write_lanes: Option<usize>,
+
+    /// How long a kept-alive connection may be idle [default: 75s]
+    #[arg(long, value_name = "TIME", env = "WEIR_IDLE_TIMEOUT")]
+    idle_timeout: Option<Span>,
+
+    /// How long a client may take to send a head [default: 10s]
+    #[arg(long, value_name = "TIME", env = "WEIR_HEAD_TIMEOUT")]
+    head_timeout: Option<Span>,
+
+    /// How long a shutdown waits for requests under way [default: 30s]
+    #[arg(long, value_name = "TIME", env = "WEIR_DRAIN")]
+    drain: Option<Span>,
+
+    /// Put Server-Timing on every answer
+    #[arg(long, env = "WEIR_TIMING", num_args = 0..=1, default_missing_value = "true")]
+    timing: Option<bool>,
+
+    /// Acknowledge writes before they are committed. LOSES DATA: how the tests show that they can see a loss
+    #[arg(long, hide = true)]
+    #[serde(skip)]
+    acknowledge_early: bool,
+}
+
+impl Args {
+    /// These settings, and where they say nothing those of `file`.
+    fn or(self, file: Args) -> Args {
+        Args {
+            config: self.config,
+            listen: self.listen.or(file.listen),
+            insecure: self.insecure.or(file.insecure),
+            store: self.store.or(file.store),
+            workers: self.workers.or(file.workers),
+            cache_policy: self.cache_policy.or(file.cache_policy),
+            cache_entries: self.cache_entries.or(file.cache_entries),
+            cache_bytes: self.cache_bytes.or(file.cache_bytes),
+            cache_shards: self.cache_shards.or(file.cache_shards),
+            value_bytes: self.value_bytes.or(file.value_bytes),
+            connections: self.connections.or(file.connections),
+            store_timeout: self.store_timeout.or(file.store_timeout),
+            store_queue: self.store_queue.or(file.store_queue),
+            read_lanes: self.read_lanes.or(file.read_lanes),
+            write_lanes: self.write_lanes.or(file.write_lanes),
+            idle_timeout: self.idle_timeout.or(file.idle_timeout),
+            head_timeout: self.head_timeout.or(file.head_timeout),
+            drain: self.drain.or(file.drain),
+            timing: self.timing.or(file.timing),
+            acknowledge_early: self.acknowledge_early,
+        }
+    }
+
+    fn with_file(self) -> Result<Args, Failure> {
+        let Some(path) = self.config.clone() else { return Ok(self) };
+        Ok(self.or(read_file(&path)?))
+    }
+}
+
+fn read_file(path: &Path) -> Result<Args, Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::input(format!("cannot read {shown}: {error}")).hint("--config names a TOML file.")
+    })?;
+    toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+        let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        Failure::input(format!("{shown}, line {line}: {what}"))
+            .hint("`weir serve --help` lists the settings.")
+    })
+}
+
+/// Everything a server is made of, checked.
+#[derive(Debug)]
+struct Plan {
+    options: Options,
+    store_url: String,
+    cache: cache::Limits,
+    cache_shards: usize,
+    cache_policy: &'static policy::PolicyRow,
+    gather: store::Config,
+    lanes: (Option<usize>, Option<usize>),
+    deadline: Span,
+}
+
+fn plan(args: Args) -> Result<Plan, Failure> {
+    let args = args.with_file()?;
+    let defaults = Options::default();
+    let at_least_one = |name: &str, value: Option<usize>| match value {
+        Some(0) => Err(Failure::input(format!("--{name} is 0")).hint("It has to be 1 or more.")),
+        other => Ok(other),
+    };
+    let positive = |name: &str, value: Option<Span>| match value {
+        Some(span) if span.0.is_zero() => {
+            Err(Failure::input(format!("--{name} is 0")).hint("It has to be longer, as in 10s."))
+        }
+        other => Ok(other.map(|span| span.0)),
+    };
+    let listen = args.listen.unwrap_or(defaults.listen);
+    if !listen.ip().is_loopback() && !args.insecure.unwrap_or(false) {
+        return Err(Failure::input(format!(
+            "--listen {listen} can be reached from other machines, without TLS or a password"
+        ))
+        .hint("Listen on 127.0.0.1, or add --insecure."));
+    }
+    let value_bytes = args.value_bytes.map_or(defaults.value_bytes as u64, |size| size.0);
+    if value_bytes > VALUE_BYTES_MAX as u64 {
+        return Err(Failure::input(format!("--value-bytes {} is too large", Size(value_bytes)))
+            .hint("Most is 64MiB."));
+    }
+    let policy_name = args.cache_policy.as_deref().unwrap_or("lru");
+    let cache_policy = policy::find(policy_name).ok_or_else(|| {
+        let known: Vec<&str> = POLICIES.iter().map(|row| row.name).collect();
+        Failure::input(format!("--cache-policy {policy_name} is not known"))
+            .hint(format!("Known are {}.", known.join(", ")))
+    })?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let deadline =
+        positive("store-timeout", args.store_timeout)?.unwrap_or(std::time::Duration::from_secs(10));
+    let gather = store::Config {
+        queue_requests: at_least_one("store-queue", args.store_queue)?.unwrap_or(10_000),
+        // What has waited so long is refused, with time left to say so before the deadline makes it unknown.
+        queue_wait_max: deadline / 2,
+        acknowledge_early: args.acknowledge_early,
+        ..store::Config::default()
+    };
+    Ok(Plan {
+        options: Options {
+            listen,
+            workers: at_least_one("workers", args.workers)?.unwrap_or(cores),
+            limits: Limits::default(),
+            value_bytes: value_bytes as usize,
+            connections: at_least_one("connections", args.connections)?.unwrap_or(defaults.connections),
+            timing: args.timing.unwrap_or(false),
+            drain: args.drain.map_or(defaults.drain, |span| span.0),
+            patience: Patience {
+                idle: positive("idle-timeout", args.idle_timeout)?.unwrap_or(defaults.patience.idle),
+                head: positive("head-timeout", args.head_timeout)?.unwrap_or(defaults.patience.head),
+                ..defaults.patience
+            },
+        },
+        store_url: args.store.unwrap_or_else(|| "fjall:./weir-data".into()),
+        cache: cache::Limits {
+            entries: args.cache_entries.unwrap_or(1_000_000),
+            bytes: args.cache_bytes.map_or(256 << 20, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
+        },
+        cache_shards: at_least_one("cache-shards", args.cache_shards)?.unwrap_or(16),
+        cache_policy,
+        gather,
+        lanes: (at_least_one("read-lanes", args.read_lanes)?, at_least_one("write-lanes", args.write_lanes)?),
+        deadline: Span(deadline),
+    })
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let plan = plan(args)?;
+    start_log();
+    let store = store::open(&plan.store_url).map_err(|error| store_failure(&error))?;
+    let best = store.lanes();
+    let lanes =
+        store::Lanes { read: plan.lanes.0.unwrap_or(best.read), write: plan.lanes.1.unwrap_or(best.write) };
+    let gather = store::Config { lanes: Some(lanes), ..plan.gather };
+    let cache = Cache::new(plan.cache, plan.cache_shards, plan.cache_policy);
+    let tiered =
+        Tiered::start(cache, store, gather, plan.deadline.0).map_err(|error| store_failure(&error))?;
+    if gather.acknowledge_early {
+        note("warning: writes are acknowledged before they are committed; they can be lost");
+    }
+    let listen = plan.options.listen;
+    let server = Server::start(plan.options, tiered).map_err(|error| {
+        Failure::input(format!("cannot listen on {listen}: {error}"))
+            .hint("Stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one.")
+    })?;
+    say(format_args!("{} {}", crate::proto::LISTENING, server.address()));
+    note(format_args!(
+        "store {}; values at http://{}/kv/KEY; Ctrl-C ends",
+        store::redacted(&plan.store_url),
+        server.address()
+    ));
+    wait_for_end()?;
+    note("draining");
+    server.drain();
     Ok(())
+}
+
+fn store_failure(error: &store::Error) -> Failure {
+    match error.kind() {
+        Kind::Unavailable => {
+            Failure::run(error).hint("Start it, or leave --store out to use the embedded one.")
+        }
+        Kind::Config => Failure::input(error),
+        _ => Failure::run(error),
+    }
+}
+
+/// Returns on SIGTERM or SIGINT.
+fn wait_for_end() -> Result<(), Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let cannot = |error: std::io::Error| Failure::run(format!("cannot wait for signals: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        Ok(())
+    })
+}
+
+/// Lets the floors below be heard on standard error.
+fn start_log() {
+    struct ToStderr;
+    impl log::Log for ToStderr {
+        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+            // The libraries' own chatter is not for people.
+            metadata.target().starts_with("weir") || metadata.level() == log::Level::Error
+        }
+
+        fn log(&self, record: &log::Record<'_>) {
+            if self.enabled(record.metadata()) {
+                note(format_args!("{}: {}", record.level().as_str().to_lowercase(), record.args()));
+            }
+        }
+
+        fn flush(&self) {}
+    }
+    // It fails only if there is a logger already.
+    if log::set_logger(&ToStderr).is_ok() {
+        log::set_max_level(log::LevelFilter::Info);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn planned(flags: &[&str]) -> Result<Plan, Failure> {
+        let words = std::iter::once("serve").chain(flags.iter().copied());
+        plan(Alone::try_parse_from(words).map_err(Failure::input)?.args)
+    }
+
+    #[test]
+    fn a_flag_is_stronger_than_the_file_and_the_file_than_the_default() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("weir.toml");
+        std::fs::write(&file, "workers = 3\ncache-entries = 7\nstore = \"memory:\"\n").unwrap();
+        let plan = planned(&["--config", file.to_str().unwrap(), "--workers", "5"]).unwrap();
+        assert_eq!((plan.options.workers, plan.cache.entries, plan.store_url.as_str()), (5, 7, "memory:"));
+        assert_eq!(plan.options.value_bytes, 8 << 20);
+    }
+
+    #[test]
+    fn wrong_settings_are_named_with_a_remedy() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("weir.toml");
+        std::fs::write(&file, "workers = 3\nchache-entries = 7\n").unwrap();
+        for (flags, part) in [
+            (&["--config", "/nowhere.toml"][..], "cannot read /nowhere.toml"),
+            (&["--config", file.to_str().unwrap()], "line 2: unknown field `chache-entries`"),
+            (&["--listen", "0.0.0.0:80"], "can be reached from other machines"),
+            (&["--listen", "nowhere"], "--listen"),
+            (&["--workers", "0"], "--workers is 0"),
+            (&["--value-bytes", "65MiB"], "65MiB is too large"),
+            (&["--cache-policy", "mru"], "mru is not known"),
+            (&["--store-timeout", "5"], "a duration is a number with"),
+        ] {
+            let failure = planned(flags).expect_err(&format!("{flags:?}"));
+            assert!(failure.message.contains(part), "{flags:?}: {}", failure.message);
+            assert_eq!(failure.code, 2);
+        }
+    }
 }

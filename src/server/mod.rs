@@ -1,1 +1,225 @@
-//! (to be written)
+//! The HTTP server: listeners, workers, limits, drain.
+//!
+//! Knows neither which store nor which policy it serves. Each worker is a thread with a runtime and a listening socket
+//! of its own on the same port; the kernel spreads the connections over them, and a connection stays where it is.
+
+mod connection;
+mod error;
+mod metrics;
+mod routes;
+
+use crate::http1::Limits;
+use crate::kv::VALUE_BYTES_MAX;
+use crate::tiered::Tiered;
+use connection::Connection;
+use metrics::{Metrics, WorkerMetrics};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+
+/// How the server serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where to listen; port 0 for any free one.
+    pub listen: SocketAddr,
+    /// Threads, at least one.
+    pub workers: usize,
+    /// Longest heads.
+    pub limits: Limits,
+    /// Longest value, in bytes; at most [`VALUE_BYTES_MAX`].
+    pub value_bytes: usize,
+    /// Most connections; more are answered 503 and closed.
+    pub connections: usize,
+    /// Whether every answer carries `Server-Timing`.
+    pub timing: bool,
+    /// How long a drain waits for what is in flight.
+    pub drain: Duration,
+    /// How slow a client may be.
+    pub patience: Patience,
+}
+
+/// How long the server waits for a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// For the next request of a connection.
+    pub idle: Duration,
+    /// For a head, from its first byte; for a body, and for a client that does not take its answer, before the slowest
+    /// tolerated rate counts.
+    pub head: Duration,
+    /// Slowest tolerated rate of a body or an answer, in bytes per second.
+    pub bytes_per_sec: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            workers: 1,
+            limits: Limits::default(),
+            value_bytes: 8 << 20,
+            connections: 20_000,
+            timing: false,
+            drain: Duration::from_secs(30),
+            patience: Patience {
+                idle: Duration::from_secs(75),
+                head: Duration::from_secs(10),
+                bytes_per_sec: 1024,
+            },
+        }
+    }
+}
+
+/// A running server.
+pub struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+/// What all workers share.
+struct Shared {
+    options: Options,
+    tiered: Tiered,
+    metrics: Metrics,
+    /// Turns true once, when the server is to end.
+    draining: watch::Sender<bool>,
+}
+
+/// What the connections of one worker share.
+struct Worker {
+    shared: Arc<Shared>,
+    metrics: Arc<WorkerMetrics>,
+}
+
+impl Server {
+    /// Listens and serves.
+    pub fn start(options: Options, tiered: Tiered) -> io::Result<Server> {
+        debug_assert!(options.value_bytes <= VALUE_BYTES_MAX);
+        let workers = options.workers.max(1);
+        let listeners = listen(options.listen, workers)?;
+        let address = listeners[0].local_addr()?;
+        let (draining, _) = watch::channel(false);
+        let shared = Arc::new(Shared { options, tiered, metrics: Metrics::new(workers), draining });
+        let workers = listeners
+            .into_iter()
+            .zip(&shared.metrics.workers)
+            .enumerate()
+            .map(|(index, (listener, metrics))| {
+                let (shared, metrics) = (Arc::clone(&shared), Arc::clone(metrics));
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                std::thread::Builder::new().name(format!("weir-worker-{index}")).spawn(move || {
+                    let worker = Rc::new(Worker { shared, metrics });
+                    runtime.block_on(tokio::task::LocalSet::new().run_until(serve(worker, listener)));
+                })
+            })
+            .collect::<io::Result<_>>()?;
+        Ok(Server { address, shared, workers })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops accepting, ends kept-alive connections with their next answer, finishes what is in flight (for as long as
+    /// [`Options::drain`]), gives the store back.
+    pub fn drain(self) {
+        self.shared.draining.send_replace(true);
+        for worker in self.workers {
+            let _ = worker.join();
+        }
+    }
+}
+
+/// One socket per worker, all on the same port.
+fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
+    // Sockets that share a port do so with any process: first make sure that nobody else is there.
+    let alone = bind(address, false)?;
+    let address = alone.local_addr()?;
+    if count == 1 {
+        return Ok(vec![into_std(alone)?]);
+    }
+    drop(alone);
+    (0..count).map(|_| into_std(bind(address, true)?)).collect()
+}
+
+fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(shared)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+fn into_std(socket: TcpSocket) -> io::Result<std::net::TcpListener> {
+    // Registering with a runtime is the worker's; listening here makes a taken port this call's error.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _entered = runtime.enter();
+    socket.listen(4096)?.into_std()
+}
+
+/// Accepts until the server drains, then waits for the connections to end.
+async fn serve(worker: Rc<Worker>, listener: std::net::TcpListener) {
+    let mut draining = worker.shared.draining.subscribe();
+    {
+        // The listener closes at the end of this block: a draining server refuses new connections.
+        let listener = match TcpListener::from_std(listener) {
+            Ok(listener) => listener,
+            Err(error) => return log::error!("a worker cannot listen: {error}"),
+        };
+        loop {
+            tokio::select! {
+                _ = draining.wait_for(|draining| *draining) => break,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => welcome(&worker, stream),
+                    Err(error) => {
+                        // Out of file descriptors, most likely: leave the others some time to close theirs.
+                        log::warn!("cannot accept: {error}");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                },
+            }
+        }
+    }
+    let until = tokio::time::Instant::now() + worker.shared.options.drain;
+    while Rc::strong_count(&worker) > 1 && tokio::time::Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn welcome(worker: &Rc<Worker>, stream: TcpStream) {
+    let open = &worker.shared.metrics.open_connections;
+    worker.metrics.connections.add(1);
+    if open.fetch_add(1, Relaxed) >= worker.shared.options.connections {
+        worker.metrics.shed_connections.add(1);
+        open.fetch_sub(1, Relaxed);
+        // A fresh socket takes this much without waiting; if not, closing says enough.
+        let mut refusal = Vec::new();
+        let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
+            .not_applied()
+            .with(error::Extra::RetryAfter(1))
+            .closing();
+        connection::write_failure(&mut refusal, &failure, false, false);
+        let _ = stream.try_write(&refusal);
+        return;
+    }
+    // Without this an answer in two segments waits for the peer's delayed acknowledgement.
+    let _ = stream.set_nodelay(true);
+    let worker = Rc::clone(worker);
+    tokio::task::spawn_local(async move {
+        Connection::new(stream, Rc::clone(&worker)).run().await;
+        worker.shared.metrics.open_connections.fetch_sub(1, Relaxed);
+    });
+}
+
+impl Worker {
+    fn is_draining(&self) -> bool {
+        *self.shared.draining.borrow()
+    }
+}

@@ -10,7 +10,7 @@
 mod flight;
 
 pub use crate::cache::Counts as CacheCounts;
-pub use crate::store::{Error, Kind, Meters, Status};
+pub use crate::store::{Error, Kind, LaneMeters, Meters, Status};
 
 use crate::cache::{Cache, Place};
 use crate::counters::Counter;

@@ -25,6 +25,7 @@ pub trait Policy: Send {
 }
 
 /// A policy by name.
+#[derive(Debug)]
 pub struct PolicyRow {
     /// As written after `--cache-policy`.
     pub name: &'static str,

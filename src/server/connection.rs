@@ -1,0 +1,596 @@
+//! One connection: bytes in, requests, answers, bytes out.
+//!
+//! Requests that arrived together are answered together: one read, one write. A hit of the cache is answered without
+//! waiting for anything. Time-outs are the connection's, not a timer for every request.
+
+use super::error::Failure;
+use super::routes::{Action, Unless, route};
+use super::{Worker, metrics};
+use crate::http1::request::{self, Method};
+use crate::http1::{Decoder, Framing, Slots, response};
+use crate::kv::{CONTENT_TYPE_DEFAULT, Key, Precondition, Row};
+use crate::tiered::{Made, Served};
+use bytes::{Buf, BytesMut};
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::Sleep;
+
+/// Read at once, if as much is there.
+const READ_BYTES: usize = 16 << 10;
+/// Above this a value is sent from where it lies instead of being copied behind its head.
+const COPY_BYTES_MAX: usize = 32 << 10;
+/// Answers to pipelined requests are sent when they amount to this.
+const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// After a last answer, what the peer still sends is read for so long, so that it can read the answer.
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: usize = 16 << 20;
+
+pub(super) struct Connection<S> {
+    stream: S,
+    worker: Rc<Worker>,
+    input: BytesMut,
+    output: Vec<u8>,
+    /// Percent-decoded keys.
+    scratch: Vec<u8>,
+    /// One timer for the life of the connection. It is set anew only when it fires too early.
+    timer: Pin<Box<Sleep>>,
+    draining: tokio::sync::watch::Receiver<bool>,
+}
+
+/// What the parsed head leaves to be done.
+enum Task {
+    /// The head is not complete.
+    Incomplete,
+    /// It is answered already.
+    Answered { keep_alive: bool },
+    /// The store has to be asked, or a body read.
+    Work(Request, Work),
+    /// The request is refused.
+    Refused(Request, Failure),
+}
+
+/// What of the head is needed after it is gone.
+struct Request {
+    method: Option<Method>,
+    framing: Framing,
+    keep_alive: bool,
+    expects_continue: bool,
+    started: Instant,
+}
+
+enum Work {
+    Get { key: Key, unless: Unless, timing: bool },
+    Put { key: Key, content_type: String, condition: Precondition, timing: bool },
+    Delete { key: Key, condition: Precondition, timing: bool },
+    Page { status: u16, content_type: &'static str, body: String },
+}
+
+/// Why a connection ends before its peer wants to.
+enum End {
+    /// The peer left, or the socket broke.
+    Gone,
+    /// The peer is too slow.
+    Slow,
+    /// The server drains and nothing is under way.
+    Draining,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    pub(super) fn new(stream: S, worker: Rc<Worker>) -> Connection<S> {
+        let draining = worker.shared.draining.subscribe();
+        let timer = Box::pin(tokio::time::sleep(worker.shared.options.patience.idle));
+        Connection {
+            stream,
+            worker,
+            input: BytesMut::new(),
+            output: Vec::new(),
+            scratch: Vec::new(),
+            timer,
+            draining,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        // The peer may be gone at any point: there is nobody to tell then.
+        if let Err(End::Slow) = self.serve().await {
+            let failure =
+                Failure::new(408, "too_slow", "the request did not arrive in time").not_applied().closing();
+            write_failure(&mut self.output, &failure, false, false);
+            self.worker.metrics.answered(None, 408, Duration::ZERO);
+            if self.flush().await.is_ok() {
+                self.linger().await;
+            }
+        }
+    }
+
+    async fn serve(&mut self) -> Result<(), End> {
+        loop {
+            let keep_alive = match self.next_task() {
+                Task::Incomplete => {
+                    self.flush().await?;
+                    self.fill_head().await?;
+                    continue;
+                }
+                Task::Answered { keep_alive } => keep_alive,
+                Task::Work(request, work) => self.work(request, work).await?,
+                Task::Refused(request, failure) => self.refuse(&request, &failure).await?,
+            };
+            if !keep_alive {
+                self.flush().await?;
+                self.linger().await;
+                return Ok(());
+            }
+            if self.output.len() >= OUTPUT_BYTES_MAX {
+                self.flush().await?;
+            }
+        }
+    }
+
+    /// Parses the next head and answers it at once where that is possible.
+    fn next_task(&mut self) -> Task {
+        if self.input.is_empty() {
+            return Task::Incomplete;
+        }
+        let mut slots = Slots::default();
+        let options = &self.worker.shared.options;
+        let head = match request::parse(&self.input, &options.limits, &mut slots) {
+            Ok(Some(head)) => head,
+            Ok(None) => return Task::Incomplete,
+            Err(reject) => {
+                let request = Request {
+                    method: None,
+                    framing: Framing::Length(0),
+                    keep_alive: false,
+                    expects_continue: false,
+                    started: Instant::now(),
+                };
+                return Task::Refused(request, reject.into());
+            }
+        };
+        let request = Request {
+            method: Some(head.method),
+            framing: head.framing,
+            keep_alive: head.keep_alive && !self.worker.is_draining(),
+            expects_continue: head.expect_continue,
+            started: Instant::now(),
+        };
+        let head_bytes = head.bytes;
+        let routed = route(&head, &mut self.scratch);
+        // A cached row answers a request without a body on the spot.
+        if let Ok(Action::Get { key, unless, timing }) = &routed
+            && request.framing == Framing::Length(0)
+            && let Some(row) = self.worker.shared.tiered.cached(key)
+            && row.value().len() <= COPY_BYTES_MAX
+        {
+            self.worker.metrics.hits.add(1);
+            let timing =
+                (*timing || options.timing).then(|| Timing { cache: request.started.elapsed(), store: None });
+            let method = head.method;
+            let status = write_row(&mut self.output, &request, &row, unless, Served::Hit, timing.as_ref());
+            self.worker.metrics.answered(Some(method), status, request.started.elapsed());
+            self.input.advance(head_bytes);
+            return Task::Answered { keep_alive: request.keep_alive };
+        }
+        let task = match routed.map(|action| plan(&self.worker, action)) {
+            Ok(work) => Task::Work(request, work),
+            Err(failure) => Task::Refused(request, failure),
+        };
+        self.input.advance(head_bytes);
+        task
+    }
+
+    /// Does what takes waiting; whether the connection goes on.
+    async fn work(&mut self, request: Request, work: Work) -> Result<bool, End> {
+        // Only a PUT has use for a body; others may have one (RFC 9110, 9.3.1), which is read and dropped.
+        let limit = match &work {
+            Work::Put { .. } => self.worker.shared.options.value_bytes,
+            _ => 64 << 10,
+        };
+        let body = match self.read_body(&request, limit).await? {
+            Ok(body) => body,
+            Err(failure) => return self.refuse(&request, &failure.closing()).await,
+        };
+        let worker = Rc::clone(&self.worker);
+        let tiered = &worker.shared.tiered;
+        let always = worker.shared.options.timing;
+        let timed = |asked: bool, started: Instant| {
+            let elapsed = started.elapsed();
+            (asked || always).then_some(Timing { cache: Duration::ZERO, store: Some(elapsed) })
+        };
+        let done = match work {
+            Work::Get { key, unless, timing } => {
+                // What is answered so far need not wait for the store.
+                self.flush().await?;
+                match tiered.get(&key).await {
+                    Ok((Some(row), served)) => {
+                        if served == Served::Hit {
+                            worker.metrics.hits.add(1);
+                        }
+                        let timing = timed(timing, request.started);
+                        Ok(self.send_row(&request, &row, &unless, served, timing.as_ref()).await?)
+                    }
+                    Ok((None, _)) => Err(Failure::absent()),
+                    Err(error) => Err(Failure::of_read(error)),
+                }
+            }
+            Work::Put { key, content_type, condition, timing } => {
+                self.flush().await?;
+                tiered
+                    .put(&key, &content_type, &body, condition)
+                    .await
+                    .map(|Made { version, existed }| {
+                        let status = if existed { 204 } else { 201 };
+                        let timing = timed(timing, request.started);
+                        write_made(&mut self.output, &request, status, Some(version.0), timing.as_ref());
+                        status
+                    })
+                    .map_err(Failure::of_write)
+            }
+            Work::Delete { key, condition, timing } => {
+                self.flush().await?;
+                tiered
+                    .delete(&key, condition)
+                    .await
+                    .map(|_| {
+                        let timing = timed(timing, request.started);
+                        write_made(&mut self.output, &request, 204, None, timing.as_ref());
+                        204
+                    })
+                    .map_err(Failure::of_write)
+            }
+            Work::Page { status, content_type, body } => {
+                let writer = start(&mut self.output, status, request.keep_alive)
+                    .field("Content-Type", content_type.as_bytes())
+                    .field("Cache-Control", b"no-store");
+                writer.end_with_length(body.len() as u64);
+                if request.method != Some(Method::Head) {
+                    self.output.extend_from_slice(body.as_bytes());
+                }
+                Ok(status)
+            }
+        };
+        match done {
+            Ok(status) => {
+                self.worker.metrics.answered(request.method, status, request.started.elapsed());
+                Ok(request.keep_alive)
+            }
+            Err(failure) => Ok(self.answer_failure(&request, &failure)),
+        }
+    }
+
+    /// Answers a refused request; whether the connection goes on.
+    async fn refuse(&mut self, request: &Request, failure: &Failure) -> Result<bool, End> {
+        let mut failure = failure.clone();
+        if !failure.closes {
+            // The body has to go before the next head can be read. One that is announced, not sent, or large, is not
+            // worth waiting for.
+            let is_small = matches!(request.framing, Framing::Length(bytes) if bytes <= 64 << 10);
+            if request.framing == Framing::Length(0) {
+            } else if is_small && !request.expects_continue {
+                if self.read_body(request, 64 << 10).await?.is_err() {
+                    failure.closes = true;
+                }
+            } else {
+                failure.closes = true;
+            }
+        }
+        Ok(self.answer_failure(request, &failure))
+    }
+
+    fn answer_failure(&mut self, request: &Request, failure: &Failure) -> bool {
+        let keep_alive = request.keep_alive && !failure.closes;
+        write_failure(&mut self.output, failure, keep_alive, request.method == Some(Method::Head));
+        self.worker.metrics.answered(request.method, failure.status, request.started.elapsed());
+        keep_alive
+    }
+
+    /// Reads the request's body, at most `limit` bytes of it.
+    async fn read_body(&mut self, request: &Request, limit: usize) -> Result<Result<Vec<u8>, Failure>, End> {
+        let mut decoder = match Decoder::new(request.framing, limit as u64) {
+            Ok(decoder) => decoder,
+            Err(reject) => return Ok(Err(reject.into())),
+        };
+        let mut body = Vec::new();
+        if let Framing::Length(bytes) = request.framing {
+            // Bounded by `limit`, and exact: no growing, no copying.
+            body.reserve_exact(bytes as usize);
+        }
+        if request.expects_continue && !decoder.is_done() && self.input.is_empty() {
+            response::Writer::new(&mut self.output, 100).end();
+            self.flush().await?;
+        }
+        let patience = self.worker.shared.options.patience;
+        let since = Instant::now();
+        while !decoder.is_done() {
+            let step = match decoder.decode(&self.input) {
+                Ok(step) => step,
+                Err(reject) => return Ok(Err(reject.into())),
+            };
+            body.extend_from_slice(&self.input[step.data.clone()]);
+            self.input.advance(step.consumed);
+            if step.consumed == 0 {
+                let earned = Duration::from_secs(body.len() as u64 / patience.bytes_per_sec.max(1));
+                self.fill(since + patience.head + earned, false).await?;
+            }
+        }
+        Ok(Ok(body))
+    }
+
+    /// Waits for more of a head.
+    async fn fill_head(&mut self) -> Result<(), End> {
+        let patience = self.worker.shared.options.patience;
+        let now = Instant::now();
+        if self.input.is_empty() {
+            let idle_until = now + patience.idle;
+            match self.fill(idle_until, true).await {
+                // A connection without a request may be closed without a word.
+                Err(End::Slow) => Err(End::Gone),
+                other => other,
+            }
+        } else {
+            // From the first byte of this head, whoever sends it drop by drop.
+            let until = now + patience.head;
+            let mut slots = Slots::default();
+            while matches!(
+                request::parse(&self.input, &self.worker.shared.options.limits, &mut slots),
+                Ok(None)
+            ) {
+                // The buffer may move when it grows: nothing of it may be kept.
+                slots = Slots::default();
+                self.fill(until, false).await?;
+            }
+            Ok(())
+        }
+    }
+
+    /// Reads what has arrived, waiting `until` then for something to.
+    async fn fill(&mut self, until: Instant, is_idle: bool) -> Result<(), End> {
+        self.input.reserve(READ_BYTES);
+        loop {
+            tokio::select! {
+                biased;
+                read = self.stream.read_buf(&mut self.input) => return match read {
+                    Ok(0) | Err(_) => Err(End::Gone),
+                    Ok(_) => Ok(()),
+                },
+                () = self.timer.as_mut() => {
+                    if Instant::now() >= until {
+                        return Err(End::Slow);
+                    }
+                    self.timer.as_mut().reset(until.into());
+                }
+                _ = self.draining.wait_for(|draining| *draining), if is_idle => return Err(End::Draining),
+            }
+            // The timer may be set for later than this wait may last.
+            if self.timer.deadline() > until.into() {
+                self.timer.as_mut().reset(until.into());
+            }
+        }
+    }
+
+    /// Hands the answers to the socket.
+    async fn flush(&mut self) -> Result<(), End> {
+        let output = std::mem::take(&mut self.output);
+        let result = self.send(&output).await;
+        self.output = output;
+        self.output.clear();
+        if self.output.capacity() > 2 * OUTPUT_BYTES_MAX {
+            self.output = Vec::new();
+        }
+        result
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let patience = self.worker.shared.options.patience;
+        let earned = Duration::from_secs(bytes.len() as u64 / patience.bytes_per_sec.max(1));
+        let until = tokio::time::Instant::now() + patience.head + earned;
+        // Most answers fit the socket's buffer: the timer is looked at only if this one does not.
+        let write = self.stream.write_all(bytes);
+        tokio::pin!(write);
+        tokio::select! {
+            biased;
+            written = &mut write => return written.map_err(|_| End::Gone),
+            () = std::future::ready(()) => {}
+        }
+        match tokio::time::timeout_at(until, write).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(End::Gone),
+        }
+    }
+
+    async fn send_row(
+        &mut self,
+        request: &Request,
+        row: &Row,
+        unless: &Unless,
+        served: Served,
+        timing: Option<&Timing>,
+    ) -> Result<u16, End> {
+        if row.value().len() <= COPY_BYTES_MAX {
+            return Ok(write_row(&mut self.output, request, row, unless, served, timing));
+        }
+        let status = write_row_head(&mut self.output, request, row, unless, served, timing);
+        if status == 200 && request.method != Some(Method::Head) {
+            self.flush().await?;
+            self.send(row.value()).await?;
+        }
+        Ok(status)
+    }
+
+    /// Lets the peer read the last answer: closing with unread input would reset the connection under it.
+    async fn linger(&mut self) {
+        if self.stream.shutdown().await.is_err() {
+            return;
+        }
+        let until = Instant::now() + LINGER;
+        let mut dropped = self.input.len();
+        self.input.clear();
+        while dropped < LINGER_BYTES_MAX && self.fill(until, false).await.is_ok() {
+            dropped += self.input.len();
+            self.input.clear();
+        }
+    }
+}
+
+/// Copies out of the read buffer what an action needs.
+fn plan(worker: &Worker, action: Action<'_>) -> Work {
+    let shared = &worker.shared;
+    // `route` lets through only keys of a legal length.
+    let owned = |key: &[u8]| Key::new(key).unwrap_or_else(|| unreachable!("a routed key has a legal length"));
+    let page = |status, content_type, body| Work::Page { status, content_type, body };
+    match action {
+        Action::Get { key, unless, timing } => Work::Get { key: owned(key), unless, timing },
+        Action::Put { key, content_type, condition, timing } => {
+            Work::Put { key: owned(key), content_type, condition, timing }
+        }
+        Action::Delete { key, condition, timing } => Work::Delete { key: owned(key), condition, timing },
+        Action::Healthz => page(200, "text/plain", "alive\n".into()),
+        Action::Readyz if worker.is_draining() => page(503, "text/plain", "draining\n".into()),
+        Action::Readyz => match metrics::not_ready(&shared.tiered) {
+            None => page(200, "text/plain", "ready\n".into()),
+            Some(error) => page(503, "text/plain", format!("{error}\n")),
+        },
+        Action::Metrics => {
+            let text = shared.metrics.prometheus(&shared.tiered, worker.is_draining());
+            page(200, "text/plain; version=0.0.4", text)
+        }
+        Action::Stats => {
+            let text = shared.metrics.json(&shared.tiered, worker.is_draining());
+            page(200, "application/json", text)
+        }
+    }
+}
+
+/// How long parts of a request took, for `Server-Timing`.
+struct Timing {
+    cache: Duration,
+    /// In the lane's queue and the store.
+    store: Option<Duration>,
+}
+
+/// Status line and the fields every answer has.
+fn start(output: &mut Vec<u8>, status: u16, keep_alive: bool) -> response::Writer<'_> {
+    let writer = response::Writer::new(output, status);
+    let writer = with_date(|date| writer.field("Date", date));
+    if keep_alive { writer } else { writer.field("Connection", b"close") }
+}
+
+/// Appends head and, if asked for, value; the status.
+fn write_row(
+    output: &mut Vec<u8>,
+    request: &Request,
+    row: &Row,
+    unless: &Unless,
+    served: Served,
+    timing: Option<&Timing>,
+) -> u16 {
+    let status = write_row_head(output, request, row, unless, served, timing);
+    if status == 200 && request.method != Some(Method::Head) {
+        output.extend_from_slice(row.value());
+    }
+    status
+}
+
+fn write_row_head(
+    output: &mut Vec<u8>,
+    request: &Request,
+    row: &Row,
+    unless: &Unless,
+    served: Served,
+    timing: Option<&Timing>,
+) -> u16 {
+    let status = if unless.matches(row.version()) { 304 } else { 200 };
+    let writer = with_etag(start(output, status, request.keep_alive), row.version().0)
+        .field("Cache-Status", cache_status(served).as_bytes());
+    let writer = with_timing(writer, timing);
+    if status == 304 {
+        writer.end();
+        return status;
+    }
+    let content_type = match row.content_type() {
+        b"" => CONTENT_TYPE_DEFAULT.as_bytes(),
+        stored => stored,
+    };
+    writer
+        .field("Content-Type", content_type)
+        .field("X-Content-Type-Options", b"nosniff")
+        .end_with_length(row.value().len() as u64);
+    status
+}
+
+/// Appends the answer to a write that was made.
+fn write_made(
+    output: &mut Vec<u8>,
+    request: &Request,
+    status: u16,
+    version: Option<u64>,
+    timing: Option<&Timing>,
+) {
+    let mut writer = start(output, status, request.keep_alive);
+    if let Some(version) = version {
+        writer = with_etag(writer, version);
+    }
+    let writer = with_timing(writer, timing);
+    // 204 has neither body nor length.
+    if status == 204 { writer.end() } else { writer.end_with_length(0) }
+}
+
+/// Appends the answer to a request that failed.
+pub(super) fn write_failure(output: &mut Vec<u8>, failure: &Failure, keep_alive: bool, is_head: bool) {
+    let body = failure.body();
+    failure.write_head(start(output, failure.status, keep_alive), body.len());
+    if !is_head {
+        output.extend_from_slice(&body);
+    }
+}
+
+fn cache_status(served: Served) -> &'static str {
+    match served {
+        Served::Hit => "weir; hit",
+        Served::Miss { stored: true } => "weir; fwd=miss; stored",
+        Served::Miss { stored: false } => "weir; fwd=miss",
+        Served::Collapsed => "weir; fwd=miss; collapsed",
+    }
+}
+
+fn with_etag(writer: response::Writer<'_>, version: u64) -> response::Writer<'_> {
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(version).as_bytes();
+    let mut tag = [b'"'; 22];
+    tag[1..=digits.len()].copy_from_slice(digits);
+    writer.field("ETag", &tag[..digits.len() + 2])
+}
+
+fn with_timing<'o>(writer: response::Writer<'o>, timing: Option<&Timing>) -> response::Writer<'o> {
+    let Some(Timing { cache, store }) = timing else { return writer };
+    let millis = |duration: &Duration| duration.as_secs_f64() * 1e3;
+    let text = match store {
+        None => format!("cache;dur={:.3}", millis(cache)),
+        Some(store) => format!("cache;dur={:.3}, store;dur={:.3}", millis(cache), millis(store)),
+    };
+    writer.field("Server-Timing", text.as_bytes())
+}
+
+thread_local! {
+    /// The second the date was written for, and the text.
+    static DATE: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
+}
+
+/// Calls `use_date` with the `Date` of now, written anew once a second.
+fn with_date<R>(use_date: impl FnOnce(&[u8]) -> R) -> R {
+    let now = SystemTime::now();
+    let second = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    DATE.with_borrow_mut(|(written_for, text)| {
+        if *written_for != second || text.is_empty() {
+            *text = httpdate::fmt_http_date(now);
+            *written_for = second;
+        }
+        use_date(text.as_bytes())
+    })
+}
