@@ -4,7 +4,7 @@
 //! the server's own defaults unless the settings say otherwise. Tests use it, too, to kill a database and see what
 //! survives.
 
-use super::process::{Log, Process, look_until};
+use super::process::{Log, Process, blind, look_until};
 use crate::lab::sampler::descendants;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -219,14 +219,12 @@ impl Postgres {
         answered.ok_or_else(|| format!("postgres did not answer within {} s: {last}", PATIENCE.as_secs()))
     }
 
-    /// One of its programs, as its user, in its directory, blind to our own PG… variables.
+    /// One of its programs, as its user, in its directory, blind to our own variables.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.programs.join(program));
+        blind(&mut command);
         // The folder we are in may be closed to that user.
         command.current_dir(self.dir.path());
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
-            command.env_remove(name);
-        }
         if let Some(account) = &self.account {
             command.uid(account.uid).gid(account.gid);
         }

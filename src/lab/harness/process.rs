@@ -25,6 +25,7 @@ pub(super) struct Process {
 impl Process {
     /// Starts `command` on `cores`; on all that we have where that is empty.
     pub(super) fn spawn(command: &mut Command, cores: &[usize]) -> io::Result<Process> {
+        blind(command);
         // In a group of its own a Ctrl-C at the terminal does not reach it: we end it, in our order.
         command.process_group(0);
         if cores.is_empty() {
@@ -99,6 +100,15 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.end(Signal::TERM);
+    }
+}
+
+/// Takes from `command` what our own environment would have weir or PostgreSQL do: it is no part of the experiment.
+pub(super) fn blind(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if ["WEIR_", "PG"].iter().any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes())) {
+            command.env_remove(name);
+        }
     }
 }
 
