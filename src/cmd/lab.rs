@@ -1,11 +1,216 @@
-//! `weir lab` (to be written)
+//! `weir lab`: runs an experiment and writes its report.
+//!
+//! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
-use super::Failure;
+use super::{Failure, note, report, say};
+use crate::lab::experiment::Experiment;
+use crate::lab::harness::{self, Options, Progress, Utc};
+use crate::lab::report::headline;
+use crate::lab::results::{Results, Trial};
+use crate::units::Span;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, SystemTime};
+use tokio::signal::unix::{SignalKind, signal};
 
-/// To be written.
+/// Run an experiment: start what it measures, measure every level, say what limits it.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// What to measure: a TOML file, as in experiments/
+    experiment: PathBuf,
+    /// Results directory: new or empty [default: weir-results/NAME-DATE-TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// What the order of trials and the operation streams are drawn from, in place of the file's
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Runs of every workload at every level, in place of the file's
+    #[arg(long)]
+    repetitions: Option<u32>,
+    /// Clients at each level, ascending, in place of the file's: 1,2,4
+    #[arg(long, value_delimiter = ',', value_name = "CLIENTS,…")]
+    levels: Option<Vec<u32>>,
+    /// The unmeasured part of each trial, in place of the file's
+    #[arg(long)]
+    warmup: Option<Span>,
+    /// The measured part of each trial, in place of the file's
+    #[arg(long)]
+    window: Option<Span>,
+}
 
-pub(crate) fn run(_args: Args) -> Result<(), Failure> {
-    Ok(())
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let experiment = read(&args)?;
+    let dir = results_dir(&args, &experiment)?;
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::run(format_args!("cannot find the weir binary to start: {error}")))?;
+    let options = Options { program, dir: dir.clone(), command: command_line() };
+    let stop = stop_on_signal()?;
+    let planned = experiment.workloads.len() * experiment.levels.len() * experiment.repetitions as usize;
+    note(format_args!("{planned} trials; results in {}", dir.display()));
+    let mut shown = Shown::new();
+    let results =
+        harness::run(&experiment, &options, &mut shown, &stop).map_err(|why| with_hint(why, Failure::run))?;
+    shown.bar.finish_and_clear();
+    conclude(&dir, &results, planned, stop.load(Ordering::Relaxed))
+}
+
+/// Writes and tells what was found; fails if not all of it was measured.
+fn conclude(dir: &Path, results: &Results, planned: usize, interrupted: bool) -> Result<(), Failure> {
+    let measured = results.trials.len();
+    if measured > 0 {
+        let path = report::write(dir, results)?;
+        say(headline(results));
+        say(format_args!("report: {}", path.display()));
+    }
+    let failures: Vec<&Trial> = results.trials.iter().filter(|trial| trial.failure.is_some()).collect();
+    match failures.first() {
+        _ if interrupted && measured == 0 => Err(Failure::run("interrupted before anything was measured")),
+        _ if interrupted => Err(Failure::run(format_args!(
+            "interrupted after {measured} of {planned} trials; the report is over these"
+        ))),
+        Some(first) => Err(Failure::run(format_args!(
+            "{} of {planned} trials failed, the first {} at {} clients: {}",
+            failures.len(),
+            first.workload,
+            first.level,
+            first.failure.as_deref().unwrap_or_default()
+        ))
+        .hint(format_args!("The logs are in {}.", dir.display()))),
+        None => Ok(()),
+    }
+}
+
+/// The experiment of the file, with the flags in place of what they replace.
+fn read(args: &Args) -> Result<Experiment, Failure> {
+    let path = args.experiment.display();
+    let text = fs::read_to_string(&args.experiment).map_err(|error| {
+        Failure::input(format_args!("cannot read the experiment {path}: {error}"))
+            .hint("Name a TOML file, as in experiments/quick.toml.")
+    })?;
+    let mut experiment =
+        Experiment::parse(&text).map_err(|why| with_hint(format!("{path}: {why}"), Failure::input))?;
+    let Args { seed, repetitions, levels, warmup, window, .. } = args;
+    experiment.seed = seed.unwrap_or(experiment.seed);
+    experiment.repetitions = repetitions.unwrap_or(experiment.repetitions);
+    experiment.warmup = warmup.unwrap_or(experiment.warmup);
+    experiment.window = window.unwrap_or(experiment.window);
+    if let Some(levels) = levels {
+        experiment.levels.clone_from(levels);
+    }
+    experiment.check().map_err(|why| with_hint(why, Failure::input))?;
+    Ok(experiment)
+}
+
+/// The floors below put the remedy behind a semicolon; here it becomes the hint.
+fn with_hint(why: String, failure: fn(String) -> Failure) -> Failure {
+    match why.rsplit_once("; ") {
+        Some((what, remedy)) => {
+            let mut letters = remedy.chars();
+            let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+            failure(what.to_owned()).hint(format_args!("{first}{}.", letters.as_str()))
+        }
+        None => failure(why),
+    }
+}
+
+/// Makes the results directory; an earlier run's is never written to.
+fn results_dir(args: &Args, experiment: &Experiment) -> Result<PathBuf, Failure> {
+    let dir = args.out.clone().unwrap_or_else(|| {
+        let stamp = Utc::at(SystemTime::now()).compact();
+        Path::new("weir-results").join(format!("{}-{stamp}", experiment.name))
+    });
+    let cannot = |error: io::Error| Failure::run(format_args!("cannot make {}: {error}", dir.display()));
+    fs::create_dir_all(&dir).map_err(cannot)?;
+    if fs::read_dir(&dir).map_err(cannot)?.next().is_some() {
+        return Err(Failure::input(format_args!("{} is not empty", dir.display()))
+            .hint("Name a new directory, or leave --out out."));
+    }
+    Ok(dir)
+}
+
+/// The command as it was typed, fit to be typed again.
+fn command_line() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+@%".contains(c);
+    let quoted = |arg: String| match !arg.is_empty() && arg.chars().all(plain) {
+        true => arg,
+        false => format!("'{}'", arg.replace('\'', r"'\''")),
+    };
+    let args = std::env::args_os().skip(1).map(|arg| quoted(arg.to_string_lossy().into_owned()));
+    std::iter::once("weir".to_owned()).chain(args).collect::<Vec<_>>().join(" ")
+}
+
+/// A flag that SIGINT and SIGTERM set: the run then ends its children and reports what it has.
+fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let (sender, installed) = mpsc::channel();
+    thread::spawn(move || {
+        let waiting = || -> io::Result<()> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let mut interrupt = signal(SignalKind::interrupt())?;
+                let mut terminate = signal(SignalKind::terminate())?;
+                // The receiver waits for this one message, so it is still there.
+                let _ = sender.send(Ok(()));
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                Ok(())
+            })
+        };
+        match waiting() {
+            Ok(()) => flag.store(true, Ordering::Relaxed),
+            Err(error) => drop(sender.send(Err(error))),
+        }
+    });
+    match installed.recv() {
+        Ok(Ok(())) => Ok(stop),
+        Ok(Err(error)) => Err(Failure::run(format_args!("cannot listen for Ctrl-C: {error}"))),
+        Err(_) => Err(Failure::run("cannot listen for Ctrl-C")),
+    }
+}
+
+/// The run on standard error: a bar where that is a terminal, lines for what went wrong everywhere.
+struct Shown {
+    bar: ProgressBar,
+}
+
+impl Shown {
+    fn new() -> Shown {
+        let terminal = io::stderr().is_terminal();
+        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        if let Ok(style) = ProgressStyle::with_template("{bar:28} {pos}/{len}  {msg}  {eta} left") {
+            bar.set_style(style);
+        }
+        // Trials are longer than a person likes to wait for a sign of life.
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Shown { bar }
+    }
+}
+
+impl Progress for Shown {
+    fn preparing(&mut self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+
+    fn begins(&mut self, number: usize, total: usize, workload: &str, level: u32) {
+        self.bar.set_length(total as u64);
+        self.bar.set_position(number as u64 - 1);
+        self.bar.set_message(format!("{workload}, {level} clients"));
+    }
+
+    fn ended(&mut self, trial: &Trial) {
+        if let Some(why) = &trial.failure {
+            let line = format!("{} at {} clients failed: {why}", trial.workload, trial.level);
+            self.bar.suspend(|| note(line));
+        }
+    }
 }

@@ -15,6 +15,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// How long a thread stays after its window: the kernel forgets its counters with it, and whoever was told of the
+/// window's end needs a moment to read them.
+const LINGER: Duration = Duration::from_millis(30);
 /// Time between two notices of how the run goes.
 const NOTICE_EVERY: Duration = Duration::from_millis(250);
 
@@ -63,6 +66,7 @@ pub(super) fn measure(
             scope.spawn(move || {
                 // The receiver is gone only if another thread failed, and then nobody asks.
                 let _ = sender.send(work(duty, manners));
+                thread::sleep(LINGER);
             });
         }
         // Now the channel ends with the last thread, even if one dies without a word.

@@ -1,0 +1,172 @@
+//! Where it was measured: what a reader needs to judge the numbers, or to repeat them.
+//!
+//! What cannot be read is left out.
+
+use super::postgres::Postgres;
+use crate::lab::sampler::mount_of;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+/// PostgreSQL settings that decide what a write costs.
+const SETTINGS: &[&str] =
+    &["fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers", "max_wal_size"];
+
+/// The machine and the programs, in the order the report prints them.
+pub(super) fn describe(
+    program: &Path,
+    cores: &[usize],
+    data: Option<&Path>,
+    postgres: Option<&Postgres>,
+) -> Vec<(String, String)> {
+    let facts = [
+        ("cpu", cpu_model(&read("/proc/cpuinfo"))),
+        ("cores", Some(format!("{} usable: {}", cores.len(), cores_text(cores)))),
+        ("cpu limit", cpu_limit()),
+        ("governor", word_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+        ("memory", memory(&read("/proc/meminfo"))),
+        ("huge pages", word_of("/sys/kernel/mm/transparent_hugepage/enabled").and_then(|all| chosen(&all))),
+        ("kernel", word_of("/proc/sys/kernel/osrelease")),
+        ("data on", data.and_then(mounted)),
+        ("weir", Some(env!("CARGO_PKG_VERSION").to_owned())),
+        ("build", Some(if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned())),
+        ("binary", fingerprint(program)),
+        ("PostgreSQL", postgres.and_then(|postgres| show(postgres, "server_version"))),
+        ("PostgreSQL settings", postgres.map(settings)),
+    ];
+    facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn word_of(path: &str) -> Option<String> {
+    let text = read(path).trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+/// The bracketed word of `always [madvise] never`.
+fn chosen(all: &str) -> Option<String> {
+    Some(all.split_once('[')?.1.split_once(']')?.0.to_owned())
+}
+
+fn cpu_model(cpuinfo: &str) -> Option<String> {
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn cores_text(cores: &[usize]) -> String {
+    cores.iter().map(usize::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn memory(meminfo: &str) -> Option<String> {
+    let kib: f64 = meminfo.strip_prefix("MemTotal:")?.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(format!("{:.1} GiB", kib / f64::from(1 << 20)))
+}
+
+fn mounted(path: &Path) -> Option<String> {
+    let mount = mount_of(path)?;
+    Some(format!("{} on {} ({})", mount.kind, mount.source, mount.options))
+}
+
+/// The tightest CPU quota of the control groups we are in, where one is set.
+fn cpu_limit() -> Option<String> {
+    let mut tightest: Option<f64> = None;
+    for line in read("/proc/self/cgroup").lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
+        let root = match controllers {
+            "" => Path::new("/sys/fs/cgroup"),
+            _ if controllers.split(',').any(|one| one == "cpu") => Path::new("/sys/fs/cgroup/cpu"),
+            _ => continue,
+        };
+        // A group has its own limit and those of all above it.
+        for above in Path::new(group.trim_start_matches('/')).ancestors() {
+            let file = |name: &str| fs::read_to_string(root.join(above).join(name)).unwrap_or_default();
+            let both = format!("{} {}", file("cpu.cfs_quota_us").trim(), file("cpu.cfs_period_us").trim());
+            let limit = quota(&file("cpu.max")).or_else(|| quota(&both));
+            tightest = [tightest, limit].into_iter().flatten().reduce(f64::min);
+        }
+    }
+    tightest.map(|cores| format!("{cores:.2} cores (cgroup quota)"))
+}
+
+/// Cores that `QUOTA PERIOD` grants, in microseconds; `None` for `max` or −1: no limit.
+fn quota(text: &str) -> Option<f64> {
+    let mut words = text.split_ascii_whitespace().map(str::parse::<f64>);
+    let (quota, period) = (words.next()?.ok()?, words.next()?.ok()?);
+    (quota > 0.0 && period > 0.0).then(|| quota / period)
+}
+
+/// Size and FNV-1a hash of the binary: the same build, or another?
+fn fingerprint(program: &Path) -> Option<String> {
+    let mut file = File::open(program).ok()?;
+    let mut block = vec![0; 64 << 10];
+    let (mut hash, mut bytes) = (FNV_START, 0);
+    loop {
+        match file.read(&mut block).ok()? {
+            0 => return Some(format!("{bytes} bytes, FNV-1a {hash:016x}")),
+            count => {
+                bytes += count;
+                hash = fnv1a(hash, &block[..count]);
+            }
+        }
+    }
+}
+
+const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// Source: Fowler, Noll, Vo: FNV-1a, 64 bits.
+fn fnv1a(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn show(postgres: &Postgres, setting: &str) -> Option<String> {
+    postgres.query("postgres", &format!("SHOW {setting}")).ok()?.pop()?.pop()
+}
+
+fn settings(postgres: &Postgres) -> String {
+    let effective = |name: &&str| Some(format!("{name}={}", show(postgres, name)?));
+    SETTINGS.iter().filter_map(effective).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_read_from_the_kernels_text() {
+        assert_eq!(cpu_model("vendor_id : x\nmodel name\t: Xeon(R)\n"), Some("Xeon(R)".into()));
+        assert_eq!(memory("MemTotal:       24684092 kB\nMemFree: 1 kB\n"), Some("23.5 GiB".into()));
+        assert_eq!(chosen("always [madvise] never"), Some("madvise".into()));
+    }
+
+    #[test]
+    fn a_quota_is_a_number_of_cores() {
+        for (text, cores) in
+            [("150000 100000", Some(1.5)), ("max 100000", None), ("-1 100000", None), (" ", None), ("", None)]
+        {
+            assert_eq!(quota(text), cores, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_hash_is_the_published_one() {
+        for (text, hash) in [("", FNV_START), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
+        {
+            assert_eq!(fnv1a(FNV_START, text.as_bytes()), hash);
+        }
+    }
+
+    #[test]
+    fn this_machine_is_described() {
+        let program = std::env::current_exe().unwrap();
+        let facts = describe(&program, &[0], Some(Path::new("/")), None);
+        let names: Vec<&str> = facts.iter().map(|(name, _)| name.as_str()).collect();
+        for expected in ["cores", "memory", "kernel", "weir", "build", "binary"] {
+            assert!(names.contains(&expected), "{names:?}");
+        }
+        assert!(facts.iter().all(|(_, value)| !value.contains('\n') && !value.is_empty()), "{facts:?}");
+    }
+}

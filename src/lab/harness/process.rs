@@ -1,0 +1,226 @@
+//! A child process: pinned before its first instruction, logged, and gone when its owner is.
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a process may take to end when asked.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks at something that has no event to wait for.
+const LOOK: Duration = Duration::from_millis(3);
+
+/// A running child. Dropping it asks it to end, waits, and kills it if it does not.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Starts `command` on `cores`; on all that we have where that is empty.
+    pub(super) fn spawn(command: &mut Command, cores: &[usize]) -> io::Result<Process> {
+        blind(command);
+        // In a group of its own a Ctrl-C at the terminal does not reach it: we end it, in our order.
+        command.process_group(0);
+        if cores.is_empty() {
+            return Ok(Process { child: command.spawn()? });
+        }
+        let mut mask = CpuSet::new();
+        cores.iter().for_each(|&core| mask.set(core));
+        // A child inherits the affinity of the thread that starts it. A thread made for this, and ending with it,
+        // has the child pinned from its first instruction and leaves our own affinity alone.
+        let pinned = || {
+            sched_setaffinity(None, &mask)?;
+            command.spawn()
+        };
+        let child = thread::scope(|scope| scope.spawn(pinned).join())
+            .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))?;
+        Ok(Process { child })
+    }
+
+    /// The process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its standard output, if that is a pipe; once.
+    pub(super) fn stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    /// How it ended; `None` while it runs.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Waits for its end, for at most `patience`.
+    pub(super) fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let start = Instant::now();
+        loop {
+            match self.ended() {
+                None if start.elapsed() < patience => thread::sleep(LOOK),
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Asks it to end with `signal`, waits, and kills it if it does not.
+    pub(super) fn end(&mut self, signal: Signal) {
+        if self.ended().is_some() {
+            return;
+        }
+        self.signal(signal);
+        if self.wait(PATIENCE).is_none() {
+            log::warn!("process {} did not end when asked and is killed", self.pid());
+            self.kill();
+        }
+    }
+
+    /// Kills it and waits until it is gone.
+    pub(super) fn kill(&mut self) {
+        // The one error is that it ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn signal(&self, signal: Signal) {
+        // Not reaped yet, so the id is still its own.
+        if let Some(pid) = Pid::from_raw(self.pid().cast_signed()) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end(Signal::TERM);
+    }
+}
+
+/// Takes from `command` what our own environment would have weir or PostgreSQL do: it is no part of the experiment.
+pub(super) fn blind(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if ["WEIR_", "PG"].iter().any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes())) {
+            command.env_remove(name);
+        }
+    }
+}
+
+/// Looks until `look` finds something, up to `patience` or until `stop` is set.
+///
+/// `Ok(None)` is the end of patience; an error of `look` ends it at once.
+pub(super) fn look_until<T>(
+    patience: Duration,
+    stop: &AtomicBool,
+    mut look: impl FnMut() -> Result<Option<T>, String>,
+) -> Result<Option<T>, String> {
+    let start = Instant::now();
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err("interrupted".into());
+        }
+        match look()? {
+            None if start.elapsed() < patience => thread::sleep(LOOK),
+            found => return Ok(found),
+        }
+    }
+}
+
+/// A file that takes what a process says, and what this process has said in it so far.
+#[derive(Clone, Debug)]
+pub(super) struct Log {
+    path: PathBuf,
+    start: u64,
+}
+
+impl Log {
+    /// Appends to the file at `path`.
+    pub(super) fn append(path: &Path) -> Result<(Log, File), String> {
+        let open = || {
+            let mut file = File::options().create(true).append(true).open(path)?;
+            let start = file.seek(SeekFrom::End(0))?;
+            Ok((Log { path: path.to_owned(), start }, file))
+        };
+        open().map_err(|error: io::Error| {
+            format!("{}: cannot write the log: {error}; make room or rights", path.display())
+        })
+    }
+
+    /// The last lines said, joined to one, for an error message.
+    pub(super) fn tail(&self) -> String {
+        const LINES: usize = 3;
+        const BYTES: u64 = 16 << 10;
+        let read = || {
+            let mut file = File::open(&self.path)?;
+            let end = file.seek(SeekFrom::End(0))?;
+            file.seek(SeekFrom::Start(self.start.max(end.saturating_sub(BYTES))))?;
+            let mut said = Vec::new();
+            file.read_to_end(&mut said)?;
+            Ok::<_, io::Error>(said)
+        };
+        let said = read().unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        match &lines[lines.len().saturating_sub(LINES)..] {
+            [] => "it said nothing".to_owned(),
+            last => last.join(" / "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::Stdio;
+
+    #[test]
+    fn a_child_is_pinned_and_its_starter_is_not() {
+        let before = rustix::thread::sched_getaffinity(None).unwrap();
+        let core = crate::lab::topology::available().unwrap()[0];
+        let mut command = Command::new("grep");
+        command.args(["Cpus_allowed_list", "/proc/self/status"]).stdout(Stdio::piped());
+        let mut child = Process::spawn(&mut command, &[core]).unwrap();
+        let line = BufReader::new(child.stdout().unwrap()).lines().next().unwrap().unwrap();
+        assert_eq!(line.split_whitespace().last().unwrap(), core.to_string());
+        assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), before);
+    }
+
+    #[test]
+    fn a_dropped_child_is_gone() {
+        let child = Process::spawn(Command::new("sleep").arg("1000"), &[]).unwrap();
+        let pid = child.pid();
+        drop(child);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    #[test]
+    fn only_what_was_said_since_is_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.log");
+        std::fs::write(&path, "old\n").unwrap();
+        let (log, mut file) = Log::append(&path).unwrap();
+        assert_eq!(log.tail(), "it said nothing");
+        write!(file, "1\n2\n\n3\n4\n").unwrap();
+        assert_eq!(log.tail(), "2 / 3 / 4");
+    }
+
+    #[test]
+    fn looking_ends_with_what_is_found_or_with_patience_or_when_stopped() {
+        let (go, stop) = (AtomicBool::new(false), AtomicBool::new(true));
+        let mut left = 3;
+        let countdown = || {
+            left -= 1;
+            Ok((left == 0).then_some("found"))
+        };
+        assert_eq!(look_until(Duration::from_secs(60), &go, countdown), Ok(Some("found")));
+        assert_eq!(look_until(Duration::ZERO, &go, || Ok(None::<()>)), Ok(None));
+        assert_eq!(look_until(Duration::ZERO, &stop, || Ok(Some(()))), Err("interrupted".into()));
+    }
+}

@@ -1,0 +1,144 @@
+//! The measured server: a `weir serve` of the lab's own.
+//!
+//! Known of it: its flags, the line it prints when it listens, and that `/readyz` answers 200 once it can serve.
+
+use super::process::{Log, Process, look_until};
+use crate::lab::sampler::get;
+use crate::proto::{LISTENING, READYZ};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread;
+use std::time::Duration;
+
+/// How long a server may take to open its store and answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What to start.
+pub(super) struct Start<'a> {
+    /// The weir binary.
+    pub(super) program: &'a Path,
+    /// A store URL.
+    pub(super) store: &'a str,
+    /// Further flags.
+    pub(super) args: &'a [String],
+    /// Where it runs; it gets as many workers.
+    pub(super) cores: &'a [usize],
+    /// Where it says what goes wrong.
+    pub(super) log: &'a Path,
+}
+
+/// A server that answers.
+pub(super) struct Server {
+    process: Process,
+    url: String,
+}
+
+impl Server {
+    /// Starts it and waits until it can serve.
+    pub(super) fn start(start: &Start, stop: &AtomicBool) -> Result<Server, String> {
+        let (log, file) = Log::append(start.log)?;
+        let mut command = Command::new(start.program);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--store", start.store]);
+        if !start.args.iter().any(|arg| arg == "--workers" || arg.starts_with("--workers=")) {
+            command.args(["--workers", &start.cores.len().to_string()]);
+        }
+        command.args(start.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
+        let mut process = Process::spawn(&mut command, start.cores).map_err(|error| {
+            format!("cannot start {}: {error}; is it still where it was?", start.program.display())
+        })?;
+        let address = address_from(process.stdout());
+        let failed = |why: &str| format!("weir serve {why}: {}; see {}", log.tail(), start.log.display());
+        let listening = look_until(PATIENCE, stop, || match address.try_recv() {
+            Ok(address) => Ok(Some(address)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => {
+                // Its output is closed: it is ending, and the next moment knows how.
+                let ended = process.wait(Duration::from_secs(1));
+                Err(failed(
+                    &ended.map_or("closed its output".to_owned(), |status| format!("ended with {status}")),
+                ))
+            }
+        })?;
+        let url = format!("http://{}", listening.ok_or_else(|| failed("did not say where it listens"))?);
+        let mut last = String::new();
+        let ready = look_until(PATIENCE, stop, || {
+            if let Some(status) = process.ended() {
+                return Err(failed(&format!("ended with {status}")));
+            }
+            last = match get(&url, READYZ, Duration::from_secs(2)) {
+                Ok((200, _)) => return Ok(Some(())),
+                Ok((status, _)) => format!("answered {status}"),
+                Err(error) => error.to_string(),
+            };
+            Ok(None)
+        })?;
+        ready.ok_or_else(|| failed(&format!("was not ready within {} s ({last})", PATIENCE.as_secs())))?;
+        Ok(Server { process, url })
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Whether it still runs.
+    pub(super) fn lives(&mut self) -> bool {
+        self.process.ended().is_none()
+    }
+}
+
+/// The address the server names on its output. Reads on to the end, so that the server never blocks on a full pipe.
+fn address_from(stdout: Option<ChildStdout>) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        // `Start::start` made it a pipe; without one the dropped sender says so.
+        let Some(stdout) = stdout else { return };
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if let Some(address) = line.strip_prefix(LISTENING) {
+                // Nobody waits any more if starting was given up.
+                let _ = sender.send(address.trim().to_owned());
+            }
+        }
+    });
+    receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Starts a shell script in the server's place; gives its complaint.
+    fn complaint(script: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("weir");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let log = dir.path().join("server.log");
+        let start = Start { program: &program, store: "memory:", args: &[], cores: &[], log: &log };
+        Server::start(&start, &AtomicBool::new(false)).err().unwrap()
+    }
+
+    #[test]
+    fn a_server_that_ends_is_quoted() {
+        let said = complaint("echo 'error: no such store' >&2; exit 2");
+        assert!(
+            said.starts_with("weir serve ended with exit status: 2: error: no such store; see "),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_server_that_dies_before_it_is_ready_is_not_waited_for() {
+        let said = complaint("echo listening 127.0.0.1:1; echo oh >&2; exit 1");
+        assert!(said.starts_with("weir serve ended with exit status: 1: oh; see "), "{said}");
+    }
+}

@@ -1,0 +1,60 @@
+//! Busy time of single cores, from `/proc/stat`: whoever it was that kept them busy.
+
+use super::{Context, Reading, Sampler, tick_secs};
+use std::{fs, io};
+
+pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
+    let sampler = Core { cores: context.cores.clone(), tick_secs: tick_secs() };
+    (!sampler.cores.is_empty()).then(|| Box::new(sampler) as Box<dyn Sampler>)
+}
+
+struct Core {
+    cores: Vec<usize>,
+    tick_secs: f64,
+}
+
+impl Sampler for Core {
+    fn name(&self) -> &'static str {
+        "core"
+    }
+
+    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
+        parse(&fs::read_to_string("/proc/stat")?, &self.cores, self.tick_secs, into);
+        Ok(())
+    }
+}
+
+fn parse(text: &str, cores: &[usize], tick_secs: f64, into: &mut Reading) {
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let Some(Ok(core)) = words.next().and_then(|word| word.strip_prefix("cpu")).map(str::parse::<usize>)
+        else {
+            continue;
+        };
+        let ticks: Vec<f64> = words.map_while(|word| word.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal; guest time, behind them, is already in user.
+        let [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = ticks[..] else { continue };
+        if cores.contains(&core) {
+            into.count(format!("core.{core}.busy_secs"), (user + nice + system + irq + softirq) * tick_secs);
+            into.count(format!("core.{core}.softirq_secs"), softirq * tick_secs);
+            into.count(format!("core.{core}.steal_secs"), steal * tick_secs);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_cores_asked_for_are_read() {
+        let text =
+            "cpu  1 1 1 1 1 1 1 1 0 0\ncpu0 10 1 20 900 5 2 3 40 8 0\ncpu1 1 1 1 1 1 1 1 1 0 0\nintr 5 0\n";
+        let mut reading = Reading::default();
+        parse(text, &[0], 0.01, &mut reading);
+        let expected =
+            [("core.0.busy_secs", 0.36), ("core.0.softirq_secs", 0.03), ("core.0.steal_secs", 0.4)];
+        let read: Vec<_> = reading.counters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        assert_eq!(read, expected);
+    }
+}

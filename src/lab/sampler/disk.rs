@@ -1,0 +1,166 @@
+//! The disk that holds the data, from `/proc/diskstats`, and how its file system is mounted.
+//!
+//! Busy time of a disk that works in parallel is no utilization: it is read to be printed, not to conclude from.
+
+use super::{Context, Reading, Sampler};
+use rustix::fs::{major, minor};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+const SECTOR_BYTES: f64 = 512.0;
+
+pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
+    let device = device_of(context.data.as_deref()?)?;
+    Some(Box::new(Disk { device }))
+}
+
+struct Disk {
+    device: String,
+}
+
+impl Sampler for Disk {
+    fn name(&self) -> &'static str {
+        "disk"
+    }
+
+    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
+        parse(&fs::read_to_string("/proc/diskstats")?, &self.device, into);
+        Ok(())
+    }
+}
+
+/// The kernel's name of the whole disk under `path`: `vda`. `None` for file systems in memory or of several layers.
+pub fn device_of(path: &Path) -> Option<String> {
+    let number = fs::metadata(path).ok()?.dev();
+    // btrfs and its like have a number that no block device has; the mount table then names the device.
+    let node =
+        sysfs_node(number).or_else(|| sysfs_node(fs::metadata(mount_of(path)?.source).ok()?.rdev()))?;
+    // A partition counts less than its disk, whose queue it shares.
+    let disk = if node.join("partition").exists() { node.parent()? } else { node.as_path() };
+    Some(disk.file_name()?.to_str()?.to_owned())
+}
+
+fn sysfs_node(number: u64) -> Option<PathBuf> {
+    fs::canonicalize(format!("/sys/dev/block/{}:{}", major(number), minor(number))).ok()
+}
+
+/// A mounted file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Where it is mounted.
+    pub point: PathBuf,
+    /// `ext4`, `tmpfs`, `overlay`, …
+    pub kind: String,
+    /// The device, or what stands in its place.
+    pub source: String,
+    /// Options of the mount and of the file system.
+    pub options: String,
+}
+
+/// The file system that holds `path`.
+pub fn mount_of(path: &Path) -> Option<Mount> {
+    let path = fs::canonicalize(path).ok()?;
+    parse_mounts(&fs::read_to_string("/proc/self/mountinfo").ok()?, &path)
+}
+
+/// The mount with the longest point above `path`; of several on one point the last, which hides the others.
+fn parse_mounts(text: &str, path: &Path) -> Option<Mount> {
+    text.lines()
+        .filter_map(parse_mount)
+        .filter(|mount| path.starts_with(&mount.point))
+        .max_by_key(|mount| mount.point.components().count())
+}
+
+/// One line of mountinfo: `27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard`.
+fn parse_mount(line: &str) -> Option<Mount> {
+    let (mount, system) = line.split_once(" - ")?;
+    let mut mount = mount.split(' ').skip(4);
+    let (point, options) = (mount.next()?, mount.next()?);
+    let mut system = system.split(' ');
+    let (kind, source) = (system.next()?, system.next()?);
+    let mut options = options.to_owned();
+    for option in system.next().unwrap_or_default().split(',') {
+        if !option.is_empty() && !options.split(',').any(|known| known == option) {
+            options = format!("{options},{option}");
+        }
+    }
+    Some(Mount {
+        point: point.replace("\\040", " ").into(),
+        kind: kind.into(),
+        source: source.into(),
+        options,
+    })
+}
+
+/// The line of `device`; the fields are those of Linux `Documentation/admin-guide/iostats.rst`.
+fn parse(text: &str, device: &str, into: &mut Reading) {
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace().skip(2);
+        if words.next() != Some(device) {
+            continue;
+        }
+        let fields: Vec<f64> = words.map_while(|word| word.parse().ok()).collect();
+        let counters = [
+            ("read_bytes", 2, SECTOR_BYTES),
+            ("written_bytes", 6, SECTOR_BYTES),
+            ("busy_secs", 9, 1e-3),
+            ("queue_secs", 10, 1e-3),
+            ("flushes", 15, 1.0),
+        ];
+        for (name, field, unit) in counters {
+            // Kernels before 5.5 count no flushes.
+            if let Some(value) = fields.get(field) {
+                into.count(format!("disk.{device}.{name}"), value * unit);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_read_in_bytes_and_seconds() {
+        let text = " 254       0 vda 38719 11148 6486458 17629 14251 29651 6248984 20903 0 7660 39012 7282 32 345944 437 1116 41\n";
+        let short = " 254       0 vda 38719 11148 6486458 17629 14251 29651 6248984 20903 0 7660 39012\n";
+        let mut reading = Reading::default();
+        parse(text, "vda", &mut reading);
+        let read: Vec<_> = reading.counters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        assert_eq!(
+            read,
+            [
+                ("disk.vda.busy_secs", 7.66),
+                ("disk.vda.flushes", 1116.0),
+                ("disk.vda.queue_secs", 39.012),
+                ("disk.vda.read_bytes", 3321066496.0),
+                ("disk.vda.written_bytes", 3199479808.0),
+            ]
+        );
+        let mut reading = Reading::default();
+        parse(short, "vda", &mut reading);
+        assert!(
+            !reading.counters.contains_key("disk.vda.flushes"),
+            "an old kernel's missing field is no zero"
+        );
+        let mut reading = Reading::default();
+        parse(text, "vd", &mut reading);
+        assert_eq!(reading, Reading::default());
+    }
+
+    #[test]
+    fn a_path_belongs_to_the_deepest_mount_above_it() {
+        let text = "27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard\n\
+                    31 27 0:28 / /data rw,relatime - tmpfs none rw,mode=755\n\
+                    32 27 0:29 / /my\\040disk rw - xfs /dev/sdb rw\n";
+        for (path, kind, options) in [
+            ("/data/store", "tmpfs", "rw,relatime,mode=755"),
+            ("/database", "ext4", "rw,relatime,discard"),
+            ("/my disk/a", "xfs", "rw"),
+        ] {
+            let mount = parse_mounts(text, Path::new(path)).unwrap();
+            assert_eq!((mount.kind.as_str(), mount.options.as_str()), (kind, options), "{path}");
+        }
+    }
+}

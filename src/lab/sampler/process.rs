@@ -1,0 +1,241 @@
+//! What the parts use of the processor and of memory, summed over each part's tree of processes.
+//!
+//! CPU time and the time spent waiting for a core come from `schedstat` of every thread, in nanoseconds; the 10 ms
+//! ticks of `stat` stand in where a kernel has no `schedstat`, and for threads that ended between two readings.
+
+use super::{Context, Reading, Sampler, tick_secs, value_of};
+use std::collections::HashMap;
+use std::{fs, io};
+
+pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
+    let part = |(name, root): &(String, u32)| Part { name: name.clone(), root: *root, seen: HashMap::new() };
+    let sampler = Process { parts: context.parts.iter().map(part).collect(), tick_secs: tick_secs() };
+    (!sampler.parts.is_empty()).then(|| Box::new(sampler) as Box<dyn Sampler>)
+}
+
+/// The processes below `root`, itself first; empty if it is gone.
+pub fn descendants(root: u32) -> Vec<u32> {
+    tree(&processes().unwrap_or_default(), root).iter().map(|stat| stat.pid).collect()
+}
+
+struct Process {
+    parts: Vec<Part>,
+    tick_secs: f64,
+}
+
+struct Part {
+    name: String,
+    root: u32,
+    /// Everything the tree ever had: a process that ended has used what it used, and counters only grow.
+    seen: HashMap<u32, Used>,
+}
+
+/// What one process has used.
+#[derive(Default)]
+struct Used {
+    ticks_secs: f64,
+    /// Of `ticks_secs`, what threads did that ended before the first reading.
+    before_secs: f64,
+    threads: HashMap<u32, Ran>,
+}
+
+/// One thread's `schedstat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Ran {
+    cpu_secs: f64,
+    run_delay_secs: f64,
+    switches: f64,
+}
+
+/// What is needed of one process's `stat`.
+#[derive(Clone, Debug, PartialEq)]
+struct Stat {
+    pid: u32,
+    parent: u32,
+    ticks: f64,
+    threads: f64,
+}
+
+impl Sampler for Process {
+    fn name(&self) -> &'static str {
+        "process"
+    }
+
+    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
+        // What is known already before looking for what is new: a generator's threads end soon after its window.
+        for part in &mut self.parts {
+            part.seen.iter_mut().for_each(|(pid, used)| read_threads(*pid, &mut used.threads));
+        }
+        let all = processes()?;
+        for part in &mut self.parts {
+            let tree = tree(&all, part.root);
+            if !tree.is_empty() {
+                part.read(&tree, self.tick_secs, into);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn read(&mut self, tree: &[&Stat], tick_secs: f64, into: &mut Reading) {
+        let mut private_bytes = 0.0;
+        let mut shared_bytes: f64 = 0.0;
+        let mut memory_known = false;
+        for stat in tree {
+            let used = self.seen.entry(stat.pid).or_default();
+            used.ticks_secs = stat.ticks * tick_secs;
+            if used.threads.is_empty() {
+                read_threads(stat.pid, &mut used.threads);
+                used.before_secs = (used.ticks_secs - used.threads_secs()).max(0.0);
+            }
+            let status = fs::read_to_string(format!("/proc/{}/status", stat.pid)).unwrap_or_default();
+            if let Some(private) = value_of(&status, "RssAnon") {
+                memory_known = true;
+                private_bytes += private;
+                // Database processes all map the same buffers: these count once.
+                shared_bytes = shared_bytes.max(value_of(&status, "RssShmem").unwrap_or(0.0));
+            }
+        }
+        let name = &self.name;
+        let threads = || self.seen.values().flat_map(|used| used.threads.values());
+        into.count(format!("{name}.cpu_secs"), self.seen.values().map(Used::cpu_secs).sum());
+        // With its accounting off the kernel prints zeros for these two; and of a thread that ended unseen they are
+        // lost. Left out they fail to prove anything, too low they would prove the wrong thing.
+        let switches: f64 = threads().map(|ran| ran.switches).sum();
+        if switches > 0.0 && self.seen.values().all(|used| used.is_complete(tick_secs)) {
+            into.count(format!("{name}.switches"), switches);
+            into.count(format!("{name}.run_delay_secs"), threads().map(|ran| ran.run_delay_secs).sum());
+        }
+        into.gauge(format!("{name}.threads"), tree.iter().map(|stat| stat.threads).sum());
+        if memory_known {
+            into.gauge(format!("{name}.resident_bytes"), private_bytes + shared_bytes);
+        }
+    }
+}
+
+impl Used {
+    fn cpu_secs(&self) -> f64 {
+        // The ticks of a process include what threads did that ended unseen; rounded down, they are below the exact
+        // sum while all live.
+        (self.before_secs + self.threads_secs()).max(self.ticks_secs)
+    }
+
+    /// Whether the threads account for all that was done since the first reading, but for the rounding of ticks.
+    fn is_complete(&self, tick_secs: f64) -> bool {
+        self.ticks_secs - self.before_secs - self.threads_secs() < 2.0 * tick_secs
+    }
+
+    fn threads_secs(&self) -> f64 {
+        self.threads.values().map(|ran| ran.cpu_secs).sum()
+    }
+}
+
+/// Takes in every thread of a process. One that ends meanwhile keeps what was last seen of it.
+fn read_threads(pid: u32, threads: &mut HashMap<u32, Ran>) {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
+    for task in tasks.flatten() {
+        let Some(thread) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+        if let Some(ran) = parse_schedstat(&text) {
+            threads.insert(thread, ran);
+        }
+    }
+}
+
+/// Every process of the machine.
+fn processes() -> io::Result<Vec<Stat>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(|c: char| c.is_ascii_digit())) {
+            // It may have ended since it was listed.
+            all.extend(fs::read_to_string(entry.path().join("stat")).ok().and_then(|text| parse_stat(&text)));
+        }
+    }
+    Ok(all)
+}
+
+/// `root` and all below it, parents before children.
+fn tree(all: &[Stat], root: u32) -> Vec<&Stat> {
+    let mut tree: Vec<&Stat> = all.iter().filter(|stat| stat.pid == root).collect();
+    let mut next = 0;
+    while let Some(parent) = tree.get(next).map(|stat| stat.pid) {
+        tree.extend(all.iter().filter(|stat| stat.parent == parent && stat.pid != parent));
+        next += 1;
+    }
+    tree
+}
+
+fn parse_schedstat(text: &str) -> Option<Ran> {
+    let mut numbers = text.split_ascii_whitespace().map(|word| word.parse::<f64>().ok());
+    let mut next = || numbers.next().flatten();
+    Some(Ran { cpu_secs: next()? / 1e9, run_delay_secs: next()? / 1e9, switches: next()? })
+}
+
+fn parse_stat(text: &str) -> Option<Stat> {
+    let pid = text.split(' ').next()?.parse().ok()?;
+    // A process names itself, with blanks and brackets if it likes; behind its last bracket all is numbers.
+    let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_ascii_whitespace().collect();
+    let number = |field: usize| fields.get(field)?.parse::<f64>().ok();
+    Some(Stat {
+        pid,
+        parent: fields.get(1)?.parse().ok()?,
+        ticks: number(11)? + number(12)?,
+        threads: number(17)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_may_be_called_anything() {
+        let text = "1234 (a) b (c) S 77 1234 1234 0 -1 4194560 100 0 0 0 250 50 7 8 20 0 12 0 46035 1000 10 18446744073709551615\n";
+        let stat = parse_stat(text).unwrap();
+        assert_eq!(stat, Stat { pid: 1234, parent: 77, ticks: 300.0, threads: 12.0 });
+        assert_eq!(parse_stat("1234 (broken"), None);
+    }
+
+    #[test]
+    fn schedstat_is_in_nanoseconds() {
+        let ran = Ran { cpu_secs: 1.5, run_delay_secs: 0.25, switches: 7.0 };
+        assert_eq!(parse_schedstat("1500000000 250000000 7\n"), Some(ran));
+        assert_eq!(parse_schedstat(""), None);
+    }
+
+    #[test]
+    fn a_tree_is_its_root_and_all_below() {
+        let stat = |pid, parent| Stat { pid, parent, ticks: 0.0, threads: 1.0 };
+        let all = [stat(1, 0), stat(10, 1), stat(11, 10), stat(12, 10), stat(13, 12), stat(20, 1)];
+        let pids = |root| tree(&all, root).iter().map(|stat| stat.pid).collect::<Vec<_>>();
+        assert_eq!(pids(10), [10, 11, 12, 13]);
+        assert!(pids(99).is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_ended_still_counts() {
+        let ran = Ran { cpu_secs: 0.5, run_delay_secs: 0.0, switches: 1.0 };
+        let mut used = Used { ticks_secs: 1.49, before_secs: 1.0, threads: HashMap::from([(1, ran)]) };
+        assert_eq!(used.cpu_secs(), 1.5, "the exact sum wins while all threads live");
+        assert!(used.is_complete(0.01));
+        used.ticks_secs = 2.0;
+        assert_eq!(used.cpu_secs(), 2.0, "a thread came, worked and went between two readings");
+        assert!(!used.is_complete(0.01), "how long that thread waited is lost");
+    }
+
+    #[test]
+    fn work_shows_up_in_the_next_reading() {
+        let context = Context { parts: vec![("me".into(), std::process::id())], ..Context::default() };
+        let mut sampler = make(&context).unwrap();
+        let mut cpu = || {
+            let mut reading = Reading::default();
+            sampler.read(&mut reading).unwrap();
+            assert!(reading.gauges["me.resident_bytes"] > 0.0 && reading.gauges["me.threads"] >= 1.0);
+            reading.counters["me.cpu_secs"]
+        };
+        let before = cpu();
+        // Reading is work, too: the loop ends as soon as the counter has seen it.
+        while cpu() <= before {}
+    }
+}

@@ -1,0 +1,258 @@
+//! The lab from outside: its private PostgreSQL, and whole runs on a target of which the truth is known.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use weir::lab::harness::{Postgres, PostgresOptions};
+use weir::lab::results::Results;
+use weir::lab::{sampler, topology};
+
+const SIMULATED: &str = r#"
+name = "two-stations"
+title = "A station that limits, and one that does not"
+levels = [1, 2, 4, 8, 16]
+repetitions = 2
+warmup = "500ms"
+window = "4s"
+
+[target]
+kind = "simulated"
+[[target.station]]
+name = "front"
+servers = 1
+demand = "100us"
+service = "exponential"
+[[target.station]]
+name = "back"
+servers = 1
+demand = "1ms"
+service = "exponential"
+
+[[workload]]
+name = "mixed"
+"#;
+
+/// Runs `weir lab` on `experiment`, with its results in `dir/out`.
+fn lab(dir: &Path, experiment: &str, flags: &[&str]) -> (Output, PathBuf) {
+    let (file, out) = (dir.join("experiment.toml"), dir.join("out"));
+    fs::write(&file, experiment).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let output = command.arg("lab").arg(file).arg("--out").arg(&out).args(flags).output().unwrap();
+    (output, out)
+}
+
+fn results(out: &Path) -> Results {
+    serde_json::from_slice(&fs::read(out.join("results.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn a_simulated_experiment_is_measured_and_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let (output, out) = lab(dir.path(), SIMULATED, &["--seed", "7", "--levels", "1,8,16,32"]);
+    let (said, complained) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{complained}");
+    assert!(said.contains("bottleneck back"), "{said}");
+    let page = said.lines().find_map(|line| line.strip_prefix("report: ")).unwrap();
+    assert!(fs::read_to_string(page).unwrap().contains("A station that limits"), "{page}");
+    let results = results(&out);
+    assert_eq!((results.seed, results.levels.as_slice()), (7, &[1, 8, 16, 32][..]));
+    assert_eq!(results.trials.len(), 8);
+    assert!(results.trials.iter().all(|trial| trial.failure.is_none()));
+    assert_eq!(results.experiment_toml, SIMULATED);
+    assert!(results.command.starts_with("weir lab ") && results.command.ends_with("--levels 1,8,16,32"));
+}
+
+#[test]
+fn an_earlier_runs_results_are_never_written_to() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("out")).unwrap();
+    fs::write(dir.path().join("out/results.json"), "precious").unwrap();
+    let (output, out) = lab(dir.path(), SIMULATED, &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is not empty"));
+    assert_eq!(fs::read_to_string(out.join("results.json")).unwrap(), "precious");
+}
+
+#[test]
+fn what_is_wrong_with_an_experiment_is_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    for (from, to, complaint) in [
+        (
+            "levels = [1, 2, 4, 8, 16]",
+            "levels = [2, 1]",
+            "client counts must ascend from at least 1 | hint: Write levels",
+        ),
+        ("kind = \"simulated\"", "kind = \"url\"\nurl = \"ftp://x\"", "error"),
+        ("service = \"exponential\"", "service = \"quick\"", "experiment.toml: "),
+        ("window = \"4s\"", "windows = \"4s\"", "unknown field `windows`"),
+    ] {
+        let (output, _) = lab(dir.path(), &SIMULATED.replace(from, to), &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(complaint) && said.trim_end().lines().count() == 1, "{said}");
+    }
+}
+
+/// An experiment on a server that runs already.
+fn on_url(address: &str, workload: &str, window: &str) -> String {
+    format!(
+        "name = \"url\"\ntitle = \"A server that runs already\"\nlevels = [1, 2]\nrepetitions = 1\n\
+         warmup = \"50ms\"\nwindow = \"{window}\"\n[target]\nkind = \"url\"\nurl = \"http://{address}\"\n\
+         [[workload]]\nname = \"{workload}\"\nargs = [\"--keys\", \"10\"]\n"
+    )
+}
+
+/// A server that has counters at /stats and says 204 to everything else; its address.
+fn agreeable_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    // Its threads end with the test program.
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || agree(&stream));
+        }
+    });
+    address
+}
+
+fn agree(stream: &TcpStream) -> Option<()> {
+    let (mut reader, mut writer) = (BufReader::new(stream), stream);
+    loop {
+        let (mut first, mut body_bytes, mut last) = (String::new(), 0, false);
+        reader.read_line(&mut first).ok().filter(|count| *count > 0)?;
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok()?;
+            let line = line.trim().to_ascii_lowercase();
+            last |= line == "connection: close";
+            match line.strip_prefix("content-length:") {
+                Some(length) => body_bytes = length.trim().parse().ok()?,
+                None if line.is_empty() => break,
+                None => {}
+            }
+        }
+        reader.read_exact(&mut vec![0; body_bytes]).ok()?;
+        let stats = r#"{"weir_things_total": 1, "weir_store_lanes{lane=\"write\"}": 2}"#;
+        let answer = match first.starts_with("GET /stats ") {
+            true => format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{stats}", stats.len()),
+            false => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
+        };
+        writer.write_all(answer.as_bytes()).ok()?;
+        if last {
+            return None;
+        }
+    }
+}
+
+#[test]
+fn a_server_that_runs_already_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let (output, out) = lab(dir.path(), &on_url(&agreeable_server(), "put_all", "200ms"), &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let results = results(&out);
+    assert_eq!(results.trials.len(), 2);
+    for trial in &results.trials {
+        let load = trial.load.as_ref().unwrap();
+        assert!(load.goodput_rps > 0.0 && load.clients == trial.level);
+        assert!((0.1..5.0).contains(&trial.elapsed_secs), "{}", trial.elapsed_secs);
+        assert!(trial.growth("generator.cpu_secs").unwrap() > 0.0);
+        assert_eq!(trial.growth("stats.weir_things_total"), Some(0.0));
+    }
+    let names: Vec<&str> = results.resources.iter().map(|resource| resource.name.as_str()).collect();
+    assert_eq!(names, ["store write lanes", "generator CPU"]);
+}
+
+#[test]
+fn a_failed_trial_is_a_row_and_an_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let (output, out) = lab(dir.path(), &on_url(&agreeable_server(), "no_such_workload", "200ms"), &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("error: 2 of 2 trials failed, the first no_such_workload at "), "{said}");
+    let trials = results(&out).trials;
+    assert!(trials.iter().all(|trial| trial.failure.as_ref().unwrap().contains("no_such_workload")));
+}
+
+#[test]
+fn an_interrupted_run_takes_its_children_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("experiment.toml");
+    fs::write(&file, on_url(&agreeable_server(), "put_all", "10m")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.arg("lab").arg(file).arg("--out").arg(dir.path().join("out")).stderr(Stdio::piped());
+    let lab = command.spawn().unwrap();
+    let begun = Instant::now();
+    let generator = loop {
+        if let [_, generator, ..] = sampler::descendants(lab.id())[..] {
+            break generator;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "no generator was started");
+    };
+    kill_process(Pid::from_raw(lab.id().cast_signed()).unwrap(), Signal::INT).unwrap();
+    let output = lab.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("interrupted before anything was measured"), "{said}");
+    assert!(!Path::new(&format!("/proc/{generator}")).exists());
+}
+
+#[test]
+fn a_target_that_is_not_there_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (output, _) = lab(dir.path(), &on_url("127.0.0.1:1", "put_all", "1s"), &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said.contains("cannot reach http://127.0.0.1:1") && said.contains("hint: Start the server"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_private_postgresql_is_pinned_survives_a_crash_and_leaves_nothing() {
+    let core = topology::available().unwrap()[0];
+    let settings = [("shared_buffers".to_owned(), "16MB".to_owned())].into();
+    let options = PostgresOptions { cores: vec![core], settings, ..PostgresOptions::default() };
+    let mut postgres = Postgres::start(options).unwrap();
+    let show = |postgres: &Postgres, sql: &str| postgres.query("postgres", sql).unwrap().concat().concat();
+    assert_eq!(show(&postgres, "SHOW shared_buffers"), "16MB");
+    assert_eq!(show(&postgres, "SHOW fsync"), "on");
+
+    let tree = sampler::descendants(postgres.pid().unwrap());
+    assert!(tree.len() > 1, "the server has workers: {tree:?}");
+    for pid in tree {
+        // A worker may have ended meanwhile; those that live are pinned.
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        assert!(allowed.is_none_or(|cores| cores.trim() == core.to_string()), "{pid}: {allowed:?}");
+    }
+
+    postgres.query("postgres", "CREATE DATABASE kept").unwrap();
+    postgres.query("kept", "CREATE TABLE t AS SELECT 42 AS n").unwrap();
+    let url = postgres.url_of("kept");
+    postgres.kill();
+    assert!(postgres.pid().is_none() && !postgres.lives());
+    assert!(postgres.query("kept", "SELECT 1").is_err());
+    postgres.restart().unwrap();
+    assert!(postgres.lives());
+    assert_eq!(postgres.url_of("kept"), url, "clients need not be told");
+    assert_eq!(postgres.query("kept", "SELECT n FROM t").unwrap().concat(), ["42"]);
+
+    let (pid, data) = (postgres.pid().unwrap(), postgres.data().to_owned());
+    drop(postgres);
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    assert!(!data.exists());
+}
+
+#[test]
+fn a_postgresql_that_cannot_start_says_why() {
+    let settings = [("shared_buffers".to_owned(), "much".to_owned())].into();
+    let why = Postgres::start(PostgresOptions { settings, ..PostgresOptions::default() }).unwrap_err();
+    assert!(why.contains("shared_buffers") && !why.contains('\n'), "{why}");
+}
