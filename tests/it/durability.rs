@@ -12,7 +12,9 @@ const KEYS_PER_WRITER: usize = 4;
 fn registers(server: &Server) -> Vec<Vec<Register>> {
     let name = |writer, key| format!("{writer}/{key}");
     (0..WRITERS)
-        .map(|writer| (0..KEYS_PER_WRITER).map(|key| Register::new(&name(writer, key), server.address)).collect())
+        .map(|writer| {
+            (0..KEYS_PER_WRITER).map(|key| Register::new(&name(writer, key), server.address)).collect()
+        })
         .collect()
 }
 
@@ -125,7 +127,11 @@ fn a_postgres_stopped_and_started_under_load_gives_errors_but_never_a_wrong_valu
                 }
             };
             wait_for(&acknowledged, 200);
-            if stop_gently { postgres.stop() } else { postgres.kill() }
+            if stop_gently {
+                postgres.stop()
+            } else {
+                postgres.kill()
+            }
             wait_for(&refused, 200);
             postgres.restart().unwrap();
             wait_for(&acknowledged, 200);

@@ -1,5 +1,10 @@
 //! The integration tests: one binary, one module per subject, each through a public interface.
 
+mod support;
+
+mod durability;
 mod http1;
 mod lab;
 mod load;
+mod register;
+mod stores;

@@ -86,7 +86,9 @@ impl Register {
                     self.seen.unknown += 1;
                     self.possible.push(value);
                 }
-                other => return Err(format!("{}: a write was answered {other:?} {}", self.path, answer.text())),
+                other => {
+                    return Err(format!("{}: a write was answered {other:?} {}", self.path, answer.text()));
+                }
             },
             // The connection broke: the client cannot know either.
             Err(_) => {

@@ -26,7 +26,8 @@ fn rows_and_epoch_in_postgres_outlive_the_server() {
 fn a_second_server_over_one_postgres_is_refused_and_told_who_holds_it() {
     let postgres = postgres();
     let _first = Server::start(&postgres.url(), &[]);
-    let second = weir().args(["serve", "--listen", "127.0.0.1:0", "--store", &postgres.url()]).output().unwrap();
+    let second =
+        weir().args(["serve", "--listen", "127.0.0.1:0", "--store", &postgres.url()]).output().unwrap();
     let said = String::from_utf8_lossy(&second.stderr);
     assert_eq!(second.status.code(), Some(1), "{said}");
     assert!(said.contains("another server holds the store") && said.contains("backend "), "{said}");
@@ -51,7 +52,9 @@ fn a_dead_servers_statement_does_not_overwrite_its_successors() {
     block_on(blocker.0.batch_execute("BEGIN; SELECT * FROM weir_kv FOR UPDATE")).unwrap();
     for path in ["/kv/a", "/kv/b"] {
         let mut client = server.client();
-        client.send(format!("PUT {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nghost").as_bytes()).unwrap();
+        client
+            .send(format!("PUT {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nghost").as_bytes())
+            .unwrap();
     }
     let waiting = "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     let deadline = Instant::now() + crate::support::PATIENCE;
@@ -63,7 +66,11 @@ fn a_dead_servers_statement_does_not_overwrite_its_successors() {
     let successor = Server::start(&postgres.url(), &[]);
     block_on(blocker.0.batch_execute("COMMIT")).unwrap();
     let mut client = successor.client();
-    assert_eq!(client.get("/kv/a").text(), "old", "the ghost's statement was ended before anything was served");
+    assert_eq!(
+        client.get("/kv/a").text(),
+        "old",
+        "the ghost's statement was ended before anything was served"
+    );
     assert_eq!(client.put("/kv/a", b"new").status, 204);
     assert_eq!(client.ask("DELETE", "/kv/b", &[], b"").unwrap().status, 204);
     // Asked past every cache.
@@ -87,6 +94,9 @@ fn a_store_that_cannot_be_reached_is_named_with_a_remedy() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("cannot reach store postgres://user@127.0.0.1:1/db") && said.contains("hint:"), "{said}");
+    assert!(
+        said.contains("cannot reach store postgres://user@127.0.0.1:1/db") && said.contains("hint:"),
+        "{said}"
+    );
     assert!(!said.contains("secret"), "{said}");
 }
