@@ -81,6 +81,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", env = "WEIR_WRITE_LANES")]
     write_lanes: Option<usize>,
 
+    /// How long a start waits for another server to let go of the store [default: 10s]
+    #[arg(long, value_name = "TIME", env = "WEIR_CLAIM_WAIT")]
+    claim_wait: Option<Span>,
+
     /// How long a kept-alive connection may be idle [default: 75s]
     #[arg(long, value_name = "TIME", env = "WEIR_IDLE_TIMEOUT")]
     idle_timeout: Option<Span>,
@@ -122,6 +126,7 @@ impl Args {
             store_queue: self.store_queue.or(file.store_queue),
             read_lanes: self.read_lanes.or(file.read_lanes),
             write_lanes: self.write_lanes.or(file.write_lanes),
+            claim_wait: self.claim_wait.or(file.claim_wait),
             idle_timeout: self.idle_timeout.or(file.idle_timeout),
             head_timeout: self.head_timeout.or(file.head_timeout),
             drain: self.drain.or(file.drain),
@@ -200,6 +205,7 @@ fn plan(args: Args) -> Result<Plan, Failure> {
         queue_requests: at_least_one("store-queue", args.store_queue)?.unwrap_or(10_000),
         // What has waited so long is refused, with time left to say so before the deadline makes it unknown.
         queue_wait_max: deadline / 2,
+        claim_patience: args.claim_wait.map_or(store::Config::default().claim_patience, |span| span.0),
         acknowledge_early: args.acknowledge_early,
         ..store::Config::default()
     };

@@ -27,19 +27,22 @@ const LINGER_MS: u32 = 500;
 /// How often it does so before it gives up for this time.
 const TERMINATIONS_MAX: usize = 10;
 
+/// Made once. An `ALTER TABLE` on every start would wait for whoever else has a transaction open on the table.
 const TABLES: &str = "
-    CREATE TABLE IF NOT EXISTS weir_kv (
+    BEGIN;
+    CREATE TABLE weir_kv (
         key bytea PRIMARY KEY,
         value bytea NOT NULL,
         content_type text NOT NULL,
         version bigint NOT NULL
     );
     ALTER TABLE weir_kv ALTER COLUMN value SET STORAGE EXTERNAL;
-    CREATE TABLE IF NOT EXISTS weir_owner (
+    CREATE TABLE weir_owner (
         one boolean PRIMARY KEY DEFAULT true CHECK (one),
         epoch bigint NOT NULL
     );
-    INSERT INTO weir_owner (epoch) VALUES (0) ON CONFLICT DO NOTHING";
+    INSERT INTO weir_owner (epoch) VALUES (0);
+    COMMIT";
 
 const READ_ONE: &str = "SELECT key, value, content_type, version FROM weir_kv WHERE key = $1";
 const READ_MANY: &str = "SELECT key, value, content_type, version FROM weir_kv WHERE key = ANY($1)";
@@ -107,7 +110,10 @@ impl Postgres {
             let kind = if error.as_db_error().is_some() { Kind::Config } else { Kind::Unavailable };
             Error::new(kind, format!("cannot set up the tables in {}: {}", self.shown, cause(&error)))
         };
-        client.batch_execute(TABLES).await.map_err(refused)?;
+        let there = client.query_one("SELECT to_regclass('weir_owner') IS NOT NULL", &[]);
+        if !there.await.map_err(refused)?.get::<_, bool>(0) {
+            client.batch_execute(TABLES).await.map_err(refused)?;
+        }
         let raised = client.query_one("UPDATE weir_owner SET epoch = epoch + 1 RETURNING epoch", &[]);
         let epoch: i64 = raised.await.map_err(refused)?.get(0);
         self.outlive_earlier_sessions(&client).await?;

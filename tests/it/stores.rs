@@ -3,10 +3,15 @@
 use crate::support::{Server, postgres, weir};
 use std::process::Stdio;
 use std::time::Instant;
+use tokio::runtime::Runtime;
 use weir::store::{self, contract};
 
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
 fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+    runtime().block_on(work)
 }
 
 #[test]
@@ -43,13 +48,14 @@ fn a_dead_servers_statement_does_not_overwrite_its_successors() {
     server.client().put("/kv/a", b"old");
     server.client().put("/kv/b", b"old");
     // Somebody else holds the rows: the writes that come now wait inside the database.
-    let blocker = block_on(async {
+    let somebody = runtime();
+    let blocker = somebody.block_on(async {
         let (client, connection) =
             tokio_postgres::connect(&postgres.url(), tokio_postgres::NoTls).await.unwrap();
-        let thread = std::thread::spawn(move || block_on(connection));
-        (client, thread)
+        tokio::spawn(connection);
+        client.batch_execute("BEGIN; SELECT * FROM weir_kv FOR UPDATE").await.unwrap();
+        client
     });
-    block_on(blocker.0.batch_execute("BEGIN; SELECT * FROM weir_kv FOR UPDATE")).unwrap();
     for path in ["/kv/a", "/kv/b"] {
         let mut client = server.client();
         client
@@ -58,13 +64,13 @@ fn a_dead_servers_statement_does_not_overwrite_its_successors() {
     }
     let waiting = "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     let deadline = Instant::now() + crate::support::PATIENCE;
-    while block_on(blocker.0.query_one(waiting, &[])).unwrap().get::<_, i32>(0) == 0 {
+    while somebody.block_on(blocker.query_one(waiting, &[])).unwrap().get::<_, i32>(0) == 0 {
         assert!(Instant::now() < deadline, "the write never reached the database");
     }
     server.kill();
 
     let successor = Server::start(&postgres.url(), &[]);
-    block_on(blocker.0.batch_execute("COMMIT")).unwrap();
+    somebody.block_on(blocker.batch_execute("COMMIT")).unwrap();
     let mut client = successor.client();
     assert_eq!(
         client.get("/kv/a").text(),
@@ -81,8 +87,6 @@ fn a_dead_servers_statement_does_not_overwrite_its_successors() {
     };
     assert_eq!(third.client().get("/kv/a").text(), "new");
     assert_eq!(third.client().get("/kv/b").status, 404);
-    drop(blocker.0);
-    let _ = blocker.1.join();
 }
 
 #[test]

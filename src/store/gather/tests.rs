@@ -163,7 +163,7 @@ fn equal_reads_in_one_batch_ask_once_and_are_all_answered() {
     applied(&created);
     read("x");
     let in_flight = stage.next();
-    ["b", "a", "b"].map(read);
+    ["b", "a", "b"].into_iter().for_each(read);
     in_flight.act(Act::Answer);
     let batch = stage.next();
     assert_eq!(batch.reads(), ["a", "b"]);
