@@ -32,12 +32,18 @@ pub type Conclusion = (Grade, Vec<usize>);
 pub const RULES: &[Rule] = &[
     Rule {
         name: "generator",
-        about: "the generator is saturated or fails its gate: nothing is known of the target",
+        about: "the generator is saturated, or fails its gate with nothing else saturated: nothing is known of the target",
         apply: |case| {
-            let busiest = case.busiest(|use_| use_.kind == ResourceKind::Generator);
-            let saturated = busiest.is_some_and(|i| case.evidence[i].utilization >= SATURATED);
-            (case.generator_limited || saturated).then(|| (Grade::Generator, Vec::from_iter(busiest)))
+            let busiest = case.busiest(|of| of.kind == ResourceKind::Generator);
+            let saturated = busiest.is_some_and(|i| case.evidence[i].saturated());
+            let alone = case.generator_limited && !case.evidence.iter().any(Evidence::limits);
+            (saturated || alone).then(|| (Grade::Generator, Vec::from_iter(busiest)))
         },
+    },
+    Rule {
+        name: "generator not excluded",
+        about: "something else is saturated, but the generator fails its gate: either may be the limit, so none is named",
+        apply: |case| case.generator_limited.then_some((Grade::NotIdentified, Vec::new())),
     },
     Rule {
         name: "one or more saturated",
