@@ -155,7 +155,9 @@ fn equal_reads_in_one_batch_ask_once_and_are_all_answered() {
         let (sender, label) = (sender.clone(), name.to_owned());
         gather.read(
             key(name),
-            Reply::new(move |result, _| sender.send((label, result.unwrap().is_some())).unwrap()),
+            Reply::new(move |row: Result<Option<Row>, _>, _| {
+                sender.send((label, row.unwrap().is_some())).unwrap()
+            }),
         );
     };
     let created = write(&gather, "b=1");
