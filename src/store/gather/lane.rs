@@ -320,10 +320,14 @@ impl Request for WriteRequest {
         Box::pin(async move {
             let groups = batch::group(batch);
             let mut failed = Vec::new();
-            let outcome = commit(session, groups, shared, &mut failed).await;
+            let mut outcome = commit(session, groups, shared, &mut failed).await;
             // One key's write was refused: the others must not suffer for it, so each goes again on its own.
             for group in failed {
-                commit(session, vec![group], shared, &mut Vec::new()).await?;
+                match &outcome {
+                    Ok(()) => outcome = commit(session, vec![group], shared, &mut Vec::new()).await,
+                    // The session went meanwhile, and these were not sent.
+                    Err(lost) => group.fail(&Error::new(Kind::Unavailable, lost.to_string())),
+                }
             }
             outcome
         })

@@ -47,9 +47,10 @@ impl Default for Config {
     }
 }
 
-/// Where the answer to a request goes.
+/// Where the answer to a request goes. A request that is dropped, whatever the reason, is answered too.
 pub struct Reply<T> {
-    done: Box<Done<T>>,
+    /// `None` once it is answered.
+    done: Option<Box<Done<T>>>,
     queued: Duration,
 }
 
@@ -59,11 +60,22 @@ impl<T> Reply<T> {
     /// Calls `done` once, on a lane's thread, with the answer and how long the request waited for its batch. It must
     /// not block.
     pub fn new(done: impl FnOnce(Result<T, Error>, Duration) + Send + 'static) -> Reply<T> {
-        Reply { done: Box::new(done), queued: Duration::ZERO }
+        Reply { done: Some(Box::new(done)), queued: Duration::ZERO }
     }
 
-    fn give(self, answer: Result<T, Error>) {
-        (self.done)(answer, self.queued);
+    fn give(mut self, answer: Result<T, Error>) {
+        if let Some(done) = self.done.take() {
+            done(answer, self.queued);
+        }
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        // Only when a lane ends in the middle of a batch: nobody can say then how far it came.
+        if let Some(done) = self.done.take() {
+            done(Err(Error::new(Kind::Unknown, "the store's lane ended")), self.queued);
+        }
     }
 }
 
