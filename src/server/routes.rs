@@ -86,7 +86,7 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
         Some((methods, _)) if !methods.split(", ").any(|method| method == name(head.method)) => {
             Err(wrong_method(methods))
         }
-        Some((_, what)) => Err(Failure::new(501, "not_implemented", what).not_applied()),
+        Some((_, what)) => Err(refuse(head.method, Failure::new(501, "not_implemented", what))),
         None => Err(refuse(
             head.method,
             Failure::new(404, "no_route", "no such route; values are under /kv/{key}"),
