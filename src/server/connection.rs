@@ -9,7 +9,7 @@ use super::{Worker, metrics};
 use crate::http1::request::{self, Method};
 use crate::http1::{Decoder, Framing, Slots, response};
 use crate::kv::{CONTENT_TYPE_DEFAULT, Key, Precondition, Row};
-use crate::tiered::{Made, Served};
+use crate::tiered::{Made, Read, Served};
 use bytes::{Buf, BytesMut};
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -188,8 +188,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             && row.value().len() <= COPY_BYTES_MAX
         {
             self.worker.metrics.hits.add(1);
-            let timing =
-                (*timing || options.timing).then(|| Timing { cache: request.started.elapsed(), store: None });
+            let timing = (*timing || options.timing)
+                .then(|| Timing { cache: Some(request.started.elapsed()), beyond: None });
             let method = head.method;
             let status = write_row(&mut self.output, &request, &row, unless, Served::Hit, timing.as_ref());
             self.worker.metrics.answered(Some(method), status, request.started.elapsed());
@@ -218,9 +218,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let worker = Rc::clone(&self.worker);
         let tiered = &worker.shared.tiered;
         let always = worker.shared.options.timing;
-        let timed = |asked: bool, started: Instant| {
-            let elapsed = started.elapsed();
-            (asked || always).then_some(Timing { cache: Duration::ZERO, store: Some(elapsed) })
+        let looked_up = matches!(work, Work::Get { .. }).then(|| request.started.elapsed());
+        let asked_at = Instant::now();
+        let timed = |asked: bool, queued: Duration| {
+            let store = asked_at.elapsed().saturating_sub(queued);
+            (asked || always).then_some(Timing { cache: looked_up, beyond: Some((queued, store)) })
         };
         let done = match work {
             Work::Get { key, unless, timing } => {
@@ -229,14 +231,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let got = tiered.get(&key).await;
                 request.keep_alive &= !worker.is_draining();
                 match got {
-                    Ok((Some(row), served)) => {
+                    Ok(Read { row: Some(row), served, queued }) => {
                         if served == Served::Hit {
                             worker.metrics.hits.add(1);
                         }
-                        let timing = timed(timing, request.started);
+                        let timing = timed(timing, queued);
                         Ok(self.send_row(&request, &row, &unless, served, timing.as_ref()).await?)
                     }
-                    Ok((None, _)) => Err(Failure::absent()),
+                    Ok(Read { row: None, .. }) => Err(Failure::absent()),
                     Err(error) => Err(Failure::of_read(error)),
                 }
             }
@@ -244,9 +246,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.flush().await?;
                 let put = tiered.put(&key, &content_type, &body, condition).await;
                 request.keep_alive &= !worker.is_draining();
-                put.map(|Made { version, existed }| {
+                put.map(|Made { version, existed, queued }| {
                     let status = if existed { 204 } else { 201 };
-                    let timing = timed(timing, request.started);
+                    let timing = timed(timing, queued);
                     write_made(&mut self.output, &request, status, Some(version.0), timing.as_ref());
                     status
                 })
@@ -257,8 +259,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let deleted = tiered.delete(&key, condition).await;
                 request.keep_alive &= !worker.is_draining();
                 deleted
-                    .map(|_| {
-                        let timing = timed(timing, request.started);
+                    .map(|Made { queued, .. }| {
+                        let timing = timed(timing, queued);
                         write_made(&mut self.output, &request, 204, None, timing.as_ref());
                         204
                     })
@@ -496,9 +498,10 @@ fn plan(worker: &Worker, action: Action<'_>) -> Work {
 
 /// How long parts of a request took, for `Server-Timing`.
 struct Timing {
-    cache: Duration,
-    /// In the lane's queue and the store.
-    store: Option<Duration>,
+    /// To ask the cache; `None` of a write.
+    cache: Option<Duration>,
+    /// In the lane's queue, and from there to the answer; `None` for a hit.
+    beyond: Option<(Duration, Duration)>,
 }
 
 /// Status line and the fields every answer has.
@@ -607,12 +610,15 @@ fn with_etag(writer: response::Writer<'_>, version: u64) -> response::Writer<'_>
 }
 
 fn with_timing<'o>(writer: response::Writer<'o>, timing: Option<&Timing>) -> response::Writer<'o> {
-    let Some(Timing { cache, store }) = timing else { return writer };
-    let millis = |duration: &Duration| duration.as_secs_f64() * 1e3;
-    let text = match store {
-        None => format!("cache;dur={:.3}", millis(cache)),
-        Some(store) => format!("cache;dur={:.3}, store;dur={:.3}", millis(cache), millis(store)),
-    };
+    let Some(Timing { cache, beyond }) = timing else { return writer };
+    let parts = [
+        ("cache", *cache),
+        ("queue", beyond.map(|(queued, _)| queued)),
+        ("store", beyond.map(|(_, store)| store)),
+    ];
+    let spell =
+        |(name, took): (&str, Option<Duration>)| Some(format!("{name};dur={:.3}", took?.as_secs_f64() * 1e3));
+    let text = parts.into_iter().filter_map(spell).collect::<Vec<_>>().join(", ");
     writer.field("Server-Timing", text.as_bytes())
 }
 

@@ -241,23 +241,31 @@ fn cache_status_says_how_a_read_was_served() {
 
 #[test]
 fn server_timing_is_there_for_those_who_ask() {
-    for (flags, asks, is_told) in
-        [(&[][..], None, false), (&[], Some("0"), false), (&[], Some("1"), true), (&["--timing"], None, true)]
-    {
+    for (flags, asks, is_told) in [
+        (&[][..], None, false),
+        (&[], Some("0"), false),
+        (&[], Some("1"), true),
+        (&["--timing"], None, true),
+        (&["--cache-entries", "0"], Some("1"), true),
+    ] {
         let server = server(flags);
         let mut client = server.client();
         let headers: Vec<_> = asks.map(|value| ("Weir-Timing", value)).into_iter().collect();
-        for (method, parts) in [("PUT", 2), ("GET", 1), ("DELETE", 2)] {
+        let read: &[&str] =
+            if flags.contains(&"--cache-entries") { &["cache", "queue", "store"] } else { &["cache"] };
+        for (method, parts) in
+            [("PUT", &["queue", "store"][..]), ("GET", read), ("DELETE", &["queue", "store"])]
+        {
             let answer = client.ask(method, "/kv/a", &headers, b"").unwrap();
             let told = answer.header("server-timing");
             assert_eq!(told.is_some(), is_told, "{method} {flags:?} {asks:?}");
-            let durations: Vec<f64> = told
-                .map(|told| told.split(", ").map(|part| part.split_once(";dur=").unwrap().1.parse().unwrap()))
-                .into_iter()
-                .flatten()
+            let Some(told) = told else { continue };
+            let parsed: Vec<(&str, f64)> = (told.split(", "))
+                .map(|part| part.split_once(";dur=").unwrap())
+                .map(|(name, millis)| (name, millis.parse().unwrap()))
                 .collect();
-            assert_eq!(durations.len(), if is_told { parts } else { 0 }, "{told:?}");
-            assert!(durations.iter().all(|millis| (0.0..60_000.0).contains(millis)), "{told:?}");
+            assert_eq!(parsed.iter().map(|(name, _)| *name).collect::<Vec<_>>(), parts, "{method}: {told}");
+            assert!(parsed.iter().all(|(_, millis)| (0.0..60_000.0).contains(millis)), "{told}");
         }
     }
 }

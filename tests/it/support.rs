@@ -37,10 +37,6 @@ impl Server {
         Client::connect(self.address).unwrap()
     }
 
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
     /// `kill -9`.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();

@@ -47,8 +47,25 @@ impl Default for Config {
     }
 }
 
-/// What is called, on a lane's thread, with the answer to a request. It must not block.
-pub type Done<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
+/// Where the answer to a request goes.
+pub struct Reply<T> {
+    done: Box<Done<T>>,
+    queued: Duration,
+}
+
+type Done<T> = dyn FnOnce(Result<T, Error>, Duration) + Send;
+
+impl<T> Reply<T> {
+    /// Calls `done` once, on a lane's thread, with the answer and how long the request waited for its batch. It must
+    /// not block.
+    pub fn new(done: impl FnOnce(Result<T, Error>, Duration) + Send + 'static) -> Reply<T> {
+        Reply { done: Box::new(done), queued: Duration::ZERO }
+    }
+
+    fn give(self, answer: Result<T, Error>) {
+        (self.done)(answer, self.queued);
+    }
+}
 
 /// Something to write, and what to do when it is known whether it was.
 pub struct WriteRequest {
@@ -58,8 +75,8 @@ pub struct WriteRequest {
     pub row: Option<Row>,
     /// What must hold of the key just before.
     pub condition: Precondition,
-    /// Called once. The requests of a key are answered in the order they were committed.
-    pub done: Done<Written>,
+    /// The requests of a key are answered in the order they were committed.
+    pub reply: Reply<Written>,
 }
 
 /// How a write request ended.
@@ -136,7 +153,7 @@ pub struct Gather {
 
 struct ReadRequest {
     key: Key,
-    done: Done<Option<Row>>,
+    reply: Reply<Option<Row>>,
 }
 
 /// What the keeper and the lanes share.
@@ -178,9 +195,9 @@ impl Gather {
         Ok(Gather { shared, reads, writes, threads })
     }
 
-    /// Reads the row under `key` and calls `done` with it, `None` if absent.
-    pub fn read(&self, key: Key, done: Done<Option<Row>>) {
-        lane_of(&self.reads, &key).push(&self.shared, ReadRequest { key, done });
+    /// Reads the row under `key`, `None` if absent.
+    pub fn read(&self, key: Key, reply: Reply<Option<Row>>) {
+        lane_of(&self.reads, &key).push(&self.shared, ReadRequest { key, reply });
     }
 
     /// Writes, durably.
@@ -193,8 +210,8 @@ impl Gather {
     fn acknowledge(&self, request: WriteRequest) -> WriteRequest {
         let version = self.shared.next_version();
         let row = request.row.clone().map(|row| row.with_version(version));
-        (request.done)(Ok(Written::Applied { version, existed: false, row, superseded: false }));
-        WriteRequest { done: Box::new(|_| {}), ..request }
+        request.reply.give(Ok(Written::Applied { version, existed: false, row, superseded: false }));
+        WriteRequest { reply: Reply::new(|_, _| {}), ..request }
     }
 
     /// Whether requests can be served now.
