@@ -180,8 +180,7 @@ fn imports(source: &Source) -> Vec<Vec<String>> {
             .map(str::to_owned)
             .collect()
     };
-    let mut found: Vec<Vec<String>> =
-        source.code.split("crate::").skip(1).map(|behind| names(behind)).collect();
+    let mut found: Vec<Vec<String>> = source.code.split("crate::").skip(1).map(names).collect();
     let mut rest = source.code.as_str();
     while let Some(at) = rest.find("super::") {
         rest = &rest[at..];
