@@ -465,6 +465,11 @@ fn wrong_requests() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             "400 bad_precondition not-applied keep",
         ),
         (
+            "a part of a value",
+            put("/kv/a", "Content-Range: bytes 0-0/2\r\n"),
+            "400 bad_header not-applied keep",
+        ),
+        (
             "a long Content-Type",
             put("/kv/a", &format!("Content-Type: {}\r\n", "x".repeat(256))),
             "400 bad_header not-applied keep",
@@ -779,7 +784,7 @@ fn refused(arguments: &[&str], environment: &[(&str, &str)], parts: &[&str]) {
 fn a_port_that_is_taken_is_not_shared() {
     for workers in ["1", "2"] {
         // Our servers share a port among their own workers, and with nobody else.
-        let first = server(&["--timing"]);
+        let first = server(&[]);
         let address = first.address.to_string();
         let arguments = ["serve", "--store", "memory:", "--listen", &address, "--workers", workers];
         refused(&arguments, &[], &["cannot listen on", &address, "hint: Stop what listens there"]);
