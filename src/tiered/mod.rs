@@ -246,10 +246,7 @@ impl Tier {
             let mut flights = self.flights[place.shard].lock();
             let may_fill = flights.land(key, flight);
             match &result {
-                Ok(Some(row)) if may_fill => {
-                    self.cache.insert(place, row.clone());
-                    true
-                }
+                Ok(Some(row)) if may_fill => self.cache.insert(place, row.clone()),
                 Ok(found) if !may_fill => {
                     self.forget_if_older(place, key, found.as_ref());
                     false
@@ -280,7 +277,9 @@ impl Tier {
         let may_fill = flights.end_write(key, mark, in_doubt);
         match result {
             Ok(Written::Applied { superseded: true, .. } | Written::ConditionFailed(_)) => {}
-            Ok(Written::Applied { row: Some(row), .. }) if may_fill => self.cache.insert(place, row.clone()),
+            Ok(Written::Applied { row: Some(row), .. }) if may_fill => {
+                self.cache.insert(place, row.clone());
+            }
             Ok(Written::Applied { .. }) => drop(self.cache.remove(place, key.as_bytes())),
             Err(_) if in_doubt => drop(self.cache.remove(place, key.as_bytes())),
             Err(_) => {}

@@ -65,12 +65,11 @@ impl<R> Queue<R> {
     }
 }
 
+/// The queues of the lanes, and their threads.
+pub(super) type Spawned<R> = (Box<[Queue<R>]>, Vec<JoinHandle<()>>);
+
 /// Starts `count` lanes, each on its own thread with its own runtime.
-pub(super) fn spawn<R: Request>(
-    name: &str,
-    count: usize,
-    shared: &Arc<Shared>,
-) -> Result<(Box<[Queue<R>]>, Vec<JoinHandle<()>>), Error> {
+pub(super) fn spawn<R: Request>(name: &str, count: usize, shared: &Arc<Shared>) -> Result<Spawned<R>, Error> {
     let cannot = |error| Error::new(Kind::Config, format!("cannot start the thread {name}: {error}"));
     let mut queues = Vec::new();
     let mut threads = Vec::new();

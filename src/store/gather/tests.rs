@@ -156,7 +156,7 @@ fn equal_reads_in_one_batch_ask_once_and_are_all_answered() {
         gather.read(
             key(name),
             Reply::new(move |row: Result<Option<Row>, _>, _| {
-                sender.send((label, row.unwrap().is_some())).unwrap()
+                sender.send((label, row.unwrap().is_some())).unwrap();
             }),
         );
     };
