@@ -28,7 +28,7 @@ has_cc() {
 packages=()
 for need in "$@"; do
     case $need in
-        cargo) command -v cargo >/dev/null || fail "there is no cargo; install Rust from https://rustup.rs" ;;
+        cargo) command -v cargo >/dev/null || fail "there is no cargo; install the Rust toolchain first" ;;
         rustfmt | clippy)
             command -v "cargo-${need/rustfmt/fmt}" >/dev/null && "cargo-${need/rustfmt/fmt}" --version >/dev/null 2>&1 ||
                 rustup component add "$need" >/dev/null 2>&1 ||
