@@ -54,6 +54,9 @@ impl Version {
         Version(epoch << Self::COUNTER_BITS)
     }
 
+    /// The last epoch whose versions fit.
+    pub const EPOCH_MAX: u64 = (1 << (63 - Self::COUNTER_BITS)) - 1;
+
     /// How many servers had started over the store when this version was given.
     pub fn epoch(self) -> u64 {
         self.0 >> Self::COUNTER_BITS
@@ -235,7 +238,7 @@ mod tests {
         let late_in_first = Version(Version::first_of(2).0 - 1);
         assert!(late_in_first < Version::first_of(2));
         assert_eq!((late_in_first.epoch(), Version::first_of(2).epoch()), (1, 2));
-        assert!(i64::try_from(Version::first_of((1 << 20) - 1).0).is_ok());
+        assert!(i64::try_from(Version::first_of(Version::EPOCH_MAX).0).is_ok());
     }
 
     #[test]

@@ -4,17 +4,17 @@
 //! waiting for anything. Time-outs are the connection's, not a timer for every request.
 
 use super::error::Failure;
+use super::reply::{Request, Timing, start, write_failure, write_made, write_row, write_row_head};
 use super::routes::{Action, Unless, route};
 use super::{Worker, metrics};
 use crate::http1::request::{self, Method};
 use crate::http1::{Decoder, Framing, Slots, response};
-use crate::kv::{CONTENT_TYPE_DEFAULT, Key, Precondition, Row};
+use crate::kv::{Key, Precondition, Row};
 use crate::tiered::{Made, Read, Served};
 use bytes::{Buf, BytesMut};
-use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::Sleep;
 
@@ -26,6 +26,8 @@ const COPY_BYTES_MAX: usize = 32 << 10;
 const UNUSED_BODY_BYTES_MAX: usize = 64 << 10;
 /// Answers to pipelined requests are sent when they amount to this.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// Handed to the socket at once.
+const SEND_BYTES: usize = 64 << 10;
 /// After a last answer, what the peer still sends is read for so long, so that it can read the answer.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 16 << 20;
@@ -52,27 +54,6 @@ enum Task {
     Work(Request, Work),
     /// The request is refused.
     Refused(Request, Failure),
-}
-
-/// What of the head is needed after it is gone.
-struct Request {
-    method: Option<Method>,
-    framing: Framing,
-    keep_alive: bool,
-    is_http10: bool,
-    expects_continue: bool,
-    started: Instant,
-}
-
-impl Request {
-    /// What the answer's `Connection` has to say.
-    fn persistence(&self) -> Option<&'static str> {
-        match (self.keep_alive, self.is_http10) {
-            (true, false) => None,
-            (true, true) => Some("keep-alive"),
-            (false, _) => Some("close"),
-        }
-    }
 }
 
 enum Work {
@@ -239,7 +220,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         Ok(self.send_row(&request, &row, &unless, served, timing.as_ref()).await?)
                     }
                     Ok(Read { row: None, .. }) => Err(Failure::absent()),
-                    Err(error) => Err(Failure::of_read(error)),
+                    Err(error) => Err(Failure::of_read(&error)),
                 }
             }
             Work::Put { key, content_type, condition, timing } => {
@@ -341,7 +322,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 // The peer may wait for the answers before this one until it sends the rest.
                 self.flush().await?;
                 let earned = Duration::from_secs(body.len() as u64 / patience.bytes_per_sec.max(1));
-                self.fill(since + patience.head + earned, false).await?;
+                // What came quickly buys no long silence.
+                let until = (since + patience.head + earned).min(Instant::now() + patience.head);
+                self.fill(until, false).await?;
             }
         }
         Ok(Ok(body))
@@ -413,21 +396,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
-        if bytes.is_empty() {
-            return Ok(());
+        // In pieces, so that a peer that takes nothing is not waited for as long as for one that takes all slowly.
+        for piece in bytes.chunks(SEND_BYTES) {
+            self.send_piece(piece).await?;
         }
+        Ok(())
+    }
+
+    async fn send_piece(&mut self, piece: &[u8]) -> Result<(), End> {
         let patience = self.worker.shared.options.patience;
-        let earned = Duration::from_secs(bytes.len() as u64 / patience.bytes_per_sec.max(1));
-        let until = tokio::time::Instant::now() + patience.head + earned;
-        // Most answers fit the socket's buffer: the timer is looked at only if this one does not.
-        let write = self.stream.write_all(bytes);
+        let earned = Duration::from_secs(piece.len() as u64 / patience.bytes_per_sec.max(1));
+        let write = self.stream.write_all(piece);
         tokio::pin!(write);
+        // Most answers fit the socket's buffer: a timer is made only for one that does not.
         tokio::select! {
             biased;
             written = &mut write => return written.map_err(|_| End::Gone),
             () = std::future::ready(()) => {}
         }
-        match tokio::time::timeout_at(until, write).await {
+        match tokio::time::timeout(patience.head + earned, write).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(End::Gone),
         }
@@ -494,148 +481,4 @@ fn plan(worker: &Worker, action: Action<'_>) -> Work {
             page(200, "application/json", text)
         }
     }
-}
-
-/// How long parts of a request took, for `Server-Timing`.
-struct Timing {
-    /// To ask the cache; `None` of a write.
-    cache: Option<Duration>,
-    /// In the lane's queue, and from there to the answer; `None` for a hit.
-    beyond: Option<(Duration, Duration)>,
-}
-
-/// Status line and the fields every answer has.
-fn start<'o>(
-    output: &'o mut Vec<u8>,
-    status: u16,
-    persistence: Option<&'static str>,
-) -> response::Writer<'o> {
-    let writer = response::Writer::new(output, status);
-    let writer = with_date(|date| writer.field("Date", date));
-    match persistence {
-        None => writer,
-        Some(said) => writer.field("Connection", said.as_bytes()),
-    }
-}
-
-/// Appends head and, if asked for, value; the status.
-fn write_row(
-    output: &mut Vec<u8>,
-    request: &Request,
-    row: &Row,
-    unless: &Unless,
-    served: Served,
-    timing: Option<&Timing>,
-) -> u16 {
-    let status = write_row_head(output, request, row, unless, served, timing);
-    if status == 200 && request.method != Some(Method::Head) {
-        output.extend_from_slice(row.value());
-    }
-    status
-}
-
-fn write_row_head(
-    output: &mut Vec<u8>,
-    request: &Request,
-    row: &Row,
-    unless: &Unless,
-    served: Served,
-    timing: Option<&Timing>,
-) -> u16 {
-    let status = if unless.matches(row.version()) { 304 } else { 200 };
-    let writer = with_etag(start(output, status, request.persistence()), row.version().0)
-        .field("Cache-Status", cache_status(served).as_bytes());
-    let writer = with_timing(writer, timing);
-    if status == 304 {
-        writer.end();
-        return status;
-    }
-    let content_type = match row.content_type() {
-        b"" => CONTENT_TYPE_DEFAULT.as_bytes(),
-        stored => stored,
-    };
-    writer
-        .field("Content-Type", content_type)
-        .field("X-Content-Type-Options", b"nosniff")
-        .end_with_length(row.value().len() as u64);
-    status
-}
-
-/// Appends the answer to a write that was made.
-fn write_made(
-    output: &mut Vec<u8>,
-    request: &Request,
-    status: u16,
-    version: Option<u64>,
-    timing: Option<&Timing>,
-) {
-    let mut writer = start(output, status, request.persistence());
-    if let Some(version) = version {
-        writer = with_etag(writer, version);
-    }
-    let writer = with_timing(writer, timing);
-    // 204 has neither body nor length.
-    if status == 204 { writer.end() } else { writer.end_with_length(0) }
-}
-
-/// Appends the answer to a request that failed.
-pub(super) fn write_failure(
-    output: &mut Vec<u8>,
-    failure: &Failure,
-    persistence: Option<&'static str>,
-    is_head: bool,
-) {
-    let body = failure.body();
-    failure.write_head(start(output, failure.status, persistence), body.len());
-    if !is_head {
-        output.extend_from_slice(&body);
-    }
-}
-
-fn cache_status(served: Served) -> &'static str {
-    match served {
-        Served::Hit => "weir; hit",
-        Served::Miss { stored: true } => "weir; fwd=miss; stored",
-        Served::Miss { stored: false } => "weir; fwd=miss",
-        Served::Collapsed => "weir; fwd=miss; collapsed",
-    }
-}
-
-fn with_etag(writer: response::Writer<'_>, version: u64) -> response::Writer<'_> {
-    let mut digits = itoa::Buffer::new();
-    let digits = digits.format(version).as_bytes();
-    let mut tag = [b'"'; 22];
-    tag[1..=digits.len()].copy_from_slice(digits);
-    writer.field("ETag", &tag[..digits.len() + 2])
-}
-
-fn with_timing<'o>(writer: response::Writer<'o>, timing: Option<&Timing>) -> response::Writer<'o> {
-    let Some(Timing { cache, beyond }) = timing else { return writer };
-    let parts = [
-        ("cache", *cache),
-        ("queue", beyond.map(|(queued, _)| queued)),
-        ("store", beyond.map(|(_, store)| store)),
-    ];
-    let spell =
-        |(name, took): (&str, Option<Duration>)| Some(format!("{name};dur={:.3}", took?.as_secs_f64() * 1e3));
-    let text = parts.into_iter().filter_map(spell).collect::<Vec<_>>().join(", ");
-    writer.field("Server-Timing", text.as_bytes())
-}
-
-thread_local! {
-    /// The second the date was written for, and the text.
-    static DATE: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
-}
-
-/// Calls `use_date` with the `Date` of now, written anew once a second.
-fn with_date<R>(use_date: impl FnOnce(&[u8]) -> R) -> R {
-    let now = SystemTime::now();
-    let second = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    DATE.with_borrow_mut(|(written_for, text)| {
-        if *written_for != second || text.is_empty() {
-            *text = httpdate::fmt_http_date(now);
-            *written_for = second;
-        }
-        use_date(text.as_bytes())
-    })
 }

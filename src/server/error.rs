@@ -106,13 +106,26 @@ impl From<Reject> for Failure {
 }
 
 impl Failure {
-    /// A read that the store did not answer.
-    pub(super) fn of_read(error: Error) -> Failure {
-        match error.kind() {
+    /// A read that the store did not answer. What the store said is for the log: it names hosts and users.
+    pub(super) fn of_read(error: &Error) -> Failure {
+        let kind = error.kind();
+        let (code, detail) = match kind {
             // A read may be asked again whatever became of it.
-            Kind::Unknown => Failure::new(504, "store_timeout", error.to_string()),
-            kind => Failure::new(503, code_of(kind), error.to_string()).with(Extra::RetryAfter(1)),
+            Kind::Unknown => return Failure::new(504, "store_timeout", "the store did not answer in time"),
+            Kind::Overloaded => ("overloaded", "too many requests wait for the store; ask again later"),
+            Kind::Rejected => ("store_refused", "the store refuses this; the server's log says why"),
+            Kind::Refused => {
+                ("store_refused", "the store refuses every write now; the server's log says why")
+            }
+            Kind::Retry => ("store_conflict", "the store rolled this back; ask again"),
+            Kind::Taken | Kind::Config | Kind::Unavailable => {
+                ("store_unavailable", "the store cannot be asked now; the server's log says why")
+            }
+        };
+        if matches!(kind, Kind::Rejected | Kind::Refused) {
+            log::warn!("{error}");
         }
+        Failure::new(503, code, detail).with(Extra::RetryAfter(1))
     }
 
     /// A write that was not made, or of which nobody knows.
@@ -127,21 +140,14 @@ impl Failure {
                 current.map_or(failure.clone(), |version| failure.with(Extra::Version(version)))
             }
             WriteError::Store(error) if error.kind() == Kind::Unknown => {
-                let mut failure = Failure::new(504, "store_unknown", error.to_string());
+                log::warn!("a write may or may not have happened: {error}");
+                let detail = "the store was lost, or did not answer in time, after the write was sent";
+                let mut failure = Failure::new(504, "store_unknown", detail);
                 failure.outcome = Some(Outcome::Unknown);
                 failure
             }
-            WriteError::Store(error) => Failure::of_read(error).not_applied(),
+            WriteError::Store(error) => Failure::of_read(&error).not_applied(),
         }
-    }
-}
-
-fn code_of(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Overloaded => "overloaded",
-        Kind::Rejected => "store_refused",
-        Kind::Retry => "store_conflict",
-        Kind::Taken | Kind::Config | Kind::Unavailable | Kind::Unknown => "store_unavailable",
     }
 }
 
@@ -156,6 +162,7 @@ mod tests {
             (Kind::Overloaded, 503, Outcome::NotApplied),
             (Kind::Retry, 503, Outcome::NotApplied),
             (Kind::Rejected, 503, Outcome::NotApplied),
+            (Kind::Refused, 503, Outcome::NotApplied),
             (Kind::Taken, 503, Outcome::NotApplied),
             (Kind::Unknown, 504, Outcome::Unknown),
         ] {

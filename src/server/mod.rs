@@ -6,6 +6,7 @@
 mod connection;
 mod error;
 mod metrics;
+mod reply;
 mod routes;
 
 use crate::http1::Limits;
@@ -204,7 +205,7 @@ fn welcome(worker: &Rc<Worker>, stream: TcpStream) {
         let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
             .not_applied()
             .with(error::Extra::RetryAfter(1));
-        connection::write_failure(&mut refusal, &failure, Some("close"), false);
+        reply::write_failure(&mut refusal, &failure, Some("close"), false);
         let _ = stream.try_write(&refusal);
         return;
     }

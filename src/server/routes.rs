@@ -141,7 +141,11 @@ fn origin_form(target: &[u8]) -> &[u8] {
     match memchr::memmem::find(target, b"://") {
         Some(at) => {
             let authority = &target[at + 3..];
-            memchr::memchr(b'/', authority).map_or(b"/", |path| &authority[path..])
+            // A query may come without a path, and have a / of its own.
+            match memchr::memchr2(b'/', b'?', authority) {
+                Some(path) if authority[path] == b'/' => &authority[path..],
+                _ => b"/",
+            }
         }
         None => target,
     }
@@ -196,8 +200,10 @@ fn tags(lists: &[&[u8]], strong: bool) -> Option<Vec<Version>> {
             if inner.contains('"') {
                 return None;
             }
-            if let (Ok(version), false) = (inner.parse(), is_weak && strong) {
-                versions.push(Version(version));
+            // Tags are compared by their letters: only the way this server writes a number is that number.
+            let given_out = inner.parse().map(Version).ok().filter(|version| version.to_string() == inner);
+            if let (Some(version), false) = (given_out, is_weak && strong) {
+                versions.push(version);
             }
         }
     }
@@ -280,6 +286,7 @@ mod tests {
         check("HEAD /stats", "", "Stats");
         check("GET /nowhere", "", "404 no_route");
         check("GET http://h", "", "404 no_route");
+        check("GET http://h?/kv/a", "", "404 no_route");
         check("GET /kv?prefix=a", "", "501 not_implemented");
         check("POST /batch", "", "501 not_implemented");
         check("GET /batch", "", "405 method_not_allowed");
@@ -293,6 +300,7 @@ mod tests {
         check("PUT /kv/a", "If-Match: *\r\n", "put a Present ");
         check("PUT /kv/a", "if-match: \"1\", \"2\"\r\n", "put a VersionIn([Version(1), Version(2)]) ");
         check("PUT /kv/a", "If-Match: W/\"1\", \"x\"\r\n", "put a VersionIn([]) ");
+        check("PUT /kv/a", "If-Match: \"+5\", \"005\"\r\n", "put a VersionIn([]) ");
         check("PUT /kv/a", "If-Match: 1\r\n", "400 bad_precondition");
         check("PUT /kv/a", "If-None-Match: \"1\"\r\n", "400 bad_precondition");
         check("PUT /kv/a", "If-Match: \"1\"\r\nIf-None-Match: *\r\n", "400 bad_precondition");

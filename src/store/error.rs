@@ -21,6 +21,9 @@ pub enum Kind {
     Retry,
     /// The store refuses something in this batch. Nothing has happened.
     Rejected,
+    /// The store refuses every write for now, whatever is in it: its disk is full, its locks are held. Nothing has
+    /// happened.
+    Refused,
     /// The store was lost, or did not answer in time, after the batch was sent. It may have happened or happen later.
     Unknown,
     /// Another server holds the store.
@@ -40,7 +43,7 @@ impl Kind {
 
     /// Whether the session that failed so is of no more use.
     pub fn ends_session(self) -> bool {
-        !matches!(self, Kind::Retry | Kind::Rejected | Kind::Overloaded)
+        !matches!(self, Kind::Retry | Kind::Rejected | Kind::Refused | Kind::Overloaded)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! One batch is one journal write and one flush. The engine makes a batch readable only after its flush.
 
-use super::{Answer, Claim, Error, Kind, Lanes, Session, Store};
+use super::{Answer, Claim, Error, Found, Kind, Lanes, Session, Store};
 use crate::kv::{Change, Key, Row, Version, Write};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use parking_lot::Mutex;
@@ -95,19 +95,24 @@ impl Store for Fjall {
 struct FjallSession(Arc<Tables>);
 
 impl FjallSession {
-    fn read_now(&self, keys: &[Key]) -> fjall::Result<Vec<Option<Row>>> {
-        keys.iter()
-            .map(|key| Ok(self.0.rows.get(key.as_bytes())?.and_then(|bytes| decode(key, &bytes))))
-            .collect()
+    fn read_now(&self, keys: &[Key]) -> Result<Vec<Option<Row>>, Error> {
+        let read = |key: &Key| match self.0.rows.get(key.as_bytes()).map_err(|error| unread(&error))? {
+            None => Ok(None),
+            Some(bytes) => {
+                let damaged =
+                    || Error::new(Kind::Rejected, "the embedded store holds a damaged row under this key");
+                decode(key, &bytes).map(Some).ok_or_else(damaged)
+            }
+        };
+        keys.iter().map(read).collect()
     }
 
-    fn write_now(&self, writes: &[Write]) -> Result<Vec<bool>, Error> {
-        let unread =
-            |error| Error::new(Kind::Unavailable, format!("the embedded store cannot read: {error:?}"));
-        let mut present = Vec::with_capacity(writes.len());
+    fn write_now(&self, writes: &[Write]) -> Result<Vec<Found>, Error> {
+        let mut found = Vec::with_capacity(writes.len());
         let mut batch = self.0.database.batch().durability(Some(PersistMode::SyncData));
         for write in writes {
-            present.push(self.0.rows.contains_key(write.key.as_bytes()).map_err(unread)?);
+            let present = self.0.rows.contains_key(write.key.as_bytes()).map_err(|error| unread(&error))?;
+            found.push(Found::present(present));
             match &write.change {
                 Change::Put(row) => batch.insert(&self.0.rows, write.key.as_bytes(), encode(row)),
                 Change::Delete => batch.remove(&self.0.rows, write.key.as_bytes()),
@@ -116,22 +121,25 @@ impl FjallSession {
         batch.commit().map_err(|error| {
             Error::new(Kind::Unknown, format!("the embedded store could not commit: {error:?}"))
         })?;
-        Ok(present)
+        Ok(found)
     }
 }
 
 impl Session for FjallSession {
     fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
-        let rows = self.read_now(keys).map_err(|error| {
-            Error::new(Kind::Unavailable, format!("the embedded store cannot read: {error:?}"))
-        });
+        let rows = self.read_now(keys);
         Box::pin(async { rows })
     }
 
-    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<bool>> {
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
         let done = self.write_now(writes);
         Box::pin(async { done })
     }
+}
+
+/// A block that cannot be read fails the reads of its keys. Opening the store anew would not mend it.
+fn unread(error: &fjall::Error) -> Error {
+    Error::new(Kind::Rejected, format!("the embedded store cannot read: {error:?}"))
 }
 
 /// `version` (8 bytes, big endian), length of the content type (1 byte), content type, value.

@@ -1,6 +1,6 @@
 //! A store in this process's memory: what the lab measures the tiers above with, and the model in tests.
 
-use super::{Answer, Claim, Error, Kind, Lanes, Session, Store};
+use super::{Answer, Claim, Error, Found, Kind, Lanes, Session, Store};
 use crate::kv::{Change, Key, Row, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -49,16 +49,17 @@ impl Session for MemorySession {
         Box::pin(async { Ok(found) })
     }
 
-    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<bool>> {
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
         let mut rows = self.0.lock();
-        let present = writes
+        let found = writes
             .iter()
             .map(|write| match &write.change {
                 Change::Put(row) => rows.insert(write.key.clone(), row.clone()).is_some(),
                 Change::Delete => rows.remove(&write.key).is_some(),
             })
+            .map(Found::present)
             .collect();
-        Box::pin(async { Ok(present) })
+        Box::pin(async { Ok(found) })
     }
 }
 

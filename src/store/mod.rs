@@ -61,9 +61,27 @@ pub trait Session: Send {
     /// The rows under `keys`, which are distinct, in their order; `None` where absent.
     fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>>;
 
-    /// Applies all of `writes`, whose keys are distinct and ascending, or none of them. `Ok` means durable, and says
-    /// of each whether its key was present before; an error says by its kind whether they may have happened.
-    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<bool>>;
+    /// Applies `writes`, whose keys are distinct and ascending. `Ok` means durable, and says of each what it found; an
+    /// error says by its kind whether they may have happened, and holds for all of them.
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>>;
+}
+
+/// What a write found under its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Absent,
+    /// A row, which it replaced or removed.
+    Present,
+    /// A row with a greater version, which stays: the write was not applied. Somebody else writes the store.
+    Newer,
+}
+
+impl Found {
+    /// What a write that was applied found.
+    pub fn present(present: bool) -> Found {
+        if present { Found::Present } else { Found::Absent }
+    }
 }
 
 /// A kind of store.
@@ -116,13 +134,12 @@ pub fn open(url: &str) -> Result<Box<dyn Store>, Error> {
 /// A store's URL without its password, for messages.
 pub fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let authority_end = rest.find('/').unwrap_or(rest.len());
-    match rest[..authority_end].rsplit_once('@') {
-        Some((user, host)) => {
-            let user = user.split(':').next().unwrap_or_default();
-            // A password may also stand in the query: drop that too.
-            let path = rest[authority_end..].split('?').next().unwrap_or_default();
-            format!("{scheme}://{user}@{host}{path}")
+    // A password may hold any character, `/` and `@` too, and may also stand in the query: rather too much is dropped.
+    match rest.rsplit_once('@') {
+        Some((user, place)) => {
+            let user = user.split([':', '/']).next().unwrap_or_default();
+            let place = place.split('?').next().unwrap_or_default();
+            format!("{scheme}://{user}@{place}")
         }
         None => format!("{scheme}://{}", rest.split('?').next().unwrap_or_default()),
     }
@@ -146,6 +163,7 @@ mod tests {
             ("postgres://u:secret@h:5432/db", "postgres://u@h:5432/db"),
             ("postgres://u:se@cret@h/db?password=secret", "postgres://u@h/db"),
             ("postgres://h/db?password=secret", "postgres://h/db"),
+            ("postgres://u:sec/ret@h/db", "postgres://u@h/db"),
             ("fjall:./dir", "fjall:./dir"),
         ] {
             assert_eq!(redacted(url), shown);

@@ -6,7 +6,7 @@
 //! take effect any more. Sessions that linger are terminated. A session that comes late finds a newer epoch and
 //! refuses. So a write of a dead predecessor can neither overwrite nor bring back anything.
 
-use super::{Answer, Claim, Error, Kind, Lanes, Session, Store, redacted};
+use super::{Answer, Claim, Error, Found, Kind, Lanes, Session, Store, redacted};
 use crate::kv::{Change, Key, Row, Version, Write};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ const LOCK_SESSIONS: i32 = 2;
 
 /// How long a claim waits for sessions of an earlier one before it terminates them.
 const LINGER_MS: u32 = 500;
+/// How long a claim or the start of a session may take.
+const SETUP_MAX: Duration = Duration::from_secs(15);
 /// How often it does so before it gives up for this time.
 const TERMINATIONS_MAX: usize = 10;
 
@@ -81,14 +83,32 @@ impl Postgres {
     async fn dial(&self, purpose: &str) -> Result<(Client, tokio::task::JoinHandle<String>), Error> {
         let mut config = self.config.clone();
         config.application_name(format!("weir {purpose}"));
-        let (client, connection) = config.connect(NoTls).await.map_err(|error| self.cannot_reach(&error))?;
+        let (client, connection) =
+            self.in_time(config.connect(NoTls)).await?.map_err(|error| self.cannot_reach(&error))?;
         let ended = tokio::spawn(async move {
             match connection.await {
                 Ok(()) => "the connection was closed".to_owned(),
                 Err(error) => cause(&error),
             }
         });
+        // The server must notice, too, when we are gone: it holds our locks until then. And it must not end a session
+        // for being idle.
+        let settings = "SELECT set_config(name, CASE name
+                WHEN 'tcp_keepalives_idle' THEN '10' WHEN 'tcp_keepalives_interval' THEN '2'
+                WHEN 'tcp_keepalives_count' THEN '3' ELSE '0' END, false)
+            FROM pg_settings WHERE name IN ('tcp_keepalives_idle', 'tcp_keepalives_interval',
+                'tcp_keepalives_count', 'idle_session_timeout')";
+        self.in_time(client.query(settings, &[])).await?.map_err(|error| self.cannot_reach(&error))?;
         Ok((client, ended))
+    }
+
+    /// A server that takes the connection but then says nothing is as good as away.
+    async fn in_time<T>(&self, step: impl Future<Output = T>) -> Result<T, Error> {
+        tokio::time::timeout(SETUP_MAX, step).await.map_err(|_| {
+            let message =
+                format!("the store {} does not answer within {} s", self.shown, SETUP_MAX.as_secs());
+            Error::new(Kind::Unavailable, message)
+        })
     }
 
     fn cannot_reach(&self, error: &tokio_postgres::Error) -> Error {
@@ -168,6 +188,7 @@ impl Postgres {
         let who = "SELECT a.pid, coalesce(host(a.client_addr), 'a local socket'), a.backend_start::text
             FROM pg_locks l JOIN pg_stat_activity a USING (pid)
             WHERE l.locktype = 'advisory' AND l.granted
+              AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
               AND l.classid::bigint = $1 AND l.objid::bigint = $2 LIMIT 1";
         let row = client.query_opt(who, &[&i64::from(LOCK_SPACE), &i64::from(LOCK_OWNER)]).await;
         let holder = match row {
@@ -229,11 +250,14 @@ impl Postgres {
 
 impl Store for Postgres {
     fn claim(&self) -> Answer<'_, Claim> {
-        Box::pin(self.take())
+        Box::pin(async { self.in_time(self.take()).await? })
     }
 
     fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
-        Box::pin(async move { Ok(Box::new(self.session(epoch).await?) as Box<dyn Session>) })
+        Box::pin(async move {
+            let session = self.in_time(self.session(epoch)).await??;
+            Ok(Box::new(session) as Box<dyn Session>)
+        })
     }
 
     fn lanes(&self) -> Lanes {
@@ -279,7 +303,7 @@ impl PostgresSession {
             .collect())
     }
 
-    async fn write_now(&self, writes: &[Write]) -> Result<Vec<bool>, Error> {
+    async fn write_now(&self, writes: &[Write]) -> Result<Vec<Found>, Error> {
         if self.client.is_closed() {
             return Err(Error::new(
                 Kind::Unavailable,
@@ -312,34 +336,35 @@ impl PostgresSession {
         };
         let changed = changed.map_err(|error| self.write_error(&error))?;
         let present: HashMap<&[u8], bool> = changed.iter().map(|row| (row.get(0), row.get(1))).collect();
-        writes
+        Ok(writes
             .iter()
             .map(|write| match (present.get(write.key.as_bytes()), &write.change) {
-                (Some(present), _) => Ok(*present),
-                (None, Change::Delete) => Ok(false),
-                (None, Change::Put(_)) => Err(Error::new(
-                    // Single writes are tried on their own, so this names the one that was refused.
-                    Kind::Rejected,
-                    format!(
-                        "{} holds a newer version of this key: something else writes the table",
-                        self.shown
-                    ),
-                )),
+                (Some(present), _) => Found::present(*present),
+                (None, Change::Delete) => Found::Absent,
+                (None, Change::Put(_)) => Found::Newer,
             })
-            .collect()
+            .collect())
     }
 
     /// Whether a statement that failed so may have taken effect.
     fn write_error(&self, error: &tokio_postgres::Error) -> Error {
-        match error.as_db_error() {
+        let Some(refusal) = error.as_db_error() else {
+            return self.error(Kind::Unknown, "was lost during a write", error);
+        };
+        let code = refusal.code();
+        let (kind, what) = match code.code().get(..2) {
             // A server that says goodbye may say so after the commit.
-            Some(refusal) if ends(refusal) => self.error(Kind::Unknown, "went away during a write", error),
-            Some(refusal) if refusal.code().code().starts_with("40") => {
-                self.error(Kind::Retry, "rolled a write back", error)
+            _ if ends(refusal) => (Kind::Unknown, "went away during a write"),
+            _ if code == &SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => {
+                (Kind::Unknown, "lost sight of a write")
             }
-            Some(_) => self.error(Kind::Rejected, "refused a write", error),
-            None => self.error(Kind::Unknown, "was lost during a write", error),
-        }
+            _ if code == &SqlState::READ_ONLY_SQL_TRANSACTION => (Kind::Unavailable, "takes no writes now"),
+            Some("40") => (Kind::Retry, "rolled a write back"),
+            // The values, the table's own rules, or a size: one row may be at fault for all.
+            Some("22" | "23" | "54") => (Kind::Rejected, "refused a write"),
+            _ => (Kind::Refused, "refuses to write"),
+        };
+        self.error(kind, what, error)
     }
 
     fn error(&self, kind: Kind, what: &str, error: &tokio_postgres::Error) -> Error {
@@ -359,7 +384,7 @@ impl Session for PostgresSession {
         Box::pin(self.read_now(keys))
     }
 
-    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<bool>> {
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
         Box::pin(self.write_now(writes))
     }
 }

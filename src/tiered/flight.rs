@@ -83,6 +83,11 @@ impl Flights {
         Ok(flight.board())
     }
 
+    /// Whether an earlier write of `key` may or may not have happened, or happen yet.
+    pub(super) fn in_doubt(&self, key: &Key) -> bool {
+        self.keys.get(key).is_some_and(|traffic| traffic.in_doubt)
+    }
+
     /// Begins a flight that others may join.
     pub(super) fn depart(&mut self, key: &Key) -> (Arc<Flight>, oneshot::Receiver<Landed>) {
         let flight = Arc::new(Flight { waiting: Mutex::default(), opening: self.opening });
@@ -116,8 +121,9 @@ impl Flights {
         let Some(traffic) = self.keys.get_mut(key) else { return false };
         traffic.writes -= 1;
         traffic.flight = None;
-        // A claim made since has settled whatever was sent under an earlier one.
-        traffic.in_doubt |= in_doubt && mark.opening == self.opening;
+        // A lane answers before it lets go of its session, and a claim waits for all sessions: the claim that settles
+        // this is still to come, even if the write queued before the last one.
+        traffic.in_doubt |= in_doubt;
         let calm = !traffic.in_doubt;
         if traffic.is_over() {
             self.keys.remove(key);

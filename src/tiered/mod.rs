@@ -119,6 +119,11 @@ impl Tiered {
             Boarding::Cached(row) => {
                 return Ok(Read { row: Some(row), served: Served::Hit, queued: Duration::ZERO });
             }
+            Boarding::InDoubt => {
+                let what =
+                    "an earlier write of this key may still happen; it will be known when the store is back";
+                return Err(Error::new(Kind::Unavailable, what));
+            }
             Boarding::Joined(receiver) => (receiver, None),
             Boarding::Leads(receiver, flight) => (receiver, Some(flight)),
         };
@@ -211,6 +216,8 @@ impl Tiered {
 /// What a read finds when it comes to the store's door.
 enum Boarding {
     Cached(Row),
+    /// Nobody can say now what the store will hold.
+    InDoubt,
     Joined(oneshot::Receiver<flight::Landed>),
     Leads(oneshot::Receiver<flight::Landed>, Arc<Flight>),
 }
@@ -221,6 +228,9 @@ impl Tier {
         // A flight of this key may have landed since the caller looked.
         if let Some(row) = self.cache.get(place, key.as_bytes()) {
             return Boarding::Cached(row);
+        }
+        if flights.in_doubt(key) {
+            return Boarding::InDoubt;
         }
         match flights.join(key) {
             Ok(receiver) => Boarding::Joined(receiver),
@@ -276,7 +286,10 @@ impl Tier {
         let in_doubt = matches!(result, Err(error) if error.kind() == Kind::Unknown);
         let may_fill = flights.end_write(key, mark, in_doubt);
         match result {
-            Ok(Written::Applied { superseded: true, .. } | Written::ConditionFailed(_)) => {}
+            // Its successor in the same commit comes right after. What was cached is older than both, and whoever
+            // learns of this one's end must not see that any more.
+            Ok(Written::Applied { superseded: true, .. }) => drop(self.cache.remove(place, key.as_bytes())),
+            Ok(Written::ConditionFailed(_)) => {}
             Ok(Written::Applied { row: Some(row), .. }) if may_fill => {
                 self.cache.insert(place, row.clone());
             }

@@ -196,6 +196,20 @@ async fn a_superseded_write_never_enters_the_cache() {
     assert_eq!(world.cached(), None);
 }
 
+/// Race 2, seen by the one who was overtaken: once its write is acknowledged nobody may see what was there before.
+#[tokio::test]
+async fn the_end_of_a_superseded_write_takes_the_older_row_with_it() {
+    let world = World::new();
+    world.put_now("v0").await;
+    let tier = &world.tiered.tier;
+    let place = tier.cache.place(KEY.as_bytes());
+    let mark = tier.begin_write(place, &key());
+    let row = Some(Row::new(&key(), "", b"v1", Version(u64::MAX)));
+    let end = Ok(Written::Applied { version: Version(u64::MAX), existed: true, row, superseded: true });
+    tier.end_write(place, &key(), mark, &end);
+    assert_eq!(world.cached(), None);
+}
+
 /// Race 3. A read between the start of a delete and its commit sees the old row; it must not stay.
 #[tokio::test]
 async fn a_read_during_a_delete_does_not_keep_the_old_row() {
@@ -276,6 +290,22 @@ async fn after_a_lost_commit_the_cache_does_not_guess() {
             assert_eq!(read.await.unwrap(), Err(Kind::Unavailable));
         }
     }
+}
+
+/// Race 6, before the store is claimed anew: the statement may still come true, so no read is answered.
+#[tokio::test]
+async fn a_key_in_doubt_is_not_read() {
+    let world = World::new();
+    let tier = &world.tiered.tier;
+    let place = tier.cache.place(KEY.as_bytes());
+    let mark = tier.begin_write(place, &key());
+    tier.end_write(place, &key(), mark, &Err(Error::new(Kind::Unknown, "lost")));
+    assert_eq!(world.get().await.await.unwrap(), Err(Kind::Unavailable));
+    tier.store_down();
+    tier.store_up();
+    let read = world.get().await;
+    world.call().act(Act::Answer);
+    assert_eq!(read.await.unwrap(), Ok(None));
 }
 
 /// Race 8. Who comes after an acknowledgement must not be answered by a read that began before it.

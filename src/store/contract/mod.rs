@@ -5,7 +5,7 @@
 #[cfg(test)]
 pub mod scripted;
 
-use super::{Kind, Session, Store};
+use super::{Found, Kind, Session, Store};
 use crate::kv::{Change, Key, Row, Version, Write};
 
 fn key(name: &str) -> Key {
@@ -43,16 +43,19 @@ pub async fn all(store: &dyn Store) {
     let start: Vec<Write> = vec![delete("a", next()), delete("b", next()), delete("c", next())];
     session.write(&start).await.expect("a clean start");
     assert_eq!(values(session, &["a", "b"]).await, [None, None]);
-    assert_eq!(session.write(&[put("a", b"1", "", next())]).await.expect("a put"), [false]);
-    assert_eq!(session.write(&[put("a", b"2", "", next())]).await.expect("a put"), [true]);
+    assert_eq!(session.write(&[put("a", b"1", "", next())]).await.expect("a put"), [Found::Absent]);
+    assert_eq!(session.write(&[put("a", b"2", "", next())]).await.expect("a put"), [Found::Present]);
     assert_eq!(values(session, &["a"]).await, [Some(b"2".to_vec())]);
 
     // A mixed batch answers in its order, and so does a read.
     let mixed = [delete("a", next()), put("b", b"b", "", next()), delete("c", next())];
-    assert_eq!(session.write(&mixed).await.expect("a mixed batch"), [true, false, false]);
+    assert_eq!(
+        session.write(&mixed).await.expect("a mixed batch"),
+        [Found::Present, Found::Absent, Found::Absent]
+    );
     assert_eq!(values(session, &["c", "b", "a"]).await, [None, Some(b"b".to_vec()), None]);
-    assert_eq!(session.write(&[delete("b", next())]).await.expect("a delete"), [true]);
-    assert_eq!(session.write(&[delete("b", next())]).await.expect("a delete"), [false]);
+    assert_eq!(session.write(&[delete("b", next())]).await.expect("a delete"), [Found::Present]);
+    assert_eq!(session.write(&[delete("b", next())]).await.expect("a delete"), [Found::Absent]);
 
     // Every byte, the empty value and the content type come back; so does the version.
     let every_byte: Vec<u8> = (0..=255).collect();

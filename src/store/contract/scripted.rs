@@ -1,6 +1,6 @@
 //! A store that stops at every call until a test says how it goes on: for races, which need an order.
 
-use super::super::{Answer, Claim, Error, Kind, Lanes, Session, Store};
+use super::super::{Answer, Claim, Error, Found, Kind, Lanes, Session, Store};
 use crate::kv::{Change, Key, Row, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -170,13 +170,13 @@ impl Session for ScriptedSession {
         })
     }
 
-    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<bool>> {
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
         let perform = |rows: &mut BTreeMap<Key, Row>| {
             let apply = |write: &Write| match &write.change {
                 Change::Put(row) => rows.insert(write.key.clone(), row.clone()).is_some(),
                 Change::Delete => rows.remove(&write.key).is_some(),
             };
-            writes.iter().map(apply).collect()
+            writes.iter().map(apply).map(Found::present).collect()
         };
         Box::pin(async move { self.follow(Vec::new(), writes.to_vec(), perform).await })
     }

@@ -6,7 +6,7 @@
 
 use super::{WriteRequest, Written};
 use crate::kv::{Change, Key, Precondition, Version, Write};
-use crate::store::Error;
+use crate::store::{Error, Found, Kind};
 
 /// The requests of one key, in the order they queued.
 pub(super) struct Group(Vec<WriteRequest>);
@@ -101,15 +101,22 @@ pub(super) fn writes(groups: &[Settled]) -> Vec<Write> {
     groups.iter().filter_map(Settled::write).collect()
 }
 
-/// Answers every request; `present` says of each of [`writes`] whether its key was there before.
-pub(super) fn answer(groups: Vec<Settled>, present: &[bool]) {
-    let mut present = present.iter().copied();
-    for Settled { requests, last, existed } in groups {
-        let mut existed = match last {
-            // What was read and what the write found agree: nobody else writes the key meanwhile.
-            Some(_) => present.next().or(existed).unwrap_or(false),
-            None => existed.unwrap_or(false),
+/// Answers every request; `found` says of each of [`writes`] what it found.
+pub(super) fn answer(groups: Vec<Settled>, found: &[Found]) {
+    let mut found = found.iter();
+    for settled in groups {
+        // What was read and what the write found agree: nobody else writes the key meanwhile.
+        let existed = match settled.last.and_then(|_| found.next()) {
+            Some(Found::Newer) => {
+                let what = "the store holds a newer version of this key: something else writes it";
+                settled.undo().fail(&Error::new(Kind::Rejected, what));
+                continue;
+            }
+            Some(found) => Some(*found == Found::Present),
+            None => settled.existed,
         };
+        let Settled { requests, last, .. } = settled;
+        let mut existed = existed.unwrap_or(false);
         for (index, (request, verdict)) in requests.into_iter().enumerate() {
             let written = match verdict {
                 Verdict::Fails(current) => Written::ConditionFailed(current),

@@ -15,6 +15,8 @@ use tokio::sync::mpsc;
 /// Between two attempts to claim, at first; doubled up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// A claim that lasted so long was a good one.
+const SETTLED: Duration = Duration::from_secs(5);
 
 /// Starts the keeper and waits for its first claim.
 pub(super) fn spawn(
@@ -55,8 +57,10 @@ impl Keeper {
             }
         };
         let mut first = Some(first);
+        let mut pause = PAUSE_MIN;
         loop {
             let epoch = claim.epoch;
+            let since = Instant::now();
             self.shared.last_version.store(Version::first_of(epoch).0, Relaxed);
             self.shared.meters.claims.add(1);
             self.observer.store_up();
@@ -74,7 +78,9 @@ impl Keeper {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             drop(claim);
-            let Some(next) = self.claim_again().await else { return };
+            // A store that is lost as soon as it is claimed must not be claimed in a circle: epochs are finite.
+            pause = if since.elapsed() < SETTLED { (pause * 2).min(PAUSE_MAX) } else { PAUSE_MIN };
+            let Some(next) = self.claim_again(pause).await else { return };
             log::info!("the store is back");
             claim = next;
         }
@@ -111,7 +117,7 @@ impl Keeper {
     async fn first_claim(&self) -> Result<Claim, Error> {
         let deadline = Instant::now() + self.shared.config.claim_patience;
         loop {
-            match self.shared.store.claim().await {
+            match self.claim().await {
                 Err(error) if error.kind() == Kind::Taken && Instant::now() < deadline => {
                     tokio::time::sleep(PAUSE_MIN).await;
                 }
@@ -121,22 +127,31 @@ impl Keeper {
     }
 
     /// `None` when the server ends.
-    async fn claim_again(&self) -> Option<Claim> {
+    async fn claim_again(&self, mut pause: Duration) -> Option<Claim> {
         let mut status = self.shared.status.subscribe();
-        let mut pause = PAUSE_MIN;
         loop {
-            match self.shared.store.claim().await {
+            if tokio::time::timeout(pause, status.wait_for(|status| *status == Status::Stopped)).await.is_ok()
+            {
+                return None;
+            }
+            match self.claim().await {
                 Ok(claim) => return Some(claim),
                 Err(error) => {
-                    if *status.borrow() == Status::Stopped {
-                        return None;
-                    }
                     log::debug!("cannot claim the store: {error}");
                     self.announce(Status::Down(error.to_string()));
                 }
             }
-            let _ = tokio::time::timeout(pause, status.wait_for(|status| *status == Status::Stopped)).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
+    }
+
+    async fn claim(&self) -> Result<Claim, Error> {
+        let claim = self.shared.store.claim().await?;
+        if claim.epoch > Version::EPOCH_MAX {
+            let message =
+                format!("the store was claimed {} times; versions have no room for more", claim.epoch);
+            return Err(Error::new(Kind::Config, message));
+        }
+        Ok(claim)
     }
 }

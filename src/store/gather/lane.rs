@@ -2,7 +2,7 @@
 
 use super::batch::{self, Settled};
 use super::{LaneMeters, ReadRequest, Shared, Status, WriteRequest, overloaded};
-use crate::kv::Key;
+use crate::kv::{Key, Row};
 use crate::store::{Answer, Error, Kind, Session};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,6 +17,10 @@ const BATCH_REQUESTS_MAX: usize = 1024;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 /// A commit this slow is worth waiting for company; below it, waiting costs more than it brings.
 const SLOW_COMMIT: Duration = Duration::from_millis(1);
+/// A commit that hung once says nothing about the next.
+const COMPANY_WAIT_MAX: Duration = Duration::from_millis(10);
+/// How long a batch may go on after the store was lost: another session was, and this one may not know yet.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 /// How often a batch that the store rolled back is tried again.
 const RETRIES_MAX: usize = 3;
 
@@ -30,8 +34,9 @@ pub(super) trait Request: Send + Sized + 'static {
     fn fail(self, error: Error);
     /// Which lanes it belongs to.
     fn meters(shared: &Shared) -> &LaneMeters;
-    /// Does a batch and answers every request in it; the error is the session's end.
-    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, ()>;
+    /// Does a batch and answers every request in it; how many bytes that took, of answers that the batch itself does
+    /// not carry. The error is the session's end.
+    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, usize>;
 }
 
 /// The sending end of a lane.
@@ -105,6 +110,8 @@ struct Lane<R> {
 struct LastBatch {
     requests: usize,
     took: Duration,
+    /// Bytes of its answer, per request.
+    answer_bytes: usize,
 }
 
 /// Why a lane stopped serving.
@@ -176,10 +183,11 @@ impl<R: Request> Lane<R> {
         status: &mut tokio::sync::watch::Receiver<Status>,
     ) -> Result<Break, Error> {
         let mut session = self.shared.store.connect(epoch).await?;
-        if *status.borrow_and_update() != Status::Up(epoch) {
-            return Ok(Break::Status);
-        }
         loop {
+            // Also while requests never cease to wait: whoever claims the store anew waits for this session.
+            if *status.borrow_and_update() != Status::Up(epoch) {
+                return Ok(Break::Status);
+            }
             if self.taken.is_empty() {
                 tokio::select! {
                     biased;
@@ -195,17 +203,25 @@ impl<R: Request> Lane<R> {
             self.gather().await;
             let batch = self.next_batch();
             if batch.is_empty() {
+                self.last = LastBatch::default();
                 continue;
             }
             let meters = R::meters(&self.shared);
             meters.batch_size.record(batch.len() as u64);
             let (requests, started) = (batch.len(), Instant::now());
-            let done = R::run(session.as_mut(), batch, &self.shared).await;
+            let done = tokio::select! {
+                biased;
+                done = R::run(session.as_mut(), batch, &self.shared) => done,
+                () = given_up(status.clone(), epoch) => {
+                    // The batch is dropped with the call, and its requests answered as unknown.
+                    Err(Error::new(Kind::Unknown, "a batch was given up because the store is lost"))
+                }
+            };
             let took = started.elapsed();
             meters.duration.record_duration(took);
             meters.busy_nanos.add(took.as_nanos() as u64);
-            self.last = LastBatch { requests, took };
-            done?;
+            let answer_bytes = done?;
+            self.last = LastBatch { requests, took, answer_bytes: answer_bytes / requests };
         }
     }
 
@@ -220,7 +236,7 @@ impl<R: Request> Lane<R> {
         if self.last.took < SLOW_COMMIT || self.last.requests < 2 {
             return;
         }
-        let deadline = tokio::time::Instant::now() + self.last.took / 4;
+        let deadline = tokio::time::Instant::now() + (self.last.took / 4).min(COMPANY_WAIT_MAX);
         while self.taken.len() < self.last.requests {
             match tokio::time::timeout_at(deadline, self.receiver.recv()).await {
                 Ok(Some(queued)) => self.take(queued),
@@ -250,11 +266,18 @@ impl<R: Request> Lane<R> {
                 continue;
             }
             request.waited(waited);
-            bytes += request.bytes();
+            bytes += request.bytes() + self.last.answer_bytes;
             batch.push(request);
         }
         batch
     }
+}
+
+/// Ends when the store of `epoch` has been lost for a while.
+async fn given_up(mut status: tokio::sync::watch::Receiver<Status>, epoch: u64) {
+    // An error says that nobody is left to tell: the server ends.
+    let _ = status.wait_for(|status| *status != Status::Up(epoch)).await;
+    tokio::time::sleep(GIVE_UP_AFTER).await;
 }
 
 impl Request for ReadRequest {
@@ -274,24 +297,25 @@ impl Request for ReadRequest {
         &shared.meters.read
     }
 
-    fn run<'a>(session: &'a mut dyn Session, mut batch: Vec<Self>, _shared: &'a Shared) -> Answer<'a, ()> {
+    fn run<'a>(session: &'a mut dyn Session, mut batch: Vec<Self>, _shared: &'a Shared) -> Answer<'a, usize> {
         Box::pin(async move {
             batch.sort_unstable_by(|a, b| a.key.cmp(&b.key));
             let mut keys: Vec<Key> = batch.iter().map(|request| request.key.clone()).collect();
             keys.dedup();
             match session.read(&keys).await {
                 Ok(rows) => {
+                    let bytes = rows.iter().flatten().map(Row::bytes).sum();
                     let mut found = keys.iter().zip(rows).peekable();
                     for request in batch {
                         while found.next_if(|(key, _)| **key < request.key).is_some() {}
                         let row = found.peek().and_then(|(_, row)| row.clone());
                         request.reply.give(Ok(row));
                     }
-                    Ok(())
+                    Ok(bytes)
                 }
                 Err(error) => {
                     batch.into_iter().for_each(|request| request.fail(error.clone()));
-                    if error.kind().ends_session() { Err(error) } else { Ok(()) }
+                    if error.kind().ends_session() { Err(error) } else { Ok(0) }
                 }
             }
         })
@@ -315,7 +339,7 @@ impl Request for WriteRequest {
         &shared.meters.write
     }
 
-    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, ()> {
+    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, usize> {
         Box::pin(async move {
             let groups = batch::group(batch);
             let mut failed = Vec::new();
@@ -328,7 +352,7 @@ impl Request for WriteRequest {
                     Err(lost) => group.fail(&Error::new(Kind::Unavailable, lost.to_string())),
                 }
             }
-            outcome
+            outcome.map(|()| 0)
         })
     }
 }
@@ -355,8 +379,8 @@ async fn commit(
         }
     };
     match answer {
-        Ok(present) => {
-            batch::answer(settled, &present);
+        Ok(found) => {
+            batch::answer(settled, &found);
             Ok(())
         }
         Err(error) if error.kind() == Kind::Rejected && settled.len() > 1 => {

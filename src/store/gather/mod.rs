@@ -159,7 +159,7 @@ pub struct Gather {
     shared: Arc<Shared>,
     reads: Box<[lane::Queue<ReadRequest>]>,
     writes: Box<[lane::Queue<WriteRequest>]>,
-    /// Joined, the keeper last, when dropped.
+    /// The lanes' and, last, the keeper's.
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -255,13 +255,27 @@ impl Drop for Gather {
         // Lanes end when their queue is closed and empty; the keeper, which holds the claim, ends after them.
         self.reads = Box::default();
         self.writes = Box::default();
-        let keeper = self.threads.pop();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        let lanes = self.threads.len().saturating_sub(1);
+        if !ended_within(ENDING_MAX, &self.threads[..lanes]) {
+            log::warn!("the store does not answer; what is under way is given up");
         }
         self.shared.status.send_replace(Status::Stopped);
-        if let Some(keeper) = keeper {
-            let _ = keeper.join();
+        if !ended_within(ENDING_MAX, &self.threads) {
+            log::warn!("the store hangs; it is left to itself");
+        }
+    }
+}
+
+/// How long the threads may take to end by themselves.
+const ENDING_MAX: Duration = Duration::from_secs(5);
+
+fn ended_within(patience: Duration, threads: &[JoinHandle<()>]) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        match threads.iter().all(JoinHandle::is_finished) {
+            true => return true,
+            false if Instant::now() > deadline => return false,
+            false => std::thread::sleep(Duration::from_millis(1)),
         }
     }
 }
