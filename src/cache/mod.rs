@@ -96,10 +96,10 @@ impl Cache {
         self.shards[place.shard].lock().peek(place.hash, key).map(Row::version)
     }
 
-    /// Puts a row in, in place of any other under its key, and pushes out what the limits ask for. A row too large
-    /// for a shard's share of the bytes does not stay.
-    pub fn insert(&self, place: Place, row: Row) {
-        self.shards[place.shard].lock().insert(place.hash, row);
+    /// Puts a row in, in place of any other under its key, and pushes out what the limits ask for. `false`
+    /// where there is no room for it at all: it is larger than a shard's share of the bytes, or that of the entries is 0.
+    pub fn insert(&self, place: Place, row: Row) -> bool {
+        self.shards[place.shard].lock().insert(place.hash, row)
     }
 
     /// Takes the row under `key` out, if there is one, and gives it back.

@@ -45,11 +45,12 @@ impl Shard {
         self.rows[slot as usize].as_ref()
     }
 
-    pub(super) fn insert(&mut self, hash: u64, row: Row) {
+    /// Whether the row came in; see [`super::Cache::insert`].
+    pub(super) fn insert(&mut self, hash: u64, row: Row) -> bool {
         let cost = cost(&row);
         if cost > self.limits.bytes || self.limits.entries == 0 {
             self.remove(hash, row.key());
-            return;
+            return false;
         }
         let (rows, state) = (&self.rows, &self.hash_state);
         let hash_of_slot =
@@ -81,6 +82,7 @@ impl Shard {
         while self.over(0) {
             self.evict();
         }
+        true
     }
 
     pub(super) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Row> {

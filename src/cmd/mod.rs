@@ -100,14 +100,12 @@ fn usage(error: &clap::Error) -> Result<(), Failure> {
 }
 
 /// Prints a line on standard output. A closed pipe is the reader's choice, not a failure.
-#[expect(clippy::print_stdout, reason = "cmd is the floor that prints")]
 pub(crate) fn say(line: impl Display) {
     use std::io::Write;
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// Prints a line on standard error.
-#[expect(clippy::print_stderr, reason = "cmd is the floor that prints")]
 pub(crate) fn note(line: impl Display) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{line}");

@@ -256,13 +256,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Failure::input(format!("cannot listen on {listen}: {error}"))
             .hint("Stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one.")
     })?;
+    // Before anybody is told: whoever reads the address may end the server at once.
+    let wait_for_end = end()?;
     say(format_args!("{} {}", crate::proto::LISTENING, server.address()));
     note(format_args!(
         "store {}; values at http://{}/kv/KEY; Ctrl-C ends",
         store::redacted(&plan.store_url),
         server.address()
     ));
-    wait_for_end()?;
+    wait_for_end();
     note("draining");
     server.drain();
     Ok(())
@@ -278,19 +280,22 @@ fn store_failure(error: &store::Error) -> Failure {
     }
 }
 
-/// Returns on SIGTERM or SIGINT.
-fn wait_for_end() -> Result<(), Failure> {
+/// Listens for SIGTERM and SIGINT from now on; what it gives waits for the first of them.
+fn end() -> Result<impl FnOnce(), Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let cannot = |error: std::io::Error| Failure::run(format!("cannot wait for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-    runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        Ok(())
+    let entered = runtime.enter();
+    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    drop(entered);
+    Ok(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        });
     })
 }
 

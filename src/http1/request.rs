@@ -53,6 +53,8 @@ pub struct Head<'s, 'b> {
     pub framing: Framing,
     /// Whether another request may follow on this connection.
     pub keep_alive: bool,
+    /// Whether the client speaks HTTP/1.0, and so believes in a connection that stays only if the answer says it does.
+    pub is_http10: bool,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub expect_continue: bool,
     /// Bytes of the head, blank line included: the body starts there.
@@ -127,6 +129,7 @@ pub fn parse<'s, 'b>(
         target: target.as_bytes(),
         framing,
         keep_alive: meaning.keep_alive(minor),
+        is_http10: minor == 0,
         // An HTTP/1.0 client would take the interim answer for the final one.
         expect_continue: meaning.expects_continue && minor == 1,
         bytes: start + bytes,

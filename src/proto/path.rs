@@ -66,7 +66,7 @@ pub fn path_of_key(key: &Key) -> String {
     for &byte in key.as_bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                path.push(byte as char)
+                path.push(byte as char);
             }
             _ => path.extend(['%', HEX[usize::from(byte >> 4)] as char, HEX[usize::from(byte & 15)] as char]),
         }

@@ -9,7 +9,7 @@ use super::{Worker, metrics};
 use crate::http1::request::{self, Method};
 use crate::http1::{Decoder, Framing, Slots, response};
 use crate::kv::{CONTENT_TYPE_DEFAULT, Key, Precondition, Row};
-use crate::tiered::{Made, Served};
+use crate::tiered::{Made, Read, Served};
 use bytes::{Buf, BytesMut};
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -22,6 +22,8 @@ use tokio::time::Sleep;
 const READ_BYTES: usize = 16 << 10;
 /// Above this a value is sent from where it lies instead of being copied behind its head.
 const COPY_BYTES_MAX: usize = 32 << 10;
+/// A body that nobody has use for is read up to this, so that the connection can go on.
+const UNUSED_BODY_BYTES_MAX: usize = 64 << 10;
 /// Answers to pipelined requests are sent when they amount to this.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// After a last answer, what the peer still sends is read for so long, so that it can read the answer.
@@ -57,8 +59,20 @@ struct Request {
     method: Option<Method>,
     framing: Framing,
     keep_alive: bool,
+    is_http10: bool,
     expects_continue: bool,
     started: Instant,
+}
+
+impl Request {
+    /// What the answer's `Connection` has to say.
+    fn persistence(&self) -> Option<&'static str> {
+        match (self.keep_alive, self.is_http10) {
+            (true, false) => None,
+            (true, true) => Some("keep-alive"),
+            (false, _) => Some("close"),
+        }
+    }
 }
 
 enum Work {
@@ -72,6 +86,8 @@ enum Work {
 enum End {
     /// The peer left, or the socket broke.
     Gone,
+    /// The peer ended in the middle of a request.
+    Cut,
     /// The peer is too slow.
     Slow,
     /// The server drains and nothing is under way.
@@ -94,15 +110,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     pub(super) async fn run(mut self) {
-        // The peer may be gone at any point: there is nobody to tell then.
-        if let Err(End::Slow) = self.serve().await {
-            let failure =
-                Failure::new(408, "too_slow", "the request did not arrive in time").not_applied().closing();
-            write_failure(&mut self.output, &failure, false, false);
-            self.worker.metrics.answered(None, 408, Duration::ZERO);
-            if self.flush().await.is_ok() {
-                self.linger().await;
+        let failure = match self.serve().await {
+            Err(End::Slow) => Failure::new(408, "too_slow", "the request did not arrive in time"),
+            // It may have ended only its own direction, and still read.
+            Err(End::Cut) => {
+                Failure::new(400, "incomplete", "the connection ended in the middle of a request")
             }
+            // There is nobody to tell.
+            Ok(()) | Err(End::Gone | End::Draining) => return,
+        };
+        self.worker.metrics.answered(None, failure.status, Duration::ZERO);
+        write_failure(&mut self.output, &failure.not_applied(), Some("close"), false);
+        if self.flush().await.is_ok() {
+            self.linger().await;
         }
     }
 
@@ -144,6 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     method: None,
                     framing: Framing::Length(0),
                     keep_alive: false,
+                    is_http10: false,
                     expects_continue: false,
                     started: Instant::now(),
                 };
@@ -154,6 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             method: Some(head.method),
             framing: head.framing,
             keep_alive: head.keep_alive && !self.worker.is_draining(),
+            is_http10: head.is_http10,
             expects_continue: head.expect_continue,
             started: Instant::now(),
         };
@@ -166,8 +188,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             && row.value().len() <= COPY_BYTES_MAX
         {
             self.worker.metrics.hits.add(1);
-            let timing =
-                (*timing || options.timing).then(|| Timing { cache: request.started.elapsed(), store: None });
+            let timing = (*timing || options.timing)
+                .then(|| Timing { cache: Some(request.started.elapsed()), beyond: None });
             let method = head.method;
             let status = write_row(&mut self.output, &request, &row, unless, Served::Hit, timing.as_ref());
             self.worker.metrics.answered(Some(method), status, request.started.elapsed());
@@ -182,12 +204,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         task
     }
 
-    /// Does what takes waiting; whether the connection goes on.
-    async fn work(&mut self, request: Request, work: Work) -> Result<bool, End> {
+    /// Does what takes waiting; whether the connection goes on. A drain that began meanwhile ends it with this answer.
+    async fn work(&mut self, mut request: Request, work: Work) -> Result<bool, End> {
         // Only a PUT has use for a body; others may have one (RFC 9110, 9.3.1), which is read and dropped.
         let limit = match &work {
             Work::Put { .. } => self.worker.shared.options.value_bytes,
-            _ => 64 << 10,
+            _ => UNUSED_BODY_BYTES_MAX,
         };
         let body = match self.read_body(&request, limit).await? {
             Ok(body) => body,
@@ -196,53 +218,56 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let worker = Rc::clone(&self.worker);
         let tiered = &worker.shared.tiered;
         let always = worker.shared.options.timing;
-        let timed = |asked: bool, started: Instant| {
-            let elapsed = started.elapsed();
-            (asked || always).then_some(Timing { cache: Duration::ZERO, store: Some(elapsed) })
+        let looked_up = matches!(work, Work::Get { .. }).then(|| request.started.elapsed());
+        let asked_at = Instant::now();
+        let timed = |asked: bool, queued: Duration| {
+            let store = asked_at.elapsed().saturating_sub(queued);
+            (asked || always).then_some(Timing { cache: looked_up, beyond: Some((queued, store)) })
         };
         let done = match work {
             Work::Get { key, unless, timing } => {
                 // What is answered so far need not wait for the store.
                 self.flush().await?;
-                match tiered.get(&key).await {
-                    Ok((Some(row), served)) => {
+                let got = tiered.get(&key).await;
+                request.keep_alive &= !worker.is_draining();
+                match got {
+                    Ok(Read { row: Some(row), served, queued }) => {
                         if served == Served::Hit {
                             worker.metrics.hits.add(1);
                         }
-                        let timing = timed(timing, request.started);
+                        let timing = timed(timing, queued);
                         Ok(self.send_row(&request, &row, &unless, served, timing.as_ref()).await?)
                     }
-                    Ok((None, _)) => Err(Failure::absent()),
+                    Ok(Read { row: None, .. }) => Err(Failure::absent()),
                     Err(error) => Err(Failure::of_read(error)),
                 }
             }
             Work::Put { key, content_type, condition, timing } => {
                 self.flush().await?;
-                tiered
-                    .put(&key, &content_type, &body, condition)
-                    .await
-                    .map(|Made { version, existed }| {
-                        let status = if existed { 204 } else { 201 };
-                        let timing = timed(timing, request.started);
-                        write_made(&mut self.output, &request, status, Some(version.0), timing.as_ref());
-                        status
-                    })
-                    .map_err(Failure::of_write)
+                let put = tiered.put(&key, &content_type, &body, condition).await;
+                request.keep_alive &= !worker.is_draining();
+                put.map(|Made { version, existed, queued }| {
+                    let status = if existed { 204 } else { 201 };
+                    let timing = timed(timing, queued);
+                    write_made(&mut self.output, &request, status, Some(version.0), timing.as_ref());
+                    status
+                })
+                .map_err(Failure::of_write)
             }
             Work::Delete { key, condition, timing } => {
                 self.flush().await?;
-                tiered
-                    .delete(&key, condition)
-                    .await
-                    .map(|_| {
-                        let timing = timed(timing, request.started);
+                let deleted = tiered.delete(&key, condition).await;
+                request.keep_alive &= !worker.is_draining();
+                deleted
+                    .map(|Made { queued, .. }| {
+                        let timing = timed(timing, queued);
                         write_made(&mut self.output, &request, 204, None, timing.as_ref());
                         204
                     })
                     .map_err(Failure::of_write)
             }
             Work::Page { status, content_type, body } => {
-                let writer = start(&mut self.output, status, request.keep_alive)
+                let writer = start(&mut self.output, status, request.persistence())
                     .field("Content-Type", content_type.as_bytes())
                     .field("Cache-Control", b"no-store");
                 writer.end_with_length(body.len() as u64);
@@ -267,22 +292,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !failure.closes {
             // The body has to go before the next head can be read. One that is announced, not sent, or large, is not
             // worth waiting for.
-            let is_small = matches!(request.framing, Framing::Length(bytes) if bytes <= 64 << 10);
-            if request.framing == Framing::Length(0) {
-            } else if is_small && !request.expects_continue {
-                if self.read_body(request, 64 << 10).await?.is_err() {
-                    failure.closes = true;
+            let is_small =
+                matches!(request.framing, Framing::Length(bytes) if bytes <= UNUSED_BODY_BYTES_MAX as u64);
+            failure.closes = match request.framing {
+                Framing::Length(0) => false,
+                _ if is_small && !request.expects_continue => {
+                    self.read_body(request, UNUSED_BODY_BYTES_MAX).await?.is_err()
                 }
-            } else {
-                failure.closes = true;
-            }
+                _ => true,
+            };
         }
         Ok(self.answer_failure(request, &failure))
     }
 
     fn answer_failure(&mut self, request: &Request, failure: &Failure) -> bool {
         let keep_alive = request.keep_alive && !failure.closes;
-        write_failure(&mut self.output, failure, keep_alive, request.method == Some(Method::Head));
+        let persistence = if keep_alive { request.persistence() } else { Some("close") };
+        write_failure(&mut self.output, failure, persistence, request.method == Some(Method::Head));
         self.worker.metrics.answered(request.method, failure.status, request.started.elapsed());
         keep_alive
     }
@@ -312,6 +338,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             body.extend_from_slice(&self.input[step.data.clone()]);
             self.input.advance(step.consumed);
             if step.consumed == 0 {
+                // The peer may wait for the answers before this one until it sends the rest.
+                self.flush().await?;
                 let earned = Duration::from_secs(body.len() as u64 / patience.bytes_per_sec.max(1));
                 self.fill(since + patience.head + earned, false).await?;
             }
@@ -350,9 +378,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn fill(&mut self, until: Instant, is_idle: bool) -> Result<(), End> {
         self.input.reserve(READ_BYTES);
         loop {
+            // Only ever earlier here: it may be set for the end of a longer wait. Later it is set when it fires.
+            if self.timer.deadline() > until.into() {
+                self.timer.as_mut().reset(until.into());
+            }
             tokio::select! {
                 biased;
                 read = self.stream.read_buf(&mut self.input) => return match read {
+                    Ok(0) if !is_idle => Err(End::Cut),
                     Ok(0) | Err(_) => Err(End::Gone),
                     Ok(_) => Ok(()),
                 },
@@ -363,10 +396,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.timer.as_mut().reset(until.into());
                 }
                 _ = self.draining.wait_for(|draining| *draining), if is_idle => return Err(End::Draining),
-            }
-            // The timer may be set for later than this wait may last.
-            if self.timer.deadline() > until.into() {
-                self.timer.as_mut().reset(until.into());
             }
         }
     }
@@ -469,16 +498,24 @@ fn plan(worker: &Worker, action: Action<'_>) -> Work {
 
 /// How long parts of a request took, for `Server-Timing`.
 struct Timing {
-    cache: Duration,
-    /// In the lane's queue and the store.
-    store: Option<Duration>,
+    /// To ask the cache; `None` of a write.
+    cache: Option<Duration>,
+    /// In the lane's queue, and from there to the answer; `None` for a hit.
+    beyond: Option<(Duration, Duration)>,
 }
 
 /// Status line and the fields every answer has.
-fn start(output: &mut Vec<u8>, status: u16, keep_alive: bool) -> response::Writer<'_> {
+fn start<'o>(
+    output: &'o mut Vec<u8>,
+    status: u16,
+    persistence: Option<&'static str>,
+) -> response::Writer<'o> {
     let writer = response::Writer::new(output, status);
     let writer = with_date(|date| writer.field("Date", date));
-    if keep_alive { writer } else { writer.field("Connection", b"close") }
+    match persistence {
+        None => writer,
+        Some(said) => writer.field("Connection", said.as_bytes()),
+    }
 }
 
 /// Appends head and, if asked for, value; the status.
@@ -506,7 +543,7 @@ fn write_row_head(
     timing: Option<&Timing>,
 ) -> u16 {
     let status = if unless.matches(row.version()) { 304 } else { 200 };
-    let writer = with_etag(start(output, status, request.keep_alive), row.version().0)
+    let writer = with_etag(start(output, status, request.persistence()), row.version().0)
         .field("Cache-Status", cache_status(served).as_bytes());
     let writer = with_timing(writer, timing);
     if status == 304 {
@@ -532,7 +569,7 @@ fn write_made(
     version: Option<u64>,
     timing: Option<&Timing>,
 ) {
-    let mut writer = start(output, status, request.keep_alive);
+    let mut writer = start(output, status, request.persistence());
     if let Some(version) = version {
         writer = with_etag(writer, version);
     }
@@ -542,9 +579,14 @@ fn write_made(
 }
 
 /// Appends the answer to a request that failed.
-pub(super) fn write_failure(output: &mut Vec<u8>, failure: &Failure, keep_alive: bool, is_head: bool) {
+pub(super) fn write_failure(
+    output: &mut Vec<u8>,
+    failure: &Failure,
+    persistence: Option<&'static str>,
+    is_head: bool,
+) {
     let body = failure.body();
-    failure.write_head(start(output, failure.status, keep_alive), body.len());
+    failure.write_head(start(output, failure.status, persistence), body.len());
     if !is_head {
         output.extend_from_slice(&body);
     }
@@ -568,12 +610,15 @@ fn with_etag(writer: response::Writer<'_>, version: u64) -> response::Writer<'_>
 }
 
 fn with_timing<'o>(writer: response::Writer<'o>, timing: Option<&Timing>) -> response::Writer<'o> {
-    let Some(Timing { cache, store }) = timing else { return writer };
-    let millis = |duration: &Duration| duration.as_secs_f64() * 1e3;
-    let text = match store {
-        None => format!("cache;dur={:.3}", millis(cache)),
-        Some(store) => format!("cache;dur={:.3}, store;dur={:.3}", millis(cache), millis(store)),
-    };
+    let Some(Timing { cache, beyond }) = timing else { return writer };
+    let parts = [
+        ("cache", *cache),
+        ("queue", beyond.map(|(queued, _)| queued)),
+        ("store", beyond.map(|(_, store)| store)),
+    ];
+    let spell =
+        |(name, took): (&str, Option<Duration>)| Some(format!("{name};dur={:.3}", took?.as_secs_f64() * 1e3));
+    let text = parts.into_iter().filter_map(spell).collect::<Vec<_>>().join(", ");
     writer.field("Server-Timing", text.as_bytes())
 }
 

@@ -58,11 +58,6 @@ impl Failure {
         Failure::new(404, "absent", "no value is stored under this key")
     }
 
-    pub(super) fn draining() -> Failure {
-        Failure::new(503, "draining", "the server is shutting down; ask another, or again later")
-            .with(Extra::RetryAfter(1))
-    }
-
     pub(super) fn body(&self) -> Vec<u8> {
         let problem = Problem {
             kind: "about:blank".into(),

@@ -203,9 +203,8 @@ fn welcome(worker: &Rc<Worker>, stream: TcpStream) {
         let mut refusal = Vec::new();
         let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
             .not_applied()
-            .with(error::Extra::RetryAfter(1))
-            .closing();
-        connection::write_failure(&mut refusal, &failure, false, false);
+            .with(error::Extra::RetryAfter(1));
+        connection::write_failure(&mut refusal, &failure, Some("close"), false);
         let _ = stream.try_write(&refusal);
         return;
     }

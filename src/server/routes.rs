@@ -86,7 +86,7 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
         Some((methods, _)) if !methods.split(", ").any(|method| method == name(head.method)) => {
             Err(wrong_method(methods))
         }
-        Some((_, what)) => Err(Failure::new(501, "not_implemented", what).not_applied()),
+        Some((_, what)) => Err(refuse(head.method, Failure::new(501, "not_implemented", what))),
         None => Err(refuse(
             head.method,
             Failure::new(404, "no_route", "no such route; values are under /kv/{key}"),
@@ -103,12 +103,18 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8]) -> Result<Action<'k>, Failure> {
             11 if name.eq_ignore_ascii_case(proto::TIMING) => fields.timing = value == b"1",
             12 if name.eq_ignore_ascii_case("content-type") => fields.content_type = Some(value),
             13 if name.eq_ignore_ascii_case("if-none-match") => fields.if_none_match.push(value),
+            13 if name.eq_ignore_ascii_case("content-range") => fields.is_part = true,
             _ => {}
         }
     }
     let timing = fields.timing;
     match head.method {
         Method::Get | Method::Head => Ok(Action::Get { key, unless: unless(&fields.if_none_match), timing }),
+        // A part taken for the whole would replace what it was meant to complete (RFC 9110, 14.4).
+        Method::Put if fields.is_part => {
+            let what = "a PUT replaces the whole value; send all of it, without Content-Range";
+            Err(Failure::new(400, "bad_header", what).not_applied())
+        }
         Method::Put => {
             let content_type = content_type(fields.content_type)?;
             Ok(Action::Put { key, content_type, condition: condition(&fields, true)?, timing })
@@ -124,6 +130,7 @@ struct DataFields<'b> {
     if_none_match: Vec<&'b [u8]>,
     content_type: Option<&'b [u8]>,
     timing: bool,
+    is_part: bool,
 }
 
 /// A proxy may send the target with scheme and host; what follows them is the path.

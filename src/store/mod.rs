@@ -12,7 +12,7 @@ mod memory;
 mod postgres;
 
 pub use error::{Error, Kind};
-pub use gather::{Config, Done, Gather, LaneMeters, Meters, Observer, Status, WriteRequest, Written};
+pub use gather::{Config, Gather, LaneMeters, Meters, Observer, Reply, Status, WriteRequest, Written};
 
 use crate::kv::{Key, Row, Write};
 use std::pin::Pin;

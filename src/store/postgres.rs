@@ -70,7 +70,9 @@ impl Postgres {
             Error::new(Kind::Config, format!("{shown} is no PostgreSQL URL: {}", cause(&error)))
         })?;
         config.connect_timeout(Duration::from_secs(5)).keepalives_idle(Duration::from_secs(10));
-        // A peer that vanished without a word must not hold a lane for the kernel's quarter of an hour.
+        // A peer that vanished without a word must not hold a lane for the kernel's quarter of an hour, nor may the
+        // cache be served for long while another server may own the store.
+        config.keepalives_interval(Duration::from_secs(2)).keepalives_retries(3);
         config.tcp_user_timeout(Duration::from_secs(15));
         Ok(Postgres { config, shown })
     }

@@ -16,6 +16,8 @@ pub(super) struct Landed {
     pub(super) result: Result<Option<Row>, Error>,
     /// Whether the row entered the cache.
     pub(super) stored: bool,
+    /// How long it waited for its batch.
+    pub(super) queued: std::time::Duration,
 }
 
 /// A read under way.

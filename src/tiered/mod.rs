@@ -15,7 +15,7 @@ pub use crate::store::{Error, Kind, LaneMeters, Meters, Status};
 use crate::cache::{Cache, Place};
 use crate::counters::Counter;
 use crate::kv::{Key, Precondition, Row, Version};
-use crate::store::{Config, Gather, Observer, Store, WriteRequest, Written};
+use crate::store::{Config, Gather, Observer, Reply, Store, WriteRequest, Written};
 use flight::{Flight, Flights};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -71,9 +71,22 @@ pub enum WriteError {
     Store(Error),
 }
 
+/// A read that was served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// `None`: the key is absent.
+    pub row: Option<Row>,
+    /// By whom.
+    pub served: Served,
+    /// How long it waited for its batch.
+    pub queued: Duration,
+}
+
 /// A write that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made {
+    /// How long it waited for its batch.
+    pub queued: Duration,
     /// The version it was given.
     pub version: Version,
     /// Whether the key was there before.
@@ -100,10 +113,12 @@ impl Tiered {
     }
 
     /// The row under `key`, from the cache or the store.
-    pub async fn get(&self, key: &Key) -> Result<(Option<Row>, Served), Error> {
+    pub async fn get(&self, key: &Key) -> Result<Read, Error> {
         let place = self.tier.cache.place(key.as_bytes());
         let (receiver, leads) = match self.tier.board(place, key) {
-            Boarding::Cached(row) => return Ok((Some(row), Served::Hit)),
+            Boarding::Cached(row) => {
+                return Ok(Read { row: Some(row), served: Served::Hit, queued: Duration::ZERO });
+            }
             Boarding::Joined(receiver) => (receiver, None),
             Boarding::Leads(receiver, flight) => (receiver, Some(flight)),
         };
@@ -111,14 +126,14 @@ impl Tiered {
         let joined = leads.is_none();
         if let Some(flight) = leads {
             let (tier, key_read) = (Arc::clone(&self.tier), key.clone());
-            let land = move |result| tier.land(place, &key_read, &flight, result);
-            self.gather.read(key.clone(), Box::new(land));
+            let land = move |result, queued| tier.land(place, &key_read, &flight, result, queued);
+            self.gather.read(key.clone(), Reply::new(land));
         } else {
             self.tier.meters.collapsed.add(1);
         }
         let landed = self.answer(receiver).await?;
         let served = if joined { Served::Collapsed } else { Served::Miss { stored: landed.stored } };
-        landed.result.map(|row| (row, served))
+        landed.result.map(|row| Read { row, served, queued: landed.queued })
     }
 
     /// Creates or replaces a row.
@@ -143,16 +158,15 @@ impl Tiered {
         let mark = self.tier.begin_write(place, key);
         let (sender, receiver) = oneshot::channel();
         let (tier, key_written) = (Arc::clone(&self.tier), key.clone());
-        let done = move |result: Result<Written, Error>| {
+        let reply = Reply::new(move |result: Result<Written, Error>, queued| {
             tier.end_write(place, &key_written, mark, &result);
             // The one who asked may have stopped waiting.
-            let _ = sender.send(result);
-        };
-        self.gather.write(WriteRequest { key: key.clone(), row, condition, done: Box::new(done) });
-        match self.answer(receiver).await.and_then(|result| result) {
-            Ok(Written::Applied { version, existed, .. }) => Ok(Made { version, existed }),
-            Ok(Written::ConditionFailed(current)) => Err(WriteError::ConditionFailed(current)),
-            Err(error) => Err(WriteError::Store(error)),
+            let _ = sender.send(result.map(|written| (written, queued)));
+        });
+        self.gather.write(WriteRequest { key: key.clone(), row, condition, reply });
+        match self.answer(receiver).await.and_then(|result| result).map_err(WriteError::Store)? {
+            (Written::Applied { version, existed, .. }, queued) => Ok(Made { queued, version, existed }),
+            (Written::ConditionFailed(current), _) => Err(WriteError::ConditionFailed(current)),
         }
     }
 
@@ -218,17 +232,21 @@ impl Tier {
     }
 
     /// The store answered a read: fill the cache if the one rule allows it, then answer whoever waits.
-    fn land(&self, place: Place, key: &Key, flight: &Arc<Flight>, result: Result<Option<Row>, Error>) {
+    fn land(
+        &self,
+        place: Place,
+        key: &Key,
+        flight: &Arc<Flight>,
+        result: Result<Option<Row>, Error>,
+        queued: Duration,
+    ) {
         let stored = {
             // Ask about overlap and insert under one lock. Between the two a whole PUT could come and go, and this
             // older row would then sit in the cache until evicted.
             let mut flights = self.flights[place.shard].lock();
             let may_fill = flights.land(key, flight);
             match &result {
-                Ok(Some(row)) if may_fill => {
-                    self.cache.insert(place, row.clone());
-                    true
-                }
+                Ok(Some(row)) if may_fill => self.cache.insert(place, row.clone()),
                 Ok(found) if !may_fill => {
                     self.forget_if_older(place, key, found.as_ref());
                     false
@@ -236,7 +254,7 @@ impl Tier {
                 _ => false,
             }
         };
-        flight.answer(flight::Landed { result, stored });
+        flight.answer(flight::Landed { result, stored, queued });
     }
 
     /// A read that overlapped a write may have seen its commit before the lane has told the cache. Whoever waits for
@@ -259,7 +277,9 @@ impl Tier {
         let may_fill = flights.end_write(key, mark, in_doubt);
         match result {
             Ok(Written::Applied { superseded: true, .. } | Written::ConditionFailed(_)) => {}
-            Ok(Written::Applied { row: Some(row), .. }) if may_fill => self.cache.insert(place, row.clone()),
+            Ok(Written::Applied { row: Some(row), .. }) if may_fill => {
+                self.cache.insert(place, row.clone());
+            }
             Ok(Written::Applied { .. }) => drop(self.cache.remove(place, key.as_bytes())),
             Err(_) if in_doubt => drop(self.cache.remove(place, key.as_bytes())),
             Err(_) => {}

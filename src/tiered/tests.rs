@@ -46,8 +46,8 @@ impl World {
     async fn get(&self) -> Read {
         let tiered = Arc::clone(&self.tiered);
         self.spawn(async move {
-            let (row, _) = tiered.get(&key()).await.map_err(|error| error.kind())?;
-            Ok(row.map(|row| String::from_utf8(row.value().to_vec()).unwrap()))
+            let read = tiered.get(&key()).await.map_err(|error| error.kind())?;
+            Ok(read.row.map(|row| String::from_utf8(row.value().to_vec()).unwrap()))
         })
         .await
     }

@@ -128,9 +128,9 @@ fn a_postgres_stopped_and_started_under_load_gives_errors_but_never_a_wrong_valu
             };
             wait_for(&acknowledged, 200);
             if stop_gently {
-                postgres.stop()
+                postgres.stop();
             } else {
-                postgres.kill()
+                postgres.kill();
             }
             wait_for(&refused, 200);
             postgres.restart().unwrap();

@@ -7,4 +7,6 @@ mod http1;
 mod lab;
 mod load;
 mod register;
+mod serve;
 mod stores;
+mod tidy;

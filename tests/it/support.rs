@@ -37,10 +37,6 @@ impl Server {
         Client::connect(self.address).unwrap()
     }
 
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
     /// `kill -9`.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
@@ -83,9 +79,10 @@ pub(crate) fn postgres() -> Postgres {
     let server = Postgres::start(PostgresOptions::default()).unwrap();
     if let Some(ledger) = std::env::var_os("WEIR_TEST_LEDGER") {
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(ledger).unwrap();
+        let version = &server.query("postgres", "SELECT split_part(version(), ' ', 2)").unwrap()[0][0];
         let name = std::thread::current().name().unwrap_or("?").to_owned();
         // One write: tests run side by side.
-        file.write_all(format!("postgres {name}\n").as_bytes()).unwrap();
+        file.write_all(format!("{version} {name}\n").as_bytes()).unwrap();
     }
     server
 }
@@ -100,6 +97,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// The value of the first header called so.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -187,6 +185,12 @@ impl Client {
         let mut body = vec![0; if has_body { length } else { 0 }];
         self.stream.read_exact(&mut body)?;
         Ok(Answer { status, headers, body })
+    }
+
+    /// Sends bytes as they are and reads one answer.
+    pub(crate) fn exchange(&mut self, bytes: &[u8]) -> Answer {
+        self.send(bytes).unwrap();
+        self.answer(false).unwrap()
     }
 
     /// Sends no more.

@@ -114,7 +114,7 @@ async fn claim_patiently(store: &dyn Store) -> super::Claim {
         match store.claim().await {
             Ok(claim) => return claim,
             Err(error) if error.kind() == Kind::Taken => {
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
             Err(error) => panic!("{error}"),
         }

@@ -49,7 +49,7 @@ impl Group {
     }
 
     pub(super) fn fail(self, error: &Error) {
-        self.0.into_iter().for_each(|request| (request.done)(Err(error.clone())));
+        self.0.into_iter().for_each(|request| request.reply.give(Err(error.clone())));
     }
 
     /// `current` is the key's version before the batch (`Some(None)`: absent; `None`: not read, no conditions).
@@ -123,7 +123,7 @@ pub(super) fn answer(groups: Vec<Settled>, present: &[bool]) {
                     }
                 }
             };
-            (request.done)(Ok(written));
+            request.reply.give(Ok(written));
         }
     }
 }

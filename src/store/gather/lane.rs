@@ -24,6 +24,8 @@ const RETRIES_MAX: usize = 3;
 pub(super) trait Request: Send + Sized + 'static {
     /// Bytes it adds to a batch.
     fn bytes(&self) -> usize;
+    /// Notes how long it waited for its batch.
+    fn waited(&mut self, queued: Duration);
     /// Answers it with a failure.
     fn fail(self, error: Error);
     /// Which lanes it belongs to.
@@ -63,12 +65,11 @@ impl<R> Queue<R> {
     }
 }
 
+/// The queues of the lanes, and their threads.
+pub(super) type Spawned<R> = (Box<[Queue<R>]>, Vec<JoinHandle<()>>);
+
 /// Starts `count` lanes, each on its own thread with its own runtime.
-pub(super) fn spawn<R: Request>(
-    name: &str,
-    count: usize,
-    shared: &Arc<Shared>,
-) -> Result<(Box<[Queue<R>]>, Vec<JoinHandle<()>>), Error> {
+pub(super) fn spawn<R: Request>(name: &str, count: usize, shared: &Arc<Shared>) -> Result<Spawned<R>, Error> {
     let cannot = |error| Error::new(Kind::Config, format!("cannot start the thread {name}: {error}"));
     let mut queues = Vec::new();
     let mut threads = Vec::new();
@@ -240,7 +241,7 @@ impl<R: Request> Lane<R> {
         let mut batch = Vec::with_capacity(self.taken.len().min(BATCH_REQUESTS_MAX));
         let mut bytes = 0;
         while batch.len() < BATCH_REQUESTS_MAX && (bytes < BATCH_BYTES_MAX || batch.is_empty()) {
-            let Some(Queued { request, since }) = self.taken.pop_front() else { break };
+            let Some(Queued { mut request, since }) = self.taken.pop_front() else { break };
             let waited = now.saturating_duration_since(since);
             meters.queued.record_duration(waited);
             if waited > self.shared.config.queue_wait_max {
@@ -248,6 +249,7 @@ impl<R: Request> Lane<R> {
                 request.fail(overloaded(Some(since)));
                 continue;
             }
+            request.waited(waited);
             bytes += request.bytes();
             batch.push(request);
         }
@@ -260,8 +262,12 @@ impl Request for ReadRequest {
         self.key.as_bytes().len()
     }
 
+    fn waited(&mut self, queued: Duration) {
+        self.reply.queued = queued;
+    }
+
     fn fail(self, error: Error) {
-        (self.done)(Err(error));
+        self.reply.give(Err(error));
     }
 
     fn meters(shared: &Shared) -> &LaneMeters {
@@ -279,7 +285,7 @@ impl Request for ReadRequest {
                     for request in batch {
                         while found.next_if(|(key, _)| **key < request.key).is_some() {}
                         let row = found.peek().and_then(|(_, row)| row.clone());
-                        (request.done)(Ok(row));
+                        request.reply.give(Ok(row));
                     }
                     Ok(())
                 }
@@ -297,8 +303,12 @@ impl Request for WriteRequest {
         self.key.as_bytes().len() + self.row.as_ref().map_or(0, |row| row.value().len())
     }
 
+    fn waited(&mut self, queued: Duration) {
+        self.reply.queued = queued;
+    }
+
     fn fail(self, error: Error) {
-        (self.done)(Err(error));
+        self.reply.give(Err(error));
     }
 
     fn meters(shared: &Shared) -> &LaneMeters {
@@ -309,10 +319,14 @@ impl Request for WriteRequest {
         Box::pin(async move {
             let groups = batch::group(batch);
             let mut failed = Vec::new();
-            let outcome = commit(session, groups, shared, &mut failed).await;
+            let mut outcome = commit(session, groups, shared, &mut failed).await;
             // One key's write was refused: the others must not suffer for it, so each goes again on its own.
             for group in failed {
-                commit(session, vec![group], shared, &mut Vec::new()).await?;
+                match &outcome {
+                    Ok(()) => outcome = commit(session, vec![group], shared, &mut Vec::new()).await,
+                    // The session went meanwhile, and these were not sent.
+                    Err(lost) => group.fail(&Error::new(Kind::Unavailable, lost.to_string())),
+                }
             }
             outcome
         })

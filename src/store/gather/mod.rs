@@ -47,8 +47,37 @@ impl Default for Config {
     }
 }
 
-/// What is called, on a lane's thread, with the answer to a request. It must not block.
-pub type Done<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
+/// Where the answer to a request goes. A request that is dropped, whatever the reason, is answered too.
+pub struct Reply<T> {
+    /// `None` once it is answered.
+    done: Option<Box<Done<T>>>,
+    queued: Duration,
+}
+
+type Done<T> = dyn FnOnce(Result<T, Error>, Duration) + Send;
+
+impl<T> Reply<T> {
+    /// Calls `done` once, on a lane's thread, with the answer and how long the request waited for its batch. It must
+    /// not block.
+    pub fn new(done: impl FnOnce(Result<T, Error>, Duration) + Send + 'static) -> Reply<T> {
+        Reply { done: Some(Box::new(done)), queued: Duration::ZERO }
+    }
+
+    fn give(mut self, answer: Result<T, Error>) {
+        if let Some(done) = self.done.take() {
+            done(answer, self.queued);
+        }
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        // Only when a lane ends in the middle of a batch: nobody can say then how far it came.
+        if let Some(done) = self.done.take() {
+            done(Err(Error::new(Kind::Unknown, "the store's lane ended")), self.queued);
+        }
+    }
+}
 
 /// Something to write, and what to do when it is known whether it was.
 pub struct WriteRequest {
@@ -58,8 +87,8 @@ pub struct WriteRequest {
     pub row: Option<Row>,
     /// What must hold of the key just before.
     pub condition: Precondition,
-    /// Called once. The requests of a key are answered in the order they were committed.
-    pub done: Done<Written>,
+    /// The requests of a key are answered in the order they were committed.
+    pub reply: Reply<Written>,
 }
 
 /// How a write request ended.
@@ -136,7 +165,7 @@ pub struct Gather {
 
 struct ReadRequest {
     key: Key,
-    done: Done<Option<Row>>,
+    reply: Reply<Option<Row>>,
 }
 
 /// What the keeper and the lanes share.
@@ -178,9 +207,9 @@ impl Gather {
         Ok(Gather { shared, reads, writes, threads })
     }
 
-    /// Reads the row under `key` and calls `done` with it, `None` if absent.
-    pub fn read(&self, key: Key, done: Done<Option<Row>>) {
-        lane_of(&self.reads, &key).push(&self.shared, ReadRequest { key, done });
+    /// Reads the row under `key`, `None` if absent.
+    pub fn read(&self, key: Key, reply: Reply<Option<Row>>) {
+        lane_of(&self.reads, &key).push(&self.shared, ReadRequest { key, reply });
     }
 
     /// Writes, durably.
@@ -193,8 +222,8 @@ impl Gather {
     fn acknowledge(&self, request: WriteRequest) -> WriteRequest {
         let version = self.shared.next_version();
         let row = request.row.clone().map(|row| row.with_version(version));
-        (request.done)(Ok(Written::Applied { version, existed: false, row, superseded: false }));
-        WriteRequest { done: Box::new(|_| {}), ..request }
+        request.reply.give(Ok(Written::Applied { version, existed: false, row, superseded: false }));
+        WriteRequest { reply: Reply::new(|_, _| {}), ..request }
     }
 
     /// Whether requests can be served now.

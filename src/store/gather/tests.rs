@@ -32,8 +32,8 @@ fn write(gather: &Gather, requests: &str) -> Answered {
         let row = (!rest.starts_with('-')).then(|| Row::new(&key, "", value, Version::default()));
         let condition = if rest.starts_with('+') { Precondition::Absent } else { Precondition::None };
         let (sender, label) = (sender.clone(), text.to_owned());
-        let done = Box::new(move |result| sender.send((label, result)).unwrap());
-        gather.write(WriteRequest { key, row, condition, done });
+        let reply = Reply::new(move |result, _| drop(sender.send((label, result))));
+        gather.write(WriteRequest { key, row, condition, reply });
     }
     receiver
 }
@@ -155,7 +155,9 @@ fn equal_reads_in_one_batch_ask_once_and_are_all_answered() {
         let (sender, label) = (sender.clone(), name.to_owned());
         gather.read(
             key(name),
-            Box::new(move |result| sender.send((label, result.unwrap().is_some())).unwrap()),
+            Reply::new(move |row: Result<Option<Row>, _>, _| {
+                drop(sender.send((label, row.unwrap().is_some())));
+            }),
         );
     };
     let created = write(&gather, "b=1");

@@ -1,0 +1,29 @@
+# The doors for people. Each does its own set-up: a fresh Debian machine with a Rust toolchain is enough.
+
+SHELL := /bin/bash
+# Where rustup puts cargo, for shells that have not been told.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: help run test lint
+
+help: ## what there is
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 14
+
+run: ## measure weir on this machine, in about a minute: a headline, and where the report is
+	@scripts/setup.sh cargo cc
+	@cargo build --release --locked
+	@target=$${CARGO_TARGET_DIR:-target} && "$$target/release/weir" lab experiments/quick.toml
+
+test: lint ## all tests, with a real PostgreSQL
+	@scripts/setup.sh cc postgresql
+	@ledger=$$(mktemp) && trap 'rm -f "$$ledger"' EXIT && \
+	WEIR_TEST_LEDGER=$$ledger cargo test --locked && \
+	sort -u "$$ledger" | awk '{ versions[$$1] } END { \
+		if (!NR) { print "error: no test ran against PostgreSQL" > "/dev/stderr"; exit 1 } \
+		for (version in versions) known = known " " version; \
+		print NR " tests ran against PostgreSQL" known }'
+
+lint: ## form and clippy
+	@scripts/setup.sh cargo cc rustfmt clippy
+	cargo fmt --check
+	cargo clippy --locked --quiet --all-targets -- -D warnings

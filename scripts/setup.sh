@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Makes sure that what is named is on this machine: scripts/setup.sh cargo cc postgresql …
+#
+# Installs what is missing as root, or with sudo where that asks for no password; else says in one line what to
+# install. Says nothing and takes no time when everything is there. Never reads standard input.
+set -euo pipefail
+exec </dev/null
+
+fail() {
+    echo "error: $1" >&2
+    exit 1
+}
+
+# The server's programs are not in everybody's PATH: where Debian puts them is looked at, too.
+has_postgresql() {
+    local folder
+    for folder in ${PATH//:/ } /usr/lib/postgresql/*/bin; do
+        [ -x "$folder/initdb" ] && [ -x "$folder/postgres" ] && return
+    done
+    return 1
+}
+
+# A compiler alone does not link: the headers and start files of the C library are a package of their own.
+has_cc() {
+    command -v cc && echo 'int main(void) { return 0; }' | cc -x c -o /dev/null -
+} >/dev/null 2>&1
+
+packages=()
+for need in "$@"; do
+    case $need in
+        cargo) command -v cargo >/dev/null || fail "there is no cargo; install the Rust toolchain first" ;;
+        rustfmt | clippy)
+            command -v "cargo-${need/rustfmt/fmt}" >/dev/null && "cargo-${need/rustfmt/fmt}" --version >/dev/null 2>&1 ||
+                rustup component add "$need" >/dev/null 2>&1 ||
+                fail "cargo has no $need; run: rustup component add $need"
+            ;;
+        cc) has_cc || packages+=(gcc libc6-dev) ;;
+        postgresql) has_postgresql || packages+=(postgresql) ;;
+        *) fail "setup.sh does not know $need" ;;
+    esac
+done
+[ ${#packages[@]} -gt 0 ] || exit 0
+
+by_hand="install what is missing: apt-get install ${packages[*]}"
+command -v apt-get >/dev/null || fail "$by_hand"
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    as_root=(sudo -n)
+    "${as_root[@]}" true 2>/dev/null || fail "$by_hand"
+fi
+
+echo "setup: installing ${packages[*]}" >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+install() {
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends "${packages[@]}" >>"$log" 2>&1
+}
+# Fresh images come without package lists, old ones with lists that name what is no longer there.
+install || { "${as_root[@]}" apt-get update >>"$log" 2>&1 && install; } || {
+    tail -n 5 "$log" >&2
+    fail "$by_hand"
+}
