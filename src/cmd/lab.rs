@@ -134,15 +134,23 @@ fn results_dir(args: &Args, experiment: &Experiment) -> Result<PathBuf, Failure>
     Ok(dir)
 }
 
-/// The command as it was typed, fit to be typed again.
+/// The command as it was typed, fit to be typed again: without `--out`, whose directory is taken now.
 fn command_line() -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+@%".contains(c);
     let quoted = |arg: String| match !arg.is_empty() && arg.chars().all(plain) {
         true => arg,
         false => format!("'{}'", arg.replace('\'', r"'\''")),
     };
-    let args = std::env::args_os().skip(1).map(|arg| quoted(arg.to_string_lossy().into_owned()));
-    std::iter::once("weir".to_owned()).chain(args).collect::<Vec<_>>().join(" ")
+    let mut words = vec!["weir".to_owned()];
+    let mut args = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--out" => drop(args.next()),
+            joined if joined.starts_with("--out=") => {}
+            _ => words.push(quoted(arg)),
+        }
+    }
+    words.join(" ")
 }
 
 /// A flag that SIGINT and SIGTERM set: the run then ends its children and reports what it has.
