@@ -36,7 +36,9 @@ pub const RULES: &[Rule] = &[
         apply: |case| {
             let busiest = case.busiest(|of| of.kind == ResourceKind::Generator);
             let saturated = busiest.is_some_and(|i| case.evidence[i].saturated());
-            let alone = case.generator_limited && !case.evidence.iter().any(Evidence::limits);
+            let target_saturated =
+                case.evidence.iter().any(|of| of.kind == ResourceKind::Station && of.saturated());
+            let alone = case.generator_limited && !target_saturated;
             (saturated || alone).then(|| (Grade::Generator, Vec::from_iter(busiest)))
         },
     },
@@ -197,7 +199,9 @@ fn evidence(i: usize, deciding: &[&Row], rows: &[Row], capacity: &Capacity) -> O
         demand_variation.is_some_and(|variation| variation > CONSTANT) && demands.first() > demands.last();
     // U = X·D: saturated long before the capacity is reached means that D was larger there.
     let early = capacity.rps().is_some_and(|rps| {
-        rows.iter().filter(|row| row.usable()).any(|row| {
+        let up_to = deciding.iter().map(|row| row.level).min().unwrap_or(0);
+        // Past the plateau a saturated resource may well do less: that is thrashing, not batching.
+        rows.iter().filter(|row| row.usable() && row.level < up_to).any(|row| {
             row.goodput_rps.is_some_and(|goodput| goodput.mean < EARLY * rps.mean)
                 && row.resources[i].utilization.is_some_and(|utilization| utilization >= SATURATED)
         })

@@ -169,10 +169,11 @@ pub fn knee(rows: &[Row], capacity: &Capacity) -> Option<Knee> {
     })
 }
 
-/// How far goodput falls behind its peak at a higher level. `None` unless both were measured more than once and their
+/// How far goodput falls behind its peak at a higher level. `None` unless both were measured three times or more and their
 /// intervals are apart.
 pub fn decline(rows: &[Row], capacity: &Capacity) -> Option<Decline> {
-    let peak = capacity.rps().filter(|peak| peak.interval != Interval::Single)?;
+    let peak =
+        capacity.rps().filter(|peak| matches!(peak.interval, Interval::StudentT | Interval::Bootstrap))?;
     let last_of_peak = match capacity {
         Capacity::NotReached { level, .. } => *level,
         _ => *capacity.plateau().last()?,
@@ -180,7 +181,9 @@ pub fn decline(rows: &[Row], capacity: &Capacity) -> Option<Decline> {
     rows.iter()
         .filter(|row| row.usable() && row.level > last_of_peak)
         .filter_map(|row| Some((row.level, row.goodput_rps?)))
-        .filter(|(_, rps)| rps.interval != Interval::Single && rps.high < peak.low)
+        // Two runs fall apart by chance too often to speak of a decline.
+        .filter(|(_, rps)| matches!(rps.interval, Interval::StudentT | Interval::Bootstrap))
+        .filter(|(_, rps)| rps.high < peak.low)
         .min_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean))
         .map(|(level, rps)| Decline { level, rps, share: 1.0 - rps.mean / peak.mean })
 }

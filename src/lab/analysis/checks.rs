@@ -163,7 +163,7 @@ fn little(seen: &Seen) -> Verdict {
                 worst.abs() * 100.0,
                 if worst < 0.0 { "fewer" } else { "more" }
             ),
-            "Use a longer window; if it stays, the generator’s figures are wrong: please report it.",
+            "A stall at an edge of the window does this: use a longer one. If it stays, figures are wrong: please report it.",
         ),
         _ => Verdict::Passed,
     }
@@ -213,13 +213,29 @@ fn disorder(latency: &Latency) -> Option<String> {
 
 fn generator(seen: &Seen) -> Verdict {
     const LIMIT: f64 = 0.7;
-    match generator_share(seen) {
-        None => Verdict::NotChecked("the generator’s processor time was not read".into()),
-        Some(share) if share > LIMIT => failed(
+    const WAIT_LIMIT: f64 = 0.01;
+    let Some(share) = generator_share(seen) else {
+        return Verdict::NotChecked("the generator’s processor time was not read".into());
+    };
+    if share > LIMIT {
+        return failed(
             format!("the generator uses {:.0} % of its cores", share * 100.0),
             "Give the generator more cores, or the target fewer.",
+        );
+    }
+    // R·X is the number of clients: so much time passes in requests every second.
+    let wait = |(trial, load): &(&Trial, &LoadReport)| {
+        let waited = trial.growth("generator.run_delay_secs")?;
+        Some(waited / (trial.elapsed_secs * f64::from(load.clients)))
+    };
+    let waits: Option<Vec<f64>> = seen.ran.iter().map(wait).collect();
+    let waited = waits.and_then(|waits| waits.into_iter().max_by(f64::total_cmp));
+    match waited {
+        Some(waited) if waited > WAIT_LIMIT => failed(
+            format!("of its clients’ time the generator waited {:.1} % for a core", waited * 100.0),
+            "Leave the generator’s cores to it; repeat when the machine is quiet.",
         ),
-        Some(share) => Verdict::Partly {
+        _ => Verdict::Partly {
             holds: format!("the generator uses {:.0} % of its cores", share * 100.0),
             missing: "the comparison with a server that answers from memory comes later".into(),
         },
@@ -245,7 +261,7 @@ fn errors(seen: &Seen) -> Verdict {
     let worst = seen.ran.iter().map(|(_, load)| load).max_by(|a, b| a.error_ratio.total_cmp(&b.error_ratio));
     let Some(load) = worst else { return Verdict::NotChecked("no run".into()) };
     if load.attempts == 0 {
-        return Verdict::NotChecked("no request completed".into());
+        return failed("no request completed", "Lengthen the window, or see what the target waits for.");
     }
     if load.error_ratio <= LIMIT {
         return Verdict::Passed;
@@ -278,28 +294,66 @@ fn fast_failure(seen: &Seen, load: &LoadReport) -> Option<String> {
     apart.then(|| "fast-fail: attempts rose while goodput fell".to_owned())
 }
 
+/// The kernel counts processor time of cores in ticks of 10 ms: less than a few of them is no finding.
+const TICKS_SECS: f64 = 0.03;
+
 fn machine(seen: &Seen) -> Verdict {
-    const LIMIT: f64 = 0.005;
+    const STEAL_LIMIT: f64 = 0.005;
+    const FOREIGN_LIMIT: f64 = 0.01;
     let mut cores: Vec<usize> = seen.results.placements.iter().flat_map(|part| part.cores.clone()).collect();
     cores.sort_unstable();
     cores.dedup();
-    let of_run = |(trial, _): &(&Trial, &LoadReport)| {
-        let stolen: f64 =
-            cores.iter().map(|core| trial.growth(&format!("core.{core}.steal_secs"))).sum::<Option<f64>>()?;
-        let share = stolen / (trial.elapsed_secs * cores.len() as f64);
-        share.is_finite().then_some(share)
+    // The most in any run, as busy seconds of all our cores and as a share of them.
+    let most = |secs: &dyn Fn(&Trial) -> Option<f64>| {
+        let of_run = |(trial, _): &(&Trial, &LoadReport)| {
+            let secs = secs(trial)?;
+            let share = secs / (trial.elapsed_secs * cores.len() as f64);
+            share.is_finite().then_some((secs, share))
+        };
+        let runs: Option<Vec<(f64, f64)>> = seen.ran.iter().map(of_run).collect();
+        runs?.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))
     };
-    let shares: Option<Vec<f64>> = seen.ran.iter().map(of_run).collect();
-    match shares.and_then(|shares| shares.into_iter().max_by(f64::total_cmp)) {
-        None => Verdict::NotChecked("steal of our cores was not read".into()),
-        Some(share) if share > LIMIT => failed(
-            format!("the hypervisor took {:.1} % of our cores", share * 100.0),
+    let of_cores = |trial: &Trial, what: &str| {
+        cores.iter().map(|core| trial.growth(&format!("core.{core}.{what}_secs"))).sum::<Option<f64>>()
+    };
+    let parts: Vec<&str> = seen.results.placements.iter().map(|part| part.part.as_str()).collect();
+    let ours = |trial: &Trial| {
+        parts.iter().map(|part| trial.growth(&format!("{part}.cpu_secs"))).sum::<Option<f64>>()
+    };
+    let swapped = |trial: &Trial| {
+        let pages = ["memory.swap_in_pages", "memory.swap_out_pages"].map(|name| trial.growth(name));
+        Some(pages[0]? + pages[1]?)
+    };
+
+    let steal = most(&|trial| of_cores(trial, "steal"));
+    let foreign = most(&|trial| Some(of_cores(trial, "busy")? - ours(trial)?));
+    let swap = most(&swapped);
+    let Some((stolen_secs, stolen)) = steal else {
+        return Verdict::NotChecked("steal of our cores was not read".into());
+    };
+    if stolen > STEAL_LIMIT && stolen_secs >= TICKS_SECS {
+        return failed(
+            format!("the hypervisor took {:.2} % of our cores", stolen * 100.0),
             "Repeat when the neighbours are quiet, or on a machine without any.",
-        ),
-        Some(share) => Verdict::Partly {
-            holds: format!("steal {:.1} %", share * 100.0),
-            missing: "swap, foreign CPU and frequency are not read yet".into(),
-        },
+        );
+    }
+    if let Some((secs, share)) = foreign
+        && share > FOREIGN_LIMIT
+        && secs >= TICKS_SECS * cores.len() as f64
+    {
+        return failed(
+            format!("other processes used {:.0} % of our cores", share * 100.0),
+            "Stop what else runs on this machine, and repeat.",
+        );
+    }
+    if swap.is_some_and(|(pages, _)| pages > 0.0) {
+        return failed("the machine swapped", "Give it more memory, or the target less to keep.");
+    }
+    let read = [("foreign CPU", foreign.is_some()), ("swap", swap.is_some()), ("frequency", false)];
+    let unread: Vec<&str> = read.iter().filter(|(_, read)| !read).map(|(name, _)| *name).collect();
+    Verdict::Partly {
+        holds: format!("steal {:.2} %", stolen * 100.0),
+        missing: format!("not read: {}", unread.join(", ")),
     }
 }
 

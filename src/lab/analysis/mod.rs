@@ -109,7 +109,7 @@ pub fn findings(results: &Results) -> Findings {
         worst_little: furthest(|row| row.little_residual),
         busiest_generator: furthest(|row| {
             let generators = row.resources.iter().filter(|of| of.kind == ResourceKind::Generator);
-            generators.filter_map(|of| of.utilization).max_by(f64::total_cmp)
+            generators.filter_map(|of| of.utilization_max).max_by(f64::total_cmp)
         }),
         planned: rows.iter().map(|(_, row)| row.planned).sum(),
         ran: rows.iter().map(|(_, row)| row.runs).sum(),

@@ -74,6 +74,8 @@ pub struct Use {
     pub servers: f64,
     /// Busy share, 0–1, mean over the runs.
     pub utilization: Option<f64>,
+    /// The same in the busiest run.
+    pub utilization_max: Option<f64>,
     /// Service demand: its busy time per attempt, D = U·m / X, mean over the runs.
     /// Source: the utilization law, Denning & Buzen, The Operational Analysis of Queueing Network Models (1978).
     pub demand_us: Option<f64>,
@@ -123,7 +125,7 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
         goodput_rps: Estimate::of(&goodput),
         goodput_rps_of_runs: goodput,
         attempts_rps: mean(&attempts),
-        latency_us_mean: middle(|latency| latency.us_mean),
+        latency_us_mean: attempts_mean_us(&ran),
         latency_us_p50: middle(|latency| latency.us_p50),
         latency_us_p99: middle(|latency| latency.us_p99),
         latency_us_p999: middle(|latency| latency.us_p999),
@@ -155,6 +157,14 @@ pub fn little_residual(clients: u32, load: &LoadReport) -> Option<f64> {
     residual.is_finite().then_some(residual)
 }
 
+/// Mean latency of all attempts of all runs, so that X · R = N holds for the row as it does for its runs. A mean or a
+/// median over runs would not: runs of unequal throughput count unequally.
+fn attempts_mean_us(ran: &[(&Trial, &LoadReport)]) -> Option<f64> {
+    let attempts: u64 = ran.iter().map(|(_, load)| load.latency.count).sum();
+    let total: f64 = ran.iter().map(|(_, load)| load.latency.us_mean * load.latency.count as f64).sum();
+    (attempts > 0).then(|| total / attempts as f64)
+}
+
 /// Attempts per second; not finite where there was no window.
 fn rate(load: &LoadReport) -> f64 {
     load.attempts as f64 / load.window_secs
@@ -162,7 +172,7 @@ fn rate(load: &LoadReport) -> f64 {
 
 fn failures(trials: &[&Trial], planned: u32) -> BTreeMap<String, u32> {
     let mut failures = BTreeMap::new();
-    for trial in trials.iter().filter(|trial| trial.load.is_none()) {
+    for trial in trials.iter().filter(|trial| trial.load.is_none() || trial.failure.is_some()) {
         *failures.entry(trial.failure.as_deref().unwrap_or("no reason given").to_owned()).or_insert(0) += 1;
     }
     let unrun = planned - trials.len() as u32;
@@ -197,6 +207,7 @@ fn uses(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Vec<Use> {
                 kind: resource.kind,
                 servers: resource.servers,
                 utilization: finite(seen.iter().map(|(utilization, _)| *utilization).collect()),
+                utilization_max: seen.iter().map(|(utilization, _)| *utilization).max_by(f64::total_cmp),
                 demand_us: finite(
                     seen.iter().map(|(utilization, x)| utilization * resource.servers / x * 1e6).collect(),
                 ),

@@ -166,8 +166,37 @@ fn what_cannot_be_read_is_not_checked() {
     results.trials[0].opened.counters.insert("core.3.steal_secs".into(), 1.0);
     results.trials[0].closed.counters.insert("core.3.steal_secs".into(), 1.001);
     assert!(matches!(verdict(&results, 5), Verdict::Partly { .. }));
+    // One or two ticks of the kernel's clock are no finding, three are.
     results.trials[0].closed.counters.insert("core.3.steal_secs".into(), 1.02);
+    assert!(matches!(verdict(&results, 5), Verdict::Partly { .. }));
+    results.trials[0].closed.counters.insert("core.3.steal_secs".into(), 1.04);
     assert!(matches!(verdict(&results, 5), Verdict::Failed { .. }));
+    results.trials[0].closed.counters.insert("core.3.steal_secs".into(), 1.0);
+    // Nor may others use our cores, or the machine swap.
+    for (counter, closed) in
+        [("core.3.busy_secs", 0.9), ("server.cpu_secs", 0.5), ("memory.swap_in_pages", 0.0)]
+    {
+        results.trials[0].opened.counters.insert(counter.into(), 0.0);
+        results.trials[0].closed.counters.insert(counter.into(), closed);
+    }
+    let Verdict::Failed { why, .. } = verdict(&results, 5) else { panic!() };
+    assert!(why.contains("other processes used 40 %"), "{why}");
+}
+
+/// Rows of unequal runs once printed a mean throughput beside a median latency: together they broke Little's law.
+#[test]
+fn a_row_closes_littles_law_whatever_its_runs_are() {
+    let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[8], 2, "1s");
+    let load = results.trials[0].load.as_mut().unwrap();
+    // The same clients on a machine five times slower.
+    load.attempts /= 5;
+    load.successes /= 5;
+    load.goodput_rps /= 5.0;
+    load.latency.count /= 5;
+    load.latency.us_mean *= 5.0;
+    let row = &findings(&results).workloads[0].rows[0];
+    let clients = row.goodput_rps.unwrap().mean * row.latency_us_mean.unwrap() / 1e6;
+    assert!((clients / 8.0 - 1.0).abs() < 0.02, "{clients}");
 }
 
 #[test]

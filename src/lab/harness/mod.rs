@@ -343,7 +343,9 @@ impl Rig for Live<'_> {
         if outcome.preloaded {
             self.preloaded.insert(workload.name.clone());
         }
-        let (load, failure) = (outcome.report.take(), outcome.failure.take());
+        let died = self.server.as_mut().is_some_and(|server| !server.lives());
+        let ended = || died.then(|| "the server ended during the trial; server.log says why".to_owned());
+        let (load, failure) = (outcome.report.take(), outcome.failure.take().or_else(ended));
         let (elapsed_secs, opened, closed) = outcome.readings();
         Trial {
             workload: workload.name.clone(),

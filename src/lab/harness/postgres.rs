@@ -117,14 +117,18 @@ impl Postgres {
             .enable_all()
             .build()
             .map_err(|error| format!("cannot make a runtime: {error}"))?;
-        let rows = runtime.block_on(async {
+        let asked = async {
             let mut config = tokio_postgres::Config::new();
             config.host("127.0.0.1").port(self.port).user(USER).dbname(database);
             config.connect_timeout(PATIENCE);
             let (client, connection) = config.connect(NoTls).await?;
             tokio::spawn(connection);
             client.simple_query(sql).await
-        });
+        };
+        // A server that is stopped takes the question and says nothing.
+        let answered = runtime.block_on(async { tokio::time::timeout(PATIENCE, asked).await });
+        let rows = answered
+            .map_err(|_| format!("PostgreSQL: `{sql}` is not answered; see {}", self.log.display()))?;
         let rows = rows.map_err(|error| {
             let cause = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
             format!("PostgreSQL: `{sql}` failed: {cause}; see {}", self.log.display())
@@ -207,8 +211,13 @@ impl Postgres {
             if let Some(status) = process.ended() {
                 return Err(format!("postgres ended with {status}: {}", log.tail()));
             }
-            match self.query("postgres", "SELECT 1") {
-                Ok(_) => Ok(Some(())),
+            // Somebody else may have taken the port before us: ours is the one on our data.
+            match self.query("postgres", "SHOW data_directory") {
+                Ok(rows) if rows.iter().flatten().any(|dir| Path::new(dir) == self.cluster()) => Ok(Some(())),
+                Ok(_) => {
+                    last = format!("another server answers on port {}", self.port);
+                    Ok(None)
+                }
                 Err(why) => {
                     last = why;
                     Ok(None)

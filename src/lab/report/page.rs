@@ -4,7 +4,7 @@ use super::Report;
 use super::columns::columns;
 use super::words::{self, UNKNOWN};
 use crate::lab::analysis::{CHECKS, Capacity, Grade, Spot, Standing, Verdict, WorkloadFindings};
-use crate::lab::results::Placement;
+use crate::lab::results::{Placement, Results};
 use crate::units::short;
 
 /// A piece of the page. All text is plain; a writer escapes it.
@@ -62,14 +62,12 @@ type Summary = (&'static str, fn(&WorkloadFindings) -> String);
 const SUMMARY: &[Summary] =
     &[
         ("<workload", |found| found.name.clone()),
-        ("<capacity, req/s", |found| {
-            let (sign, of) = match &found.capacity {
-                Capacity::Unknown => return UNKNOWN.to_owned(),
-                Capacity::Reached { rps, .. } => ("", rps),
-                Capacity::NotReached { at_least_rps, .. }
-                | Capacity::GeneratorLimited { at_least_rps, .. } => ("≥ ", at_least_rps),
-            };
-            format!("{sign}{}", words::spread(of))
+        ("<capacity, req/s", |found| match &found.capacity {
+            Capacity::Unknown => UNKNOWN.to_owned(),
+            Capacity::Reached { rps, .. } => words::spread(rps),
+            Capacity::NotReached { at_least_rps, .. } | Capacity::GeneratorLimited { at_least_rps, .. } => {
+                format!("≥ {}", short(at_least_rps.low))
+            }
         }),
         ("knee, clients", |found| words::known(found.knee.as_ref().map(|knee| knee.clients), words::clients)),
         ("p50 there", |found| words::latency(found.knee.as_ref().and_then(|knee| knee.latency_us_p50))),
@@ -93,9 +91,9 @@ const SUMMARY: &[Summary] =
                 format!("{} {}", of.resource, words::percent(of.utilization))
             })
         }),
-        ("valid levels", |found| {
-            let valid = found.rows.iter().filter(|row| row.standing == Standing::Valid).count();
-            format!("{valid} of {}", found.rows.len())
+        ("usable levels", |found| {
+            let usable = found.rows.iter().filter(|row| row.standing == Standing::Valid).count();
+            format!("{usable} of {}", found.rows.len())
         }),
     ];
 
@@ -121,13 +119,14 @@ pub(super) fn page(report: &Report) -> Vec<Block> {
     }
     page.push(Block::Table(summary));
     page.push(Block::Notes(vec![
-        "Capacity is the mean over the levels of the plateau with its 95 % interval (bootstrap over runs); ≥ where the \
-         plateau was not reached or the generator was in the way. Latency there was measured at the level nearest to \
-         the knee."
+        "Capacity is the mean over the levels of the plateau with its interval; ≥ gives the lower end of the interval at \
+         the best level, where the plateau was not reached or the generator was in the way. Latency there was measured \
+         at the level nearest to the knee."
             .to_owned(),
         "In the tables of levels below: goodput is the mean over runs with its 95 % interval (Student’s t; lowest to \
-         highest of two runs); latencies are the median over runs; Little and gates show the worst run; the columns \
-         named after resources are utilizations, 0 to 1."
+         highest of two runs); the mean latency is that of all attempts, percentiles are the median over runs; Little \
+         and gates show the worst run; the columns named after resources are their busy share, 0 to 1. For a disk that \
+         is no utilization: it works in parallel, and for every process of the machine."
             .to_owned(),
     ]));
     for (index, found) in report.findings.workloads.iter().enumerate() {
@@ -198,7 +197,7 @@ fn sharing(placements: &[Placement]) -> String {
         .map(|part| format!("{} shares its cores with {}", part.part, part.shares_with.join(" and ")))
         .collect();
     match shared.is_empty() {
-        true => "Every part had its cores to itself.".to_owned(),
+        true => "No two parts shared a core.".to_owned(),
         false => format!("On the cores: {}.", shared.join("; ")),
     }
 }
@@ -222,6 +221,7 @@ fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut 
     };
     page.push(Block::Table(table));
     let mut notes = notes(found);
+    notes.extend(above_bound(found));
     let errors = errors(found);
     if errors.is_none() && found.rows.iter().any(|row| row.runs > 0) {
         notes.push("No attempt failed at any level.".to_owned());
@@ -231,6 +231,20 @@ fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut 
         page.push(Block::Part("Failed attempts by class".to_owned()));
         page.push(Block::Table(errors));
     }
+}
+
+/// What flags may have changed of the file that is printed below.
+fn as_run(results: &Results) -> String {
+    let levels: Vec<String> = results.levels.iter().map(u32::to_string).collect();
+    let spans =
+        results.trials.iter().find_map(|trial| trial.load.as_ref()).map_or_else(String::new, |load| {
+            format!(", {:.1} s of warm-up and {:.1} s of window", load.warmup_secs, load.window_secs)
+        });
+    format!(
+        "Run with {} at {} clients each{spans}.",
+        words::count(results.repetitions, "repetition"),
+        levels.join(", ")
+    )
 }
 
 fn caption(found: &WorkloadFindings) -> String {
@@ -246,6 +260,22 @@ fn caption(found: &WorkloadFindings) -> String {
         said += " Dashed: the knee.";
     }
     said
+}
+
+/// Rows above the asymptotic bound: it takes the demand of one client's requests for everybody's.
+fn above_bound(found: &WorkloadFindings) -> Option<String> {
+    let alone_secs = found.rows.iter().find(|row| row.level == 1)?.latency_us_mean? / 1e6;
+    let above: Vec<u32> = (found.rows.iter())
+        .filter(|row| row.goodput_rps.is_some_and(|rps| rps.mean > 1.02 * f64::from(row.level) / alone_secs))
+        .map(|row| row.level)
+        .collect();
+    (!above.is_empty()).then(|| {
+        format!(
+            "Goodput is above N / R(1) at {}: a request costs less under load than alone (fewer wake-ups, larger \
+             batches), so that line is no bound here, and a knee computed from it comes too late.",
+            words::each_level(&above)
+        )
+    })
 }
 
 /// The numbers behind knee and bottleneck.
@@ -362,6 +392,7 @@ fn circumstances(report: &Report, page: &mut Vec<Block>) {
         page.push(Block::Table(pinning));
     }
     page.push(Block::Part("The experiment".to_owned()));
+    page.push(Block::Text(as_run(results)));
     page.push(Block::Verbatim(results.experiment_toml.clone()));
     page.push(Block::Part("To do it again".to_owned()));
     page.push(Block::Verbatim(results.command.clone()));

@@ -99,14 +99,19 @@ pub(super) fn capacity(found: &WorkloadFindings) -> String {
             format!("capacity {} req/s ({}, {})", spread(rps), runs(rps), levels(at))
         }
         Capacity::GeneratorLimited { at_least_rps: rps, levels: at } => {
-            format!("generator-limited: capacity ≥ {} req/s ({}, {})", spread(rps), runs(rps), levels(at))
+            format!("generator-limited: {}, {}", at_least(rps), levels(at))
         }
         Capacity::NotReached { at_least_rps: rps, level } => {
             let at = levels(&[*level]);
-            format!("capacity not reached, ≥ {} req/s ({}, {at})", spread(rps), runs(rps))
+            format!("capacity not reached: {}, {at}", at_least(rps))
         }
         Capacity::Unknown => "capacity unknown: no row is valid".to_owned(),
     }
+}
+
+/// A lower bound and what it comes from: `≥ 209k req/s (212k ± 3k, 5 runs)`.
+fn at_least(rps: &Estimate) -> String {
+    format!("≥ {} req/s ({}, {})", short(rps.low), spread(rps), runs(rps))
 }
 
 /// The knee, or that there is none to speak of.
