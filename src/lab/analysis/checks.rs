@@ -62,7 +62,7 @@ pub const CHECKS: &[Check] = &[
     Check {
         id: "G6",
         name: "machine",
-        about: "steal ≤ 0.5 %, no swap, foreign CPU on our cores ≤ 1 %, frequency drift ≤ 2 %",
+        about: "steal ≤ 0.5 %, no swap, foreign CPU on our cores ≤ 5 %, frequency drift ≤ 2 %",
         failed: Standing::Valid,
         judge: machine,
     },
@@ -299,7 +299,9 @@ const TICKS_SECS: f64 = 0.03;
 
 fn machine(seen: &Seen) -> Verdict {
     const STEAL_LIMIT: f64 = 0.005;
-    const FOREIGN_LIMIT: f64 = 0.01;
+    // Of the difference 1–3 % are kernel threads that flush and journal for the target itself, seen on an otherwise idle
+    // machine with every durable write: they are in no process of ours, and no disturbance.
+    const FOREIGN_LIMIT: f64 = 0.05;
     let mut cores: Vec<usize> = seen.results.placements.iter().flat_map(|part| part.cores.clone()).collect();
     cores.sort_unstable();
     cores.dedup();
@@ -342,7 +344,7 @@ fn machine(seen: &Seen) -> Verdict {
         && secs >= TICKS_SECS * cores.len() as f64
     {
         return failed(
-            format!("other processes used {:.0} % of our cores", share * 100.0),
+            format!("processes that are not ours used {:.0} % of our cores", share * 100.0),
             "Stop what else runs on this machine, and repeat.",
         );
     }

@@ -180,7 +180,7 @@ fn what_cannot_be_read_is_not_checked() {
         results.trials[0].closed.counters.insert(counter.into(), closed);
     }
     let Verdict::Failed { why, .. } = verdict(&results, 5) else { panic!() };
-    assert!(why.contains("other processes used 40 %"), "{why}");
+    assert!(why.contains("not ours used 40 %"), "{why}");
 }
 
 /// Rows of unequal runs once printed a mean throughput beside a median latency: together they broke Little's law.
