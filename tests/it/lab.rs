@@ -68,6 +68,20 @@ fn a_simulated_experiment_is_measured_and_reported() {
     assert!(results.command.starts_with("weir lab ") && results.command.ends_with("--levels 1,8,16,32"));
 }
 
+/// `results.csv` once differed in the last digits: numbers were not read back to the last bit.
+#[test]
+fn a_report_rendered_again_is_the_same_byte_for_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, first) = lab(dir.path(), SIMULATED, &[]);
+    let again = dir.path().join("again");
+    let mut report = Command::new(env!("CARGO_BIN_EXE_weir"));
+    assert!(report.arg("report").arg(&first).arg("--out").arg(&again).output().unwrap().status.success());
+    for file in ["report.html", "report.md", "results.csv", "plots/mixed.svg"] {
+        let [was, is] = [&first, &again].map(|dir| fs::read(dir.join(file)).unwrap());
+        assert!(!was.is_empty() && was == is, "{file}");
+    }
+}
+
 #[test]
 fn an_earlier_runs_results_are_never_written_to() {
     let dir = tempfile::tempdir().unwrap();
