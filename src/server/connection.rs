@@ -225,7 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Work::Put { key, content_type, condition, timing } => {
                 self.flush().await?;
-                let put = tiered.put(&key, &content_type, &body, condition).await;
+                let put = tiered.put(&key, &content_type, body, condition).await;
                 request.keep_alive &= !worker.is_draining();
                 put.map(|Made { version, existed, queued }| {
                     let status = if existed { 204 } else { 201 };

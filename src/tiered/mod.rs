@@ -146,10 +146,12 @@ impl Tiered {
         &self,
         key: &Key,
         content_type: &str,
-        value: &[u8],
+        value: Vec<u8>,
         condition: Precondition,
     ) -> Result<Made, WriteError> {
-        let row = Row::new(key, content_type, value, Version::default());
+        let row = Row::new(key, content_type, &value, Version::default());
+        // Packed in the row now; large values are not held twice while the store works.
+        drop(value);
         self.write(key, Some(row), condition).await
     }
 

@@ -55,7 +55,7 @@ impl World {
     async fn put(&self, value: &'static str) -> Wrote {
         let tiered = Arc::clone(&self.tiered);
         self.spawn(async move {
-            match tiered.put(&key(), "", value.as_bytes(), Precondition::None).await {
+            match tiered.put(&key(), "", value.into(), Precondition::None).await {
                 Ok(made) => Ok(made.version),
                 Err(WriteError::Store(error)) => Err(error.kind()),
                 Err(other) => panic!("{other:?}"),
