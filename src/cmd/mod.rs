@@ -94,7 +94,8 @@ fn usage(error: &clap::Error) -> Result<(), Failure> {
         _ => {
             let what: Vec<&str> = text.split("\n\n").next().unwrap_or(&text).split_whitespace().collect();
             let what = what.join(" ");
-            Err(Failure::input(what.strip_prefix("error: ").unwrap_or(&what)).hint("--help lists the flags."))
+            Err(Failure::input(what.strip_prefix("error: ").unwrap_or(&what))
+                .hint("--help lists the flags, and the environment variables that stand for them."))
         }
     }
 }

@@ -275,7 +275,7 @@ fn store_failure(error: &store::Error) -> Failure {
         Kind::Unavailable => {
             Failure::run(error).hint("Start it, or leave --store out to use the embedded one.")
         }
-        Kind::Config => Failure::input(error),
+        Kind::Config => Failure::input(error).hint("`weir serve --help` shows what --store takes."),
         _ => Failure::run(error),
     }
 }

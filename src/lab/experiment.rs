@@ -259,7 +259,7 @@ fn one_line(text: &str, error: &toml::de::Error) -> String {
     let remedy = match () {
         _ if what.starts_with("unknown field") => "; correct or remove it",
         _ if what.starts_with("missing field") => "; add it, as in experiments/quick.toml",
-        _ => "",
+        _ => "; see docs/reference.md for the form",
     };
     match error.span() {
         Some(span) => {
