@@ -121,17 +121,17 @@ impl Metrics {
         let store = tiered.store_meters();
         let lanes = [("read", &store.read), ("write", &store.write)];
         let labels = lanes.map(|(lane, _)| format!("{{lane=\"{lane}\"}}"));
-        let ((reads, writes), (queued_reads, queued_writes)) = tiered.lanes();
+        let (there, queued) = (tiered.lanes(), tiered.queued());
         let gauge = |page: &mut Page, name, about, values: [usize; 2]| {
             let family = page.family(name, "gauge", about);
             labels.iter().zip(values).for_each(|(label, value)| family.number(label, value as f64));
         };
-        gauge(&mut page, "weir_store_lanes", "Lanes: sessions of the store.", [reads, writes]);
+        gauge(&mut page, "weir_store_lanes", "Lanes: sessions of the store.", [there.read, there.write]);
         gauge(
             &mut page,
             "weir_store_queued",
             "Requests that wait in the lanes.",
-            [queued_reads, queued_writes],
+            [queued.read, queued.write],
         );
         let busy = page.family("weir_store_busy_seconds_total", "counter", "Time with a batch in the store.");
         for (label, (_, meters)) in labels.iter().zip(lanes) {

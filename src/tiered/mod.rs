@@ -10,7 +10,7 @@
 mod flight;
 
 pub use crate::cache::Counts as CacheCounts;
-pub use crate::store::{Error, Kind, LaneMeters, Meters, Status};
+pub use crate::store::{Error, Kind, LaneMeters, Lanes, Meters, Status};
 
 use crate::cache::{Cache, Place};
 use crate::counters::Counter;
@@ -40,7 +40,8 @@ struct Tier {
 /// What the tier counts.
 #[derive(Debug, Default)]
 pub struct TierMeters {
-    /// Reads answered from the cache. The caller counts them: it has a counter that no other thread writes.
+    /// Reads that the cache could not answer, collapsed ones included. Hits are counted by the caller, who has a counter
+    /// that no other thread writes.
     pub misses: Counter,
     /// Reads that waited for another's read of the same key.
     pub collapsed: Counter,
@@ -208,10 +209,14 @@ impl Tiered {
         self.gather.meters()
     }
 
-    /// How many lanes there are, and how many requests wait in them: `(reads, writes)` each.
-    pub fn lanes(&self) -> ((usize, usize), (usize, usize)) {
-        let (lanes, queued) = (self.gather.lanes(), self.gather.queued());
-        ((lanes.read, lanes.write), (queued.read, queued.write))
+    /// How many lanes there are.
+    pub fn lanes(&self) -> Lanes {
+        self.gather.lanes()
+    }
+
+    /// Requests that wait in the lanes.
+    pub fn queued(&self) -> Lanes {
+        self.gather.queued()
     }
 }
 
