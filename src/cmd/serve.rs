@@ -6,7 +6,7 @@ use crate::cache::{self, Cache};
 use crate::http1::Limits;
 use crate::kv::VALUE_BYTES_MAX;
 use crate::server::{Options, Patience, Server};
-use crate::store::{self, Kind};
+use crate::store::{self, Batching, Kind};
 use crate::tiered::Tiered;
 use crate::units::{Size, Span};
 use serde::Deserialize;
@@ -101,6 +101,15 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_TIMING", num_args = 0..=1, default_missing_value = "true")]
     timing: Option<bool>,
 
+    /// A server for measurements: lets everybody clear it, make it compute, and turn batching off
+    #[arg(long, env = "WEIR_LAB", num_args = 0..=1, default_missing_value = "true")]
+    lab: Option<bool>,
+
+    /// off: every request is a statement of its own, as in servers without batches; for comparisons, only with --lab
+    /// [default: gathered]
+    #[arg(long, value_name = "gathered|off", env = "WEIR_BATCHING")]
+    batching: Option<String>,
+
     /// Acknowledge writes before they are committed. LOSES DATA: how the tests show that they can see a loss
     #[arg(long, hide = true)]
     #[serde(skip)]
@@ -131,6 +140,8 @@ impl Args {
             head_timeout: self.head_timeout.or(file.head_timeout),
             drain: self.drain.or(file.drain),
             timing: self.timing.or(file.timing),
+            lab: self.lab.or(file.lab),
+            batching: self.batching.or(file.batching),
             acknowledge_early: self.acknowledge_early,
         }
     }
@@ -153,6 +164,9 @@ fn read_file(path: &Path) -> Result<Args, Failure> {
             .hint("`weir serve --help` lists the settings.")
     })
 }
+
+/// Without batches as many requests are under way as there are sessions: as many as usual servers have connections.
+const UNBATCHED_LANES: store::Lanes = store::Lanes { read: 16, write: 64 };
 
 /// Everything a server is made of, checked.
 #[derive(Debug)]
@@ -192,6 +206,22 @@ fn plan(args: Args) -> Result<Plan, Failure> {
         return Err(Failure::input(format!("--value-bytes {} is too large", Size(value_bytes)))
             .hint("Most is 64MiB."));
     }
+    let lab = args.lab.unwrap_or(false);
+    if lab && !listen.ip().is_loopback() {
+        return Err(Failure::input(format!("--lab and --listen {listen} do not go together"))
+            .hint("With --lab anybody may clear the store: listen on 127.0.0.1."));
+    }
+    let batching = match args.batching.as_deref() {
+        None | Some("gathered") => Batching::Gathered,
+        Some("off") if lab => Batching::Off,
+        Some("off") => {
+            return Err(Failure::input("--batching off is for measurements only").hint("Add --lab."));
+        }
+        Some(other) => {
+            return Err(Failure::input(format!("--batching {other} is not known"))
+                .hint("Known are gathered and off."));
+        }
+    };
     let policy_name = args.cache_policy.as_deref().unwrap_or("lru");
     let cache_policy = policy::find(policy_name).ok_or_else(|| {
         let known: Vec<&str> = POLICIES.iter().map(|row| row.name).collect();
@@ -206,6 +236,7 @@ fn plan(args: Args) -> Result<Plan, Failure> {
         // What has waited so long is refused, with time left to say so before the deadline makes it unknown.
         queue_wait_max: deadline / 2,
         claim_patience: args.claim_wait.map_or(store::Config::default().claim_patience, |span| span.0),
+        batching,
         acknowledge_early: args.acknowledge_early,
         ..store::Config::default()
     };
@@ -241,7 +272,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let plan = plan(args)?;
     start_log();
     let store = store::open(&plan.store_url).map_err(|error| store_failure(&error))?;
-    let best = store.lanes();
+    let best = match plan.gather.batching {
+        Batching::Gathered => store.lanes(),
+        Batching::Off => UNBATCHED_LANES,
+    };
     let lanes =
         store::Lanes { read: plan.lanes.0.unwrap_or(best.read), write: plan.lanes.1.unwrap_or(best.write) };
     let gather = store::Config { lanes: Some(lanes), ..plan.gather };
@@ -361,6 +395,9 @@ mod tests {
             (&["--workers", "0"], "--workers is 0"),
             (&["--value-bytes", "65MiB"], "65MiB is too large"),
             (&["--cache-policy", "mru"], "mru is not known"),
+            (&["--batching", "off"], "for measurements only"),
+            (&["--lab", "--batching", "on"], "--batching on is not known"),
+            (&["--lab", "--listen", "0.0.0.0:80", "--insecure"], "do not go together"),
             (&["--store-timeout", "5"], "a duration is a number with"),
         ] {
             let failure = planned(flags).expect_err(&format!("{flags:?}"));

@@ -118,10 +118,13 @@ impl FjallSession {
                 Change::Delete => batch.remove(&self.0.rows, write.key.as_bytes()),
             }
         }
-        batch.commit().map_err(|error| {
-            Error::new(Kind::Unknown, format!("the embedded store could not commit: {error:?}"))
-        })?;
+        batch.commit().map_err(|error| uncommitted(&error))?;
         Ok(found)
+    }
+
+    fn clear_now(&self) -> Result<(), Error> {
+        self.0.rows.clear().map_err(|error| uncommitted(&error))?;
+        self.0.database.persist(PersistMode::SyncData).map_err(|error| uncommitted(&error))
     }
 }
 
@@ -135,6 +138,15 @@ impl Session for FjallSession {
         let done = self.write_now(writes);
         Box::pin(async { done })
     }
+
+    fn clear(&mut self) -> Answer<'_, ()> {
+        let done = self.clear_now();
+        Box::pin(async { done })
+    }
+}
+
+fn uncommitted(error: &fjall::Error) -> Error {
+    Error::new(Kind::Unknown, format!("the embedded store could not commit: {error:?}"))
 }
 
 /// A block that cannot be read fails the reads of its keys. Opening the store anew would not mend it.

@@ -61,6 +61,11 @@ impl Session for MemorySession {
             .collect();
         Box::pin(async { Ok(found) })
     }
+
+    fn clear(&mut self) -> Answer<'_, ()> {
+        self.0.lock().clear();
+        Box::pin(async { Ok(()) })
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,9 @@ mod memory;
 mod postgres;
 
 pub use error::{Error, Kind};
-pub use gather::{Config, Gather, LaneMeters, Meters, Observer, Reply, Status, WriteRequest, Written};
+pub use gather::{
+    Batching, Config, Gather, LaneMeters, Meters, Observer, Reply, Status, WriteRequest, Written,
+};
 
 use crate::kv::{Key, Row, Write};
 use std::pin::Pin;
@@ -64,6 +66,9 @@ pub trait Session: Send {
     /// Applies `writes`, whose keys are distinct and ascending. `Ok` means durable, and says of each what it found; an
     /// error says by its kind whether they may have happened, and holds for all of them.
     fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>>;
+
+    /// Removes every row. `Ok` means durable; the kind of an error says whether it may have happened.
+    fn clear(&mut self) -> Answer<'_, ()>;
 }
 
 /// What a write found under its key.

@@ -387,6 +387,12 @@ impl Session for PostgresSession {
     fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
         Box::pin(self.write_now(writes))
     }
+
+    fn clear(&mut self) -> Answer<'_, ()> {
+        Box::pin(async {
+            self.client.batch_execute("TRUNCATE weir_kv").await.map_err(|error| self.write_error(&error))
+        })
+    }
 }
 
 /// Whether an error answer means the end of the session: fatal ones, and class 57P (the server is shut down or crashed).

@@ -49,14 +49,25 @@ pub(super) struct Mark {
     opening: u64,
 }
 
+/// In which order the writes of a key end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// In that of their commits.
+    OfCommits,
+    /// In any: which of two that overlap the store holds in the end is not known here.
+    None,
+}
+
 /// The keys of one shard that are read or written right now.
-#[derive(Default)]
 pub(super) struct Flights {
     keys: HashMap<Key, Traffic>,
     /// Whether the store is claimed: only then may anything enter the cache.
     is_open: bool,
-    /// Counts the claims: what began under one does not enter the cache under another.
+    /// Times it is suspended at present: nothing may enter the cache meanwhile either.
+    suspensions: u32,
+    /// Counts the claims and the ends of suspensions: what began before one does not enter the cache after it.
     opening: u64,
+    order: Order,
 }
 
 /// What is under way for one key.
@@ -64,6 +75,8 @@ pub(super) struct Flights {
 struct Traffic {
     /// Writes begun and not ended.
     writes: u32,
+    /// Two writes were under way at once, and not all since then have ended.
+    crowded: bool,
     /// A write ended and nobody knows whether it happened; it may also happen later, until the store is claimed anew.
     in_doubt: bool,
     /// The flight that later readers may join.
@@ -77,6 +90,11 @@ impl Traffic {
 }
 
 impl Flights {
+    /// Without anything under way, closed.
+    pub(super) fn new(order: Order) -> Flights {
+        Flights { keys: HashMap::new(), is_open: false, suspensions: 0, opening: 0, order }
+    }
+
     /// Waits for the flight of `key` that is under way, if one may be joined.
     pub(super) fn join(&self, key: &Key) -> Result<oneshot::Receiver<Landed>, ()> {
         let flight = self.keys.get(key).and_then(|traffic| traffic.flight.as_ref()).ok_or(())?;
@@ -105,18 +123,19 @@ impl Flights {
         if traffic.is_over() {
             self.keys.remove(key);
         }
-        attached && calm && self.is_open && flight.opening == self.opening
+        attached && calm && self.may_fill(flight.opening)
     }
 
     pub(super) fn begin_write(&mut self, key: &Key) -> Mark {
         let opening = self.opening;
         let traffic = self.keys.entry(key.clone()).or_default();
+        traffic.crowded |= traffic.writes > 0;
         traffic.writes += 1;
         traffic.flight = None;
         Mark { opening }
     }
 
-    /// Ends a write; whether its row may enter the cache. The writes of a key end in the order of their commits.
+    /// Ends a write; whether its row may enter the cache.
     pub(super) fn end_write(&mut self, key: &Key, mark: Mark, in_doubt: bool) -> bool {
         let Some(traffic) = self.keys.get_mut(key) else { return false };
         traffic.writes -= 1;
@@ -124,11 +143,17 @@ impl Flights {
         // A lane answers before it lets go of its session, and a claim waits for all sessions: the claim that settles
         // this is still to come, even if the write queued before the last one.
         traffic.in_doubt |= in_doubt;
-        let calm = !traffic.in_doubt;
+        let calm = !traffic.in_doubt && (self.order == Order::OfCommits || !traffic.crowded);
+        traffic.crowded &= traffic.writes > 0;
         if traffic.is_over() {
             self.keys.remove(key);
         }
-        calm && self.is_open && mark.opening == self.opening
+        calm && self.may_fill(mark.opening)
+    }
+
+    /// Whether what began in `opening` may enter the cache now.
+    fn may_fill(&self, opening: u64) -> bool {
+        self.is_open && self.suspensions == 0 && opening == self.opening
     }
 
     /// Whether nothing is under way.
@@ -147,11 +172,28 @@ impl Flights {
         });
     }
 
-    /// The store is lost: nothing may enter the cache until it is claimed anew.
-    pub(super) fn close(&mut self) {
-        self.is_open = false;
+    /// Nothing may enter the cache until [`Flights::resume`]; later readers may join no flight of before.
+    pub(super) fn suspend(&mut self) {
+        self.suspensions += 1;
+        self.detach_all();
+    }
+
+    /// Ends a suspension.
+    pub(super) fn resume(&mut self) {
+        self.suspensions -= 1;
+        self.opening += 1;
+        self.detach_all();
+    }
+
+    fn detach_all(&mut self) {
         for traffic in self.keys.values_mut() {
             traffic.flight = None;
         }
+    }
+
+    /// The store is lost: nothing may enter the cache until it is claimed anew.
+    pub(super) fn close(&mut self) {
+        self.is_open = false;
+        self.detach_all();
     }
 }

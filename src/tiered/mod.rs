@@ -15,8 +15,8 @@ pub use crate::store::{Error, Kind, LaneMeters, Lanes, Meters, Status};
 use crate::cache::{Cache, Place};
 use crate::counters::Counter;
 use crate::kv::{Key, Precondition, Row, Version};
-use crate::store::{Config, Gather, Observer, Reply, Store, WriteRequest, Written};
-use flight::{Flight, Flights};
+use crate::store::{Batching, Config, Gather, Observer, Reply, Store, WriteRequest, Written};
+use flight::{Flight, Flights, Order};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +102,12 @@ impl Tiered {
         config: Config,
         deadline: Duration,
     ) -> Result<Tiered, Error> {
-        let flights = (0..cache.shard_count()).map(|_| Mutex::default()).collect();
+        let order = match config.batching {
+            Batching::Gathered => Order::OfCommits,
+            Batching::Off => Order::None,
+        };
+        let flights = (0..cache.shard_count()).map(|_| Mutex::new(Flights::new(order))).collect();
+
         let tier = Arc::new(Tier { cache, flights, meters: TierMeters::default() });
         let gather = Gather::start(store, config, Arc::clone(&tier) as Arc<dyn Observer>)?;
         Ok(Tiered { tier, gather, deadline })
@@ -153,21 +158,47 @@ impl Tiered {
         let row = Row::new(key, content_type, &value, Version::default());
         // Packed in the row now; large values are not held twice while the store works.
         drop(value);
-        self.write(key, Some(row), condition).await
+        self.write(key, Some(row), condition, Fill::IfAllowed).await
     }
 
     /// Removes a row; removing an absent one succeeds.
     pub async fn delete(&self, key: &Key, condition: Precondition) -> Result<Made, WriteError> {
-        self.write(key, None, condition).await
+        self.write(key, None, condition, Fill::IfAllowed).await
     }
 
-    async fn write(&self, key: &Key, row: Option<Row>, condition: Precondition) -> Result<Made, WriteError> {
+    /// Creates or replaces a row in the store, and leaves the key out of the cache.
+    pub async fn preload(&self, key: &Key, content_type: &str, value: Vec<u8>) -> Result<Made, WriteError> {
+        let row = Row::new(key, content_type, &value, Version::default());
+        drop(value);
+        self.write(key, Some(row), Precondition::None, Fill::Never).await
+    }
+
+    /// Removes every row. Writes under way at the same time may come before or after it.
+    pub async fn clear(&self) -> Result<(), Error> {
+        self.tier.begin_clear();
+        let (sender, receiver) = oneshot::channel();
+        let tier = Arc::clone(&self.tier);
+        self.gather.clear(Reply::new(move |result, _| {
+            tier.end_clear();
+            // The one who asked may have stopped waiting.
+            let _ = sender.send(result);
+        }));
+        self.answer(receiver).await?
+    }
+
+    async fn write(
+        &self,
+        key: &Key,
+        row: Option<Row>,
+        condition: Precondition,
+        fill: Fill,
+    ) -> Result<Made, WriteError> {
         let place = self.tier.cache.place(key.as_bytes());
         let mark = self.tier.begin_write(place, key);
         let (sender, receiver) = oneshot::channel();
         let (tier, key_written) = (Arc::clone(&self.tier), key.clone());
         let reply = Reply::new(move |result: Result<Written, Error>, queued| {
-            tier.end_write(place, &key_written, mark, &result);
+            tier.end_write(place, &key_written, mark, &result, fill);
             // The one who asked may have stopped waiting.
             let _ = sender.send(result.map(|written| (written, queued)));
         });
@@ -218,6 +249,15 @@ impl Tiered {
     pub fn queued(&self) -> Lanes {
         self.gather.queued()
     }
+}
+
+/// Whether a written row goes into the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fill {
+    /// If the one rule allows it.
+    IfAllowed,
+    /// In no case.
+    Never,
 }
 
 /// What a read finds when it comes to the store's door.
@@ -283,15 +323,37 @@ impl Tier {
         }
     }
 
+    /// From here until [`Tier::end_clear`] nothing enters the cache, and nothing that began before that ever does.
+    fn begin_clear(&self) {
+        for (shard, flights) in self.flights.iter().enumerate() {
+            let mut flights = flights.lock();
+            flights.suspend();
+            self.cache.clear_shard(shard);
+        }
+    }
+
+    fn end_clear(&self) {
+        for flights in &self.flights {
+            flights.lock().resume();
+        }
+    }
+
     fn begin_write(&self, place: Place, key: &Key) -> flight::Mark {
         self.flights[place.shard].lock().begin_write(key)
     }
 
-    fn end_write(&self, place: Place, key: &Key, mark: flight::Mark, result: &Result<Written, Error>) {
+    fn end_write(
+        &self,
+        place: Place,
+        key: &Key,
+        mark: flight::Mark,
+        result: &Result<Written, Error>,
+        fill: Fill,
+    ) {
         // The cache learns of the commit, and later readers lose sight of flights that began before it, in one step.
         let mut flights = self.flights[place.shard].lock();
         let in_doubt = matches!(result, Err(error) if error.kind() == Kind::Unknown);
-        let may_fill = flights.end_write(key, mark, in_doubt);
+        let may_fill = flights.end_write(key, mark, in_doubt) && fill == Fill::IfAllowed;
         match result {
             // Its successor in the same commit comes right after. What was cached is older than both, and whoever
             // learns of this one's end must not see that any more.

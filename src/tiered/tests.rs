@@ -27,9 +27,13 @@ impl World {
     }
 
     fn with_deadline(deadline: Duration) -> World {
+        World::with(Config::default(), deadline)
+    }
+
+    fn with(config: Config, deadline: Duration) -> World {
         let (store, stage) = Scripted::new();
         let cache = Cache::new(Limits { entries: 1000, bytes: 1 << 20 }, 1, policy::find("lru").unwrap());
-        let tiered = Tiered::start(cache, Box::new(store), Config::default(), deadline).unwrap();
+        let tiered = Tiered::start(cache, Box::new(store), config, deadline).unwrap();
         World { tiered: Arc::new(tiered), stage }
     }
 
@@ -206,7 +210,7 @@ async fn the_end_of_a_superseded_write_takes_the_older_row_with_it() {
     let mark = tier.begin_write(place, &key());
     let row = Some(Row::new(&key(), "", b"v1", Version(u64::MAX)));
     let end = Ok(Written::Applied { version: Version(u64::MAX), existed: true, row, superseded: true });
-    tier.end_write(place, &key(), mark, &end);
+    tier.end_write(place, &key(), mark, &end, Fill::IfAllowed);
     assert_eq!(world.cached(), None);
 }
 
@@ -299,7 +303,7 @@ async fn a_key_in_doubt_is_not_read() {
     let tier = &world.tiered.tier;
     let place = tier.cache.place(KEY.as_bytes());
     let mark = tier.begin_write(place, &key());
-    tier.end_write(place, &key(), mark, &Err(Error::new(Kind::Unknown, "lost")));
+    tier.end_write(place, &key(), mark, &Err(Error::new(Kind::Unknown, "lost")), Fill::IfAllowed);
     assert_eq!(world.get().await.await.unwrap(), Err(Kind::Unavailable));
     tier.store_down();
     tier.store_up();
@@ -358,7 +362,7 @@ async fn a_lost_store_takes_the_whole_cache_with_it() {
     // A write that was under way when the store went is not cached under the next claim.
     let row = Some(Row::new(&key(), "", b"v2", Version(9)));
     let late = Ok(Written::Applied { version: Version(9), existed: true, row, superseded: false });
-    tier.end_write(place, &key(), mark, &late);
+    tier.end_write(place, &key(), mark, &late, Fill::IfAllowed);
     assert_eq!(world.cached(), None);
     world.put_now("v3").await;
     assert_eq!(world.cached(), Some("v3".into()));
@@ -400,4 +404,115 @@ async fn a_write_past_its_deadline_is_unknown_and_still_counts_as_under_way() {
     assert_eq!(put.await.unwrap(), Err(Kind::Unknown));
     assert!(!world.tiered.tier.flights[0].lock().is_idle());
     commit.act(Act::Answer);
+}
+
+/// What a clear ends must not come back through the cache, whichever way it was on.
+#[tokio::test]
+async fn nothing_that_began_before_a_clear_enters_the_cache_after_it() {
+    let world = World::new();
+    let put = world.put("old").await;
+    world.call().act(Act::Answer);
+    put.await.unwrap().unwrap();
+    world.tiered.tier.cache.clear_shard(0);
+    // A read and a write have done their work in the store, but their answers are still on the way.
+    let read = world.get().await;
+    let reading = world.call();
+    reading.act(Act::Perform);
+    let put = world.put("older than the clear").await;
+    let writing = world.call();
+    writing.act(Act::Perform);
+    let tiered = Arc::clone(&world.tiered);
+    let cleared = world.spawn(async move { tiered.clear().await }).await;
+    let clearing = world.call();
+    assert!(clearing.clears());
+    clearing.act(Act::Answer);
+    cleared.await.unwrap().unwrap();
+    reading.act(Act::Answer);
+    writing.act(Act::Answer);
+    assert_eq!(read.await.unwrap(), Ok(Some("old".into())));
+    put.await.unwrap().unwrap();
+    assert!(world.tiered.cached(KEY.as_bytes()).is_none());
+    let after = world.get().await;
+    world.call().act(Act::Answer);
+    assert_eq!(after.await.unwrap(), Ok(None));
+    // And what comes later is cached as ever.
+    let put = world.put("new").await;
+    world.call().act(Act::Answer);
+    put.await.unwrap().unwrap();
+    assert_eq!(world.tiered.cached(KEY.as_bytes()).unwrap().value(), b"new");
+}
+
+#[tokio::test]
+async fn a_reader_after_a_clear_does_not_join_a_flight_from_before() {
+    let world = World::new();
+    let put = world.put("old").await;
+    world.call().act(Act::Answer);
+    put.await.unwrap().unwrap();
+    let tiered = Arc::clone(&world.tiered);
+    let cleared = world.spawn(async move { tiered.clear().await }).await;
+    let clearing = world.call();
+    // Begun while the clear is under way, and served before it takes effect.
+    let early = world.get().await;
+    let reading = world.call();
+    reading.act(Act::Perform);
+    clearing.act(Act::Answer);
+    cleared.await.unwrap().unwrap();
+    let late = world.get().await;
+    reading.act(Act::Answer);
+    assert_eq!(early.await.unwrap(), Ok(Some("old".into())));
+    world.call().act(Act::Answer);
+    assert_eq!(late.await.unwrap(), Ok(None));
+}
+
+#[tokio::test]
+async fn a_preloaded_row_is_in_the_store_and_not_in_the_cache() {
+    let world = World::new();
+    let put = world.put("cached").await;
+    world.call().act(Act::Answer);
+    put.await.unwrap().unwrap();
+    let tiered = Arc::clone(&world.tiered);
+    let preload = world.spawn(async move { tiered.preload(&key(), "", b"stored".to_vec()).await }).await;
+    world.call().act(Act::Answer);
+    preload.await.unwrap().unwrap();
+    assert!(world.tiered.cached(KEY.as_bytes()).is_none());
+    let read = world.get().await;
+    world.call().act(Act::Answer);
+    assert_eq!(read.await.unwrap(), Ok(Some("stored".into())));
+}
+
+fn unbatched() -> World {
+    let lanes = Some(Lanes { read: 1, write: 2 });
+    let config = Config { batching: Batching::Off, lanes, ..Config::default() };
+    World::with(config, Duration::from_secs(30))
+}
+
+/// With batching off two writes of a key end in any order, and only the store knows which of them it holds.
+#[tokio::test]
+async fn unordered_writes_that_overlap_leave_the_cache_empty() {
+    let world = unbatched();
+    let first = world.put("first").await;
+    let first_call = world.call();
+    let second = world.put("second").await;
+    let second_call = world.call();
+    // The later one overtakes the earlier on its way into the store, and on its way back.
+    second_call.act(Act::Answer);
+    second.await.unwrap().unwrap();
+    first_call.act(Act::Answer);
+    first.await.unwrap().unwrap();
+    assert!(world.tiered.cached(KEY.as_bytes()).is_none());
+    let read = world.get().await;
+    world.call().act(Act::Answer);
+    assert_eq!(read.await.unwrap(), Ok(Some("second".into())));
+    // Alone again, a write is cached.
+    let third = world.put("third").await;
+    world.call().act(Act::Answer);
+    third.await.unwrap().unwrap();
+    assert_eq!(world.tiered.cached(KEY.as_bytes()).unwrap().value(), b"third");
+}
+
+#[tokio::test]
+async fn unordered_writes_take_no_conditions() {
+    let world = unbatched();
+    let put = world.tiered.put(&key(), "", b"x".to_vec(), Precondition::Absent).await;
+    assert!(matches!(put, Err(WriteError::Store(error)) if error.kind() == Kind::Rejected));
 }

@@ -1,6 +1,6 @@
 //! What every store must do, as a test that runs against each of them, the real servers included.
 //!
-//! Panics where a store breaks a promise. The store may hold rows; the keys used here begin with `contract/`.
+//! Panics where a store breaks a promise. What the store held is gone afterwards.
 
 #[cfg(test)]
 pub mod scripted;
@@ -91,6 +91,11 @@ pub async fn all(store: &dyn Store) {
     let mut other = store.connect(claim.epoch).await.expect("a second session");
     session.write(&[put("a", b"seen", "", next())]).await.expect("a put");
     assert_eq!(values(other.as_mut(), &["a"]).await, [Some(b"seen".to_vec())]);
+
+    // Cleared, nothing is left, and what follows begins anew.
+    session.clear().await.expect("a clear");
+    assert_eq!(values(other.as_mut(), &["a", "large", "many/0001"]).await, [None, None, None]);
+    assert_eq!(session.write(&[put("a", b"again", "", next())]).await.expect("a put"), [Found::Absent]);
 }
 
 /// What is written under one claim is there under the next, whose epoch is greater.

@@ -37,6 +37,7 @@ pub struct Stage {
 pub struct Step {
     reads: Vec<Key>,
     writes: Vec<Write>,
+    clears: bool,
     acts: UnboundedSender<Act>,
     performed: mpsc::Receiver<()>,
 }
@@ -98,6 +99,11 @@ impl Step {
         self.reads.iter().map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned()).collect()
     }
 
+    /// Whether it removes every row.
+    pub fn clears(&self) -> bool {
+        self.clears
+    }
+
     /// What it writes: `key=value` or `key-`.
     pub fn writes(&self) -> Vec<String> {
         let text = |write: &Write| {
@@ -137,12 +143,13 @@ impl ScriptedSession {
         &self,
         reads: Vec<Key>,
         writes: Vec<Write>,
+        clears: bool,
         perform: impl Fn(&mut BTreeMap<Key, Row>) -> T,
     ) -> Result<T, Error> {
         let (acts, mut script): (_, UnboundedReceiver<Act>) = unbounded_channel();
         let (tell, performed) = mpsc::channel();
         // Once the test is over nobody listens: calls that are left then simply succeed.
-        let _ = self.steps.send(Step { reads, writes, acts, performed });
+        let _ = self.steps.send(Step { reads, writes, clears, acts, performed });
         let mut result = None;
         loop {
             match script.recv().await.unwrap_or(Act::Answer) {
@@ -163,7 +170,7 @@ impl Session for ScriptedSession {
             if keys.is_empty() {
                 return Ok(Vec::new());
             }
-            self.follow(keys.to_vec(), Vec::new(), |rows| {
+            self.follow(keys.to_vec(), Vec::new(), false, |rows| {
                 keys.iter().map(|key| rows.get(key).cloned()).collect()
             })
             .await
@@ -173,11 +180,18 @@ impl Session for ScriptedSession {
     fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
         let perform = |rows: &mut BTreeMap<Key, Row>| {
             let apply = |write: &Write| match &write.change {
-                Change::Put(row) => rows.insert(write.key.clone(), row.clone()).is_some(),
-                Change::Delete => rows.remove(&write.key).is_some(),
+                Change::Put(_) if rows.get(&write.key).is_some_and(|row| row.version() > write.version) => {
+                    Found::Newer
+                }
+                Change::Put(row) => Found::present(rows.insert(write.key.clone(), row.clone()).is_some()),
+                Change::Delete => Found::present(rows.remove(&write.key).is_some()),
             };
-            writes.iter().map(apply).map(Found::present).collect()
+            writes.iter().map(apply).collect()
         };
-        Box::pin(async move { self.follow(Vec::new(), writes.to_vec(), perform).await })
+        Box::pin(async move { self.follow(Vec::new(), writes.to_vec(), false, perform).await })
+    }
+
+    fn clear(&mut self) -> Answer<'_, ()> {
+        Box::pin(self.follow(Vec::new(), Vec::new(), true, |rows| rows.clear()))
     }
 }

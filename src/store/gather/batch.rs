@@ -4,7 +4,7 @@
 //! one key that share a batch were concurrent, so they may take effect one after the other, in the order they queued,
 //! with nothing in between: only the last change reaches the store, and all are answered.
 
-use super::{WriteRequest, Written};
+use super::{Batching, WriteRequest, Written};
 use crate::kv::{Change, Key, Precondition, Version, Write};
 use crate::store::{Error, Found, Kind};
 
@@ -85,6 +85,19 @@ impl Settled {
         Group(self.requests.into_iter().map(|(request, _)| request).collect())
     }
 
+    /// Answers requests whose write another has overtaken on its way into the store.
+    fn answer_overtaken(self) {
+        for (request, verdict) in self.requests {
+            let written = match verdict {
+                Verdict::Fails(current) => Written::ConditionFailed(current),
+                Verdict::Applies(version) => {
+                    Written::Applied { version, existed: true, row: request.row, superseded: true }
+                }
+            };
+            request.reply.give(Ok(written));
+        }
+    }
+
     fn write(&self) -> Option<Write> {
         let (request, verdict) = &self.requests[self.last?];
         let Verdict::Applies(version) = *verdict else { return None };
@@ -102,11 +115,16 @@ pub(super) fn writes(groups: &[Settled]) -> Vec<Write> {
 }
 
 /// Answers every request; `found` says of each of [`writes`] what it found.
-pub(super) fn answer(groups: Vec<Settled>, found: &[Found]) {
+pub(super) fn answer(groups: Vec<Settled>, found: &[Found], batching: Batching) {
     let mut found = found.iter();
     for settled in groups {
         // What was read and what the write found agree: nobody else writes the key meanwhile.
         let existed = match settled.last.and_then(|_| found.next()) {
+            // The newer one is of another of our lanes, and was under way at the same time: this one came just before.
+            Some(Found::Newer) if batching == Batching::Off => {
+                settled.answer_overtaken();
+                continue;
+            }
             Some(Found::Newer) => {
                 let what = "the store holds a newer version of this key: something else writes it";
                 settled.undo().fail(&Error::new(Kind::Rejected, what));

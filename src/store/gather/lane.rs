@@ -1,7 +1,7 @@
 //! A lane: a queue, a thread, a session, and one batch in flight.
 
 use super::batch::{self, Settled};
-use super::{LaneMeters, ReadRequest, Shared, Status, WriteRequest, overloaded};
+use super::{Batching, LaneMeters, ReadRequest, Shared, Status, WriteRequest, overloaded};
 use crate::kv::{Key, Row};
 use crate::store::{Answer, Error, Kind, Session};
 use std::collections::VecDeque;
@@ -42,7 +42,16 @@ pub(super) trait Request: Send + Sized + 'static {
 /// The sending end of a lane.
 pub(super) struct Queue<R> {
     sender: mpsc::UnboundedSender<Queued<R>>,
-    waiting: Arc<AtomicUsize>,
+    load: Arc<Load>,
+}
+
+/// What a lane has to do.
+#[derive(Default)]
+struct Load {
+    /// Requests queued and not yet taken.
+    waiting: AtomicUsize,
+    /// Requests in the batch in flight.
+    in_flight: AtomicUsize,
 }
 
 struct Queued<R> {
@@ -52,13 +61,13 @@ struct Queued<R> {
 
 impl<R: Request> Queue<R> {
     pub(super) fn push(&self, shared: &Shared, request: R) {
-        if self.waiting.load(Relaxed) >= shared.config.queue_requests {
+        if self.load.waiting.load(Relaxed) >= shared.config.queue_requests {
             R::meters(shared).shed.add(1);
             return request.fail(overloaded(None));
         }
-        self.waiting.fetch_add(1, Relaxed);
+        self.load.waiting.fetch_add(1, Relaxed);
         if let Err(refused) = self.sender.send(Queued { request, since: Instant::now() }) {
-            self.waiting.fetch_sub(1, Relaxed);
+            self.load.waiting.fetch_sub(1, Relaxed);
             refused.0.request.fail(Error::new(Kind::Unavailable, "the store's lane has ended"));
         }
     }
@@ -66,7 +75,12 @@ impl<R: Request> Queue<R> {
 
 impl<R> Queue<R> {
     pub(super) fn len(&self) -> usize {
-        self.waiting.load(Relaxed)
+        self.load.waiting.load(Relaxed)
+    }
+
+    /// Requests not answered yet.
+    pub(super) fn pending(&self) -> usize {
+        self.len() + self.load.in_flight.load(Relaxed)
     }
 }
 
@@ -80,13 +94,13 @@ pub(super) fn spawn<R: Request>(name: &str, count: usize, shared: &Arc<Shared>) 
     let mut threads = Vec::new();
     for index in 0..count.max(1) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let waiting = Arc::new(AtomicUsize::new(0));
-        queues.push(Queue { sender, waiting: Arc::clone(&waiting) });
+        let load = Arc::<Load>::default();
+        queues.push(Queue { sender, load: Arc::clone(&load) });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
         let lane = Lane {
             shared: Arc::clone(shared),
             receiver,
-            waiting,
+            load,
             taken: VecDeque::new(),
             last: LastBatch::default(),
         };
@@ -99,7 +113,7 @@ pub(super) fn spawn<R: Request>(name: &str, count: usize, shared: &Arc<Shared>) 
 struct Lane<R> {
     shared: Arc<Shared>,
     receiver: mpsc::UnboundedReceiver<Queued<R>>,
-    waiting: Arc<AtomicUsize>,
+    load: Arc<Load>,
     /// Received, but not yet in a batch.
     taken: VecDeque<Queued<R>>,
     last: LastBatch,
@@ -209,6 +223,7 @@ impl<R: Request> Lane<R> {
             let meters = R::meters(&self.shared);
             meters.batch_size.record(batch.len() as u64);
             let (requests, started) = (batch.len(), Instant::now());
+            self.load.in_flight.store(requests, Relaxed);
             let done = tokio::select! {
                 biased;
                 done = R::run(session.as_mut(), batch, &self.shared) => done,
@@ -217,6 +232,7 @@ impl<R: Request> Lane<R> {
                     Err(Error::new(Kind::Unknown, "a batch was given up because the store is lost"))
                 }
             };
+            self.load.in_flight.store(0, Relaxed);
             let took = started.elapsed();
             meters.duration.record_duration(took);
             meters.busy_nanos.add(took.as_nanos() as u64);
@@ -246,7 +262,7 @@ impl<R: Request> Lane<R> {
     }
 
     fn take(&mut self, queued: Queued<R>) {
-        self.waiting.fetch_sub(1, Relaxed);
+        self.load.waiting.fetch_sub(1, Relaxed);
         self.taken.push_back(queued);
     }
 
@@ -254,9 +270,13 @@ impl<R: Request> Lane<R> {
     fn next_batch(&mut self) -> Vec<R> {
         let meters = R::meters(&self.shared);
         let now = Instant::now();
-        let mut batch = Vec::with_capacity(self.taken.len().min(BATCH_REQUESTS_MAX));
+        let most = match self.shared.config.batching {
+            Batching::Gathered => BATCH_REQUESTS_MAX,
+            Batching::Off => 1,
+        };
+        let mut batch = Vec::with_capacity(self.taken.len().min(most));
         let mut bytes = 0;
-        while batch.len() < BATCH_REQUESTS_MAX && (bytes < BATCH_BYTES_MAX || batch.is_empty()) {
+        while batch.len() < most && (bytes < BATCH_BYTES_MAX || batch.is_empty()) {
             let Some(Queued { mut request, since }) = self.taken.pop_front() else { break };
             let waited = now.saturating_duration_since(since);
             meters.queued.record_duration(waited);
@@ -380,7 +400,7 @@ async fn commit(
     };
     match answer {
         Ok(found) => {
-            batch::answer(settled, &found);
+            batch::answer(settled, &found, shared.config.batching);
             Ok(())
         }
         Err(error) if error.kind() == Kind::Rejected && settled.len() > 1 => {

@@ -6,6 +6,7 @@
 //! claim or any session is lost; in between every request fails at once.
 
 mod batch;
+mod clear;
 mod keeper;
 mod lane;
 
@@ -30,6 +31,8 @@ pub struct Config {
     pub queue_wait_max: Duration,
     /// How long a start waits for another server to let go of the store.
     pub claim_patience: Duration,
+    /// What shares a commit.
+    pub batching: Batching,
     /// Answers writes before they are committed. Loses acknowledged writes: it is how the tests of durability show
     /// that they can see a loss.
     pub acknowledge_early: bool,
@@ -42,9 +45,22 @@ impl Default for Config {
             queue_requests: 10_000,
             queue_wait_max: Duration::from_secs(5),
             claim_patience: Duration::from_secs(10),
+            batching: Batching::Gathered,
             acknowledge_early: false,
         }
     }
+}
+
+/// What shares a commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Batching {
+    /// Whatever queued in a lane while its batch before was in flight; a key has one lane.
+    #[default]
+    Gathered,
+    /// Every request on its own, in whichever lane is free: how servers without batches use their database. Writes of
+    /// one key meet in the store and may end in another order than they began, so conditional ones are refused. For
+    /// comparisons only.
+    Off,
 }
 
 /// Where the answer to a request goes. A request that is dropped, whatever the reason, is answered too.
@@ -209,13 +225,27 @@ impl Gather {
 
     /// Reads the row under `key`, `None` if absent.
     pub fn read(&self, key: Key, reply: Reply<Option<Row>>) {
-        lane_of(&self.reads, &key).push(&self.shared, ReadRequest { key, reply });
+        self.lane_of(&self.reads, &key).push(&self.shared, ReadRequest { key, reply });
     }
 
     /// Writes, durably.
     pub fn write(&self, request: WriteRequest) {
+        if self.batching() == Batching::Off && request.condition != Precondition::None {
+            let what = "with batching off writes have no order, so conditional ones are refused";
+            return request.reply.give(Err(Error::new(Kind::Rejected, what)));
+        }
         let request = if self.shared.config.acknowledge_early { self.acknowledge(request) } else { request };
-        lane_of(&self.writes, &request.key).push(&self.shared, request);
+        self.lane_of(&self.writes, &request.key).push(&self.shared, request);
+    }
+
+    /// Removes every row, durably. Whatever is written meanwhile may be gone afterwards or not.
+    pub fn clear(&self, reply: Reply<()>) {
+        clear::clear(&self.shared, reply);
+    }
+
+    /// What shares a commit.
+    pub fn batching(&self) -> Batching {
+        self.shared.config.batching
     }
 
     /// Answers a write as if it were committed; see [`Config::acknowledge_early`].
@@ -224,6 +254,17 @@ impl Gather {
         let row = request.row.clone().map(|row| row.with_version(version));
         request.reply.give(Ok(Written::Applied { version, existed: false, row, superseded: false }));
         WriteRequest { reply: Reply::new(|_, _| {}), ..request }
+    }
+
+    /// The lane for `key`: always the same one, whatever it is asked for; with batching off the one with least to do.
+    fn lane_of<'q, R>(&self, queues: &'q [lane::Queue<R>], key: &Key) -> &'q lane::Queue<R> {
+        if self.batching() == Batching::Off
+            && let Some(idlest) = queues.iter().min_by_key(|queue| queue.pending())
+        {
+            return idlest;
+        }
+        let hash = foldhash::fast::FixedState::default().hash_one(key.as_bytes());
+        &queues[(hash >> 32) as usize % queues.len()]
     }
 
     /// Whether requests can be served now.
@@ -285,12 +326,6 @@ impl Shared {
     fn next_version(&self) -> Version {
         Version(self.last_version.fetch_add(1, Relaxed) + 1)
     }
-}
-
-/// The lane for `key`: always the same one, whatever it is asked for.
-fn lane_of<'q, R>(queues: &'q [lane::Queue<R>], key: &Key) -> &'q lane::Queue<R> {
-    let hash = foldhash::fast::FixedState::default().hash_one(key.as_bytes());
-    &queues[(hash >> 32) as usize % queues.len()]
 }
 
 /// Why a request that waited too long, or behind too many, is refused.
