@@ -42,6 +42,17 @@ pub(crate) struct Args {
     /// The measured part of each trial, in place of the file's
     #[arg(long)]
     window: Option<Span>,
+    /// Shortens the file's durations to this share, the window to no less than 1 s; below 0.1 it also measures at most
+    /// seven levels of each workload. The report says so
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    scale: Option<f64>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err("a share is a number above 0, up to 1, as in 0.1".into()),
+    }
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -49,9 +60,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let dir = results_dir(&args, &experiment)?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::run(format_args!("cannot find the weir binary to start: {error}")))?;
-    let options = Options { program, dir: dir.clone(), command: command_line() };
+    let options = Options { program, dir: dir.clone(), command: command_line(), scale: args.scale };
     let stop = stop_on_signal()?;
-    let planned = experiment.workloads.len() * experiment.levels.len() * experiment.repetitions as usize;
+    let planned = experiment.trials();
     note(format_args!("{planned} trials; results in {}", dir.display()));
     let mut shown = Shown::new();
     let results =
@@ -95,13 +106,18 @@ fn read(args: &Args) -> Result<Experiment, Failure> {
     })?;
     let mut experiment =
         Experiment::parse(&text).map_err(|why| with_hint(format!("{path}: {why}"), Failure::input))?;
-    let Args { seed, repetitions, levels, warmup, window, .. } = args;
+    let Args { seed, repetitions, levels, warmup, window, scale, .. } = args;
+    if let Some(share) = scale {
+        experiment.scale(*share);
+    }
     experiment.seed = seed.unwrap_or(experiment.seed);
     experiment.repetitions = repetitions.unwrap_or(experiment.repetitions);
     experiment.warmup = warmup.unwrap_or(experiment.warmup);
     experiment.window = window.unwrap_or(experiment.window);
     if let Some(levels) = levels {
         experiment.levels.clone_from(levels);
+        // For all workloads: who names levels on the command line means these.
+        experiment.workloads.iter_mut().for_each(|workload| workload.levels = None);
     }
     experiment.check().map_err(|why| with_hint(why, Failure::input))?;
     Ok(experiment)

@@ -82,6 +82,7 @@ pub fn resources(model: &Model) -> Vec<Resource> {
             name: station.name.clone(),
             busy: vec![counter(station)],
             servers: f64::from(station.servers),
+            servers_gauge: None,
             kind: match station.name.as_str() {
                 GENERATOR => ResourceKind::Generator,
                 _ => ResourceKind::Station,
@@ -391,6 +392,7 @@ pub(crate) mod tests {
             experiment_toml: "name = \"simulated\"\n".into(),
             command: "weir lab simulated --seed 7".into(),
             started: "2026-01-02T03:04:05Z".into(),
+            scale: None,
             seed: 7,
             environment: vec![("cpu".into(), "virtual".into())],
             placements: Vec::new(),
@@ -400,6 +402,7 @@ pub(crate) mod tests {
                 .map(|name| WorkloadPlan {
                     name: (*name).to_owned(),
                     about: "One request after the other.".into(),
+                    levels: None,
                 })
                 .collect(),
             levels: levels.to_vec(),

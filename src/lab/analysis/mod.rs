@@ -118,7 +118,7 @@ pub fn findings(results: &Results) -> Findings {
 }
 
 fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
-    let mut levels = results.levels.clone();
+    let mut levels = workload.levels.clone().unwrap_or_else(|| results.levels.clone());
     levels.sort_unstable();
     levels.dedup();
     let mut rows: Vec<Row> = Vec::new();

@@ -197,19 +197,21 @@ fn uses(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Vec<Use> {
         .iter()
         .map(|resource| {
             // Both are means over the runs that could be read, so that one unreadable run does not hide the others.
-            let seen: Vec<(f64, f64)> = ran
+            let seen: Vec<(f64, f64, f64)> = ran
                 .iter()
-                .filter_map(|(trial, load)| Some((trial.utilization(resource)?, rate(load))))
-                .filter(|(utilization, _)| utilization.is_finite())
+                .filter_map(|(trial, load)| {
+                    Some((trial.utilization(resource)?, rate(load), trial.servers(resource)))
+                })
+                .filter(|(utilization, ..)| utilization.is_finite())
                 .collect();
             Use {
                 name: resource.name.clone(),
                 kind: resource.kind,
-                servers: resource.servers,
-                utilization: finite(seen.iter().map(|(utilization, _)| *utilization).collect()),
-                utilization_max: seen.iter().map(|(utilization, _)| *utilization).max_by(f64::total_cmp),
+                servers: seen.first().map_or(resource.servers, |(.., servers)| *servers),
+                utilization: finite(seen.iter().map(|(utilization, ..)| *utilization).collect()),
+                utilization_max: seen.iter().map(|(utilization, ..)| *utilization).max_by(f64::total_cmp),
                 demand_us: finite(
-                    seen.iter().map(|(utilization, x)| utilization * resource.servers / x * 1e6).collect(),
+                    seen.iter().map(|(utilization, x, servers)| utilization * servers / x * 1e6).collect(),
                 ),
             }
         })

@@ -240,10 +240,18 @@ fn as_run(results: &Results) -> String {
         results.trials.iter().find_map(|trial| trial.load.as_ref()).map_or_else(String::new, |load| {
             format!(", {:.1} s of warm-up and {:.1} s of window", load.warmup_secs, load.window_secs)
         });
+    let own = results.workloads.iter().filter_map(|workload| {
+        let levels: Vec<String> = workload.levels.as_ref()?.iter().map(u32::to_string).collect();
+        Some(format!("; {} at {}", workload.name, levels.join(", ")))
+    });
+    let scaled = results.scale.map_or_else(String::new, |share| {
+        format!(" Scaled: the durations of the file are shortened to {share} of themselves, and levels may be left out.")
+    });
     format!(
-        "Run with {} at {} clients each{spans}.",
+        "Run with {} at {} clients each{}{spans}.{scaled}",
         words::count(results.repetitions, "repetition"),
-        levels.join(", ")
+        levels.join(", "),
+        own.collect::<String>()
     )
 }
 
