@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// The measured part of each trial, in place of the file's
     #[arg(long)]
     window: Option<Span>,
-    /// Shortens the file's durations to this share, the window to no less than 1 s; below 0.1 it also measures at most
+    /// Shortens the file's durations to this share, the window to no less than 2 s; below 0.1 it also measures at most
     /// seven levels of each workload. The report says so
     #[arg(long, value_name = "SHARE", value_parser = share)]
     scale: Option<f64>,

@@ -168,7 +168,7 @@ pub const MARIADB: &str = "mariadb";
 pub const FJALL: &str = "fjall";
 
 /// A scaled window is no shorter: it needs some hundred requests even of a slow store.
-const WINDOW_LEAST: Duration = Duration::from_secs(1);
+const WINDOW_LEAST: Duration = Duration::from_secs(2);
 /// A scaled warm-up is no shorter.
 const WARMUP_LEAST: Duration = Duration::from_millis(300);
 /// Scaled below this share, levels are left out, too.
@@ -565,7 +565,7 @@ name = "put_rare"
         experiment.scale(0.02);
         assert_eq!(
             (experiment.window.to_string(), experiment.levels.clone()),
-            ("1s".into(), vec![1, 2, 4, 5, 6, 10, 16])
+            ("2s".into(), vec![1, 2, 4, 5, 6, 10, 16])
         );
         assert!(experiment.check().is_ok());
     }

@@ -168,6 +168,12 @@ fn believe(report: &Report, page: &mut Vec<Block>) {
         None => "How busy the load generator’s cores were was not read.".to_owned(),
     });
     said.push(sharing(&report.results.placements));
+    if let Some(share) = report.results.scale {
+        said.push(format!(
+            "This run is scaled down: the durations of the file are shortened to {share} of themselves, so that slow \
+             changes and rare events are not in it."
+        ));
+    }
     page.push(Block::Text(said.join(" ")));
 
     let mut gates = Table::new(&["<gate", "<", "<rule", "passed", "partly", "failed", "not checked"]);
