@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// Clients at each level, ascending, in place of the file's: 1,2,4
     #[arg(long, value_delimiter = ',', value_name = "CLIENTS,…")]
     levels: Option<Vec<u32>>,
+    /// Only these of the file's workloads: get_popular,put_all
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    workloads: Option<Vec<String>>,
     /// The unmeasured part of each trial, in place of the file's
     #[arg(long)]
     warmup: Option<Span>,
@@ -106,7 +109,10 @@ fn read(args: &Args) -> Result<Experiment, Failure> {
     })?;
     let mut experiment =
         Experiment::parse(&text).map_err(|why| with_hint(format!("{path}: {why}"), Failure::input))?;
-    let Args { seed, repetitions, levels, warmup, window, scale, .. } = args;
+    let Args { seed, repetitions, levels, workloads, warmup, window, scale, .. } = args;
+    if let Some(names) = workloads {
+        experiment.keep(names).map_err(|why| with_hint(why, Failure::input))?;
+    }
     if let Some(share) = scale {
         experiment.scale(*share);
     }

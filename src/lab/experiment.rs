@@ -284,6 +284,19 @@ impl Experiment {
         levels.sum::<usize>() * self.repetitions as usize
     }
 
+    /// Leaves only the workloads called `names`.
+    pub fn keep(&mut self, names: &[String]) -> Result<(), String> {
+        let all: Vec<&str> = self.workloads.iter().map(|workload| workload.name.as_str()).collect();
+        if let Some(unknown) = names.iter().find(|name| !all.contains(&name.as_str())) {
+            return Err(format!(
+                "--workloads {unknown}: the experiment has none of that name; use some of {}",
+                all.join(", ")
+            ));
+        }
+        self.workloads.retain(|workload| names.contains(&workload.name));
+        Ok(())
+    }
+
     /// Shortens warm-up and window to `share` of themselves, but not below what still says something, and below a
     /// tenth also thins out levels: of more than seven, seven are left, the first and the last among them.
     pub fn scale(&mut self, share: f64) {
@@ -568,6 +581,19 @@ name = "put_rare"
             ("2s".into(), vec![1, 2, 4, 5, 6, 10, 16])
         );
         assert!(experiment.check().is_ok());
+    }
+
+    #[test]
+    fn a_part_of_the_workloads_can_be_chosen() {
+        let mut experiment = Experiment::parse(SMALL).unwrap();
+        assert!(
+            experiment
+                .keep(&["put_common".into()])
+                .unwrap_err()
+                .contains("use some of get_popular, put_rare")
+        );
+        experiment.keep(&["put_rare".into()]).unwrap();
+        assert_eq!((experiment.workloads.len(), experiment.trials()), (1, 4));
     }
 
     #[test]
