@@ -3,6 +3,8 @@
 use super::*;
 use crate::cache::{Limits, policy};
 use crate::store::contract::scripted::{Act, Scripted, Stage, Step};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::future::Future;
 use tokio::task::JoinHandle;
 
@@ -400,4 +402,45 @@ async fn a_write_past_its_deadline_is_unknown_and_still_counts_as_under_way() {
     assert_eq!(put.await.unwrap(), Err(Kind::Unknown));
     assert!(!world.tiered.tier.flights[0].lock().is_idle());
     commit.act(Act::Answer);
+}
+
+/// A ghost of the real policy must see what the cache sees: reads that look twice, collapse, find nothing or are filled,
+/// writes, deletes, a store that goes away, rows too large for the cache.
+#[tokio::test]
+async fn a_ghost_of_the_real_policy_has_the_real_hit_ratio() {
+    for (row, shards) in policy::POLICIES.iter().flat_map(|row| [(row, 1), (row, 4)]) {
+        let limits = Limits { entries: 64 * shards, bytes: 30_000 * shards };
+        let cache = Cache::new(limits, shards, row).with_ghosts(&[row]);
+        let store = crate::store::open("memory:").unwrap();
+        let tiered = Tiered::start(cache, store, Config::default(), Duration::from_secs(30)).unwrap();
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(6);
+        let (mut hits, mut misses) = (0, 0);
+        for step in 0..3000 {
+            // The smaller of two draws: some keys are more popular than others.
+            let key = (random.next_u64() % 200).min(random.next_u64() % 200) * shards as u64;
+            let key = Key::new(key.to_string().as_bytes()).unwrap();
+            match random.next_u64() % 20 {
+                0 => drop(tiered.delete(&key, Precondition::None).await.unwrap()),
+                1..4 => {
+                    let bytes = if step % 100 == 0 { 40_000 } else { random.next_u64() as usize % 700 };
+                    tiered.put(&key, "", vec![0; bytes], Precondition::None).await.unwrap();
+                }
+                _ if tiered.cached(key.as_bytes()).is_some() => hits += 1,
+                _ => {
+                    let (first, second) = tokio::join!(tiered.get(&key), tiered.get(&key));
+                    for read in [first, second] {
+                        *if read.unwrap().served == Served::Hit { &mut hits } else { &mut misses } += 1;
+                    }
+                }
+            }
+            if step == 2000 {
+                (0..tiered.tier.cache.shard_count()).for_each(|shard| tiered.tier.cache.clear_shard(shard));
+            }
+        }
+        let ghosts = tiered.ghost_counts();
+        assert_eq!(ghosts, [GhostCounts { policy: row.name, hits, misses }], "{shards} shards");
+        assert!(hits > 500 && misses > 500, "{hits} hits, {misses} misses");
+        assert_eq!(tiered.tier_meters().misses.get(), misses);
+        assert!(tiered.cache_counts().evictions > 100, "{:?}", tiered.cache_counts());
+    }
 }
