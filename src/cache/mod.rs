@@ -19,7 +19,8 @@ use shard::{Held, Shard};
 use std::hash::{BuildHasher, Hasher};
 
 /// What a cached row costs beyond its key, content type and value, in bytes: its slot, its index entry, its links in
-/// the policy and the header of its allocation. Counted against [`Limits::bytes`].
+/// the policy and the header of its allocation. Counted against [`Limits::bytes`]. About that: what a policy keeps for a
+/// slot ranges from 8 bytes to 30.
 pub const ENTRY_OVERHEAD_BYTES: usize = 80;
 
 /// A smaller shard would evict rows that the whole cache has room for: keys do not spread evenly over few slots.

@@ -415,13 +415,15 @@ async fn a_ghost_of_the_real_policy_has_the_real_hit_ratio() {
         let tiered = Tiered::start(cache, store, Config::default(), Duration::from_secs(30)).unwrap();
         let mut random = Xoshiro256PlusPlus::seed_from_u64(6);
         let (mut hits, mut misses) = (0, 0);
-        for step in 0..3000 {
+        for step in 0..4000 {
             // The smaller of two draws: some keys are more popular than others.
-            let key = (random.next_u64() % 200).min(random.next_u64() % 200) * shards as u64;
+            let [one, other] =
+                [random.next_u64(), random.next_u64()].map(|draw| draw % (150 * shards as u64));
+            let key = one.min(other);
             let key = Key::new(key.to_string().as_bytes()).unwrap();
             match random.next_u64() % 20 {
                 0 => drop(tiered.delete(&key, Precondition::None).await.unwrap()),
-                1..4 => {
+                1..6 => {
                     let bytes = if step % 100 == 0 { 40_000 } else { random.next_u64() as usize % 700 };
                     tiered.put(&key, "", vec![0; bytes], Precondition::None).await.unwrap();
                 }
@@ -439,7 +441,7 @@ async fn a_ghost_of_the_real_policy_has_the_real_hit_ratio() {
         }
         let ghosts = tiered.ghost_counts();
         assert_eq!(ghosts, [GhostCounts { policy: row.name, hits, misses }], "{shards} shards");
-        assert!(hits > 500 && misses > 500, "{hits} hits, {misses} misses");
+        assert!(hits > 300 && misses > 300, "{hits} hits, {misses} misses");
         assert_eq!(tiered.tier_meters().misses.get(), misses);
         assert!(tiered.cache_counts().evictions > 100, "{:?}", tiered.cache_counts());
     }
