@@ -2,7 +2,8 @@
 //!
 //! The hand walks from the old end to the young one and begins anew there. It spares what was asked for since it last
 //! came by and evicts the first row that was not. Unlike in CLOCK, what is spared stays where it is: the hand stays among
-//! the rows that came lately and sifts those soon, the old and popular ones rarely.
+//! the rows that came lately and sifts those soon, the old and popular ones rarely. The price: the hand gains on the
+//! young end only by what it spares, and stands still while deletes make the room. What was popular once stays long then.
 //!
 //! Source: Zhang, Yang, Yue, Vigfusson and Rashmi, SIEVE is Simpler than LRU: an Efficient Turn-Key Eviction Algorithm
 //! for Web Caches (NSDI 2024).
