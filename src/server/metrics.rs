@@ -4,7 +4,7 @@
 
 use crate::counters::{Counter, Distribution, Histogram};
 use crate::http1::request::Method;
-use crate::tiered::{Kind, LaneMeters, Status, Tiered};
+use crate::tiered::{GhostCounts, Kind, LaneMeters, Status, Tiered};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -102,6 +102,16 @@ impl Metrics {
         reads.number("{result=\"hit\"}", self.sum(|worker| &worker.hits) as f64);
         reads.number("{result=\"miss\"}", tier.misses.get().saturating_sub(tier.collapsed.get()) as f64);
         reads.number("{result=\"collapsed\"}", tier.collapsed.get() as f64);
+        let ghosts = tiered.ghost_counts();
+        if !ghosts.is_empty() {
+            let about = "Reads, by how another policy would have served them.";
+            let family = page.family("weir_ghost_requests_total", "counter", about);
+            for GhostCounts { policy, hits, misses } in ghosts {
+                for (result, count) in [("hit", hits), ("miss", misses)] {
+                    family.number(&format!("{{policy=\"{policy}\",result=\"{result}\"}}"), count as f64);
+                }
+            }
+        }
         let cache = tiered.cache_counts();
         page.one("weir_cache_entries", "gauge", "Rows in the cache.", cache.entries as f64);
         page.one("weir_cache_bytes", "gauge", "Bytes the cache counts.", cache.bytes as f64);

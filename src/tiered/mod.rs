@@ -9,7 +9,7 @@
 
 mod flight;
 
-pub use crate::cache::Counts as CacheCounts;
+pub use crate::cache::{Counts as CacheCounts, GhostCounts};
 pub use crate::store::{Error, Kind, LaneMeters, Lanes, Meters, Status};
 
 use crate::cache::{Cache, Place};
@@ -230,6 +230,11 @@ impl Tiered {
         self.tier.cache.counts()
     }
 
+    /// What the policies that are simulated beside the cache counted so far.
+    pub fn ghost_counts(&self) -> Vec<GhostCounts> {
+        self.tier.cache.ghost_counts()
+    }
+
     /// What the tier counted so far.
     pub fn tier_meters(&self) -> &TierMeters {
         &self.tier.meters
@@ -279,6 +284,7 @@ impl Tier {
         if flights.in_doubt(key) {
             return Boarding::InDoubt;
         }
+        self.cache.missed(place);
         match flights.join(key) {
             Ok(receiver) => Boarding::Joined(receiver),
             Err(()) => {
@@ -303,7 +309,7 @@ impl Tier {
             let mut flights = self.flights[place.shard].lock();
             let may_fill = flights.land(key, flight);
             match &result {
-                Ok(Some(row)) if may_fill => self.cache.insert(place, row.clone()),
+                Ok(Some(row)) if may_fill => self.cache.fill(place, row.clone()),
                 Ok(found) if !may_fill => {
                     self.forget_if_older(place, key, found.as_ref());
                     false

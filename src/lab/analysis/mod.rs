@@ -6,12 +6,14 @@
 pub mod bottleneck;
 pub mod capacity;
 pub mod checks;
+pub mod hits;
 pub mod rows;
 pub mod stats;
 
 pub use bottleneck::{Bottleneck, Evidence, Grade, RULES};
 pub use capacity::{Capacity, Decline, Knee};
 pub use checks::{CHECKS, Checked, Verdict};
+pub use hits::HitRatio;
 pub use rows::{Row, Standing, Use, row};
 pub use stats::{Estimate, Interval};
 
@@ -80,6 +82,8 @@ pub struct WorkloadFindings {
     pub decline: Option<Decline>,
     /// What limits it.
     pub bottleneck: Bottleneck,
+    /// How its reads were served by the cache, and would have been by the policies simulated beside it.
+    pub hit_ratios: Vec<HitRatio>,
 }
 
 impl WorkloadFindings {
@@ -133,6 +137,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         about: workload.about.clone(),
         decline: capacity::decline(&rows, &capacity),
         bottleneck: bottleneck::bottleneck(&rows, &capacity, knee.as_ref()),
+        hit_ratios: hits::hit_ratios(results, &workload.name),
         rows,
         capacity,
         knee,

@@ -129,6 +129,7 @@ pub(super) fn page(report: &Report) -> Vec<Block> {
          is no utilization: it works in parallel, and for every process of the machine."
             .to_owned(),
     ]));
+    hit_ratios(report, &mut page);
     for (index, found) in report.findings.workloads.iter().enumerate() {
         workload(report, index, found, &mut page);
     }
@@ -206,6 +207,34 @@ fn sharing(placements: &[Placement]) -> String {
         true => "No two parts shared a core.".to_owned(),
         false => format!("On the cores: {}.", shared.join("; ")),
     }
+}
+
+/// Policies beside each other, where the target simulated some.
+fn hit_ratios(report: &Report, page: &mut Vec<Block>) {
+    let workloads = &report.findings.workloads;
+    let mut policies: Vec<&str> =
+        workloads.iter().flat_map(|found| &found.hit_ratios).filter_map(|of| of.policy.as_deref()).collect();
+    policies.sort_unstable();
+    policies.dedup();
+    if policies.is_empty() {
+        return;
+    }
+    page.push(section("Hit ratio by policy", "hits"));
+    let mut table = Table::new(&[&["<workload", "reads", "the cache"], policies.as_slice()].concat());
+    for found in workloads.iter().filter(|found| !found.hit_ratios.is_empty()) {
+        let of = |policy: Option<&str>| found.hit_ratios.iter().find(|of| of.policy.as_deref() == policy);
+        let ratio = |policy| words::known(of(policy).map(|of| of.hit_ratio), |ratio| format!("{ratio:.3}"));
+        let reads = words::known(of(None).map(|of| of.reads), short);
+        let cells = policies.iter().map(|policy| ratio(Some(*policy)));
+        table.push([found.name.clone(), reads, ratio(None)].into_iter().chain(cells));
+    }
+    page.push(Block::Table(table));
+    page.push(Block::Notes(vec![
+        "Hits over reads, 0 to 1, as the target counted them in the windows of all trials of the workload. The cache \
+         itself follows the policy it was started with; the others were simulated beside it on the same requests and \
+         limits, without rows (--ghost)."
+            .to_owned(),
+    ]));
 }
 
 fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut Vec<Block>) {

@@ -108,6 +108,27 @@ fn nothing_is_printed_as_nan_whatever_the_results_hold() {
 }
 
 #[test]
+fn hit_ratios_are_shown_where_policies_were_simulated() {
+    let mut results = results();
+    assert!(!file(&results, "report.md").contains("Hit ratio"));
+    for trial in results.trials.iter_mut().filter(|trial| trial.workload == "get") {
+        for (name, to) in [
+            ("stats.weir_cache_requests_total{result=\"hit\"}", 1.0),
+            ("stats.weir_cache_requests_total{result=\"miss\"}", 2.0),
+            ("stats.weir_cache_requests_total{result=\"collapsed\"}", 1.0),
+            ("stats.weir_ghost_requests_total{policy=\"sieve\",result=\"hit\"}", 3.0),
+            ("stats.weir_ghost_requests_total{policy=\"sieve\",result=\"miss\"}", 1.0),
+        ] {
+            trial.opened.counters.insert(name.into(), 0.0);
+            trial.closed.counters.insert(name.into(), to);
+        }
+    }
+    let page = file(&results, "report.md");
+    assert!(page.contains("| workload | reads | the cache | sieve |"), "{page}");
+    assert!(page.contains("| get | 72.0 | 0.250 | 0.750 |") && !page.contains("| put | –"), "{page}");
+}
+
+#[test]
 fn every_planned_level_is_printed_with_what_went_wrong() {
     let mut results = results();
     results.trials.retain(|trial| trial.level != 32);
