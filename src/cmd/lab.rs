@@ -2,7 +2,7 @@
 //!
 //! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
-use super::{Failure, note, report, say};
+use super::{Failure, note, report, say, with_hint};
 use crate::lab::experiment::Experiment;
 use crate::lab::harness::{self, Options, Progress, Utc};
 use crate::lab::report::headline;
@@ -105,18 +105,6 @@ fn read(args: &Args) -> Result<Experiment, Failure> {
     }
     experiment.check().map_err(|why| with_hint(why, Failure::input))?;
     Ok(experiment)
-}
-
-/// The floors below put the remedy behind a semicolon; here it becomes the hint.
-fn with_hint(why: String, failure: fn(String) -> Failure) -> Failure {
-    match why.rsplit_once("; ") {
-        Some((what, remedy)) => {
-            let mut letters = remedy.chars();
-            let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
-            failure(what.to_owned()).hint(format_args!("{first}{}.", letters.as_str()))
-        }
-        None => failure(why),
-    }
 }
 
 /// Makes the results directory; an earlier run's is never written to.

@@ -3,12 +3,15 @@
 //! A pure function of the results: no clock, no `/proc`, no network, and no randomness but a bootstrap seeded by the
 //! results themselves. Methods and limits are those of docs/method.md, sections 3, 5 and 6 (E1).
 
+pub mod audit;
+mod audit_remarks;
 pub mod bottleneck;
 pub mod capacity;
 pub mod checks;
 pub mod rows;
 pub mod stats;
 
+pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, RULES};
 pub use capacity::{Capacity, Decline, Knee};
 pub use checks::{CHECKS, Checked, Verdict};
