@@ -28,8 +28,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Failure::input(format_args!("cannot read the table {path}: {error}"))
             .hint("Name a CSV file, as in experiments/reports/printed.csv.")
     })?;
-    let table =
-        printed::parse(&text).map_err(|why| with_hint(format!("{path}: {why}"), Failure::input))?;
+    let table = printed::parse(&text).map_err(|why| with_hint(format!("{path}: {why}"), Failure::input))?;
     let found = audit(&table.rows);
     match args.json {
         true => say(json(&found)?),
@@ -55,8 +54,10 @@ fn told(table: &Table, audit: &Audit) -> String {
     let mut text = String::new();
     for sweep in &audit.sweeps {
         let names = [&sweep.report, &sweep.workload, &sweep.system];
-        let named: Vec<&str> = names.into_iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
-        let _ = writeln!(text, "{}", if named.is_empty() { "all rows".to_owned() } else { named.join(" · ") });
+        let named: Vec<&str> =
+            names.into_iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+        let _ =
+            writeln!(text, "{}", if named.is_empty() { "all rows".to_owned() } else { named.join(" · ") });
         rows(&mut text, sweep);
         for line in conclusions(sweep) {
             let _ = writeln!(text, "  {line}");
@@ -71,7 +72,11 @@ fn told(table: &Table, audit: &Audit) -> String {
 }
 
 fn rows(text: &mut String, sweep: &PrintedSweep) {
-    let _ = writeln!(text, "{:>9} {:>12} {:>12} {:>8} {:>9}  verdict", "clients", "req/s", "ms", "X·R", "residual");
+    let _ = writeln!(
+        text,
+        "{:>9} {:>12} {:>12} {:>8} {:>9}  verdict",
+        "clients", "req/s", "ms", "X·R", "residual"
+    );
     for row in &sweep.rows {
         let printed = &row.printed;
         let cell = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
@@ -100,7 +105,9 @@ fn verdict(row: &AuditedRow) -> String {
     };
     match row.counted {
         Counted::Attempts => standing.to_owned(),
-        Counted::Successes => format!("{standing} (X of successes, {:.0} req/s in all)", row.attempts_rps().unwrap_or(0.0)),
+        Counted::Successes => {
+            format!("{standing} (X of successes, {:.0} req/s in all)", row.attempts_rps().unwrap_or(0.0))
+        }
     }
 }
 
@@ -124,10 +131,13 @@ fn conclusions(sweep: &PrintedSweep) -> Vec<String> {
 /// How many rows there were, what they are consistent with, and as the last line the sum of it.
 fn totals(text: &mut String, table: &Table, audit: &Audit) {
     let without = table.rows.len() as u32 - audit.checked;
-    let _ = writeln!(text, "rows with clients, throughput and latency: {}; without: {without}", audit.checked);
+    let _ =
+        writeln!(text, "rows with clients, throughput and latency: {}; without: {without}", audit.checked);
     for cause in CAUSES {
-        let findings = audit.sweeps.iter().flat_map(|sweep| &sweep.findings).filter(|of| of.cause == cause.name);
-        let (found, off) = findings.fold((0, 0), |(found, off), of| (found + of.clients.len(), off + of.explained));
+        let findings =
+            audit.sweeps.iter().flat_map(|sweep| &sweep.findings).filter(|of| of.cause == cause.name);
+        let (found, off) =
+            findings.fold((0, 0), |(found, off), of| (found + of.clients.len(), off + of.explained));
         if found > 0 {
             let explained = if cause.explains { format!(", of which {off} off") } else { String::new() };
             let _ = writeln!(text, "consistent with {}: {found}{explained}", cause.name);

@@ -3,8 +3,9 @@
 //! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
 use super::{Failure, note, report, say, with_hint};
-use crate::lab::experiment::Experiment;
+use crate::lab::experiment::{Experiment, PrintedSource};
 use crate::lab::harness::{self, Options, Progress, Utc};
+use crate::lab::printed::{self, PrintedRow};
 use crate::lab::report::headline;
 use crate::lab::results::{Results, Trial};
 use crate::units::Span;
@@ -46,10 +47,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let experiment = read(&args)?;
+    let printed = printed_rows(&args.experiment, &experiment)?;
     let dir = results_dir(&args, &experiment)?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::run(format_args!("cannot find the weir binary to start: {error}")))?;
-    let options = Options { program, dir: dir.clone(), command: command_line() };
+    let options = Options { program, dir: dir.clone(), command: command_line(), printed };
     let stop = stop_on_signal()?;
     let planned = experiment.workloads.len() * experiment.levels.len() * experiment.repetitions as usize;
     note(format_args!("{planned} trials; results in {}", dir.display()));
@@ -105,6 +107,33 @@ fn read(args: &Args) -> Result<Experiment, Failure> {
     }
     experiment.check().map_err(|why| with_hint(why, Failure::input))?;
     Ok(experiment)
+}
+
+/// The printed rows that the experiment names. They are read before anything starts, so that a slip costs no run.
+fn printed_rows(file: &Path, experiment: &Experiment) -> Result<Vec<PrintedRow>, Failure> {
+    let Some(PrintedSource { file: table, report }) = &experiment.printed else { return Ok(Vec::new()) };
+    let path = file.parent().unwrap_or(Path::new("")).join(table);
+    let shown = path.display();
+    let text = fs::read_to_string(&path).map_err(|error| {
+        Failure::input(format_args!("cannot read the printed rows {shown}: {error}"))
+            .hint("Name a CSV file in printed.file, relative to the experiment file.")
+    })?;
+    let table = printed::parse(&text).map_err(|why| with_hint(format!("{shown}: {why}"), Failure::input))?;
+    let mut rows = table.rows;
+    rows.retain(|row| row.report == *report);
+    if rows.is_empty() {
+        return Err(Failure::input(format_args!("{shown} has no row of report `{report}`"))
+            .hint("Write in printed.report what stands in the table's column report."));
+    }
+    // A workload whose name the table does not have is no slip: it may be new. One that names another is.
+    let mut named = experiment.workloads.iter().filter_map(|workload| workload.printed.as_ref());
+    match named.find(|name| rows.iter().all(|row| row.workload != **name)) {
+        Some(name) => {
+            Err(Failure::input(format_args!("{shown} has no workload `{name}` of report `{report}`"))
+                .hint("Write in workload.printed what stands in the table's column workload."))
+        }
+        None => Ok(rows),
+    }
 }
 
 /// Makes the results directory; an earlier run's is never written to.

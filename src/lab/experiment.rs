@@ -7,6 +7,7 @@ use super::simulated;
 use crate::units::Span;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// An experiment: workloads × levels × repetitions against one target.
 #[derive(Clone, Debug, Deserialize)]
@@ -34,6 +35,8 @@ pub struct Experiment {
     /// Cores of single parts, where the lab shall not choose: `server = [0]`.
     #[serde(default)]
     pub cores: BTreeMap<String, Vec<usize>>,
+    /// Rows somebody printed of the same experiment, to stand beside what is measured.
+    pub printed: Option<PrintedSource>,
     /// The workloads, in the report's order.
     #[serde(rename = "workload", default)]
     pub workloads: Vec<Workload>,
@@ -85,6 +88,19 @@ pub struct Workload {
     /// Further flags of `weir load`.
     #[serde(default)]
     pub args: Vec<String>,
+    /// What the printed table calls it, where that is another name.
+    pub printed: Option<String>,
+}
+
+/// Where printed rows stand.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrintedSource {
+    /// A CSV table, as `weir audit` reads it; relative to the experiment file.
+    pub file: PathBuf,
+    /// Which rows of it: those with this in their column `report`.
+    #[serde(default)]
+    pub report: String,
 }
 
 /// The parts an experiment may place on cores.
@@ -191,6 +207,12 @@ impl Experiment {
                 ));
             }
             own_flags("workload.args", &workload.args)?;
+            if workload.printed.is_some() && self.printed.is_none() {
+                return Err(format!(
+                    "workload.printed of `{}`: no table of printed rows is named; add [printed] with its file",
+                    workload.name
+                ));
+            }
         }
         Ok(())
     }
@@ -375,6 +397,8 @@ name = "put_rare"
             ("--cache-entries", "--listen", "target.args has --listen, which the lab sets itself"),
             ("\"--keys\"", "\"--seed=3\"", "workload.args has --seed, which the lab sets itself; use seed"),
             ("name = \"small\"", "name = \"a/b\"", "name `a/b`"),
+            ("name = \"put_rare\"", "name = \"x\"\nprinted = \"y\"", "workload.printed of `x`: no table"),
+            ("[cores]", "[printed]\nrow = \"000\"\n[cores]", "unknown field `row`"),
         ] {
             let text = SMALL.replacen(from, to, 1);
             assert_ne!(text, SMALL, "{from}");

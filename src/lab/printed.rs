@@ -135,7 +135,8 @@ const REQUIRED: &[&[&str]] = &[&["clients"], &["throughput_rps"], &["latency_ms"
 /// skipped. The error is one line: line, column, what is wrong, what to do.
 pub fn parse(csv: &str) -> Result<Table, String> {
     let mut records = records(csv)?.into_iter();
-    let (head_line, head) = records.next().ok_or("there is no row in it; write the names of the columns first")?;
+    let (head_line, head) =
+        records.next().ok_or("there is no row in it; write the names of the columns first")?;
     let mut seen = BTreeSet::new();
     if let Some(twice) = head.iter().find(|name| !seen.insert(name.as_str())) {
         return Err(format!("line {head_line}, column {twice}: it stands twice; rename or remove one"));

@@ -400,10 +400,12 @@ pub(crate) mod tests {
                 .map(|name| WorkloadPlan {
                     name: (*name).to_owned(),
                     about: "One request after the other.".into(),
+                    printed: None,
                 })
                 .collect(),
             levels: levels.to_vec(),
             repetitions,
+            printed: Vec::new(),
             trials,
         }
     }

@@ -4,7 +4,6 @@
 //! results themselves. Methods and limits are those of docs/method.md, sections 3, 5 and 6 (E1).
 
 pub mod audit;
-mod audit_remarks;
 pub mod bottleneck;
 pub mod capacity;
 pub mod checks;
@@ -83,6 +82,8 @@ pub struct WorkloadFindings {
     pub decline: Option<Decline>,
     /// What limits it.
     pub bottleneck: Bottleneck,
+    /// What somebody printed of the same workload, at their levels, and what the audit says of it.
+    pub printed: Option<PrintedSweep>,
 }
 
 impl WorkloadFindings {
@@ -136,6 +137,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         about: workload.about.clone(),
         decline: capacity::decline(&rows, &capacity),
         bottleneck: bottleneck::bottleneck(&rows, &capacity, knee.as_ref()),
+        printed: rows::printed_sweep(results, workload),
         rows,
         capacity,
         knee,

@@ -224,6 +224,7 @@ mod tests {
             workload: &Workload {
                 name: "w".into(),
                 about: String::new(),
+                printed: None,
                 args: vec!["--keys".into(), "5".into()],
             },
             level: 2,

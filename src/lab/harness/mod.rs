@@ -15,6 +15,7 @@ pub use calendar::Utc;
 pub use postgres::{Options as PostgresOptions, Postgres};
 
 use super::experiment::{DATABASE, Experiment, FJALL, GENERATOR, POSTGRES, SERVER, Target, Workload};
+use super::printed::PrintedRow;
 use super::results::{Placement, Reading, Resource, ResourceKind, Results, Trial, WorkloadPlan};
 use super::sampler::{Context, Samplers, device_of, get};
 use super::{simulated, topology};
@@ -41,6 +42,8 @@ pub struct Options {
     pub dir: PathBuf,
     /// The command that repeats the run.
     pub command: String,
+    /// Rows somebody printed, to be kept beside what is measured.
+    pub printed: Vec<PrintedRow>,
 }
 
 /// Hears what the harness does.
@@ -84,6 +87,7 @@ pub fn run(
         workloads: experiment.workloads.iter().map(plan_of).collect(),
         levels: experiment.levels.clone(),
         repetitions: experiment.repetitions,
+        printed: options.printed.clone(),
         trials: Vec::new(),
     };
     let total = experiment.workloads.len() * experiment.levels.len() * experiment.repetitions as usize;
@@ -424,7 +428,8 @@ fn order(experiment: &Experiment, repetition: u32) -> Vec<(&Workload, u32)> {
 }
 
 fn plan_of(workload: &Workload) -> WorkloadPlan {
-    WorkloadPlan { name: workload.name.clone(), about: workload.about.clone() }
+    let Workload { name, about, printed, .. } = workload.clone();
+    WorkloadPlan { name, about, printed }
 }
 
 fn failed(workload: &Workload, level: u32, repetition: u32, why: &str) -> Trial {

@@ -2,7 +2,7 @@
 //!
 //! Each function looks at the rows of one sweep, by clients, and says one sentence for each thing it finds.
 
-use super::audit::{AuditedRow, Counted, clients, percent};
+use super::{AuditedRow, Counted, clients, percent};
 use crate::lab::printed::{Figure, PrintedRow};
 
 /// Beyond this share a deviation is worth a word.
@@ -35,11 +35,17 @@ fn failures(rows: &[AuditedRow]) -> Vec<String> {
         .filter_map(|row| {
             let counted = match row.counted {
                 _ if row.residual.is_none() => "",
-                Counted::Attempts => "; its throughput is read as of all requests, which misses the law by less",
-                Counted::Successes => "; its throughput is read as of successes, which misses the law by less",
+                Counted::Attempts => {
+                    "; its throughput is read as of all requests, which misses the law by less"
+                }
+                Counted::Successes => {
+                    "; its throughput is read as of successes, which misses the law by less"
+                }
             };
             let (at, failed) = (clients(row.printed.clients), row.failed_share()? * 100.0);
-            Some(format!("At {at} {failed:.0} % of the requests failed: the row tells of failures, too{counted}."))
+            Some(format!(
+                "At {at} {failed:.0} % of the requests failed: the row tells of failures, too{counted}."
+            ))
         })
         .collect()
 }
@@ -68,7 +74,9 @@ fn grows_past_utilization(rows: &[AuditedRow]) -> Vec<String> {
     let mut said = Vec::new();
     for (name, of) in USES {
         let used = |row: &AuditedRow| Some((row.attempts_rps()?, of(&row.printed)?, row.printed.clients?));
-        let Some((first_rps, busy, n)) = rows.iter().find_map(used).filter(|(rps, ..)| *rps > 0.0) else { continue };
+        let Some((first_rps, busy, n)) = rows.iter().find_map(used).filter(|(rps, ..)| *rps > 0.0) else {
+            continue;
+        };
         let most = rows.iter().filter_map(used).map(|(rps, ..)| rps).fold(0.0, f64::max);
         let (grows, may) = (most / first_rps, 100.0 / busy.value);
         if grows > (1.0 + WORTH) * may {
@@ -88,8 +96,11 @@ fn moves_apart(rows: &[AuditedRow]) -> Vec<String> {
     let mut said = Vec::new();
     for (name, of) in USES {
         for pair in rows.windows(2) {
-            let figures = |row: &AuditedRow| Some((row.attempts_rps()?, of(&row.printed)?.value, row.printed.clients?));
-            let (Some((x0, u0, n0)), Some((x1, u1, n1))) = (figures(&pair[0]), figures(&pair[1])) else { continue };
+            let figures =
+                |row: &AuditedRow| Some((row.attempts_rps()?, of(&row.printed)?.value, row.printed.clients?));
+            let (Some((x0, u0, n0)), Some((x1, u1, n1))) = (figures(&pair[0]), figures(&pair[1])) else {
+                continue;
+            };
             let (throughput, usage) = (x1 / x0 - 1.0, u1 / u0 - 1.0);
             let apart = throughput.is_finite() && usage.is_finite() && throughput * usage < 0.0;
             let apart = apart && throughput.abs() > 0.02 && usage.abs() > WORTH;
@@ -111,7 +122,9 @@ fn several_cores(rows: &[AuditedRow]) -> Vec<String> {
     let over = |row: &&AuditedRow| row.printed.server_cpu_pct.is_some_and(|pct| pct.low() > 100.0);
     let at = each(rows.iter().filter(over));
     at.map(|at| {
-        format!("The server’s CPU is over 100 % at {at}: of more than one core, so how busy each was is not said.")
+        format!(
+            "The server’s CPU is over 100 % at {at}: of more than one core, so how busy each was is not said."
+        )
     })
     .into_iter()
     .collect()

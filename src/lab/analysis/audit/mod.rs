@@ -3,6 +3,8 @@
 //! A cause is a row of [`CAUSES`]: a rule that can be checked by hand. None of them proves anything; each says what to
 //! measure to be sure. Rules and limits are those of docs/method.md, "Auditing printed tables".
 
+mod remarks;
+
 use crate::lab::printed::{Figure, PrintedRow};
 use serde::Serialize;
 use std::fmt::Write;
@@ -174,14 +176,11 @@ pub const CAUSES: &[Cause] = &[
         find: impossible,
     },
     Cause {
-        name: "no rule fits",
-        rule: "rows are off and none of the above applies",
-        to_be_sure: "Print requests, summed latency and window of a run: their quotient is the clients that were in a request.",
+        name: "something else",
+        rule: "rows are off, and nothing above applies to them",
+        to_be_sure: "Print requests, summed latency and window of a run: they give the clients that were in a request.",
         explains: true,
-        find: |seen| {
-            let only = "time between requests, outside the latency, would look so: thinking, connecting, backing off";
-            (!seen.open.is_empty()).then(|| (seen.open.to_vec(), format!("{}; {only}", seen.residuals(seen.open))))
-        },
+        find: unexplained,
     },
 ];
 
@@ -189,7 +188,8 @@ pub const CAUSES: &[Cause] = &[
 pub fn audit(rows: &[PrintedRow]) -> Audit {
     let mut sweeps: Vec<PrintedSweep> = Vec::new();
     for row in rows {
-        let is_its = |sweep: &&mut PrintedSweep| (&sweep.report, &sweep.workload) == (&row.report, &row.workload);
+        let is_its =
+            |sweep: &&mut PrintedSweep| (&sweep.report, &sweep.workload) == (&row.report, &row.workload);
         match sweeps.iter_mut().find(is_its) {
             Some(sweep) => sweep.rows.push(audited(row)),
             None => sweeps.push(PrintedSweep {
@@ -206,13 +206,12 @@ pub fn audit(rows: &[PrintedRow]) -> Audit {
         sweep.rows.sort_by_key(|row| row.printed.clients.unwrap_or(u32::MAX));
     }
     for index in 0..sweeps.len() {
-        let of_report = |(other, sweep): &(usize, &PrintedSweep)| {
-            *other != index && sweep.report == sweeps[index].report
-        };
+        let of_report =
+            |(other, sweep): &(usize, &PrintedSweep)| *other != index && sweep.report == sweeps[index].report;
         let others: Vec<&AuditedRow> =
             sweeps.iter().enumerate().filter(of_report).flat_map(|(_, sweep)| &sweep.rows).collect();
         let found = findings(&sweeps[index].rows, &others);
-        let remarks = super::audit_remarks::remarks(&sweeps[index].rows);
+        let remarks = remarks::remarks(&sweeps[index].rows);
         (sweeps[index].findings, sweeps[index].remarks) = (found, remarks);
     }
     let count = |which: fn(&PrintedSweep) -> u32| sweeps.iter().map(which).sum();
@@ -290,7 +289,9 @@ fn audited(row: &PrintedRow) -> AuditedRow {
     AuditedRow {
         printed: row.clone(),
         counted,
-        clients_accounted: residual.zip(row.clients).map(|(of, clients)| (1.0 + of.value) * f64::from(clients)),
+        clients_accounted: residual
+            .zip(row.clients)
+            .map(|(of, clients)| (1.0 + of.value) * f64::from(clients)),
         residual,
         missing_ms: missing_ms.filter(|of| of.value.is_finite()),
         standing: match residual.map(|of| of.value) {
@@ -333,7 +334,8 @@ fn findings(rows: &[AuditedRow], others: &[&AuditedRow]) -> Vec<AuditFinding> {
     let mut findings = Vec::new();
     for cause in CAUSES {
         let Some((found, reason)) = (cause.find)(&Seen { rows, open: &open, others }) else { continue };
-        let explained = if cause.explains { open.iter().filter(|i| found.contains(i)).count() as u32 } else { 0 };
+        let explained =
+            if cause.explains { open.iter().filter(|i| found.contains(i)).count() as u32 } else { 0 };
         if cause.explains {
             open.retain(|i| !found.contains(i));
         }
@@ -367,9 +369,13 @@ fn whole_milliseconds(seen: &Seen) -> Option<(Vec<usize>, String)> {
         1 => {
             let elsewhere = seen.others.iter().filter(|row| is_cut(row)).count();
             let readable = seen.others.iter().filter(|row| row.missing_ms.is_some()).count();
-            let mut reason = format!("{missing} per request is missing; one row cannot show that this is constant");
+            let mut reason =
+                format!("{missing} per request is missing; one row cannot show that this is constant");
             if elsewhere > 0 {
-                let _ = write!(reason, ", but it is near 0.5 ms in {elsewhere} of the report's {readable} other rows");
+                let _ = write!(
+                    reason,
+                    ", but it is near 0.5 ms in {elsewhere} of the report's {readable} other rows"
+                );
             }
             reason
         }
@@ -402,14 +408,17 @@ fn lost_latency(seen: &Seen) -> Option<(Vec<usize>, String)> {
 
 fn different_runs(seen: &Seen) -> Option<(Vec<usize>, String)> {
     let above = seen.above();
-    let elsewhere = seen.rows.iter().any(|row| row.residual.is_some() && row.standing != AuditStanding::Above);
+    let elsewhere =
+        seen.rows.iter().any(|row| row.residual.is_some() && row.standing != AuditStanding::Above);
     if above.is_empty() || !elsewhere {
         return None;
     }
-    let mut reason = format!("{}, more than there were, which no single run can print", seen.accounted(&above));
+    let mut reason =
+        format!("{}, more than there were, which no single run can print", seen.accounted(&above));
     // What is left below belongs to it as well: nothing else accounts for it, and the sweep is known to be mixed.
     if above.len() < seen.open.len() {
-        let _ = write!(reason, "; residuals of both signs stand in one sweep ({})", seen.residuals(seen.open));
+        let _ =
+            write!(reason, "; residuals of both signs stand in one sweep ({})", seen.residuals(seen.open));
     }
     Some((seen.open.to_vec(), reason))
 }
@@ -419,8 +428,11 @@ fn errors_as_throughput(seen: &Seen) -> Option<(Vec<usize>, String)> {
     let mut clauses = Vec::new();
     for (i, row) in seen.rows.iter().enumerate() {
         let (Some(failed), Some(is)) = (row.failed_share(), row.residual) else { continue };
-        let Some(otherwise) = residual(&row.printed, row.printed.success_share) else { continue };
-        let (Some(throughput), Some(goodput)) = (row.printed.throughput_rps, row.goodput_rps()) else { continue };
+        let otherwise = residual(&row.printed, row.printed.success_share).filter(|of| of.value.is_finite());
+        let Some(otherwise) = otherwise else { continue };
+        let (Some(throughput), Some(goodput)) = (row.printed.throughput_rps, row.goodput_rps()) else {
+            continue;
+        };
         if row.counted == Counted::Successes || otherwise.value.abs() <= OFF {
             continue;
         }
@@ -433,7 +445,8 @@ fn errors_as_throughput(seen: &Seen) -> Option<(Vec<usize>, String)> {
             percent(otherwise.value),
         );
         let below = i.checked_sub(1).and_then(|below| seen.rows.get(below));
-        if let Some((before, good)) = below.and_then(|of| Some((of.printed.throughput_rps?.value, of.goodput_rps()?)))
+        if let Some((before, good)) =
+            below.and_then(|of| Some((of.printed.throughput_rps?.value, of.goodput_rps()?)))
             && before > 0.0
             && good > 0.0
             && throughput.value > before
@@ -477,6 +490,17 @@ fn impossible(seen: &Seen) -> Option<(Vec<usize>, String)> {
     (!found.is_empty()).then(|| (found, clauses.join("; ")))
 }
 
+fn unexplained(seen: &Seen) -> Option<(Vec<usize>, String)> {
+    let rounded = seen.open.iter().all(|i| seen.rows[*i].rounding_decides());
+    let why = match rounded {
+        true => "the rounding of the printed digits alone may be the reason",
+        false => {
+            "time between requests, outside the latency, would look so: thinking, connecting, backing off"
+        }
+    };
+    (!seen.open.is_empty()).then(|| (seen.open.to_vec(), format!("{}; {why}", seen.residuals(seen.open))))
+}
+
 impl Seen<'_> {
     /// Those of the open rows that are above N.
     fn above(&self) -> Vec<usize> {
@@ -500,7 +524,7 @@ impl Seen<'_> {
 }
 
 /// `20 clients`.
-pub(super) fn clients(count: Option<u32>) -> String {
+fn clients(count: Option<u32>) -> String {
     match count {
         Some(1) => "1 client".to_owned(),
         Some(count) => format!("{count} clients"),
@@ -509,7 +533,7 @@ pub(super) fn clients(count: Option<u32>) -> String {
 }
 
 /// `+16 %`, with a minus as wide as the plus; two digits at least.
-pub(super) fn percent(share: f64) -> String {
+fn percent(share: f64) -> String {
     format!("{} %", signed(share * 100.0))
 }
 
@@ -531,3 +555,6 @@ fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
         Some((value.min(low), value.max(high)))
     })
 }
+
+#[cfg(test)]
+mod tests;
