@@ -16,28 +16,58 @@ struct Pair<'a> {
     measured: Option<&'a Row>,
 }
 
-/// A column: heading, what stands below that, and its cell.
-type Column = (&'static str, &'static str, fn(&Pair) -> Option<String>);
+/// A cell; `None` where that side does not have it.
+type Cell = fn(&Pair) -> Option<String>;
 
-const COLUMNS: &[Column] = &[
-    ("clients", "", |pair| Some(pair.clients.to_string())),
-    ("req/s", "printed", |pair| Some(short(pair.printed?.printed.throughput_rps?.value))),
-    ("goodput", "measured", |pair| Some(short(pair.measured?.goodput_rps?.mean))),
-    ("ratio", "", |pair| {
-        let printed = pair.printed?.printed.throughput_rps?.value;
-        let ratio = pair.measured?.goodput_rps?.mean / printed;
-        ratio.is_finite().then(|| format!("{}×", short(ratio)))
-    }),
-    ("latency", "printed", |pair| Some(words::latency(Some(latency_us(pair.printed?)?)))),
-    ("latency", "measured", |pair| Some(words::latency(Some(pair.measured?.latency_us_mean?)))),
-    ("CPU", "printed", |pair| Some(percent(pair.printed?.printed.server_cpu_pct?))),
-    ("CPU", "measured", |pair| share(server_cpu(pair.measured?)?.utilization?)),
-    ("disk", "printed", |pair| Some(percent(pair.printed?.printed.disk_util_pct?))),
-    ("disk", "measured", |pair| share(disk(pair.measured?)?.utilization?)),
-    ("success", "printed", |pair| share(pair.printed?.printed.success_share?.value)),
-    ("success", "measured", |pair| share(1.0 - pair.measured?.error_ratio?)),
-    ("Little", "printed", |pair| Some(words::residual(pair.printed?.residual?.value))),
-    ("Little", "measured", |pair| Some(words::residual(pair.measured?.little_residual?))),
+/// A figure that both sides may have: its heading, what is printed and what is measured, and further columns of it.
+struct Figures {
+    name: &'static str,
+    printed: Cell,
+    measured: Cell,
+    ratio: Option<Cell>,
+}
+
+const FIGURES: &[Figures] = &[
+    Figures {
+        name: "req/s",
+        printed: |pair| Some(short(pair.printed?.printed.throughput_rps?.value)),
+        measured: |pair| Some(short(pair.measured?.goodput_rps?.mean)),
+        ratio: Some(|pair| {
+            let printed = pair.printed?.printed.throughput_rps?.value;
+            let ratio = pair.measured?.goodput_rps?.mean / printed;
+            ratio.is_finite().then(|| format!("{}×", short(ratio)))
+        }),
+    },
+    Figures {
+        name: "latency",
+        printed: |pair| Some(words::latency(Some(latency_us(pair.printed?)?))),
+        measured: |pair| Some(words::latency(Some(pair.measured?.latency_us_mean?))),
+        ratio: None,
+    },
+    Figures {
+        name: "server CPU",
+        printed: |pair| Some(percent(pair.printed?.printed.server_cpu_pct?)),
+        measured: |pair| share(server_cpu(pair.measured?)?.utilization?),
+        ratio: None,
+    },
+    Figures {
+        name: "disk busy",
+        printed: |pair| Some(percent(pair.printed?.printed.disk_util_pct?)),
+        measured: |pair| share(disk(pair.measured?)?.utilization?),
+        ratio: None,
+    },
+    Figures {
+        name: "success",
+        printed: |pair| share(pair.printed?.printed.success_share?.value),
+        measured: |pair| share(1.0 - pair.measured?.error_ratio?),
+        ratio: None,
+    },
+    Figures {
+        name: "Little",
+        printed: |pair| Some(words::residual(pair.printed?.residual?.value)),
+        measured: |pair| Some(words::residual(pair.measured?.little_residual?)),
+        ratio: None,
+    },
 ];
 
 /// What stands on the page of a workload that has printed rows; nothing of one that has none.
@@ -46,21 +76,31 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     let mut blocks =
         vec![Block::Part("Printed beside measured".to_owned()), Block::Text(words::audited(sweep))];
     let pairs = pairs(sweep, &found.rows);
-    // Without a single level printed the table would be the one of levels again.
+    // Without a single level printed the table would be the one of levels again, and so would a figure that is not.
+    let (shown, absent): (Vec<&Figures>, Vec<&Figures>) =
+        FIGURES.iter().partition(|of| pairs.iter().any(|pair| (of.printed)(pair).is_some()));
     if pairs.iter().any(|pair| pair.printed.is_some()) {
-        let off = |pair: &Pair| pair.printed.is_some_and(AuditedRow::off);
-        let line = |pair: &Pair| {
-            let cell = |column: &Column| (column.2)(pair).unwrap_or_else(|| UNKNOWN.to_owned());
-            COLUMNS.iter().map(cell).collect::<Vec<String>>()
-        };
-        blocks.push(Block::Table(Table {
-            head: COLUMNS.iter().map(|(name, below, _)| ((*name).to_owned(), (*below).to_owned())).collect(),
-            words: vec![false; COLUMNS.len()],
-            rows: pairs.iter().map(|pair| (line(pair), off(pair))).collect(),
-        }));
+        blocks.push(Block::Table(table(&pairs, &shown)));
     }
-    blocks.push(Block::Notes(notes(sweep, &pairs)));
+    blocks.push(Block::Notes(notes(sweep, &pairs, &absent)));
     blocks
+}
+
+fn table(pairs: &[Pair], figures: &[&Figures]) -> Table {
+    let mut columns: Vec<(&str, &str, Cell)> = vec![("clients", "", |pair| Some(pair.clients.to_string()))];
+    for Figures { name, printed, measured, ratio } in figures {
+        columns.extend([(*name, "printed", *printed), (*name, "measured", *measured)]);
+        columns.extend(ratio.map(|cell| (*name, "ratio", cell)));
+    }
+    let line = |pair: &Pair| {
+        columns.iter().map(|(.., cell)| cell(pair).unwrap_or_else(|| UNKNOWN.to_owned())).collect()
+    };
+    let off = |pair: &Pair| pair.printed.is_some_and(AuditedRow::off);
+    Table {
+        head: columns.iter().map(|(name, below, _)| ((*name).to_owned(), (*below).to_owned())).collect(),
+        words: vec![false; columns.len()],
+        rows: pairs.iter().map(|pair| (line(pair), off(pair))).collect(),
+    }
 }
 
 /// Mean latency of a printed row, in the unit of ours.
@@ -92,20 +132,22 @@ fn pairs<'a>(sweep: &'a PrintedSweep, rows: &'a [Row]) -> Vec<Pair<'a>> {
     pairs
 }
 
-fn notes(sweep: &PrintedSweep, pairs: &[Pair]) -> Vec<String> {
+fn notes(sweep: &PrintedSweep, pairs: &[Pair], absent: &[&Figures]) -> Vec<String> {
     let mut notes = Vec::new();
-    let ours =
-        |of: fn(&Row) -> Option<&Use>| pairs.iter().find_map(|pair| Some(of(pair.measured?)?.name.as_str()));
-    let beside = [("CPU", ours(server_cpu)), ("disk", ours(disk))];
-    let beside: Vec<String> = beside
-        .iter()
-        .filter_map(|(column, name)| Some(format!("{column} is that of {}", (*name)?)))
-        .collect();
-    let measured =
-        if beside.is_empty() { String::new() } else { format!(" Measured {}.", beside.join(", ")) };
     if sweep.checked() > 0 {
+        let ours =
+            |of: fn(&Row) -> Option<&Use>| pairs.iter().find_map(|pair| Some(&*of(pair.measured?)?.name));
+        let beside = [("server CPU", ours(server_cpu)), ("disk busy", ours(disk))];
+        let shown = |what: &str| absent.iter().all(|of| of.name != what);
+        let beside = (beside.iter().filter(|(what, _)| shown(what)))
+            .filter_map(|(what, name)| Some(format!(" Measured “{what}” is that of {}.", (*name)?)));
+        let absent: Vec<&str> = absent.iter().map(|of| of.name).collect();
+        let absent =
+            if absent.is_empty() { String::new() } else { format!(" Not printed: {}.", absent.join(", ")) };
         notes.push(format!(
-            "Set back are printed rows that miss Little’s law by more than 5 %. The ratio is measured over printed.{measured}"
+            "Throughput is as printed, beside goodput; the ratio is measured over printed. Set back: printed rows that \
+             miss Little’s law by more than 5 %.{absent}{}",
+            beside.collect::<String>()
         ));
     }
     notes.extend(sweep.remarks.iter().map(|remark| format!("Printed: {remark}")));

@@ -143,7 +143,7 @@ pub const CAUSES: &[Cause] = &[
     Cause {
         name: "whole-millisecond samples",
         rule: "in two thirds of the rows N/X − R is 0.25 to 0.75 ms, whatever the load",
-        to_be_sure: "Print some single latencies in microseconds, and the time from one request's end to the next one's start.",
+        to_be_sure: "Print some single latencies in microseconds, and the time from one request’s end to the next one’s start.",
         explains: true,
         find: whole_milliseconds,
     },
@@ -171,7 +171,7 @@ pub const CAUSES: &[Cause] = &[
     Cause {
         name: "impossible row",
         rule: "every row of the sweep is above N, or a percentile is below a lower one, or a disk is busy for over 100 %",
-        to_be_sure: "Look the row up in the raw output; if it stands there, the generator's arithmetic is wrong.",
+        to_be_sure: "Look the row up in the raw output; if it stands there, the generator’s arithmetic is wrong.",
         explains: true,
         find: impossible,
     },
@@ -374,7 +374,7 @@ fn whole_milliseconds(seen: &Seen) -> Option<(Vec<usize>, String)> {
             if elsewhere > 0 {
                 let _ = write!(
                     reason,
-                    ", but it is near 0.5 ms in {elsewhere} of the report's {readable} other rows"
+                    ", but it is near 0.5 ms in {elsewhere} of the report’s {readable} other rows"
                 );
             }
             reason
