@@ -1,7 +1,7 @@
 //! Load-test rows as somebody printed them: a CSV table read into [`PrintedRow`]s, with every digit kept.
 //!
 //! Pure: text in, rows or one line of complaint out. What the rows say, and whether they can be true, is the business
-//! of [`super::analysis::audit`].
+//! of [`mod@super::analysis::audit`].
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

@@ -323,7 +323,7 @@ fn draw_series(
         Kind::Printed | Kind::PrintedPeak => {
             let style = style.stroke_width(3);
             chart
-                .draw_series(DashedLineSeries::new(line.into_iter(), 6 * ZOOM as u32, 4 * ZOOM as u32, style))
+                .draw_series(DashedLineSeries::new(line, 6 * ZOOM as u32, 4 * ZOOM as u32, style))
                 .map(drop)?;
         }
     }

@@ -124,9 +124,12 @@ pub struct Cause {
     pub to_be_sure: &'static str,
     /// Whether it explains a residual; then no later cause is asked about that row.
     pub explains: bool,
-    /// Indices of the rows it concerns, and the rule with its numbers.
-    pub find: fn(&Seen) -> Option<(Vec<usize>, String)>,
+    /// Asks a sweep.
+    pub find: fn(&Seen) -> Option<Found>,
 }
+
+/// Indices of the rows a cause concerns, and its rule with its numbers.
+pub type Found = (Vec<usize>, String);
 
 /// What a cause sees of a sweep.
 pub struct Seen<'a> {
@@ -351,7 +354,7 @@ fn findings(rows: &[AuditedRow], others: &[&AuditedRow]) -> Vec<AuditFinding> {
     findings
 }
 
-fn whole_milliseconds(seen: &Seen) -> Option<(Vec<usize>, String)> {
+fn whole_milliseconds(seen: &Seen) -> Option<Found> {
     let is_cut = |row: &AuditedRow| {
         // Where the rounding of the printed figures is as large as what is looked for, nothing can be seen.
         row.missing_ms.is_some_and(|of| {
@@ -385,7 +388,7 @@ fn whole_milliseconds(seen: &Seen) -> Option<(Vec<usize>, String)> {
     Some((cut, reason))
 }
 
-fn lost_latency(seen: &Seen) -> Option<(Vec<usize>, String)> {
+fn lost_latency(seen: &Seen) -> Option<Found> {
     let (least, most, apart) = LOST;
     let rows: Vec<usize> = (0..seen.rows.len()).filter(|i| seen.rows[*i].residual.is_some()).collect();
     let lost: Vec<f64> = rows.iter().filter_map(|i| Some(-seen.rows[*i].residual?.value)).collect();
@@ -406,7 +409,7 @@ fn lost_latency(seen: &Seen) -> Option<(Vec<usize>, String)> {
     })
 }
 
-fn different_runs(seen: &Seen) -> Option<(Vec<usize>, String)> {
+fn different_runs(seen: &Seen) -> Option<Found> {
     let above = seen.above();
     let elsewhere =
         seen.rows.iter().any(|row| row.residual.is_some() && row.standing != AuditStanding::Above);
@@ -423,7 +426,7 @@ fn different_runs(seen: &Seen) -> Option<(Vec<usize>, String)> {
     Some((seen.open.to_vec(), reason))
 }
 
-fn errors_as_throughput(seen: &Seen) -> Option<(Vec<usize>, String)> {
+fn errors_as_throughput(seen: &Seen) -> Option<Found> {
     let mut found = Vec::new();
     let mut clauses = Vec::new();
     for (i, row) in seen.rows.iter().enumerate() {
@@ -465,7 +468,7 @@ fn errors_as_throughput(seen: &Seen) -> Option<(Vec<usize>, String)> {
     (!found.is_empty()).then(|| (found, clauses.join("; ")))
 }
 
-fn impossible(seen: &Seen) -> Option<(Vec<usize>, String)> {
+fn impossible(seen: &Seen) -> Option<Found> {
     let mut found = seen.above();
     let mut clauses = Vec::new();
     if !found.is_empty() {
@@ -490,7 +493,7 @@ fn impossible(seen: &Seen) -> Option<(Vec<usize>, String)> {
     (!found.is_empty()).then(|| (found, clauses.join("; ")))
 }
 
-fn unexplained(seen: &Seen) -> Option<(Vec<usize>, String)> {
+fn unexplained(seen: &Seen) -> Option<Found> {
     let rounded = seen.open.iter().all(|i| seen.rows[*i].rounding_decides());
     let why = match rounded {
         true => "the rounding of the printed digits alone may be the reason",

@@ -16,11 +16,14 @@ type Use = (&'static str, fn(&PrintedRow) -> Option<Figure>);
 const USES: [Use; 2] =
     [("the server’s CPU", |row| row.server_cpu_pct), ("the disk", |row| row.disk_util_pct)];
 
+/// A kind of remark.
+type Remark = fn(&[AuditedRow]) -> Vec<String>;
+
 /// All remarks on a sweep.
 pub(super) fn remarks(rows: &[AuditedRow]) -> Vec<String> {
-    let kinds: [fn(&[AuditedRow]) -> Vec<String>; 6] =
+    const KINDS: [Remark; 6] =
         [rounding, failures, above_bound, grows_past_utilization, moves_apart, several_cores];
-    kinds.iter().flat_map(|kind| kind(rows)).collect()
+    KINDS.iter().flat_map(|kind| kind(rows)).collect()
 }
 
 fn rounding(rows: &[AuditedRow]) -> Vec<String> {
