@@ -7,6 +7,7 @@ use super::simulated;
 use crate::units::{Size, Span};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// An experiment: workloads × levels × repetitions against one target.
@@ -40,6 +41,8 @@ pub struct Experiment {
     /// Cores of single parts, where the lab shall not choose.
     #[serde(default)]
     pub cores: Cores,
+    /// Rows somebody printed of the same experiment, to stand beside what is measured.
+    pub printed: Option<PrintedSource>,
     /// The workloads, in the report's order.
     #[serde(rename = "workload", default)]
     pub workloads: Vec<Workload>,
@@ -142,6 +145,8 @@ pub struct Workload {
     pub levels: Option<Vec<u32>>,
     /// Most bytes a second that the databases together (the server, where there is none) may write to their disk.
     pub write_cap: Option<Size>,
+    /// What the printed table calls it, where that is another name.
+    pub printed: Option<String>,
 }
 
 impl Workload {
@@ -149,6 +154,17 @@ impl Workload {
     pub fn of_load(&self) -> &str {
         self.workload.as_deref().unwrap_or(&self.name)
     }
+}
+
+/// Where printed rows stand.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrintedSource {
+    /// A CSV table, as `weir audit` reads it; relative to the experiment file.
+    pub file: PathBuf,
+    /// Which rows of it: those with this in their column `report`.
+    #[serde(default)]
+    pub report: String,
 }
 
 /// The process that is measured.
@@ -344,6 +360,12 @@ impl Experiment {
             if workload.write_cap.is_some_and(|cap| cap.0 < WRITE_CAP_LEAST) {
                 return Err(format!(
                     "workload.write_cap of `{}` is below 64KiB a second, which no database survives; write \"10MiB\"",
+                    workload.name
+                ));
+            }
+            if workload.printed.is_some() && self.printed.is_none() {
+                return Err(format!(
+                    "workload.printed of `{}`: no table of printed rows is named; add [printed] with its file",
                     workload.name
                 ));
             }
@@ -641,6 +663,8 @@ name = "put_rare"
             ("--cache-entries", "--listen", "target.args has --listen, which the lab sets itself"),
             ("\"--keys\"", "\"--seed=3\"", "workload.args has --seed, which the lab sets itself; use seed"),
             ("name = \"small\"", "name = \"a/b\"", "name `a/b`"),
+            ("name = \"put_rare\"", "name = \"x\"\nprinted = \"y\"", "workload.printed of `x`: no table"),
+            ("[cores]", "[printed]\nrow = \"000\"\n[cores]", "unknown field `row`"),
         ] {
             let text = SMALL.replacen(from, to, 1);
             assert_ne!(text, SMALL, "{from}");

@@ -2,6 +2,7 @@
 //!
 //! This is `results.json`. Everything the report says is computed from it, so it alone must be kept.
 
+use super::printed::PrintedRow;
 use crate::proto::LoadReport;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -40,6 +41,9 @@ pub struct Results {
     pub levels: Vec<u32>,
     /// Runs of each workload at each level.
     pub repetitions: u32,
+    /// Rows somebody printed of the same experiment; all those of the report it names, as they stood in its table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub printed: Vec<PrintedRow>,
     /// The trials in the order they ran. A planned trial that is not here did not run.
     pub trials: Vec<Trial>,
 }
@@ -54,6 +58,9 @@ pub struct WorkloadPlan {
     /// Its own load levels.
     #[serde(default)]
     pub levels: Option<Vec<u32>>,
+    /// What the printed rows call it, where that is another name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printed: Option<String>,
 }
 
 /// A part of the system and where it ran.

@@ -403,10 +403,12 @@ pub(crate) mod tests {
                     name: (*name).to_owned(),
                     about: "One request after the other.".into(),
                     levels: None,
+                    printed: None,
                 })
                 .collect(),
             levels: levels.to_vec(),
             repetitions,
+            printed: Vec::new(),
             trials,
         }
     }

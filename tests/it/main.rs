@@ -2,6 +2,7 @@
 
 mod support;
 
+mod audit;
 mod durability;
 mod http1;
 mod lab;

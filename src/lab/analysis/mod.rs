@@ -3,6 +3,7 @@
 //! A pure function of the results: no clock, no `/proc`, no network, and no randomness but a bootstrap seeded by the
 //! results themselves. Methods and limits are those of docs/method.md, sections 3, 5 and 6 (E1).
 
+pub mod audit;
 pub mod bottleneck;
 pub mod capacity;
 pub mod checks;
@@ -10,6 +11,7 @@ pub mod hits;
 pub mod rows;
 pub mod stats;
 
+pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, RULES};
 pub use capacity::{Capacity, Decline, Knee};
 pub use checks::{CHECKS, Checked, Verdict};
@@ -84,6 +86,8 @@ pub struct WorkloadFindings {
     pub bottleneck: Bottleneck,
     /// How its reads were served by the cache, and would have been by the policies simulated beside it.
     pub hit_ratios: Vec<HitRatio>,
+    /// What somebody printed of the same workload, at their levels, and what the audit says of it.
+    pub printed: Option<PrintedSweep>,
 }
 
 impl WorkloadFindings {
@@ -138,6 +142,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         decline: capacity::decline(&rows, &capacity),
         bottleneck: bottleneck::bottleneck(&rows, &capacity, knee.as_ref()),
         hit_ratios: hits::hit_ratios(results, &workload.name),
+        printed: rows::printed_sweep(results, workload),
         rows,
         capacity,
         knee,

@@ -17,6 +17,7 @@ pub use calendar::Utc;
 pub use postgres::{Options as PostgresOptions, Postgres};
 
 use super::experiment::{Experiment, FJALL, GENERATOR, SERVER, Target, Workload};
+use super::printed::PrintedRow;
 use super::results::{Placement, Reading, Resource, ResourceKind, Results, Trial, WorkloadPlan};
 use super::sampler::{Context, Samplers, device_of, get};
 use super::{simulated, topology};
@@ -47,6 +48,8 @@ pub struct Options {
     pub command: String,
     /// To what share of the file's durations the experiment was scaled down.
     pub scale: Option<f64>,
+    /// Rows somebody printed, to be kept beside what is measured.
+    pub printed: Vec<PrintedRow>,
 }
 
 /// Hears what the harness does.
@@ -93,6 +96,7 @@ pub fn run(
         workloads: experiment.workloads.iter().map(plan_of).collect(),
         levels: experiment.levels.clone(),
         repetitions: experiment.repetitions,
+        printed: options.printed.clone(),
         trials: Vec::new(),
     };
     let total = experiment.trials();
@@ -527,11 +531,8 @@ fn order(experiment: &Experiment, repetition: u32) -> Vec<(&Workload, u32)> {
 }
 
 fn plan_of(workload: &Workload) -> WorkloadPlan {
-    WorkloadPlan {
-        name: workload.name.clone(),
-        about: workload.about.clone(),
-        levels: workload.levels.clone(),
-    }
+    let Workload { name, about, levels, printed, .. } = workload.clone();
+    WorkloadPlan { name, about, levels, printed }
 }
 
 fn failed(workload: &Workload, level: u32, repetition: u32, why: &str) -> Trial {

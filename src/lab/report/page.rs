@@ -1,6 +1,7 @@
 //! The page, before it is spelled as HTML or Markdown: what stands on it, in which order.
 
 use super::Report;
+use super::beside;
 use super::columns::columns;
 use super::words::{self, UNKNOWN};
 use crate::lab::analysis::{CHECKS, Capacity, Grade, Spot, Standing, Verdict, WorkloadFindings};
@@ -266,6 +267,7 @@ fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut 
         page.push(Block::Part("Failed attempts by class".to_owned()));
         page.push(Block::Table(errors));
     }
+    page.extend(beside::blocks(found));
 }
 
 /// What flags may have changed of the file that is printed below.
@@ -300,7 +302,15 @@ fn caption(found: &WorkloadFindings) -> String {
         said += " No point: no run delivered numbers.";
     }
     if found.knee.is_some() {
-        said += " Dashed: the knee.";
+        said += if found.printed.is_some() { " Dashed, upright: the knee." } else { " Dashed: the knee." };
+    }
+    if let Some(sweep) = &found.printed {
+        said += " Dashed lines: as printed";
+        said += if sweep.off() > 0 {
+            ", squares hollow where a row is off Little’s law by more than 5 %."
+        } else {
+            "."
+        };
     }
     said
 }
