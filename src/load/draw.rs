@@ -137,7 +137,9 @@ pub(super) fn chi_squared(seen: &[f64], expected: &[f64]) -> (f64, usize) {
     for (seen, expected) in seen.iter().zip(expected) {
         pending = (pending.0 + seen, pending.1 + expected);
         left -= expected;
-        if pending.1 >= 10.0 && (left >= 10.0 || left < 1e-6) {
+        // What is left over is too little for a bin of its own.
+        let left_over = left < 10.0 && left > 1e-6;
+        if pending.1 >= 10.0 && !left_over {
             sum += (pending.0 - pending.1) * (pending.0 - pending.1) / pending.1;
             bins += 1;
             pending = (0.0, 0.0);

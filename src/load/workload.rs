@@ -120,7 +120,7 @@ pub static WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "put_sequential",
-        about: "PUT only; all clients walk a thousand keys together, over and over.",
+        about: "PUT only; all clients walk the keys together, over and over.",
         mix: &[turn(1, PUT)],
         distribution: Distribution::Sequence,
         key_prefix: "sequential_",

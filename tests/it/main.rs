@@ -10,3 +10,4 @@ mod register;
 mod serve;
 mod stores;
 mod tidy;
+mod workloads;

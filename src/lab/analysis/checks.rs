@@ -362,7 +362,7 @@ fn machine(seen: &Seen) -> Verdict {
 fn workload(seen: &Seen) -> Verdict {
     const SIGMAS: f64 = 3.0;
     if seen.ran.iter().any(|(_, load)| load.mix.is_empty()) {
-        return Verdict::NotChecked("the results do not say which mix was asked for".into());
+        return Verdict::NotChecked("the results do not yet say which mix was asked for".into());
     }
     if seen.ran.iter().all(|(_, load)| load.attempts == 0) {
         return Verdict::NotChecked("no request completed".into());
