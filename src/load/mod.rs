@@ -1,8 +1,9 @@
 //! The load generator: many clients in a closed loop against any HTTP key-value server, and what they saw.
 //!
 //! Knows a URL and the routes of [`crate::proto`], not our server; prints nothing. A [`Plan`] goes in, a
-//! [`LoadReport`] comes out. Read on in this order: `workload` and `keys` (with `mix`, `distribution` and `value_size`) say what is asked for, `request` and
-//! `answer` what that is on the wire, `client` and `reactor` move it, `recorder` counts, `measure` holds the window.
+//! [`LoadReport`] comes out. Read on in this order: `workload` and `keys` (with `mix`, `distribution` and `value_size`)
+//! say what is asked for, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `recorder`
+//! counts, `measure` holds the window.
 
 mod workload;
 mod mix;
