@@ -256,6 +256,11 @@ impl<'a> Network<'a> {
         let load = LoadReport {
             format: FORMAT,
             workload: workload.to_owned(),
+            about: String::new(),
+            mix: BTreeMap::new(),
+            distribution: String::new(),
+            keys: 0,
+            value_bytes: String::new(),
             clients: level,
             threads: generator.map_or(1, |i| self.model.stations[i].servers),
             seed,

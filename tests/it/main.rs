@@ -11,3 +11,4 @@ mod register;
 mod serve;
 mod stores;
 mod tidy;
+mod workloads;

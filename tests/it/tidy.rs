@@ -11,7 +11,7 @@ use weir::lab::analysis::{CAUSES, CHECKS, RULES};
 use weir::lab::experiment::Experiment;
 use weir::lab::report::{COLUMNS, PLOTS, WRITERS};
 use weir::lab::sampler::SAMPLERS;
-use weir::load::WORKLOADS;
+use weir::load::{DISTRIBUTIONS, TURNS, WORKLOADS};
 use weir::store::SCHEMES;
 
 /// The floor plan: a room, and which others it may import. A room within a room has a row of its own where it may do
@@ -321,6 +321,8 @@ fn every_row_of_every_table_stands_in_the_reference() {
         ("POLICIES", POLICIES.iter().map(|row| row.name).collect()),
         ("SCHEMES", SCHEMES.iter().map(|row| row.prefix).collect()),
         ("WORKLOADS", WORKLOADS.iter().map(|row| row.name).collect()),
+        ("TURNS", TURNS.iter().map(|(name, _)| *name).collect()),
+        ("DISTRIBUTIONS", DISTRIBUTIONS.iter().map(|row| row.name).collect()),
         ("SAMPLERS", SAMPLERS.iter().map(|row| row.name).collect()),
         ("CHECKS", CHECKS.iter().flat_map(|row| [row.id, row.name]).collect()),
         ("CAUSES", CAUSES.iter().map(|row| row.name).collect()),
