@@ -16,7 +16,7 @@ pub use postgres::{Options as PostgresOptions, Postgres};
 
 use super::experiment::{DATABASE, Experiment, FJALL, GENERATOR, POSTGRES, SERVER, Target, Workload};
 use super::results::{Placement, Reading, Resource, ResourceKind, Results, Trial, WorkloadPlan};
-use super::sampler::{Context, Samplers, device_of, get};
+use super::sampler::{Context, Database, Engine, Samplers, device_of, get};
 use super::{simulated, topology};
 use crate::proto::{FORMAT, HEALTHZ};
 use rand_core::{Rng, SeedableRng};
@@ -274,7 +274,20 @@ impl<'a> Live<'a> {
             cores: cores.into_iter().collect(),
             data: self.data_dir().map(Path::to_owned),
             url: self.url().map(str::to_owned),
+            databases: self.databases_in_use(),
+            cap: None,
         }
+    }
+
+    /// The databases behind the server, to be asked what they do.
+    fn databases_in_use(&self) -> Vec<Database> {
+        let last = format!("block_{}", self.databases.saturating_sub(1));
+        let of = |postgres: &Postgres| Database {
+            part: DATABASE.to_owned(),
+            engine: Engine::Postgres,
+            url: postgres.url_of(&last),
+        };
+        self.postgres.iter().map(of).collect()
     }
 }
 
