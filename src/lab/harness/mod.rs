@@ -108,6 +108,7 @@ pub fn run(
             if stop.load(Ordering::Relaxed) {
                 return Ok(results);
             }
+            take_in(&mut results.resources, write_cap(&trial.opened));
             results.trials.push(trial);
             save(&results, &options.dir)?;
             progress.ended(&results.trials[results.trials.len() - 1]);
@@ -400,7 +401,7 @@ fn resources_of(placements: &[Placement], reading: &Reading, device: Option<&str
             name: format!("store {lane} lanes"),
             busy: vec![format!("stats.weir_store_busy_seconds_total{{lane=\"{lane}\"}}")],
             servers: *count,
-            kind: ResourceKind::Station,
+            kind: ResourceKind::Pool,
         })
     });
     resources.extend(lanes);
@@ -410,6 +411,7 @@ fn resources_of(placements: &[Placement], reading: &Reading, device: Option<&str
         servers: 1.0,
         kind: ResourceKind::Indication,
     }));
+    resources.extend(write_cap(reading));
     resources.extend(generator.map(|placement| {
         // Sharing its cores, it is delayed by whatever else runs there: all of that is its load.
         let shared = placement.shares_with.iter().map(String::as_str);
@@ -417,6 +419,33 @@ fn resources_of(placements: &[Placement], reading: &Reading, device: Option<&str
         cpu(&parts, &placement.cores, ResourceKind::Generator)
     }));
     resources
+}
+
+/// The write cap of a reading, busy for as long as its bytes take at the rate allowed.
+fn write_cap(reading: &Reading) -> Option<Resource> {
+    let bytes_per_sec = reading.gauges.get("cap.bytes_per_sec")?;
+    let mega = (bytes_per_sec / 1e5).round() / 10.0;
+    Some(Resource {
+        name: format!("write cap {mega} MB/s"),
+        busy: vec!["cap.busy_secs".to_owned()],
+        servers: 1.0,
+        kind: ResourceKind::Station,
+    })
+}
+
+/// Takes in a resource that a single workload has: a cap is imposed when its trials come, after all others were
+/// listed. Workloads with caps of different rates have one resource, and then it is not named after a rate.
+fn take_in(resources: &mut Vec<Resource>, seen: Option<Resource>) {
+    let Some(seen) = seen else { return };
+    match resources.iter_mut().find(|known| known.busy == seen.busy) {
+        Some(known) if known.name == seen.name => {}
+        Some(known) => known.name = "write cap".to_owned(),
+        None => {
+            // The generator stays last.
+            let generator = resources.iter().position(|of| of.kind == ResourceKind::Generator);
+            resources.insert(generator.unwrap_or(resources.len()), seen);
+        }
+    }
 }
 
 /// Every workload at every level, in the order of one repetition.
@@ -537,10 +566,34 @@ mod tests {
         assert_eq!(
             shown(&[0, 1], &[SERVER, GENERATOR], &gauges, Some("vda"))[1..4],
             [
-                "store read lanes: stats.weir_store_busy_seconds_total{lane=\"read\"} / 4 Station",
-                "store write lanes: stats.weir_store_busy_seconds_total{lane=\"write\"} / 1 Station",
+                "store read lanes: stats.weir_store_busy_seconds_total{lane=\"read\"} / 4 Pool",
+                "store write lanes: stats.weir_store_busy_seconds_total{lane=\"write\"} / 1 Pool",
                 "disk vda: disk.vda.busy_secs / 1 Indication"
             ]
+        );
+    }
+
+    #[test]
+    fn a_cap_is_a_resource_as_soon_as_a_trial_has_it() {
+        let reading = |bytes_per_sec: f64| Reading {
+            gauges: [("cap.bytes_per_sec".to_owned(), bytes_per_sec)].into(),
+            ..Reading::default()
+        };
+        let placements = topology::plan(&[0, 1], &[SERVER, GENERATOR], &BTreeMap::new()).unwrap();
+        let mut resources = resources_of(&placements, &Reading::default(), None);
+        let names =
+            |of: &[Resource]| of.iter().map(|resource| resource.name.clone()).collect::<Vec<_>>().join(", ");
+        take_in(&mut resources, write_cap(&Reading::default()));
+        assert_eq!(names(&resources), "server CPU, generator CPU");
+        for (bytes_per_sec, name) in
+            [(10e6, "write cap 10 MB/s"), (10e6, "write cap 10 MB/s"), (10_485_760.0, "write cap")]
+        {
+            take_in(&mut resources, write_cap(&reading(bytes_per_sec)));
+            assert_eq!(names(&resources), format!("server CPU, {name}, generator CPU"));
+        }
+        assert_eq!(
+            names(&resources_of(&placements, &reading(10_485_760.0), None)),
+            "server CPU, write cap 10.5 MB/s, generator CPU"
         );
     }
 }

@@ -9,6 +9,7 @@ mod html;
 mod markdown;
 mod page;
 mod plots;
+mod resources;
 mod words;
 
 pub use columns::{COLUMNS, Cell, Column, Read};

@@ -65,7 +65,8 @@ fn of_v1(text: &str, device: &str) -> Option<f64> {
 fn of_v2(text: &str, device: &str) -> Option<f64> {
     text.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace();
-        (words.next() == Some(device)).then(|| words.find_map(|word| word.strip_prefix("wbytes="))?.parse().ok())?
+        (words.next() == Some(device))
+            .then(|| words.find_map(|word| word.strip_prefix("wbytes="))?.parse().ok())?
     })
 }
 

@@ -108,10 +108,7 @@ mod tests {
         let mut reading = Reading::default();
         take("database-2", &rows, &mut reading);
         let counters: Vec<_> = reading.counters.into_iter().collect();
-        assert_eq!(
-            counters,
-            [("database-2.commits".into(), 7.0), ("database-2.row_lock_secs".into(), 1.5)]
-        );
+        assert_eq!(counters, [("database-2.commits".into(), 7.0), ("database-2.row_lock_secs".into(), 1.5)]);
         assert_eq!(reading.gauges.into_iter().collect::<Vec<_>>(), [("database-2.running".into(), 3.0)]);
     }
 

@@ -76,7 +76,8 @@ const QUESTIONS: &[Question] = &[
     Question {
         versions: (100_000, ANY),
         gauges: true,
-        sql: "SELECT count(*)::float8 AS connections FROM pg_stat_activity
+        sql:
+            "SELECT count(*)::float8 AS connections FROM pg_stat_activity
               WHERE backend_type = 'client backend' AND application_name <> $2::text AND $1::text IS NOT NULL",
     },
 ];
@@ -110,8 +111,7 @@ impl Part {
     fn open(name: &str, url: &str) -> io::Result<Part> {
         let session = PostgresSession::open(url)?;
         let version = session.prepare("SELECT current_setting('server_version_num')::int4")?;
-        let version: i32 =
-            session.query(&version, &[])?.first().map_or(0, |row| row.try_get(0).unwrap_or(0));
+        let version: i32 = session.query(&version, &[])?.first().map_or(0, |row| row.try_get(0).unwrap_or(0));
         let questions = (QUESTIONS.iter())
             .filter(|question| (question.versions.0..question.versions.1).contains(&version))
             .filter_map(|question| match session.prepare(question.sql) {

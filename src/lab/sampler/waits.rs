@@ -169,7 +169,11 @@ fn watch(
     asked.sessions()?;
     let cost_secs = |asked: &Asked| cpu_secs_of(asked.worker?, root?);
     let before_secs = cost_secs(&asked).unwrap_or(0.0);
-    seen.lock().live = true;
+    {
+        let mut seen = seen.lock();
+        seen.cost_secs = cost_secs(&asked).map(|secs| secs - before_secs);
+        seen.live = true;
+    }
     if begins.recv().is_err() {
         return Ok(());
     }
