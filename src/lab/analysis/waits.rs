@@ -79,6 +79,7 @@ pub const WAITS: &[Wait] = &[
             "IO:WALWrite",
             "IO:WalSync",
             "IO:WalWrite",
+            "IO:WALInit*",
             "LWLock:WALWrite",
             "LWLock:WALInsert",
             "Timeout:CommitDelay",

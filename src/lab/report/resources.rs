@@ -86,6 +86,7 @@ fn table(found: &WorkloadFindings, part: &str) -> Table {
     let idle = |state: &str| class_of(state).kind == WaitKind::Idle;
     let (idle, work): (Vec<String>, Vec<String>) =
         states.into_iter().map(|(state, _)| state).partition(|s| idle(s));
+    let summed = work.len() > STATES_MAX;
     let named: Vec<String> = work.iter().take(STATES_MAX).chain(&idle).cloned().collect();
     let mut table = Table::new(&["clients"]);
     let heading = |state: &String| match state.split_once(':') {
@@ -93,16 +94,19 @@ fn table(found: &WorkloadFindings, part: &str) -> Table {
         None => (state.replace('_', " "), String::new()),
     };
     table.head.extend(named.iter().map(heading));
-    table.head.push(("others".to_owned(), String::new()));
+    if summed {
+        table.head.push(("others".to_owned(), String::new()));
+    }
     table.head.push(("sessions".to_owned(), part.to_owned()));
     table.words = vec![false; table.head.len()];
     for (row, of) in at {
         let said = |value: Option<f64>| words::known(value, |value| format!("{value:.2}"));
         let cells = named.iter().map(|state| said(of.as_ref().map(|of| of.sum(|known| known == state))));
-        let others = said(of.as_ref().map(|of| of.sum(|state| !named.iter().any(|known| known == state))));
+        let others = of.as_ref().map(|of| of.sum(|state| !named.iter().any(|known| known == state)));
+        let others = summed.then(|| said(others));
         let all = said(of.as_ref().map(|of| of.sum(|_| true)));
         let cells: Vec<String> =
-            std::iter::once(row.level.to_string()).chain(cells).chain([others, all]).collect();
+            std::iter::once(row.level.to_string()).chain(cells).chain(others).chain([all]).collect();
         table.rows.push((cells, !row.usable()));
     }
     table

@@ -195,10 +195,11 @@ pub(super) fn waiting(name: &str, waiting: &Waiting) -> String {
     )
 }
 
-/// States and the mean number of sessions in each, the most frequent three: `IO:WALSync 1.2, LWLock:WALWrite 0.3`.
+/// States and the mean number of sessions in each: `IO:WALSync 1.2, LWLock:WALWrite 0.3`. The most frequent three, but none
+/// that would read as zero beside the first.
 pub(super) fn states(of: &[(String, f64)]) -> String {
-    let each: Vec<String> = of.iter().take(3).map(|(state, count)| format!("{state} {count:.1}")).collect();
-    each.join(", ")
+    let some = of.iter().take(3).enumerate().filter(|(i, (_, count))| *i == 0 || *count >= 0.05);
+    some.map(|(_, (state, count))| format!("{state} {count:.1}")).collect::<Vec<_>>().join(", ")
 }
 
 /// What it means that sessions are in a class of waits.

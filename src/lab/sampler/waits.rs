@@ -18,6 +18,8 @@ use tokio_postgres::Statement;
 
 /// 25 times a second: more than the 20 that the method asks for, and cheap enough (docs/method.md, Database waits).
 const PERIOD: Duration = Duration::from_millis(40);
+/// After a session that failed.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// A session that sends nothing waits for its client; in a transaction that is another matter.
 const POSTGRES: &str = "
@@ -31,21 +33,52 @@ const POSTGRES: &str = "
     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name <> $1
     GROUP BY 1";
 
-/// MariaDB and MySQL name what a statement is doing, not what it waits for; row locks alone are known as such.
-/// InnoDB hands out the list of transactions as it was up to 100 ms ago, so a lock is right on average only.
+/// MariaDB and MySQL name what a statement is doing, not what it waits for.
 fn mysql() -> String {
     format!(
         "SELECT CASE
-            WHEN t.trx_state = 'LOCK WAIT' THEN 'Lock:row'
-            WHEN p.command = 'Sleep' THEN 'idle'
-            WHEN COALESCE(p.state, '') = '' THEN 'State:unnamed'
-            ELSE CONCAT('State:', p.state) END AS class, COUNT(*)
-        FROM information_schema.processlist p
-        LEFT JOIN information_schema.innodb_trx t ON t.trx_mysql_thread_id = p.id
-        WHERE p.command NOT IN ('Daemon', 'Binlog Dump', 'Connect') AND p.command NOT LIKE 'Slave%'
-            AND COALESCE(p.db, '') <> '{SCHEMA}'
+            WHEN command = 'Sleep' THEN 'idle'
+            WHEN COALESCE(state, '') = '' THEN 'State:unnamed'
+            ELSE CONCAT('State:', state) END AS class, COUNT(*)
+        FROM information_schema.processlist
+        WHERE command NOT IN ('Daemon', 'Binlog Dump', 'Connect') AND command NOT LIKE 'Slave%'
+            AND COALESCE(db, '') <> '{SCHEMA}'
         GROUP BY class"
     )
+}
+
+/// How many sessions wait for a row's lock, not which. `information_schema.innodb_trx` would say which, but InnoDB makes
+/// its contents anew only if nobody has read them for 100 ms: asked as often as here, it never changes.
+const MYSQL_ROW_LOCKS: &str = "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'";
+
+/// What MariaDB and MySQL call statements that lock rows.
+const MYSQL_LOCKING: &[&str] = &[
+    "State:Updating",
+    "State:updating",
+    "State:Update",
+    "State:update",
+    "State:Deleting from main table",
+    "State:deleting from main table",
+    "State:Sending data",
+    "State:Statistics",
+    "State:statistics",
+    "State:executing",
+    "State:Executing",
+];
+
+/// Takes as many sessions as wait for row locks out of the states in which statements do that, from the fullest first.
+fn with_row_locks(mut states: Vec<(String, f64)>, waiting: f64) -> Vec<(String, f64)> {
+    states.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut left = waiting;
+    for (_, count) in states.iter_mut().filter(|(state, _)| MYSQL_LOCKING.contains(&state.as_str())) {
+        let taken = left.min(*count);
+        *count -= taken;
+        left -= taken;
+    }
+    // The two questions are asked one after the other: more may wait than were in such a state a moment before.
+    states.push(("Lock:row".to_owned(), waiting - left));
+    states.retain(|(_, count)| *count > 0.0);
+    states
 }
 
 pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
@@ -123,12 +156,7 @@ impl Watch {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let (begin, begins) = mpsc::channel();
         let (shared, database_of_thread) = (Arc::clone(&seen), database.clone());
-        let thread = thread::spawn(move || {
-            if let Err(error) = watch(&database_of_thread, root, &begins, &shared) {
-                log::debug!("sampler waits: {}: {error}", database_of_thread.part);
-            }
-            shared.lock().live = false;
-        });
+        let thread = thread::spawn(move || watch(&database_of_thread, root, &begins, &shared));
         Watch { part: database.part.clone(), begin: Some(begin), begun: false, seen, thread: Some(thread) }
     }
 
@@ -157,26 +185,44 @@ impl Drop for Watch {
     }
 }
 
-/// Asks until the other end of `begins` is dropped.
-fn watch(
+/// Asks until the other end of `begins` is dropped. A session that fails is replaced; the time without one is not
+/// observed.
+fn watch(database: &Database, root: Option<u32>, begins: &Receiver<()>, seen: &Mutex<Seen>) {
+    let mut begun = false;
+    loop {
+        let Err(error) = ask(database, root, begins, &mut begun, seen) else { return };
+        log::debug!("sampler waits: {}: {error}", database.part);
+        seen.lock().live = false;
+        match begins.recv_timeout(RETRY) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) => begun = true,
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// The same with one session.
+fn ask(
     database: &Database,
     root: Option<u32>,
     begins: &Receiver<()>,
+    begun: &mut bool,
     seen: &Mutex<Seen>,
 ) -> io::Result<()> {
     let mut asked = Asked::open(database)?;
     // The first question fills the server's caches, and shows whether it is answered at all.
     asked.sessions()?;
     let cost_secs = |asked: &Asked| cpu_secs_of(asked.worker?, root?);
-    let before_secs = cost_secs(&asked).unwrap_or(0.0);
+    let mut paid_secs = cost_secs(&asked);
     {
         let mut seen = seen.lock();
-        seen.cost_secs = cost_secs(&asked).map(|secs| secs - before_secs);
+        seen.cost_secs = seen.cost_secs.or(paid_secs.map(|_| 0.0));
         seen.live = true;
     }
-    if begins.recv().is_err() {
+    if !*begun && begins.recv().is_err() {
         return Ok(());
     }
+    *begun = true;
     let mut last = Instant::now();
     loop {
         match begins.recv_timeout(PERIOD.saturating_sub(last.elapsed())) {
@@ -185,11 +231,13 @@ fn watch(
         }
         let sessions = asked.sessions()?;
         let now = Instant::now();
-        let cost_secs = cost_secs(&asked).map(|secs| secs - before_secs);
+        let cost_now = cost_secs(&asked);
         let mut seen = seen.lock();
         seen.add((now - last).as_secs_f64(), sessions);
-        seen.cost_secs = cost_secs;
-        last = now;
+        if let (Some(sum), Some(before), Some(after)) = (&mut seen.cost_secs, paid_secs, cost_now) {
+            *sum += after - before;
+        }
+        (last, paid_secs) = (now, cost_now);
     }
 }
 
@@ -238,7 +286,9 @@ impl Asked {
             }
             Session::Mysql(session, sql) => {
                 let rows: Vec<(String, u64)> = session.query(sql.as_str())?;
-                Ok(rows.into_iter().map(|(state, count)| (state, count as f64)).collect())
+                let waiting: Vec<(String, f64)> = session.query(MYSQL_ROW_LOCKS)?;
+                let states = rows.into_iter().map(|(state, count)| (state, count as f64)).collect();
+                Ok(with_row_locks(states, waiting.first().map_or(0.0, |(_, count)| *count)))
             }
         }
     }
@@ -267,6 +317,25 @@ mod tests {
                 ("database.waits.samples", 2.0),
             ]
         );
+    }
+
+    #[test]
+    fn sessions_that_wait_for_a_row_are_taken_from_those_that_lock_rows() {
+        let check = |states: &[(&str, f64)], waiting, expected: &[(&str, f64)]| {
+            let states = states.iter().map(|(state, count)| ((*state).to_owned(), *count)).collect();
+            let found = with_row_locks(states, waiting);
+            let found: Vec<(&str, f64)> =
+                found.iter().map(|(state, count)| (state.as_str(), *count)).collect();
+            assert_eq!(found, expected);
+        };
+        let states = [("State:Commit", 9.0), ("State:Update", 2.0), ("State:Updating", 5.0), ("idle", 1.0)];
+        check(
+            &states,
+            6.0,
+            &[("State:Commit", 9.0), ("State:Update", 1.0), ("idle", 1.0), ("Lock:row", 6.0)],
+        );
+        check(&states, 0.0, &[states[0], states[2], states[1], states[3]]);
+        check(&[("State:Commit", 3.0)], 2.0, &[("State:Commit", 3.0)]);
     }
 
     #[test]
