@@ -96,6 +96,8 @@ pub struct Resource {
 pub enum ResourceKind {
     /// It can be the bottleneck.
     Station,
+    /// Sessions that are held while a database works: it can be the bottleneck, unless what they wait for there is.
+    Pool,
     /// The load generator: if it is busy, nothing is known of the target.
     Generator,
     /// Printed, never concluded from: `%util` of a device that works in parallel is no utilization.

@@ -8,6 +8,7 @@ mod http1;
 mod lab;
 mod load;
 mod register;
+mod samplers;
 mod serve;
 mod stores;
 mod tidy;

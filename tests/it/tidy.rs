@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use weir::cache::policy::POLICIES;
-use weir::lab::analysis::{CAUSES, CHECKS, RULES};
+use weir::lab::analysis::{CAUSES, CHECKS, FIGURES, RULES, WAITS};
 use weir::lab::experiment::Experiment;
 use weir::lab::report::{COLUMNS, PLOTS, WRITERS};
 use weir::lab::sampler::SAMPLERS;
@@ -326,6 +326,8 @@ fn every_row_of_every_table_stands_in_the_reference() {
         ("SAMPLERS", SAMPLERS.iter().map(|row| row.name).collect()),
         ("CHECKS", CHECKS.iter().flat_map(|row| [row.id, row.name]).collect()),
         ("CAUSES", CAUSES.iter().map(|row| row.name).collect()),
+        ("WAITS", WAITS.iter().map(|row| row.name).collect()),
+        ("FIGURES", FIGURES.iter().map(|row| row.name).collect()),
         ("RULES", RULES.iter().map(|row| row.name).collect()),
         ("PLOTS", PLOTS.iter().map(|row| row.name).collect()),
         ("COLUMNS", COLUMNS.iter().map(|row| row.name).collect()),

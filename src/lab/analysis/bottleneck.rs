@@ -1,10 +1,12 @@
-//! What limits a workload, by the utilization law (E1 of docs/method.md, section 6).
+//! What limits a workload, by the utilization law and by where databases' sessions wait (E1 and E4 of docs/method.md,
+//! section 6).
 //!
 //! Names a resource only with numbers, and nothing at all where the numbers do not carry it.
 
 use super::capacity::{Capacity, Knee};
 use super::rows::{Row, Standing, Use};
 use super::stats::{mean, variation};
+use super::waits::{Waiting, holding};
 use crate::lab::results::ResourceKind;
 use serde::Serialize;
 
@@ -36,8 +38,7 @@ pub const RULES: &[Rule] = &[
         apply: |case| {
             let busiest = case.busiest(|of| of.kind == ResourceKind::Generator);
             let saturated = busiest.is_some_and(|i| case.evidence[i].saturated());
-            let target_saturated =
-                case.evidence.iter().any(|of| of.kind == ResourceKind::Station && of.saturated());
+            let target_saturated = case.evidence.iter().any(|of| of.can_limit() && of.saturated());
             let alone = case.generator_limited && !target_saturated;
             (saturated || alone).then(|| (Grade::Generator, Vec::from_iter(busiest)))
         },
@@ -46,6 +47,16 @@ pub const RULES: &[Rule] = &[
         name: "generator not excluded",
         about: "something else is saturated, but the generator fails its gate: either may be the limit, so none is named",
         apply: |case| case.generator_limited.then_some((Grade::NotIdentified, Vec::new())),
+    },
+    Rule {
+        name: "database wait",
+        about: "nothing is saturated but pools of sessions, and one class of database wait (row lock, commit path, …) holds at \
+                least half of the clients, or of a full pool’s sessions, at every one of these levels",
+        apply: |case| {
+            let saturated = |of: &Evidence| of.kind == ResourceKind::Station && of.saturated();
+            let wait = case.evidence.iter().position(|of| of.waiting.is_some());
+            wait.filter(|_| !case.evidence.iter().any(saturated)).map(|i| (Grade::Supported, vec![i]))
+        },
     },
     Rule {
         name: "one or more saturated",
@@ -64,7 +75,8 @@ pub const RULES: &[Rule] = &[
 
 /// What a rule sees.
 pub struct Case {
-    /// Every resource that could be read at the levels in question.
+    /// Every resource that could be read at the levels in question, and last the class of database waits that holds most
+    /// of the clients, where one does.
     pub evidence: Vec<Evidence>,
     /// Whether a row among them is limited by the generator.
     pub generator_limited: bool,
@@ -122,12 +134,18 @@ pub struct Evidence {
     pub ceiling_rps: Option<f64>,
     /// Whether its demand falls as load grows: batching, or a figure that is no utilization.
     pub load_dependent: bool,
+    /// Set where this is no resource but a class of database waits; `utilization` is then the share it holds.
+    pub waiting: Option<Waiting>,
 }
 
 impl Evidence {
     /// Whether the utilization law says that it is a limit.
     fn limits(&self) -> bool {
-        self.kind == ResourceKind::Station && self.saturated() && !self.load_dependent && self.constant()
+        self.can_limit() && self.saturated() && !self.load_dependent && self.constant()
+    }
+
+    fn can_limit(&self) -> bool {
+        matches!(self.kind, ResourceKind::Station | ResourceKind::Pool)
     }
 
     fn saturated(&self) -> bool {
@@ -147,14 +165,18 @@ impl Evidence {
 pub fn bottleneck(rows: &[Row], capacity: &Capacity, knee: Option<&Knee>) -> Bottleneck {
     let deciding = deciding(rows, capacity, knee);
     let resources = deciding.first().map_or(0, |row| row.resources.len());
-    let evidence: Vec<Evidence> =
+    let mut evidence: Vec<Evidence> =
         (0..resources).filter_map(|i| evidence(i, &deciding, rows, capacity)).collect();
+    evidence.extend(wait(&deciding));
     let generator_limited = deciding.iter().any(|row| row.standing == Standing::GeneratorLimited);
     let case = Case { evidence, generator_limited };
     let (grade, named) =
         RULES.iter().find_map(|rule| (rule.apply)(&case)).unwrap_or((Grade::NotIdentified, vec![]));
+    // A pool that waits for the database has no ceiling of its own.
+    let held = named.iter().any(|i| case.evidence[*i].waiting.is_some());
     let runner_up = (0..case.evidence.len())
         .filter(|i| !named.contains(i))
+        .filter(|i| !(held && case.evidence[*i].kind == ResourceKind::Pool))
         .filter(|i| case.evidence[*i].kind != ResourceKind::Indication && !case.evidence[*i].load_dependent)
         .max_by(|a, b| case.evidence[*a].utilization.total_cmp(&case.evidence[*b].utilization));
     Bottleneck {
@@ -164,7 +186,7 @@ pub fn bottleneck(rows: &[Row], capacity: &Capacity, knee: Option<&Knee>) -> Bot
         load_dependent: case
             .evidence
             .iter()
-            .filter(|of| of.kind == ResourceKind::Station && of.saturated() && of.load_dependent)
+            .filter(|of| of.can_limit() && of.saturated() && of.load_dependent)
             .cloned()
             .collect(),
         levels: deciding.iter().map(|row| row.level).collect(),
@@ -214,5 +236,34 @@ fn evidence(i: usize, deciding: &[&Row], rows: &[Row], capacity: &Capacity) -> O
         demand_variation,
         ceiling_rps: demand_us.filter(|us| *us > 0.0).map(|us| first.servers * 1e6 / us),
         load_dependent: falls || early,
+        waiting: None,
+    })
+}
+
+/// The class of database waits that holds most of those who can be there at every one of the `deciding` rows.
+fn wait(deciding: &[&Row]) -> Option<Evidence> {
+    let places = |row: &Row| {
+        let full =
+            |of: &&Use| of.kind == ResourceKind::Pool && of.utilization.is_some_and(|u| u >= SATURATED);
+        let sessions: f64 = row.resources.iter().filter(full).map(|of| of.servers).sum();
+        let clients = f64::from(row.level);
+        if sessions > 0.0 { clients.min(sessions) } else { clients }
+    };
+    // At a single level, or while goodput still rises, it is a delay and nobody's limit.
+    if deciding.len() < 2 {
+        return None;
+    }
+    let deciding: Vec<(&Row, f64)> = deciding.iter().map(|row| (*row, places(row))).collect();
+    let waiting = holding(&deciding)?;
+    Some(Evidence {
+        resource: format!("{} {}", waiting.parts.join(" + "), waiting.class),
+        // The utilization law says nothing of it; only the rule for waits may name it.
+        kind: ResourceKind::Indication,
+        utilization: waiting.share,
+        demand_us: None,
+        demand_variation: None,
+        ceiling_rps: None,
+        load_dependent: false,
+        waiting: Some(waiting),
     })
 }

@@ -78,7 +78,7 @@ pub const CHECKS: &[Check] = &[
         name: "store",
         about: "the window holds no checkpoint, or at least two",
         failed: Standing::Valid,
-        judge: |_| Verdict::NotChecked("checkpoints are not read yet".into()),
+        judge: checkpoints,
     },
 ];
 
@@ -396,6 +396,28 @@ fn workload(seen: &Seen) -> Verdict {
         }
     }
     Verdict::Passed
+}
+
+/// A checkpoint is the database's tide: of several the mean is fair, of one the window shows some part.
+fn checkpoints(seen: &Seen) -> Verdict {
+    let of_run = |(trial, _): &(&Trial, &LoadReport)| {
+        let names = trial.closed.counters.keys().filter(|name| name.ends_with(".checkpoints"));
+        let grown: Option<Vec<f64>> = names.map(|name| trial.growth(name)).collect();
+        grown.filter(|grown| !grown.is_empty())
+    };
+    let runs: Option<Vec<Vec<f64>>> = seen.ran.iter().map(of_run).collect();
+    let Some(runs) = runs else {
+        return Verdict::NotChecked("no checkpoints of the store were read".into());
+    };
+    // Counters of whole numbers; anything else would be two readings of different servers.
+    let one = runs.iter().filter(|grown| grown.iter().any(|count| count.round() == 1.0)).count();
+    match one {
+        0 => Verdict::Passed,
+        _ => failed(
+            format!("a single checkpoint fell into the window of {one} of {} runs", runs.len()),
+            "Lengthen the window so that it holds several, or raise max_wal_size and checkpoint_timeout so that it holds none.",
+        ),
+    }
 }
 
 fn failed(why: impl Into<String>, remedy: &str) -> Verdict {

@@ -1,23 +1,27 @@
 //! What the measurements say: rows, gates, capacity, knee, bottleneck.
 //!
 //! A pure function of the results: no clock, no `/proc`, no network, and no randomness but a bootstrap seeded by the
-//! results themselves. Methods and limits are those of docs/method.md, sections 3, 5 and 6 (E1).
+//! results themselves. Methods and limits are those of docs/method.md, sections 3, 5 and 6 (E1, E4).
 
 pub mod audit;
 pub mod bottleneck;
 pub mod capacity;
 pub mod checks;
 pub mod hits;
+pub mod figures;
 pub mod rows;
 pub mod stats;
+pub mod waits;
 
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, RULES};
 pub use capacity::{Capacity, Decline, Knee};
 pub use checks::{CHECKS, Checked, Verdict};
+pub use figures::{FIGURES, Figure, Figured, Group, How};
 pub use hits::HitRatio;
 pub use rows::{Row, Standing, Use, row};
 pub use stats::{Estimate, Interval};
+pub use waits::{Dominant, WAITS, Wait, WaitKind, Waiting, Whereabouts};
 
 use crate::lab::results::{ResourceKind, Results, WorkloadPlan};
 use serde::Serialize;
@@ -88,6 +92,8 @@ pub struct WorkloadFindings {
     pub hit_ratios: Vec<HitRatio>,
     /// What somebody printed of the same workload, at their levels, and what the audit says of it.
     pub printed: Option<PrintedSweep>,
+    /// What held the sessions of each database at the levels that decide; empty where nobody looked.
+    pub waits: Vec<Dominant>,
 }
 
 impl WorkloadFindings {
@@ -136,13 +142,15 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
     }
     let capacity = capacity::capacity(&rows, results.seed);
     let knee = capacity::knee(&rows, &capacity);
+    let bottleneck = bottleneck::bottleneck(&rows, &capacity, knee.as_ref());
     WorkloadFindings {
         name: workload.name.clone(),
         about: workload.about.clone(),
         decline: capacity::decline(&rows, &capacity),
-        bottleneck: bottleneck::bottleneck(&rows, &capacity, knee.as_ref()),
         hit_ratios: hits::hit_ratios(results, &workload.name),
         printed: rows::printed_sweep(results, workload),
+        waits: waits::dominant(&rows, &bottleneck.levels),
+        bottleneck,
         rows,
         capacity,
         knee,

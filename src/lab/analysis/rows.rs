@@ -4,7 +4,9 @@
 
 use super::audit::{AuditedRow, PrintedSweep, audit};
 use super::checks::{self, Checked};
+use super::figures::{self, Figured};
 use super::stats::{Estimate, mean, median};
+use super::waits::{self, Whereabouts};
 use crate::lab::results::{ResourceKind, Results, Trial, WorkloadPlan};
 use crate::proto::{Latency, LoadReport};
 use serde::Serialize;
@@ -46,6 +48,10 @@ pub struct Row {
     pub little_residual: Option<f64>,
     /// How busy every resource was, in the order of the results.
     pub resources: Vec<Use>,
+    /// What the resources did, in the order of [`figures::FIGURES`]; what was not read is not in it.
+    pub figures: Vec<Figured>,
+    /// Where the sessions of each database were; empty where nobody looked.
+    pub waits: Vec<Whereabouts>,
     /// What every gate says, in the order of [`checks::CHECKS`].
     pub checks: Vec<Checked>,
     /// What somebody printed of the same workload at this level.
@@ -88,6 +94,11 @@ impl Row {
     /// Whether the row may enter capacity and knee.
     pub fn usable(&self) -> bool {
         matches!(self.standing, Standing::Valid | Standing::GeneratorLimited)
+    }
+
+    /// Whether its runs could tell how busy resource `i` was.
+    pub fn uses(&self, i: usize) -> bool {
+        self.resources.get(i).is_some_and(|of| of.utilization.is_some())
     }
 }
 
@@ -139,6 +150,8 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
             .filter_map(|(trial, load)| little_residual(trial.level, load))
             .max_by(|a, b| a.abs().total_cmp(&b.abs())),
         resources: uses(results, &ran),
+        figures: figures::figures(&ran),
+        waits: waits::whereabouts(&ran.iter().map(|(trial, _)| *trial).collect::<Vec<_>>()),
         checks: Vec::new(),
         printed: printed_at(results, workload, level),
     };

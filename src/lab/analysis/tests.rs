@@ -291,3 +291,175 @@ fn results_without_anything_in_them_have_findings_too() {
     let json = serde_json::to_value(findings(&odd)).unwrap();
     assert_eq!(json["workloads"][0]["rows"][1]["little_residual"], serde_json::Value::Null);
 }
+
+/// A sweep in which a station that nobody reads limits at 500 requests per second, and a database in which the sessions
+/// are as `states` says for a number of clients.
+fn waiting(pool: Option<f64>, states: impl Fn(f64) -> Vec<(&'static str, f64)>) -> Results {
+    let mut results = sweep(&model("row 1 =2ms, net 0 =4ms"), &["w"], LEVELS, 2, "2s");
+    results.resources.clear();
+    for trial in &mut results.trials {
+        let secs = trial.elapsed_secs;
+        let mut grow = |name: &str, growth: f64| {
+            trial.opened.counters.insert(format!("database.{name}"), 3.0);
+            trial.closed.counters.insert(format!("database.{name}"), 3.0 + growth);
+        };
+        grow("waits.samples", 25.0 * secs);
+        grow("waits.observed_secs", secs);
+        grow("waits.cost_secs", 0.01 * secs);
+        for (state, sessions) in states(f64::from(trial.level)) {
+            grow(&format!("waits.{state}_secs"), sessions * secs);
+        }
+        if let Some(servers) = pool {
+            grow("lanes_secs", secs * servers.min(f64::from(trial.level)));
+        }
+    }
+    results.resources.extend(pool.map(|servers| crate::lab::results::Resource {
+        name: "store write lanes".into(),
+        busy: vec!["database.lanes_secs".into()],
+        servers,
+        servers_gauge: None,
+        kind: ResourceKind::Pool,
+    }));
+    results
+}
+
+fn of_waiting(pool: Option<f64>, states: impl Fn(f64) -> Vec<(&'static str, f64)>) -> WorkloadFindings {
+    findings(&waiting(pool, states)).workloads.remove(0)
+}
+
+#[test]
+fn a_row_lock_that_holds_most_clients_is_named_with_its_wait_events() {
+    let found = of_waiting(None, |clients| {
+        vec![("Lock:tuple", clients - 2.0), ("Lock:transactionid", 1.0), ("IO:WALSync", 0.8), ("idle", 1.2)]
+    });
+    assert_eq!((found.bottleneck.grade, named(&found)), (Grade::Supported, vec!["database row lock"]));
+    let waiting = found.bottleneck.named[0].waiting.as_ref().unwrap();
+    assert_eq!((waiting.level, waiting.places, waiting.pooled), (64, 64.0, false));
+    assert!((waiting.sessions - 63.0).abs() < 1e-9, "{waiting:?}");
+    assert_eq!(waiting.states[0].0, "Lock:tuple");
+    let dominant = &found.waits[0];
+    assert_eq!((dominant.class, dominant.idle, dominant.part.as_str()), ("row lock", false, "database"));
+    assert_eq!(dominant.levels, found.bottleneck.levels);
+}
+
+#[test]
+fn an_idle_database_is_never_the_limit() {
+    for idle in ["idle", "Client:ClientRead", "idle_in_transaction"] {
+        let found = of_waiting(None, |clients| vec![(idle, clients), ("IO:WALSync", 0.1)]);
+        assert_eq!((found.bottleneck.grade, named(&found)), (Grade::NotIdentified, vec![]), "{idle}");
+        assert!(found.waits[0].idle && found.waits[0].in_class > 8.0, "{:?}", found.waits);
+    }
+    // Sessions that compute do not wait; their processor is for the utilization law.
+    let found = of_waiting(None, |clients| vec![("CPU", clients)]);
+    assert_eq!((found.bottleneck.grade, found.waits[0].class), (Grade::NotIdentified, "processor"));
+}
+
+#[test]
+fn a_wait_must_hold_half_of_the_clients_at_every_level_that_decides() {
+    let found = of_waiting(None, |clients| vec![("Lock:tuple", if clients > 32.0 { 31.0 } else { clients })]);
+    assert_eq!(found.bottleneck.grade, Grade::NotIdentified);
+}
+
+/// Two sessions cannot hold sixty-four clients: these queue for the sessions, and the sessions for the log.
+#[test]
+fn a_full_pool_is_excused_by_what_its_sessions_wait_for() {
+    let states = |_| vec![("IO:WALSync", 1.4), ("LWLock:WALWrite", 0.3), ("CPU", 0.2), ("idle", 3.1)];
+    let found = of_waiting(Some(2.0), states);
+    assert_eq!((found.bottleneck.grade, named(&found)), (Grade::Supported, vec!["database commit path"]));
+    let waiting = found.bottleneck.named[0].waiting.as_ref().unwrap();
+    assert!(waiting.pooled && waiting.places == 2.0 && (waiting.sessions - 1.7).abs() < 1e-9);
+    assert_eq!(found.bottleneck.runner_up, None, "the pool has no ceiling of its own");
+    // Sessions that work are no excuse.
+    let found = of_waiting(Some(3.0), |_| vec![("CPU", 2.9), ("idle", 3.1)]);
+    assert_eq!(named(&found), ["store write lanes"]);
+}
+
+#[test]
+fn a_saturated_processor_comes_before_any_wait() {
+    let mut results = waiting(None, |clients| vec![("Lock:tuple", clients)]);
+    results.resources.push(crate::lab::results::Resource {
+        name: "database CPU".into(),
+        busy: vec!["database.cpu_secs".into()],
+        servers: 1.0,
+        servers_gauge: None,
+        kind: ResourceKind::Station,
+    });
+    for trial in &mut results.trials {
+        trial.opened.counters.insert("database.cpu_secs".into(), 0.0);
+        let busy = if trial.level < 4 { 0.5 } else { 0.99 };
+        trial.closed.counters.insert("database.cpu_secs".into(), busy * trial.elapsed_secs);
+    }
+    assert_eq!(named(&findings(&results).workloads[0]), ["database CPU"]);
+}
+
+#[test]
+fn states_are_sorted_into_the_first_class_that_has_them() {
+    for (state, class) in [
+        ("Lock:transactionid", "row lock"),
+        ("Lock:relation", "lock"),
+        ("State:Waiting for table metadata lock", "lock"),
+        ("LWLock:WALWrite", "commit path"),
+        ("LWLock:LockManager", "internal lock"),
+        ("IO:DataFileRead", "reads"),
+        ("IO:DataFileExtend", "data writes"),
+        ("Client:ClientRead", "idle"),
+        ("Client:ClientWrite", "client"),
+        ("State:Commit", "commit path"),
+        ("State:Sending data", "statement"),
+        ("Extension:Extension", "other"),
+    ] {
+        assert_eq!(waits::class_of(state).name, class, "{state}");
+    }
+}
+
+#[test]
+fn exactly_one_checkpoint_in_a_window_is_marked() {
+    let verdict = |grown: [Option<f64>; 2]| {
+        let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[1], 2, "1s");
+        for (trial, grown) in results.trials.iter_mut().zip(grown) {
+            let Some(grown) = grown else { continue };
+            trial.opened.counters.insert("database.checkpoints".into(), 4.0);
+            trial.closed.counters.insert("database.checkpoints".into(), 4.0 + grown);
+        }
+        let row = findings(&results).workloads[0].rows[0].clone();
+        assert_eq!(row.standing, Standing::Valid, "it is marked, not thrown away");
+        row.checks[7].verdict.clone()
+    };
+    assert_eq!(verdict([Some(0.0), Some(3.0)]), Verdict::Passed);
+    assert!(matches!(verdict([Some(0.0), None]), Verdict::NotChecked(_)));
+    let Verdict::Failed { why, .. } = verdict([Some(1.0), Some(2.0)]) else { panic!() };
+    assert!(why.contains("1 of 2 runs"), "{why}");
+}
+
+#[test]
+fn figures_are_rates_over_the_window_and_absent_where_unread() {
+    let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[4], 2, "2s");
+    for trial in &mut results.trials {
+        for (name, growth) in
+            [("disk.vda.written_bytes", 20e6), ("disk.vda.queue_secs", 3.0), ("database.wal_bytes", 8e6)]
+        {
+            trial.opened.counters.insert(name.into(), 100.0);
+            trial.closed.counters.insert(name.into(), 100.0 + growth);
+        }
+        let attempts = trial.load.as_ref().unwrap().attempts as f64;
+        trial.opened.counters.insert("server.switches".into(), 0.0);
+        trial.closed.counters.insert("server.switches".into(), 3.0 * attempts);
+        trial.opened.gauges.insert("server.threads".into(), 5.0);
+        trial.closed.gauges.insert("server.threads".into(), 7.0);
+    }
+    // One run without a reading does not hide the other.
+    results.trials[0].closed.counters.remove("database.wal_bytes");
+    let row = findings(&results).workloads[0].rows[0].clone();
+    let read: Vec<(&str, &str, f64)> =
+        row.figures.iter().map(|of| (of.figure, of.of.as_str(), of.value)).collect();
+    assert_eq!(
+        read,
+        [
+            ("written_mb_per_sec", "disk vda", 10.0),
+            ("queue_mean", "disk vda", 1.5),
+            ("wal_mb_per_sec", "database", 4.0),
+            ("threads", "server", 6.0),
+            ("switches_per_request", "server", 3.0),
+        ]
+    );
+}

@@ -8,31 +8,29 @@ mod calendar;
 mod environment;
 mod fleet;
 mod limits;
+mod live;
 mod load;
 mod postgres;
 mod process;
+mod resources;
 mod server;
 
 pub use calendar::Utc;
 pub use postgres::{Options as PostgresOptions, Postgres};
 
-use super::experiment::{Experiment, FJALL, GENERATOR, SERVER, Target, Workload};
+use super::experiment::{Experiment, Target, Workload};
 use super::printed::PrintedRow;
-use super::results::{Placement, Reading, Resource, ResourceKind, Results, Trial, WorkloadPlan};
-use super::sampler::{Context, Samplers, device_of, get};
+use super::results::{Reading, Resource, Results, Trial, WorkloadPlan};
 use super::{simulated, topology};
-use crate::proto::{FORMAT, HEALTHZ};
-use crate::units::Size;
-use fleet::Fleet;
+use crate::proto::FORMAT;
+use live::Live;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use server::{Server, Start};
-use std::collections::BTreeSet;
+use resources::{take_in, write_cap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
-use tempfile::TempDir;
+use std::time::SystemTime;
 
 /// The file in the results directory that everything else is made from.
 pub const RESULTS_FILE: &str = "results.json";
@@ -121,6 +119,8 @@ pub fn run(
             if stop.load(Ordering::Relaxed) {
                 return Ok(results);
             }
+            take_in(&mut results.resources, write_cap(&trial.opened));
+            describe(&mut results.workloads, &trial);
             results.trials.push(trial);
             save(&results, &options.dir)?;
             progress.ended(&results.trials[results.trials.len() - 1]);
@@ -178,341 +178,6 @@ impl<'a> Rig<'a> for Modelled<'a> {
     }
 }
 
-/// Processes on this machine, or a server that runs already.
-struct Live<'a> {
-    experiment: &'a Experiment,
-    options: &'a Options,
-    placements: &'a [Placement],
-    cores: Vec<usize>,
-    stop: &'a AtomicBool,
-    // In the order in which they must go: the server before its stores.
-    server: Option<Server>,
-    fleet: Fleet,
-    data: Vec<TempDir>,
-    /// Where the server of this repetition finds its stores, and the replica.
-    stores: Vec<String>,
-    replica: Option<String>,
-    /// The flags the server runs with beyond the target's: those of the workload it was started for.
-    serving: &'a [String],
-    /// Workloads whose keys are in the target.
-    preloaded: BTreeSet<String>,
-    /// Why the server could not be started again in this repetition; it is not tried for each trial.
-    broken: Option<String>,
-    /// What trying out the write caps showed.
-    probes: Vec<(String, String)>,
-}
-
-impl<'a> Live<'a> {
-    fn new(
-        experiment: &'a Experiment,
-        options: &'a Options,
-        placements: &'a [Placement],
-        cores: Vec<usize>,
-        stop: &'a AtomicBool,
-    ) -> Result<Live<'a>, String> {
-        Ok(Live {
-            experiment,
-            options,
-            placements,
-            cores,
-            stop,
-            server: None,
-            fleet: Fleet::new(experiment, placements, &options.dir, &options.program)?,
-            data: Vec::new(),
-            stores: Vec::new(),
-            replica: None,
-            serving: &[],
-            preloaded: BTreeSet::new(),
-            broken: None,
-            probes: Vec::new(),
-        })
-    }
-
-    fn cores_of(&self, part: &str) -> &'a [usize] {
-        let placement = self.placements.iter().find(|placement| placement.part == part);
-        placement.map_or(&[], |placement| &placement.cores)
-    }
-
-    /// New and empty stores for a `weir serve`.
-    fn refresh_stores(&mut self, names: &[String]) -> Result<(), String> {
-        let urls = self.fleet.refresh()?;
-        self.replica = urls.replica;
-        self.stores.clear();
-        for (index, name) in names.iter().enumerate() {
-            let url = match urls.stores.get(&index) {
-                Some(url) => url.clone(),
-                None if name == FJALL => self.fresh_directory()?,
-                None => name.clone(),
-            };
-            self.stores.push(url);
-        }
-        Ok(())
-    }
-
-    /// The URL of an embedded store in a directory of its own.
-    fn fresh_directory(&mut self) -> Result<String, String> {
-        // Beside the results, because a temporary folder is often memory, where a durable write costs nothing.
-        let dir = tempfile::Builder::new().prefix("store-").tempdir_in(&self.options.dir);
-        let dir = dir.map_err(|error| {
-            format!("{}: cannot make a store: {error}; make room or rights", self.options.dir.display())
-        })?;
-        let url = format!("fjall:{}", dir.path().display());
-        self.data.push(dir);
-        Ok(url)
-    }
-
-    /// Starts the server over the stores of this repetition, with `flags` beyond the target's.
-    fn serve(&mut self, args: &[String], flags: &'a [String]) -> Result<(), String> {
-        // The old one ends before the new one claims the stores, and takes with it what it kept in memory.
-        self.server = None;
-        if self.stores.iter().any(|store| store.starts_with("memory:")) {
-            self.preloaded.clear();
-        }
-        let args: Vec<String> = args.iter().chain(flags).cloned().collect();
-        let start = Start {
-            program: &self.options.program,
-            stores: &self.stores,
-            replica: self.replica.as_deref(),
-            args: &args,
-            cores: self.cores_of(SERVER),
-            log: &self.options.dir.join("server.log"),
-        };
-        let server = Server::start(&start, self.stop)?;
-        self.fleet.take_server(server.pid())?;
-        self.serving = flags;
-        self.server = Some(server);
-        Ok(())
-    }
-
-    /// Has the server run as `workload` wants it.
-    fn prepare(&mut self, workload: &'a Workload) -> Result<(), String> {
-        match &self.experiment.target {
-            Target::Weir { args, .. } if self.serving != workload.serve => self.serve(args, &workload.serve),
-            _ => Ok(()),
-        }
-    }
-
-    /// Tries every write cap of the experiment out, once.
-    fn probe_caps(&mut self) -> Result<(), String> {
-        if !self.probes.is_empty() {
-            return Ok(());
-        }
-        let caps: BTreeSet<u64> =
-            self.experiment.workloads.iter().filter_map(|workload| Some(workload.write_cap?.0)).collect();
-        let (Some(limits), Some(dir)) = (self.fleet.limits(), self.data_dir()) else { return Ok(()) };
-        let device = device_number(dir)?;
-        let mut probes = Vec::new();
-        for cap in caps {
-            let written = limits.probe(&device, cap, dir)?;
-            let said = format!("dd wrote {:.1} MB/s under it", written / 1e6);
-            probes.push((format!("write cap {}/s", Size(cap)), said));
-        }
-        self.probes = probes;
-        Ok(())
-    }
-
-    /// Caps what is written to the disk, or lifts the cap.
-    fn cap_writes(&self, cap: Option<Size>) -> Result<(), String> {
-        match (self.fleet.limits(), self.data_dir()) {
-            (Some(limits), Some(dir)) if limits.capped().is_some() => {
-                limits.cap_writes(&device_number(dir)?, cap.map(|cap| cap.0))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The address the requests go to.
-    fn url(&self) -> Option<&str> {
-        match &self.experiment.target {
-            Target::Url { url } => Some(url),
-            _ => self.server.as_ref().map(Server::url),
-        }
-    }
-
-    fn data_dir(&self) -> Option<&Path> {
-        self.fleet.data().or(self.data.first().map(TempDir::path))
-    }
-
-    /// What is sampled beside the generator.
-    fn context(&self) -> Context {
-        let server = self.server.as_ref().map(|server| (SERVER.to_owned(), server.pid()));
-        let databases = self
-            .fleet
-            .members()
-            .filter_map(|(database, server)| Some((database.part.clone(), server.pid()?)));
-        let cores: BTreeSet<usize> =
-            self.placements.iter().flat_map(|placement| &placement.cores).copied().collect();
-        Context {
-            parts: server.into_iter().chain(databases).collect(),
-            cores: cores.into_iter().collect(),
-            data: self.data_dir().map(Path::to_owned),
-            url: self.url().map(str::to_owned),
-        }
-    }
-
-    fn run(&mut self, workload: &Workload, level: u32, repetition: u32) -> Trial {
-        let run = load::Run {
-            program: &self.options.program,
-            url: self.url().unwrap_or_default(),
-            workload,
-            level,
-            seed: self.experiment.seed.wrapping_add(u64::from(repetition)),
-            warmup: self.experiment.warmup,
-            window: self.experiment.window,
-            preload: !self.preloaded.contains(&workload.name),
-            cores: self.cores_of(GENERATOR),
-            context: &self.context(),
-            log: &self.options.dir.join("load.log"),
-            limits: load::Limits::default(),
-        };
-        let mut outcome = run.run(self.stop);
-        if outcome.preloaded {
-            self.preloaded.insert(workload.name.clone());
-        }
-        let died = self.server.as_mut().is_some_and(|server| !server.lives());
-        let ended = || died.then(|| "the server ended during the trial; server.log says why".to_owned());
-        let (load, failure) = (outcome.report.take(), outcome.failure.take().or_else(ended));
-        let (elapsed_secs, opened, closed) = outcome.readings();
-        Trial {
-            workload: workload.name.clone(),
-            level,
-            repetition,
-            load,
-            failure,
-            elapsed_secs,
-            opened,
-            closed,
-        }
-    }
-}
-
-impl<'a> Rig<'a> for Live<'a> {
-    fn begin(&mut self) -> Result<(), String> {
-        self.preloaded.clear();
-        self.broken = None;
-        // The old server ends before its store goes.
-        self.server = None;
-        self.data.clear();
-        match &self.experiment.target {
-            Target::Weir { store, args, .. } => {
-                self.refresh_stores(store)?;
-                self.serve(args, &[])?;
-                self.probe_caps()?;
-            }
-            Target::Url { url } => {
-                // Any answer will do, also 404: it is only asked whether somebody is there.
-                get(url, HEALTHZ, Duration::from_secs(5)).map_err(|error| {
-                    format!("cannot reach {url}: {error}; start the server, or correct target.url")
-                })?;
-            }
-            Target::Simulated(_) => {}
-        }
-        Ok(())
-    }
-
-    fn environment(&self) -> Vec<(String, String)> {
-        let mut facts =
-            environment::describe(&self.options.program, &self.cores, self.data_dir(), &self.fleet);
-        if let Some(of) = self.experiment.cores.of.filter(|of| *of > self.cores.len()) {
-            let said = format!("the file's, for {of} cores, scaled down to {}", self.cores.len());
-            facts.push(("placement".into(), said));
-        }
-        if let Some(memory) = self.experiment.limits.memory {
-            facts.push(("memory limit".into(), format!("{memory} for each database")));
-        }
-        facts.extend(self.probes.iter().cloned());
-        facts
-    }
-
-    fn resources(&self) -> Vec<Resource> {
-        let reading = Samplers::new(&self.context()).read();
-        resources_of(self.placements, &reading, self.data_dir().and_then(device_of).as_deref())
-    }
-
-    fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
-        // A server that died took its trial with it; the next ones get a new one.
-        if self.server.as_mut().is_some_and(|server| !server.lives()) {
-            self.broken = self.begin().err();
-        }
-        if let Some(why) = &self.broken {
-            return failed(workload, level, repetition, why);
-        }
-        let ready = self.prepare(workload).and_then(|()| self.cap_writes(workload.write_cap));
-        let trial = match ready {
-            Ok(()) => self.run(workload, level, repetition),
-            Err(why) => failed(workload, level, repetition, &why),
-        };
-        match self.cap_writes(None) {
-            Ok(()) => trial,
-            // The next trial would be measured under a cap nobody asked for.
-            Err(why) => {
-                self.broken = Some(why);
-                trial
-            }
-        }
-    }
-}
-
-/// The number by which the kernel knows the disk under `path`: `254:0`.
-fn device_number(path: &Path) -> Result<String, String> {
-    let number = device_of(path).and_then(|name| fs::read_to_string(format!("/sys/block/{name}/dev")).ok());
-    number.map(|text| text.trim().to_owned()).ok_or_else(|| {
-        format!("{}: no disk of its own to cap; use a folder on a disk, or remove write_cap", path.display())
-    })
-}
-
-/// Everything a request may wait for that can be counted here.
-fn resources_of(placements: &[Placement], reading: &Reading, device: Option<&str>) -> Vec<Resource> {
-    let mut resources: Vec<Resource> = Vec::new();
-    let generator = placements.iter().find(|placement| placement.part == GENERATOR);
-    let targets: Vec<&Placement> =
-        placements.iter().filter(|placement| placement.part != GENERATOR).collect();
-    let cpu = |parts: &[&str], cores: &[usize], kind| Resource {
-        name: format!("{} CPU", parts.join(" + ")),
-        busy: parts.iter().map(|part| format!("{part}.cpu_secs")).collect(),
-        servers: cores.len() as f64,
-        servers_gauge: None,
-        kind,
-    };
-    for (index, placement) in targets.iter().enumerate() {
-        let together: Vec<&Placement> =
-            targets.iter().copied().filter(|other| other.cores == placement.cores).collect();
-        // Parts on the same cores are one resource, named where the first of them stands.
-        if targets[..index].iter().all(|earlier| earlier.cores != placement.cores) {
-            let parts: Vec<&str> = together.iter().map(|placement| placement.part.as_str()).collect();
-            resources.push(cpu(&parts, &placement.cores, ResourceKind::Station));
-        }
-    }
-    let lanes = reading.gauges.iter().filter_map(|(name, count)| {
-        let labels = name.strip_prefix("stats.weir_store_lanes")?;
-        let of = |label: &str| Some(labels.split_once(&format!("{label}=\""))?.1.split_once('"')?.0);
-        let shard = of("shard").map(|shard| format!(" of shard {shard}")).unwrap_or_default();
-        (*count > 0.0).then_some(())?;
-        Some(Resource {
-            name: format!("store {} lanes{shard}", of("lane")?),
-            busy: vec![format!("stats.weir_store_busy_seconds_total{labels}")],
-            servers: *count,
-            servers_gauge: Some(name.clone()),
-            kind: ResourceKind::Station,
-        })
-    });
-    resources.extend(lanes);
-    resources.extend(device.map(|device| Resource {
-        name: format!("disk {device}"),
-        busy: vec![format!("disk.{device}.busy_secs")],
-        servers: 1.0,
-        servers_gauge: None,
-        kind: ResourceKind::Indication,
-    }));
-    resources.extend(generator.map(|placement| {
-        // Sharing its cores, it is delayed by whatever else runs there: all of that is its load.
-        let shared = placement.shares_with.iter().map(String::as_str);
-        let parts: Vec<&str> = [GENERATOR].into_iter().chain(shared).collect();
-        cpu(&parts, &placement.cores, ResourceKind::Generator)
-    }));
-    resources
-}
-
 /// Every workload at every level, in the order of one repetition.
 fn order(experiment: &Experiment, repetition: u32) -> Vec<(&Workload, u32)> {
     let mut order: Vec<_> = experiment
@@ -528,6 +193,16 @@ fn order(experiment: &Experiment, repetition: u32) -> Vec<(&Workload, u32)> {
         order.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
     }
     order
+}
+
+/// What a workload asks for, in the load generator's words, where the file has none.
+fn describe(workloads: &mut [WorkloadPlan], trial: &Trial) {
+    let Some(load) = &trial.load else { return };
+    let undescribed =
+        workloads.iter_mut().find(|workload| workload.name == trial.workload && workload.about.is_empty());
+    if let Some(workload) = undescribed {
+        workload.about.clone_from(&load.about);
+    }
 }
 
 fn plan_of(workload: &Workload) -> WorkloadPlan {
@@ -550,9 +225,7 @@ fn failed(workload: &Workload, level: u32, repetition: u32, why: &str) -> Trial 
 
 #[cfg(test)]
 mod tests {
-    use super::super::experiment::{Cores, DATABASE};
     use super::*;
-    use std::collections::BTreeMap;
 
     fn quick() -> Experiment {
         Experiment::parse(include_str!("../../../experiments/quick.toml")).unwrap()
@@ -574,69 +247,5 @@ mod tests {
         };
         assert_eq!(sorted(first.clone()), sorted(second));
         assert_eq!(first.len(), 14);
-    }
-
-    /// The resources as lines of `name: counters / servers`.
-    fn shown(cores: &[usize], parts: &[&str], gauges: &[(&str, f64)], device: Option<&str>) -> Vec<String> {
-        let placements = topology::plan(cores, parts, &Cores::default()).unwrap();
-        let gauges = gauges.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        let reading = Reading { counters: BTreeMap::new(), gauges };
-        let line = |resource: Resource| {
-            format!(
-                "{}: {} / {} {:?}",
-                resource.name,
-                resource.busy.join(" "),
-                resource.servers,
-                resource.kind
-            )
-        };
-        resources_of(&placements, &reading, device).into_iter().map(line).collect()
-    }
-
-    #[test]
-    fn parts_on_the_same_cores_are_one_resource() {
-        assert_eq!(
-            shown(&[0, 1], &[SERVER, DATABASE, GENERATOR], &[], None),
-            [
-                "server + database CPU: server.cpu_secs database.cpu_secs / 1 Station",
-                "generator CPU: generator.cpu_secs / 1 Generator"
-            ]
-        );
-        assert_eq!(
-            shown(&[0, 1, 2, 3], &[SERVER, DATABASE, GENERATOR], &[], None),
-            [
-                "server CPU: server.cpu_secs / 2 Station",
-                "database CPU: database.cpu_secs / 1 Station",
-                "generator CPU: generator.cpu_secs / 1 Generator"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_generator_without_cores_of_its_own_answers_for_all_on_them() {
-        assert_eq!(
-            shown(&[0], &[SERVER, GENERATOR], &[], None),
-            [
-                "server CPU: server.cpu_secs / 1 Station",
-                "generator + server CPU: generator.cpu_secs server.cpu_secs / 1 Generator"
-            ]
-        );
-    }
-
-    #[test]
-    fn lanes_and_disk_are_resources_where_they_are_counted() {
-        let gauges = [
-            ("stats.weir_store_lanes{lane=\"read\"}", 4.0),
-            ("stats.weir_store_lanes{lane=\"write\"}", 1.0),
-            ("stats.weir_cache_bytes", 9.0),
-        ];
-        assert_eq!(
-            shown(&[0, 1], &[SERVER, GENERATOR], &gauges, Some("vda"))[1..4],
-            [
-                "store read lanes: stats.weir_store_busy_seconds_total{lane=\"read\"} / 4 Station",
-                "store write lanes: stats.weir_store_busy_seconds_total{lane=\"write\"} / 1 Station",
-                "disk vda: disk.vda.busy_secs / 1 Indication"
-            ]
-        );
     }
 }

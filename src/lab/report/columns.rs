@@ -184,6 +184,11 @@ pub(super) struct Bound {
 }
 
 impl Bound {
+    /// The resource it belongs to, by its index.
+    pub(super) fn resource(&self) -> Option<usize> {
+        matches!(self.read, Read::EachResource(_)).then_some(self.resource)
+    }
+
     /// The cell of `row`.
     pub(super) fn cell(&self, row: &Row) -> Cell {
         match self.read {

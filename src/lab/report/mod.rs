@@ -10,6 +10,7 @@ mod html;
 mod markdown;
 mod page;
 mod plots;
+mod resources;
 mod series;
 mod words;
 

@@ -2,7 +2,8 @@
 
 use super::Report;
 use super::beside;
-use super::columns::columns;
+use super::columns::{Bound, columns};
+use super::resources;
 use super::words::{self, UNKNOWN};
 use crate::lab::analysis::{CHECKS, Capacity, Grade, Spot, Standing, Verdict, WorkloadFindings};
 use crate::lab::results::{Placement, Results};
@@ -44,7 +45,7 @@ pub(super) struct Table {
 
 impl Table {
     /// A table with `head`; a heading that begins with `<` stands above words.
-    fn new(head: &[&str]) -> Table {
+    pub(super) fn new(head: &[&str]) -> Table {
         Table {
             head: head.iter().map(|name| (name.trim_start_matches('<').to_owned(), String::new())).collect(),
             words: head.iter().map(|name| name.starts_with('<')).collect(),
@@ -240,14 +241,19 @@ fn hit_ratios(report: &Report, page: &mut Vec<Block>) {
 
 fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut Vec<Block>) {
     page.push(Block::Workload { title: found.name.clone(), anchor: report.slugs[index].clone() });
-    page.push(Block::Text(found.about.clone()));
+    if !found.about.is_empty() {
+        page.push(Block::Text(found.about.clone()));
+    }
     if report.plots[index].is_some() {
         page.push(Block::Figure { index, caption: caption(found) });
     }
     page.push(Block::Text(evidence(found)));
 
     let columns = columns(report.results);
-    let shown: Vec<_> = columns.iter().filter_map(|column| Some((column, column.heading.clone()?))).collect();
+    // A resource that no trial of this workload has is not shown as a column of dashes.
+    let read = |column: &&Bound| column.resource().is_none_or(|i| found.rows.iter().any(|row| row.uses(i)));
+    let shown: Vec<_> =
+        columns.iter().filter(read).filter_map(|column| Some((column, column.heading.clone()?))).collect();
     let table = Table {
         head: shown.iter().map(|(_, heading)| heading.clone()).collect(),
         words: vec![false; shown.len()],
@@ -267,6 +273,7 @@ fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut 
         page.push(Block::Part("Failed attempts by class".to_owned()));
         page.push(Block::Table(errors));
     }
+    page.extend(resources::parts(found));
     page.extend(beside::blocks(found));
 }
 
@@ -348,7 +355,17 @@ fn evidence(found: &WorkloadFindings) -> String {
             if knee.sharp { "" } else { "; they differ by more than 2×, so there is no sharp knee" },
         ));
     }
+    said.extend(
+        found
+            .bottleneck
+            .named
+            .iter()
+            .filter_map(|of| Some(words::waiting(&of.resource, of.waiting.as_ref()?))),
+    );
     for of in found.bottleneck.named.iter().chain(&found.bottleneck.load_dependent) {
+        if of.waiting.is_some() {
+            continue;
+        }
         let demand = words::latency(of.demand_us);
         let varies = words::known(of.demand_variation, |share| format!("±{:.1} %", share * 100.0));
         let ceiling = words::known(of.ceiling_rps, short);

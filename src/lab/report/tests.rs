@@ -310,3 +310,56 @@ fn printed_rows_survive_the_results_file_and_old_files_have_none() {
     old.as_object_mut().unwrap().remove("printed");
     assert!(serde_json::from_value::<Results>(old).unwrap().printed.is_empty());
 }
+
+#[test]
+fn what_databases_and_disks_did_is_shown_where_it_was_read() {
+    let mut results = results();
+    // A cap that only one of the workloads has.
+    let cap = crate::lab::results::Resource {
+        name: "write cap 10 MB/s".into(),
+        busy: vec!["cap.busy_secs".into()],
+        servers: 1.0,
+        servers_gauge: None,
+        kind: crate::lab::results::ResourceKind::Station,
+    };
+    results.resources.push(cap);
+    for trial in results.trials.iter_mut().filter(|trial| trial.workload == "put") {
+        let (secs, clients) = (trial.elapsed_secs, f64::from(trial.level));
+        for (name, growth) in [
+            ("cap.busy_secs", 0.4 * secs),
+            ("cap.written_bytes", 4e6 * secs),
+            ("database.commits", 321.0 * secs),
+            ("database.waits.samples", 25.0),
+            ("database.waits.observed_secs", secs),
+            ("database.waits.cost_secs", 0.008 * secs),
+            ("database.waits.Lock:tuple_secs", 0.75 * clients * secs),
+            ("database.waits.idle_secs", 0.25 * clients * secs),
+        ] {
+            trial.opened.counters.insert(name.into(), 0.0);
+            trial.closed.counters.insert(name.into(), growth);
+        }
+        trial.opened.gauges.insert("database.threads".into(), 9.0);
+        trial.closed.gauges.insert("database.threads".into(), 9.0);
+    }
+    let page = file(&results, "report.md");
+    let (get, put) = page.split_once("\n## put").unwrap();
+    let get = get.split_once("\n## get").unwrap().1;
+    for said in [
+        "write cap 10 MB/s",
+        "Where the database’s sessions were",
+        "most of these in row lock: ",
+        "writes of one key go one after the other",
+        "What the resources did",
+        "write cap written",
+        "database commits",
+        "321",
+        "database threads",
+        "at least 25 looks a run; the asking took at most 0.8 % of a core",
+        "at most once a second",
+    ] {
+        assert!(put.contains(said), "{said:?} is missing in {put}");
+        assert!(!get.contains(said), "{said:?} in {get}");
+    }
+    let csv = file(&results, "results.csv");
+    assert!(csv.lines().next().unwrap().contains("write_cap_10_MB_s_utilization"));
+}

@@ -4,7 +4,7 @@
 
 use crate::lab::analysis::{
     AuditedRow, Capacity, Checked, Estimate, Evidence, Findings, Grade, Interval, PrintedSweep, Standing,
-    Verdict, WorkloadFindings,
+    Verdict, WAITS, Waiting, WorkloadFindings,
 };
 use crate::units::{micros, short};
 
@@ -177,8 +177,41 @@ pub(super) fn bottleneck(found: &WorkloadFindings) -> String {
 }
 
 fn busy(of: &Evidence) -> String {
+    if let Some(waiting) = &of.waiting {
+        let mostly = waiting.states.first().map_or(UNKNOWN, |of| of.0.as_str());
+        return format!("{} wait there, mostly {mostly}", held(waiting));
+    }
     let demand = known(of.demand_us, |us| format!(", {} per request", micros(us)));
     format!("{} busy{}", percent(of.utilization), if demand == UNKNOWN { "" } else { &demand })
+}
+
+/// `58.2 of 64 clients`; where a pool of sessions is full, of those.
+fn held(waiting: &Waiting) -> String {
+    let whose = if waiting.pooled { "sessions of a full pool" } else { "clients" };
+    format!("{:.1} of {:.0} {whose}", waiting.sessions, waiting.places)
+}
+
+/// The evidence of a database wait, as a sentence.
+pub(super) fn waiting(name: &str, waiting: &Waiting) -> String {
+    format!(
+        "At {} on average {} waited in {name} ({}): {}.",
+        count(waiting.level, "client"),
+        held(waiting),
+        states(&waiting.states),
+        means(waiting.class)
+    )
+}
+
+/// States and the mean number of sessions in each: `IO:WALSync 1.2, LWLock:WALWrite 0.3`. The most frequent three, but none
+/// that would read as zero beside the first.
+pub(super) fn states(of: &[(String, f64)]) -> String {
+    let some = of.iter().take(3).enumerate().filter(|(i, (_, count))| *i == 0 || *count >= 0.05);
+    some.map(|(_, (state, count))| format!("{state} {count:.1}")).collect::<Vec<_>>().join(", ")
+}
+
+/// What it means that sessions are in a class of waits.
+pub(super) fn means(class: &str) -> &'static str {
+    WAITS.iter().find(|wait| wait.name == class).map_or(UNKNOWN, |wait| wait.means)
 }
 
 /// The names, as `a`, `a and b` or `a, b and c`.

@@ -102,7 +102,9 @@ fn parse(text: &str, device: &str, into: &mut Reading) {
         }
         let fields: Vec<f64> = words.map_while(|word| word.parse().ok()).collect();
         let counters = [
+            ("reads", 0, 1.0),
             ("read_bytes", 2, SECTOR_BYTES),
+            ("writes", 4, 1.0),
             ("written_bytes", 6, SECTOR_BYTES),
             ("busy_secs", 9, 1e-3),
             ("queue_secs", 10, 1e-3),
@@ -135,6 +137,8 @@ mod tests {
                 ("disk.vda.flushes", 1116.0),
                 ("disk.vda.queue_secs", 39.012),
                 ("disk.vda.read_bytes", 3321066496.0),
+                ("disk.vda.reads", 38719.0),
+                ("disk.vda.writes", 14251.0),
                 ("disk.vda.written_bytes", 3199479808.0),
             ]
         );

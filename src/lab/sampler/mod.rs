@@ -3,12 +3,17 @@
 //! A sampler is a row of [`SAMPLERS`]. What cannot be read on a machine is left out of the reading, never zero, so
 //! that "not checked" stays different from "passed". Nothing here starts, stops or changes anything.
 
+mod cap;
 mod core;
+mod database;
 mod disk;
 mod memory;
+mod mysql;
+mod postgres;
 mod pressure;
 mod process;
 mod stats;
+mod waits;
 
 pub use disk::{Mount, device_of, mount_of};
 pub use process::descendants;
@@ -37,6 +42,41 @@ pub struct Context {
     pub data: Option<PathBuf>,
     /// The target's address: `http://127.0.0.1:8080`.
     pub url: Option<String>,
+    /// The databases behind the target.
+    pub databases: Vec<Database>,
+    /// The write cap that is imposed, where one is.
+    pub cap: Option<Cap>,
+}
+
+/// A database that can be asked what it does.
+#[derive(Clone, Debug)]
+pub struct Database {
+    /// The part it is: `database`, `database-2`, `replica`.
+    pub part: String,
+    /// What it speaks.
+    pub engine: Engine,
+    /// The database in use, with a user who may see what all sessions do.
+    pub url: String,
+}
+
+/// What a database speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// PostgreSQL.
+    Postgres,
+    /// MariaDB or MySQL.
+    Mysql,
+}
+
+/// A limit on what a control group may write to a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cap {
+    /// The group's directory: in the blkio hierarchy of version 1, or in version 2's.
+    pub cgroup: PathBuf,
+    /// The device's numbers: `254:0`.
+    pub device: String,
+    /// The limit.
+    pub bytes_per_sec: f64,
 }
 
 /// A row of [`SAMPLERS`].
@@ -61,7 +101,12 @@ pub const SAMPLERS: &[Row] = &[
         about: "Busy, stolen and interrupt time of each core a part runs on.",
         make: core::make,
     },
-    Row { name: "disk", about: "Time, bytes and flushes of the disk that holds the data.", make: disk::make },
+    Row {
+        name: "disk",
+        about: "Reads, writes, bytes, flushes, busy time and time in queue of the disk that holds the data.",
+        make: disk::make,
+    },
+    Row { name: "cap", about: "Bytes written under an imposed write cap.", make: cap::make },
     Row { name: "memory", about: "Free and dirty memory, and pages swapped.", make: memory::make },
     Row {
         name: "pressure",
@@ -69,6 +114,21 @@ pub const SAMPLERS: &[Row] = &[
         make: pressure::make,
     },
     Row { name: "stats", about: "What the target counts itself, from its /stats.", make: stats::make },
+    Row {
+        name: "postgres",
+        about: "PostgreSQL’s own counts: log, commits, blocks, checkpoints, connections.",
+        make: postgres::make,
+    },
+    Row {
+        name: "mysql",
+        about: "MariaDB’s and MySQL’s own counts: log, commits, flushes, row locks, pages, connections.",
+        make: mysql::make,
+    },
+    Row {
+        name: "waits",
+        about: "Where the sessions of each database are, asked 25 times a second.",
+        make: waits::make,
+    },
 ];
 
 /// Every sampler that has something to read in one context.
@@ -131,6 +191,8 @@ mod tests {
             cores: vec![0],
             data: Some("/".into()),
             url: Some("http://127.0.0.1:1".into()),
+            databases: Vec::new(),
+            cap: Some(Cap { cgroup: "/".into(), device: "8:0".into(), bytes_per_sec: 1e6 }),
         };
         for row in SAMPLERS {
             if let Some(sampler) = (row.make)(&context) {
@@ -156,7 +218,7 @@ mod tests {
             parts: vec![("generator".into(), std::process::id())],
             cores: vec![0],
             data: Some(std::env::temp_dir()),
-            url: None,
+            ..Context::default()
         };
         let mut samplers = Samplers::new(&context);
         let quickest = (0..10)

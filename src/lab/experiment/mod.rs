@@ -3,10 +3,12 @@
 //! Pure: text in, values or one line of complaint out. It knows which names may stand in the file, not how they are
 //! carried out; that is [`super::harness`].
 
+mod check;
+
 use super::simulated;
 use crate::units::{Size, Span};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -132,7 +134,7 @@ pub struct Workload {
     pub name: String,
     /// What `weir load --workload` calls it, where that is not its name.
     pub workload: Option<String>,
-    /// One sentence: what it asks of the target.
+    /// One sentence: what it asks of the target; empty for the load generator's own.
     #[serde(default)]
     pub about: String,
     /// Further flags of `weir load`.
@@ -191,70 +193,13 @@ const WARMUP_LEAST: Duration = Duration::from_millis(300);
 const THINNED_BELOW: f64 = 0.1;
 /// How many are left: enough for a plateau of three, the rise and the knee.
 const LEVELS_THINNED: usize = 7;
-/// A smaller cap on writing would make every start of a database fail.
-const WRITE_CAP_LEAST: u64 = 64 << 10;
-
-/// What the workloads ask for, where the file does not say.
-const ABOUT: &[(&str, &str)] = &[
-    ("get_popular", "Reads of a few hot keys: what a cache answers."),
-    ("get_all", "Reads spread evenly over many keys: what a small cache misses."),
-    (
-        "put_all",
-        "Writes, nine PUT to one DELETE, each client over keys of its own: what the store must make durable.",
-    ),
-    ("mixed", "Half reads, 30 % PUT and 20 % DELETE over the same keys; a read may find nothing."),
-];
-
-/// Flags the lab sets itself, and the file's key that decides instead.
-const OWN_FLAGS: &[(&str, &str)] = &[
-    ("--listen", "nothing: the lab picks a free port"),
-    ("--store", "target.store"),
-    ("--read-fallback", "target.replica"),
-    ("--workload", "workload.name"),
-    ("--clients", "levels"),
-    ("--warmup", "warmup"),
-    ("--window", "window"),
-    ("--seed", "seed"),
-    ("--events", "nothing: the lab always listens"),
-    ("--no-preload", "nothing: the lab preloads once per repetition"),
-];
-
 impl Experiment {
     /// Reads and checks an experiment. The error is one line: which key, what is wrong, what to do.
     pub fn parse(text: &str) -> Result<Experiment, String> {
         let mut experiment: Experiment = toml::from_str(text).map_err(|error| one_line(text, &error))?;
-        for workload in &mut experiment.workloads {
-            if workload.about.is_empty() {
-                workload.about = about(&workload.name);
-            }
-        }
         text.clone_into(&mut experiment.toml);
         experiment.check()?;
         Ok(experiment)
-    }
-
-    /// Checks what the types cannot say; again after flags have replaced parts of the file.
-    pub fn check(&self) -> Result<(), String> {
-        is_name("name", &self.name)?;
-        ascend("levels", &self.levels)?;
-        if self.repetitions == 0 {
-            return Err("repetitions 0: nothing would be measured; use at least 1".into());
-        }
-        for (key, span) in [("warmup", self.warmup), ("window", self.window)] {
-            if span.0.is_zero() {
-                return Err(format!("{key} 0s: it must be longer than zero; write {key} = \"1s\""));
-            }
-        }
-        self.check_workloads()?;
-        self.check_target()?;
-        let parts = self.parts();
-        match self.cores.parts.keys().find(|part| !parts.contains(part)) {
-            Some(part) => Err(format!(
-                "cores.{part}: this experiment has no such part; use {}",
-                if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
-            )),
-            None => Ok(()),
-        }
     }
 
     /// The parts this experiment has, in the report's order. A model has none: it uses no core of this machine.
@@ -328,112 +273,6 @@ impl Experiment {
             own.chain([&mut self.levels]).for_each(thin);
         }
     }
-
-    fn check_workloads(&self) -> Result<(), String> {
-        if self.workloads.is_empty() {
-            return Err(
-                "workload: there is none; add a [[workload]] with a name, as in experiments/quick.toml"
-                    .into(),
-            );
-        }
-        let mut names = BTreeSet::new();
-        for workload in &self.workloads {
-            is_name("workload.name", &workload.name)?;
-            if !names.insert(&workload.name) {
-                return Err(format!(
-                    "workload.name `{}` stands twice: the report could not tell them apart; rename or remove one",
-                    workload.name
-                ));
-            }
-            own_flags("workload.args", &workload.args)?;
-            own_flags("workload.serve", &workload.serve)?;
-            if let Some(levels) = &workload.levels {
-                ascend("workload.levels", levels)?;
-            }
-            let starts_server = matches!(self.target, Target::Weir { .. });
-            if !starts_server && !(workload.serve.is_empty() && workload.write_cap.is_none()) {
-                return Err(format!(
-                    "workload `{}` has serve or write_cap, but the lab does not start this target; remove them",
-                    workload.name
-                ));
-            }
-            if workload.write_cap.is_some_and(|cap| cap.0 < WRITE_CAP_LEAST) {
-                return Err(format!(
-                    "workload.write_cap of `{}` is below 64KiB a second, which no database survives; write \"10MiB\"",
-                    workload.name
-                ));
-            }
-            if workload.printed.is_some() && self.printed.is_none() {
-                return Err(format!(
-                    "workload.printed of `{}`: no table of printed rows is named; add [printed] with its file",
-                    workload.name
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_target(&self) -> Result<(), String> {
-        match &self.target {
-            Target::Weir { store, replica, args } => {
-                let known = |name: &&String| [FJALL, POSTGRES, MARIADB].contains(&name.as_str());
-                if let Some(unknown) = store.iter().find(|name| !known(name) && !name.contains(':')) {
-                    return Err(format!(
-                        "target.store `{unknown}` is unknown; use fjall, memory:, postgres, mariadb or a store URL"
-                    ));
-                }
-                if store.is_empty() {
-                    return Err("target.store has none; name at least one, as in store = \"fjall\"".into());
-                }
-                if *replica && store.iter().any(|name| name != POSTGRES) {
-                    return Err("target.replica: only PostgreSQL servers of the lab's own are followed; \
-                                set target.store to \"postgres\", or remove replica"
-                        .into());
-                }
-                own_flags("target.args", args)?;
-            }
-            Target::Url { url } if super::sampler::address(url).is_none() => {
-                return Err(format!("target.url `{url}` is no address; write http://HOST:PORT"));
-            }
-            Target::Url { .. } => {}
-            Target::Simulated(model) => model.check().map_err(|why| format!("target.station: {why}"))?,
-        }
-        let databases = self.databases();
-        let has = |engine| databases.iter().any(|database| database.engine == engine);
-        for (section, is_there, engine) in [
-            (POSTGRES, self.postgres.is_some(), Engine::Postgres),
-            (MARIADB, self.mariadb.is_some(), Engine::MariaDb),
-        ] {
-            if is_there && !has(engine) {
-                return Err(format!(
-                    "{section}: the target does not use a {section} of the lab's own; remove the section, \
-                     or set target.store = \"{section}\""
-                ));
-            }
-        }
-        if self.limits.memory.is_some() && databases.is_empty() {
-            return Err("limits.memory: the lab starts no database here; remove it".into());
-        }
-        Ok(())
-    }
-}
-
-/// What workload `name` asks for, in one sentence; the name in words where the table has none.
-fn about(name: &str) -> String {
-    match ABOUT.iter().find(|(known, _)| *known == name) {
-        Some((_, about)) => (*about).to_owned(),
-        None => format!("The workload {}.", name.replace('_', " ")),
-    }
-}
-
-/// Clients of the levels: from at least 1 upwards.
-fn ascend(key: &str, levels: &[u32]) -> Result<(), String> {
-    if levels.is_empty() || levels[0] == 0 || !levels.is_sorted_by(|a, b| a < b) {
-        return Err(format!(
-            "{key} {levels:?}: client counts must ascend from at least 1; write levels = [1, 2, 4, 8]"
-        ));
-    }
-    Ok(())
 }
 
 /// Leaves [`LEVELS_THINNED`] levels, evenly spread from the first to the last.
@@ -443,25 +282,6 @@ fn thin(levels: &mut Vec<u32>) {
         let gaps = LEVELS_THINNED - 1;
         *levels = (0..=gaps).map(|i| levels[(i * last + gaps / 2) / gaps]).collect();
     }
-}
-
-fn is_name(key: &str, name: &str) -> Result<(), String> {
-    // It becomes part of file names and of anchors in the report.
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if name.is_empty() || !name.chars().all(fits) {
-        return Err(format!("{key} `{name}`: a name is letters, digits, _ and -; rename it"));
-    }
-    Ok(())
-}
-
-fn own_flags(key: &str, args: &[String]) -> Result<(), String> {
-    for arg in args {
-        let flag = arg.split('=').next().unwrap_or(arg);
-        if let Some((flag, instead)) = OWN_FLAGS.iter().find(|(own, _)| *own == flag) {
-            return Err(format!("{key} has {flag}, which the lab sets itself; use {instead}"));
-        }
-    }
-    Ok(())
 }
 
 /// The parser's complaint on one line, with the line of the file.
@@ -565,8 +385,6 @@ name = "put_rare"
         let settings = experiment.postgres.unwrap().settings;
         let settings: Vec<_> = settings.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         assert_eq!(settings, [("fsync", "on"), ("max_connections", "50"), ("shared_buffers", "128MB")]);
-        assert_eq!(experiment.workloads[0].about, "Reads of a few hot keys: what a cache answers.");
-        assert_eq!(experiment.workloads[1].about, "The workload put rare.");
     }
 
     #[test]
@@ -620,9 +438,10 @@ name = "put_rare"
 
     #[test]
     fn the_experiments_we_ship_are_valid() {
-        for text in
-            [include_str!("../../experiments/quick.toml"), include_str!("../../experiments/postgres.toml")]
-        {
+        for text in [
+            include_str!("../../../experiments/quick.toml"),
+            include_str!("../../../experiments/postgres.toml"),
+        ] {
             let experiment = Experiment::parse(text).unwrap();
             assert_eq!(experiment.workloads.len(), 2, "{}", experiment.name);
         }

@@ -1,0 +1,321 @@
+//! What trials run against: processes on this machine, started and limited as the experiment says, or a server that
+//! runs already.
+
+use super::fleet::Fleet;
+use super::resources::resources_of;
+use super::server::{Server, Start};
+use super::{Options, Rig, environment, failed, load};
+use crate::lab::experiment::{Engine, Experiment, FJALL, GENERATOR, SERVER, Target, Workload};
+use crate::lab::results::{Placement, Resource, Trial};
+use crate::lab::sampler::{self, Cap, Context, Samplers, device_of, get};
+use crate::proto::HEALTHZ;
+use crate::units::Size;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Processes on this machine, or a server that runs already.
+pub(super) struct Live<'a> {
+    experiment: &'a Experiment,
+    options: &'a Options,
+    placements: &'a [Placement],
+    cores: Vec<usize>,
+    stop: &'a AtomicBool,
+    // In the order in which they must go: the server before its stores.
+    server: Option<Server>,
+    fleet: Fleet,
+    data: Vec<TempDir>,
+    /// Where the server of this repetition finds its stores, and the replica.
+    stores: Vec<String>,
+    replica: Option<String>,
+    /// The flags the server runs with beyond the target's: those of the workload it was started for.
+    serving: &'a [String],
+    /// Workloads whose keys are in the target.
+    preloaded: BTreeSet<String>,
+    /// Why the server could not be started again in this repetition; it is not tried for each trial.
+    broken: Option<String>,
+    /// What trying out the write caps showed.
+    probes: Vec<(String, String)>,
+    /// The write cap in force.
+    cap: Option<Cap>,
+}
+
+impl<'a> Live<'a> {
+    pub(super) fn new(
+        experiment: &'a Experiment,
+        options: &'a Options,
+        placements: &'a [Placement],
+        cores: Vec<usize>,
+        stop: &'a AtomicBool,
+    ) -> Result<Live<'a>, String> {
+        Ok(Live {
+            experiment,
+            options,
+            placements,
+            cores,
+            stop,
+            server: None,
+            fleet: Fleet::new(experiment, placements, &options.dir, &options.program)?,
+            data: Vec::new(),
+            stores: Vec::new(),
+            replica: None,
+            serving: &[],
+            preloaded: BTreeSet::new(),
+            broken: None,
+            probes: Vec::new(),
+            cap: None,
+        })
+    }
+
+    fn cores_of(&self, part: &str) -> &'a [usize] {
+        let placement = self.placements.iter().find(|placement| placement.part == part);
+        placement.map_or(&[], |placement| &placement.cores)
+    }
+
+    /// New and empty stores for a `weir serve`.
+    fn refresh_stores(&mut self, names: &[String]) -> Result<(), String> {
+        let urls = self.fleet.refresh()?;
+        self.replica = urls.replica;
+        self.stores.clear();
+        for (index, name) in names.iter().enumerate() {
+            let url = match urls.stores.get(&index) {
+                Some(url) => url.clone(),
+                None if name == FJALL => self.fresh_directory()?,
+                None => name.clone(),
+            };
+            self.stores.push(url);
+        }
+        Ok(())
+    }
+
+    /// The URL of an embedded store in a directory of its own.
+    fn fresh_directory(&mut self) -> Result<String, String> {
+        // Beside the results, because a temporary folder is often memory, where a durable write costs nothing.
+        let dir = tempfile::Builder::new().prefix("store-").tempdir_in(&self.options.dir);
+        let dir = dir.map_err(|error| {
+            format!("{}: cannot make a store: {error}; make room or rights", self.options.dir.display())
+        })?;
+        let url = format!("fjall:{}", dir.path().display());
+        self.data.push(dir);
+        Ok(url)
+    }
+
+    /// Starts the server over the stores of this repetition, with `flags` beyond the target's.
+    fn serve(&mut self, args: &[String], flags: &'a [String]) -> Result<(), String> {
+        // The old one ends before the new one claims the stores, and takes with it what it kept in memory.
+        self.server = None;
+        if self.stores.iter().any(|store| store.starts_with("memory:")) {
+            self.preloaded.clear();
+        }
+        let args: Vec<String> = args.iter().chain(flags).cloned().collect();
+        let start = Start {
+            program: &self.options.program,
+            stores: &self.stores,
+            replica: self.replica.as_deref(),
+            args: &args,
+            cores: self.cores_of(SERVER),
+            log: &self.options.dir.join("server.log"),
+        };
+        let server = Server::start(&start, self.stop)?;
+        self.fleet.take_server(server.pid())?;
+        self.serving = flags;
+        self.server = Some(server);
+        Ok(())
+    }
+
+    /// Has the server run as `workload` wants it.
+    fn prepare(&mut self, workload: &'a Workload) -> Result<(), String> {
+        match &self.experiment.target {
+            Target::Weir { args, .. } if self.serving != workload.serve => self.serve(args, &workload.serve),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tries every write cap of the experiment out, once.
+    fn probe_caps(&mut self) -> Result<(), String> {
+        if !self.probes.is_empty() {
+            return Ok(());
+        }
+        let caps: BTreeSet<u64> =
+            self.experiment.workloads.iter().filter_map(|workload| Some(workload.write_cap?.0)).collect();
+        let (Some(limits), Some(dir)) = (self.fleet.limits(), self.data_dir()) else { return Ok(()) };
+        let device = device_number(dir)?;
+        let mut probes = Vec::new();
+        for cap in caps {
+            let written = limits.probe(&device, cap, dir)?;
+            let said = format!("dd wrote {:.1} MB/s under it", written / 1e6);
+            probes.push((format!("write cap {}/s", Size(cap)), said));
+        }
+        self.probes = probes;
+        Ok(())
+    }
+
+    /// Caps what is written to the disk, or lifts the cap.
+    fn cap_writes(&mut self, cap: Option<Size>) -> Result<(), String> {
+        let (Some(limits), Some(dir)) = (self.fleet.limits(), self.data_dir()) else { return Ok(()) };
+        let Some(group) = limits.capped() else { return Ok(()) };
+        let device = device_number(dir)?;
+        limits.cap_writes(&device, cap.map(|cap| cap.0))?;
+        let in_force = |cap: Size| Cap { cgroup: group.to_owned(), device, bytes_per_sec: cap.0 as f64 };
+        self.cap = cap.map(in_force);
+        Ok(())
+    }
+
+    /// The address the requests go to.
+    fn url(&self) -> Option<&str> {
+        match &self.experiment.target {
+            Target::Url { url } => Some(url),
+            _ => self.server.as_ref().map(Server::url),
+        }
+    }
+
+    fn data_dir(&self) -> Option<&Path> {
+        self.fleet.data().or(self.data.first().map(TempDir::path))
+    }
+
+    /// What is sampled beside the generator.
+    fn context(&self) -> Context {
+        let server = self.server.as_ref().map(|server| (SERVER.to_owned(), server.pid()));
+        let databases = self
+            .fleet
+            .members()
+            .filter_map(|(database, server)| Some((database.part.clone(), server.pid()?)));
+        let cores: BTreeSet<usize> =
+            self.placements.iter().flat_map(|placement| &placement.cores).copied().collect();
+        Context {
+            parts: server.into_iter().chain(databases).collect(),
+            cores: cores.into_iter().collect(),
+            data: self.data_dir().map(Path::to_owned),
+            url: self.url().map(str::to_owned),
+            databases: self.databases(),
+            cap: self.cap.clone(),
+        }
+    }
+
+    /// The databases behind the server, to be asked what they do.
+    fn databases(&self) -> Vec<sampler::Database> {
+        let of = |(database, server)| {
+            let (database, server): (&crate::lab::experiment::Database, &super::fleet::Server) =
+                (database, server);
+            let engine = match database.engine {
+                Engine::Postgres => sampler::Engine::Postgres,
+                Engine::MariaDb => sampler::Engine::Mysql,
+            };
+            sampler::Database { part: database.part.clone(), engine, url: self.fleet.url(server) }
+        };
+        self.fleet.members().map(of).collect()
+    }
+
+    fn run(&mut self, workload: &Workload, level: u32, repetition: u32) -> Trial {
+        let run = load::Run {
+            program: &self.options.program,
+            url: self.url().unwrap_or_default(),
+            workload,
+            level,
+            seed: self.experiment.seed.wrapping_add(u64::from(repetition)),
+            warmup: self.experiment.warmup,
+            window: self.experiment.window,
+            preload: !self.preloaded.contains(&workload.name),
+            cores: self.cores_of(GENERATOR),
+            context: &self.context(),
+            log: &self.options.dir.join("load.log"),
+            limits: load::Limits::default(),
+        };
+        let mut outcome = run.run(self.stop);
+        if outcome.preloaded {
+            self.preloaded.insert(workload.name.clone());
+        }
+        let died = self.server.as_mut().is_some_and(|server| !server.lives());
+        let ended = || died.then(|| "the server ended during the trial; server.log says why".to_owned());
+        let (load, failure) = (outcome.report.take(), outcome.failure.take().or_else(ended));
+        let (elapsed_secs, opened, closed) = outcome.readings();
+        Trial {
+            workload: workload.name.clone(),
+            level,
+            repetition,
+            load,
+            failure,
+            elapsed_secs,
+            opened,
+            closed,
+        }
+    }
+}
+
+impl<'a> Rig<'a> for Live<'a> {
+    fn begin(&mut self) -> Result<(), String> {
+        self.preloaded.clear();
+        self.broken = None;
+        // The old server ends before its store goes.
+        self.server = None;
+        self.data.clear();
+        match &self.experiment.target {
+            Target::Weir { store, args, .. } => {
+                self.refresh_stores(store)?;
+                self.serve(args, &[])?;
+                self.probe_caps()?;
+            }
+            Target::Url { url } => {
+                // Any answer will do, also 404: it is only asked whether somebody is there.
+                get(url, HEALTHZ, Duration::from_secs(5)).map_err(|error| {
+                    format!("cannot reach {url}: {error}; start the server, or correct target.url")
+                })?;
+            }
+            Target::Simulated(_) => {}
+        }
+        Ok(())
+    }
+
+    fn environment(&self) -> Vec<(String, String)> {
+        let mut facts =
+            environment::describe(&self.options.program, &self.cores, self.data_dir(), &self.fleet);
+        if let Some(of) = self.experiment.cores.of.filter(|of| *of > self.cores.len()) {
+            let said = format!("the file's, for {of} cores, scaled down to {}", self.cores.len());
+            facts.push(("placement".into(), said));
+        }
+        if let Some(memory) = self.experiment.limits.memory {
+            facts.push(("memory limit".into(), format!("{memory} for each database")));
+        }
+        facts.extend(self.probes.iter().cloned());
+        facts
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        let reading = Samplers::new(&self.context()).read();
+        resources_of(self.placements, &reading, self.data_dir().and_then(device_of).as_deref())
+    }
+
+    fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
+        // A server that died took its trial with it; the next ones get a new one.
+        if self.server.as_mut().is_some_and(|server| !server.lives()) {
+            self.broken = self.begin().err();
+        }
+        if let Some(why) = &self.broken {
+            return failed(workload, level, repetition, why);
+        }
+        let ready = self.prepare(workload).and_then(|()| self.cap_writes(workload.write_cap));
+        let trial = match ready {
+            Ok(()) => self.run(workload, level, repetition),
+            Err(why) => failed(workload, level, repetition, &why),
+        };
+        match self.cap_writes(None) {
+            Ok(()) => trial,
+            // The next trial would be measured under a cap nobody asked for.
+            Err(why) => {
+                self.broken = Some(why);
+                trial
+            }
+        }
+    }
+}
+
+/// The number by which the kernel knows the disk under `path`: `254:0`.
+fn device_number(path: &Path) -> Result<String, String> {
+    let number = device_of(path).and_then(|name| fs::read_to_string(format!("/sys/block/{name}/dev")).ok());
+    number.map(|text| text.trim().to_owned()).ok_or_else(|| {
+        format!("{}: no disk of its own to cap; use a folder on a disk, or remove write_cap", path.display())
+    })
+}

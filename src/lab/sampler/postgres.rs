@@ -1,0 +1,179 @@
+//! What PostgreSQL counts itself: log, commits, blocks, checkpoints.
+//!
+//! Bytes of the log and transactions that wrote are exact at the instant of the reading. The rest comes from
+//! PostgreSQL's statistics, and these lag: a session hands in what it did when a transaction ends, at most once a
+//! second, and within ten seconds of falling idle; nobody else can make it do so earlier. Each question is a transaction of
+//! its own, so it sees what was handed in until then, whatever `stats_fetch_consistency` is.
+
+use super::database::{APPLICATION, PostgresSession, of_part};
+use super::{Context, Engine, Reading, Sampler};
+use std::io;
+use tokio_postgres::Statement;
+use tokio_postgres::types::ToSql;
+
+/// What to ask of which versions.
+struct Question {
+    /// `server_version_num` from which on it can be asked, and below which.
+    versions: (i32, i32),
+    /// Whether the columns are gauges.
+    gauges: bool,
+    /// One row; each column is named as the counter is, NULL where there is nothing to know.
+    /// `$1`, where it is used, is the database in use.
+    sql: &'static str,
+}
+
+const ANY: i32 = i32::MAX;
+
+const QUESTIONS: &[Question] = &[
+    Question {
+        versions: (130_000, ANY),
+        gauges: false,
+        // A standby writes no log of its own.
+        sql: "SELECT (CASE WHEN NOT pg_is_in_recovery()
+                      THEN pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') END)::float8 AS wal_bytes,
+                     pg_snapshot_xmax(pg_current_snapshot())::text::float8 AS write_transactions",
+    },
+    Question {
+        versions: (140_000, 180_000),
+        gauges: false,
+        sql: "SELECT wal_write::float8 AS wal_writes, wal_sync::float8 AS wal_syncs,
+                     (CASE WHEN current_setting('track_wal_io_timing')::bool
+                      THEN wal_sync_time / 1000 END)::float8 AS wal_sync_secs
+              FROM pg_stat_wal",
+    },
+    Question {
+        versions: (180_000, ANY),
+        gauges: false,
+        sql: "SELECT sum(writes)::float8 AS wal_writes, sum(fsyncs)::float8 AS wal_syncs,
+                     (CASE WHEN current_setting('track_wal_io_timing')::bool
+                      THEN sum(fsync_time) / 1000 END)::float8 AS wal_sync_secs
+              FROM pg_stat_io WHERE object = 'wal'",
+    },
+    Question {
+        versions: (0, ANY),
+        gauges: false,
+        sql: "SELECT xact_commit::float8 AS commits, xact_rollback::float8 AS rollbacks,
+                     blks_read::float8 AS blocks_read, blks_hit::float8 AS blocks_hit
+              FROM pg_stat_database WHERE datname = $1::text",
+    },
+    Question {
+        versions: (0, 170_000),
+        gauges: false,
+        sql: "SELECT (checkpoints_timed + checkpoints_req)::float8 AS checkpoints FROM pg_stat_bgwriter",
+    },
+    Question {
+        versions: (170_000, ANY),
+        gauges: false,
+        sql: "SELECT (num_timed + num_requested)::float8 AS checkpoints FROM pg_stat_checkpointer",
+    },
+    Question {
+        versions: (160_000, ANY),
+        gauges: false,
+        sql: "SELECT sum(reads)::float8 AS io_reads, sum(writes)::float8 AS io_writes,
+                     sum(extends)::float8 AS io_extends, sum(fsyncs)::float8 AS io_syncs
+              FROM pg_stat_io WHERE object <> 'wal'",
+    },
+    Question {
+        versions: (100_000, ANY),
+        gauges: true,
+        sql:
+            "SELECT count(*)::float8 AS connections FROM pg_stat_activity
+              WHERE backend_type = 'client backend' AND application_name <> $2::text AND $1::text IS NOT NULL",
+    },
+];
+
+pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
+    let parts: Vec<Part> = (context.databases.iter())
+        .filter(|database| database.engine == Engine::Postgres)
+        .filter_map(|database| match Part::open(&database.part, &database.url) {
+            Ok(part) => Some(part),
+            Err(error) => {
+                log::debug!("sampler postgres: {}: {error}", database.part);
+                None
+            }
+        })
+        .collect();
+    (!parts.is_empty()).then(|| Box::new(Postgres { parts }) as Box<dyn Sampler>)
+}
+
+struct Postgres {
+    parts: Vec<Part>,
+}
+
+/// One server and what may be asked of it.
+struct Part {
+    name: String,
+    session: PostgresSession,
+    questions: Vec<(Statement, bool)>,
+}
+
+impl Part {
+    fn open(name: &str, url: &str) -> io::Result<Part> {
+        let session = PostgresSession::open(url)?;
+        let version = session.prepare("SELECT current_setting('server_version_num')::int4")?;
+        let version: i32 = session.query(&version, &[])?.first().map_or(0, |row| row.try_get(0).unwrap_or(0));
+        let questions = (QUESTIONS.iter())
+            .filter(|question| (question.versions.0..question.versions.1).contains(&version))
+            .filter_map(|question| match session.prepare(question.sql) {
+                Ok(statement) => Some((statement, question.gauges)),
+                Err(error) => {
+                    log::debug!("sampler postgres: {name}: {error}");
+                    None
+                }
+            })
+            .collect();
+        Ok(Part { name: name.to_owned(), session, questions })
+    }
+
+    fn read(&self, into: &mut Reading) -> io::Result<()> {
+        let (database, application) = (self.session.database(), APPLICATION);
+        let known: [&(dyn ToSql + Sync); 2] = [&database, &application];
+        for (statement, gauges) in &self.questions {
+            for row in self.session.query(statement, &known[..statement.params().len()])? {
+                for (i, column) in row.columns().iter().enumerate() {
+                    let Ok(Some(value)) = row.try_get::<_, Option<f64>>(i) else { continue };
+                    let name = format!("{}.{}", self.name, column.name());
+                    if *gauges { into.gauge(name, value) } else { into.count(name, value) }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Sampler for Postgres {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
+        // One that is gone does not hide the others.
+        let read = self.parts.iter().map(|part| part.read(into).map_err(|error| of_part(&part.name, error)));
+        read.collect::<Vec<_>>().into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn every_version_is_asked_everything_once() {
+        let names = |sql: &'static str| {
+            sql.split(" AS ").skip(1).filter_map(|rest| rest.split([',', ' ', '\n']).next())
+        };
+        for version in [130_000, 140_005, 150_018, 160_002, 170_000, 180_001] {
+            let mut asked: BTreeMap<&str, u32> = BTreeMap::new();
+            for question in QUESTIONS.iter().filter(|of| (of.versions.0..of.versions.1).contains(&version)) {
+                names(question.sql).for_each(|name| *asked.entry(name).or_insert(0) += 1);
+            }
+            assert!(asked.values().all(|times| *times == 1), "{version}: {asked:?}");
+            for name in ["wal_bytes", "write_transactions", "commits", "checkpoints", "connections"] {
+                assert!(asked.contains_key(name), "{version} lacks {name}");
+            }
+            assert_eq!(asked.contains_key("wal_syncs"), version >= 140_000, "{version}");
+            assert_eq!(asked.contains_key("io_syncs"), version >= 160_000, "{version}");
+        }
+    }
+}
