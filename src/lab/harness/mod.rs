@@ -5,14 +5,18 @@
 //! after each trial; a trial that fails is a row with its reason, never a missing one. Prints nothing.
 
 mod calendar;
+mod database;
 mod environment;
 mod load;
+mod mariadb;
 mod postgres;
 mod process;
 mod server;
 
 pub use calendar::Utc;
-pub use postgres::{Options as PostgresOptions, Postgres};
+pub use database::{Options as MariaDbOptions, Options as PostgresOptions};
+pub use mariadb::MariaDb;
+pub use postgres::Postgres;
 
 use super::experiment::{DATABASE, Experiment, FJALL, GENERATOR, POSTGRES, SERVER, Target, Workload};
 use super::results::{Placement, Reading, Resource, ResourceKind, Results, Trial, WorkloadPlan};
