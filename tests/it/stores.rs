@@ -112,8 +112,10 @@ impl MariaDbBlocker {
 
 impl Blocker for MariaDbBlocker {
     fn waiting(&mut self) -> i64 {
-        let waiting = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
-        self.0.block_on(self.1.query_first(waiting)).unwrap().unwrap()
+        // Not innodb_trx: it shows what it showed before to whoever asks more than ten times a second.
+        let waiting = "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'";
+        let (_, waiting): (String, i64) = self.0.block_on(self.1.query_first(waiting)).unwrap().unwrap();
+        waiting
     }
 
     fn release(mut self) {

@@ -138,7 +138,9 @@ impl Private {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        let said: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = said[said.len().saturating_sub(2)..].join(" / ");
+        let last = if last.is_empty() { "it said nothing" } else { &last };
         Err(format!("{program} failed in {}: {last}", self.dir.path().display()))
     }
 

@@ -8,6 +8,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder, Value};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The database that every server has.
 const DATABASE: &str = "weir";
@@ -29,9 +30,8 @@ impl MariaDb {
     pub fn start(options: Options) -> Result<MariaDb, String> {
         let (program, installer) = (program(SERVERS)?, program(INSTALLERS)?);
         let private = Private::new("mariadb", &["mysql", "nobody"], options)?;
-        let mut install = private.command(&installer);
-        // First, or it is not taken: the machine's own settings are no part of the experiment.
-        install.arg("--no-defaults").arg(format!("--datadir={}", data(&private).display()));
+        let mut install = command(&private, &installer);
+        install.arg(format!("--datadir={}", data(&private).display()));
         install.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]);
         private.prepare(install)?;
         let mut mariadb = MariaDb { private, program };
@@ -102,6 +102,14 @@ fn data(private: &Private) -> PathBuf {
     private.dir().join("data")
 }
 
+/// One of its programs, with none of this machine's settings: `--no-defaults` has to stand first.
+fn command(private: &Private, program: &Path) -> Command {
+    let mut command = private.command(program);
+    // A server that starts removes what it takes for its own leftovers there, and so its neighbour's tables.
+    command.arg("--no-defaults").env("TMPDIR", private.dir());
+    command
+}
+
 /// Starts the server on its data and port and waits until it answers.
 fn run(private: &mut Private, program: &Path) -> Result<(), String> {
     let (port, log, data) = (private.port(), private.log().to_owned(), data(private));
@@ -112,8 +120,7 @@ fn run(private: &mut Private, program: &Path) -> Result<(), String> {
          GRANT ALL ON *.* TO {USER}@'127.0.0.1' WITH GRANT OPTION;\n"
     );
     let account = private.write("account.sql", &account)?;
-    let mut command = private.command(program);
-    command.arg("--no-defaults");
+    let mut command = command(private, program);
     for (name, value) in private.settings() {
         command.arg(format!("--{name}={value}"));
     }
