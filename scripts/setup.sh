@@ -66,8 +66,12 @@ fi
 
 # The packages of databases start a server of the system's own. Nobody asked for it: what did not run is stopped again.
 idle=()
-runs postgres || idle+=(postgres:postgresql)
-runs mariadbd || runs mysqld || idle+=(mariadbd:mariadb)
+for package in "${packages[@]}"; do
+    case $package in
+        postgresql) runs postgres || idle+=(postgres:postgresql) ;;
+        mariadb-server) runs mariadbd || runs mysqld || idle+=(mariadbd:mariadb) ;;
+    esac
+done
 
 echo "setup: installing ${packages[*]}" >&2
 log=$(mktemp)
