@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::Instant;
 use tokio::runtime::Runtime;
-use weir::kv::{Change, Key, Row, Version, Write};
-use weir::store::{self, Found, Kind, Session, contract};
+use weir::kv::{Change, Key, Outcome, Row, Version, Write};
+use weir::store::{self, Claim, Found, Kind, Session, Store, contract};
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
@@ -112,15 +112,19 @@ impl MariaDbBlocker {
 
 impl Blocker for MariaDbBlocker {
     fn waiting(&mut self) -> i64 {
-        // Not innodb_trx: it shows what it showed before to whoever asks more than ten times a second.
-        let waiting = "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'";
-        let (_, waiting): (String, i64) = self.0.block_on(self.1.query_first(waiting)).unwrap().unwrap();
-        waiting
+        self.0.block_on(waiting_in_mariadb(&mut self.1))
     }
 
     fn release(mut self) {
         self.0.block_on(self.1.query_drop("COMMIT")).unwrap();
     }
+}
+
+async fn waiting_in_mariadb(connection: &mut mysql_async::Conn) -> i64 {
+    // Not innodb_trx: it shows what it showed before to whoever asks more than ten times a second.
+    let waiting = "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'";
+    let (_, waiting): (String, i64) = connection.query_first(waiting).await.unwrap().unwrap();
+    waiting
 }
 
 #[test]
@@ -184,6 +188,16 @@ async fn value_of(session: &mut dyn Session, name: &str) -> Option<Vec<u8>> {
     rows[0].as_ref().map(|row| row.value().to_vec())
 }
 
+/// Claims a store whose last holder has only just gone.
+async fn claim_from(store: &dyn Store) -> Claim {
+    loop {
+        match store.claim().await {
+            Ok(claim) => return claim,
+            Err(error) => assert_eq!(error.kind(), Kind::Taken, "{error}"),
+        }
+    }
+}
+
 /// The row in `weir_owner` is what keeps an earlier claim's writes out, whether its connections live or not.
 #[test]
 fn a_session_in_mariadb_that_outlived_its_claim_writes_nothing() {
@@ -195,12 +209,7 @@ fn a_session_in_mariadb_that_outlived_its_claim_writes_nothing() {
         let version = Version::first_of(first.epoch).0;
         late.write(&[put("a", b"old", version + 1)]).await.unwrap();
         drop(first);
-        let second = loop {
-            match store.claim().await {
-                Ok(claim) => break claim,
-                Err(error) => assert_eq!(error.kind(), Kind::Taken, "{error}"),
-            }
-        };
+        let second = claim_from(store.as_ref()).await;
         for late_writes in [
             vec![put("a", b"late", version + 2)],
             vec![put("a", b"late", version + 3), put("b", b"", version + 4)],
@@ -211,6 +220,31 @@ fn a_session_in_mariadb_that_outlived_its_claim_writes_nothing() {
             let mut session = store.connect(second.epoch).await.unwrap();
             assert_eq!(value_of(session.as_mut(), "a").await, Some(b"old".to_vec()));
         }
+    });
+}
+
+/// A claim returns only when a write that is in the middle of its transaction has ended, though its server is alive and
+/// would commit it.
+#[test]
+fn a_claim_of_mariadb_outlasts_a_write_that_is_under_way() {
+    let mariadb = mariadb();
+    block_on(async {
+        let store = store::open(&mariadb.url()).unwrap();
+        let first = store.claim().await.unwrap();
+        let mut late = store.connect(first.epoch).await.unwrap();
+        let version = Version::first_of(first.epoch).0;
+        late.write(&[put("a", b"old", version + 1)]).await.unwrap();
+        let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
+        somebody.query_drop("START TRANSACTION; SELECT * FROM weir_kv FOR UPDATE").await.unwrap();
+        let under_way = tokio::spawn(async move { late.write(&[put("a", b"late", version + 2)]).await });
+        while waiting_in_mariadb(&mut somebody).await == 0 {}
+        drop(first);
+        let second = claim_from(store.as_ref()).await;
+        somebody.query_drop("COMMIT").await.unwrap();
+        let refused = under_way.await.unwrap().unwrap_err();
+        assert_eq!(refused.kind().outcome(), Outcome::NotApplied, "{refused}");
+        let mut session = store.connect(second.epoch).await.unwrap();
+        assert_eq!(value_of(session.as_mut(), "a").await, Some(b"old".to_vec()));
     });
 }
 
@@ -227,12 +261,7 @@ fn a_claim_of_mariadb_ends_a_write_that_stopped_in_the_middle() {
         let middle = "START TRANSACTION; SELECT epoch FROM weir_owner LOCK IN SHARE MODE;
             INSERT INTO weir_kv VALUES ('a', 'ghost', '', 1)";
         stopped.query_drop(middle).await.unwrap();
-        let claim = loop {
-            match store.claim().await {
-                Ok(claim) => break claim,
-                Err(error) => assert_eq!(error.kind(), Kind::Taken, "{error}"),
-            }
-        };
+        let claim = claim_from(store.as_ref()).await;
         assert!(stopped.query_drop("COMMIT").await.is_err());
         let mut session = store.connect(claim.epoch).await.unwrap();
         assert_eq!(value_of(session.as_mut(), "a").await, None);
