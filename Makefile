@@ -14,14 +14,15 @@ run: ## measure weir on this machine, in about a minute: a headline, and where t
 	@cargo build --release --locked
 	@target=$${CARGO_TARGET_DIR:-target} && "$$target/release/weir" lab experiments/quick.toml
 
-test: lint ## all tests, with a real PostgreSQL
-	@scripts/setup.sh cc postgresql
+test: lint ## all tests, with a real PostgreSQL and a real MariaDB
+	@scripts/setup.sh cc postgresql mariadb
 	@ledger=$$(mktemp) && trap 'rm -f "$$ledger"' EXIT && \
 	WEIR_TEST_LEDGER=$$ledger cargo test --locked && \
-	sort -u "$$ledger" | awk '{ versions[$$1] } END { \
-		if (!NR) { print "error: no test ran against PostgreSQL" > "/dev/stderr"; exit 1 } \
-		for (version in versions) known = known " " version; \
-		print NR " tests ran against PostgreSQL" known }'
+	sort -u "$$ledger" | awk '{ ran[$$1]++; if (!known[$$1, $$2]++) versions[$$1] = versions[$$1] " " $$2 } END { \
+		if (!ran["PostgreSQL"]) { print "error: no test ran against PostgreSQL" > "/dev/stderr"; exit 1 } \
+		if (!ran["MariaDB"]) { print "error: no test ran against MariaDB" > "/dev/stderr"; exit 1 } \
+		printf "%d tests ran against PostgreSQL%s, %d against MariaDB%s\n", \
+			ran["PostgreSQL"], versions["PostgreSQL"], ran["MariaDB"], versions["MariaDB"] }'
 
 lint: ## form and clippy
 	@scripts/setup.sh cargo cc rustfmt clippy

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what is named is on this machine: scripts/setup.sh cargo cc postgresql …
+# Makes sure that what is named is on this machine: scripts/setup.sh cargo cc postgresql mariadb …
 #
 # Installs what is missing as root, or with sudo where that asks for no password; else says in one line what to
 # install. Says nothing and takes no time when everything is there. Never reads standard input.
@@ -20,6 +20,20 @@ has_postgresql() {
     return 1
 }
 
+has_mariadb() {
+    local folder server= install=
+    for folder in ${PATH//:/ } /usr/sbin /usr/bin; do
+        [ ! -x "$folder/mariadbd" ] && [ ! -x "$folder/mysqld" ] || server=there
+        [ ! -x "$folder/mariadb-install-db" ] && [ ! -x "$folder/mysql_install_db" ] || install=there
+    done
+    [ -n "$server" ] && [ -n "$install" ]
+}
+
+# Whether a program of this name runs.
+runs() {
+    cat /proc/[0-9]*/comm 2>/dev/null | grep -qx "$1"
+}
+
 # A compiler alone does not link: the headers and start files of the C library are a package of their own.
 has_cc() {
     command -v cc && echo 'int main(void) { return 0; }' | cc -x c -o /dev/null -
@@ -36,6 +50,7 @@ for need in "$@"; do
             ;;
         cc) has_cc || packages+=(gcc libc6-dev) ;;
         postgresql) has_postgresql || packages+=(postgresql) ;;
+        mariadb) has_mariadb || packages+=(mariadb-server) ;;
         *) fail "setup.sh does not know $need" ;;
     esac
 done
@@ -49,6 +64,15 @@ if [ "$(id -u)" -ne 0 ]; then
     "${as_root[@]}" true 2>/dev/null || fail "$by_hand"
 fi
 
+# The packages of databases start a server of the system's own. Nobody asked for it: what did not run is stopped again.
+idle=()
+for package in "${packages[@]}"; do
+    case $package in
+        postgresql) runs postgres || idle+=(postgres:postgresql) ;;
+        mariadb-server) runs mariadbd || runs mysqld || idle+=(mariadbd:mariadb) ;;
+    esac
+done
+
 echo "setup: installing ${packages[*]}" >&2
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -61,3 +85,9 @@ install || { "${as_root[@]}" apt-get update >>"$log" 2>&1 && install; } || {
     tail -n 5 "$log" >&2
     fail "$by_hand"
 }
+for server in "${idle[@]}"; do
+    if runs "${server%%:*}"; then
+        "${as_root[@]}" service "${server##*:}" stop >>"$log" 2>&1 ||
+            fail "the installation started ${server%%:*}; stop it: service ${server##*:} stop"
+    fi
+done

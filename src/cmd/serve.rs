@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_missing_value = "true")]
     insecure: Option<bool>,
 
-    /// Where values are kept: fjall:DIRECTORY, postgres://USER@HOST:PORT/DATABASE or memory: [default: fjall:./weir-data]
+    /// Where values are kept: fjall:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://… alike, or memory: [default: fjall:./weir-data]
     #[arg(long, value_name = "URL", env = "WEIR_STORE", hide_env_values = true)]
     store: Option<String>,
 

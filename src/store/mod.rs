@@ -9,6 +9,7 @@ mod error;
 mod fjall;
 mod gather;
 mod memory;
+mod mysql;
 mod postgres;
 
 pub use error::{Error, Kind};
@@ -115,6 +116,12 @@ pub const SCHEMES: &[Scheme] = &[
         open: |url| Ok(Box::new(postgres::Postgres::open(url)?)),
     },
     Scheme {
+        prefix: "mysql://",
+        about: "a MySQL or MariaDB server; the table weir_kv is made on the first start",
+        example: "mysql://user:password@127.0.0.1:3306/database",
+        open: |url| Ok(Box::new(mysql::Mysql::open(url)?)),
+    },
+    Scheme {
         prefix: "memory:",
         about: "this process's memory: gone with the server, for trials only",
         example: "memory:",
@@ -156,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_wrong_url_names_the_right_ones() {
-        for url in ["", "redis://x", "fjall", "fjall:", "postgres://[", "memory:x"] {
+        for url in ["", "redis://x", "fjall", "fjall:", "postgres://[", "mysql://u@h", "memory:x"] {
             let error = open(url).err().map(|error| (error.kind(), error.to_string()));
             assert!(matches!(&error, Some((Kind::Config, text)) if !text.contains('\n')), "{url}: {error:?}");
         }
@@ -169,6 +176,7 @@ mod tests {
             ("postgres://u:se@cret@h/db?password=secret", "postgres://u@h/db"),
             ("postgres://h/db?password=secret", "postgres://h/db"),
             ("postgres://u:sec/ret@h/db", "postgres://u@h/db"),
+            ("mysql://u:se:cret@h:3306/db", "mysql://u@h:3306/db"),
             ("fjall:./dir", "fjall:./dir"),
         ] {
             assert_eq!(redacted(url), shown);

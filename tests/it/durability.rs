@@ -1,7 +1,7 @@
 //! What is acknowledged is there afterwards: servers killed and databases stopped under load.
 
 use crate::register::{Register, Seen};
-use crate::support::{Server, postgres};
+use crate::support::{Database, Server, mariadb, postgres};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -87,7 +87,13 @@ fn no_acknowledged_write_is_lost_when_the_server_over_postgres_is_killed() {
     assert_eq!(lost_keys(&postgres.url(), &[]).0, 0);
 }
 
-/// The two tests above can fail: a server that acknowledges before it commits is caught.
+#[test]
+fn no_acknowledged_write_is_lost_when_the_server_over_mariadb_is_killed() {
+    let mariadb = mariadb();
+    assert_eq!(lost_keys(&mariadb.url(), &[]).0, 0);
+}
+
+/// The tests above can fail: a server that acknowledges before it commits is caught.
 #[test]
 fn a_server_that_acknowledges_too_early_is_seen_to_lose_writes() {
     let (_directory, url) = embedded();
@@ -97,8 +103,17 @@ fn a_server_that_acknowledges_too_early_is_seen_to_lose_writes() {
 
 #[test]
 fn a_postgres_stopped_and_started_under_load_gives_errors_but_never_a_wrong_value() {
-    let mut postgres = postgres();
-    let server = Server::start(&postgres.url(), &[]);
+    check_outages(postgres());
+}
+
+#[test]
+fn a_mariadb_stopped_and_started_under_load_gives_errors_but_never_a_wrong_value() {
+    check_outages(mariadb());
+}
+
+/// Stops a database, and kills it, while clients write and read; both times it comes back.
+fn check_outages(mut database: impl Database) {
+    let server = Server::start(&database.url(), &[]);
     let mut registers = registers(&server);
     for stop_gently in [true, false] {
         let ended = AtomicBool::new(false);
@@ -128,12 +143,12 @@ fn a_postgres_stopped_and_started_under_load_gives_errors_but_never_a_wrong_valu
             };
             wait_for(&acknowledged, 200);
             if stop_gently {
-                postgres.stop();
+                database.stop();
             } else {
-                postgres.kill();
+                database.kill();
             }
             wait_for(&refused, 200);
-            postgres.restart().unwrap();
+            database.restart().unwrap();
             wait_for(&acknowledged, 200);
             ended.store(true, Ordering::Relaxed);
         });

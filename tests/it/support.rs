@@ -1,4 +1,4 @@
-//! What the tests share: a real server in a process of its own, a plain HTTP client, a counted PostgreSQL.
+//! What the tests share: a real server in a process of its own, a plain HTTP client, counted databases.
 //!
 //! The client is written apart from `weir::http1` on purpose: a codec cannot vouch for itself.
 
@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
-use weir::lab::harness::{Postgres, PostgresOptions};
+use weir::lab::harness::{MariaDb, MariaDbOptions, Postgres, PostgresOptions};
 
 /// Longer than anything here takes on any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -77,14 +77,77 @@ pub(crate) fn weir() -> Command {
 /// A private PostgreSQL. It counts itself, so that the test command can say how many tests had a real one.
 pub(crate) fn postgres() -> Postgres {
     let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let version = server.query("postgres", "SELECT split_part(version(), ' ', 2)").unwrap();
+    count("PostgreSQL", &version[0][0]);
+    server
+}
+
+/// A private MariaDB, counted alike.
+pub(crate) fn mariadb() -> MariaDb {
+    mariadb_with(&[])
+}
+
+/// The same with settings of its own.
+pub(crate) fn mariadb_with(settings: &[(&str, &str)]) -> MariaDb {
+    let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let server = MariaDb::start(MariaDbOptions { settings, ..MariaDbOptions::default() }).unwrap();
+    let version = server.query("weir", "SELECT SUBSTRING_INDEX(VERSION(), '-', 1)").unwrap();
+    count("MariaDB", &version[0][0]);
+    server
+}
+
+/// Leaves a line in the ledger: the database, its version, and the test that had it.
+fn count(database: &str, version: &str) {
     if let Some(ledger) = std::env::var_os("WEIR_TEST_LEDGER") {
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(ledger).unwrap();
-        let version = &server.query("postgres", "SELECT split_part(version(), ' ', 2)").unwrap()[0][0];
         let name = std::thread::current().name().unwrap_or("?").to_owned();
         // One write: tests run side by side.
-        file.write_all(format!("{version} {name}\n").as_bytes()).unwrap();
+        file.write_all(format!("{database} {version} {name}\n").as_bytes()).unwrap();
     }
-    server
+}
+
+/// What a test does to a database, whichever it is.
+pub(crate) trait Database {
+    fn url(&self) -> String;
+    fn stop(&mut self);
+    fn kill(&mut self);
+    fn restart(&mut self) -> Result<(), String>;
+}
+
+impl Database for Postgres {
+    fn url(&self) -> String {
+        Postgres::url(self)
+    }
+
+    fn stop(&mut self) {
+        Postgres::stop(self);
+    }
+
+    fn kill(&mut self) {
+        Postgres::kill(self);
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        Postgres::restart(self)
+    }
+}
+
+impl Database for MariaDb {
+    fn url(&self) -> String {
+        MariaDb::url(self)
+    }
+
+    fn stop(&mut self) {
+        MariaDb::stop(self);
+    }
+
+    fn kill(&mut self) {
+        MariaDb::kill(self);
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        MariaDb::restart(self)
+    }
 }
 
 /// An answer.

@@ -9,11 +9,25 @@ use std::io::Read;
 use std::path::Path;
 
 /// Settings that decide what a write costs, by product and as effective.
-const SETTINGS: &[(&str, &str, &[&str])] = &[(
-    "PostgreSQL",
-    "SHOW ",
-    &["fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers", "max_wal_size"],
-)];
+const SETTINGS: &[(&str, fn(&str) -> String, &[&str])] = &[
+    (
+        "PostgreSQL",
+        |name| format!("SHOW {name}"),
+        &["fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers", "max_wal_size"],
+    ),
+    (
+        "MariaDB",
+        |name| format!("SHOW GLOBAL VARIABLES LIKE '{name}'"),
+        &[
+            "innodb_flush_log_at_trx_commit",
+            "innodb_doublewrite",
+            "innodb_flush_method",
+            "innodb_buffer_pool_size",
+            "innodb_log_file_size",
+            "sync_binlog",
+        ],
+    ),
+];
 
 /// The machine and the programs, in the order the report prints them.
 pub(super) fn describe(
@@ -137,8 +151,7 @@ fn fnv1a(hash: u64, bytes: &[u8]) -> u64 {
 fn settings(server: &Server) -> String {
     let of_product = SETTINGS.iter().filter(|(product, ..)| *product == server.product());
     let asked = of_product.flat_map(|(_, how, names)| names.iter().map(move |name| (how, name)));
-    let effective =
-        asked.filter_map(|(how, name)| Some(format!("{name}={}", server.ask(&format!("{how}{name}"))?)));
+    let effective = asked.filter_map(|(how, name)| Some(format!("{name}={}", server.ask(&how(name))?)));
     effective.collect::<Vec<_>>().join(" ")
 }
 

@@ -1,7 +1,9 @@
 //! The lab's own databases: started and pinned, limited, made fresh for each repetition, and fed into a replica.
 
+use super::database::Options;
 use super::limits::{Limits, Wanted};
-use super::postgres::{Options as PostgresOptions, Postgres};
+use super::mariadb::MariaDb;
+use super::postgres::Postgres;
 use super::process::blind;
 use crate::lab::experiment::{Database, Engine, Experiment};
 use crate::lab::results::Placement;
@@ -28,6 +30,7 @@ pub(super) struct Fleet {
 /// How the servers are set up.
 struct Settings {
     postgres: BTreeMap<String, String>,
+    mariadb: BTreeMap<String, String>,
     cores: Vec<Vec<usize>>,
     dir: PathBuf,
     program: PathBuf,
@@ -37,6 +40,8 @@ struct Settings {
 pub(super) enum Server {
     /// See [`Engine::Postgres`].
     Postgres(Postgres),
+    /// See [`Engine::MariaDb`].
+    MariaDb(MariaDb),
 }
 
 /// Where the target finds its stores.
@@ -78,6 +83,7 @@ impl Fleet {
         Ok(Fleet {
             settings: Settings {
                 postgres,
+                mariadb: experiment.mariadb.clone().unwrap_or_default().settings,
                 cores: plan.iter().map(cores_of).collect(),
                 dir: dir.to_owned(),
                 program: program.to_owned(),
@@ -153,15 +159,15 @@ impl Fleet {
 impl Settings {
     fn start(&self, database: &Database, index: usize) -> Result<Server, String> {
         let log = self.dir.join(format!("{}.log", database.part));
+        let options = |settings: &BTreeMap<String, String>| Options {
+            cores: self.cores[index].clone(),
+            settings: settings.clone(),
+            parents: vec![self.dir.clone()],
+            log: Some(log),
+        };
         match database.engine {
-            Engine::Postgres => Postgres::start(PostgresOptions {
-                cores: self.cores[index].clone(),
-                settings: self.postgres.clone(),
-                parents: vec![self.dir.clone()],
-                log: Some(log),
-            })
-            .map(Server::Postgres),
-            Engine::MariaDb => Err("MariaDB cannot be started yet; use postgres".into()),
+            Engine::Postgres => Postgres::start(options(&self.postgres)).map(Server::Postgres),
+            Engine::MariaDb => MariaDb::start(options(&self.mariadb)).map(Server::MariaDb),
         }
     }
 
@@ -189,46 +195,52 @@ impl Server {
     pub(super) fn pid(&self) -> Option<u32> {
         match self {
             Server::Postgres(server) => server.pid(),
+            Server::MariaDb(server) => server.pid(),
         }
-    }
-
-    fn lives(&mut self) -> bool {
-        match self {
-            Server::Postgres(server) => server.lives(),
-        }
-    }
-
-    fn create(&self, database: &str) -> Result<(), String> {
-        let statement = format!("CREATE DATABASE {database}");
-        match self {
-            Server::Postgres(server) => server.query("postgres", &statement).map(drop),
-        }
-    }
-
-    fn url_of(&self, database: &str) -> String {
-        match self {
-            Server::Postgres(server) => server.url_of(database),
-        }
-    }
-
-    fn data(&self) -> &Path {
-        match self {
-            Server::Postgres(server) => server.data(),
-        }
-    }
-
-    /// The first cell of what `sql` gives; `None` where it gives nothing or fails.
-    pub(super) fn ask(&self, sql: &str) -> Option<String> {
-        let rows = match self {
-            Server::Postgres(server) => server.query("postgres", sql),
-        };
-        rows.ok()?.into_iter().next()?.into_iter().next_back()
     }
 
     /// What it is called.
     pub(super) fn product(&self) -> &'static str {
         match self {
             Server::Postgres(_) => "PostgreSQL",
+            Server::MariaDb(_) => "MariaDB",
+        }
+    }
+
+    /// The last cell of the first row that `sql` gives; `None` where it gives nothing or fails.
+    pub(super) fn ask(&self, sql: &str) -> Option<String> {
+        self.query(sql).ok()?.into_iter().next()?.into_iter().next_back()
+    }
+
+    fn query(&self, sql: &str) -> Result<Vec<Vec<String>>, String> {
+        match self {
+            Server::Postgres(server) => server.query("postgres", sql),
+            Server::MariaDb(server) => server.query("mysql", sql),
+        }
+    }
+
+    fn create(&self, database: &str) -> Result<(), String> {
+        self.query(&format!("CREATE DATABASE {database}")).map(drop)
+    }
+
+    fn lives(&mut self) -> bool {
+        match self {
+            Server::Postgres(server) => server.lives(),
+            Server::MariaDb(server) => server.lives(),
+        }
+    }
+
+    fn url_of(&self, database: &str) -> String {
+        match self {
+            Server::Postgres(server) => server.url_of(database),
+            Server::MariaDb(server) => server.url_of(database),
+        }
+    }
+
+    fn data(&self) -> &Path {
+        match self {
+            Server::Postgres(server) => server.data(),
+            Server::MariaDb(server) => server.data(),
         }
     }
 }

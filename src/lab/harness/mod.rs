@@ -5,18 +5,22 @@
 //! after each trial; a trial that fails is a row with its reason, never a missing one. Prints nothing.
 
 mod calendar;
+mod database;
 mod environment;
 mod fleet;
 mod limits;
 mod live;
 mod load;
+mod mariadb;
 mod postgres;
 mod process;
 mod resources;
 mod server;
 
 pub use calendar::Utc;
-pub use postgres::{Options as PostgresOptions, Postgres};
+pub use database::{Options as MariaDbOptions, Options as PostgresOptions};
+pub use mariadb::MariaDb;
+pub use postgres::Postgres;
 
 use super::experiment::{Experiment, Target, Workload};
 use super::printed::PrintedRow;

@@ -103,10 +103,13 @@ impl Drop for Process {
     }
 }
 
-/// Takes from `command` what our own environment would have weir or PostgreSQL do: it is no part of the experiment.
+/// Takes from `command` what our own environment would have weir or a database do: it is no part of the experiment.
 pub(super) fn blind(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
-        if ["WEIR_", "PG"].iter().any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes())) {
+        if ["WEIR_", "PG", "MYSQL", "MARIADB"]
+            .iter()
+            .any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
+        {
             command.env_remove(name);
         }
     }

@@ -1,0 +1,400 @@
+//! A MySQL or MariaDB server as the store: one table, one short transaction per batch.
+//!
+//! Ownership. The keeper's connection holds a user lock (`GET_LOCK`), which keeps a second server out and names the
+//! first. What a write may rely on is a row: every write transaction begins by reading the epoch in `weir_owner` under
+//! a shared row lock, and goes no further if the epoch is not its own. A claim raises that epoch: its `UPDATE` waits
+//! for every transaction that holds the row, and every later one sees the newer number. So when a claim returns,
+//! nothing sent under an earlier one can take effect any more, whether its connection lives or not.
+//!
+//! There are no shared user locks, so the way of PostgreSQL is not open; ending the old connections by `KILL` alone
+//! would rest on finding them all. The row costs one round trip per batch, which the batch shares, and holds through
+//! connections that nobody sees. `KILL` only shortens the wait: each session tags itself with a user lock of its own.
+//!
+//! The SQL is what MariaDB 10.11 and MySQL 8 have in common. All columns are bytes, so collations play no part.
+
+mod session;
+
+use super::{Answer, Claim, Error, Kind, Lanes, Session, Store, redacted};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts, OptsBuilder};
+use session::{MysqlSession, PREPARED_MAX};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// How long a claim or the start of a session may take.
+const SETUP_MAX: Duration = Duration::from_secs(15);
+/// How often the owner asks whether it still is: an idle connection does not notice its end.
+const WATCH_PAUSE: Duration = Duration::from_millis(500);
+/// How long the owner waits for that answer before it takes the store for lost.
+const WATCH_MAX: Duration = Duration::from_secs(10);
+/// How often a claim ends lingering sessions before it gives up for this time; it waits a second after each.
+const TERMINATIONS_MAX: usize = 10;
+
+/// Alike in all connections, whatever the server's defaults are.
+const SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1,
+        completion_type = 0;
+    SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+/// The server gives an owner up that it has not heard of for 20 s, so that another can have the store. A claim looks
+/// for lingering sessions when it has waited for a second, the least there is.
+const OWNER_SETTINGS: &str = "SET SESSION wait_timeout = 20, innodb_lock_wait_timeout = 1";
+/// Sessions may idle for a year, the most there is. Lanes never wait for each other, so rows that stay locked are
+/// somebody else's. `binary`: parameters are bytes, and nobody converts them.
+const SESSION_SETTINGS: &str =
+    "SET SESSION wait_timeout = 31536000, innodb_lock_wait_timeout = 5; SET NAMES binary";
+
+const TABLES: [&str; 2] = [
+    "CREATE TABLE IF NOT EXISTS weir_kv (
+        `key` VARBINARY(1024) NOT NULL PRIMARY KEY,
+        value LONGBLOB NOT NULL,
+        content_type VARBINARY(255) NOT NULL,
+        version BIGINT NOT NULL
+    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
+    "CREATE TABLE IF NOT EXISTS weir_owner (
+        one TINYINT NOT NULL PRIMARY KEY,
+        epoch BIGINT NOT NULL
+    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
+];
+const TABLES_THERE: &str = "SELECT COUNT(*) FROM information_schema.tables
+    WHERE table_schema = DATABASE() AND table_name IN ('weir_kv', 'weir_owner')";
+
+const RAISE: &str =
+    "INSERT INTO weir_owner (one, epoch) VALUES (1, 1) ON DUPLICATE KEY UPDATE epoch = epoch + 1";
+const EPOCH: &str = "SELECT epoch FROM weir_owner WHERE one = 1";
+
+pub(super) struct Mysql {
+    options: Opts,
+    /// For messages, without the password.
+    shown: Arc<str>,
+    warned: AtomicBool,
+}
+
+impl Mysql {
+    pub(super) fn open(url: &str) -> Result<Mysql, Error> {
+        let shown: Arc<str> = redacted(url).into();
+        let wrong = |why: &str| {
+            let form = "write mysql://user:password@127.0.0.1:3306/database";
+            Error::new(Kind::Config, format!("{shown} is no MySQL URL: {why}; {form}"))
+        };
+        // What a URL could set is set here already. And the driver's complaint could quote a piece of a password.
+        if url.contains('?') {
+            return Err(wrong("it has parameters, or a `?` that should be `%3F`"));
+        }
+        let options = Opts::from_url(url).map_err(|_| wrong("it cannot be read"))?;
+        if options.user().is_none() {
+            return Err(wrong("it names no user"));
+        }
+        if options.db_name().is_none() {
+            return Err(wrong("it names no database"));
+        }
+        let options = OptsBuilder::from_opts(options)
+            // The address that is given, not a socket that the server says is the same.
+            .prefer_socket(false)
+            .tcp_keepalive(Some(Duration::from_secs(10)))
+            .stmt_cache_size(PREPARED_MAX);
+        Ok(Mysql { options: options.into(), shown, warned: AtomicBool::new(false) })
+    }
+
+    /// Connects; the second part is what the names of this database's user locks begin with.
+    async fn dial(&self, settings: &str) -> Result<(Conn, String), Error> {
+        let connected = async {
+            let mut connection = Conn::new(self.options.clone()).await?;
+            // User locks are the whole server's, their names at most 64 characters, those of databases, too.
+            let hash = "SELECT LEFT(SHA1(LOWER(DATABASE())), 32)";
+            let hash: Option<String> = connection.query_first(hash).await?;
+            connection.query_drop(SETTINGS).await?;
+            connection.query_drop(settings).await?;
+            Ok((connection, format!("weir.{}.", hash.unwrap_or_default())))
+        };
+        connected.await.map_err(|error| self.cannot_reach(&error))
+    }
+
+    /// A server that takes the connection but then says nothing is as good as away.
+    async fn in_time<T>(&self, step: impl Future<Output = T>) -> Result<T, Error> {
+        tokio::time::timeout(SETUP_MAX, step).await.map_err(|_| {
+            let message =
+                format!("the store {} does not answer within {} s", self.shown, SETUP_MAX.as_secs());
+            Error::new(Kind::Unavailable, message)
+        })
+    }
+
+    fn cannot_reach(&self, error: &mysql_async::Error) -> Error {
+        use mysql_async::DriverError::{
+            CleartextPluginDisabled, MysqlOldPasswordDisabled, UnknownAuthPlugin,
+        };
+        // No use in trying again: wrong password, unknown user or database (classes 28 and 42), host not allowed,
+        // password expired, account locked, TLS required, a way to log in that the driver does not know.
+        let lasting = match error {
+            mysql_async::Error::Server(refusal) => {
+                ["28", "42"].iter().any(|class| refusal.state.starts_with(class))
+                    || matches!(refusal.code, 1130 | 1251 | 1862 | 3118 | 3159 | 4151)
+            }
+            mysql_async::Error::Driver(
+                UnknownAuthPlugin { .. } | MysqlOldPasswordDisabled | CleartextPluginDisabled,
+            ) => true,
+            _ => false,
+        };
+        let kind = if lasting { Kind::Config } else { Kind::Unavailable };
+        Error::new(kind, format!("cannot reach store {}: {}", self.shown, cause(error)))
+    }
+
+    fn cannot_set_up(&self, error: &mysql_async::Error) -> Error {
+        let kind = match meaning(error) {
+            Meaning::Again | Meaning::ReadOnly | Meaning::Ended => Kind::Unavailable,
+            Meaning::Unfit | Meaning::Refused => Kind::Config,
+        };
+        Error::new(kind, format!("cannot set up the tables in {}: {}", self.shown, cause(error)))
+    }
+
+    async fn take(&self) -> Result<Claim, Error> {
+        let (mut owner, prefix) = self.dial(OWNER_SETTINGS).await?;
+        let lock = format!("{prefix}owner");
+        let taken: Option<Option<i64>> = owner
+            .query_first(format!("SELECT GET_LOCK('{lock}', 0)"))
+            .await
+            .map_err(|error| self.cannot_reach(&error))?;
+        if taken.flatten() != Some(1) {
+            return Err(self.taken(&mut owner, &lock).await);
+        }
+        let there: Option<i64> =
+            owner.query_first(TABLES_THERE).await.map_err(|error| self.cannot_set_up(&error))?;
+        if there != Some(TABLES.len() as i64) {
+            for table in TABLES {
+                owner.query_drop(table).await.map_err(|error| self.cannot_set_up(&error))?;
+            }
+        }
+        self.outlast_earlier_writes(&mut owner, &prefix).await?;
+        let epoch: Option<i64> =
+            owner.query_first(EPOCH).await.map_err(|error| self.cannot_set_up(&error))?;
+        let epoch = epoch.unwrap_or_default();
+        self.warn_of_losses(&mut owner).await?;
+        let watch = Watch(tokio::spawn(watch(owner, lock, epoch)));
+        Ok(Claim { epoch: epoch as u64, lost: Box::pin(watch) })
+    }
+
+    /// Raises the epoch, which waits for every write of an earlier claim that is under way.
+    async fn outlast_earlier_writes(&self, owner: &mut Conn, prefix: &str) -> Result<(), Error> {
+        for _ in 0..TERMINATIONS_MAX {
+            match owner.query_drop(RAISE).await {
+                Ok(()) => return Ok(()),
+                Err(error) if matches!(meaning(&error), Meaning::Again) => {}
+                Err(error) => return Err(self.cannot_set_up(&error)),
+            }
+            // A write that waits for somebody else's rows, or whose server was cut off in the middle.
+            let lingering = format!(
+                "SELECT id FROM information_schema.processlist
+                WHERE id <> CONNECTION_ID() AND IS_USED_LOCK(CONCAT('{prefix}', id)) = id"
+            );
+            let lingering: Vec<u64> =
+                owner.query(lingering).await.map_err(|error| self.cannot_reach(&error))?;
+            for id in lingering {
+                // It may have ended by itself, or be another user's: the epoch tells.
+                if let Err(error) = owner.query_drop(format!("KILL {id}")).await {
+                    log::debug!("cannot end connection {id} of {}: {}", self.shown, cause(&error));
+                }
+            }
+        }
+        Err(Error::new(
+            Kind::Unavailable,
+            format!("writes of an earlier server linger in {}; end its connections with KILL", self.shown),
+        ))
+    }
+
+    /// An acknowledged write is durable only if the server flushes at each commit; that is not ours to set.
+    async fn warn_of_losses(&self, owner: &mut Conn) -> Result<(), Error> {
+        let settings =
+            "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.log_bin, @@GLOBAL.sync_binlog";
+        let settings: Option<(i64, i64, i64)> =
+            owner.query_first(settings).await.map_err(|error| self.cannot_reach(&error))?;
+        let (flush, with_binlog, sync_binlog) = settings.unwrap_or((1, 0, 1));
+        let wrong = match () {
+            _ if flush != 1 => format!("innodb_flush_log_at_trx_commit = {flush}"),
+            // With a binary log that is what a commit rests on.
+            _ if with_binlog != 0 && sync_binlog != 1 => format!("sync_binlog = {sync_binlog}"),
+            _ => return Ok(()),
+        };
+        if !self.warned.swap(true, Relaxed) {
+            log::warn!(
+                "the store {} runs with {wrong}: if its machine fails, acknowledged writes are lost; set it to 1",
+                self.shown
+            );
+        }
+        Ok(())
+    }
+
+    /// Names the holder.
+    async fn taken(&self, owner: &mut Conn, lock: &str) -> Error {
+        let who = format!(
+            "SELECT used.id, there.user, there.host FROM (SELECT IS_USED_LOCK('{lock}') AS id) AS used
+            LEFT JOIN information_schema.processlist AS there ON there.id = used.id WHERE used.id IS NOT NULL"
+        );
+        type Holder = (u64, Option<String>, Option<String>);
+        let holder = match owner.query_first::<Holder, _>(who).await {
+            Ok(Some((id, Some(user), Some(host)))) => format!(" (connection {id} of {user} from {host})"),
+            Ok(Some((id, ..))) => format!(" (connection {id})"),
+            _ => String::new(),
+        };
+        Error::new(
+            Kind::Taken,
+            format!(
+                "another server holds the store {}{holder}; stop it, or use another database",
+                self.shown
+            ),
+        )
+    }
+
+    async fn session(&self, epoch: u64) -> Result<MysqlSession, Error> {
+        let (mut connection, prefix) = self.dial(SESSION_SETTINGS).await?;
+        let tag = format!("SELECT GET_LOCK('{prefix}{}', 0), @@SESSION.max_allowed_packet", connection.id());
+        let tagged: Option<(Option<i64>, u64)> =
+            connection.query_first(tag).await.map_err(|error| self.cannot_reach(&error))?;
+        let current: Option<i64> =
+            connection.query_first(EPOCH).await.map_err(|error| self.cannot_reach(&error))?;
+        if current != Some(epoch as i64) {
+            return Err(overtaken(&self.shown));
+        }
+        Ok(MysqlSession {
+            shown: Arc::clone(&self.shown),
+            connection,
+            epoch,
+            packet_bytes_max: tagged.map_or(0, |(_, bytes)| bytes) as usize,
+        })
+    }
+}
+
+impl Store for Mysql {
+    fn claim(&self) -> Answer<'_, Claim> {
+        Box::pin(async { self.in_time(self.take()).await? })
+    }
+
+    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
+        Box::pin(async move {
+            let session = self.in_time(self.session(epoch)).await??;
+            Ok(Box::new(session) as Box<dyn Session>)
+        })
+    }
+
+    fn lanes(&self) -> Lanes {
+        // As with PostgreSQL: one batch is made ready while the other waits for its flush; see docs/decisions/0004.
+        Lanes { read: 2, write: 2 }
+    }
+}
+
+/// The owner's connection and whoever watches it; both end with this.
+struct Watch(JoinHandle<String>);
+
+impl Future for Watch {
+    type Output = String;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<String> {
+        let ended = Pin::new(&mut self.0).poll(context);
+        ended.map(|reason| reason.unwrap_or_else(|_| "the owner's connection was dropped".to_owned()))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Asks again and again whether the store is still ours; ends with the reason when it is not.
+async fn watch(mut owner: Conn, lock: String, epoch: i64) -> String {
+    let question =
+        format!("SELECT epoch, IS_USED_LOCK('{lock}') <=> CONNECTION_ID() FROM weir_owner WHERE one = 1");
+    loop {
+        tokio::time::sleep(WATCH_PAUSE).await;
+        match tokio::time::timeout(WATCH_MAX, owner.query_first::<(i64, i64), _>(&question)).await {
+            Ok(Ok(Some((now, 1)))) if now == epoch => {}
+            Ok(Ok(_)) => return "another server claimed it".to_owned(),
+            Ok(Err(error)) => return cause(&error),
+            Err(_) => return format!("it did not answer within {} s", WATCH_MAX.as_secs()),
+        }
+    }
+}
+
+/// What an error says about the next try.
+enum Meaning {
+    /// The connection is of no more use.
+    Ended,
+    /// The server takes no writes; another may.
+    ReadOnly,
+    /// A lock was not to be had, or a statement was cut short.
+    Again,
+    /// Something in the statement: one row may be at fault for all.
+    Unfit,
+    /// Something with the server or the tables.
+    Refused,
+}
+
+fn meaning(error: &mysql_async::Error) -> Meaning {
+    let mysql_async::Error::Server(refusal) = error else { return Meaning::Ended };
+    match (refusal.code, refusal.state.get(..2)) {
+        // Shut down, killed, cut off, timed out for idling.
+        (1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 3169 | 4031, _) => Meaning::Ended,
+        (1290 | 1792 | 1836, _) => Meaning::ReadOnly,
+        // Lock wait, deadlock, interrupted, out of time, rolled back by the group.
+        (1205 | 1213 | 1317 | 1969 | 3024 | 3101 | 3572, _) | (_, Some("40")) => Meaning::Again,
+        // A packet, a row or a blob too large for a setting; a check.
+        (1048 | 1118 | 1153 | 1301 | 1364 | 1366 | 3819 | 4025, _) | (_, Some("22" | "23")) => Meaning::Unfit,
+        _ => Meaning::Refused,
+    }
+}
+
+fn overtaken(shown: &str) -> Error {
+    Error::new(Kind::Unavailable, format!("the store {shown} was claimed by another server meanwhile"))
+}
+
+/// The reason, on one line.
+fn cause(error: &mysql_async::Error) -> String {
+    let text = match error {
+        mysql_async::Error::Server(refusal) => format!("{} ({})", refusal.message, refusal.code),
+        mysql_async::Error::Io(mysql_async::IoError::Io(error)) => error.to_string(),
+        mysql_async::Error::Driver(error) => error.to_string(),
+        other => other.to_string(),
+    };
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_user_host_and_database_and_nothing_else() {
+        for (url, why) in [
+            ("mysql://[", "cannot be read"),
+            ("mysql://127.0.0.1/db", "names no user"),
+            ("mysql://u:secret@127.0.0.1:3306", "names no database"),
+            ("mysql://u:se?cret@127.0.0.1/db", "%3F"),
+            ("mysql://u:secret@127.0.0.1/db?socket=/tmp/s", "parameters"),
+        ] {
+            let error = Mysql::open(url).err().unwrap();
+            assert_eq!(error.kind(), Kind::Config, "{url}");
+            let said = error.to_string();
+            assert!(said.contains(why) && !said.contains("cret") && !said.contains('\n'), "{url}: {said}");
+        }
+        let odd = Mysql::open("mysql://u:a%40%2Fb@127.0.0.1:3307/db").unwrap();
+        assert_eq!((odd.options.pass(), odd.options.tcp_port()), (Some("a@/b"), 3307));
+        assert_eq!(&*odd.shown, "mysql://u@127.0.0.1:3307/db");
+    }
+
+    #[test]
+    fn an_error_says_what_follows() {
+        let kind = |code, state: &str| {
+            let refusal = mysql_async::ServerError { code, state: state.into(), message: String::new() };
+            meaning(&mysql_async::Error::Server(refusal))
+        };
+        assert!(matches!(kind(1213, "40001"), Meaning::Again), "deadlock");
+        assert!(matches!(kind(1205, "HY000"), Meaning::Again), "lock wait");
+        assert!(matches!(kind(1406, "22001"), Meaning::Unfit), "too long");
+        assert!(matches!(kind(1021, "HY000"), Meaning::Refused), "disk full");
+        assert!(matches!(kind(1290, "HY000"), Meaning::ReadOnly), "read only");
+        assert!(matches!(kind(1927, "70100"), Meaning::Ended), "killed");
+        let lost = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        assert!(matches!(meaning(&lost.into()), Meaning::Ended));
+    }
+}
