@@ -8,6 +8,7 @@ mod error;
 mod metrics;
 mod reply;
 mod routes;
+mod wire;
 
 use crate::http1::Limits;
 use crate::kv::VALUE_BYTES_MAX;
