@@ -4,10 +4,10 @@
 //! waiting for anything.
 
 use super::error::Failure;
-use super::reply::{Request, Timing, start, write_failure, write_made, write_row, write_row_head};
+use super::reply::{Request, Timing, write_failure, write_made, write_page, write_row, write_row_head};
 use super::routes::{Action, Unless, route};
 use super::wire::{End, OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
-use super::{Worker, metrics};
+use super::{Worker, lab, metrics};
 use crate::http1::request::{self, Method};
 use crate::http1::{Framing, Slots};
 use crate::kv::{Key, Precondition, Row};
@@ -43,6 +43,7 @@ enum Work {
     Put { key: Key, content_type: String, condition: Precondition, timing: bool },
     Delete { key: Key, condition: Precondition, timing: bool },
     Page { status: u16, content_type: &'static str, body: String },
+    Lab(lab::Action),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -122,7 +123,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             started: Instant::now(),
         };
         let head_bytes = head.bytes;
-        let routed = route(&head, &mut self.scratch);
+        let routed = match options.lab.then(|| lab::route(&head)).flatten() {
+            Some(found) => found.map(Action::Lab),
+            None => route(&head, &mut self.scratch),
+        };
         // A cached row answers a request without a body on the spot.
         if let Ok(Action::Get { key, unless, timing }) = &routed
             && request.framing == Framing::Length(0)
@@ -149,9 +153,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Does what takes waiting; whether the connection goes on. A drain that began meanwhile ends it with this answer.
     async fn work(&mut self, mut request: Request, work: Work) -> Result<bool, End> {
-        // Only a PUT has use for a body; others may have one (RFC 9110, 9.3.1), which is read and dropped.
+        // Only a PUT and its like have use for a body; others may have one (RFC 9110, 9.3.1), which is read and dropped.
         let limit = match &work {
-            Work::Put { .. } => self.wire.worker.shared.options.value_bytes,
+            Work::Put { .. } | Work::Lab(lab::Action::Preload { .. }) => {
+                self.wire.worker.shared.options.value_bytes
+            }
             _ => UNUSED_BODY_BYTES_MAX,
         };
         let body = match self.wire.read_body(&request, limit).await? {
@@ -209,14 +215,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     })
                     .map_err(Failure::of_write)
             }
+            Work::Lab(action) => {
+                self.wire.flush().await?;
+                let done = lab::perform(&worker.shared, action, body).await;
+                request.keep_alive &= !worker.is_draining();
+                done.map(|done| match done {
+                    lab::Done::Written { status, version } => {
+                        write_made(&mut self.wire.output, &request, status, Some(version), None);
+                        status
+                    }
+                    lab::Done::Cleared => {
+                        write_made(&mut self.wire.output, &request, 204, None, None);
+                        204
+                    }
+                    lab::Done::Page(json) => {
+                        write_page(&mut self.wire.output, &request, 200, "application/json", &json);
+                        200
+                    }
+                })
+            }
             Work::Page { status, content_type, body } => {
-                let writer = start(&mut self.wire.output, status, request.persistence())
-                    .field("Content-Type", content_type.as_bytes())
-                    .field("Cache-Control", b"no-store");
-                writer.end_with_length(body.len() as u64);
-                if request.method != Some(Method::Head) {
-                    self.wire.output.extend_from_slice(body.as_bytes());
-                }
+                write_page(&mut self.wire.output, &request, status, content_type, &body);
                 Ok(status)
             }
         };
@@ -288,6 +307,7 @@ fn plan(worker: &Worker, action: Action<'_>) -> Work {
             Work::Put { key: owned(key), content_type, condition, timing }
         }
         Action::Delete { key, condition, timing } => Work::Delete { key: owned(key), condition, timing },
+        Action::Lab(action) => Work::Lab(action),
         Action::Healthz => page(200, "text/plain", "alive\n".into()),
         Action::Readyz if worker.is_draining() => page(503, "text/plain", "draining\n".into()),
         Action::Readyz => match metrics::not_ready(&shared.tiered) {

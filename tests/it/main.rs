@@ -3,6 +3,7 @@
 mod support;
 
 mod durability;
+mod fronts;
 mod http1;
 mod lab;
 mod load;
