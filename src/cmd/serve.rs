@@ -5,7 +5,7 @@ use crate::cache::policy;
 use crate::cache::{self, Cache};
 use crate::http1::Limits;
 use crate::kv::VALUE_BYTES_MAX;
-use crate::server::{Options, Patience, Server};
+use crate::server::{self, FRONTS, FrontAt, Options, Patience, Server};
 use crate::store::{self, Batching, Kind};
 use crate::tiered::Tiered;
 use crate::units::{Size, Span};
@@ -28,6 +28,12 @@ pub(crate) struct Args {
     /// Where to listen; port 0 takes a free one [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_LISTEN")]
     listen: Option<SocketAddr>,
+
+    /// Serve another system's wire shape as well, on a listener of its own: put-kv, crud, root or rpc. May be repeated;
+    /// the variable and the file take a list
+    #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_FRONT", value_delimiter = ',')]
+    #[serde(default)]
+    front: Vec<String>,
 
     /// Allow an address that other machines can reach: there is neither TLS nor a password
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_missing_value = "true")]
@@ -127,6 +133,7 @@ impl Args {
         Args {
             config: self.config,
             listen: self.listen.or(file.listen),
+            front: if self.front.is_empty() { file.front } else { self.front },
             insecure: self.insecure.or(file.insecure),
             store: self.store.or(file.store),
             workers: self.workers.or(file.workers),
@@ -202,21 +209,28 @@ fn plan(args: Args) -> Result<Plan, Failure> {
         other => Ok(other.map(|span| span.0)),
     };
     let listen = args.listen.unwrap_or(defaults.listen);
-    if !listen.ip().is_loopback() && !args.insecure.unwrap_or(false) {
-        return Err(Failure::input(format!(
-            "--listen {listen} can be reached from other machines, without TLS or a password"
-        ))
-        .hint("Listen on 127.0.0.1, or add --insecure."));
+    let lab = args.lab.unwrap_or(false);
+    let fronts = args.front.iter().map(|text| front_at(text)).collect::<Result<Vec<_>, _>>()?;
+    let mut addresses = vec![format!("--listen {listen}")];
+    addresses.retain(|_| !listen.ip().is_loopback());
+    let remote = fronts.iter().filter(|front| !front.listen.ip().is_loopback());
+    addresses.extend(remote.map(|front| format!("--front {}={}", front.row.name, front.listen)));
+    if let Some(flag) = addresses.first() {
+        if lab {
+            return Err(Failure::input(format!("--lab and {flag} do not go together"))
+                .hint("With --lab anybody may clear the store: listen on 127.0.0.1."));
+        }
+        if !args.insecure.unwrap_or(false) {
+            return Err(Failure::input(format!(
+                "{flag} can be reached from other machines, without TLS or a password"
+            ))
+            .hint("Listen on 127.0.0.1, or add --insecure."));
+        }
     }
     let value_bytes = args.value_bytes.map_or(defaults.value_bytes as u64, |size| size.0);
     if value_bytes > VALUE_BYTES_MAX as u64 {
         return Err(Failure::input(format!("--value-bytes {} is too large", Size(value_bytes)))
             .hint("Most is 64MiB."));
-    }
-    let lab = args.lab.unwrap_or(false);
-    if lab && !listen.ip().is_loopback() {
-        return Err(Failure::input(format!("--lab and --listen {listen} do not go together"))
-            .hint("With --lab anybody may clear the store: listen on 127.0.0.1."));
     }
     let batching = match args.batching.as_deref() {
         None | Some("gathered") => Batching::Gathered,
@@ -229,6 +243,7 @@ fn plan(args: Args) -> Result<Plan, Failure> {
                 .hint("Known are gathered and off."));
         }
     };
+    let cache_entries = args.cache_entries.unwrap_or(1_000_000);
     let cache_policy = policy_named("cache-policy", args.cache_policy.as_deref().unwrap_or("lru"))?;
     let ghosts = ghosts(args.ghost.as_deref().unwrap_or_default())?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -246,6 +261,9 @@ fn plan(args: Args) -> Result<Plan, Failure> {
     Ok(Plan {
         options: Options {
             listen,
+            fronts,
+            lab,
+            cache_entries,
             workers: at_least_one("workers", args.workers)?.unwrap_or(cores),
             limits: Limits::default(),
             value_bytes: value_bytes as usize,
@@ -260,7 +278,7 @@ fn plan(args: Args) -> Result<Plan, Failure> {
         },
         store_url: args.store.unwrap_or_else(|| "fjall:./weir-data".into()),
         cache: cache::Limits {
-            entries: args.cache_entries.unwrap_or(1_000_000),
+            entries: cache_entries,
             bytes: args.cache_bytes.map_or(256 << 20, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
         },
         cache_shards: at_least_one("cache-shards", args.cache_shards)?.unwrap_or(16),
@@ -270,6 +288,23 @@ fn plan(args: Args) -> Result<Plan, Failure> {
         lanes: (at_least_one("read-lanes", args.read_lanes)?, at_least_one("write-lanes", args.write_lanes)?),
         deadline: Span(deadline),
     })
+}
+
+/// `NAME=ADDRESS:PORT`.
+fn front_at(text: &str) -> Result<FrontAt, Failure> {
+    let (name, address) = text.split_once('=').ok_or_else(|| {
+        Failure::input(format!("--front {text} has no address")).hint("Write --front crud=127.0.0.1:8081.")
+    })?;
+    let row = server::find_front(name).ok_or_else(|| {
+        let known: Vec<&str> = FRONTS.iter().map(|row| row.name).collect();
+        Failure::input(format!("--front {name} is not known"))
+            .hint(format!("Known are {}.", known.join(", ")))
+    })?;
+    let listen = address.parse().map_err(|_| {
+        Failure::input(format!("--front {text}: {address} is no address with a port"))
+            .hint(format!("Write --front {name}=127.0.0.1:8081; port 0 takes a free one."))
+    })?;
+    Ok(FrontAt { row, listen })
 }
 
 fn policy_named(flag: &str, name: &str) -> Result<&'static policy::PolicyRow, Failure> {
@@ -305,14 +340,16 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if gather.acknowledge_early {
         note("warning: writes are acknowledged before they are committed; they can be lost");
     }
-    let listen = plan.options.listen;
     let server = Server::start(plan.options, tiered).map_err(|error| {
-        Failure::input(format!("cannot listen on {listen}: {error}"))
+        Failure::input(error)
             .hint("Stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one.")
     })?;
     // Before anybody is told: whoever reads the address may end the server at once.
     let wait_for_end = end()?;
     say(format_args!("{} {}", crate::proto::LISTENING, server.address()));
+    for (name, address) in server.fronts() {
+        say(format_args!("{} {name} {address}", crate::proto::FRONT));
+    }
     note(format_args!(
         "store {}; values at http://{}/kv/KEY; Ctrl-C ends",
         store::redacted(&plan.store_url),
@@ -398,13 +435,19 @@ mod tests {
         let file = directory.path().join("weir.toml");
         std::fs::write(
             &file,
-            "workers = 3\ncache-entries = 7\nstore = \"memory:\"\nghost = [\"lru\", \"s3fifo\"]\n",
+            "workers = 3\ncache-entries = 7\nstore = \"memory:\"\nghost = [\"lru\", \"s3fifo\"]\n\
+             front = [\"crud=127.0.0.1:0\"]\n",
         )
         .unwrap();
         let plan = planned(&["--config", file.to_str().unwrap(), "--workers", "5"]).unwrap();
         assert_eq!((plan.options.workers, plan.cache.entries, plan.store_url.as_str()), (5, 7, "memory:"));
         assert_eq!(plan.options.value_bytes, 8 << 20);
         assert_eq!(plan.ghosts.iter().map(|row| row.name).collect::<Vec<_>>(), ["lru", "s3fifo"]);
+        assert_eq!(plan.options.fronts[0].row.name, "crud");
+        let two = ["--front", "root=127.0.0.1:1", "--front", "rpc=[::1]:2"];
+        let plan = planned(&[&["--config", file.to_str().unwrap()], &two[..]].concat()).unwrap();
+        let names: Vec<&str> = plan.options.fronts.iter().map(|front| front.row.name).collect();
+        assert_eq!(names, ["root", "rpc"]);
     }
 
     #[test]
@@ -412,6 +455,15 @@ mod tests {
         use clap::CommandFactory;
         let help = Alone::command().render_long_help().to_string();
         assert!(help.contains(&format!("Which row leaves a full cache: {} [", policy::names())), "{help}");
+    }
+
+    #[test]
+    fn help_names_every_front() {
+        use clap::CommandFactory;
+        let help = Alone::command().render_long_help().to_string();
+        for row in FRONTS {
+            assert!(help.contains(row.name), "{}: {help}", row.name);
+        }
     }
 
     #[test]

@@ -58,6 +58,11 @@ impl Failure {
         Failure::new(404, "absent", "no value is stored under this key")
     }
 
+    pub(super) fn no_room_to_compute() -> Failure {
+        Failure::new(503, "overloaded", "too many computations wait; ask again later")
+            .with(Extra::RetryAfter(1))
+    }
+
     pub(super) fn body(&self) -> Vec<u8> {
         let problem = Problem {
             kind: "about:blank".into(),

@@ -2,6 +2,7 @@
 //!
 //! Every worker has counters of its own, merged when they are read.
 
+use super::compute;
 use crate::counters::{Counter, Distribution, Histogram};
 use crate::http1::request::Method;
 use crate::tiered::{GhostCounts, Kind, LaneMeters, Status, Tiered};
@@ -30,6 +31,8 @@ pub(super) struct Metrics {
     pub(super) workers: Box<[Arc<WorkerMetrics>]>,
     /// Connections open now.
     pub(super) open_connections: AtomicUsize,
+    /// Of the pool that computes, where there is one.
+    compute: Option<Arc<compute::Meters>>,
     started: Instant,
 }
 
@@ -60,10 +63,11 @@ impl WorkerMetrics {
 }
 
 impl Metrics {
-    pub(super) fn new(workers: usize) -> Metrics {
+    pub(super) fn new(workers: usize, compute: Option<Arc<compute::Meters>>) -> Metrics {
         Metrics {
             workers: (0..workers).map(|_| Arc::default()).collect(),
             open_connections: AtomicUsize::new(0),
+            compute,
             started: Instant::now(),
         }
     }
@@ -175,6 +179,10 @@ impl Metrics {
         let shed = page.family("weir_shed_total", "counter", "What was refused for want of room.");
         shed.number("{reason=\"connections\"}", self.sum(|worker| &worker.shed_connections) as f64);
         shed.number("{reason=\"queue\"}", (store.read.shed.get() + store.write.shed.get()) as f64);
+        if let Some(compute) = &self.compute {
+            shed.number("{reason=\"compute\"}", compute.shed.get() as f64);
+            collect_compute(&mut page, compute);
+        }
         page.one(
             "weir_draining",
             "gauge",
@@ -194,6 +202,18 @@ impl Metrics {
     pub(super) fn json(&self, tiered: &Tiered, draining: bool) -> String {
         self.collect(tiered, draining).json()
     }
+}
+
+fn collect_compute(page: &mut Page, meters: &compute::Meters) {
+    page.one("weir_compute_threads", "gauge", "Threads that compute.", meters.threads as f64);
+    let queued = meters.queued.load(Relaxed) as f64;
+    page.one("weir_compute_queued", "gauge", "Computations that wait for a thread.", queued);
+    let busy = meters.busy_nanos.get() as f64 * 1e-9;
+    page.one("weir_compute_busy_seconds_total", "counter", "Time in computations, over all threads.", busy);
+    let mut waited = Distribution::default();
+    meters.waited.add_to(&mut waited);
+    page.family("weir_compute_queue_seconds", "histogram", "A computation in the queue.")
+        .histogram("", &waited, 1e6);
 }
 
 /// Why the server cannot serve now; `None` if it can.

@@ -4,15 +4,24 @@
 //! of its own on the same port; the kernel spreads the connections over them, and a connection stays where it is.
 
 mod connection;
+mod routes;
+mod lab;
+mod compute;
+mod fronts;
+mod wire;
+mod reply;
+mod query;
 mod error;
 mod metrics;
-mod reply;
-mod routes;
+
+pub use fronts::{FRONTS, FrontAt, FrontRow, find as find_front};
 
 use crate::http1::Limits;
 use crate::kv::VALUE_BYTES_MAX;
 use crate::tiered::Tiered;
+use compute::Pool;
 use connection::Connection;
+use fronts::Front;
 use metrics::{Metrics, WorkerMetrics};
 use std::io;
 use std::net::SocketAddr;
@@ -25,10 +34,16 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
 /// How the server serves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Where to listen; port 0 for any free one.
     pub listen: SocketAddr,
+    /// Other wire shapes over the same tiers, each on a listener of its own.
+    pub fronts: Vec<FrontAt>,
+    /// Whether anybody may clear the store and make the server compute.
+    pub lab: bool,
+    /// Most rows the cache may hold, for fronts that tell it.
+    pub cache_entries: usize,
     /// Threads, at least one.
     pub workers: usize,
     /// Longest heads.
@@ -61,6 +76,9 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            fronts: Vec::new(),
+            lab: false,
+            cache_entries: 0,
             workers: 1,
             limits: Limits::default(),
             value_bytes: 8 << 20,
@@ -79,6 +97,7 @@ impl Default for Options {
 /// A running server.
 pub struct Server {
     address: SocketAddr,
+    fronts: Vec<(&'static str, SocketAddr)>,
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
 }
@@ -88,8 +107,16 @@ struct Shared {
     options: Options,
     tiered: Tiered,
     metrics: Metrics,
+    /// Where there is something to compute.
+    compute: Option<Pool>,
     /// Turns true once, when the server is to end.
     draining: watch::Sender<bool>,
+}
+
+/// A listener and what is spoken there: the plain interface, or a front.
+struct Door {
+    listener: std::net::TcpListener,
+    front: Option<Arc<Front>>,
 }
 
 /// What the connections of one worker share.
@@ -103,29 +130,42 @@ impl Server {
     pub fn start(options: Options, tiered: Tiered) -> io::Result<Server> {
         debug_assert!(options.value_bytes <= VALUE_BYTES_MAX);
         let workers = options.workers.max(1);
-        let listeners = listen(options.listen, workers)?;
-        let address = listeners[0].local_addr()?;
+        let mut doors: Vec<Vec<Door>> = (0..workers).map(|_| Vec::new()).collect();
+        let address = open_doors(options.listen, None, &mut doors)?;
+        let mut fronts = Vec::new();
+        for FrontAt { row, listen } in &options.fronts {
+            let front = Arc::new(Front::new(row, options.cache_entries));
+            fronts.push((row.name, open_doors(*listen, Some(front), &mut doors)?));
+        }
+        let computes = options.lab || options.fronts.iter().any(|front| front.row.computes);
+        let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
+        let metrics = Metrics::new(workers, compute.as_ref().map(Pool::meters));
         let (draining, _) = watch::channel(false);
-        let shared = Arc::new(Shared { options, tiered, metrics: Metrics::new(workers), draining });
-        let workers = listeners
+        let shared = Arc::new(Shared { options, tiered, metrics, compute, draining });
+        let workers = doors
             .into_iter()
             .zip(&shared.metrics.workers)
             .enumerate()
-            .map(|(index, (listener, metrics))| {
+            .map(|(index, (doors, metrics))| {
                 let (shared, metrics) = (Arc::clone(&shared), Arc::clone(metrics));
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                 std::thread::Builder::new().name(format!("weir-worker-{index}")).spawn(move || {
                     let worker = Rc::new(Worker { shared, metrics });
-                    runtime.block_on(tokio::task::LocalSet::new().run_until(serve(worker, listener)));
+                    runtime.block_on(tokio::task::LocalSet::new().run_until(serve(worker, doors)));
                 })
             })
             .collect::<io::Result<_>>()?;
-        Ok(Server { address, shared, workers })
+        Ok(Server { address, fronts, shared, workers })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Its fronts by name, and where they listen.
+    pub fn fronts(&self) -> &[(&'static str, SocketAddr)] {
+        &self.fronts
     }
 
     /// Stops accepting, ends kept-alive connections with their next answer, finishes what is in flight (for as long as
@@ -136,6 +176,22 @@ impl Server {
             let _ = worker.join();
         }
     }
+}
+
+/// Listens at `address` for every worker; the address with its port.
+fn open_doors(
+    address: SocketAddr,
+    front: Option<Arc<Front>>,
+    doors: &mut [Vec<Door>],
+) -> io::Result<SocketAddr> {
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
+    let listeners = listen(address, doors.len()).map_err(named)?;
+    let address = listeners[0].local_addr().map_err(named)?;
+    for (doors, listener) in doors.iter_mut().zip(listeners) {
+        doors.push(Door { listener, front: front.clone() });
+    }
+    Ok(address)
 }
 
 /// One socket per worker, all on the same port.
@@ -166,27 +222,12 @@ fn into_std(socket: TcpSocket) -> io::Result<std::net::TcpListener> {
 }
 
 /// Accepts until the server drains, then waits for the connections to end.
-async fn serve(worker: Rc<Worker>, listener: std::net::TcpListener) {
-    let mut draining = worker.shared.draining.subscribe();
-    {
-        // The listener closes at the end of this block: a draining server refuses new connections.
-        let listener = match TcpListener::from_std(listener) {
-            Ok(listener) => listener,
-            Err(error) => return log::error!("a worker cannot listen: {error}"),
-        };
-        loop {
-            tokio::select! {
-                _ = draining.wait_for(|draining| *draining) => break,
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => welcome(&worker, stream),
-                    Err(error) => {
-                        // Out of file descriptors, most likely: leave the others some time to close theirs.
-                        log::warn!("cannot accept: {error}");
-                        tokio::time::sleep(Duration::from_millis(50)).await;
-                    }
-                },
-            }
-        }
+async fn serve(worker: Rc<Worker>, doors: Vec<Door>) {
+    let accepting: Vec<_> =
+        doors.into_iter().map(|door| tokio::task::spawn_local(accept(Rc::clone(&worker), door))).collect();
+    for task in accepting {
+        // A task that panicked has said so.
+        let _ = task.await;
     }
     let until = tokio::time::Instant::now() + worker.shared.options.drain;
     while Rc::strong_count(&worker) > 1 && tokio::time::Instant::now() < until {
@@ -194,7 +235,29 @@ async fn serve(worker: Rc<Worker>, listener: std::net::TcpListener) {
     }
 }
 
-fn welcome(worker: &Rc<Worker>, stream: TcpStream) {
+/// Accepts at one door until the server drains. The listener closes then: a draining server refuses new connections.
+async fn accept(worker: Rc<Worker>, door: Door) {
+    let mut draining = worker.shared.draining.subscribe();
+    let listener = match TcpListener::from_std(door.listener) {
+        Ok(listener) => listener,
+        Err(error) => return log::error!("a worker cannot listen: {error}"),
+    };
+    loop {
+        tokio::select! {
+            _ = draining.wait_for(|draining| *draining) => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => welcome(&worker, stream, door.front.as_ref()),
+                Err(error) => {
+                    // Out of file descriptors, most likely: leave the others some time to close theirs.
+                    log::warn!("cannot accept: {error}");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+        }
+    }
+}
+
+fn welcome(worker: &Rc<Worker>, stream: TcpStream, front: Option<&Arc<Front>>) {
     let open = &worker.shared.metrics.open_connections;
     worker.metrics.connections.add(1);
     if open.fetch_add(1, Relaxed) >= worker.shared.options.connections {
@@ -202,18 +265,26 @@ fn welcome(worker: &Rc<Worker>, stream: TcpStream) {
         open.fetch_sub(1, Relaxed);
         // A fresh socket takes this much without waiting; if not, closing says enough.
         let mut refusal = Vec::new();
-        let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
-            .not_applied()
-            .with(error::Extra::RetryAfter(1));
-        reply::write_failure(&mut refusal, &failure, Some("close"), false);
+        if front.is_some() {
+            fronts::refuse_connection(&mut refusal);
+        } else {
+            let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
+                .not_applied()
+                .with(error::Extra::RetryAfter(1));
+            reply::write_failure(&mut refusal, &failure, Some("close"), false);
+        }
         let _ = stream.try_write(&refusal);
         return;
     }
     // Without this an answer in two segments waits for the peer's delayed acknowledgement.
     let _ = stream.set_nodelay(true);
     let worker = Rc::clone(worker);
+    let front = front.map(Arc::clone);
     tokio::task::spawn_local(async move {
-        Connection::new(stream, Rc::clone(&worker)).run().await;
+        match front {
+            None => Connection::new(stream, Rc::clone(&worker)).run().await,
+            Some(front) => fronts::Connection::new(stream, Rc::clone(&worker), front).run().await,
+        }
         worker.shared.metrics.open_connections.fetch_sub(1, Relaxed);
     });
 }

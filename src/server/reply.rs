@@ -115,6 +115,23 @@ pub(super) fn write_made(
     if status == 204 { writer.end() } else { writer.end_with_length(0) }
 }
 
+/// Appends a text of the server's own.
+pub(super) fn write_page(
+    output: &mut Vec<u8>,
+    request: &Request,
+    status: u16,
+    content_type: &str,
+    body: &str,
+) {
+    start(output, status, request.persistence())
+        .field("Content-Type", content_type.as_bytes())
+        .field("Cache-Control", b"no-store")
+        .end_with_length(body.len() as u64);
+    if request.method != Some(Method::Head) {
+        output.extend_from_slice(body.as_bytes());
+    }
+}
+
 /// Appends the answer to a request that failed.
 pub(super) fn write_failure(
     output: &mut Vec<u8>,

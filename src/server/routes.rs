@@ -3,6 +3,7 @@
 //! Pure: nothing is waited for here, and nothing of the cache or the store is known.
 
 use super::error::{Extra, Failure};
+use super::lab;
 use crate::http1::request::{Head, Method};
 use crate::kv::{CONTENT_TYPE_BYTES_MAX, Precondition, Version};
 use crate::proto;
@@ -10,13 +11,28 @@ use crate::proto;
 /// What a request asks for. `'k` is the key's: in the read buffer, or in the scratch it was decoded to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action<'k> {
-    Get { key: &'k [u8], unless: Unless, timing: bool },
-    Put { key: &'k [u8], content_type: String, condition: Precondition, timing: bool },
-    Delete { key: &'k [u8], condition: Precondition, timing: bool },
+    Get {
+        key: &'k [u8],
+        unless: Unless,
+        timing: bool,
+    },
+    Put {
+        key: &'k [u8],
+        content_type: String,
+        condition: Precondition,
+        timing: bool,
+    },
+    Delete {
+        key: &'k [u8],
+        condition: Precondition,
+        timing: bool,
+    },
     Healthz,
     Readyz,
     Metrics,
     Stats,
+    /// Found by `lab`.
+    Lab(lab::Action),
 }
 
 /// `If-None-Match` of a read: answer 304 instead of these versions.
@@ -134,7 +150,7 @@ struct DataFields<'b> {
 }
 
 /// A proxy may send the target with scheme and host; what follows them is the path.
-fn origin_form(target: &[u8]) -> &[u8] {
+pub(super) fn origin_form(target: &[u8]) -> &[u8] {
     if target.first() == Some(&b'/') {
         return target;
     }
@@ -151,7 +167,7 @@ fn origin_form(target: &[u8]) -> &[u8] {
     }
 }
 
-fn content_type(value: Option<&[u8]>) -> Result<String, Failure> {
+pub(super) fn content_type(value: Option<&[u8]>) -> Result<String, Failure> {
     let text = value.map_or(Some(""), |value| std::str::from_utf8(value).ok());
     match text {
         Some(text) if text.len() <= CONTENT_TYPE_BYTES_MAX && text.is_ascii() => Ok(text.to_owned()),
@@ -221,14 +237,14 @@ fn unknown_method() -> Failure {
 }
 
 /// A failure of a write says that it was not made; one of a read needs no such word.
-fn refuse(method: Method, failure: Failure) -> Failure {
+pub(super) fn refuse(method: Method, failure: Failure) -> Failure {
     match method {
         Method::Get | Method::Head => failure,
         _ => failure.not_applied(),
     }
 }
 
-fn name(method: Method) -> &'static str {
+pub(super) fn name(method: Method) -> &'static str {
     match method {
         Method::Get => "GET",
         Method::Head => "HEAD",

@@ -4,6 +4,7 @@ mod support;
 
 mod audit;
 mod durability;
+mod fronts;
 mod http1;
 mod lab;
 mod load;

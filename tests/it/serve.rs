@@ -480,6 +480,11 @@ fn wrong_requests() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             body(head("POST /batch", "Content-Length: 2\r\n"), b"[]"),
             "501 not_implemented not-applied keep",
         ),
+        // Open with --lab only.
+        ("a preload", head("POST /preload?key=a", "Content-Length: 0\r\n"), "404 no_route not-applied keep"),
+        ("a removal of everything", head("DELETE /kv", ""), "405 method_not_allowed not-applied keep"),
+        ("a computation", head("GET /compute/prime?count=1", ""), "404 no_route - keep"),
+        ("a hash", head("GET /compute/hash?text=a", ""), "404 no_route - keep"),
         ("a route that is none", head("GET /nowhere", ""), "404 no_route - keep"),
         ("a write to a route that is none", put("/nowhere", ""), "404 no_route not-applied keep"),
         ("gibberish", random(300), "400 malformed not-applied close"),
@@ -508,9 +513,54 @@ const CUT: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// With `--lab`.
+fn wrong_lab_requests() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    let no_length = "Content-Length: 0\r\n";
+    vec![
+        ("a preload without a key", head("POST /preload", no_length), "400 bad_query not-applied keep"),
+        (
+            "a preload of an empty key",
+            head("POST /preload?key=", no_length),
+            "400 bad_query not-applied keep",
+        ),
+        ("a preload with more", head("POST /preload?key=a&b=c", no_length), "400 bad_query not-applied keep"),
+        (
+            "a preload with a bad escape",
+            head("POST /preload?key=%", no_length),
+            "400 bad_query not-applied keep",
+        ),
+        (
+            "a preload that is too large",
+            head("POST /preload?key=a", "Content-Length: 8388609\r\n"),
+            "413 value_too_large not-applied close",
+        ),
+        (
+            "a preload by PUT",
+            head("PUT /preload?key=a", no_length),
+            "405 method_not_allowed not-applied keep",
+        ),
+        ("a removal of a part", head("DELETE /kv?prefix=b", ""), "400 bad_query not-applied keep"),
+        ("no number of primes", head("GET /compute/prime", ""), "400 bad_query - keep"),
+        ("too many primes", head("GET /compute/prime?count=10001", ""), "400 bad_query - keep"),
+        ("no primes", head("GET /compute/prime?count=0", ""), "400 bad_query - keep"),
+        ("primes by a word", head("GET /compute/prime?count=ten", ""), "400 bad_query - keep"),
+        ("no text", head("GET /compute/hash?text=", ""), "400 bad_query - keep"),
+        (
+            "a computation by POST",
+            head("POST /compute/hash?text=a", no_length),
+            "405 method_not_allowed not-applied keep",
+        ),
+    ]
+}
+
 #[test]
 fn every_wrong_request_gets_its_answer_and_the_server_goes_on() {
-    let server = server(&[]);
+    every_wrong_request_is_answered(&[], wrong_requests());
+    every_wrong_request_is_answered(&["--lab"], wrong_lab_requests());
+}
+
+fn every_wrong_request_is_answered(flags: &[&str], requests: Vec<(&'static str, Vec<u8>, &'static str)>) {
+    let server = server(flags);
     server.client().put("/kv/good", b"good");
     let check = |what: &str, mut client: Client, answer: Answer, expected: &str| {
         let problem = answer.problem();
@@ -531,7 +581,7 @@ fn every_wrong_request_gets_its_answer_and_the_server_goes_on() {
         assert_eq!(server.client().get("/kv/good").text(), "good", "after {what}");
         assert_eq!(server.client().get("/kv/a").status, 404, "{what} was applied");
     };
-    for (what, bytes, expected) in wrong_requests() {
+    for (what, bytes, expected) in requests {
         let mut client = server.client();
         let answer = client.exchange(&bytes);
         check(what, client, answer, expected);
@@ -543,6 +593,55 @@ fn every_wrong_request_gets_its_answer_and_the_server_goes_on() {
         let answer = client.answer(false).unwrap();
         check(what, client, answer, expected);
     }
+}
+
+#[test]
+fn a_lab_server_is_filled_past_its_cache_and_emptied() {
+    let server = server(&["--lab"]);
+    let mut client = server.client();
+    client.put("/kv/a%20b", b"old");
+    let preload = |client: &mut Client, path: &str, value: &[u8]| {
+        client.ask("POST", path, &[("Content-Type", "text/x")], value).unwrap()
+    };
+    let made = preload(&mut client, "/preload?key=a+b", b"new");
+    assert_eq!((made.status, made.body.len()), (204, 0));
+    assert_eq!(preload(&mut client, "/preload?key=c", b"c").status, 201);
+    let read = client.get("/kv/a%20b");
+    assert_eq!((read.text().as_str(), read.header("content-type")), ("new", Some("text/x")));
+    assert_eq!(read.header("etag"), made.header("etag"));
+    assert_eq!(read.header("cache-status"), Some("weir; fwd=miss; stored"));
+    for _ in 0..2 {
+        assert_eq!(client.ask("DELETE", "/kv", &[], b"").unwrap().status, 204);
+        assert_eq!((client.get("/kv/a%20b").status, client.get("/kv/c").status), (404, 404));
+    }
+    assert_eq!(client.get("/stats").problem()["weir_cache_entries"], 0.0);
+    assert_eq!(client.put("/kv/c", b"again").status, 201);
+}
+
+#[test]
+fn a_lab_server_computes_on_threads_of_its_own() {
+    let server = server(&["--lab"]);
+    let mut client = server.client();
+    assert_eq!(client.get("/compute/prime?count=5").text(), "{\"count\":5,\"primes\":[2,3,5,7,11]}\n");
+    let most = client.get("/compute/prime?count=10000").text();
+    assert!(most.starts_with("{\"count\":10000,\"primes\":[2,3,") && most.ends_with(",104729]}\n"), "{most}");
+    for (text, hash) in [("hello", 99_162_322_u32), ("a+b", 94_307), ("%ff", u32::MAX)] {
+        let answer = client.get(&format!("/compute/hash?text={text}"));
+        assert_eq!(answer.text(), format!("{{\"hash\":{hash}}}\n"), "{text}");
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+    }
+    let longest = format!("/compute/hash?text={}", "a".repeat(8192 - "/compute/hash?text=".len()));
+    assert_eq!(client.get(&longest).status, 200);
+    let stats = client.get("/stats").problem();
+    for (name, value) in [
+        ("weir_compute_threads", 2.0),
+        ("weir_compute_queued", 0.0),
+        ("weir_compute_queue_seconds_count", 6.0),
+        ("weir_shed_total{reason=\"compute\"}", 0.0),
+    ] {
+        assert_eq!(stats[name], value, "{name}");
+    }
+    assert!(stats["weir_compute_busy_seconds_total"].as_f64() > Some(0.0));
 }
 
 #[test]
@@ -816,8 +915,11 @@ fn a_port_that_is_taken_is_not_shared() {
         // Our servers share a port among their own workers, and with nobody else.
         let first = server(&[]);
         let address = first.address.to_string();
-        let arguments = ["serve", "--store", "memory:", "--listen", &address, "--workers", workers];
-        refused(&arguments, &[], &["cannot listen on", &address, "hint: Stop what listens there"]);
+        let at = format!("root={address}");
+        for place in [&["--listen", &address][..], &["--listen", "127.0.0.1:0", "--front", &at]] {
+            let arguments = [&["serve", "--store", "memory:", "--workers", workers], place].concat();
+            refused(&arguments, &[], &["cannot listen on", &address, "hint: Stop what listens there"]);
+        }
         assert_eq!(first.client().get("/healthz").status, 200);
     }
 }
@@ -832,6 +934,7 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
     };
     let unknown_key = file("key.toml", "store = \"memory:\"\nchache-entries = 7\n");
     let wrong_type = file("type.toml", "workers = \"many\"\n");
+    let unknown_front = file("front.toml", "front = [\"crud=127.0.0.1:0\", \"dirc=127.0.0.1:0\"]\n");
     let no_toml = file("no.toml", "workers = = 3\n");
     let quick = fs::read_to_string("experiments/quick.toml").unwrap();
     let unknown_in_experiment = file("experiment.toml", &quick.replace("window =", "windows ="));
@@ -855,6 +958,22 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
         (&["serve", "--config", "nowhere.toml"], none, &["nowhere.toml", "hint: "]),
         (&["serve", "--store", "redis://h"], none, &["redis://h", "fjall:"]),
         (&["serve", "--store", "memory:", "--listen", "0.0.0.0:0"], none, &["0.0.0.0:0", "--insecure"]),
+        (&["serve", "--front", "crud"], none, &["--front crud has no address", "hint: "]),
+        (&["serve", "--front", "dirc=127.0.0.1:0"], none, &["dirc", "put-kv, crud, root, rpc"]),
+        (&["serve", "--front", "crud=8081"], none, &["8081 is no address", "hint: "]),
+        (&["serve"], &[("WEIR_FRONT", "crud=127.0.0.1:0,dirc=127.0.0.1:0")], &["dirc", "hint: "]),
+        (&["serve", "--config", &unknown_front], none, &["dirc", "hint: "]),
+        (
+            &["serve", "--store", "memory:", "--front", "crud=0.0.0.0:0"],
+            none,
+            &["--front crud=0.0.0.0:0", "--insecure"],
+        ),
+        (
+            &["serve", "--store", "memory:", "--lab", "--insecure", "--front", "crud=0.0.0.0:0"],
+            none,
+            &["--lab and --front crud=0.0.0.0:0", "127.0.0.1"],
+        ),
+        (&["serve"], &[("WEIR_LAB", "perhaps")], &["lab", "perhaps", "hint: "]),
         (&["serve", "--store", "memory:", "--cache-policy", "mru"], none, &["mru", "lru"]),
         (&["load", "ftp://127.0.0.1"], none, &["ftp://127.0.0.1", "http"]),
         (&["load"], none, &["URL", "hint: "]),

@@ -15,6 +15,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,
+    /// Its fronts by name, in the order of the flags.
+    fronts: Vec<(String, SocketAddr)>,
 }
 
 impl Server {
@@ -27,10 +29,24 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening ").unwrap_or_else(|| panic!("{store}: {line:?}"));
-        Server { child, address: address.parse().unwrap() }
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut line = |word: &str| {
+            let line = lines.next().map(Result::unwrap).unwrap_or_default();
+            line.strip_prefix(word).unwrap_or_else(|| panic!("{store}: {line:?}")).to_owned()
+        };
+        let address = line("listening ").parse().unwrap();
+        let fronts = flags.iter().filter(|flag| **flag == "--front").map(|_| {
+            let line = line("front ");
+            let (name, address) = line.split_once(' ').unwrap();
+            (name.to_owned(), address.parse().unwrap())
+        });
+        let fronts = fronts.collect();
+        Server { child, address, fronts }
+    }
+
+    /// Where the front called so listens.
+    pub(crate) fn front(&self, name: &str) -> SocketAddr {
+        self.fronts.iter().find(|(known, _)| known == name).unwrap().1
     }
 
     pub(crate) fn client(&self) -> Client {

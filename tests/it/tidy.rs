@@ -12,6 +12,7 @@ use weir::lab::experiment::Experiment;
 use weir::lab::report::{COLUMNS, PLOTS, WRITERS};
 use weir::lab::sampler::SAMPLERS;
 use weir::load::{DISTRIBUTIONS, TURNS, WORKLOADS};
+use weir::server::FRONTS;
 use weir::store::SCHEMES;
 
 /// The floor plan: a room, and which others it may import. A room within a room has a row of its own where it may do
@@ -319,6 +320,7 @@ fn every_experiment_is_one() {
 fn every_row_of_every_table_stands_in_the_reference() {
     let tables: &[(&str, Vec<&str>)] = &[
         ("POLICIES", POLICIES.iter().map(|row| row.name).collect()),
+        ("FRONTS", FRONTS.iter().map(|row| row.name).collect()),
         ("SCHEMES", SCHEMES.iter().map(|row| row.prefix).collect()),
         ("WORKLOADS", WORKLOADS.iter().map(|row| row.name).collect()),
         ("TURNS", TURNS.iter().map(|(name, _)| *name).collect()),
