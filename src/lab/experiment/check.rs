@@ -70,7 +70,8 @@ impl Experiment {
                 ascend("workload.levels", levels)?;
             }
             let starts_server = matches!(self.target, Target::Weir { .. });
-            if !starts_server && !(workload.serve.is_empty() && workload.write_cap.is_none()) {
+            let needs_ours = !workload.serve.is_empty() || workload.write_cap.is_some();
+            if needs_ours && !starts_server {
                 return Err(format!(
                     "workload `{}` has serve or write_cap, but the lab does not start this target; remove them",
                     workload.name

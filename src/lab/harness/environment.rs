@@ -8,8 +8,11 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// Settings that decide what a write costs, by product and as effective.
-const SETTINGS: &[(&str, fn(&str) -> String, &[&str])] = &[
+/// A product, the statement that tells a setting, and the settings that decide what a write costs.
+type Asked = (&'static str, fn(&str) -> String, &'static [&'static str]);
+
+/// What is asked of each product.
+const SETTINGS: &[Asked] = &[
     (
         "PostgreSQL",
         |name| format!("SHOW {name}"),

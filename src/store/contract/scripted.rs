@@ -192,6 +192,6 @@ impl Session for ScriptedSession {
     }
 
     fn clear(&mut self) -> Answer<'_, ()> {
-        Box::pin(self.follow(Vec::new(), Vec::new(), true, |rows| rows.clear()))
+        Box::pin(self.follow(Vec::new(), Vec::new(), true, BTreeMap::clear))
     }
 }
