@@ -383,8 +383,13 @@ fn resources_of(placements: &[Placement], reading: &Reading, device: Option<&str
     }
     let lanes = reading.gauges.iter().filter_map(|(name, count)| {
         let lane = name.strip_prefix("stats.weir_store_lanes{lane=\"")?.strip_suffix("\"}")?;
+        // Where the server has several stores, theirs are told apart by a label behind the first.
+        let name = match lane.split_once("\",shard=\"") {
+            Some((lane, shard)) => format!("shard {shard} {lane} lanes"),
+            None => format!("store {lane} lanes"),
+        };
         (*count > 0.0).then(|| Resource {
-            name: format!("store {lane} lanes"),
+            name,
             busy: vec![format!("stats.weir_store_busy_seconds_total{{lane=\"{lane}\"}}")],
             servers: *count,
             kind: ResourceKind::Station,
@@ -511,6 +516,15 @@ mod tests {
                 "server CPU: server.cpu_secs / 1 Station",
                 "generator + server CPU: generator.cpu_secs server.cpu_secs / 1 Generator"
             ]
+        );
+    }
+
+    #[test]
+    fn the_lanes_of_several_stores_are_told_apart() {
+        let gauges = [("stats.weir_store_lanes{lane=\"write\",shard=\"1\"}", 2.0)];
+        assert_eq!(
+            shown(&[0, 1], &[SERVER, GENERATOR], &gauges, None)[1],
+            "shard 1 write lanes: stats.weir_store_busy_seconds_total{lane=\"write\",shard=\"1\"} / 2 Station"
         );
     }
 
