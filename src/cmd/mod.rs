@@ -5,6 +5,7 @@
 
 mod lab;
 mod load;
+mod replica;
 mod report;
 mod serve;
 
@@ -27,6 +28,7 @@ enum Command {
     Serve(Box<serve::Args>),
     Load(load::Args),
     Lab(lab::Args),
+    Replica(replica::Args),
     Report(report::Args),
 }
 
@@ -66,6 +68,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Serve(args) => serve::run(*args),
             Command::Load(args) => load::run(args),
             Command::Lab(args) => lab::run(args),
+            Command::Replica(args) => replica::run(args),
             Command::Report(args) => report::run(args),
         },
         Err(error) => usage(&error),

@@ -3,8 +3,10 @@
 //! Requests that arrived together are answered together: one read, one write. A hit of the cache is answered without
 //! waiting for anything. Time-outs are the connection's, not a timer for every request.
 
-use super::error::Failure;
-use super::reply::{Request, Timing, start, write_failure, write_made, write_row, write_row_head};
+use super::error::{Extra, Failure};
+use super::reply::{
+    Request, Timing, cache_status, start, write_failure, write_made, write_row, write_row_head,
+};
 use super::routes::{Action, Unless, route};
 use super::{Worker, metrics};
 use crate::http1::request::{self, Method};
@@ -165,10 +167,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // A cached row answers a request without a body on the spot.
         if let Ok(Action::Get { key, unless, timing }) = &routed
             && request.framing == Framing::Length(0)
-            && let Some(row) = self.worker.shared.tiered.cached(key)
+            && let Some((row, shard)) = self.worker.shared.tiers.cached(key)
             && row.value().len() <= COPY_BYTES_MAX
         {
-            self.worker.metrics.hits.add(1);
+            self.worker.metrics.hits[shard].add(1);
             let timing = (*timing || options.timing)
                 .then(|| Timing { cache: Some(request.started.elapsed()), beyond: None });
             let method = head.method;
@@ -197,7 +199,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Err(failure) => return self.refuse(&request, &failure.closing()).await,
         };
         let worker = Rc::clone(&self.worker);
-        let tiered = &worker.shared.tiered;
+        let tiers = &worker.shared.tiers;
         let always = worker.shared.options.timing;
         let looked_up = matches!(work, Work::Get { .. }).then(|| request.started.elapsed());
         let asked_at = Instant::now();
@@ -209,15 +211,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Work::Get { key, unless, timing } => {
                 // What is answered so far need not wait for the store.
                 self.flush().await?;
-                let got = tiered.get(&key).await;
+                let got = tiers.get(&key).await;
                 request.keep_alive &= !worker.is_draining();
                 match got {
                     Ok(Read { row: Some(row), served, queued }) => {
                         if served == Served::Hit {
-                            worker.metrics.hits.add(1);
+                            worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
                         }
                         let timing = timed(timing, queued);
                         Ok(self.send_row(&request, &row, &unless, served, timing.as_ref()).await?)
+                    }
+                    Ok(Read { row: None, served: served @ Served::Replica, .. }) => {
+                        Err(Failure::absent().with(Extra::CacheStatus(cache_status(served))))
                     }
                     Ok(Read { row: None, .. }) => Err(Failure::absent()),
                     Err(error) => Err(Failure::of_read(&error)),
@@ -225,7 +230,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Work::Put { key, content_type, condition, timing } => {
                 self.flush().await?;
-                let put = tiered.put(&key, &content_type, body, condition).await;
+                let put = tiers.put(&key, &content_type, body, condition).await;
                 request.keep_alive &= !worker.is_draining();
                 put.map(|Made { version, existed, queued }| {
                     let status = if existed { 204 } else { 201 };
@@ -237,7 +242,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Work::Delete { key, condition, timing } => {
                 self.flush().await?;
-                let deleted = tiered.delete(&key, condition).await;
+                let deleted = tiers.delete(&key, condition).await;
                 request.keep_alive &= !worker.is_draining();
                 deleted
                     .map(|Made { queued, .. }| {
@@ -468,16 +473,16 @@ fn plan(worker: &Worker, action: Action<'_>) -> Work {
         Action::Delete { key, condition, timing } => Work::Delete { key: owned(key), condition, timing },
         Action::Healthz => page(200, "text/plain", "alive\n".into()),
         Action::Readyz if worker.is_draining() => page(503, "text/plain", "draining\n".into()),
-        Action::Readyz => match metrics::not_ready(&shared.tiered) {
+        Action::Readyz => match metrics::not_ready(&shared.tiers) {
             None => page(200, "text/plain", "ready\n".into()),
-            Some(error) => page(503, "text/plain", format!("{error}\n")),
+            Some(why) => page(503, "text/plain", format!("{why}\n")),
         },
         Action::Metrics => {
-            let text = shared.metrics.prometheus(&shared.tiered, worker.is_draining());
+            let text = shared.metrics.prometheus(&shared.tiers, worker.is_draining());
             page(200, "text/plain; version=0.0.4", text)
         }
         Action::Stats => {
-            let text = shared.metrics.json(&shared.tiered, worker.is_draining());
+            let text = shared.metrics.json(&shared.tiers, worker.is_draining());
             page(200, "application/json", text)
         }
     }

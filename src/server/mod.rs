@@ -11,7 +11,7 @@ mod routes;
 
 use crate::http1::Limits;
 use crate::kv::VALUE_BYTES_MAX;
-use crate::tiered::Tiered;
+use crate::tiered::Tiers;
 use connection::Connection;
 use metrics::{Metrics, WorkerMetrics};
 use std::io;
@@ -86,7 +86,7 @@ pub struct Server {
 /// What all workers share.
 struct Shared {
     options: Options,
-    tiered: Tiered,
+    tiers: Tiers,
     metrics: Metrics,
     /// Turns true once, when the server is to end.
     draining: watch::Sender<bool>,
@@ -100,13 +100,13 @@ struct Worker {
 
 impl Server {
     /// Listens and serves.
-    pub fn start(options: Options, tiered: Tiered) -> io::Result<Server> {
+    pub fn start(options: Options, tiers: Tiers) -> io::Result<Server> {
         debug_assert!(options.value_bytes <= VALUE_BYTES_MAX);
         let workers = options.workers.max(1);
         let listeners = listen(options.listen, workers)?;
         let address = listeners[0].local_addr()?;
         let (draining, _) = watch::channel(false);
-        let shared = Arc::new(Shared { options, tiered, metrics: Metrics::new(workers), draining });
+        let shared = Arc::new(Shared { options, tiers, metrics: Metrics::new(workers), draining });
         let workers = listeners
             .into_iter()
             .zip(&shared.metrics.workers)

@@ -7,6 +7,8 @@ mod http1;
 mod lab;
 mod load;
 mod register;
+mod replica;
 mod serve;
+mod shards;
 mod stores;
 mod tidy;

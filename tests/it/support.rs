@@ -74,9 +74,24 @@ pub(crate) fn weir() -> Command {
     command
 }
 
+/// Tries again until it holds.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "it never came to this: {what}");
+        std::thread::yield_now();
+    }
+}
+
 /// A private PostgreSQL. It counts itself, so that the test command can say how many tests had a real one.
 pub(crate) fn postgres() -> Postgres {
-    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    postgres_with(&[])
+}
+
+/// The same with settings of its own.
+pub(crate) fn postgres_with(settings: &[(&str, &str)]) -> Postgres {
+    let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let server = Postgres::start(PostgresOptions { settings, ..PostgresOptions::default() }).unwrap();
     if let Some(ledger) = std::env::var_os("WEIR_TEST_LEDGER") {
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(ledger).unwrap();
         let version = &server.query("postgres", "SELECT split_part(version(), ' ', 2)").unwrap()[0][0];
@@ -147,6 +162,11 @@ impl Client {
 
     pub(crate) fn get(&mut self, path: &str) -> Answer {
         self.ask("GET", path, &[], b"").unwrap()
+    }
+
+    /// What the server counts.
+    pub(crate) fn stats(&mut self) -> serde_json::Value {
+        serde_json::from_slice(&self.get("/stats").body).unwrap()
     }
 
     pub(crate) fn put(&mut self, path: &str, body: &[u8]) -> Answer {
