@@ -70,10 +70,13 @@ impl FromStr for Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, bytes) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
-            if self.0 >= bytes && self.0.is_multiple_of(bytes / 4) {
-                return write!(f, "{}{name}", trimmed(self.0 as f64 / bytes as f64));
-            }
+        // What was written in decimal units is a whole number of these, and a long fraction of the others.
+        const BINARY: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        const DECIMAL: [(&str, u64); 2] = [("GB", 1_000_000_000), ("MB", 1_000_000)];
+        let whole = |(_, bytes): &&(&str, u64)| self.0 >= *bytes && self.0.is_multiple_of(*bytes);
+        let quarters = |(_, bytes): &&(&str, u64)| self.0 >= *bytes && self.0.is_multiple_of(bytes / 4);
+        if let Some((name, bytes)) = DECIMAL.iter().find(whole).or_else(|| BINARY.iter().find(quarters)) {
+            return write!(f, "{}{name}", trimmed(self.0 as f64 / *bytes as f64));
         }
         write!(f, "{}", self.0)
     }

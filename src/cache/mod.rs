@@ -3,19 +3,24 @@
 //! Knows no store, no HTTP, no clock and no async: it never waits and never does I/O. What may enter is decided
 //! above, in `tiered`.
 
+mod ghost;
 pub mod policy;
 mod shard;
+
+pub use ghost::GhostCounts;
 
 use crate::kv::{Row, Version};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
+use ghost::Ghosts;
 use parking_lot::Mutex;
 use policy::PolicyRow;
-use shard::Shard;
+use shard::{Held, Shard};
 use std::hash::{BuildHasher, Hasher};
 
 /// What a cached row costs beyond its key, content type and value, in bytes: its slot, its index entry, its links in
-/// the policy and the header of its allocation. Counted against [`Limits::bytes`].
+/// the policy and the header of its allocation. Counted against [`Limits::bytes`]. About that: what a policy keeps for a
+/// slot ranges from 8 bytes to 30.
 pub const ENTRY_OVERHEAD_BYTES: usize = 80;
 
 /// A smaller shard would evict rows that the whole cache has room for: keys do not spread evenly over few slots.
@@ -51,8 +56,33 @@ pub struct Place {
 
 /// The cache. All methods may be called from any thread; each takes one shard's lock for a few hundred nanoseconds.
 pub struct Cache {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<Ward>]>,
     hash_state: SeedableRandomState,
+    /// Of each shard.
+    limits: Limits,
+    has_ghosts: bool,
+}
+
+/// What is behind one lock.
+struct Ward {
+    rows: Shard<Row>,
+    ghosts: Option<Box<Ghosts>>,
+}
+
+impl Held for Row {
+    type Key = [u8];
+
+    fn key(&self) -> &[u8] {
+        Row::key(self)
+    }
+
+    fn hash(&self, state: &SeedableRandomState) -> u64 {
+        hash_of(state, Row::key(self))
+    }
+
+    fn cost(&self) -> usize {
+        self.bytes() + ENTRY_OVERHEAD_BYTES
+    }
 }
 
 impl Cache {
@@ -63,15 +93,31 @@ impl Cache {
     pub fn new(limits: Limits, shards: usize, policy: &PolicyRow) -> Cache {
         let most = (limits.entries / SHARD_ENTRIES_MIN).max(1);
         let count = shards.clamp(1, 1 << 16).next_power_of_two().min(1 << most.ilog2());
-        let per_shard = Limits { entries: limits.entries / count, bytes: limits.bytes / count };
+        let limits = Limits { entries: limits.entries / count, bytes: limits.bytes / count };
         // Seeded at random per process: whoever sends the keys cannot aim at one shard or one bucket.
         let hash_state = SeedableRandomState::with_seed(random_seed(), SharedSeed::global_random());
         Cache {
             shards: (0..count)
-                .map(|_| Mutex::new(Shard::new(per_shard, (policy.new)(), hash_state.clone())))
+                .map(|_| Shard::new(limits, (policy.new)(), hash_state.clone()))
+                .map(|rows| Mutex::new(Ward { rows, ghosts: None }))
                 .collect(),
             hash_state,
+            limits,
+            has_ghosts: false,
         }
+    }
+
+    /// The same, still empty, with a simulation of each of these policies beside it.
+    ///
+    /// They hear of the same requests under the same limits and shards, and keep no rows: [`Cache::ghost_counts`].
+    pub fn with_ghosts(mut self, policies: &[&'static PolicyRow]) -> Cache {
+        self.has_ghosts = !policies.is_empty();
+        let count = self.shards.len();
+        for shard in &mut self.shards {
+            let ghosts = Ghosts::new(policies, self.limits, count, &self.hash_state);
+            shard.get_mut().ghosts = self.has_ghosts.then(|| Box::new(ghosts));
+        }
+        self
     }
 
     /// A power of two.
@@ -88,37 +134,91 @@ impl Cache {
 
     /// The row under `key`, and a mark for the policy that it was asked for.
     pub fn get(&self, place: Place, key: &[u8]) -> Option<Row> {
-        self.shards[place.shard].lock().get(place.hash, key)
+        let mut ward = self.shards[place.shard].lock();
+        let row = ward.rows.get(place.hash, key).cloned()?;
+        if let Some(ghosts) = &mut ward.ghosts {
+            ghosts.hit(place.hash, row.cost());
+        }
+        Some(row)
+    }
+
+    /// Tells the ghosts of a read that goes to the store. Not told by [`Cache::get`]: a reader may look more than once
+    /// before it goes.
+    pub fn missed(&self, place: Place) {
+        // Without ghosts not worth the lock.
+        if self.has_ghosts
+            && let Some(ghosts) = &mut self.shards[place.shard].lock().ghosts
+        {
+            ghosts.missed(place.hash);
+        }
     }
 
     /// The version of the row under `key`, without the policy learning of it.
     pub fn version(&self, place: Place, key: &[u8]) -> Option<Version> {
-        self.shards[place.shard].lock().peek(place.hash, key).map(Row::version)
+        self.shards[place.shard].lock().rows.peek(place.hash, key).map(Row::version)
     }
 
-    /// Puts a row in, in place of any other under its key, and pushes out what the limits ask for. `false`
-    /// where there is no room for it at all: it is larger than a shard's share of the bytes, or that of the entries is 0.
+    /// Puts a row in that was written, in place of any other under its key, and pushes out what the limits ask for.
+    /// Whether it is there now. It is not where there is no room for it at all: it is larger than a shard's share of the
+    /// bytes, or that of the entries is 0; nor where it replaced a smaller one and the policy then chose it to leave.
     pub fn insert(&self, place: Place, row: Row) -> bool {
-        self.shards[place.shard].lock().insert(place.hash, row)
+        let mut ward = self.shards[place.shard].lock();
+        if let Some(ghosts) = &mut ward.ghosts {
+            ghosts.written(place.hash, row.cost());
+        }
+        ward.rows.insert(place.hash, row)
+    }
+
+    /// The same with a row that was read.
+    pub fn fill(&self, place: Place, row: Row) -> bool {
+        let mut ward = self.shards[place.shard].lock();
+        if let Some(ghosts) = &mut ward.ghosts {
+            ghosts.filled(place.hash, row.cost());
+        }
+        ward.rows.insert(place.hash, row)
     }
 
     /// Takes the row under `key` out, if there is one, and gives it back.
     pub fn remove(&self, place: Place, key: &[u8]) -> Option<Row> {
-        self.shards[place.shard].lock().remove(place.hash, key)
+        let mut ward = self.shards[place.shard].lock();
+        if let Some(ghosts) = &mut ward.ghosts {
+            ghosts.removed(place.hash);
+        }
+        ward.rows.remove(place.hash, key)
     }
 
     /// Takes every row of a shard out.
     pub fn clear_shard(&self, shard: usize) {
-        self.shards[shard].lock().clear();
+        let mut ward = self.shards[shard].lock();
+        ward.rows.clear();
+        if let Some(ghosts) = &mut ward.ghosts {
+            ghosts.cleared();
+        }
     }
 
     /// Sums over the shards, taken one after the other.
     pub fn counts(&self) -> Counts {
-        self.shards.iter().map(|shard| shard.lock().counts()).fold(Counts::default(), |sum, one| Counts {
-            entries: sum.entries + one.entries,
-            bytes: sum.bytes + one.bytes,
-            evictions: sum.evictions + one.evictions,
+        self.shards.iter().map(|shard| shard.lock().rows.counts()).fold(Counts::default(), |sum, one| {
+            Counts {
+                entries: sum.entries + one.entries,
+                bytes: sum.bytes + one.bytes,
+                evictions: sum.evictions + one.evictions,
+            }
         })
+    }
+
+    /// What the ghosts counted, in the order they were asked for; sums as in [`Cache::counts`].
+    pub fn ghost_counts(&self) -> Vec<GhostCounts> {
+        let mut sums: Vec<GhostCounts> = Vec::new();
+        for shard in self.shards.iter().filter(|_| self.has_ghosts) {
+            for (i, one) in shard.lock().ghosts.iter_mut().flat_map(|ghosts| ghosts.counts()).enumerate() {
+                match sums.get_mut(i) {
+                    Some(sum) => (sum.hits, sum.misses) = (sum.hits + one.hits, sum.misses + one.misses),
+                    None => sums.push(one),
+                }
+            }
+        }
+        sums
     }
 }
 
@@ -188,6 +288,20 @@ mod tests {
         put(&cache, row("big", &[0; 2000], 3));
         assert_eq!(value(&cache, "small"), Some(b"1".to_vec()));
         assert_eq!(value(&cache, "big"), None, "the older row must not outlive the newer one");
+    }
+
+    // insert said true for a row that its policy had sent away again: FIFO does not mind that a row was just replaced.
+    #[test]
+    fn a_replaced_row_that_has_to_leave_for_its_size_is_not_said_to_be_there() {
+        for row_of in policy::POLICIES {
+            let cache = Cache::new(Limits { entries: 10, bytes: 1000 }, 1, row_of);
+            let insert = |row: Row| cache.insert(cache.place(row.key()), row);
+            assert!(insert(row("a", &[0; 300], 1)) && insert(row("b", &[0; 300], 2)));
+            let stays = insert(row("a", &[0; 700], 3));
+            assert_eq!(value(&cache, "a").is_some(), stays, "{}", row_of.name);
+            assert_eq!(stays, !["fifo", "s3fifo"].contains(&row_of.name), "{}", row_of.name);
+            assert!(cache.counts().bytes <= 1000);
+        }
     }
 
     #[test]

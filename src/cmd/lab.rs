@@ -2,9 +2,10 @@
 //!
 //! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
-use super::{Failure, note, report, say};
-use crate::lab::experiment::Experiment;
+use super::{Failure, note, report, say, with_hint};
+use crate::lab::experiment::{Experiment, PrintedSource};
 use crate::lab::harness::{self, Options, Progress, Utc};
+use crate::lab::printed::{self, PrintedRow};
 use crate::lab::report::headline;
 use crate::lab::results::{Results, Trial};
 use crate::units::Span;
@@ -36,22 +37,37 @@ pub(crate) struct Args {
     /// Clients at each level, ascending, in place of the file's: 1,2,4
     #[arg(long, value_delimiter = ',', value_name = "CLIENTS,…")]
     levels: Option<Vec<u32>>,
+    /// Only these of the file's workloads: get_popular,put_all
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    workloads: Option<Vec<String>>,
     /// The unmeasured part of each trial, in place of the file's
     #[arg(long)]
     warmup: Option<Span>,
     /// The measured part of each trial, in place of the file's
     #[arg(long)]
     window: Option<Span>,
+    /// Shortens the file's durations to this share, the window to no less than 2 s; below 0.1 it also measures at most
+    /// seven levels of each workload. The report says so
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    scale: Option<f64>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err("a share is a number above 0, up to 1, as in 0.1".into()),
+    }
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let experiment = read(&args)?;
+    let printed = printed_rows(&args.experiment, &experiment)?;
     let dir = results_dir(&args, &experiment)?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::run(format_args!("cannot find the weir binary to start: {error}")))?;
-    let options = Options { program, dir: dir.clone(), command: command_line() };
+    let options = Options { program, dir: dir.clone(), command: command_line(), scale: args.scale, printed };
     let stop = stop_on_signal()?;
-    let planned = experiment.workloads.len() * experiment.levels.len() * experiment.repetitions as usize;
+    let planned = experiment.trials();
     note(format_args!("{planned} trials; results in {}", dir.display()));
     let mut shown = Shown::new();
     let results =
@@ -95,27 +111,50 @@ fn read(args: &Args) -> Result<Experiment, Failure> {
     })?;
     let mut experiment =
         Experiment::parse(&text).map_err(|why| with_hint(format!("{path}: {why}"), Failure::input))?;
-    let Args { seed, repetitions, levels, warmup, window, .. } = args;
+    let Args { seed, repetitions, levels, workloads, warmup, window, scale, .. } = args;
+    if let Some(names) = workloads {
+        experiment.keep(names).map_err(|why| with_hint(why, Failure::input))?;
+    }
+    if let Some(share) = scale {
+        experiment.scale(*share);
+    }
     experiment.seed = seed.unwrap_or(experiment.seed);
     experiment.repetitions = repetitions.unwrap_or(experiment.repetitions);
     experiment.warmup = warmup.unwrap_or(experiment.warmup);
     experiment.window = window.unwrap_or(experiment.window);
     if let Some(levels) = levels {
         experiment.levels.clone_from(levels);
+        // For all workloads: who names levels on the command line means these.
+        experiment.workloads.iter_mut().for_each(|workload| workload.levels = None);
     }
     experiment.check().map_err(|why| with_hint(why, Failure::input))?;
     Ok(experiment)
 }
 
-/// The floors below put the remedy behind a semicolon; here it becomes the hint.
-fn with_hint(why: String, failure: fn(String) -> Failure) -> Failure {
-    match why.rsplit_once("; ") {
-        Some((what, remedy)) => {
-            let mut letters = remedy.chars();
-            let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
-            failure(what.to_owned()).hint(format_args!("{first}{}.", letters.as_str()))
+/// The printed rows that the experiment names. They are read before anything starts, so that a slip costs no run.
+fn printed_rows(file: &Path, experiment: &Experiment) -> Result<Vec<PrintedRow>, Failure> {
+    let Some(PrintedSource { file: table, report }) = &experiment.printed else { return Ok(Vec::new()) };
+    let path = file.parent().unwrap_or(Path::new("")).join(table);
+    let shown = path.display();
+    let text = fs::read_to_string(&path).map_err(|error| {
+        Failure::input(format_args!("cannot read the printed rows {shown}: {error}"))
+            .hint("Name a CSV file in printed.file, relative to the experiment file.")
+    })?;
+    let table = printed::parse(&text).map_err(|why| with_hint(format!("{shown}: {why}"), Failure::input))?;
+    let mut rows = table.rows;
+    rows.retain(|row| row.report == *report);
+    if rows.is_empty() {
+        return Err(Failure::input(format_args!("{shown} has no row of report `{report}`"))
+            .hint("Write in printed.report what stands in the table's column report."));
+    }
+    // A workload whose name the table does not have is no slip: it may be new. One that names another is.
+    let mut named = experiment.workloads.iter().filter_map(|workload| workload.printed.as_ref());
+    match named.find(|name| rows.iter().all(|row| row.workload != **name)) {
+        Some(name) => {
+            Err(Failure::input(format_args!("{shown} has no workload `{name}` of report `{report}`"))
+                .hint("Write in workload.printed what stands in the table's column workload."))
         }
-        None => failure(why),
+        None => Ok(rows),
     }
 }
 

@@ -1,13 +1,16 @@
 //! `weir load`: flags in, a table, a JSON document or a line per event out.
 
 use super::{Failure, note, say};
-use crate::load::{self, Error, Notice, Pacing, Plan, Target, WORKLOADS, Workload};
+use crate::load::{
+    self, Connect, DISTRIBUTIONS, Distribution, Error, Mix, Notice, Pacing, Plan, Target, ValueSize,
+    WORKLOADS, Workload,
+};
 use crate::proto::{Latency, LoadEvent, LoadReport};
-use crate::units::{self, Size, Span};
+use crate::units::{self, Span};
 use clap::builder::ValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::time::Duration;
 
 /// Longest warm-up, window or time-out: what is longer is a slip of the keyboard.
@@ -52,9 +55,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     keys: Option<u64>,
 
-    /// How long each value is [default: the workload's]
-    #[arg(long, value_name = "SIZE", value_parser = value_size)]
-    value_size: Option<Size>,
+    /// What is asked in which shares, as in get=50,put=30,delete=20 [default: the workload's]
+    #[arg(long, value_name = "WEIGHTS")]
+    mix: Option<Mix>,
+
+    /// Which keys are asked for; the distributions are listed below [default: the workload's]
+    #[arg(long, value_name = "NAME")]
+    distribution: Option<Distribution>,
+
+    /// How long the values are, as in 100, 100-1000 or zipfian:100-100000 [default: the workload's]
+    #[arg(long, value_name = "SIZE")]
+    value_size: Option<ValueSize>,
+
+    /// When a client connects: once, or for each request anew
+    #[arg(long, value_name = "WHEN", default_value = "once", value_parser = connect)]
+    connect: Connect,
 
     /// When to give a request up
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_not_zero)]
@@ -82,11 +97,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         warmup: args.warmup.0,
         window: args.window.0,
         seed: args.seed,
+        mix: args.mix,
+        distribution: args.distribution,
         keys: args.keys.unwrap_or(args.workload.keys_default),
-        value_bytes: args.value_size.map_or(args.workload.value_bytes_default, |size| size.0) as usize,
+        value_size: args.value_size.unwrap_or(args.workload.value_size_default),
         timeout: args.timeout.0,
         preload: !args.no_preload,
         pacing: Pacing::Closed,
+        connect: args.connect,
     };
     let bar = progress_bar();
     let report = load::run(&plan, &mut |notice| {
@@ -117,6 +135,9 @@ fn failure(error: Error) -> Failure {
             "Start it with `weir serve`, or give the URL of another HTTP key-value server."
         }
         Error::Preload { .. } => "The server must store values under /kv/{key}; try one with `curl -T FILE`.",
+        Error::Machine(cause) if cause.kind() == ErrorKind::AddrNotAvailable => {
+            "All local ports are taken by connections that ended just now: use --connect once, a shorter --window, or widen net.ipv4.ip_local_port_range."
+        }
         Error::Machine(_) => "Take fewer --clients, or raise the limit of open files with `ulimit -n`.",
     };
     Failure::run(error).hint(hint)
@@ -184,10 +205,7 @@ fn table(plan: &Plan, report: &LoadReport) -> String {
 fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     let LoadReport { attempts, successes, clients, threads, seed, .. } = report;
     let mut figures = vec![
-        (
-            "workload",
-            format!("{} on {}, {} keys of {} B", report.workload, plan.target, plan.keys, plan.value_bytes),
-        ),
+        ("workload", asked(plan, report)),
         (
             "load",
             format!(
@@ -222,6 +240,26 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
         figures.push(("generator", format!("{cpu_us} of CPU per request; its threads were {busy} % busy")));
     }
     figures
+}
+
+/// The workload, and what was stated in its place.
+fn asked(plan: &Plan, report: &LoadReport) -> String {
+    let mut text = format!("{} on {}", report.workload, plan.target);
+    if plan.names_keys() {
+        let _ = write!(text, ", {} keys of {} B", plan.keys, plan.value_size);
+    }
+    if plan.distribution.is_some() {
+        let _ = write!(text, ", {}", report.distribution);
+    }
+    if plan.mix.is_some() {
+        for (operation, share) in &report.mix {
+            let _ = write!(text, ", {} % {operation}", percent(*share));
+        }
+    }
+    if plan.connect == Connect::Each {
+        text.push_str(", a connection for each request");
+    }
+    text
 }
 
 fn cells(absent: &str, latency: &Latency) -> [String; 7] {
@@ -261,11 +299,15 @@ fn percent(share: f64) -> String {
 fn workloads_help() -> String {
     let mut text = String::from("Workloads:");
     for row in WORKLOADS {
-        let _ = write!(
-            text,
-            "\n  {:<12} {} [{} keys, {} B]",
-            row.name, row.about, row.keys_default, row.value_bytes_default
-        );
+        let _ = write!(text, "\n  {:<16} {}", row.name, row.about);
+        let has_keys = row.mix.iter().flat_map(|turn| turn.steps).any(|step| step.operation.has_key());
+        if has_keys {
+            let _ = write!(text, " [{} keys, {} B]", row.keys_default, row.value_size_default);
+        }
+    }
+    text.push_str("\n\nDistributions:");
+    for row in DISTRIBUTIONS {
+        let _ = write!(text, "\n  {:<26} {}", row.shape, row.about);
     }
     text
 }
@@ -298,10 +340,10 @@ fn span_not_zero(text: &str) -> Result<Span, String> {
     Ok(span)
 }
 
-fn value_size(text: &str) -> Result<Size, String> {
-    let size: Size = text.parse()?;
-    if size.0 > crate::kv::VALUE_BYTES_MAX as u64 {
-        return Err(format!("values have at most {}", Size(crate::kv::VALUE_BYTES_MAX as u64)));
+fn connect(text: &str) -> Result<Connect, String> {
+    match text {
+        "once" => Ok(Connect::Once),
+        "each" => Ok(Connect::Each),
+        _ => Err("known are once, each".into()),
     }
-    Ok(size)
 }

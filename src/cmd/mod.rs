@@ -3,6 +3,7 @@
 //! The only floor that prints to the terminal. A sub-command reads its flags, assembles the parts and reports;
 //! what the parts do is decided below.
 
+mod audit;
 mod lab;
 mod load;
 mod replica;
@@ -30,6 +31,7 @@ enum Command {
     Lab(lab::Args),
     Replica(replica::Args),
     Report(report::Args),
+    Audit(audit::Args),
 }
 
 /// Why a command ends without having done what was asked.
@@ -70,6 +72,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Lab(args) => lab::run(args),
             Command::Replica(args) => replica::run(args),
             Command::Report(args) => report::run(args),
+            Command::Audit(args) => audit::run(args),
         },
         Err(error) => usage(&error),
     };
@@ -100,6 +103,18 @@ fn usage(error: &clap::Error) -> Result<(), Failure> {
             Err(Failure::input(what.strip_prefix("error: ").unwrap_or(&what))
                 .hint("--help lists the flags, and the environment variables that stand for them."))
         }
+    }
+}
+
+/// The floors below put the remedy behind a semicolon; here it becomes the hint.
+pub(crate) fn with_hint(why: String, failure: fn(String) -> Failure) -> Failure {
+    match why.rsplit_once("; ") {
+        Some((what, remedy)) => {
+            let mut letters = remedy.chars();
+            let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+            failure(what.to_owned()).hint(format_args!("{first}{}.", letters.as_str()))
+        }
+        None => failure(why),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `weir serve`: flags, environment and file become a running server.
 
 use super::{Failure, note, say};
-use crate::cache::policy::{self, POLICIES};
+use crate::cache::policy;
 use crate::cache::{self, Cache};
 use crate::http1::Limits;
 use crate::kv::VALUE_BYTES_MAX;
@@ -47,9 +47,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", env = "WEIR_WORKERS")]
     workers: Option<usize>,
 
-    /// Which row leaves a full cache: lru or fifo [default: lru]
+    // Written by hand the list would miss the next policy.
     #[arg(long, value_name = "NAME", env = "WEIR_CACHE_POLICY")]
+    #[arg(help = format!("Which row leaves a full cache: {} [default: lru]", policy::names()))]
     cache_policy: Option<String>,
+
+    /// Policies to simulate beside the cache, without rows; their hit ratios are in /metrics
+    #[arg(long, value_name = "NAME,…", env = "WEIR_GHOST", value_delimiter = ',')]
+    ghost: Option<Vec<String>>,
 
     /// Most rows in the cache; 0 for none [default: 1000000]
     #[arg(long, value_name = "N", env = "WEIR_CACHE_ENTRIES")]
@@ -133,6 +138,7 @@ impl Args {
             read_fallback: self.read_fallback.or(file.read_fallback),
             workers: self.workers.or(file.workers),
             cache_policy: self.cache_policy.or(file.cache_policy),
+            ghost: self.ghost.or(file.ghost),
             cache_entries: self.cache_entries.or(file.cache_entries),
             cache_bytes: self.cache_bytes.or(file.cache_bytes),
             cache_shards: self.cache_shards.or(file.cache_shards),
@@ -221,6 +227,7 @@ struct Plan {
     cache: cache::Limits,
     cache_shards: usize,
     cache_policy: &'static policy::PolicyRow,
+    ghosts: Vec<&'static policy::PolicyRow>,
     gather: store::Config,
     lanes: (Option<usize>, Option<usize>),
     deadline: Span,
@@ -267,12 +274,8 @@ fn plan(args: Args) -> Result<Plan, Failure> {
                 .hint("Known are gathered and off."));
         }
     };
-    let policy_name = args.cache_policy.as_deref().unwrap_or("lru");
-    let cache_policy = policy::find(policy_name).ok_or_else(|| {
-        let known: Vec<&str> = POLICIES.iter().map(|row| row.name).collect();
-        Failure::input(format!("--cache-policy {policy_name} is not known"))
-            .hint(format!("Known are {}.", known.join(", ")))
-    })?;
+    let cache_policy = policy_named("cache-policy", args.cache_policy.as_deref().unwrap_or("lru"))?;
+    let ghosts = ghosts(args.ghost.as_deref().unwrap_or_default())?;
     let mut store_urls = store_urls(&args.store)?;
     if store_urls.is_empty() {
         store_urls.push("fjall:./weir-data".into());
@@ -316,10 +319,27 @@ fn plan(args: Args) -> Result<Plan, Failure> {
         },
         cache_shards: at_least_one("cache-shards", args.cache_shards)?.unwrap_or(16),
         cache_policy,
+        ghosts,
         gather,
         lanes: (at_least_one("read-lanes", args.read_lanes)?, at_least_one("write-lanes", args.write_lanes)?),
         deadline: Span(deadline),
     })
+}
+
+fn policy_named(flag: &str, name: &str) -> Result<&'static policy::PolicyRow, Failure> {
+    policy::find(name).ok_or_else(|| {
+        Failure::input(format!("--{flag} {name} is not known"))
+            .hint(format!("Known are {}.", policy::names()))
+    })
+}
+
+/// The policies to simulate.
+fn ghosts(names: &[String]) -> Result<Vec<&'static policy::PolicyRow>, Failure> {
+    let twice = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name));
+    if let Some((_, name)) = twice {
+        return Err(Failure::input(format!("--ghost has {name} twice")).hint("Name each policy once."));
+    }
+    names.iter().map(|name| policy_named("ghost", name)).collect()
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -364,7 +384,8 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
             read: plan.lanes.0.unwrap_or(best.read),
             write: plan.lanes.1.unwrap_or(best.write),
         };
-        let cache = Cache::new(share, plan.cache_shards.div_ceil(of), plan.cache_policy);
+        let cache =
+            Cache::new(share, plan.cache_shards.div_ceil(of), plan.cache_policy).with_ghosts(&plan.ghosts);
         Ok(Shard { cache, store, config: store::Config { lanes: Some(lanes), ..plan.gather } })
     });
     // All are opened, and so their URLs are known to make sense, before any is claimed.
@@ -448,11 +469,23 @@ mod tests {
     fn a_flag_is_stronger_than_the_file_and_the_file_than_the_default() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("weir.toml");
-        std::fs::write(&file, "workers = 3\ncache-entries = 7\nstore = \"memory:\"\n").unwrap();
+        std::fs::write(
+            &file,
+            "workers = 3\ncache-entries = 7\nstore = \"memory:\"\nghost = [\"lru\", \"s3fifo\"]\n",
+        )
+        .unwrap();
         let plan = planned(&["--config", file.to_str().unwrap(), "--workers", "5"]).unwrap();
         assert_eq!((plan.options.workers, plan.cache.entries), (5, 7));
         assert_eq!(plan.store_urls, ["memory:"]);
         assert_eq!(plan.options.value_bytes, 8 << 20);
+        assert_eq!(plan.ghosts.iter().map(|row| row.name).collect::<Vec<_>>(), ["lru", "s3fifo"]);
+    }
+
+    #[test]
+    fn help_names_every_policy() {
+        use clap::CommandFactory;
+        let help = Alone::command().render_long_help().to_string();
+        assert!(help.contains(&format!("Which row leaves a full cache: {} [", policy::names())), "{help}");
     }
 
     #[test]
@@ -485,7 +518,6 @@ mod tests {
             (&["--listen", "nowhere"], "--listen"),
             (&["--workers", "0"], "--workers is 0"),
             (&["--value-bytes", "65MiB"], "65MiB is too large"),
-            (&["--cache-policy", "mru"], "mru is not known"),
             (
                 &["--store", "fjall:a", "--store", "fjall:b", "--store", "fjall:a"],
                 "--store fjall:a is given twice",
@@ -495,6 +527,9 @@ mod tests {
             (&["--batching", "off"], "for measurements only"),
             (&["--lab", "--batching", "on"], "--batching on is not known"),
             (&["--lab", "--listen", "0.0.0.0:80", "--insecure"], "do not go together"),
+            (&["--cache-policy", "mru"], "--cache-policy mru is not known"),
+            (&["--ghost", "lru,mru"], "--ghost mru is not known"),
+            (&["--ghost", "lru,fifo,lru"], "--ghost has lru twice"),
             (&["--store-timeout", "5"], "a duration is a number with"),
         ] {
             let failure = planned(flags).expect_err(&format!("{flags:?}"));

@@ -4,9 +4,11 @@
 //! carried out; that is [`super::harness`].
 
 use super::simulated;
-use crate::units::Span;
+use crate::units::{Size, Span};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// An experiment: workloads × levels × repetitions against one target.
 #[derive(Clone, Debug, Deserialize)]
@@ -29,11 +31,18 @@ pub struct Experiment {
     pub seed: u64,
     /// What is measured.
     pub target: Target,
-    /// Settings of the lab's own PostgreSQL; only where the target's store is `postgres`.
-    pub postgres: Option<PostgresSettings>,
-    /// Cores of single parts, where the lab shall not choose: `server = [0]`.
+    /// Settings of the lab's own PostgreSQL servers; only where a store is `postgres`.
+    pub postgres: Option<DatabaseSettings>,
+    /// Settings of the lab's own MariaDB servers; only where a store is `mariadb`.
+    pub mariadb: Option<DatabaseSettings>,
+    /// What the lab's own databases may use.
     #[serde(default)]
-    pub cores: BTreeMap<String, Vec<usize>>,
+    pub limits: Limits,
+    /// Cores of single parts, where the lab shall not choose.
+    #[serde(default)]
+    pub cores: Cores,
+    /// Rows somebody printed of the same experiment, to stand beside what is measured.
+    pub printed: Option<PrintedSource>,
     /// The workloads, in the report's order.
     #[serde(rename = "workload", default)]
     pub workloads: Vec<Workload>,
@@ -48,9 +57,13 @@ pub struct Experiment {
 pub enum Target {
     /// A `weir serve` of the lab's own, started anew for each repetition.
     Weir {
-        /// `fjall` (a private directory), `memory:`, `postgres` (a private PostgreSQL) or any other store URL.
-        #[serde(default = "fjall")]
-        store: String,
+        /// One store, or several as shards: `fjall` (a private directory), `memory:`, `postgres` or `mariadb` (a private
+        /// server) or any other store URL.
+        #[serde(default = "fjall", deserialize_with = "one_or_many")]
+        store: Vec<String>,
+        /// Whether a private PostgreSQL follows all shards by logical replication and answers reads while one is away.
+        #[serde(default)]
+        replica: bool,
         /// Further flags of `weir serve`.
         #[serde(default)]
         args: Vec<String>,
@@ -64,42 +77,122 @@ pub enum Target {
     Simulated(#[serde(deserialize_with = "model")] simulated::Model),
 }
 
-/// How the lab's own PostgreSQL is set up.
+/// How the lab's own databases of one kind are set up.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PostgresSettings {
-    /// Server settings by name, as in `postgresql.conf`.
+pub struct DatabaseSettings {
+    /// Server settings by name, as in `postgresql.conf` or `my.cnf`.
     #[serde(default, deserialize_with = "settings")]
     pub settings: BTreeMap<String, String>,
 }
 
+/// What the lab's own databases may use.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Memory of each, page cache included.
+    pub memory: Option<Size>,
+}
+
+/// Which part runs on which cores.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Cores {
+    /// How many cores the machine has that the rest was written for; on a smaller one the parts are scaled down.
+    pub of: Option<usize>,
+    /// Cores by part: `server = [0]`.
+    #[serde(flatten)]
+    pub parts: BTreeMap<String, Vec<usize>>,
+}
+
+/// A database server of the lab's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Database {
+    /// Its part: `database`, or `database-1`, `database-2`, … and `replica`.
+    pub part: String,
+    /// What it is.
+    pub engine: Engine,
+    /// Which store of the target it is; `None` of the replica.
+    pub store: Option<usize>,
+}
+
+/// Which kinds of database servers the lab can start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// PostgreSQL.
+    Postgres,
+    /// MariaDB.
+    MariaDb,
+}
+
 /// One workload of the load generator.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// Its name, as `weir load --workload` knows it.
+    /// Its name in the report.
     pub name: String,
+    /// What `weir load --workload` calls it, where that is not its name.
+    pub workload: Option<String>,
     /// One sentence: what it asks of the target.
     #[serde(default)]
     pub about: String,
     /// Further flags of `weir load`.
     #[serde(default)]
     pub args: Vec<String>,
+    /// Further flags of `weir serve`: the server is started again for it, over the same store.
+    #[serde(default)]
+    pub serve: Vec<String>,
+    /// Clients at each level, in place of the experiment's.
+    pub levels: Option<Vec<u32>>,
+    /// Most bytes a second that the databases together (the server, where there is none) may write to their disk.
+    pub write_cap: Option<Size>,
+    /// What the printed table calls it, where that is another name.
+    pub printed: Option<String>,
 }
 
-/// The parts an experiment may place on cores.
-pub const PARTS: [&str; 3] = [SERVER, DATABASE, GENERATOR];
+impl Workload {
+    /// What `weir load` calls it.
+    pub fn of_load(&self) -> &str {
+        self.workload.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// Where printed rows stand.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrintedSource {
+    /// A CSV table, as `weir audit` reads it; relative to the experiment file.
+    pub file: PathBuf,
+    /// Which rows of it: those with this in their column `report`.
+    #[serde(default)]
+    pub report: String,
+}
+
 /// The process that is measured.
 pub const SERVER: &str = "server";
-/// The database behind it, where there is one.
+/// The database behind it, where there is one; of several, what their names begin with.
 pub const DATABASE: &str = "database";
+/// The database that follows the others.
+pub const REPLICA: &str = "replica";
 /// `weir load`.
 pub const GENERATOR: &str = "generator";
 
-/// The store name that stands for the lab's own PostgreSQL.
+/// The store name that stands for a PostgreSQL of the lab's own.
 pub const POSTGRES: &str = "postgres";
+/// The store name that stands for a MariaDB of the lab's own.
+pub const MARIADB: &str = "mariadb";
 /// The store name that stands for the embedded store in a private directory.
 pub const FJALL: &str = "fjall";
+
+/// A scaled window is no shorter: it needs some hundred requests even of a slow store.
+const WINDOW_LEAST: Duration = Duration::from_secs(2);
+/// A scaled warm-up is no shorter.
+const WARMUP_LEAST: Duration = Duration::from_millis(300);
+/// Scaled below this share, levels are left out, too.
+const THINNED_BELOW: f64 = 0.1;
+/// How many are left: enough for a plateau of three, the rise and the knee.
+const LEVELS_THINNED: usize = 7;
+/// A smaller cap on writing would make every start of a database fail.
+const WRITE_CAP_LEAST: u64 = 64 << 10;
 
 /// What the workloads ask for, where the file does not say.
 const ABOUT: &[(&str, &str)] = &[
@@ -116,6 +209,7 @@ const ABOUT: &[(&str, &str)] = &[
 const OWN_FLAGS: &[(&str, &str)] = &[
     ("--listen", "nothing: the lab picks a free port"),
     ("--store", "target.store"),
+    ("--read-fallback", "target.replica"),
     ("--workload", "workload.name"),
     ("--clients", "levels"),
     ("--warmup", "warmup"),
@@ -142,12 +236,7 @@ impl Experiment {
     /// Checks what the types cannot say; again after flags have replaced parts of the file.
     pub fn check(&self) -> Result<(), String> {
         is_name("name", &self.name)?;
-        if self.levels.is_empty() || self.levels[0] == 0 || !self.levels.is_sorted_by(|a, b| a < b) {
-            return Err(format!(
-                "levels {:?}: client counts must ascend from at least 1; write levels = [1, 2, 4, 8]",
-                self.levels
-            ));
-        }
+        ascend("levels", &self.levels)?;
         if self.repetitions == 0 {
             return Err("repetitions 0: nothing would be measured; use at least 1".into());
         }
@@ -158,19 +247,85 @@ impl Experiment {
         }
         self.check_workloads()?;
         self.check_target()?;
-        match self.cores.keys().find(|part| !PARTS.contains(&part.as_str())) {
-            Some(part) => Err(format!("cores.{part}: no such part; use {}", PARTS.join(", "))),
+        let parts = self.parts();
+        match self.cores.parts.keys().find(|part| !parts.contains(part)) {
+            Some(part) => Err(format!(
+                "cores.{part}: this experiment has no such part; use {}",
+                if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
+            )),
             None => Ok(()),
         }
     }
 
     /// The parts this experiment has, in the report's order. A model has none: it uses no core of this machine.
-    pub fn parts(&self) -> Vec<&'static str> {
+    pub fn parts(&self) -> Vec<String> {
+        let databases = self.databases().into_iter().map(|database| database.part);
         match &self.target {
-            Target::Weir { store, .. } if store == POSTGRES => vec![SERVER, DATABASE, GENERATOR],
-            Target::Weir { .. } => vec![SERVER, GENERATOR],
-            Target::Url { .. } => vec![GENERATOR],
+            Target::Weir { .. } => {
+                [SERVER.to_owned()].into_iter().chain(databases).chain([GENERATOR.to_owned()]).collect()
+            }
+            Target::Url { .. } => vec![GENERATOR.to_owned()],
             Target::Simulated(_) => vec![],
+        }
+    }
+
+    /// The databases the lab starts for it: one for each private store in their order, then the replica.
+    pub fn databases(&self) -> Vec<Database> {
+        let Target::Weir { store, replica, .. } = &self.target else { return Vec::new() };
+        let engine = |name: &String| match name.as_str() {
+            POSTGRES => Some(Engine::Postgres),
+            MARIADB => Some(Engine::MariaDb),
+            _ => None,
+        };
+        let private: Vec<(usize, Engine)> =
+            store.iter().enumerate().filter_map(|(index, name)| Some((index, engine(name)?))).collect();
+        let alone = private.len() == 1;
+        let named = |(number, (index, engine)): (usize, (usize, Engine))| Database {
+            part: if alone { DATABASE.to_owned() } else { format!("{DATABASE}-{}", number + 1) },
+            engine,
+            store: Some(index),
+        };
+        let follower = Database { part: REPLICA.to_owned(), engine: Engine::Postgres, store: None };
+        private.into_iter().enumerate().map(named).chain(replica.then_some(follower)).collect()
+    }
+
+    /// The levels of `workload`.
+    pub fn levels_of<'a>(&'a self, workload: &'a Workload) -> &'a [u32] {
+        workload.levels.as_deref().unwrap_or(&self.levels)
+    }
+
+    /// How many trials there are in all.
+    pub fn trials(&self) -> usize {
+        let levels = self.workloads.iter().map(|workload| self.levels_of(workload).len());
+        levels.sum::<usize>() * self.repetitions as usize
+    }
+
+    /// Leaves only the workloads called `names`.
+    pub fn keep(&mut self, names: &[String]) -> Result<(), String> {
+        let all: Vec<&str> = self.workloads.iter().map(|workload| workload.name.as_str()).collect();
+        if let Some(unknown) = names.iter().find(|name| !all.contains(&name.as_str())) {
+            return Err(format!(
+                "--workloads {unknown}: the experiment has none of that name; use some of {}",
+                all.join(", ")
+            ));
+        }
+        self.workloads.retain(|workload| names.contains(&workload.name));
+        Ok(())
+    }
+
+    /// Shortens warm-up and window to `share` of themselves, but not below what still says something, and below a
+    /// tenth also thins out levels: of more than seven, seven are left, the first and the last among them.
+    pub fn scale(&mut self, share: f64) {
+        let shorter = |span: Span, least: Duration| {
+            let scaled = span.0.mul_f64(share);
+            // Whole milliseconds: nobody wants to read more of it.
+            Span(Duration::from_millis(scaled.as_millis() as u64).max(least.min(span.0)))
+        };
+        self.warmup = shorter(self.warmup, WARMUP_LEAST);
+        self.window = shorter(self.window, WINDOW_LEAST);
+        if share < THINNED_BELOW {
+            let own = self.workloads.iter_mut().filter_map(|workload| workload.levels.as_mut());
+            own.chain([&mut self.levels]).for_each(thin);
         }
     }
 
@@ -191,36 +346,73 @@ impl Experiment {
                 ));
             }
             own_flags("workload.args", &workload.args)?;
+            own_flags("workload.serve", &workload.serve)?;
+            if let Some(levels) = &workload.levels {
+                ascend("workload.levels", levels)?;
+            }
+            let starts_server = matches!(self.target, Target::Weir { .. });
+            if !starts_server && !(workload.serve.is_empty() && workload.write_cap.is_none()) {
+                return Err(format!(
+                    "workload `{}` has serve or write_cap, but the lab does not start this target; remove them",
+                    workload.name
+                ));
+            }
+            if workload.write_cap.is_some_and(|cap| cap.0 < WRITE_CAP_LEAST) {
+                return Err(format!(
+                    "workload.write_cap of `{}` is below 64KiB a second, which no database survives; write \"10MiB\"",
+                    workload.name
+                ));
+            }
+            if workload.printed.is_some() && self.printed.is_none() {
+                return Err(format!(
+                    "workload.printed of `{}`: no table of printed rows is named; add [printed] with its file",
+                    workload.name
+                ));
+            }
         }
         Ok(())
     }
 
     fn check_target(&self) -> Result<(), String> {
-        let with_postgres = match &self.target {
-            Target::Weir { store, args } => {
-                if ![FJALL, POSTGRES].contains(&store.as_str()) && !store.contains(':') {
+        match &self.target {
+            Target::Weir { store, replica, args } => {
+                let known = |name: &&String| [FJALL, POSTGRES, MARIADB].contains(&name.as_str());
+                if let Some(unknown) = store.iter().find(|name| !known(name) && !name.contains(':')) {
                     return Err(format!(
-                        "target.store `{store}` is unknown; use fjall, memory:, postgres or a store URL"
+                        "target.store `{unknown}` is unknown; use fjall, memory:, postgres, mariadb or a store URL"
                     ));
                 }
-                own_flags("target.args", args)?;
-                store == POSTGRES
-            }
-            Target::Url { url } => {
-                if super::sampler::address(url).is_none() {
-                    return Err(format!("target.url `{url}` is no address; write http://HOST:PORT"));
+                if store.is_empty() {
+                    return Err("target.store has none; name at least one, as in store = \"fjall\"".into());
                 }
-                false
+                if *replica && store.iter().any(|name| name != POSTGRES) {
+                    return Err("target.replica: only PostgreSQL servers of the lab's own are followed; \
+                                set target.store to \"postgres\", or remove replica"
+                        .into());
+                }
+                own_flags("target.args", args)?;
             }
-            Target::Simulated(model) => {
-                model.check().map_err(|why| format!("target.station: {why}"))?;
-                false
+            Target::Url { url } if super::sampler::address(url).is_none() => {
+                return Err(format!("target.url `{url}` is no address; write http://HOST:PORT"));
             }
-        };
-        if self.postgres.is_some() && !with_postgres {
-            return Err("postgres: the target does not use the lab's PostgreSQL; remove the section, \
-                        or set target.store = \"postgres\""
-                .into());
+            Target::Url { .. } => {}
+            Target::Simulated(model) => model.check().map_err(|why| format!("target.station: {why}"))?,
+        }
+        let databases = self.databases();
+        let has = |engine| databases.iter().any(|database| database.engine == engine);
+        for (section, is_there, engine) in [
+            (POSTGRES, self.postgres.is_some(), Engine::Postgres),
+            (MARIADB, self.mariadb.is_some(), Engine::MariaDb),
+        ] {
+            if is_there && !has(engine) {
+                return Err(format!(
+                    "{section}: the target does not use a {section} of the lab's own; remove the section, \
+                     or set target.store = \"{section}\""
+                ));
+            }
+        }
+        if self.limits.memory.is_some() && databases.is_empty() {
+            return Err("limits.memory: the lab starts no database here; remove it".into());
         }
         Ok(())
     }
@@ -231,6 +423,25 @@ fn about(name: &str) -> String {
     match ABOUT.iter().find(|(known, _)| *known == name) {
         Some((_, about)) => (*about).to_owned(),
         None => format!("The workload {}.", name.replace('_', " ")),
+    }
+}
+
+/// Clients of the levels: from at least 1 upwards.
+fn ascend(key: &str, levels: &[u32]) -> Result<(), String> {
+    if levels.is_empty() || levels[0] == 0 || !levels.is_sorted_by(|a, b| a < b) {
+        return Err(format!(
+            "{key} {levels:?}: client counts must ascend from at least 1; write levels = [1, 2, 4, 8]"
+        ));
+    }
+    Ok(())
+}
+
+/// Leaves [`LEVELS_THINNED`] levels, evenly spread from the first to the last.
+fn thin(levels: &mut Vec<u32>) {
+    let last = levels.len().saturating_sub(1);
+    if last >= LEVELS_THINNED {
+        let gaps = LEVELS_THINNED - 1;
+        *levels = (0..=gaps).map(|i| levels[(i * last + gaps / 2) / gaps]).collect();
     }
 }
 
@@ -299,8 +510,23 @@ fn one() -> u64 {
     1
 }
 
-fn fjall() -> String {
-    FJALL.to_owned()
+fn fjall() -> Vec<String> {
+    vec![FJALL.to_owned()]
+}
+
+/// `"a"` or `["a", "b"]`.
+fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Stores {
+        One(String),
+        Many(Vec<String>),
+    }
+    match Stores::deserialize(deserializer) {
+        Ok(Stores::One(store)) => Ok(vec![store]),
+        Ok(Stores::Many(stores)) => Ok(stores),
+        Err(_) => Err(serde::de::Error::custom("store is neither a text nor a list of texts")),
+    }
 }
 
 #[cfg(test)]
@@ -344,6 +570,55 @@ name = "put_rare"
     }
 
     #[test]
+    fn every_private_store_and_the_replica_are_parts() {
+        let parts = |store: &str| {
+            let text = SMALL.replace("store = \"postgres\"", store).replace("[postgres]", "[mariadb]");
+            Experiment::parse(&text).map(|experiment| experiment.parts().join(" "))
+        };
+        for (store, expected) in [
+            ("store = \"mariadb\"", Ok("server database generator")),
+            ("store = [\"mariadb\", \"fjall\", \"mariadb\"]", Ok("server database-1 database-2 generator")),
+        ] {
+            assert_eq!(parts(store), expected.map(str::to_owned), "{store}");
+        }
+        let followed =
+            SMALL.replace("store = \"postgres\"", "store = [\"postgres\", \"postgres\"]\nreplica = true");
+        let parts = Experiment::parse(&followed).unwrap().parts();
+        assert_eq!(parts, ["server", "database-1", "database-2", "replica", "generator"]);
+    }
+
+    #[test]
+    fn a_scaled_experiment_is_shorter_and_still_has_its_first_and_last_level() {
+        let text = SMALL.replace("levels = [1, 4]", "levels = [1, 2, 3, 4, 5, 6, 8, 10, 16]");
+        let mut experiment = Experiment::parse(&text.replace("window = \"1s\"", "window = \"60s\"")).unwrap();
+        experiment.scale(0.5);
+        assert_eq!(
+            (experiment.warmup.to_string(), experiment.window.to_string()),
+            ("300ms".into(), "30s".into())
+        );
+        assert_eq!(experiment.levels.len(), 9);
+        experiment.scale(0.02);
+        assert_eq!(
+            (experiment.window.to_string(), experiment.levels.clone()),
+            ("2s".into(), vec![1, 2, 4, 5, 6, 10, 16])
+        );
+        assert!(experiment.check().is_ok());
+    }
+
+    #[test]
+    fn a_part_of_the_workloads_can_be_chosen() {
+        let mut experiment = Experiment::parse(SMALL).unwrap();
+        assert!(
+            experiment
+                .keep(&["put_common".into()])
+                .unwrap_err()
+                .contains("use some of get_popular, put_rare")
+        );
+        experiment.keep(&["put_rare".into()]).unwrap();
+        assert_eq!((experiment.workloads.len(), experiment.trials()), (1, 4));
+    }
+
+    #[test]
     fn the_experiments_we_ship_are_valid() {
         for text in
             [include_str!("../../experiments/quick.toml"), include_str!("../../experiments/postgres.toml")]
@@ -369,12 +644,27 @@ name = "put_rare"
             ("name = \"put_rare\"", "name = \"put rare\"", "workload.name `put rare`"),
             ("store = \"postgres\"", "store = \"redis\"", "target.store `redis` is unknown; use fjall"),
             ("store = \"postgres\"", "store = \"fjall\"", "postgres: the target does not use"),
-            ("server = [0]", "kitchen = [0]", "cores.kitchen: no such part; use server"),
+            ("server = [0]", "kitchen = [0]", "cores.kitchen: this experiment has no such part; use server"),
+            ("args = [\"--cache-entries\", \"10\"]", "replica = 3", "line 8"),
+            (
+                "store = \"postgres\"",
+                "store = [\"postgres\", \"fjall\"]\nreplica = true",
+                "target.replica: only PostgreSQL",
+            ),
+            ("store = \"postgres\"", "store = []", "target.store has none"),
+            ("name = \"put_rare\"", "name = \"put_rare\"\nlevels = [2, 1]", "workload.levels [2, 1]"),
+            (
+                "name = \"put_rare\"",
+                "name = \"put_rare\"\nwrite_cap = \"1B\"",
+                "workload.write_cap of `put_rare` is below",
+            ),
             ("kind = \"weir\"", "kind = \"weird\"", "unknown variant `weird`"),
             ("store = \"postgres\"", "stor = \"postgres\"", "unknown field `stor`"),
             ("--cache-entries", "--listen", "target.args has --listen, which the lab sets itself"),
             ("\"--keys\"", "\"--seed=3\"", "workload.args has --seed, which the lab sets itself; use seed"),
             ("name = \"small\"", "name = \"a/b\"", "name `a/b`"),
+            ("name = \"put_rare\"", "name = \"x\"\nprinted = \"y\"", "workload.printed of `x`: no table"),
+            ("[cores]", "[printed]\nrow = \"000\"\n[cores]", "unknown field `row`"),
         ] {
             let text = SMALL.replacen(from, to, 1);
             assert_ne!(text, SMALL, "{from}");

@@ -8,6 +8,7 @@ pub mod topology;
 pub mod sampler;
 pub mod harness;
 pub mod simulated;
+pub mod printed;
 pub mod results;
 pub mod analysis;
 pub mod report;

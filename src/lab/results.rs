@@ -2,6 +2,7 @@
 //!
 //! This is `results.json`. Everything the report says is computed from it, so it alone must be kept.
 
+use super::printed::PrintedRow;
 use crate::proto::LoadReport;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,6 +24,9 @@ pub struct Results {
     pub command: String,
     /// When the run started, as RFC 3339 in UTC.
     pub started: String,
+    /// To what share of the file's durations it was scaled down; `None`: not at all.
+    #[serde(default)]
+    pub scale: Option<f64>,
     /// What the order of trials and the operation streams were drawn from.
     pub seed: u64,
     /// Where it was measured: `cpu` → `Intel …`, `kernel` → `6.1`, in the order the report prints them.
@@ -33,10 +37,13 @@ pub struct Results {
     pub resources: Vec<Resource>,
     /// The workloads, in the experiment's order.
     pub workloads: Vec<WorkloadPlan>,
-    /// Load levels (clients) in the experiment's order; every one is measured for every workload.
+    /// Load levels (clients) in the experiment's order, of workloads that have none of their own.
     pub levels: Vec<u32>,
     /// Runs of each workload at each level.
     pub repetitions: u32,
+    /// Rows somebody printed of the same experiment; all those of the report it names, as they stood in its table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub printed: Vec<PrintedRow>,
     /// The trials in the order they ran. A planned trial that is not here did not run.
     pub trials: Vec<Trial>,
 }
@@ -48,6 +55,12 @@ pub struct WorkloadPlan {
     pub name: String,
     /// One sentence: what it asks of the target.
     pub about: String,
+    /// Its own load levels.
+    #[serde(default)]
+    pub levels: Option<Vec<u32>>,
+    /// What the printed rows call it, where that is another name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printed: Option<String>,
 }
 
 /// A part of the system and where it ran.
@@ -70,6 +83,9 @@ pub struct Resource {
     pub busy: Vec<String>,
     /// How many requests it works on at once: cores, lanes. Utilization is busy seconds / (elapsed · servers).
     pub servers: f64,
+    /// The gauge that tells this number for a trial, where trials may differ in it.
+    #[serde(default)]
+    pub servers_gauge: Option<String>,
     /// What it is, for the rules.
     pub kind: ResourceKind,
 }
@@ -125,6 +141,12 @@ impl Trial {
     /// Busy share of `resource` in the window, 0–1; `None` where one of its counters was not read.
     pub fn utilization(&self, resource: &Resource) -> Option<f64> {
         let busy = resource.busy.iter().map(|name| self.growth(name)).sum::<Option<f64>>()?;
-        (self.elapsed_secs > 0.0).then(|| busy / (self.elapsed_secs * resource.servers))
+        (self.elapsed_secs > 0.0).then(|| busy / (self.elapsed_secs * self.servers(resource)))
+    }
+
+    /// How many requests `resource` works on at once in this trial.
+    pub fn servers(&self, resource: &Resource) -> f64 {
+        let told = resource.servers_gauge.as_ref().and_then(|gauge| self.opened.gauges.get(gauge));
+        told.copied().filter(|servers| *servers > 0.0).unwrap_or(resource.servers)
     }
 }

@@ -82,6 +82,7 @@ pub fn resources(model: &Model) -> Vec<Resource> {
             name: station.name.clone(),
             busy: vec![counter(station)],
             servers: f64::from(station.servers),
+            servers_gauge: None,
             kind: match station.name.as_str() {
                 GENERATOR => ResourceKind::Generator,
                 _ => ResourceKind::Station,
@@ -255,6 +256,11 @@ impl<'a> Network<'a> {
         let load = LoadReport {
             format: FORMAT,
             workload: workload.to_owned(),
+            about: String::new(),
+            mix: BTreeMap::new(),
+            distribution: String::new(),
+            keys: 0,
+            value_bytes: String::new(),
             clients: level,
             threads: generator.map_or(1, |i| self.model.stations[i].servers),
             seed,
@@ -391,6 +397,7 @@ pub(crate) mod tests {
             experiment_toml: "name = \"simulated\"\n".into(),
             command: "weir lab simulated --seed 7".into(),
             started: "2026-01-02T03:04:05Z".into(),
+            scale: None,
             seed: 7,
             environment: vec![("cpu".into(), "virtual".into())],
             placements: Vec::new(),
@@ -400,10 +407,13 @@ pub(crate) mod tests {
                 .map(|name| WorkloadPlan {
                     name: (*name).to_owned(),
                     about: "One request after the other.".into(),
+                    levels: None,
+                    printed: None,
                 })
                 .collect(),
             levels: levels.to_vec(),
             repetitions,
+            printed: Vec::new(),
             trials,
         }
     }

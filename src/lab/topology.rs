@@ -3,13 +3,13 @@
 //! The rule: the generator's innocence comes first. Wherever there are two cores it has its own, because a generator
 //! that competes with what it measures measures itself. [`plan`] is pure; [`available`] asks the kernel.
 
-use super::experiment::{DATABASE, GENERATOR, SERVER};
+use super::experiment::{Cores, DATABASE, GENERATOR, SERVER};
 use super::results::Placement;
 use std::collections::BTreeMap;
 use std::io;
 
-/// Who gets the next spare core.
-const TURNS: [&str; 3] = [SERVER, GENERATOR, DATABASE];
+/// Who gets the next spare core first; then the others in their order.
+const TURNS: [&str; 2] = [SERVER, GENERATOR];
 
 /// The cores this process may use, ascending: a container or `taskset` may have taken some away.
 pub fn available() -> io::Result<Vec<usize>> {
@@ -17,15 +17,20 @@ pub fn available() -> io::Result<Vec<usize>> {
     Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| mask.is_set(core)).collect())
 }
 
-/// Places `parts` on `cores` (ascending, not empty), with `wanted` cores where the experiment names them.
+/// Places `parts` on `cores` (ascending, not empty), with `wanted` cores where the experiment names them. What was
+/// written for a larger machine is scaled down in proportion.
 ///
 /// Low numbers go to the server, high ones to the generator. Two parts have either the same cores or none in common:
 /// otherwise no counter could tell how busy the cores of either are.
-pub fn plan(
-    cores: &[usize],
-    parts: &[&str],
-    wanted: &BTreeMap<String, Vec<usize>>,
-) -> Result<Vec<Placement>, String> {
+pub fn plan(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Placement>, String> {
+    let Cores { of, parts: wanted } = wanted;
+    if of.is_some_and(|of| of > cores.len()) {
+        if cores.is_empty() {
+            return Err(NO_CORE.into());
+        }
+        let chosen = scaled(cores, parts, wanted).into_iter().collect();
+        return Ok(placements(parts, &chosen));
+    }
     check(cores, parts, wanted)?;
     let mut chosen: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (part, own) in wanted {
@@ -53,6 +58,10 @@ pub fn plan(
             }
         }
     }
+    Ok(placements(parts, &chosen))
+}
+
+fn placements(parts: &[&str], chosen: &BTreeMap<&str, Vec<usize>>) -> Vec<Placement> {
     let placement = |part: &&str| Placement {
         part: (*part).to_owned(),
         cores: chosen[part].clone(),
@@ -62,7 +71,54 @@ pub fn plan(
             .map(|other| (*other).to_owned())
             .collect(),
     };
-    Ok(parts.iter().map(placement).collect())
+    parts.iter().map(placement).collect()
+}
+
+/// Divides `cores` in the proportions of `wanted`, which was written for more of them. A part that is not named there
+/// counts as one core.
+fn scaled<'p>(
+    cores: &[usize],
+    parts: &[&'p str],
+    wanted: &BTreeMap<String, Vec<usize>>,
+) -> Vec<(&'p str, Vec<usize>)> {
+    let weight = |part: &str| wanted.get(part).map_or(1, |own| own.len().max(1));
+    let total: usize = parts.iter().map(|part| weight(part)).sum();
+    if cores.len() < parts.len() {
+        // Too few for everybody: the generator keeps its share to itself, at most half, and the others share the rest.
+        let fair = cores.len() * weight(GENERATOR) / total;
+        let own = if cores.len() > 1 { fair.clamp(1, cores.len() / 2) } else { 0 };
+        let (rest, last) = cores.split_at(cores.len() - own);
+        return parts
+            .iter()
+            .map(|part| (*part, if *part == GENERATOR && own > 0 { last } else { rest }.to_vec()))
+            .collect();
+    }
+    // One core each, the others one by one to whom most is owed.
+    let mut counts: BTreeMap<&str, usize> = parts.iter().map(|part| (*part, 1)).collect();
+    for _ in parts.len()..cores.len() {
+        let owed = |part: &&&str| (weight(part) * cores.len()) as f64 / total as f64 - counts[**part] as f64;
+        if let Some(most) = parts.iter().rev().max_by(|a, b| owed(a).total_cmp(&owed(b))) {
+            *counts.entry(most).or_default() += 1;
+        }
+    }
+    in_turn(cores, parts, &counts)
+}
+
+/// Hands out `cores` from the lowest, part by part, `counts` each.
+fn in_turn<'p>(
+    cores: &[usize],
+    parts: &[&'p str],
+    counts: &BTreeMap<&str, usize>,
+) -> Vec<(&'p str, Vec<usize>)> {
+    let mut next = 0;
+    parts
+        .iter()
+        .map(|part| {
+            let first = next;
+            next += counts[part];
+            (*part, cores[first..next].to_vec())
+        })
+        .collect()
 }
 
 /// Divides `cores` among `parts`, none of which the experiment has placed.
@@ -80,25 +136,20 @@ fn divide<'p>(cores: &[usize], parts: &[&'p str]) -> Vec<(&'p str, Vec<usize>)> 
             })
             .collect();
     }
-    let turns: Vec<&str> = TURNS.into_iter().filter(|part| parts.contains(part)).collect();
+    let first = TURNS.into_iter().filter(|part| parts.contains(part));
+    let turns: Vec<&str> = first.chain(parts.iter().copied().filter(|part| !TURNS.contains(part))).collect();
     let mut counts: BTreeMap<&str, usize> = turns.iter().map(|part| (*part, 1)).collect();
     for part in turns.iter().cycle().take(cores.len() - parts.len()) {
         *counts.entry(part).or_default() += 1;
     }
-    let mut next = 0;
-    parts
-        .iter()
-        .map(|part| {
-            let first = next;
-            next += counts[part];
-            (*part, cores[first..next].to_vec())
-        })
-        .collect()
+    in_turn(cores, parts, &counts)
 }
+
+const NO_CORE: &str = "no core may be used; check the affinity mask this was started with";
 
 fn check(cores: &[usize], parts: &[&str], wanted: &BTreeMap<String, Vec<usize>>) -> Result<(), String> {
     if cores.is_empty() {
-        return Err("no core may be used; check the affinity mask this was started with".into());
+        return Err(NO_CORE.into());
     }
     for (part, own) in wanted {
         if !parts.contains(&part.as_str()) {
@@ -111,7 +162,10 @@ fn check(cores: &[usize], parts: &[&str], wanted: &BTreeMap<String, Vec<usize>>)
             return Err(format!("cores.{part} {own:?}: name at least one core, and each once"));
         }
         if let Some(missing) = own.iter().find(|core| !cores.contains(core)) {
-            return Err(format!("cores.{part}: there is no core {missing} here; use some of {cores:?}"));
+            return Err(format!(
+                "cores.{part}: there is no core {missing} here; use some of {cores:?}, or say with cores.of how many \
+                 cores the file was written for"
+            ));
         }
     }
     Ok(())
@@ -124,18 +178,23 @@ mod tests {
     const PLAIN: &[&str] = &[SERVER, GENERATOR];
     const WITH_DATABASE: &[&str] = &[SERVER, DATABASE, GENERATOR];
 
-    fn wanted(pairs: &[(&str, &[usize])]) -> BTreeMap<String, Vec<usize>> {
-        pairs.iter().map(|(part, cores)| ((*part).to_owned(), cores.to_vec())).collect()
+    fn wanted(of: Option<usize>, pairs: &[(&str, &[usize])]) -> Cores {
+        let parts = pairs.iter().map(|(part, cores)| ((*part).to_owned(), cores.to_vec())).collect();
+        Cores { of, parts }
     }
 
     /// The plan as text: `server 0+1 generator 2`, with `*` behind a part that shares its cores.
     fn shown(cores: &[usize], parts: &[&str], own: &[(&str, &[usize])]) -> String {
+        shown_of(None, cores, parts, own)
+    }
+
+    fn shown_of(of: Option<usize>, cores: &[usize], parts: &[&str], own: &[(&str, &[usize])]) -> String {
         let text = |placement: Placement| {
             let cores: Vec<_> = placement.cores.iter().map(usize::to_string).collect();
             let star = if placement.shares_with.is_empty() { "" } else { "*" };
             format!("{}{star} {}", placement.part, cores.join("+"))
         };
-        match plan(cores, parts, &wanted(own)) {
+        match plan(cores, parts, &wanted(of, own)) {
             Ok(placements) => placements.into_iter().map(text).collect::<Vec<_>>().join(" "),
             Err(why) => format!("error {why}"),
         }
@@ -180,6 +239,29 @@ mod tests {
             (&[("generator", &[1, 2, 3][..])][..], "server* 0 database* 0 generator 1+2+3"),
         ] {
             assert_eq!(shown(&[0, 1, 2, 3], WITH_DATABASE, own), expected, "{own:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_written_for_a_larger_machine_is_scaled_down() {
+        const ALL: &[&str] = &[SERVER, "database-1", "database-2", "replica", GENERATOR];
+        let own: &[(&str, &[usize])] = &[
+            (SERVER, &[4, 5]),
+            ("database-1", &[0, 1]),
+            ("database-2", &[2, 3]),
+            ("replica", &[15]),
+            (GENERATOR, &[6, 7, 8, 9, 10, 11, 12, 13, 14]),
+        ];
+        for (cores, expected) in [
+            (1, "server* 0 database-1* 0 database-2* 0 replica* 0 generator* 0"),
+            (2, "server* 0 database-1* 0 database-2* 0 replica* 0 generator 1"),
+            (4, "server* 0+1 database-1* 0+1 database-2* 0+1 replica* 0+1 generator 2+3"),
+            (5, "server 0 database-1 1 database-2 2 replica 3 generator 4"),
+            (8, "server 0 database-1 1 database-2 2 replica 3 generator 4+5+6+7"),
+            (16, "server 4+5 database-1 0+1 database-2 2+3 replica 15 generator 6+7+8+9+10+11+12+13+14"),
+        ] {
+            let all: Vec<usize> = (0..cores).collect();
+            assert_eq!(shown_of(Some(16), &all, ALL, own), expected, "{cores} cores");
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Bytes in, a verdict out: no sockets, no clock. Bodies are compared as they pass and never stored.
 
+use super::mix::Operation;
 use super::request::Request;
-use super::workload::Operation;
 use crate::http1::{self, Decoder, Framing};
 
 /// Longest answer head put up with, in bytes.
@@ -136,7 +136,7 @@ impl Answer {
     /// What a complete answer means for `request`.
     pub(super) fn verdict(&self, request: &Request, absent_is_fine: bool) -> Result<Success, Fault> {
         match (request.operation, self.status) {
-            (Operation::Get, 200) => {
+            (Operation::Get | Operation::ComputePrime | Operation::ComputeHash, 200) => {
                 let missing = self.body_bytes < request.expected.len();
                 let surplus = request.exact && self.body_bytes > request.expected.len();
                 if self.differs || missing || surplus { Err(Fault::WrongValue) } else { Ok(Success::Done) }

@@ -3,7 +3,9 @@
 //! Does the socket calls and nothing else: it reads no clock, draws no keys and counts nothing. The reactor tells it
 //! when to send and when its socket is ready; it tells back when the request is over and how.
 
+use super::Connect;
 use super::answer::{Answer, Fault, Success};
+use super::reactor::Manners;
 use super::request::Request;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
@@ -22,13 +24,20 @@ const READ_BYTES: usize = 64 << 10;
 pub(super) struct Shared {
     pub(super) registry: Registry,
     pub(super) address: SocketAddr,
+    pub(super) connect: Connect,
     pub(super) absent_is_fine: bool,
     scratch: Box<[u8]>,
 }
 
 impl Shared {
-    pub(super) fn new(registry: Registry, address: SocketAddr, absent_is_fine: bool) -> Shared {
-        Shared { registry, address, absent_is_fine, scratch: vec![0; READ_BYTES].into_boxed_slice() }
+    pub(super) fn new(registry: Registry, manners: Manners) -> Shared {
+        Shared {
+            registry,
+            address: manners.address,
+            connect: manners.connect,
+            absent_is_fine: manners.absent_is_fine,
+            scratch: vec![0; READ_BYTES].into_boxed_slice(),
+        }
     }
 }
 
@@ -180,9 +189,9 @@ impl Client {
         loop {
             let Some(stream) = &mut self.stream else { return Step::Wait };
             match stream.read(&mut shared.scratch) {
-                Ok(0) => return self.at_end(true, shared.absent_is_fine),
+                Ok(0) => return self.at_end(true, shared),
                 Ok(bytes) => match self.answer.take(&shared.scratch[..bytes], &self.request) {
-                    Ok(true) => return self.answered(shared.absent_is_fine),
+                    Ok(true) => return self.answered(shared),
                     // A short read means that nothing is left, so asking again would be a system call for nothing;
                     // but at the end of the stream no edge will follow.
                     Ok(false) if bytes < shared.scratch.len() && !self.peer_closed => return Step::Wait,
@@ -194,23 +203,25 @@ impl Client {
                     return Step::Wait;
                 }
                 Err(error) if !self.connected => return self.lost(self.fault_of(&error)),
-                Err(_) => return self.at_end(false, shared.absent_is_fine),
+                Err(_) => return self.at_end(false, shared),
             }
         }
     }
 
-    fn answered(&mut self, absent_is_fine: bool) -> Step {
-        // An answer before the end of the request leaves the rest of it on a connection that nobody will read.
-        if !self.answer.keeps_alive() || self.sent < self.request.bytes.len() {
+    fn answered(&mut self, shared: &Shared) -> Step {
+        // An answer before the end of the request leaves the rest of it on a connection that nobody will read. Where
+        // each request has a connection of its own, this end does not wait for a server that keeps it open anyway.
+        let is_last = shared.connect == Connect::Each || !self.answer.keeps_alive();
+        if is_last || self.sent < self.request.bytes.len() {
             self.stream = None;
         }
         self.rest = REST_MIN;
-        Step::Over { result: self.answer.verdict(&self.request, absent_is_fine), broken: false }
+        Step::Over { result: self.answer.verdict(&self.request, shared.absent_is_fine), broken: false }
     }
 
-    fn at_end(&mut self, cleanly: bool, absent_is_fine: bool) -> Step {
+    fn at_end(&mut self, cleanly: bool, shared: &Shared) -> Step {
         match self.answer.end(cleanly) {
-            Ok(()) => self.answered(absent_is_fine),
+            Ok(()) => self.answered(shared),
             Err(fault) => self.lost(fault),
         }
     }
@@ -231,11 +242,11 @@ impl Client {
     }
 }
 
-/// Whether an error to connect is this machine's and not the peer's: no file descriptors, no memory.
+/// Whether an error to connect is this machine's and not the peer's: no file descriptors, no memory, no local port.
 fn is_ours(error: &io::Error) -> bool {
     use rustix::io::Errno;
-    Errno::from_io_error(error)
-        .is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
+    const OURS: &[Errno] = &[Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::ADDRNOTAVAIL];
+    Errno::from_io_error(error).is_some_and(|errno| OURS.contains(&errno))
 }
 
 #[cfg(test)]
@@ -252,8 +263,12 @@ mod tests {
     #[test]
     fn only_failures_of_this_machine_end_a_run() {
         use rustix::io::Errno;
-        for (errno, ours) in [(Errno::MFILE, true), (Errno::CONNREFUSED, false), (Errno::HOSTUNREACH, false)]
-        {
+        for (errno, ours) in [
+            (Errno::MFILE, true),
+            (Errno::ADDRNOTAVAIL, true),
+            (Errno::CONNREFUSED, false),
+            (Errno::HOSTUNREACH, false),
+        ] {
             assert_eq!(is_ours(&errno.into()), ours, "{errno}");
         }
     }

@@ -4,6 +4,7 @@
 //! a completion counts, and none waits for another.
 
 use super::keys::{self, Space, Stream};
+use super::mix;
 use super::reactor::{Attempt, Duty, Manners, Reactor};
 use super::recorder::{Recorder, Window};
 use super::request::{Request, Requests};
@@ -25,16 +26,17 @@ const NOTICE_EVERY: Duration = Duration::from_millis(250);
 pub(super) fn measure(
     plan: &Plan,
     address: SocketAddr,
-    requests: &Requests,
     observer: &mut dyn FnMut(Notice),
 ) -> Result<LoadReport, Error> {
     let threads = plan.threads.min(plan.clients);
-    let space = Space { workload: plan.workload, keys: plan.keys, clients: u64::from(plan.clients) };
+    let space = &Space::new(plan);
+    let requests = &Requests::new(plan, plan.connect);
     let manners = Manners {
         address,
         timeout: plan.timeout,
         pacing: plan.pacing,
-        absent_is_fine: plan.workload.absent_is_fine,
+        connect: plan.connect,
+        absent_is_fine: plan.absent_is_fine(),
     };
     // Dealt out like cards. Which thread a client falls to changes nothing of what it asks for.
     let mut shares: Vec<Vec<Stream>> = (0..threads).map(|_| Vec::new()).collect();
@@ -111,7 +113,7 @@ fn work<'a>(mut duty: Measured<'a>, manners: Manners) -> std::io::Result<Measure
 
 /// Asks what the streams say and records what is over in the window.
 struct Measured<'a> {
-    space: Space,
+    space: &'a Space,
     requests: &'a Requests,
     /// Of this thread's clients.
     streams: Vec<Stream>,
@@ -128,8 +130,8 @@ struct Measured<'a> {
 
 impl Duty for Measured<'_> {
     fn next(&mut self, index: usize, request: &mut Request) -> bool {
-        let (operation, key) = self.streams[index].next(&self.space);
-        self.requests.render(request, operation, key);
+        let ask = self.streams[index].next(self.space);
+        self.requests.render(request, ask);
         true
     }
 
@@ -204,10 +206,18 @@ impl Timeline {
 
 fn report(plan: &Plan, threads: u32, window: Window, total: &Recorder, cpu: Duration) -> LoadReport {
     let (attempts, successes) = (total.attempts(), total.successes());
+    let shares = mix::shares(plan.turns());
+    // Where no request names a key, there is nothing to say of keys and values.
+    let keyed = plan.names_keys();
     let window_secs = window.length().as_secs_f64();
     LoadReport {
         format: FORMAT,
         workload: plan.workload.name.to_owned(),
+        about: plan.workload.about.to_owned(),
+        mix: shares.iter().map(|(operation, share)| (operation.name().to_owned(), *share)).collect(),
+        distribution: if keyed { plan.distribution_told() } else { String::new() },
+        keys: if keyed { plan.keys } else { 0 },
+        value_bytes: if keyed { plan.value_size.to_string() } else { String::new() },
         clients: plan.clients,
         threads,
         seed: plan.seed,
@@ -218,7 +228,7 @@ fn report(plan: &Plan, threads: u32, window: Window, total: &Recorder, cpu: Dura
         goodput_rps: successes as f64 / window_secs,
         error_ratio: if attempts == 0 { 0.0 } else { (attempts - successes) as f64 / attempts as f64 },
         latency: total.latency(),
-        operations: total.operations(plan.workload.mix.iter().map(|&(operation, _)| operation)),
+        operations: total.operations(shares.iter().map(|&(operation, _)| operation)),
         errors: total.errors(),
         backoff_secs: total.backoff().as_secs_f64(),
         cpu_secs: cpu.as_secs_f64(),

@@ -1,10 +1,15 @@
 //! The load generator: many clients in a closed loop against any HTTP key-value server, and what they saw.
 //!
 //! Knows a URL and the routes of [`crate::proto`], not our server; prints nothing. A [`Plan`] goes in, a
-//! [`LoadReport`] comes out. Read on in this order: `workload` and `keys` say what is asked for, `request` and
-//! `answer` what that is on the wire, `client` and `reactor` move it, `recorder` counts, `measure` holds the window.
+//! [`LoadReport`] comes out. Read on in this order: `workload` and `keys` (with `mix`, `distribution` and `value_size`)
+//! say what is asked for, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `recorder`
+//! counts, `measure` holds the window.
 
 mod workload;
+mod mix;
+mod distribution;
+mod value_size;
+mod draw;
 mod keys;
 mod pacing;
 mod target;
@@ -17,9 +22,12 @@ mod preload;
 mod measure;
 
 pub use answer::Fault;
+pub use distribution::{DISTRIBUTIONS, Distribution, DistributionRow};
+pub use mix::{Mix, Operation, Step, TURNS, Turn};
 pub use pacing::Pacing;
 pub use target::Target;
-pub use workload::{Distribution, Operation, WORKLOADS, Workload};
+pub use value_size::ValueSize;
+pub use workload::{WORKLOADS, Workload};
 
 use crate::proto::{LoadEvent, LoadReport};
 use std::fmt;
@@ -47,16 +55,100 @@ pub struct Plan {
     pub window: Duration,
     /// What the operation streams are drawn from.
     pub seed: u64,
+    /// What is asked in which shares, in place of the workload's.
+    pub mix: Option<Mix>,
+    /// Which keys are named, in place of the workload's, whatever is asked.
+    pub distribution: Option<Distribution>,
     /// How many keys there are; at least one.
     pub keys: u64,
-    /// How long each value is.
-    pub value_bytes: usize,
+    /// How long the values are.
+    pub value_size: ValueSize,
     /// When a request is given up. Looked at every tenth of it, and every 100 ms at least.
     pub timeout: Duration,
-    /// Whether every key is written and read back first. Workloads that do not read have no need of it.
+    /// Whether keys are written and read back first. Workloads that do not read have no need of it.
     pub preload: bool,
     /// When a client sends again.
     pub pacing: Pacing,
+    /// When a client connects.
+    pub connect: Connect,
+}
+
+/// When a client makes a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Connect {
+    /// At its first request, and again only when the connection ended.
+    #[default]
+    Once,
+    /// For each request anew, as most load generators for coursework do: what is measured is then mostly connecting.
+    Each,
+}
+
+impl Plan {
+    /// What is asked, in which shares.
+    pub fn turns(&self) -> &[Turn] {
+        self.mix.as_ref().map_or(self.workload.mix, |mix| &mix.turns)
+    }
+
+    /// Which keys `turn` names.
+    pub fn distribution_of(&self, turn: &Turn) -> Distribution {
+        self.distribution.or(turn.distribution).unwrap_or(self.workload.distribution)
+    }
+
+    /// The distributions of all turns, each once, in their order.
+    pub fn distribution_told(&self) -> String {
+        let mut told: Vec<String> = Vec::new();
+        for turn in self.turns() {
+            let distribution = self.distribution_of(turn).to_string();
+            if !told.contains(&distribution) {
+                told.push(distribution);
+            }
+        }
+        told.join(", ")
+    }
+
+    /// Whether any request names a key.
+    pub fn names_keys(&self) -> bool {
+        self.asks(Operation::has_key)
+    }
+
+    /// How many keys, from the first on, are written and read back before the run. None where nothing is read: only then
+    /// must keys be there.
+    pub fn preload_keys(&self) -> u64 {
+        let wanted = self.preload && self.asks(|operation| operation == Operation::Get);
+        if wanted { self.workload.preload_keys_max.unwrap_or(self.keys).min(self.keys) } else { 0 }
+    }
+
+    /// Whether a read that finds nothing is a good answer.
+    pub fn absent_is_fine(&self) -> bool {
+        self.workload.absent_is_fine || self.asks(|operation| operation == Operation::Delete)
+    }
+
+    fn asks(&self, what: impl Fn(Operation) -> bool) -> bool {
+        self.turns().iter().flat_map(|turn| turn.steps).any(|step| what(step.operation))
+    }
+
+    /// A plan for tests: the workload as its row has it.
+    #[cfg(test)]
+    fn example(workload: &str) -> Plan {
+        let workload = Workload::named(workload).expect("a row of that name");
+        Plan {
+            target: "http://host:1".parse().expect("a URL"),
+            workload,
+            clients: 1,
+            threads: 1,
+            warmup: Duration::ZERO,
+            window: Duration::from_secs(1),
+            seed: 1,
+            mix: None,
+            distribution: None,
+            keys: workload.keys_default,
+            value_size: workload.value_size_default,
+            timeout: Duration::from_secs(1),
+            preload: true,
+            pacing: Pacing::Closed,
+            connect: Connect::Once,
+        }
+    }
 }
 
 /// What an observer hears while a plan runs, from the thread that called [`run`].
@@ -129,11 +221,10 @@ impl std::error::Error for Error {
 pub fn run(plan: &Plan, observer: &mut dyn FnMut(Notice)) -> Result<LoadReport, Error> {
     let address = reach(plan)?;
     allow_files(u64::from(plan.clients) + FILES_SPARE);
-    let requests = request::Requests::new(plan.workload, plan.target.authority(), plan.value_bytes);
-    if plan.preload && plan.workload.reads() {
-        preload::preload(plan, address, &requests, observer)?;
+    if plan.preload_keys() > 0 {
+        preload::preload(plan, address, observer)?;
     }
-    measure::measure(plan, address, &requests, observer)
+    measure::measure(plan, address, observer)
 }
 
 /// By how much of the clients a report misses Little's law, −1 to 1 and beyond: (X·(R + B) − N) / N over all attempts.
@@ -203,6 +294,11 @@ mod tests {
         let report = LoadReport {
             format: FORMAT,
             workload: String::new(),
+            about: String::new(),
+            mix: Default::default(),
+            distribution: String::new(),
+            keys: 0,
+            value_bytes: String::new(),
             clients: 10,
             threads: 1,
             seed: 1,

@@ -1,12 +1,12 @@
-//! Before a workload that reads: writes every key, then reads every key back and compares the whole value.
+//! Before a workload that reads: writes its keys, then reads each of them back and compares the whole value.
 //!
 //! A store that does not give back what it was given is not worth measuring, so the first bad key ends it.
 
 use super::answer::{Fault, Success};
+use super::mix::Operation;
 use super::reactor::{Attempt, Duty, Manners, Reactor};
 use super::request::{Request, Requests};
-use super::workload::Operation;
-use super::{Error, Notice, Plan};
+use super::{Connect, Error, Notice, Plan};
 use crate::proto::LoadEvent;
 use crate::units::Span;
 use std::net::SocketAddr;
@@ -17,23 +17,29 @@ const CLIENTS: u64 = 32;
 /// Keys between two notices.
 const NOTICE_EVERY: u64 = 500;
 
-/// Writes and verifies all keys of `plan`.
+/// Writes and verifies the keys that `plan` wants to be there; at least one.
 pub(super) fn preload(
     plan: &Plan,
     address: SocketAddr,
-    requests: &Requests,
     observer: &mut dyn FnMut(Notice),
 ) -> Result<(), Error> {
     let began = Instant::now();
-    let clients = plan.keys.min(CLIENTS) as usize;
-    let manners =
-        Manners { address, timeout: plan.timeout, pacing: Default::default(), absent_is_fine: false };
+    let keys = plan.preload_keys();
+    let clients = keys.min(CLIENTS) as usize;
+    let manners = Manners {
+        address,
+        timeout: plan.timeout,
+        pacing: Default::default(),
+        connect: Connect::Once,
+        absent_is_fine: false,
+    };
+    let requests = &Requests::new(plan, Connect::Once);
     let mut reactor = Reactor::new(clients, manners).map_err(Error::Machine)?;
     for operation in [Operation::Put, Operation::Get] {
         let mut pass = Pass {
             requests,
             operation,
-            keys: plan.keys,
+            keys,
             begun: 0,
             done: 0,
             current: vec![0; clients],
@@ -45,7 +51,7 @@ pub(super) fn preload(
             return Err(Error::Preload { key: requests.key(number), cause: told(plan, &attempt) });
         }
     }
-    let event = LoadEvent::Preloaded { keys: plan.keys, secs: began.elapsed().as_secs_f64() };
+    let event = LoadEvent::Preloaded { keys, secs: began.elapsed().as_secs_f64() };
     observer(Notice::Event(event));
     Ok(())
 }
@@ -72,7 +78,7 @@ impl Duty for Pass<'_> {
         self.current[index] = self.begun;
         match self.operation {
             Operation::Get => self.requests.render_verifying(request, self.begun),
-            other => self.requests.render(request, other, self.begun),
+            _ => self.requests.render_preloading(request, self.begun),
         }
         self.begun += 1;
         true

@@ -4,11 +4,12 @@
 //! completion: the end of a request is the start of its client's next one, so that every instant of a client lies
 //! either in a request or in a rest.
 
+use super::Connect;
 use super::answer::{Fault, Success};
 use super::client::{Client, Shared, State, Step};
+use super::mix::Operation;
 use super::pacing::Pacing;
 use super::request::Request;
-use super::workload::Operation;
 use mio::{Events, Poll};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -72,6 +73,7 @@ pub(super) struct Manners {
     pub(super) address: SocketAddr,
     pub(super) timeout: Duration,
     pub(super) pacing: Pacing,
+    pub(super) connect: Connect,
     pub(super) absent_is_fine: bool,
 }
 
@@ -81,7 +83,7 @@ impl Reactor {
         let poll = Poll::new()?;
         let now = Instant::now();
         Ok(Reactor {
-            shared: Shared::new(poll.registry().try_clone()?, manners.address, manners.absent_is_fine),
+            shared: Shared::new(poll.registry().try_clone()?, manners),
             poll,
             clients: (0..clients).map(|index| Client::new(index, now)).collect(),
             resting: BinaryHeap::with_capacity(clients),

@@ -3,8 +3,8 @@
 //! Its size depends on the window's length in seconds and on nothing else. Reads no clock: every instant is handed in.
 
 use super::answer::{Fault, Success};
+use super::mix::Operation;
 use super::reactor::Attempt;
-use super::workload::Operation;
 use crate::proto::{Latency, OperationReport, SecondReport};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;

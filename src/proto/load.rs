@@ -29,6 +29,21 @@ pub struct LoadReport {
     pub format: u32,
     /// The workload's name.
     pub workload: String,
+    /// The workload in one sentence; empty in reports from before it was said, here and below.
+    #[serde(default)]
+    pub about: String,
+    /// What each operation was to be of all requests, 0–1.
+    #[serde(default)]
+    pub mix: BTreeMap<String, f64>,
+    /// Which keys were named, as `--distribution` writes it; empty where no request names a key.
+    #[serde(default)]
+    pub distribution: String,
+    /// How many keys there were; 0 where no request names one.
+    #[serde(default)]
+    pub keys: u64,
+    /// How long the values were, as `--value-size` writes it: `100` or `100-1000`.
+    #[serde(default)]
+    pub value_bytes: String,
     /// Connections, each with one request in flight.
     pub clients: u32,
     /// Threads that drove them.
@@ -49,7 +64,7 @@ pub struct LoadReport {
     pub error_ratio: f64,
     /// Of all attempts, failed ones included, from the instant the client was free to send.
     pub latency: Latency,
-    /// Per kind of request: `get`, `put`, `delete`.
+    /// Per kind of request: `get`, `put`, `delete`, `compute_prime`, `compute_hash`.
     pub operations: Vec<OperationReport>,
     /// Failed attempts by class: `refused`, `reset`, `timeout`, `short_body`, `malformed`, `wrong_value`, `http_4xx`, `http_5xx`.
     pub errors: BTreeMap<String, u64>,
@@ -65,7 +80,7 @@ pub struct LoadReport {
 /// One kind of request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperationReport {
-    /// `get`, `put` or `delete`.
+    /// `get`, `put`, `delete`, `compute_prime` or `compute_hash`.
     pub operation: String,
     /// Completed, failed ones included.
     pub attempts: u64,

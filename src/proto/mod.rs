@@ -16,6 +16,11 @@ pub const FORMAT: u32 = 1;
 /// The prefix of the data routes: everything behind it is the key.
 pub const KV_PREFIX: &str = "/kv/";
 
+/// Where a server computes primes, only in the lab: `?count=N`; the answer is JSON that begins with `{"count":N,`.
+pub const COMPUTE_PRIME: &str = "/compute/prime";
+/// Where a server hashes a text, only in the lab: `?text=T`; the answer is JSON that begins with `{"hash":H`.
+pub const COMPUTE_HASH: &str = "/compute/hash";
+
 /// Where the server says that the process lives.
 pub const HEALTHZ: &str = "/healthz";
 /// Where the server says that it can serve: its store answers and it is not draining.

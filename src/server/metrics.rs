@@ -4,7 +4,7 @@
 
 use crate::counters::{Counter, Distribution, Histogram};
 use crate::http1::request::Method;
-use crate::tiered::{LaneMeters, Lanes, SHARDS_MAX, Status, Tiered, Tiers};
+use crate::tiered::{GhostCounts, LaneMeters, Lanes, SHARDS_MAX, Status, Tiered, Tiers};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -108,6 +108,18 @@ impl Metrics {
                 ("collapsed", collapsed),
             ] {
                 reads.number(&braced(&format!("result=\"{result}\""), label), count as f64);
+            }
+        }
+        if shards.iter().any(|(_, tiered)| !tiered.ghost_counts().is_empty()) {
+            let about = "Reads, by how another policy would have served them.";
+            let family = page.family("weir_ghost_requests_total", "counter", about);
+            for (label, tiered) in &shards {
+                for GhostCounts { policy, hits, misses } in tiered.ghost_counts() {
+                    for (result, count) in [("hit", hits), ("miss", misses)] {
+                        let own = format!("policy=\"{policy}\",result=\"{result}\"");
+                        family.number(&braced(&own, label), count as f64);
+                    }
+                }
             }
         }
         for (name, kind, about, value) in [

@@ -11,7 +11,7 @@ mod flight;
 mod replica;
 mod shards;
 
-pub use crate::cache::Counts as CacheCounts;
+pub use crate::cache::{Counts as CacheCounts, GhostCounts};
 pub use crate::store::{Error, Kind, LaneMeters, Lanes, Meters, SHARDS_MAX, Status};
 pub use replica::Replica;
 pub use shards::{Shard, Tiers};
@@ -236,6 +236,11 @@ impl Tiered {
         self.tier.cache.counts()
     }
 
+    /// What the policies that are simulated beside the cache counted so far.
+    pub fn ghost_counts(&self) -> Vec<GhostCounts> {
+        self.tier.cache.ghost_counts()
+    }
+
     /// What the tier counted so far.
     pub fn tier_meters(&self) -> &TierMeters {
         &self.tier.meters
@@ -285,6 +290,7 @@ impl Tier {
         if flights.in_doubt(key) {
             return Boarding::InDoubt;
         }
+        self.cache.missed(place);
         match flights.join(key) {
             Ok(receiver) => Boarding::Joined(receiver),
             Err(()) => {
@@ -309,7 +315,7 @@ impl Tier {
             let mut flights = self.flights[place.shard].lock();
             let may_fill = flights.land(key, flight);
             match &result {
-                Ok(Some(row)) if may_fill => self.cache.insert(place, row.clone()),
+                Ok(Some(row)) if may_fill => self.cache.fill(place, row.clone()),
                 Ok(found) if !may_fill => {
                     self.forget_if_older(place, key, found.as_ref());
                     false

@@ -3,6 +3,8 @@
 use super::*;
 use crate::cache::{Limits, policy};
 use crate::store::contract::scripted::{Act, Scripted, Stage, Step};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::future::Future;
 use tokio::task::JoinHandle;
 
@@ -515,4 +517,47 @@ async fn unordered_writes_take_no_conditions() {
     let world = unbatched();
     let put = world.tiered.put(&key(), "", b"x".to_vec(), Precondition::Absent).await;
     assert!(matches!(put, Err(WriteError::Store(error)) if error.kind() == Kind::Rejected));
+}
+
+/// A ghost of the real policy must see what the cache sees: reads that look twice, collapse, find nothing or are filled,
+/// writes, deletes, a store that goes away, rows too large for the cache.
+#[tokio::test]
+async fn a_ghost_of_the_real_policy_has_the_real_hit_ratio() {
+    for (row, shards) in policy::POLICIES.iter().flat_map(|row| [(row, 1), (row, 4)]) {
+        let limits = Limits { entries: 64 * shards, bytes: 30_000 * shards };
+        let cache = Cache::new(limits, shards, row).with_ghosts(&[row]);
+        let store = crate::store::open("memory:").unwrap();
+        let tiered = Tiered::start(cache, store, Config::default(), Duration::from_secs(30)).unwrap();
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(6);
+        let (mut hits, mut misses) = (0, 0);
+        for step in 0..4000 {
+            // The smaller of two draws: some keys are more popular than others.
+            let [one, other] =
+                [random.next_u64(), random.next_u64()].map(|draw| draw % (150 * shards as u64));
+            let key = one.min(other);
+            let key = Key::new(key.to_string().as_bytes()).unwrap();
+            match random.next_u64() % 20 {
+                0 => drop(tiered.delete(&key, Precondition::None).await.unwrap()),
+                1..6 => {
+                    let bytes = if step % 100 == 0 { 40_000 } else { random.next_u64() as usize % 700 };
+                    tiered.put(&key, "", vec![0; bytes], Precondition::None).await.unwrap();
+                }
+                _ if tiered.cached(key.as_bytes()).is_some() => hits += 1,
+                _ => {
+                    let (first, second) = tokio::join!(tiered.get(&key), tiered.get(&key));
+                    for read in [first, second] {
+                        *if read.unwrap().served == Served::Hit { &mut hits } else { &mut misses } += 1;
+                    }
+                }
+            }
+            if step == 2000 {
+                (0..tiered.tier.cache.shard_count()).for_each(|shard| tiered.tier.cache.clear_shard(shard));
+            }
+        }
+        let ghosts = tiered.ghost_counts();
+        assert_eq!(ghosts, [GhostCounts { policy: row.name, hits, misses }], "{shards} shards");
+        assert!(hits > 300 && misses > 300, "{hits} hits, {misses} misses");
+        assert_eq!(tiered.tier_meters().misses.get(), misses);
+        assert!(tiered.cache_counts().evictions > 100, "{:?}", tiered.cache_counts());
+    }
 }

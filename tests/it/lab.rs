@@ -113,6 +113,32 @@ fn what_is_wrong_with_an_experiment_is_one_line() {
     }
 }
 
+#[test]
+fn printed_rows_are_read_beside_the_experiment_and_kept_with_the_results() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = "report,workload,clients,throughput_rps,latency_ms\n007,put,1,800,1.25\n008,put,1,8,1\n";
+    fs::write(dir.path().join("table.csv"), table).unwrap();
+    let source = "[printed]\nfile = \"table.csv\"\nreport = \"007\"\n[target]";
+    let named = SIMULATED.replace("[target]\n", &format!("{source}\n")) + "printed = \"put\"\n";
+    let (output, out) = lab(dir.path(), &named, &["--levels", "1,2", "--repetitions", "1"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let kept = results(&out).printed;
+    assert_eq!(kept.iter().map(|row| (&*row.report, row.clients)).collect::<Vec<_>>(), [("007", Some(1))]);
+    assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("Printed in report 007 as put"));
+    for (from, to, complaint) in [
+        ("table.csv", "tables.csv", "cannot read the printed rows"),
+        ("\"007\"", "\"7\"", "has no row of report `7` | hint: "),
+        ("printed = \"put\"", "printed = \"get\"", "has no workload `get` of report `007` | hint: "),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("table.csv"), table).unwrap();
+        let (output, out) = lab(dir.path(), &named.replace(from, to), &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(complaint) && said.trim_end().lines().count() == 1 && !out.exists(), "{said}");
+    }
+}
+
 /// An experiment on a server that runs already.
 fn on_url(address: &str, workload: &str, window: &str) -> String {
     format!(

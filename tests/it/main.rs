@@ -2,6 +2,7 @@
 
 mod support;
 
+mod audit;
 mod durability;
 mod http1;
 mod lab;
@@ -12,3 +13,4 @@ mod serve;
 mod shards;
 mod stores;
 mod tidy;
+mod workloads;

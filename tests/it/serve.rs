@@ -730,6 +730,36 @@ fn stats_are_numbers_by_name() {
 }
 
 #[test]
+fn policies_simulated_beside_the_cache_are_counted_on_the_same_requests() {
+    let flags = ["--cache-entries", "64", "--cache-policy", "fifo", "--ghost", "fifo,w-tinylfu"];
+    let server = server(&flags);
+    let mut client = server.client();
+    for round in 0..6 {
+        // 48 keys every time, and 48 others in turn: too many for all to stay.
+        for key in (0..48).chain(48 + round * 48..96 + round * 48) {
+            let path = format!("/kv/{key}");
+            if client.get(&path).status == 404 {
+                client.put(&path, b"value");
+            }
+        }
+    }
+    let stats: serde_json::Value = serde_json::from_slice(&client.get("/stats").body).unwrap();
+    let of = |name: &str| stats[name].as_f64().unwrap_or_else(|| panic!("no {name} in {stats:#}"));
+    let ghost = |policy: &str, result: &str| {
+        of(&format!("weir_ghost_requests_total{{policy=\"{policy}\",result=\"{result}\"}}"))
+    };
+    let reads = 6.0 * 96.0;
+    assert_eq!(ghost("fifo", "hit"), of("weir_cache_requests_total{result=\"hit\"}"));
+    assert_eq!(ghost("fifo", "miss"), of("weir_cache_requests_total{result=\"miss\"}"));
+    assert_eq!(ghost("w-tinylfu", "hit") + ghost("w-tinylfu", "miss"), reads);
+    assert!(ghost("w-tinylfu", "hit") > ghost("fifo", "hit") + 100.0, "{stats:#}");
+    let metrics = client.get("/metrics").text();
+    assert!(metrics.contains("# TYPE weir_ghost_requests_total counter"), "{metrics}");
+    // One shard of 64 rows, as the cache.
+    assert_eq!(of("weir_cache_entries"), 64.0);
+}
+
+#[test]
 fn metrics_are_prometheus_text() {
     let server = used_server();
     let answer = server.client().get("/metrics");

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use weir::cache::policy::POLICIES;
-use weir::lab::analysis::{CHECKS, RULES};
+use weir::lab::analysis::{CAUSES, CHECKS, RULES};
 use weir::lab::experiment::Experiment;
 use weir::lab::report::{COLUMNS, PLOTS, WRITERS};
 use weir::lab::sampler::SAMPLERS;
-use weir::load::WORKLOADS;
+use weir::load::{DISTRIBUTIONS, TURNS, WORKLOADS};
 use weir::store::SCHEMES;
 
 /// The floor plan: a room, and which others it may import. A room within a room has a row of its own where it may do
@@ -27,10 +27,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tiered", &["kv", "counters", "cache", "store"]),
     ("server", &["kv", "proto", "http1", "tiered", "counters"]),
     ("load", &["kv", "proto", "http1", "units"]),
-    ("lab", &["proto", "units", "lab::results", "lab::analysis", "lab::report", "lab::simulated"]),
-    ("lab::results", &["proto", "units"]),
-    ("lab::analysis", &["proto", "units", "lab::results"]),
-    ("lab::report", &["proto", "units", "lab::results", "lab::analysis"]),
+    (
+        "lab",
+        &["proto", "units", "lab::printed", "lab::results", "lab::analysis", "lab::report", "lab::simulated"],
+    ),
+    ("lab::printed", &[]),
+    ("lab::results", &["proto", "units", "lab::printed"]),
+    ("lab::analysis", &["proto", "units", "lab::printed", "lab::results"]),
+    ("lab::report", &["proto", "units", "lab::printed", "lab::results", "lab::analysis"]),
     ("lab::simulated", &["proto", "units", "lab::results"]),
     (
         "cmd",
@@ -46,6 +50,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "server",
             "load",
             "lab",
+            "lab::printed",
             "lab::results",
             "lab::analysis",
             "lab::report",
@@ -79,6 +84,7 @@ const ABSENCES: &[(&str, &[&str])] = &[
     ("store", &["http"]),
     ("tiered", &["http", "fjall", "postgres"]),
     ("server", &["fjall", "postgres"]),
+    ("lab::printed", EFFECTS),
     ("lab::results", EFFECTS),
     ("lab::analysis", EFFECTS),
     ("lab::report", EFFECTS),
@@ -299,6 +305,8 @@ fn every_file_has_its_row() {
 fn every_experiment_is_one() {
     let mut files = Vec::new();
     walk(Path::new("experiments"), &mut files);
+    // Tables of printed rows lie beside the experiments that name them.
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     assert!(!files.is_empty());
     for path in files {
         let experiment = Experiment::parse(&fs::read_to_string(&path).unwrap());
@@ -313,8 +321,11 @@ fn every_row_of_every_table_stands_in_the_reference() {
         ("POLICIES", POLICIES.iter().map(|row| row.name).collect()),
         ("SCHEMES", SCHEMES.iter().map(|row| row.prefix).collect()),
         ("WORKLOADS", WORKLOADS.iter().map(|row| row.name).collect()),
+        ("TURNS", TURNS.iter().map(|(name, _)| *name).collect()),
+        ("DISTRIBUTIONS", DISTRIBUTIONS.iter().map(|row| row.name).collect()),
         ("SAMPLERS", SAMPLERS.iter().map(|row| row.name).collect()),
         ("CHECKS", CHECKS.iter().flat_map(|row| [row.id, row.name]).collect()),
+        ("CAUSES", CAUSES.iter().map(|row| row.name).collect()),
         ("RULES", RULES.iter().map(|row| row.name).collect()),
         ("PLOTS", PLOTS.iter().map(|row| row.name).collect()),
         ("COLUMNS", COLUMNS.iter().map(|row| row.name).collect()),

@@ -1,6 +1,8 @@
-//! Slots in the order of their age: a doubly linked list in one vector, eight bytes a slot.
+//! Slots in the order of their age: `N` doubly linked lists over one vector of links, eight bytes a slot.
+//!
+//! A slot is in one list at a time, so the lists of a policy can share the links.
 
-use super::Slot;
+use super::{Slot, set};
 
 const NONE: Slot = Slot::MAX;
 
@@ -10,51 +12,73 @@ struct Links {
     younger: Slot,
 }
 
-/// A list of distinct slots, from the oldest to the youngest.
-pub(super) struct List {
-    links: Vec<Links>,
+#[derive(Clone, Copy)]
+struct Ends {
     oldest: Slot,
     youngest: Slot,
+    len: usize,
 }
 
-impl Default for List {
-    fn default() -> List {
-        List { links: Vec::new(), oldest: NONE, youngest: NONE }
+/// Lists of distinct slots, each from its oldest to its youngest. A list is named by its number, `0..N`.
+pub(super) struct Lists<const N: usize> {
+    links: Vec<Links>,
+    ends: [Ends; N],
+}
+
+impl<const N: usize> Default for Lists<N> {
+    fn default() -> Lists<N> {
+        Lists { links: Vec::new(), ends: [Ends { oldest: NONE, youngest: NONE, len: 0 }; N] }
     }
 }
 
-impl List {
-    /// Adds a slot that is not in the list.
-    pub(super) fn push_young(&mut self, slot: Slot) {
-        let links = Links { older: self.youngest, younger: NONE };
-        let index = slot as usize;
-        if index >= self.links.len() {
-            self.links.resize(index + 1, Links { older: NONE, younger: NONE });
-        }
-        self.links[index] = links;
-        match self.youngest {
-            NONE => self.oldest = slot,
+impl<const N: usize> Lists<N> {
+    /// Adds a slot that is in no list.
+    pub(super) fn push_young(&mut self, list: usize, slot: Slot) {
+        let ends = &mut self.ends[list];
+        let links = Links { older: ends.youngest, younger: NONE };
+        set(&mut self.links, slot, links, Links { older: NONE, younger: NONE });
+        match ends.youngest {
+            NONE => ends.oldest = slot,
             youngest => self.links[youngest as usize].younger = slot,
         }
-        self.youngest = slot;
+        ends.youngest = slot;
+        ends.len += 1;
     }
 
-    /// Takes out a slot that is in the list.
-    pub(super) fn unlink(&mut self, slot: Slot) {
+    /// Takes out a slot that is in `list`.
+    pub(super) fn unlink(&mut self, list: usize, slot: Slot) {
         let Links { older, younger } = self.links[slot as usize];
+        let ends = &mut self.ends[list];
         match older {
-            NONE => self.oldest = younger,
+            NONE => ends.oldest = younger,
             older => self.links[older as usize].younger = younger,
         }
         match younger {
-            NONE => self.youngest = older,
+            NONE => ends.youngest = older,
             younger => self.links[younger as usize].older = older,
         }
+        ends.len -= 1;
     }
 
-    /// The slot longest in the list, which must not be empty.
-    pub(super) fn oldest(&self) -> Slot {
-        debug_assert_ne!(self.oldest, NONE, "asked for the oldest slot of an empty list");
-        self.oldest
+    /// Takes a slot out of one list and puts it at the young end of another, or of the same.
+    pub(super) fn move_young(&mut self, from: usize, to: usize, slot: Slot) {
+        self.unlink(from, slot);
+        self.push_young(to, slot);
+    }
+
+    /// The slot longest in `list`, which must not be empty.
+    pub(super) fn oldest(&self, list: usize) -> Slot {
+        debug_assert_ne!(self.len(list), 0, "asked for the oldest slot of an empty list");
+        self.ends[list].oldest
+    }
+
+    /// The slot that came into its list right after `slot`; `None` for the youngest.
+    pub(super) fn younger(&self, slot: Slot) -> Option<Slot> {
+        Some(self.links[slot as usize].younger).filter(|younger| *younger != NONE)
+    }
+
+    /// How many slots are in `list`.
+    pub(super) fn len(&self, list: usize) -> usize {
+        self.ends[list].len
     }
 }

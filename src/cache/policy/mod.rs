@@ -2,17 +2,30 @@
 //!
 //! A policy sees slot numbers and hashes only, never keys or rows, and runs under its shard's lock.
 
-mod fifo;
-mod list;
 mod lru;
+mod fifo;
+mod clock;
+mod sieve;
+mod s3fifo;
+mod w_tinylfu;
+mod list;
+mod past;
+mod sketch;
 
+pub use clock::Clock;
 pub use fifo::Fifo;
 pub use lru::Lru;
+pub use s3fifo::S3Fifo;
+pub use sieve::Sieve;
+pub use w_tinylfu::WTinyLfu;
 
 /// A row's number in its shard. Slots are reused.
 pub type Slot = u32;
 
 /// Chooses which slot leaves a full shard. Called under the shard's lock.
+///
+/// Every call takes constant time, averaged over the calls, and a hit allocates nothing. A policy is not told how much
+/// fits: limits count bytes too, so its segments are shares of what is held now.
 pub trait Policy: Send {
     /// A row came into `slot`, which held none.
     fn on_insert(&mut self, slot: Slot, hash: u64);
@@ -20,7 +33,8 @@ pub trait Policy: Send {
     fn on_hit(&mut self, slot: Slot);
     /// The row in `slot` left, evicted or not.
     fn on_remove(&mut self, slot: Slot);
-    /// The slot that should leave next; `on_remove` follows. Called only when some slot is held.
+    /// The slot that should leave next; its `on_remove` follows. Called only when some slot is held, and before the
+    /// row that needs the room is announced. It may be the slot of a row that was just replaced by a larger one.
     fn victim(&mut self) -> Slot;
 }
 
@@ -47,6 +61,26 @@ pub const POLICIES: &[PolicyRow] = &[
         about: "the row that came in first leaves, asked for or not",
         new: || Box::new(Fifo::default()),
     },
+    PolicyRow {
+        name: "clock",
+        about: "as fifo, but a row asked for meanwhile gets another round",
+        new: || Box::new(Clock::default()),
+    },
+    PolicyRow {
+        name: "sieve",
+        about: "a hand sifts the rows from old to young and takes the first not asked for since it last came by",
+        new: || Box::new(Sieve::default()),
+    },
+    PolicyRow {
+        name: "s3fifo",
+        about: "new rows prove themselves in a small queue; the main one is a clock of up to three rounds",
+        new: || Box::new(S3Fifo::default()),
+    },
+    PolicyRow {
+        name: "w-tinylfu",
+        about: "a row leaves a small window for the rest only if asked for more often than the one it pushes out",
+        new: || Box::new(WTinyLfu::default()),
+    },
 ];
 
 /// The policy called `name`.
@@ -54,25 +88,56 @@ pub fn find(name: &str) -> Option<&'static PolicyRow> {
     POLICIES.iter().find(|row| row.name == name)
 }
 
-/// Runs `trace`, keys of one letter, through a shard of `capacity` slots and checks the keys evicted, in order.
+/// The names of [`POLICIES`], as a sentence lists them.
+pub fn names() -> String {
+    POLICIES.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")
+}
+
+/// What policies keep of a hash. The bits that chose the shard are the same for all its rows; the lower half is not.
+fn fingerprint(hash: u64) -> u32 {
+    (hash ^ (hash >> 32)) as u32
+}
+
+/// Sets what a vector holds for `slot`, and makes it long enough with `filler`.
+fn set<T: Clone>(values: &mut Vec<T>, slot: Slot, value: T, filler: T) {
+    let index = slot as usize;
+    if index >= values.len() {
+        values.resize(index + 1, filler);
+    }
+    values[index] = value;
+}
+
+/// Runs `trace`, keys of one letter, through a shard of `capacity` slots and checks the keys evicted, in order. `-a`
+/// takes a out if it is there.
 #[cfg(test)]
 fn check(policy: &str, capacity: usize, trace: &str, evicted: &str) {
     let mut policy = (find(policy).unwrap().new)();
     let mut slots: Vec<Option<&str>> = vec![None; capacity];
     let mut left = Vec::new();
-    for key in trace.split_whitespace() {
-        if let Some(slot) = slots.iter().position(|held| *held == Some(key)) {
-            policy.on_hit(slot as Slot);
-            continue;
+    for step in trace.split_whitespace() {
+        let key = step.trim_start_matches('-');
+        let held = slots.iter().position(|held| *held == Some(key));
+        match (step.starts_with('-'), held) {
+            (true, None) => {}
+            (true, Some(slot)) => {
+                policy.on_remove(slot as Slot);
+                slots[slot] = None;
+            }
+            (false, Some(slot)) => policy.on_hit(slot as Slot),
+            (false, None) => {
+                let free = slots.iter().position(Option::is_none).unwrap_or_else(|| {
+                    let victim = policy.victim();
+                    policy.on_remove(victim);
+                    left.extend(slots[victim as usize].take());
+                    victim as usize
+                });
+                slots[free] = Some(key);
+                policy.on_insert(free as Slot, tests::hash(key.as_bytes()[0].into()));
+            }
         }
-        let free = slots.iter().position(Option::is_none).unwrap_or_else(|| {
-            let victim = policy.victim();
-            policy.on_remove(victim);
-            left.extend(slots[victim as usize].take());
-            victim as usize
-        });
-        slots[free] = Some(key);
-        policy.on_insert(free as Slot, 0);
     }
     assert_eq!(left.join(" "), evicted, "{trace}");
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -71,7 +71,7 @@ pub const CHECKS: &[Check] = &[
         name: "workload",
         about: "the operations observed are the mix that was asked for",
         failed: Standing::Valid,
-        judge: |_| Verdict::NotChecked("the results do not yet say which mix was asked for".into()),
+        judge: workload,
     },
     Check {
         id: "G8",
@@ -357,6 +357,45 @@ fn machine(seen: &Seen) -> Verdict {
         holds: format!("steal {:.2} %", stolen * 100.0),
         missing: format!("not read: {}", unread.join(", ")),
     }
+}
+
+fn workload(seen: &Seen) -> Verdict {
+    const SIGMAS: f64 = 3.0;
+    if seen.ran.iter().any(|(_, load)| load.mix.is_empty()) {
+        return Verdict::NotChecked("the results do not yet say which mix was asked for".into());
+    }
+    if seen.ran.iter().all(|(_, load)| load.attempts == 0) {
+        return Verdict::NotChecked("no request completed".into());
+    }
+    for (_, load) in seen.ran {
+        let attempts = load.attempts as f64;
+        let observed = |name: &str| {
+            load.operations.iter().filter(|of| of.operation == name).map(|of| of.attempts).sum::<u64>() as f64
+        };
+        // What nobody asked for is asked for with a share of nothing.
+        let strangers = (load.operations.iter().map(|of| of.operation.as_str()))
+            .filter(|name| !load.mix.contains_key(*name))
+            .map(|name| (name, 0.0));
+        for (name, share) in load.mix.iter().map(|(name, share)| (name.as_str(), *share)).chain(strangers) {
+            // Requests that follow each other in a fixed pattern scatter less than drawn ones, but every client is cut
+            // off somewhere within its pattern, and its slowest request is the likeliest to straddle an edge of the
+            // window: that is up to one request of each.
+            let sigma = (attempts * share * (1.0 - share)).sqrt();
+            let slack = if share == 0.0 { 0.0 } else { f64::from(load.clients) };
+            let seen = observed(name);
+            if (seen - attempts * share).abs() > SIGMAS * sigma + slack {
+                return failed(
+                    format!(
+                        "{:.1} % of the requests were {name}, {:.1} % were asked for",
+                        seen / attempts * 100.0,
+                        share * 100.0
+                    ),
+                    "By chance alone one row in a few hundred does this: repeat it. If it stays, some operations wait longer than the window.",
+                );
+            }
+        }
+    }
+    Verdict::Passed
 }
 
 fn failed(why: impl Into<String>, remedy: &str) -> Verdict {

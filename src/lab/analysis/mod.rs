@@ -3,15 +3,19 @@
 //! A pure function of the results: no clock, no `/proc`, no network, and no randomness but a bootstrap seeded by the
 //! results themselves. Methods and limits are those of docs/method.md, sections 3, 5 and 6 (E1).
 
+pub mod audit;
 pub mod bottleneck;
 pub mod capacity;
 pub mod checks;
+pub mod hits;
 pub mod rows;
 pub mod stats;
 
+pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, RULES};
 pub use capacity::{Capacity, Decline, Knee};
 pub use checks::{CHECKS, Checked, Verdict};
+pub use hits::HitRatio;
 pub use rows::{Row, Standing, Use, row};
 pub use stats::{Estimate, Interval};
 
@@ -80,6 +84,10 @@ pub struct WorkloadFindings {
     pub decline: Option<Decline>,
     /// What limits it.
     pub bottleneck: Bottleneck,
+    /// How its reads were served by the cache, and would have been by the policies simulated beside it.
+    pub hit_ratios: Vec<HitRatio>,
+    /// What somebody printed of the same workload, at their levels, and what the audit says of it.
+    pub printed: Option<PrintedSweep>,
 }
 
 impl WorkloadFindings {
@@ -118,7 +126,7 @@ pub fn findings(results: &Results) -> Findings {
 }
 
 fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
-    let mut levels = results.levels.clone();
+    let mut levels = workload.levels.clone().unwrap_or_else(|| results.levels.clone());
     levels.sort_unstable();
     levels.dedup();
     let mut rows: Vec<Row> = Vec::new();
@@ -133,6 +141,8 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         about: workload.about.clone(),
         decline: capacity::decline(&rows, &capacity),
         bottleneck: bottleneck::bottleneck(&rows, &capacity, knee.as_ref()),
+        hit_ratios: hits::hit_ratios(results, &workload.name),
+        printed: rows::printed_sweep(results, workload),
         rows,
         capacity,
         knee,

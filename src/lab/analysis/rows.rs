@@ -2,9 +2,10 @@
 //!
 //! Merges and derives; judging is the business of [`super::checks`].
 
+use super::audit::{AuditedRow, PrintedSweep, audit};
 use super::checks::{self, Checked};
 use super::stats::{Estimate, mean, median};
-use crate::lab::results::{ResourceKind, Results, Trial};
+use crate::lab::results::{ResourceKind, Results, Trial, WorkloadPlan};
 use crate::proto::{Latency, LoadReport};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -47,6 +48,8 @@ pub struct Row {
     pub resources: Vec<Use>,
     /// What every gate says, in the order of [`checks::CHECKS`].
     pub checks: Vec<Checked>,
+    /// What somebody printed of the same workload at this level.
+    pub printed: Option<AuditedRow>,
 }
 
 /// How far a row may be trusted.
@@ -137,12 +140,26 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
             .max_by(|a, b| a.abs().total_cmp(&b.abs())),
         resources: uses(results, &ran),
         checks: Vec::new(),
+        printed: printed_at(results, workload, level),
     };
     if !ran.is_empty() {
         row.checks = checks::checked(results, &ran, below);
         row.standing = checks::standing(&row.checks);
     }
     row
+}
+
+/// The printed row of `workload` at `level`; the first, should there be several.
+fn printed_at(results: &Results, workload: &str, level: u32) -> Option<AuditedRow> {
+    let plan = results.workloads.iter().find(|plan| plan.name == workload)?;
+    printed_sweep(results, plan)?.rows.into_iter().find(|row| row.printed.clients == Some(level))
+}
+
+/// All that is printed of a workload. `None` where nothing is.
+pub(super) fn printed_sweep(results: &Results, workload: &WorkloadPlan) -> Option<PrintedSweep> {
+    let name = workload.printed.as_ref().unwrap_or(&workload.name);
+    // The rows of the other workloads are evidence, too: the audit sees them all.
+    audit(&results.printed).sweeps.into_iter().find(|sweep| sweep.workload == *name)
 }
 
 /// How far throughput × latency is from the clients that were there, as a share of them: 0.02 is 2 % too much.
@@ -197,19 +214,21 @@ fn uses(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Vec<Use> {
         .iter()
         .map(|resource| {
             // Both are means over the runs that could be read, so that one unreadable run does not hide the others.
-            let seen: Vec<(f64, f64)> = ran
+            let seen: Vec<(f64, f64, f64)> = ran
                 .iter()
-                .filter_map(|(trial, load)| Some((trial.utilization(resource)?, rate(load))))
-                .filter(|(utilization, _)| utilization.is_finite())
+                .filter_map(|(trial, load)| {
+                    Some((trial.utilization(resource)?, rate(load), trial.servers(resource)))
+                })
+                .filter(|(utilization, ..)| utilization.is_finite())
                 .collect();
             Use {
                 name: resource.name.clone(),
                 kind: resource.kind,
-                servers: resource.servers,
-                utilization: finite(seen.iter().map(|(utilization, _)| *utilization).collect()),
-                utilization_max: seen.iter().map(|(utilization, _)| *utilization).max_by(f64::total_cmp),
+                servers: seen.first().map_or(resource.servers, |(.., servers)| *servers),
+                utilization: finite(seen.iter().map(|(utilization, ..)| *utilization).collect()),
+                utilization_max: seen.iter().map(|(utilization, ..)| *utilization).max_by(f64::total_cmp),
                 demand_us: finite(
-                    seen.iter().map(|(utilization, x)| utilization * resource.servers / x * 1e6).collect(),
+                    seen.iter().map(|(utilization, x, servers)| utilization * servers / x * 1e6).collect(),
                 ),
             }
         })

@@ -152,6 +152,37 @@ fn errors_that_answer_sooner_than_successes_are_called_fast_fail() {
 }
 
 #[test]
+fn operations_in_other_shares_than_asked_for_fail_the_workload() {
+    /// The verdict on 8 clients' 10,000 attempts: so many of them PUT, the others GET.
+    fn verdict(puts: u64, mix: &[(&str, f64)]) -> Verdict {
+        let (row, _) = spoiled(|load| {
+            let get = load.operations[0].clone();
+            load.attempts = 10_000;
+            load.mix = mix.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect();
+            load.operations = [("get", 10_000 - puts), ("put", puts)]
+                .map(|(name, attempts)| crate::proto::OperationReport {
+                    operation: name.into(),
+                    attempts,
+                    ..get.clone()
+                })
+                .into();
+        });
+        row.checks[6].verdict.clone()
+    }
+    let mix = [("get", 0.7), ("put", 0.3)];
+    // One sigma is 46 requests here, and each of the 8 clients is cut off somewhere.
+    for (puts, fits) in [(3000, true), (3140, true), (2860, true), (3150, false), (2850, false)] {
+        assert_eq!(verdict(puts, &mix) == Verdict::Passed, fits, "{puts}");
+    }
+    let Verdict::Failed { why, .. } = verdict(5000, &mix) else { panic!() };
+    assert_eq!(why, "50.0 % of the requests were get, 70.0 % were asked for");
+    // What is missing altogether, and what nobody asked for.
+    assert!(matches!(verdict(3000, &[("get", 0.5), ("delete", 0.5)]), Verdict::Failed { .. }));
+    assert!(matches!(verdict(1, &[("get", 1.0)]), Verdict::Failed { .. }));
+    assert_eq!(verdict(0, &[("get", 1.0)]), Verdict::Passed);
+}
+
+#[test]
 fn what_cannot_be_read_is_not_checked() {
     let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[1], 1, "1s");
     let verdict =

@@ -2,22 +2,25 @@
 //!
 //! What cannot be read is left out.
 
-use super::postgres::Postgres;
+use super::fleet::{Fleet, Server};
 use crate::lab::sampler::mount_of;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// PostgreSQL settings that decide what a write costs.
-const SETTINGS: &[&str] =
-    &["fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers", "max_wal_size"];
+/// Settings that decide what a write costs, by product and as effective.
+const SETTINGS: &[(&str, &str, &[&str])] = &[(
+    "PostgreSQL",
+    "SHOW ",
+    &["fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers", "max_wal_size"],
+)];
 
 /// The machine and the programs, in the order the report prints them.
 pub(super) fn describe(
     program: &Path,
     cores: &[usize],
     data: Option<&Path>,
-    postgres: Option<&Postgres>,
+    fleet: &Fleet,
 ) -> Vec<(String, String)> {
     let facts = [
         ("cpu", cpu_model(&read("/proc/cpuinfo"))),
@@ -31,10 +34,19 @@ pub(super) fn describe(
         ("weir", Some(env!("CARGO_PKG_VERSION").to_owned())),
         ("build", Some(if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned())),
         ("binary", fingerprint(program)),
-        ("PostgreSQL", postgres.and_then(|postgres| show(postgres, "server_version"))),
-        ("PostgreSQL settings", postgres.map(settings)),
     ];
-    facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    let mut facts: Vec<(String, String)> =
+        facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    for (database, server) in fleet.members() {
+        let version = server.ask("SELECT version()").unwrap_or_default();
+        // PostgreSQL goes on with its compiler, which is not what anybody looks for here.
+        let version = version.split(" on ").next().unwrap_or_default().trim();
+        let named = version.starts_with(server.product());
+        let version = if named { version.to_owned() } else { format!("{} {version}", server.product()) };
+        facts.push((database.part.clone(), version.trim().to_owned()));
+        facts.push((format!("{} settings", database.part), settings(server)));
+    }
+    facts
 }
 
 fn read(path: &str) -> String {
@@ -122,18 +134,18 @@ fn fnv1a(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-fn show(postgres: &Postgres, setting: &str) -> Option<String> {
-    postgres.query("postgres", &format!("SHOW {setting}")).ok()?.pop()?.pop()
-}
-
-fn settings(postgres: &Postgres) -> String {
-    let effective = |name: &&str| Some(format!("{name}={}", show(postgres, name)?));
-    SETTINGS.iter().filter_map(effective).collect::<Vec<_>>().join(" ")
+fn settings(server: &Server) -> String {
+    let of_product = SETTINGS.iter().filter(|(product, ..)| *product == server.product());
+    let asked = of_product.flat_map(|(_, how, names)| names.iter().map(move |name| (how, name)));
+    let effective =
+        asked.filter_map(|(how, name)| Some(format!("{name}={}", server.ask(&format!("{how}{name}"))?)));
+    effective.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::experiment::Experiment;
 
     #[test]
     fn facts_are_read_from_the_kernels_text() {
@@ -162,7 +174,9 @@ mod tests {
     #[test]
     fn this_machine_is_described() {
         let program = std::env::current_exe().unwrap();
-        let facts = describe(&program, &[0], Some(Path::new("/")), None);
+        let experiment = Experiment::parse(include_str!("../../../experiments/quick.toml")).unwrap();
+        let fleet = Fleet::new(&experiment, &[], Path::new("/"), &program).unwrap();
+        let facts = describe(&program, &[0], Some(Path::new("/")), &fleet);
         let names: Vec<&str> = facts.iter().map(|(name, _)| name.as_str()).collect();
         for expected in ["cores", "memory", "kernel", "weir", "build", "binary"] {
             assert!(names.contains(&expected), "{names:?}");

@@ -153,7 +153,7 @@ impl Run<'_> {
 
     fn command(&self) -> Command {
         let mut command = Command::new(self.program);
-        command.args(["load", self.url, "--workload", &self.workload.name, "--events"]);
+        command.args(["load", self.url, "--workload", self.workload.of_load(), "--events"]);
         let threads = (self.cores.len() as u64).clamp(1, u64::from(self.level));
         for (flag, value) in [
             ("--clients", self.level.to_string()),
@@ -223,8 +223,8 @@ mod tests {
             url: "http://127.0.0.1:1",
             workload: &Workload {
                 name: "w".into(),
-                about: String::new(),
                 args: vec!["--keys".into(), "5".into()],
+                ..Workload::default()
             },
             level: 2,
             seed: 7,

@@ -6,6 +6,8 @@
 
 mod calendar;
 mod environment;
+mod fleet;
+mod limits;
 mod load;
 mod postgres;
 mod process;
@@ -14,11 +16,14 @@ mod server;
 pub use calendar::Utc;
 pub use postgres::{Options as PostgresOptions, Postgres};
 
-use super::experiment::{DATABASE, Experiment, FJALL, GENERATOR, POSTGRES, SERVER, Target, Workload};
+use super::experiment::{Experiment, FJALL, GENERATOR, SERVER, Target, Workload};
+use super::printed::PrintedRow;
 use super::results::{Placement, Reading, Resource, ResourceKind, Results, Trial, WorkloadPlan};
 use super::sampler::{Context, Samplers, device_of, get};
 use super::{simulated, topology};
 use crate::proto::{FORMAT, HEALTHZ};
+use crate::units::Size;
+use fleet::Fleet;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use server::{Server, Start};
@@ -41,6 +46,10 @@ pub struct Options {
     pub dir: PathBuf,
     /// The command that repeats the run.
     pub command: String,
+    /// To what share of the file's durations the experiment was scaled down.
+    pub scale: Option<f64>,
+    /// Rows somebody printed, to be kept beside what is measured.
+    pub printed: Vec<PrintedRow>,
 }
 
 /// Hears what the harness does.
@@ -64,10 +73,12 @@ pub fn run(
 ) -> Result<Results, String> {
     let cores =
         topology::available().map_err(|error| format!("cannot ask which cores we may use: {error}"))?;
-    let placements = topology::plan(&cores, &experiment.parts(), &experiment.cores)?;
-    let mut rig: Box<dyn Rig> = match &experiment.target {
+    let parts = experiment.parts();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let placements = topology::plan(&cores, &parts, &experiment.cores)?;
+    let mut rig: Box<dyn Rig<'_> + '_> = match &experiment.target {
         Target::Simulated(model) => Box::new(Modelled { model, experiment }),
-        _ => Box::new(Live::new(experiment, options, &placements, cores, stop)),
+        _ => Box::new(Live::new(experiment, options, &placements, cores, stop)?),
     };
     let mut results = Results {
         format: FORMAT,
@@ -77,6 +88,7 @@ pub fn run(
         experiment_toml: experiment.toml.clone(),
         command: options.command.clone(),
         started: Utc::at(SystemTime::now()).to_string(),
+        scale: options.scale,
         seed: experiment.seed,
         environment: Vec::new(),
         placements: placements.clone(),
@@ -84,9 +96,10 @@ pub fn run(
         workloads: experiment.workloads.iter().map(plan_of).collect(),
         levels: experiment.levels.clone(),
         repetitions: experiment.repetitions,
+        printed: options.printed.clone(),
         trials: Vec::new(),
     };
-    let total = experiment.workloads.len() * experiment.levels.len() * experiment.repetitions as usize;
+    let total = experiment.trials();
     for repetition in 0..experiment.repetitions {
         progress.preparing(&format!("starting the target for repetition {}", repetition + 1));
         let begun = rig.begin();
@@ -129,7 +142,7 @@ pub fn save(results: &Results, dir: &Path) -> Result<(), String> {
 }
 
 /// What trials run against.
-trait Rig {
+trait Rig<'a> {
     /// Makes the target fresh for a repetition.
     fn begin(&mut self) -> Result<(), String>;
     /// Where it is measured; after the first [`Rig::begin`].
@@ -137,7 +150,7 @@ trait Rig {
     /// What its requests wait for; after the first [`Rig::begin`].
     fn resources(&self) -> Vec<Resource>;
     /// Runs one trial. A failure is part of it.
-    fn trial(&mut self, workload: &Workload, level: u32, repetition: u32) -> Trial;
+    fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial;
 }
 
 /// A queueing model in place of a system.
@@ -146,7 +159,7 @@ struct Modelled<'a> {
     experiment: &'a Experiment,
 }
 
-impl Rig for Modelled<'_> {
+impl<'a> Rig<'a> for Modelled<'a> {
     fn begin(&mut self) -> Result<(), String> {
         Ok(())
     }
@@ -159,7 +172,7 @@ impl Rig for Modelled<'_> {
         simulated::resources(self.model)
     }
 
-    fn trial(&mut self, workload: &Workload, level: u32, repetition: u32) -> Trial {
+    fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
         let Experiment { seed, warmup, window, .. } = self.experiment;
         simulated::trial(self.model, &workload.name, level, repetition, *seed, *warmup, *window)
     }
@@ -172,16 +185,21 @@ struct Live<'a> {
     placements: &'a [Placement],
     cores: Vec<usize>,
     stop: &'a AtomicBool,
-    // In the order in which they must go: the server before its store.
+    // In the order in which they must go: the server before its stores.
     server: Option<Server>,
-    postgres: Option<Postgres>,
-    data: Option<TempDir>,
-    /// Databases made so far: each start of the server has one of its own.
-    databases: u32,
+    fleet: Fleet,
+    data: Vec<TempDir>,
+    /// Where the server of this repetition finds its stores, and the replica.
+    stores: Vec<String>,
+    replica: Option<String>,
+    /// The flags the server runs with beyond the target's: those of the workload it was started for.
+    serving: &'a [String],
     /// Workloads whose keys are in the target.
     preloaded: BTreeSet<String>,
     /// Why the server could not be started again in this repetition; it is not tried for each trial.
     broken: Option<String>,
+    /// What trying out the write caps showed.
+    probes: Vec<(String, String)>,
 }
 
 impl<'a> Live<'a> {
@@ -191,20 +209,23 @@ impl<'a> Live<'a> {
         placements: &'a [Placement],
         cores: Vec<usize>,
         stop: &'a AtomicBool,
-    ) -> Live<'a> {
-        Live {
+    ) -> Result<Live<'a>, String> {
+        Ok(Live {
             experiment,
             options,
             placements,
             cores,
             stop,
             server: None,
-            postgres: None,
-            data: None,
-            databases: 0,
+            fleet: Fleet::new(experiment, placements, &options.dir, &options.program)?,
+            data: Vec::new(),
+            stores: Vec::new(),
+            replica: None,
+            serving: &[],
             preloaded: BTreeSet::new(),
             broken: None,
-        }
+            probes: Vec::new(),
+        })
     }
 
     fn cores_of(&self, part: &str) -> &'a [usize] {
@@ -212,41 +233,91 @@ impl<'a> Live<'a> {
         placement.map_or(&[], |placement| &placement.cores)
     }
 
-    /// A new store for a `weir serve`; its URL.
-    fn fresh_store(&mut self, store: &str) -> Result<String, String> {
-        match store {
-            FJALL => {
-                // Beside the results, because a temporary folder is often memory, where a durable write costs nothing.
-                let dir = tempfile::Builder::new().prefix("store-").tempdir_in(&self.options.dir);
-                let dir = dir.map_err(|error| {
-                    format!(
-                        "{}: cannot make a store: {error}; make room or rights",
-                        self.options.dir.display()
-                    )
-                })?;
-                let url = format!("fjall:{}", dir.path().display());
-                self.data = Some(dir);
-                Ok(url)
+    /// New and empty stores for a `weir serve`.
+    fn refresh_stores(&mut self, names: &[String]) -> Result<(), String> {
+        let urls = self.fleet.refresh()?;
+        self.replica = urls.replica;
+        self.stores.clear();
+        for (index, name) in names.iter().enumerate() {
+            let url = match urls.stores.get(&index) {
+                Some(url) => url.clone(),
+                None if name == FJALL => self.fresh_directory()?,
+                None => name.clone(),
+            };
+            self.stores.push(url);
+        }
+        Ok(())
+    }
+
+    /// The URL of an embedded store in a directory of its own.
+    fn fresh_directory(&mut self) -> Result<String, String> {
+        // Beside the results, because a temporary folder is often memory, where a durable write costs nothing.
+        let dir = tempfile::Builder::new().prefix("store-").tempdir_in(&self.options.dir);
+        let dir = dir.map_err(|error| {
+            format!("{}: cannot make a store: {error}; make room or rights", self.options.dir.display())
+        })?;
+        let url = format!("fjall:{}", dir.path().display());
+        self.data.push(dir);
+        Ok(url)
+    }
+
+    /// Starts the server over the stores of this repetition, with `flags` beyond the target's.
+    fn serve(&mut self, args: &[String], flags: &'a [String]) -> Result<(), String> {
+        // The old one ends before the new one claims the stores, and takes with it what it kept in memory.
+        self.server = None;
+        if self.stores.iter().any(|store| store.starts_with("memory:")) {
+            self.preloaded.clear();
+        }
+        let args: Vec<String> = args.iter().chain(flags).cloned().collect();
+        let start = Start {
+            program: &self.options.program,
+            stores: &self.stores,
+            replica: self.replica.as_deref(),
+            args: &args,
+            cores: self.cores_of(SERVER),
+            log: &self.options.dir.join("server.log"),
+        };
+        let server = Server::start(&start, self.stop)?;
+        self.fleet.take_server(server.pid())?;
+        self.serving = flags;
+        self.server = Some(server);
+        Ok(())
+    }
+
+    /// Has the server run as `workload` wants it.
+    fn prepare(&mut self, workload: &'a Workload) -> Result<(), String> {
+        match &self.experiment.target {
+            Target::Weir { args, .. } if self.serving != workload.serve => self.serve(args, &workload.serve),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tries every write cap of the experiment out, once.
+    fn probe_caps(&mut self) -> Result<(), String> {
+        if !self.probes.is_empty() {
+            return Ok(());
+        }
+        let caps: BTreeSet<u64> =
+            self.experiment.workloads.iter().filter_map(|workload| Some(workload.write_cap?.0)).collect();
+        let (Some(limits), Some(dir)) = (self.fleet.limits(), self.data_dir()) else { return Ok(()) };
+        let device = device_number(dir)?;
+        let mut probes = Vec::new();
+        for cap in caps {
+            let written = limits.probe(&device, cap, dir)?;
+            let said = format!("dd wrote {:.1} MB/s under it", written / 1e6);
+            probes.push((format!("write cap {}/s", Size(cap)), said));
+        }
+        self.probes = probes;
+        Ok(())
+    }
+
+    /// Caps what is written to the disk, or lifts the cap.
+    fn cap_writes(&self, cap: Option<Size>) -> Result<(), String> {
+        match (self.fleet.limits(), self.data_dir()) {
+            (Some(limits), Some(dir)) if limits.capped().is_some() => {
+                limits.cap_writes(&device_number(dir)?, cap.map(|cap| cap.0))
             }
-            POSTGRES => {
-                let settings = self.experiment.postgres.clone().unwrap_or_default().settings;
-                let running = self.postgres.take().and_then(|mut one| one.lives().then_some(one));
-                let postgres = match running {
-                    Some(running) => running,
-                    None => Postgres::start(PostgresOptions {
-                        cores: self.cores_of(DATABASE).to_vec(),
-                        settings,
-                        parents: vec![self.options.dir.clone()],
-                        log: Some(self.options.dir.join("postgres.log")),
-                    })?,
-                };
-                let postgres = self.postgres.insert(postgres);
-                let database = format!("block_{}", self.databases);
-                self.databases += 1;
-                postgres.query("postgres", &format!("CREATE DATABASE {database}"))?;
-                Ok(postgres.url_of(&database))
-            }
-            url => Ok(url.to_owned()),
+            _ => Ok(()),
         }
     }
 
@@ -259,72 +330,27 @@ impl<'a> Live<'a> {
     }
 
     fn data_dir(&self) -> Option<&Path> {
-        let of_postgres = self.postgres.as_ref().map(Postgres::data);
-        of_postgres.or(self.data.as_ref().map(TempDir::path))
+        self.fleet.data().or(self.data.first().map(TempDir::path))
     }
 
     /// What is sampled beside the generator.
     fn context(&self) -> Context {
         let server = self.server.as_ref().map(|server| (SERVER.to_owned(), server.pid()));
-        let database = self.postgres.as_ref().and_then(Postgres::pid).map(|pid| (DATABASE.to_owned(), pid));
+        let databases = self
+            .fleet
+            .members()
+            .filter_map(|(database, server)| Some((database.part.clone(), server.pid()?)));
         let cores: BTreeSet<usize> =
             self.placements.iter().flat_map(|placement| &placement.cores).copied().collect();
         Context {
-            parts: server.into_iter().chain(database).collect(),
+            parts: server.into_iter().chain(databases).collect(),
             cores: cores.into_iter().collect(),
             data: self.data_dir().map(Path::to_owned),
             url: self.url().map(str::to_owned),
         }
     }
-}
 
-impl Rig for Live<'_> {
-    fn begin(&mut self) -> Result<(), String> {
-        self.preloaded.clear();
-        self.broken = None;
-        // The old server ends before its store goes.
-        self.server = None;
-        self.data = None;
-        match &self.experiment.target {
-            Target::Weir { store, args } => {
-                let store = self.fresh_store(store)?;
-                let start = Start {
-                    program: &self.options.program,
-                    store: &store,
-                    args,
-                    cores: self.cores_of(SERVER),
-                    log: &self.options.dir.join("server.log"),
-                };
-                self.server = Some(Server::start(&start, self.stop)?);
-            }
-            Target::Url { url } => {
-                // Any answer will do, also 404: it is only asked whether somebody is there.
-                get(url, HEALTHZ, Duration::from_secs(5)).map_err(|error| {
-                    format!("cannot reach {url}: {error}; start the server, or correct target.url")
-                })?;
-            }
-            Target::Simulated(_) => {}
-        }
-        Ok(())
-    }
-
-    fn environment(&self) -> Vec<(String, String)> {
-        environment::describe(&self.options.program, &self.cores, self.data_dir(), self.postgres.as_ref())
-    }
-
-    fn resources(&self) -> Vec<Resource> {
-        let reading = Samplers::new(&self.context()).read();
-        resources_of(self.placements, &reading, self.data_dir().and_then(device_of).as_deref())
-    }
-
-    fn trial(&mut self, workload: &Workload, level: u32, repetition: u32) -> Trial {
-        // A server that died took its trial with it; the next ones get a new one.
-        if self.server.as_mut().is_some_and(|server| !server.lives()) {
-            self.broken = self.begin().err();
-        }
-        if let Some(why) = &self.broken {
-            return failed(workload, level, repetition, why);
-        }
+    fn run(&mut self, workload: &Workload, level: u32, repetition: u32) -> Trial {
         let run = load::Run {
             program: &self.options.program,
             url: self.url().unwrap_or_default(),
@@ -360,6 +386,81 @@ impl Rig for Live<'_> {
     }
 }
 
+impl<'a> Rig<'a> for Live<'a> {
+    fn begin(&mut self) -> Result<(), String> {
+        self.preloaded.clear();
+        self.broken = None;
+        // The old server ends before its store goes.
+        self.server = None;
+        self.data.clear();
+        match &self.experiment.target {
+            Target::Weir { store, args, .. } => {
+                self.refresh_stores(store)?;
+                self.serve(args, &[])?;
+                self.probe_caps()?;
+            }
+            Target::Url { url } => {
+                // Any answer will do, also 404: it is only asked whether somebody is there.
+                get(url, HEALTHZ, Duration::from_secs(5)).map_err(|error| {
+                    format!("cannot reach {url}: {error}; start the server, or correct target.url")
+                })?;
+            }
+            Target::Simulated(_) => {}
+        }
+        Ok(())
+    }
+
+    fn environment(&self) -> Vec<(String, String)> {
+        let mut facts =
+            environment::describe(&self.options.program, &self.cores, self.data_dir(), &self.fleet);
+        if let Some(of) = self.experiment.cores.of.filter(|of| *of > self.cores.len()) {
+            let said = format!("the file's, for {of} cores, scaled down to {}", self.cores.len());
+            facts.push(("placement".into(), said));
+        }
+        if let Some(memory) = self.experiment.limits.memory {
+            facts.push(("memory limit".into(), format!("{memory} for each database")));
+        }
+        facts.extend(self.probes.iter().cloned());
+        facts
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        let reading = Samplers::new(&self.context()).read();
+        resources_of(self.placements, &reading, self.data_dir().and_then(device_of).as_deref())
+    }
+
+    fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
+        // A server that died took its trial with it; the next ones get a new one.
+        if self.server.as_mut().is_some_and(|server| !server.lives()) {
+            self.broken = self.begin().err();
+        }
+        if let Some(why) = &self.broken {
+            return failed(workload, level, repetition, why);
+        }
+        let ready = self.prepare(workload).and_then(|()| self.cap_writes(workload.write_cap));
+        let trial = match ready {
+            Ok(()) => self.run(workload, level, repetition),
+            Err(why) => failed(workload, level, repetition, &why),
+        };
+        match self.cap_writes(None) {
+            Ok(()) => trial,
+            // The next trial would be measured under a cap nobody asked for.
+            Err(why) => {
+                self.broken = Some(why);
+                trial
+            }
+        }
+    }
+}
+
+/// The number by which the kernel knows the disk under `path`: `254:0`.
+fn device_number(path: &Path) -> Result<String, String> {
+    let number = device_of(path).and_then(|name| fs::read_to_string(format!("/sys/block/{name}/dev")).ok());
+    number.map(|text| text.trim().to_owned()).ok_or_else(|| {
+        format!("{}: no disk of its own to cap; use a folder on a disk, or remove write_cap", path.display())
+    })
+}
+
 /// Everything a request may wait for that can be counted here.
 fn resources_of(placements: &[Placement], reading: &Reading, device: Option<&str>) -> Vec<Resource> {
     let mut resources: Vec<Resource> = Vec::new();
@@ -370,6 +471,7 @@ fn resources_of(placements: &[Placement], reading: &Reading, device: Option<&str
         name: format!("{} CPU", parts.join(" + ")),
         busy: parts.iter().map(|part| format!("{part}.cpu_secs")).collect(),
         servers: cores.len() as f64,
+        servers_gauge: None,
         kind,
     };
     for (index, placement) in targets.iter().enumerate() {
@@ -382,16 +484,15 @@ fn resources_of(placements: &[Placement], reading: &Reading, device: Option<&str
         }
     }
     let lanes = reading.gauges.iter().filter_map(|(name, count)| {
-        let lane = name.strip_prefix("stats.weir_store_lanes{lane=\"")?.strip_suffix("\"}")?;
-        // Where the server has several stores, theirs are told apart by a label behind the first.
-        let name = match lane.split_once("\",shard=\"") {
-            Some((lane, shard)) => format!("shard {shard} {lane} lanes"),
-            None => format!("store {lane} lanes"),
-        };
-        (*count > 0.0).then(|| Resource {
-            name,
-            busy: vec![format!("stats.weir_store_busy_seconds_total{{lane=\"{lane}\"}}")],
+        let labels = name.strip_prefix("stats.weir_store_lanes")?;
+        let of = |label: &str| Some(labels.split_once(&format!("{label}=\""))?.1.split_once('"')?.0);
+        let shard = of("shard").map(|shard| format!(" of shard {shard}")).unwrap_or_default();
+        (*count > 0.0).then_some(())?;
+        Some(Resource {
+            name: format!("store {} lanes{shard}", of("lane")?),
+            busy: vec![format!("stats.weir_store_busy_seconds_total{labels}")],
             servers: *count,
+            servers_gauge: Some(name.clone()),
             kind: ResourceKind::Station,
         })
     });
@@ -400,6 +501,7 @@ fn resources_of(placements: &[Placement], reading: &Reading, device: Option<&str
         name: format!("disk {device}"),
         busy: vec![format!("disk.{device}.busy_secs")],
         servers: 1.0,
+        servers_gauge: None,
         kind: ResourceKind::Indication,
     }));
     resources.extend(generator.map(|placement| {
@@ -416,7 +518,7 @@ fn order(experiment: &Experiment, repetition: u32) -> Vec<(&Workload, u32)> {
     let mut order: Vec<_> = experiment
         .workloads
         .iter()
-        .flat_map(|workload| experiment.levels.iter().map(move |level| (workload, *level)))
+        .flat_map(|workload| experiment.levels_of(workload).iter().map(move |level| (workload, *level)))
         .collect();
     // Each repetition has an order of its own; the golden ratio keeps neighbouring seeds from meeting.
     let seed = experiment.seed.wrapping_add(u64::from(repetition).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -429,7 +531,8 @@ fn order(experiment: &Experiment, repetition: u32) -> Vec<(&Workload, u32)> {
 }
 
 fn plan_of(workload: &Workload) -> WorkloadPlan {
-    WorkloadPlan { name: workload.name.clone(), about: workload.about.clone() }
+    let Workload { name, about, levels, printed, .. } = workload.clone();
+    WorkloadPlan { name, about, levels, printed }
 }
 
 fn failed(workload: &Workload, level: u32, repetition: u32, why: &str) -> Trial {
@@ -447,6 +550,7 @@ fn failed(workload: &Workload, level: u32, repetition: u32, why: &str) -> Trial 
 
 #[cfg(test)]
 mod tests {
+    use super::super::experiment::{Cores, DATABASE};
     use super::*;
     use std::collections::BTreeMap;
 
@@ -474,7 +578,7 @@ mod tests {
 
     /// The resources as lines of `name: counters / servers`.
     fn shown(cores: &[usize], parts: &[&str], gauges: &[(&str, f64)], device: Option<&str>) -> Vec<String> {
-        let placements = topology::plan(cores, parts, &BTreeMap::new()).unwrap();
+        let placements = topology::plan(cores, parts, &Cores::default()).unwrap();
         let gauges = gauges.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         let reading = Reading { counters: BTreeMap::new(), gauges };
         let line = |resource: Resource| {
@@ -516,15 +620,6 @@ mod tests {
                 "server CPU: server.cpu_secs / 1 Station",
                 "generator + server CPU: generator.cpu_secs server.cpu_secs / 1 Generator"
             ]
-        );
-    }
-
-    #[test]
-    fn the_lanes_of_several_stores_are_told_apart() {
-        let gauges = [("stats.weir_store_lanes{lane=\"write\",shard=\"1\"}", 2.0)];
-        assert_eq!(
-            shown(&[0, 1], &[SERVER, GENERATOR], &gauges, None)[1],
-            "shard 1 write lanes: stats.weir_store_busy_seconds_total{lane=\"write\",shard=\"1\"} / 2 Station"
         );
     }
 

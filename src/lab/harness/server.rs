@@ -20,8 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Start<'a> {
     /// The weir binary.
     pub(super) program: &'a Path,
-    /// A store URL.
-    pub(super) store: &'a str,
+    /// Store URLs; several are shards.
+    pub(super) stores: &'a [String],
+    /// Where reads go while a store is away.
+    pub(super) replica: Option<&'a str>,
     /// Further flags.
     pub(super) args: &'a [String],
     /// Where it runs; it gets as many workers.
@@ -41,7 +43,9 @@ impl Server {
     pub(super) fn start(start: &Start, stop: &AtomicBool) -> Result<Server, String> {
         let (log, file) = Log::append(start.log)?;
         let mut command = Command::new(start.program);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--store", start.store]);
+        command.args(["serve", "--listen", "127.0.0.1:0"]);
+        command.args(start.stores.iter().flat_map(|store| ["--store", store]));
+        command.args(start.replica.iter().flat_map(|url| ["--read-fallback", url]));
         if !start.args.iter().any(|arg| arg == "--workers" || arg.starts_with("--workers=")) {
             command.args(["--workers", &start.cores.len().to_string()]);
         }
@@ -123,7 +127,9 @@ mod tests {
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let log = dir.path().join("server.log");
-        let start = Start { program: &program, store: "memory:", args: &[], cores: &[], log: &log };
+        let stores = ["memory:".to_owned()];
+        let start =
+            Start { program: &program, stores: &stores, replica: None, args: &[], cores: &[], log: &log };
         Server::start(&start, &AtomicBool::new(false)).err().unwrap()
     }
 

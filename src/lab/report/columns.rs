@@ -2,9 +2,9 @@
 //!
 //! A column is a row of [`COLUMNS`]: what a person reads and what a program reads, from the same row.
 
-use super::slug;
 use super::words::{self, UNKNOWN};
-use crate::lab::analysis::{CHECKS, Row, Standing, Verdict};
+use super::{beside, slug};
+use crate::lab::analysis::{AuditedRow, CHECKS, Row, Standing, Verdict};
 use crate::lab::results::Results;
 
 /// A column.
@@ -23,6 +23,8 @@ pub enum Read {
     Row(fn(&Row) -> Cell),
     /// One column for each resource, named after it.
     EachResource(fn(&Row, usize) -> Cell),
+    /// A figure somebody printed; no column where the results hold no printed rows.
+    Printed(fn(&AuditedRow) -> Option<f64>),
 }
 
 /// What stands in a cell.
@@ -88,13 +90,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "little_residual_ratio",
         heading: Some(("Little", "residual")),
-        read: Read::Row(|row| {
-            cell(row.little_residual, |share| {
-                // Adding 0 turns the −0.00 of a tiny negative residual into +0.00.
-                let hundredths = (share * 1e4).round() + 0.0;
-                format!("{:+.2} %", hundredths / 100.0).replace('-', "−")
-            })
-        }),
+        read: Read::Row(|row| cell(row.little_residual, words::residual)),
     },
     Column {
         name: "gates_failed",
@@ -149,6 +145,32 @@ pub const COLUMNS: &[Column] = &[
         heading: None,
         read: Read::EachResource(|row, i| number(row.resources.get(i).and_then(|of| of.demand_us))),
     },
+    Column {
+        name: "printed_throughput_rps",
+        heading: None,
+        read: Read::Printed(|row| Some(row.printed.throughput_rps?.value)),
+    },
+    Column { name: "printed_latency_us_mean", heading: None, read: Read::Printed(beside::latency_us) },
+    Column {
+        name: "printed_server_cpu_pct",
+        heading: None,
+        read: Read::Printed(|row| Some(row.printed.server_cpu_pct?.value)),
+    },
+    Column {
+        name: "printed_disk_util_pct",
+        heading: None,
+        read: Read::Printed(|row| Some(row.printed.disk_util_pct?.value)),
+    },
+    Column {
+        name: "printed_success_ratio",
+        heading: None,
+        read: Read::Printed(|row| Some(row.printed.success_share?.value)),
+    },
+    Column {
+        name: "printed_little_residual_ratio",
+        heading: None,
+        read: Read::Printed(|row| Some(row.residual?.value)),
+    },
 ];
 
 /// A column of a concrete table: its names and its cell of a row.
@@ -167,6 +189,7 @@ impl Bound {
         match self.read {
             Read::Row(read) => read(row),
             Read::EachResource(read) => read(row, self.resource),
+            Read::Printed(read) => number(row.printed.as_ref().and_then(read)),
         }
     }
 }
@@ -176,7 +199,8 @@ pub(super) fn columns(results: &Results) -> Vec<Bound> {
     let owned = |(heading, unit): (&str, &str)| (heading.to_owned(), unit.to_owned());
     let bind = |column: &'static Column| -> Vec<Bound> {
         match &column.read {
-            read @ Read::Row(_) => {
+            Read::Printed(_) if results.printed.is_empty() => Vec::new(),
+            read @ (Read::Row(_) | Read::Printed(_)) => {
                 let (name, heading) = (column.name.to_owned(), column.heading.map(owned));
                 vec![Bound { name, heading, read, resource: 0 }]
             }

@@ -3,16 +3,19 @@
 //! A pure function: the same results give the same bytes. Which files there are is the table [`WRITERS`]; what stands
 //! on the page is decided once, in `page`, and spelled as HTML and as Markdown.
 
+mod beside;
 mod columns;
 mod csv;
 mod html;
 mod markdown;
 mod page;
 mod plots;
+mod series;
 mod words;
 
 pub use columns::{COLUMNS, Cell, Column, Read};
-pub use plots::{Colour, PLOTS, Plot, Point, Scale, Series};
+pub use plots::{PLOTS, Plot, Scale};
+pub use series::{Colour, Kind, Point, Series};
 
 use super::analysis::{Findings, findings};
 use super::results::Results;

@@ -1,6 +1,7 @@
 //! The page, before it is spelled as HTML or Markdown: what stands on it, in which order.
 
 use super::Report;
+use super::beside;
 use super::columns::columns;
 use super::words::{self, UNKNOWN};
 use crate::lab::analysis::{CHECKS, Capacity, Grade, Spot, Standing, Verdict, WorkloadFindings};
@@ -129,6 +130,7 @@ pub(super) fn page(report: &Report) -> Vec<Block> {
          is no utilization: it works in parallel, and for every process of the machine."
             .to_owned(),
     ]));
+    hit_ratios(report, &mut page);
     for (index, found) in report.findings.workloads.iter().enumerate() {
         workload(report, index, found, &mut page);
     }
@@ -168,6 +170,12 @@ fn believe(report: &Report, page: &mut Vec<Block>) {
         None => "How busy the load generator’s cores were was not read.".to_owned(),
     });
     said.push(sharing(&report.results.placements));
+    if let Some(share) = report.results.scale {
+        said.push(format!(
+            "This run is scaled down: the durations of the file are shortened to {share} of themselves, so that slow \
+             changes and rare events are not in it."
+        ));
+    }
     page.push(Block::Text(said.join(" ")));
 
     let mut gates = Table::new(&["<gate", "<", "<rule", "passed", "partly", "failed", "not checked"]);
@@ -202,6 +210,34 @@ fn sharing(placements: &[Placement]) -> String {
     }
 }
 
+/// Policies beside each other, where the target simulated some.
+fn hit_ratios(report: &Report, page: &mut Vec<Block>) {
+    let workloads = &report.findings.workloads;
+    let mut policies: Vec<&str> =
+        workloads.iter().flat_map(|found| &found.hit_ratios).filter_map(|of| of.policy.as_deref()).collect();
+    policies.sort_unstable();
+    policies.dedup();
+    if policies.is_empty() {
+        return;
+    }
+    page.push(section("Hit ratio by policy", "hits"));
+    let mut table = Table::new(&[&["<workload", "reads", "the cache"], policies.as_slice()].concat());
+    for found in workloads.iter().filter(|found| !found.hit_ratios.is_empty()) {
+        let of = |policy: Option<&str>| found.hit_ratios.iter().find(|of| of.policy.as_deref() == policy);
+        let ratio = |policy| words::known(of(policy).map(|of| of.hit_ratio), |ratio| format!("{ratio:.3}"));
+        let reads = words::known(of(None).map(|of| of.reads), short);
+        let cells = policies.iter().map(|policy| ratio(Some(*policy)));
+        table.push([found.name.clone(), reads, ratio(None)].into_iter().chain(cells));
+    }
+    page.push(Block::Table(table));
+    page.push(Block::Notes(vec![
+        "Hits over reads, 0 to 1, as the target counted them in the windows of all trials of the workload. The cache \
+         itself follows the policy it was started with; the others were simulated beside it on the same requests and \
+         limits, without rows (--ghost)."
+            .to_owned(),
+    ]));
+}
+
 fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut Vec<Block>) {
     page.push(Block::Workload { title: found.name.clone(), anchor: report.slugs[index].clone() });
     page.push(Block::Text(found.about.clone()));
@@ -231,6 +267,7 @@ fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut 
         page.push(Block::Part("Failed attempts by class".to_owned()));
         page.push(Block::Table(errors));
     }
+    page.extend(beside::blocks(found));
 }
 
 /// What flags may have changed of the file that is printed below.
@@ -240,10 +277,18 @@ fn as_run(results: &Results) -> String {
         results.trials.iter().find_map(|trial| trial.load.as_ref()).map_or_else(String::new, |load| {
             format!(", {:.1} s of warm-up and {:.1} s of window", load.warmup_secs, load.window_secs)
         });
+    let own = results.workloads.iter().filter_map(|workload| {
+        let levels: Vec<String> = workload.levels.as_ref()?.iter().map(u32::to_string).collect();
+        Some(format!("; {} at {}", workload.name, levels.join(", ")))
+    });
+    let scaled = results.scale.map_or_else(String::new, |share| {
+        format!(" Scaled: the durations of the file are shortened to {share} of themselves, and levels may be left out.")
+    });
     format!(
-        "Run with {} at {} clients each{spans}.",
+        "Run with {} at {} clients each{}{spans}.{scaled}",
         words::count(results.repetitions, "repetition"),
-        levels.join(", ")
+        levels.join(", "),
+        own.collect::<String>()
     )
 }
 
@@ -257,7 +302,15 @@ fn caption(found: &WorkloadFindings) -> String {
         said += " No point: no run delivered numbers.";
     }
     if found.knee.is_some() {
-        said += " Dashed: the knee.";
+        said += if found.printed.is_some() { " Dashed, upright: the knee." } else { " Dashed: the knee." };
+    }
+    if let Some(sweep) = &found.printed {
+        said += " Dashed lines: as printed";
+        said += if sweep.off() > 0 {
+            ", squares hollow where a row is off Little’s law by more than 5 %."
+        } else {
+            "."
+        };
     }
     said
 }

@@ -4,8 +4,8 @@
 //! that a style sheet replaces, so that the same drawing suits light and dark.
 
 use super::html::escape;
-use crate::lab::analysis::{Capacity, Row, WorkloadFindings};
-use crate::lab::results::ResourceKind;
+use super::series::{Colour, Kind, Point, Series, latency, levels, throughput, utilization};
+use crate::lab::analysis::WorkloadFindings;
 use crate::units::{micros, short};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
@@ -39,45 +39,6 @@ pub enum Scale {
     Share,
     /// By powers of ten; values that are not positive are left out.
     Log,
-}
-
-/// A line with its name at its end.
-pub struct Series {
-    /// At the end of the line.
-    pub label: String,
-    /// Its colour.
-    pub colour: Colour,
-    /// Whether it was measured: then it has points and a thick line.
-    pub measured: bool,
-    /// From left to right.
-    pub points: Vec<Point>,
-}
-
-/// A point of a series.
-pub struct Point {
-    /// Clients; a bound may have a fraction of one.
-    pub clients: f64,
-    /// In the unit of the panel.
-    pub value: f64,
-    /// The interval over runs, where there is one.
-    pub interval: Option<(f64, f64)>,
-    /// Whether its row is valid; others are drawn hollow.
-    pub usable: bool,
-}
-
-/// A colour by what it is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Colour {
-    /// Axes and their text.
-    Ink,
-    /// What was not measured: bounds, the knee, the generator.
-    Soft,
-    /// Lines of the grid.
-    Grid,
-    /// What is under the drawing; it fills hollow points.
-    Paper,
-    /// Series, counted from 0; after the last the first again.
-    Series(usize),
 }
 
 /// The panels, from top to bottom.
@@ -186,86 +147,6 @@ pub(super) fn file(figure: &str) -> String {
     svg.replacen('>', &format!(">\n<style>\n:root {{ color-scheme: light dark; }}\n{}</style>", style()), 1)
 }
 
-fn throughput(found: &WorkloadFindings) -> Vec<Series> {
-    let goodput = (found.rows.iter())
-        .filter_map(|row| {
-            let of = row.goodput_rps?;
-            let interval = (of.low < of.high).then_some((of.low, of.high));
-            Some(Point { interval, ..point(row, of.mean) })
-        })
-        .collect();
-    let mut all = Vec::new();
-    let ends = found.rows.first().zip(found.rows.last());
-    if let Some(((first, last), rps)) = ends.zip(found.capacity.rps()) {
-        let thin = |clients: f64, value: f64| Point { clients, value, interval: None, usable: true };
-        let (first, last) = (f64::from(first.level), f64::from(last.level));
-        if let Some(us) = found.latency_us_alone().filter(|us| *us > 0.0) {
-            // A straight line through the origin is a curve on an axis of ratios.
-            let steps = 64;
-            let at = |i: i32| first.max(0.5) * (last / first.max(0.5)).powf(f64::from(i) / f64::from(steps));
-            let bound = (0..=steps).map(|i| thin(at(i), at(i) / us * 1e6)).collect();
-            all.push(Series {
-                label: "N / R(1)".into(),
-                colour: Colour::Soft,
-                measured: false,
-                points: bound,
-            });
-        }
-        if matches!(found.capacity, Capacity::Reached { .. }) {
-            let points = vec![thin(first, rps.mean), thin(last, rps.mean)];
-            let label = format!("capacity {}", short(rps.mean));
-            all.push(Series { label, colour: Colour::Soft, measured: false, points });
-        }
-    }
-    all.push(Series { label: "goodput".into(), colour: Colour::Series(0), measured: true, points: goodput });
-    all
-}
-
-/// A line of the latency panel: its name, its colour, and its figure of a row.
-type Rank = (&'static str, Colour, fn(&Row) -> Option<f64>);
-
-fn latency(found: &WorkloadFindings) -> Vec<Series> {
-    const RANKS: [Rank; 4] = [
-        ("mean", Colour::Series(2), |row| row.latency_us_mean),
-        ("p50", Colour::Series(0), |row| row.latency_us_p50),
-        ("p99", Colour::Series(1), |row| row.latency_us_p99),
-        ("p99.9", Colour::Series(3), |row| row.latency_us_p999),
-    ];
-    let series = |(label, colour, read): &Rank| Series {
-        label: (*label).to_owned(),
-        colour: *colour,
-        measured: true,
-        points: found.rows.iter().filter_map(|row| Some(point(row, read(row)?))).collect(),
-    };
-    RANKS.iter().map(series).collect()
-}
-
-fn utilization(found: &WorkloadFindings) -> Vec<Series> {
-    let Some(first) = found.rows.first() else { return Vec::new() };
-    let mut colours = 0..;
-    (first.resources.iter().enumerate())
-        .map(|(i, resource)| Series {
-            label: match resource.kind {
-                ResourceKind::Indication => format!("({})", resource.name),
-                ResourceKind::Station | ResourceKind::Generator => resource.name.clone(),
-            },
-            colour: match resource.kind {
-                ResourceKind::Station => Colour::Series(colours.next().unwrap_or(0)),
-                ResourceKind::Generator | ResourceKind::Indication => Colour::Soft,
-            },
-            measured: true,
-            points: (found.rows.iter())
-                .filter_map(|row| Some(point(row, row.resources.get(i)?.utilization?)))
-                .collect(),
-        })
-        .filter(|series| !series.points.is_empty())
-        .collect()
-}
-
-fn point(row: &Row, value: f64) -> Point {
-    Point { clients: f64::from(row.level), value, interval: None, usable: row.usable() }
-}
-
 /// An axis with the ticks we choose; the library's own choice knows neither levels nor 1-2-5.
 struct Axis {
     ends: (f64, f64),
@@ -296,8 +177,8 @@ type Done = Result<(), Box<dyn Error>>;
 fn draw(svg: &mut String, found: &WorkloadFindings, height: i32) -> Done {
     let size = ((WIDTH * ZOOM) as u32, (height * ZOOM) as u32);
     let root = SVGBackend::with_string(svg, size).into_drawing_area();
-    let levels: Vec<f64> =
-        found.rows.iter().map(|row| f64::from(row.level)).filter(|level| *level > 0.0).collect();
+    let levels: Vec<f64> = levels(found).into_iter().map(f64::from).collect();
+    let panels: Vec<Drawn> = PLOTS.iter().map(|plot| drawn(plot, found)).collect();
     let (first, last) = (levels.first().copied().unwrap_or(1.0), levels.last().copied().unwrap_or(1.0));
     // Half an octave of air, so that a single level has a place too.
     let axis = (first.log2() - 0.25, last.log2() + 0.25);
@@ -314,7 +195,7 @@ fn draw(svg: &mut String, found: &WorkloadFindings, height: i32) -> Done {
         // The line pauses where it would strike through a title.
         let behind_title = |y: i32| {
             let (panel, within) = (y / ZOOM / (HEAD + HEIGHT), y / ZOOM % (HEAD + HEIGHT));
-            let title = PLOTS.get(panel as usize).map_or(0, |plot| heading(plot).len() as i32 * 7 * ZOOM);
+            let title = panels.get(panel as usize).map_or(0, |panel| panel.heading.len() as i32 * 7 * ZOOM);
             at < title && (TITLE - 6..TITLE + 18).contains(&within)
         };
         let dashes = (HEAD * ZOOM..bottom).step_by(16);
@@ -322,9 +203,8 @@ fn draw(svg: &mut String, found: &WorkloadFindings, height: i32) -> Done {
             root.draw(&PathElement::new(vec![(at, y), (at, y + 8)], style))?;
         }
     }
-    for (i, plot) in PLOTS.iter().enumerate() {
-        let top = i as i32 * (HEAD + HEIGHT) * ZOOM;
-        panel(&root, plot, top, &(plot.series)(found), axis)?;
+    for (i, drawn) in panels.iter().enumerate() {
+        panel(&root, drawn, i as i32 * (HEAD + HEIGHT) * ZOOM, axis)?;
     }
 
     let mut free = i32::MIN;
@@ -346,21 +226,45 @@ fn draw(svg: &mut String, found: &WorkloadFindings, height: i32) -> Done {
     Ok(())
 }
 
-fn heading(plot: &Plot) -> String {
-    format!("{}, {}", plot.title, plot.unit)
+/// A panel of a workload.
+struct Drawn {
+    heading: String,
+    scale: Scale,
+    tick: fn(f64) -> String,
+    series: Vec<Series>,
+}
+
+fn drawn(plot: &Plot, found: &WorkloadFindings) -> Drawn {
+    let series = (plot.series)(found);
+    let most = |printed: bool| {
+        let of = series.iter().filter(|of| of.kind != Kind::Bound && (of.kind != Kind::Measured) == printed);
+        of.flat_map(|of| &of.points).map(|point| point.value).fold(0.0, f64::max)
+    };
+    let ratio = most(false) / most(true);
+    // On a linear axis a curve ten times as low as the other is a line on the ground.
+    let apart = ratio.is_finite() && ratio > 0.0 && !(0.1..=10.0).contains(&ratio);
+    match plot.scale == Scale::Linear && apart {
+        true => Drawn {
+            heading: format!("{}, {}, logarithmic", plot.title, plot.unit),
+            scale: Scale::Log,
+            tick: plot.tick,
+            series,
+        },
+        false => Drawn {
+            heading: format!("{}, {}", plot.title, plot.unit),
+            scale: plot.scale,
+            tick: plot.tick,
+            series,
+        },
+    }
 }
 
 /// One panel, its head at `top`; `axis` is the shared one, in powers of two.
-fn panel(
-    root: &DrawingArea<SVGBackend, Shift>,
-    plot: &Plot,
-    top: i32,
-    series: &[Series],
-    axis: (f64, f64),
-) -> Done {
-    text(root, &heading(plot), (0, top + TITLE * ZOOM), 13, Colour::Ink, (HPos::Left, VPos::Top))?;
+fn panel(root: &DrawingArea<SVGBackend, Shift>, drawn: &Drawn, top: i32, axis: (f64, f64)) -> Done {
+    let Drawn { heading, scale, tick, series } = drawn;
+    text(root, heading, (0, top + TITLE * ZOOM), 13, Colour::Ink, (HPos::Left, VPos::Top))?;
     let area = root.clone().shrink((0, top + HEAD * ZOOM), (WIDTH * ZOOM, HEIGHT * ZOOM));
-    let (least, most, ticks) = vertical(plot.scale, series);
+    let (least, most, ticks) = vertical(*scale, series);
     let mut chart = ChartBuilder::on(&area)
         .margin_right(RIGHT * ZOOM)
         .set_label_area_size(LabelAreaPosition::Left, LEFT * ZOOM)
@@ -368,7 +272,7 @@ fn panel(
             Axis { ends: axis, ticks: Vec::new() },
             Axis { ends: (least, most), ticks: ticks.clone() },
         )?;
-    let from_axis = |y: f64| if plot.scale == Scale::Log { 10f64.powf(y) } else { y };
+    let from_axis = |y: f64| if *scale == Scale::Log { 10f64.powf(y) } else { y };
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -378,14 +282,14 @@ fn panel(
         .axis_style(TRANSPARENT)
         .y_labels(ticks.len().max(1))
         .y_label_style(font(12, Colour::Ink))
-        .y_label_formatter(&|y| (plot.tick)(from_axis(*y)))
+        .y_label_formatter(&|y| tick(from_axis(*y)))
         .draw()?;
 
     let mut labels = Vec::new();
     for line in series {
-        let Some((x, y)) = draw_series(&mut chart, plot.scale, line, (least, most))? else { continue };
+        let Some((x, y)) = draw_series(&mut chart, *scale, line, (least, most))? else { continue };
         // A bound that leaves the panel at the top is named where it leaves; all others end at the right.
-        if !line.measured && x < (WIDTH - RIGHT - 80) * ZOOM {
+        if line.kind == Kind::Bound && x < (WIDTH - RIGHT - 80) * ZOOM {
             text(root, &line.label, (x + 6 * ZOOM, y), 12, line.colour, (HPos::Left, VPos::Center))?;
         } else {
             labels.push((y, line));
@@ -409,25 +313,38 @@ fn draw_series(
     let to_axis = |value: f64| if scale == Scale::Log { value.log10() } else { value };
     let placed: Vec<(f64, f64, &Point)> = (series.points.iter())
         .map(|point| (point.clients.log2(), to_axis(point.value), point))
-        .filter(|(x, y, _)| x.is_finite() && y.is_finite() && *y <= most)
+        .filter(|(x, y, _)| x.is_finite() && y.is_finite() && (least..=most).contains(y))
         .collect();
     let style = colour(series.colour);
-    let width = if series.measured { 3 } else { 2 };
     let line: Vec<(f64, f64)> = placed.iter().map(|(x, y, _)| (*x, *y)).collect();
-    chart.draw_series([PathElement::new(line, style.stroke_width(width))])?;
-    if series.measured {
-        for (x, y, point) in &placed {
-            if let Some((low, high)) = point.interval {
-                let ends = [to_axis(low).clamp(least, most), to_axis(high).clamp(least, most)];
-                let whisker = vec![(*x, ends[0]), (*x, ends[1])];
-                chart.draw_series([PathElement::new(whisker, style.stroke_width(2))])?;
-            }
-            let dot = |style: ShapeStyle| Circle::new((*x, *y), 3 * ZOOM, style);
-            if point.usable {
-                chart.draw_series([dot(style.filled())])?;
-            } else {
-                chart.draw_series([dot(colour(Colour::Paper).filled()), dot(style.stroke_width(2))])?;
-            }
+    match series.kind {
+        Kind::Measured => chart.draw_series([PathElement::new(line, style.stroke_width(3))]).map(drop)?,
+        Kind::Bound => chart.draw_series([PathElement::new(line, style.stroke_width(2))]).map(drop)?,
+        Kind::Printed | Kind::PrintedPeak => {
+            let style = style.stroke_width(3);
+            chart
+                .draw_series(DashedLineSeries::new(line, 6 * ZOOM as u32, 4 * ZOOM as u32, style))
+                .map(drop)?;
+        }
+    }
+    for (x, y, point) in &placed {
+        let dot = |style: ShapeStyle| Circle::new((*x, *y), 3 * ZOOM, style);
+        let square = |style: ShapeStyle| {
+            let half = 3 * ZOOM;
+            EmptyElement::at((*x, *y)) + Rectangle::new([(-half, -half), (half, half)], style)
+        };
+        let (paper, edge) = (colour(Colour::Paper).filled(), style.stroke_width(2));
+        if let Some((low, high)) = point.interval {
+            let ends = [to_axis(low).clamp(least, most), to_axis(high).clamp(least, most)];
+            let whisker = vec![(*x, ends[0]), (*x, ends[1])];
+            chart.draw_series([PathElement::new(whisker, style.stroke_width(2))])?;
+        }
+        match (series.kind, point.usable) {
+            (Kind::Measured, true) => chart.draw_series([dot(style.filled())]).map(drop)?,
+            (Kind::Measured, false) => chart.draw_series([dot(paper), dot(edge)]).map(drop)?,
+            (Kind::Printed, true) => chart.draw_series([square(style.filled())]).map(drop)?,
+            (Kind::Printed, false) => chart.draw_series([square(paper), square(edge)]).map(drop)?,
+            (Kind::PrintedPeak | Kind::Bound, _) => {}
         }
     }
     Ok(placed.last().map(|(x, y, _)| chart.backend_coord(&(*x, *y))))
@@ -436,7 +353,7 @@ fn draw_series(
 /// The ends of a vertical axis and its ticks, as coordinates of that axis.
 fn vertical(scale: Scale, series: &[Series]) -> (f64, f64, Vec<f64>) {
     // A bound may shoot far above all that was measured; the axis follows the measurements.
-    let measured = series.iter().filter(|series| series.measured);
+    let measured = series.iter().filter(|series| series.kind != Kind::Bound);
     let values: Vec<f64> = measured
         .flat_map(|series| &series.points)
         .flat_map(|point| [Some(point.value), point.interval.map(|(_, high)| high)])
@@ -557,7 +474,7 @@ mod tests {
         let ticks = |scale, values: &[f64]| {
             let point = |value: &f64| Point { clients: 1.0, value: *value, interval: None, usable: true };
             let points = values.iter().map(point).collect();
-            let series = Series { label: String::new(), colour: Colour::Ink, measured: true, points };
+            let series = Series { label: String::new(), colour: Colour::Ink, kind: Kind::Measured, points };
             let (least, most, ticks) = vertical(scale, &[series]);
             assert!(ticks.iter().all(|tick| (least..=most).contains(tick)) && least < most);
             ticks

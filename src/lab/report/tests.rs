@@ -108,6 +108,27 @@ fn nothing_is_printed_as_nan_whatever_the_results_hold() {
 }
 
 #[test]
+fn hit_ratios_are_shown_where_policies_were_simulated() {
+    let mut results = results();
+    assert!(!file(&results, "report.md").contains("Hit ratio"));
+    for trial in results.trials.iter_mut().filter(|trial| trial.workload == "get") {
+        for (name, to) in [
+            ("stats.weir_cache_requests_total{result=\"hit\"}", 1.0),
+            ("stats.weir_cache_requests_total{result=\"miss\"}", 2.0),
+            ("stats.weir_cache_requests_total{result=\"collapsed\"}", 1.0),
+            ("stats.weir_ghost_requests_total{policy=\"sieve\",result=\"hit\"}", 3.0),
+            ("stats.weir_ghost_requests_total{policy=\"sieve\",result=\"miss\"}", 1.0),
+        ] {
+            trial.opened.counters.insert(name.into(), 0.0);
+            trial.closed.counters.insert(name.into(), to);
+        }
+    }
+    let page = file(&results, "report.md");
+    assert!(page.contains("| workload | reads | the cache | sieve |"), "{page}");
+    assert!(page.contains("| get | 72.0 | 0.250 | 0.750 |") && !page.contains("| put | –"), "{page}");
+}
+
+#[test]
 fn every_planned_level_is_printed_with_what_went_wrong() {
     let mut results = results();
     results.trials.retain(|trial| trial.level != 32);
@@ -177,4 +198,115 @@ fn who_shares_a_core_is_said() {
     assert!(file(&results, "report.md").contains("server shares its cores with generator"));
     results.placements = vec![part("server", &[])];
     assert!(file(&results, "report.md").contains("No two parts shared a core."));
+}
+
+/// Rows of a report beside those of the simulated sweep, which levels off at 500 req/s.
+fn with_printed(rows: &str) -> Results {
+    let head = "report,system,workload,clients,throughput_rps,latency_ms,server_cpu_pct,disk_util_pct,success_share,note";
+    let mut results = results();
+    results.resources[0].name = "server CPU".into();
+    results.printed = crate::lab::printed::parse(&format!("{head}\n{rows}")).unwrap().rows;
+    results
+}
+
+#[test]
+fn printed_rows_stand_beside_the_measured_ones_at_every_level_of_either() {
+    let results = with_printed(
+        "007,old,get,1,100,10.0,40.5,,,\n007,old,get,3,250,24.0,90,,,a strange one\n007,old,get,8,260,30.8,99,,,\n",
+    );
+    let text = file(&results, "report.md").replace('\u{a0}', " ");
+    let (_, beside) = text.split_once("### Printed beside measured").unwrap();
+    let beside = beside.split("## put").next().unwrap();
+    let levels: Vec<&str> =
+        beside.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).skip(2).collect();
+    assert_eq!(levels, ["1", "2", "3", "4", "8", "16", "32"]);
+    for said in [
+        "Printed in report 007 as get of old.",
+        "1 of 3 printed rows are off by more than 5 %",
+        "rows from different runs",
+        "To be sure: ",
+        "| 3 | 250 | – | – | 24.0 ms | – | 90 % | – | +100.00 % | – |",
+        "| 2 | – | ",
+        "Not printed: disk busy, success.",
+        "Printed at 3 clients: a strange one.",
+    ] {
+        assert!(beside.contains(said), "{said:?} is missing in {beside}");
+    }
+    let at_8 = beside.lines().find(|line| line.starts_with("| 8 | 260 | ")).unwrap();
+    assert!(at_8.contains("1.9") && at_8.contains('×'), "{at_8}");
+    // The other workload has no printed rows, and the front says of none what it does not say without.
+    assert_eq!(text.matches("Printed beside measured").count(), 1);
+    let mut without = results.clone();
+    without.printed.clear();
+    assert_eq!(headline(&results), headline(&without));
+    assert!(!file(&without, "report.md").to_lowercase().contains("printed"));
+    assert!(!file(&without, "results.csv").contains("printed"));
+}
+
+#[test]
+fn a_workload_may_have_another_name_in_print() {
+    let mut results = with_printed("007,old,get_capped,1,100,10.0,,,,\n");
+    assert!(!file(&results, "report.md").contains("Printed beside measured"));
+    results.workloads[0].printed = Some("get_capped".into());
+    assert!(file(&results, "report.md").contains("as get\\_capped of old"));
+}
+
+#[test]
+fn figures_have_both_curves_on_an_axis_that_shows_both() {
+    let near =
+        file(&with_printed("007,old,get,1,100,10.0,40,,,\n007,old,get,64,260,246,99,,,\n"), "plots/get.svg");
+    for said in ["printed", "printed mean", "printed CPU", "Goodput, req/s\n", ">\n64\n"] {
+        assert!(near.contains(said), "{said:?} is missing");
+    }
+    let far =
+        file(&with_printed("007,old,get,1,1,1000,40,,,\n007,old,get,4,2,2000,99,,,\n"), "plots/get.svg");
+    assert!(far.contains("Goodput, req/s, logarithmic"));
+}
+
+#[test]
+fn a_printed_peak_without_clients_is_a_line_and_a_sentence() {
+    let results = with_printed("001,crow,get,,400,0.4,,,,peak only\n");
+    let text = file(&results, "report.md").replace('\u{a0}', " ");
+    assert!(
+        text.contains("Without a number of clients: 400 req/s and a latency of 400 µs (peak only)."),
+        "{text}"
+    );
+    assert!(text.contains("No printed row can be checked by Little’s law."));
+    let svg = file(&results, "plots/get.svg");
+    assert!(svg.contains("printed") && svg.contains("printed mean"));
+}
+
+#[test]
+fn csv_has_the_printed_figures_where_there_are_any() {
+    let results = with_printed("007,old,get,4,260,15.0,99,12,0.98,\n");
+    let csv = file(&results, "results.csv");
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let cell = |line: &[&str], name: &str| {
+        let at = lines[0].iter().position(|of| *of == name).unwrap_or_else(|| panic!("no {name}"));
+        line[at].to_owned()
+    };
+    let of =
+        |level: &str| lines.iter().find(|line| line[0] == "get" && cell(line, "clients") == level).unwrap();
+    for (name, value) in [
+        ("printed_throughput_rps", "260"),
+        ("printed_latency_us_mean", "15000"),
+        ("printed_server_cpu_pct", "99"),
+        ("printed_disk_util_pct", "12"),
+        ("printed_success_ratio", "0.98"),
+        ("level_printed_throughput_rps", "260"),
+    ] {
+        assert_eq!((cell(of("4"), name).as_str(), cell(of("8"), name).as_str()), (value, ""), "{name}");
+    }
+    assert!(cell(of("4"), "printed_little_residual_ratio").starts_with("-0.0"));
+}
+
+#[test]
+fn printed_rows_survive_the_results_file_and_old_files_have_none() {
+    let results = with_printed("007,old,get,4,260.50,15.0,99,12,0.98,\n001,,get,,1e3,,,,,\n");
+    let json = serde_json::to_value(&results).unwrap();
+    let again: Results = serde_json::from_value(json.clone()).unwrap();
+    assert!(again == results && render(&again) == render(&results));
+    let mut old = json;
+    old.as_object_mut().unwrap().remove("printed");
+    assert!(serde_json::from_value::<Results>(old).unwrap().printed.is_empty());
 }

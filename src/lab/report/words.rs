@@ -3,7 +3,8 @@
 //! Every figure carries its unit and, where one is known, its spread; what is not known is "–", never NaN.
 
 use crate::lab::analysis::{
-    Capacity, Checked, Estimate, Evidence, Findings, Grade, Interval, Standing, Verdict, WorkloadFindings,
+    AuditedRow, Capacity, Checked, Estimate, Evidence, Findings, Grade, Interval, PrintedSweep, Standing,
+    Verdict, WorkloadFindings,
 };
 use crate::units::{micros, short};
 
@@ -28,6 +29,13 @@ pub(super) fn clients(value: f64) -> String {
 /// A share as whole per cent.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
+}
+
+/// A residual of Little's law: `+0.12 %`.
+pub(super) fn residual(share: f64) -> String {
+    // Adding 0 turns the −0.00 of a tiny negative residual into +0.00.
+    let hundredths = (share * 1e4).round() + 0.0;
+    format!("{:+.2} %", hundredths / 100.0).replace('-', "−")
 }
 
 /// `14.6k ± 0.2k`; `14.4k–14.8k` for a range and `14.6k` for a single run.
@@ -219,6 +227,45 @@ pub(super) fn decline(found: &WorkloadFindings) -> Option<String> {
         percent(decline.share),
         rate(&decline.rps)
     ))
+}
+
+/// What somebody printed of a workload, and what the audit says of it.
+pub(super) fn audited(sweep: &PrintedSweep) -> String {
+    let PrintedSweep { report, system, workload, findings, .. } = sweep;
+    let system = if system.is_empty() { String::new() } else { format!(" of {system}") };
+    let mut said = match report.is_empty() {
+        true => format!("Printed as {workload}{system}."),
+        false => format!("Printed in report {report} as {workload}{system}."),
+    };
+    for row in sweep.rows.iter().filter(|row| row.printed.clients.is_none()) {
+        said += &format!(" {}", without_clients(row));
+    }
+    said += &match (sweep.off(), sweep.checked(), sweep.residuals()) {
+        (_, 0, _) | (_, _, None) => " No printed row can be checked by Little’s law.".to_owned(),
+        (0, checked, Some(residuals)) => {
+            format!(" Little’s law: none of {checked} printed rows is off by more than 5 % ({residuals}).")
+        }
+        (off, checked, Some(residuals)) => {
+            format!(" Little’s law: {off} of {checked} printed rows are off by more than 5 % ({residuals}).")
+        }
+    };
+    for (i, found) in findings.iter().enumerate() {
+        let which = if i == 0 { "Consistent with" } else { "Also consistent with" };
+        said += &format!(" {which} {}: {}. To be sure: {}", found.cause, found.reason, found.to_be_sure);
+    }
+    said
+}
+
+/// A printed row that names no number of clients.
+fn without_clients(row: &AuditedRow) -> String {
+    let printed = &row.printed;
+    let figures = [
+        printed.throughput_rps.map(|rps| format!("{} req/s", short(rps.value))),
+        printed.latency_ms.map(|ms| format!("a latency of {}", micros(ms.value * 1e3))),
+    ];
+    let figures: Vec<String> = figures.into_iter().flatten().collect();
+    let note = if printed.note.is_empty() { String::new() } else { format!(" ({})", printed.note) };
+    format!("Without a number of clients: {}{note}.", figures.join(" and "))
 }
 
 /// All of it in one sentence.

@@ -1,0 +1,204 @@
+//! Which keys requests name: distributions as values, as people write them.
+//!
+//! A new distribution is a row of [`DISTRIBUTIONS`] and an arm in `keys`, where keys are drawn. Knows no generator.
+
+use std::fmt;
+
+/// YCSB's constant.
+pub(super) const THETA_DEFAULT: f64 = 0.99;
+
+/// Which keys requests name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Distribution {
+    /// Every key equally likely, whoever asks.
+    Uniform,
+    /// Few keys often, many seldom: the r-th in proportion to r^−theta. Which keys are the frequent ones is scattered
+    /// over all of them.
+    Zipfian {
+        /// The skew, above 0.
+        theta: f64,
+    },
+    /// As zipfian, over the keys from the newest back. A PUT makes a new key: the next of the client's own tail.
+    Latest,
+    /// Some of the operations go to some of the keys, the others to the others; evenly within each.
+    Hotspot {
+        /// Per cent of the operations that go to the hot keys.
+        operations_percent: f64,
+        /// Per cent of the keys that are hot: the first ones.
+        keys_percent: f64,
+    },
+    /// The first so many keys, each equally likely.
+    Popular(u64),
+    /// All clients walk all keys together, over and over: the n-th of N clients takes every N-th key.
+    Sequence,
+    /// Each client writes its own keys in sequence, over and over, and reads or deletes one of those it wrote last.
+    OwnSequence,
+    /// All keys in their order, over and over, each client from an offset of its own.
+    Scan,
+    /// The first key only.
+    Single,
+}
+
+/// A row of [`DISTRIBUTIONS`].
+#[derive(Debug)]
+pub struct DistributionRow {
+    /// What it is called.
+    pub name: &'static str,
+    /// How it is written, with what may follow the name.
+    pub shape: &'static str,
+    /// What it does, in one sentence.
+    pub about: &'static str,
+    /// From what follows the name and a colon, or says what should.
+    parse: fn(Option<&str>) -> Option<Distribution>,
+}
+
+/// Every distribution of keys.
+pub static DISTRIBUTIONS: &[DistributionRow] = &[
+    DistributionRow {
+        name: "uniform",
+        shape: "uniform",
+        about: "Every key equally likely.",
+        parse: |rest| rest.is_none().then_some(Distribution::Uniform),
+    },
+    DistributionRow {
+        name: "zipfian",
+        shape: "zipfian[:THETA]",
+        about: "The r-th most frequent key in proportion to r^-THETA (0.99; above 0, at most 10), scattered over all keys.",
+        parse: |rest| {
+            let theta = rest.map_or(Ok(THETA_DEFAULT), str::parse).ok()?;
+            (theta > 0.0 && theta <= 10.0).then_some(Distribution::Zipfian { theta })
+        },
+    },
+    DistributionRow {
+        name: "latest",
+        shape: "latest",
+        about: "As zipfian, over the keys from the newest back; every PUT makes a new key of its client.",
+        parse: |rest| rest.is_none().then_some(Distribution::Latest),
+    },
+    DistributionRow {
+        name: "hotspot",
+        shape: "hotspot[:OPERATIONS/KEYS]",
+        about: "So many per cent of the operations go to so many per cent of the keys (80/20), the others to the others.",
+        parse: |rest| {
+            let (operations, keys) = rest.unwrap_or("80/20").split_once('/')?;
+            let percent =
+                |text: &str| text.parse().ok().filter(|percent: &f64| *percent > 0.0 && *percent <= 100.0);
+            Some(Distribution::Hotspot {
+                operations_percent: percent(operations)?,
+                keys_percent: percent(keys)?,
+            })
+        },
+    },
+    DistributionRow {
+        name: "popular",
+        shape: "popular:N",
+        about: "The first N keys, each equally likely.",
+        parse: |rest| rest?.parse().ok().filter(|count| *count > 0).map(Distribution::Popular),
+    },
+    DistributionRow {
+        name: "sequence",
+        shape: "sequence",
+        about: "All clients walk all keys together, over and over, each taking its share in turn.",
+        parse: |rest| rest.is_none().then_some(Distribution::Sequence),
+    },
+    DistributionRow {
+        name: "own",
+        shape: "own",
+        about: "Each client writes keys of its own in sequence, and reads or deletes one of those it wrote last.",
+        parse: |rest| rest.is_none().then_some(Distribution::OwnSequence),
+    },
+    DistributionRow {
+        name: "scan",
+        shape: "scan",
+        about: "All keys in their order, over and over, each client from an offset of its own.",
+        parse: |rest| rest.is_none().then_some(Distribution::Scan),
+    },
+    DistributionRow {
+        name: "single",
+        shape: "single",
+        about: "The first key only.",
+        parse: |rest| rest.is_none().then_some(Distribution::Single),
+    },
+];
+
+impl std::str::FromStr for Distribution {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Distribution, String> {
+        let (name, rest) = match text.split_once(':') {
+            Some((name, rest)) => (name, Some(rest)),
+            None => (text, None),
+        };
+        match DISTRIBUTIONS.iter().find(|row| row.name == name) {
+            Some(row) => (row.parse)(rest).ok_or_else(|| format!("write {}: {}", row.shape, row.about)),
+            None => {
+                let known: Vec<&str> = DISTRIBUTIONS.iter().map(|row| row.shape).collect();
+                Err(format!("known are {}", known.join(", ")))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Distribution::Uniform => write!(f, "uniform"),
+            Distribution::Zipfian { theta } => write!(f, "zipfian:{theta}"),
+            Distribution::Latest => write!(f, "latest"),
+            Distribution::Hotspot { operations_percent, keys_percent } => {
+                write!(f, "hotspot:{operations_percent}/{keys_percent}")
+            }
+            Distribution::Popular(count) => write!(f, "popular:{count}"),
+            Distribution::Sequence => write!(f, "sequence"),
+            Distribution::OwnSequence => write!(f, "own"),
+            Distribution::Scan => write!(f, "scan"),
+            Distribution::Single => write!(f, "single"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distributions_read_back_as_written() {
+        for (text, shown) in [
+            ("uniform", "uniform"),
+            ("zipfian", "zipfian:0.99"),
+            ("zipfian:1.2", "zipfian:1.2"),
+            ("latest", "latest"),
+            ("hotspot", "hotspot:80/20"),
+            ("hotspot:99.5/0.5", "hotspot:99.5/0.5"),
+            ("popular:20", "popular:20"),
+            ("sequence", "sequence"),
+            ("own", "own"),
+            ("scan", "scan"),
+            ("single", "single"),
+        ] {
+            let distribution: Distribution = text.parse().unwrap();
+            assert_eq!(distribution.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(distribution));
+        }
+        for row in DISTRIBUTIONS {
+            assert!(row.shape.starts_with(row.name) && row.about.ends_with('.'), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_distribution_says_what_is() {
+        for (wrong, told) in [
+            ("normal", "known are uniform, zipfian[:THETA], latest, hotspot[:OPERATIONS/KEYS]"),
+            ("zipfian:0", "write zipfian[:THETA]: "),
+            ("zipfian:nan", "write zipfian[:THETA]: "),
+            ("zipfian:11", "write zipfian[:THETA]: "),
+            ("hotspot:80", "write hotspot[:OPERATIONS/KEYS]: "),
+            ("hotspot:80/0", "write hotspot[:OPERATIONS/KEYS]: "),
+            ("popular", "write popular:N: "),
+            ("uniform:3", "write uniform: "),
+        ] {
+            let why = wrong.parse::<Distribution>().unwrap_err();
+            assert!(why.starts_with(told), "{wrong}: {why}");
+        }
+    }
+}
