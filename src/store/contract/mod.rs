@@ -5,7 +5,7 @@
 #[cfg(test)]
 pub mod scripted;
 
-use super::{Found, Kind, Part, Session, Store};
+use super::{Claim, Error, Found, Kind, Part, Session, Store};
 use crate::kv::{Change, Key, Row, Version, Write};
 
 fn key(name: &str) -> Key {
@@ -108,7 +108,7 @@ pub async fn survives_reopening(open: impl Fn() -> Box<dyn Store>) {
         claim.epoch
     };
     let store = open();
-    let claim = claim_patiently(store.as_ref(), Part::WHOLE).await;
+    let claim = claim_patiently(store.as_ref(), Part::WHOLE).await.expect("a claim");
     assert!(claim.epoch > first_epoch, "epochs only grow");
     let mut session = store.connect(claim.epoch).await.expect("a session");
     assert_eq!(values(session.as_mut(), &["kept"]).await, [Some(b"yes".to_vec())]);
@@ -119,29 +119,28 @@ pub async fn survives_reopening(open: impl Fn() -> Box<dyn Store>) {
 /// A durable store remembers which part it was first claimed as, and refuses any other.
 pub async fn remembers_its_part(open: impl Fn() -> Box<dyn Store>) {
     let part = |index, of| Part { index, of };
-    drop(claim_patiently(open().as_ref(), part(1, 2)).await);
+    drop(claim_patiently(open().as_ref(), part(1, 2)).await.expect("a claim"));
     for wrong in [part(0, 2), part(1, 3), Part::WHOLE] {
-        let refused = open().claim(wrong).await.err().expect("a refusal");
+        let refused = claim_patiently(open().as_ref(), wrong).await.err().expect("a refusal");
         assert_eq!(refused.kind(), Kind::Config, "{refused}");
         let said = refused.to_string();
         assert!(said.contains("is shard 2 of 2, but was given as") && !said.contains('\n'), "{said}");
     }
     // A refusal takes nothing and changes nothing.
     let store = open();
-    let claim = claim_patiently(store.as_ref(), part(1, 2)).await;
+    let claim = claim_patiently(store.as_ref(), part(1, 2)).await.expect("a claim");
     let mut session = store.connect(claim.epoch).await.expect("a session");
     session.write(&[put("kept", b"yes", "", Version::first_of(claim.epoch))]).await.expect("a put");
 }
 
 /// Claims a store whose last holder has only just gone: a server may need a moment to notice.
-async fn claim_patiently(store: &dyn Store, part: Part) -> super::Claim {
+async fn claim_patiently(store: &dyn Store, part: Part) -> Result<Claim, Error> {
     for _ in 0..500 {
         match store.claim(part).await {
-            Ok(claim) => return claim,
             Err(error) if error.kind() == Kind::Taken => {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
-            Err(error) => panic!("{error}"),
+            result => return result,
         }
     }
     panic!("the store stays taken");
