@@ -46,6 +46,16 @@ pub struct Counts {
     pub evictions: u64,
 }
 
+impl std::iter::Sum for Counts {
+    fn sum<I: Iterator<Item = Counts>>(all: I) -> Counts {
+        all.fold(Counts::default(), |sum, one| Counts {
+            entries: sum.entries + one.entries,
+            bytes: sum.bytes + one.bytes,
+            evictions: sum.evictions + one.evictions,
+        })
+    }
+}
+
 /// Where a key lives: its hash, computed once per operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -198,13 +208,7 @@ impl Cache {
 
     /// Sums over the shards, taken one after the other.
     pub fn counts(&self) -> Counts {
-        self.shards.iter().map(|shard| shard.lock().rows.counts()).fold(Counts::default(), |sum, one| {
-            Counts {
-                entries: sum.entries + one.entries,
-                bytes: sum.bytes + one.bytes,
-                evictions: sum.evictions + one.evictions,
-            }
-        })
+        self.shards.iter().map(|shard| shard.lock().rows.counts()).sum()
     }
 
     /// What the ghosts counted, in the order they were asked for; sums as in [`Cache::counts`].

@@ -6,6 +6,7 @@
 mod audit;
 mod lab;
 mod load;
+mod replica;
 mod report;
 mod serve;
 
@@ -28,6 +29,7 @@ enum Command {
     Serve(Box<serve::Args>),
     Load(load::Args),
     Lab(lab::Args),
+    Replica(replica::Args),
     Report(report::Args),
     Audit(audit::Args),
 }
@@ -68,6 +70,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Serve(args) => serve::run(*args),
             Command::Load(args) => load::run(args),
             Command::Lab(args) => lab::run(args),
+            Command::Replica(args) => replica::run(args),
             Command::Report(args) => report::run(args),
             Command::Audit(args) => audit::run(args),
         },

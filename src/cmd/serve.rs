@@ -6,8 +6,8 @@ use crate::cache::{self, Cache};
 use crate::http1::Limits;
 use crate::kv::VALUE_BYTES_MAX;
 use crate::server::{self, FRONTS, FrontAt, Options, Patience, Server};
-use crate::store::{self, Batching, Kind};
-use crate::tiered::Tiered;
+use crate::store::{self, Batching, Kind, replica};
+use crate::tiered::{Replica, SHARDS_MAX, Shard, Tiers};
 use crate::units::{Size, Span};
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -39,9 +39,15 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_missing_value = "true")]
     insecure: Option<bool>,
 
-    /// Where values are kept: fjall:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://… alike, or memory: [default: fjall:./weir-data]
+    /// Where values are kept: fjall:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://… alike, or memory:; given
+    /// more than once, the keys are divided among the stores, whose order is theirs for good [default: fjall:./weir-data]
     #[arg(long, value_name = "URL", env = "WEIR_STORE", hide_env_values = true)]
-    store: Option<String>,
+    #[serde(default, deserialize_with = "one_or_more")]
+    store: Vec<String>,
+
+    /// A replica to read from while a store is away; such answers say so, and may be old
+    #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]
+    read_fallback: Option<String>,
 
     /// Threads that serve connections [default: the cores this process may use]
     #[arg(long, value_name = "N", env = "WEIR_WORKERS")]
@@ -135,7 +141,8 @@ impl Args {
             listen: self.listen.or(file.listen),
             front: if self.front.is_empty() { file.front } else { self.front },
             insecure: self.insecure.or(file.insecure),
-            store: self.store.or(file.store),
+            store: if self.store.is_empty() { file.store } else { self.store },
+            read_fallback: self.read_fallback.or(file.read_fallback),
             workers: self.workers.or(file.workers),
             cache_policy: self.cache_policy.or(file.cache_policy),
             ghost: self.ghost.or(file.ghost),
@@ -178,6 +185,42 @@ fn read_file(path: &Path) -> Result<Args, Failure> {
     })
 }
 
+/// A URL, or a list of them.
+fn one_or_more<'de, D: serde::Deserializer<'de>>(file: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a store's URL or a list of them")]
+    enum Given {
+        One(String),
+        More(Vec<String>),
+    }
+    Ok(match Given::deserialize(file)? {
+        Given::One(url) => vec![url],
+        Given::More(urls) => urls,
+    })
+}
+
+/// The stores' URLs in their order. The environment has one variable for all of them, with blanks in between; where
+/// not every word begins like a store, the blanks belong to a single one.
+pub(super) fn store_urls(given: &[String]) -> Result<Vec<String>, Failure> {
+    let is_store = |word: &str| store::SCHEMES.iter().any(|scheme| word.starts_with(scheme.prefix));
+    let split = |text: &String| match text.split_whitespace().all(is_store) {
+        true => text.split_whitespace().map(str::to_owned).collect(),
+        false => vec![text.clone()],
+    };
+    let urls: Vec<String> = given.iter().flat_map(split).collect();
+    let twice = urls.iter().enumerate().find(|(index, url)| {
+        // Each one is another store.
+        url.as_str() != "memory:" && urls[..*index].contains(url)
+    });
+    match twice {
+        Some((_, url)) => Err(Failure::input(format!("--store {} is given twice", store::redacted(url)))
+            .hint("Every shard is a store of its own.")),
+        None if urls.len() > SHARDS_MAX => Err(Failure::input(format!("{} stores are given", urls.len()))
+            .hint(format!("Most are {SHARDS_MAX}."))),
+        None => Ok(urls),
+    }
+}
+
 /// Without batches as many requests are under way as there are sessions: as many as usual servers have connections.
 const UNBATCHED_LANES: store::Lanes = store::Lanes { read: 16, write: 64 };
 
@@ -185,7 +228,9 @@ const UNBATCHED_LANES: store::Lanes = store::Lanes { read: 16, write: 64 };
 #[derive(Debug)]
 struct Plan {
     options: Options,
-    store_url: String,
+    store_urls: Vec<String>,
+    read_fallback: Option<String>,
+    /// Of all shards together.
     cache: cache::Limits,
     cache_shards: usize,
     cache_policy: &'static policy::PolicyRow,
@@ -246,6 +291,14 @@ fn plan(args: Args) -> Result<Plan, Failure> {
     let cache_entries = args.cache_entries.unwrap_or(1_000_000);
     let cache_policy = policy_named("cache-policy", args.cache_policy.as_deref().unwrap_or("lru"))?;
     let ghosts = ghosts(args.ghost.as_deref().unwrap_or_default())?;
+    let mut store_urls = store_urls(&args.store)?;
+    if store_urls.is_empty() {
+        store_urls.push("fjall:./weir-data".into());
+    }
+    if let Some(url) = args.read_fallback.as_ref().filter(|url| store_urls.contains(url)) {
+        return Err(Failure::input(format!("--read-fallback {} is a --store, too", store::redacted(url)))
+            .hint("A replica is a server of its own; make one with `weir replica init`."));
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let deadline =
         positive("store-timeout", args.store_timeout)?.unwrap_or(std::time::Duration::from_secs(10));
@@ -276,7 +329,8 @@ fn plan(args: Args) -> Result<Plan, Failure> {
                 ..defaults.patience
             },
         },
-        store_url: args.store.unwrap_or_else(|| "fjall:./weir-data".into()),
+        store_urls,
+        read_fallback: args.read_fallback,
         cache: cache::Limits {
             entries: cache_entries,
             bytes: args.cache_bytes.map_or(256 << 20, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
@@ -326,21 +380,11 @@ fn ghosts(names: &[String]) -> Result<Vec<&'static policy::PolicyRow>, Failure> 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let plan = plan(args)?;
     start_log();
-    let store = store::open(&plan.store_url).map_err(|error| store_failure(&error))?;
-    let best = match plan.gather.batching {
-        Batching::Gathered => store.lanes(),
-        Batching::Off => UNBATCHED_LANES,
-    };
-    let lanes =
-        store::Lanes { read: plan.lanes.0.unwrap_or(best.read), write: plan.lanes.1.unwrap_or(best.write) };
-    let gather = store::Config { lanes: Some(lanes), ..plan.gather };
-    let cache = Cache::new(plan.cache, plan.cache_shards, plan.cache_policy).with_ghosts(&plan.ghosts);
-    let tiered =
-        Tiered::start(cache, store, gather, plan.deadline.0).map_err(|error| store_failure(&error))?;
-    if gather.acknowledge_early {
+    let tiers = start_tiers(&plan).map_err(|error| store_failure(&error))?;
+    if plan.gather.acknowledge_early {
         note("warning: writes are acknowledged before they are committed; they can be lost");
     }
-    let server = Server::start(plan.options, tiered).map_err(|error| {
+    let server = Server::start(plan.options, tiers).map_err(|error| {
         Failure::input(error)
             .hint("Stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one.")
     })?;
@@ -350,15 +394,44 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     for (name, address) in server.fronts() {
         say(format_args!("{} {name} {address}", crate::proto::FRONT));
     }
+    let stores: Vec<String> = plan.store_urls.iter().map(|url| store::redacted(url)).collect();
     note(format_args!(
         "store {}; values at http://{}/kv/KEY; Ctrl-C ends",
-        store::redacted(&plan.store_url),
+        stores.join(" + "),
         server.address()
     ));
     wait_for_end();
     note("draining");
     server.drain();
     Ok(())
+}
+
+/// Opens the stores, gives each its share of the cache, and claims them.
+fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
+    let of = plan.store_urls.len();
+    // Whole rows and bytes: what does not divide is not used, so that the bounds hold for all together.
+    let share = cache::Limits { entries: plan.cache.entries / of, bytes: plan.cache.bytes / of };
+    let shards = plan.store_urls.iter().map(|url| {
+        let store = store::open(url)?;
+        let best = match plan.gather.batching {
+            Batching::Gathered => store.lanes(),
+            Batching::Off => UNBATCHED_LANES,
+        };
+        let lanes = store::Lanes {
+            read: plan.lanes.0.unwrap_or(best.read),
+            write: plan.lanes.1.unwrap_or(best.write),
+        };
+        let cache =
+            Cache::new(share, plan.cache_shards.div_ceil(of), plan.cache_policy).with_ghosts(&plan.ghosts);
+        Ok(Shard { cache, store, config: store::Config { lanes: Some(lanes), ..plan.gather } })
+    });
+    // All are opened, and so their URLs are known to make sense, before any is claimed.
+    let shards = shards.collect::<Result<_, store::Error>>()?;
+    let Some(url) = &plan.read_fallback else { return Tiers::start(shards, plan.deadline.0) };
+    let (replica, lag) = (replica::open(url)?, replica::Lag::watch(&plan.store_urls)?);
+    let tiers = Tiers::start(shards, plan.deadline.0)?;
+    let config = store::Config { queue_wait_max: plan.gather.queue_wait_max, ..store::Config::default() };
+    Ok(tiers.with_replica(Replica::start(replica, lag, config, plan.deadline.0)?))
 }
 
 fn store_failure(error: &store::Error) -> Failure {
@@ -440,7 +513,8 @@ mod tests {
         )
         .unwrap();
         let plan = planned(&["--config", file.to_str().unwrap(), "--workers", "5"]).unwrap();
-        assert_eq!((plan.options.workers, plan.cache.entries, plan.store_url.as_str()), (5, 7, "memory:"));
+        assert_eq!((plan.options.workers, plan.cache.entries), (5, 7));
+        assert_eq!(plan.store_urls, ["memory:"]);
         assert_eq!(plan.options.value_bytes, 8 << 20);
         assert_eq!(plan.ghosts.iter().map(|row| row.name).collect::<Vec<_>>(), ["lru", "s3fifo"]);
         assert_eq!(plan.options.fronts[0].row.name, "crud");
@@ -467,6 +541,24 @@ mod tests {
     }
 
     #[test]
+    fn stores_are_given_one_by_one_or_as_a_list() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("weir.toml");
+        std::fs::write(&file, "store = [\"memory:\", \"fjall:x\"]\n").unwrap();
+        for (flags, expected) in [
+            (&["--config", file.to_str().unwrap()][..], &["memory:", "fjall:x"][..]),
+            (&["--store", "fjall:b", "--store", "fjall:a"], &["fjall:b", "fjall:a"]),
+            // As the environment has it.
+            (&["--store", "fjall:b  postgres://h/d"], &["fjall:b", "postgres://h/d"]),
+            (&["--store", "fjall:my data"], &["fjall:my data"]),
+            (&["--store", "memory:", "--store", "memory:"], &["memory:", "memory:"]),
+            (&[], &["fjall:./weir-data"]),
+        ] {
+            assert_eq!(planned(flags).unwrap().store_urls, expected, "{flags:?}");
+        }
+    }
+
+    #[test]
     fn wrong_settings_are_named_with_a_remedy() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("weir.toml");
@@ -478,6 +570,12 @@ mod tests {
             (&["--listen", "nowhere"], "--listen"),
             (&["--workers", "0"], "--workers is 0"),
             (&["--value-bytes", "65MiB"], "65MiB is too large"),
+            (
+                &["--store", "fjall:a", "--store", "fjall:b", "--store", "fjall:a"],
+                "--store fjall:a is given twice",
+            ),
+            (&["--store", &"memory: ".repeat(33)], "33 stores are given"),
+            (&["--store", "postgres://h/a", "--read-fallback", "postgres://h/a"], "is a --store, too"),
             (&["--batching", "off"], "for measurements only"),
             (&["--lab", "--batching", "on"], "--batching on is not known"),
             (&["--lab", "--listen", "0.0.0.0:80", "--insecure"], "do not go together"),

@@ -3,8 +3,10 @@
 //! Requests that arrived together are answered together: one read, one write. A hit of the cache is answered without
 //! waiting for anything.
 
-use super::error::Failure;
-use super::reply::{Request, Timing, write_failure, write_made, write_page, write_row, write_row_head};
+use super::error::{Extra, Failure};
+use super::reply::{
+    Request, Timing, cache_status, write_failure, write_made, write_page, write_row, write_row_head,
+};
 use super::routes::{Action, Unless, route};
 use super::wire::{End, OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
 use super::{Worker, lab, metrics};
@@ -130,10 +132,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // A cached row answers a request without a body on the spot.
         if let Ok(Action::Get { key, unless, timing }) = &routed
             && request.framing == Framing::Length(0)
-            && let Some(row) = self.wire.worker.shared.tiered.cached(key)
+            && let Some((row, shard)) = self.wire.worker.shared.tiers.cached(key)
             && row.value().len() <= COPY_BYTES_MAX
         {
-            self.wire.worker.metrics.hits.add(1);
+            self.wire.worker.metrics.hits[shard].add(1);
             let timing = (*timing || options.timing)
                 .then(|| Timing { cache: Some(request.started.elapsed()), beyond: None });
             let method = head.method;
@@ -165,7 +167,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Err(failure) => return self.refuse(&request, &failure.closing()).await,
         };
         let worker = Rc::clone(&self.wire.worker);
-        let tiered = &worker.shared.tiered;
+        let tiers = &worker.shared.tiers;
         let always = worker.shared.options.timing;
         let looked_up = matches!(work, Work::Get { .. }).then(|| request.started.elapsed());
         let asked_at = Instant::now();
@@ -177,15 +179,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Work::Get { key, unless, timing } => {
                 // What is answered so far need not wait for the store.
                 self.wire.flush().await?;
-                let got = tiered.get(&key).await;
+                let got = tiers.get(&key).await;
                 request.keep_alive &= !worker.is_draining();
                 match got {
                     Ok(Read { row: Some(row), served, queued }) => {
                         if served == Served::Hit {
-                            worker.metrics.hits.add(1);
+                            worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
                         }
                         let timing = timed(timing, queued);
                         Ok(self.send_row(&request, &row, &unless, served, timing.as_ref()).await?)
+                    }
+                    Ok(Read { row: None, served: served @ Served::Replica, .. }) => {
+                        Err(Failure::absent().with(Extra::CacheStatus(cache_status(served))))
                     }
                     Ok(Read { row: None, .. }) => Err(Failure::absent()),
                     Err(error) => Err(Failure::of_read(&error)),
@@ -193,7 +198,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Work::Put { key, content_type, condition, timing } => {
                 self.wire.flush().await?;
-                let put = tiered.put(&key, &content_type, body, condition).await;
+                let put = tiers.put(&key, &content_type, body, condition).await;
                 request.keep_alive &= !worker.is_draining();
                 put.map(|Made { version, existed, queued }| {
                     let status = if existed { 204 } else { 201 };
@@ -205,7 +210,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Work::Delete { key, condition, timing } => {
                 self.wire.flush().await?;
-                let deleted = tiered.delete(&key, condition).await;
+                let deleted = tiers.delete(&key, condition).await;
                 request.keep_alive &= !worker.is_draining();
                 deleted
                     .map(|Made { queued, .. }| {
@@ -310,16 +315,16 @@ fn plan(worker: &Worker, action: Action<'_>) -> Work {
         Action::Lab(action) => Work::Lab(action),
         Action::Healthz => page(200, "text/plain", "alive\n".into()),
         Action::Readyz if worker.is_draining() => page(503, "text/plain", "draining\n".into()),
-        Action::Readyz => match metrics::not_ready(&shared.tiered) {
+        Action::Readyz => match metrics::not_ready(&shared.tiers) {
             None => page(200, "text/plain", "ready\n".into()),
-            Some(error) => page(503, "text/plain", format!("{error}\n")),
+            Some(why) => page(503, "text/plain", format!("{why}\n")),
         },
         Action::Metrics => {
-            let text = shared.metrics.prometheus(&shared.tiered, worker.is_draining());
+            let text = shared.metrics.prometheus(&shared.tiers, worker.is_draining());
             page(200, "text/plain; version=0.0.4", text)
         }
         Action::Stats => {
-            let text = shared.metrics.json(&shared.tiered, worker.is_draining());
+            let text = shared.metrics.json(&shared.tiers, worker.is_draining());
             page(200, "application/json", text)
         }
     }

@@ -31,6 +31,8 @@ pub(super) enum Extra {
     Version(Version),
     /// `Retry-After`, on 503, in seconds.
     RetryAfter(u32),
+    /// `Cache-Status`, on a 404 that is not the store's word.
+    CacheStatus(&'static str),
 }
 
 impl Failure {
@@ -85,6 +87,7 @@ impl Failure {
             Extra::Allow(methods) => writer.field("Allow", methods.as_bytes()),
             Extra::Version(version) => writer.field("ETag", format!("\"{version}\"").as_bytes()),
             Extra::RetryAfter(secs) => writer.field_number("Retry-After", u64::from(secs)),
+            Extra::CacheStatus(status) => writer.field("Cache-Status", status.as_bytes()),
         };
         let writer = match self.outcome {
             Some(outcome) => writer.field("Weir-Outcome", outcome.as_str().as_bytes()),

@@ -113,12 +113,12 @@ pub(super) async fn perform(shared: &Shared, action: Action, body: Vec<u8>) -> R
     let full = |Full| Failure::no_room_to_compute();
     match action {
         Action::Preload { key, content_type } => {
-            let made = shared.tiered.preload(&key, &content_type, body).await.map_err(Failure::of_write)?;
+            let made = shared.tiers.preload(&key, &content_type, body).await.map_err(Failure::of_write)?;
             let status = if made.existed { 204 } else { 201 };
             Ok(Done::Written { status, version: made.version.0 })
         }
         Action::Clear => {
-            let cleared = shared.tiered.clear().await;
+            let cleared = shared.tiers.clear().await;
             cleared.map_err(|error| Failure::of_write(WriteError::Store(error)))?;
             Ok(Done::Cleared)
         }

@@ -5,7 +5,7 @@
 use super::compute;
 use crate::counters::{Counter, Distribution, Histogram};
 use crate::http1::request::Method;
-use crate::tiered::{GhostCounts, Kind, LaneMeters, Status, Tiered};
+use crate::tiered::{GhostCounts, LaneMeters, Lanes, SHARDS_MAX, Status, Tiered, Tiers};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -18,8 +18,8 @@ pub(super) struct WorkerMetrics {
     requests: [[Counter; STATUSES.len()]; METHODS.len()],
     /// From the last byte of the head to the last byte of the answer handed to the socket, in microseconds.
     duration: Histogram,
-    /// Reads answered from the cache.
-    pub(super) hits: Counter,
+    /// Reads answered from the cache, by shard. In place: on a heap of their own, two workers' might share a cache line.
+    pub(super) hits: [Counter; SHARDS_MAX],
     /// Connections accepted.
     pub(super) connections: Counter,
     /// Connections refused because too many were open.
@@ -77,7 +77,7 @@ impl Metrics {
     }
 
     /// Everything there is to show, in one order.
-    fn collect(&self, tiered: &Tiered, draining: bool) -> Page {
+    fn collect(&self, tiers: &Tiers, draining: bool) -> Page {
         let mut page = Page::default();
         let requests = page.family("weir_http_requests_total", "counter", "Requests answered.");
         for (m, method) in METHODS.iter().enumerate() {
@@ -101,55 +101,72 @@ impl Metrics {
         let accepted = self.sum(|worker| &worker.connections) as f64;
         page.one("weir_http_connections_total", "counter", "Connections accepted.", accepted);
 
-        let tier = tiered.tier_meters();
+        let shards = labelled(tiers);
         let reads = page.family("weir_cache_requests_total", "counter", "Reads, by how they were served.");
-        reads.number("{result=\"hit\"}", self.sum(|worker| &worker.hits) as f64);
-        reads.number("{result=\"miss\"}", tier.misses.get().saturating_sub(tier.collapsed.get()) as f64);
-        reads.number("{result=\"collapsed\"}", tier.collapsed.get() as f64);
-        let ghosts = tiered.ghost_counts();
-        if !ghosts.is_empty() {
+        for (index, (label, tiered)) in shards.iter().enumerate() {
+            let tier = tiered.tier_meters();
+            let collapsed = tier.collapsed.get();
+            for (result, count) in [
+                ("hit", self.sum(|worker| &worker.hits[index])),
+                ("miss", tier.misses.get().saturating_sub(collapsed)),
+                ("collapsed", collapsed),
+            ] {
+                reads.number(&braced(&format!("result=\"{result}\""), label), count as f64);
+            }
+        }
+        if shards.iter().any(|(_, tiered)| !tiered.ghost_counts().is_empty()) {
             let about = "Reads, by how another policy would have served them.";
             let family = page.family("weir_ghost_requests_total", "counter", about);
-            for GhostCounts { policy, hits, misses } in ghosts {
-                for (result, count) in [("hit", hits), ("miss", misses)] {
-                    family.number(&format!("{{policy=\"{policy}\",result=\"{result}\"}}"), count as f64);
+            for (label, tiered) in &shards {
+                for GhostCounts { policy, hits, misses } in tiered.ghost_counts() {
+                    for (result, count) in [("hit", hits), ("miss", misses)] {
+                        let own = format!("policy=\"{policy}\",result=\"{result}\"");
+                        family.number(&braced(&own, label), count as f64);
+                    }
                 }
             }
         }
-        let cache = tiered.cache_counts();
-        page.one("weir_cache_entries", "gauge", "Rows in the cache.", cache.entries as f64);
-        page.one("weir_cache_bytes", "gauge", "Bytes the cache counts.", cache.bytes as f64);
-        page.one(
-            "weir_cache_evictions_total",
-            "counter",
-            "Rows pushed out by others.",
-            cache.evictions as f64,
-        );
-        page.one(
-            "weir_cache_drops_total",
-            "counter",
-            "Times the cache was dropped whole.",
-            tier.drops.get() as f64,
-        );
+        for (name, kind, about, value) in [
+            (
+                "weir_cache_entries",
+                "gauge",
+                "Rows in the cache.",
+                (|tiered| tiered.cache_counts().entries as f64) as fn(&Tiered) -> f64,
+            ),
+            ("weir_cache_bytes", "gauge", "Bytes the cache counts.", |tiered| {
+                tiered.cache_counts().bytes as f64
+            }),
+            ("weir_cache_evictions_total", "counter", "Rows pushed out by others.", |tiered| {
+                tiered.cache_counts().evictions as f64
+            }),
+            ("weir_cache_drops_total", "counter", "Times the cache was dropped whole.", |tiered| {
+                tiered.tier_meters().drops.get() as f64
+            }),
+        ] {
+            page.each(name, kind, about, &shards, value);
+        }
 
-        let store = tiered.store_meters();
-        let lanes = [("read", &store.read), ("write", &store.write)];
-        let labels = lanes.map(|(lane, _)| format!("{{lane=\"{lane}\"}}"));
-        let (there, queued) = (tiered.lanes(), tiered.queued());
-        let gauge = |page: &mut Page, name, about, values: [usize; 2]| {
-            let family = page.family(name, "gauge", about);
-            labels.iter().zip(values).for_each(|(label, value)| family.number(label, value as f64));
-        };
-        gauge(&mut page, "weir_store_lanes", "Lanes: sessions of the store.", [there.read, there.write]);
-        gauge(
-            &mut page,
-            "weir_store_queued",
-            "Requests that wait in the lanes.",
-            [queued.read, queued.write],
-        );
-        let busy = page.family("weir_store_busy_seconds_total", "counter", "Time with a batch in the store.");
-        for (label, (_, meters)) in labels.iter().zip(lanes) {
-            busy.number(label, meters.busy_nanos.get() as f64 * 1e-9);
+        for (name, kind, about, pick) in [
+            (
+                "weir_store_lanes",
+                "gauge",
+                "Lanes: sessions of the store.",
+                (|tiered| both(tiered.lanes())) as fn(&Tiered) -> [f64; 2],
+            ),
+            ("weir_store_queued", "gauge", "Requests that wait in the lanes.", |tiered| {
+                both(tiered.queued())
+            }),
+            ("weir_store_busy_seconds_total", "counter", "Time with a batch in the store.", |tiered| {
+                let store = tiered.store_meters();
+                [&store.read, &store.write].map(|lane| lane.busy_nanos.get() as f64 * 1e-9)
+            }),
+        ] {
+            let family = page.family(name, kind, about);
+            for (label, tiered) in &shards {
+                for (lane, value) in LANES.iter().zip(pick(tiered)) {
+                    family.number(&braced(lane, label), value);
+                }
+            }
         }
         for (name, about, per_unit, pick) in [
             (
@@ -162,45 +179,60 @@ impl Metrics {
             ("weir_store_queue_seconds", "A request in its lane's queue.", 1e6, |m| &m.queued),
         ] {
             let family = page.family(name, "histogram", about);
-            for (lane, meters) in lanes {
-                let mut total = Distribution::default();
-                pick(meters).add_to(&mut total);
-                family.histogram(&format!("lane=\"{lane}\""), &total, per_unit);
+            for (label, tiered) in &shards {
+                let store = tiered.store_meters();
+                for (lane, meters) in LANES.iter().zip([&store.read, &store.write]) {
+                    let mut total = Distribution::default();
+                    pick(meters).add_to(&mut total);
+                    family.histogram(&joined(lane, label), &total, per_unit);
+                }
             }
         }
-        page.one(
-            "weir_store_claims_total",
-            "counter",
-            "Times the store was claimed.",
-            store.claims.get() as f64,
-        );
-        let is_up = matches!(tiered.status(), Status::Up(_));
-        page.one("weir_store_up", "gauge", "Whether the store is claimed.", f64::from(u8::from(is_up)));
+        page.each("weir_store_claims_total", "counter", "Times the store was claimed.", &shards, |tiered| {
+            tiered.store_meters().claims.get() as f64
+        });
+        page.each("weir_store_up", "gauge", "Whether the store is claimed.", &shards, |tiered| {
+            truth(matches!(tiered.status(), Status::Up(_)))
+        });
+        if let Some(replica) = tiers.replica() {
+            page.one("weir_replica_up", "gauge", "Whether the replica can be asked.", truth(replica.is_up()));
+            page.one(
+                "weir_replica_reads_total",
+                "counter",
+                "Reads that the replica answered.",
+                replica.reads() as f64,
+            );
+            let lag = page.family("weir_replica_lag_bytes", "gauge", "Log the replica has not confirmed.");
+            for (shard, bytes) in
+                (0..shards.len()).filter_map(|shard| Some((shard, replica.lag_bytes(shard)?)))
+            {
+                lag.number(&format!("{{shard=\"{shard}\"}}"), bytes as f64);
+            }
+        }
         let shed = page.family("weir_shed_total", "counter", "What was refused for want of room.");
         shed.number("{reason=\"connections\"}", self.sum(|worker| &worker.shed_connections) as f64);
-        shed.number("{reason=\"queue\"}", (store.read.shed.get() + store.write.shed.get()) as f64);
+        for (label, tiered) in &shards {
+            let store = tiered.store_meters();
+            let count = store.read.shed.get() + store.write.shed.get();
+            shed.number(&braced("reason=\"queue\"", label), count as f64);
+        }
         if let Some(compute) = &self.compute {
             shed.number("{reason=\"compute\"}", compute.shed.get() as f64);
             collect_compute(&mut page, compute);
         }
-        page.one(
-            "weir_draining",
-            "gauge",
-            "Whether the server is shutting down.",
-            f64::from(u8::from(draining)),
-        );
+        page.one("weir_draining", "gauge", "Whether the server is shutting down.", truth(draining));
         page.one("weir_uptime_seconds", "gauge", "Since the start.", self.started.elapsed().as_secs_f64());
         page
     }
 
     /// Prometheus text, version 0.0.4.
-    pub(super) fn prometheus(&self, tiered: &Tiered, draining: bool) -> String {
-        self.collect(tiered, draining).prometheus()
+    pub(super) fn prometheus(&self, tiers: &Tiers, draining: bool) -> String {
+        self.collect(tiers, draining).prometheus()
     }
 
     /// One flat JSON object: name with labels → number; histograms by their `_sum` and `_count`.
-    pub(super) fn json(&self, tiered: &Tiered, draining: bool) -> String {
-        self.collect(tiered, draining).json()
+    pub(super) fn json(&self, tiers: &Tiers, draining: bool) -> String {
+        self.collect(tiers, draining).json()
     }
 }
 
@@ -216,14 +248,50 @@ fn collect_compute(page: &mut Page, meters: &compute::Meters) {
         .histogram("", &waited, 1e6);
 }
 
-/// Why the server cannot serve now; `None` if it can.
-pub(super) fn not_ready(tiered: &Tiered) -> Option<crate::tiered::Error> {
-    match tiered.status() {
-        Status::Up(_) => None,
-        Status::Down(reason) => {
-            Some(crate::tiered::Error::new(Kind::Unavailable, format!("the store is away: {reason}")))
+/// Why the server cannot serve every key now; `None` if it can.
+pub(super) fn not_ready(tiers: &Tiers) -> Option<String> {
+    let of = tiers.shards().len();
+    let away = tiers.shards().iter().enumerate().filter_map(|(index, tiered)| {
+        let name = if of == 1 { "the store".to_owned() } else { format!("shard {} of {of}", index + 1) };
+        match tiered.status() {
+            Status::Up(_) => None,
+            Status::Down(reason) => Some(format!("{name} is away: {reason}")),
+            Status::Stopped => Some(format!("{name} was given back")),
         }
-        Status::Stopped => Some(crate::tiered::Error::new(Kind::Unavailable, "the store was given back")),
+    });
+    let away: Vec<String> = away.collect();
+    (!away.is_empty()).then(|| away.join("; "))
+}
+
+/// The lanes' labels, as in [`both`].
+const LANES: [&str; 2] = ["lane=\"read\"", "lane=\"write\""];
+
+fn both(lanes: Lanes) -> [f64; 2] {
+    [lanes.read as f64, lanes.write as f64]
+}
+
+fn truth(value: bool) -> f64 {
+    f64::from(u8::from(value))
+}
+
+/// The shards, each with the label that its samples carry behind their own: none where there is only one.
+fn labelled(tiers: &Tiers) -> Vec<(String, &Tiered)> {
+    let label = |index| match tiers.shards().len() {
+        1 => String::new(),
+        _ => format!("shard=\"{index}\""),
+    };
+    tiers.shards().iter().enumerate().map(|(index, tiered)| (label(index), tiered)).collect()
+}
+
+fn joined(own: &str, shard: &str) -> String {
+    let comma = if own.is_empty() || shard.is_empty() { "" } else { "," };
+    format!("{own}{comma}{shard}")
+}
+
+fn braced(own: &str, shard: &str) -> String {
+    match joined(own, shard).as_str() {
+        "" => String::new(),
+        labels => format!("{{{labels}}}"),
     }
 }
 
@@ -248,6 +316,21 @@ impl Page {
 
     fn one(&mut self, name: &'static str, kind: &'static str, about: &'static str, value: f64) {
         self.family(name, kind, about).number("", value);
+    }
+
+    /// One number of every shard.
+    fn each(
+        &mut self,
+        name: &'static str,
+        kind: &'static str,
+        about: &'static str,
+        shards: &[(String, &Tiered)],
+        value: fn(&Tiered) -> f64,
+    ) {
+        let family = self.family(name, kind, about);
+        for (label, tiered) in shards {
+            family.number(&braced("", label), value(tiered));
+        }
     }
 
     fn prometheus(&self) -> String {

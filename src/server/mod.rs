@@ -18,7 +18,7 @@ pub use fronts::{FRONTS, FrontAt, FrontRow, find as find_front};
 
 use crate::http1::Limits;
 use crate::kv::VALUE_BYTES_MAX;
-use crate::tiered::Tiered;
+use crate::tiered::Tiers;
 use compute::Pool;
 use connection::Connection;
 use fronts::Front;
@@ -105,7 +105,7 @@ pub struct Server {
 /// What all workers share.
 struct Shared {
     options: Options,
-    tiered: Tiered,
+    tiers: Tiers,
     metrics: Metrics,
     /// Where there is something to compute.
     compute: Option<Pool>,
@@ -127,7 +127,7 @@ struct Worker {
 
 impl Server {
     /// Listens and serves.
-    pub fn start(options: Options, tiered: Tiered) -> io::Result<Server> {
+    pub fn start(options: Options, tiers: Tiers) -> io::Result<Server> {
         debug_assert!(options.value_bytes <= VALUE_BYTES_MAX);
         let workers = options.workers.max(1);
         let mut doors: Vec<Vec<Door>> = (0..workers).map(|_| Vec::new()).collect();
@@ -141,7 +141,7 @@ impl Server {
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
         let metrics = Metrics::new(workers, compute.as_ref().map(Pool::meters));
         let (draining, _) = watch::channel(false);
-        let shared = Arc::new(Shared { options, tiered, metrics, compute, draining });
+        let shared = Arc::new(Shared { options, tiers, metrics, compute, draining });
         let workers = doors
             .into_iter()
             .zip(&shared.metrics.workers)

@@ -146,12 +146,13 @@ pub(super) fn write_failure(
     }
 }
 
-fn cache_status(served: Served) -> &'static str {
+pub(super) fn cache_status(served: Served) -> &'static str {
     match served {
         Served::Hit => "weir; hit",
         Served::Miss { stored: true } => "weir; fwd=miss; stored",
         Served::Miss { stored: false } => "weir; fwd=miss",
         Served::Collapsed => "weir; fwd=miss; collapsed",
+        Served::Replica => "weir; fwd=bypass; detail=replica",
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! One batch is one journal write and one flush. The engine makes a batch readable only after its flush.
 
-use super::{Answer, Claim, Error, Found, Kind, Lanes, Session, Store};
+use super::{Answer, Claim, Error, Found, Kind, Lanes, Part, Session, Store};
 use crate::kv::{Change, Key, Row, Version, Write};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use parking_lot::Mutex;
@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 const EPOCH: &str = "epoch";
+const MAP: &str = "map";
 
 pub(super) struct Fjall {
     directory: PathBuf,
@@ -33,19 +34,28 @@ impl Fjall {
         }
     }
 
-    fn begin_epoch(&self) -> Result<Claim, Error> {
+    fn begin_epoch(&self, part: Part) -> Result<Claim, Error> {
         // The engine locks its directory: the handle of an earlier claim has to go first.
         *self.claimed.lock() = None;
         let database = Database::builder(&self.directory).open().map_err(|error| self.cannot_open(&error))?;
-        let tables = (|| {
+        let keyspaces = (|| {
             let meta = database.keyspace("meta", KeyspaceCreateOptions::default)?;
             let rows = database.keyspace("rows", KeyspaceCreateOptions::default)?;
+            Ok((meta.get(MAP)?, rows.is_empty()?, meta, rows))
+        })();
+        let (map, is_empty, meta, rows) = keyspaces.map_err(|error| self.cannot_open(&error))?;
+        let map = map.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let is_new = part.admit(map.as_deref(), !is_empty, &self.shown())?;
+        let tables = (|| {
             let last = meta
                 .get(EPOCH)?
                 .and_then(|bytes| bytes.as_ref().try_into().ok())
                 .map_or(0, u64::from_be_bytes);
             let epoch = last + 1;
             meta.insert(EPOCH, epoch.to_be_bytes())?;
+            if is_new {
+                meta.insert(MAP, part.map())?;
+            }
             database.persist(PersistMode::SyncAll)?;
             Ok((epoch, Arc::new(Tables { database, rows })))
         })();
@@ -54,25 +64,29 @@ impl Fjall {
         Ok(Claim { epoch, lost: Box::pin(std::future::pending()) })
     }
 
+    fn shown(&self) -> String {
+        format!("fjall:{}", self.directory.display())
+    }
+
     fn cannot_open(&self, error: &fjall::Error) -> Error {
-        let place = self.directory.display();
+        let shown = self.shown();
         match error {
             fjall::Error::Locked => Error::new(
                 Kind::Taken,
-                format!("another server holds the store fjall:{place}; stop it, or use another directory"),
+                format!("another server holds the store {shown}; stop it, or use another directory"),
             ),
             fjall::Error::Io(cause) => Error::new(
                 Kind::Config,
-                format!("cannot open the store fjall:{place}: {cause}; name a directory that can be written"),
+                format!("cannot open the store {shown}: {cause}; name a directory that can be written"),
             ),
-            other => Error::new(Kind::Config, format!("cannot open the store fjall:{place}: {other:?}")),
+            other => Error::new(Kind::Config, format!("cannot open the store {shown}: {other:?}")),
         }
     }
 }
 
 impl Store for Fjall {
-    fn claim(&self) -> Answer<'_, Claim> {
-        Box::pin(async { self.begin_epoch() })
+    fn claim(&self, part: Part) -> Answer<'_, Claim> {
+        Box::pin(async move { self.begin_epoch(part) })
     }
 
     fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
@@ -176,7 +190,8 @@ fn decode(key: &Key, bytes: &[u8]) -> Option<Row> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Kind, contract, open};
+    use super::super::{contract, open};
+    use super::*;
 
     fn url(directory: &tempfile::TempDir) -> String {
         format!("fjall:{}", directory.path().join("store").display())
@@ -195,11 +210,42 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_directory_remembers_which_shard_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        contract::remembers_its_part(|| open(&url(&directory)).unwrap()).await;
+    }
+
+    /// Directories written before there were maps hold all keys of their server.
+    #[tokio::test]
+    async fn rows_without_a_map_are_a_whole_store() {
+        let directory = tempfile::tempdir().unwrap();
+        let half = Part { index: 0, of: 2 };
+        {
+            let store = Fjall::open(&url(&directory)).unwrap();
+            let claim = store.claim(Part::WHOLE).await.unwrap();
+            let key = Key::new(b"a").unwrap();
+            let row = Row::new(&key, "", b"1", Version(1));
+            let write = Write { key, version: Version(1), change: Change::Put(row) };
+            store.connect(claim.epoch).await.unwrap().write(&[write]).await.unwrap();
+            let database = store.claimed.lock().as_ref().unwrap().1.database.clone();
+            let meta = database.keyspace("meta", KeyspaceCreateOptions::default).unwrap();
+            meta.remove(MAP).unwrap();
+            database.persist(PersistMode::SyncAll).unwrap();
+        }
+        let refused = open(&url(&directory)).unwrap().claim(half).await.err().unwrap();
+        assert!(
+            refused.to_string().contains("is a whole store, but was given as the first of 2"),
+            "{refused}"
+        );
+        open(&url(&directory)).unwrap().claim(Part::WHOLE).await.unwrap();
+    }
+
+    #[tokio::test]
     async fn a_directory_in_use_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let first = open(&url(&directory)).unwrap();
-        let _held = first.claim().await.unwrap();
-        let second = open(&url(&directory)).unwrap().claim().await.err().unwrap();
+        let _held = first.claim(Part::WHOLE).await.unwrap();
+        let second = open(&url(&directory)).unwrap().claim(Part::WHOLE).await.err().unwrap();
         assert_eq!(second.kind(), Kind::Taken);
         assert!(second.to_string().contains("another server holds"), "{second}");
     }

@@ -1,6 +1,6 @@
 //! A store in this process's memory: what the lab measures the tiers above with, and the model in tests.
 
-use super::{Answer, Claim, Error, Found, Kind, Lanes, Session, Store};
+use super::{Answer, Claim, Error, Found, Kind, Lanes, Part, Session, Store};
 use crate::kv::{Change, Key, Row, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ impl Memory {
 }
 
 impl Store for Memory {
-    fn claim(&self) -> Answer<'_, Claim> {
+    fn claim(&self, _part: Part) -> Answer<'_, Claim> {
         Box::pin(async {
             let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
             Ok(Claim { epoch, lost: Box::pin(std::future::pending()) })

@@ -10,12 +10,15 @@ mod fjall;
 mod gather;
 mod memory;
 mod mysql;
+mod part;
 mod postgres;
 
 pub use error::{Error, Kind};
 pub use gather::{
     Batching, Config, Gather, LaneMeters, Meters, Observer, Reply, Status, WriteRequest, Written,
 };
+pub use part::{Part, Role, SHARDS_MAX, shard_of};
+pub use postgres::replica;
 
 use crate::kv::{Key, Row, Write};
 use std::pin::Pin;
@@ -29,9 +32,10 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 
 pub trait Store: Send + Sync {
     /// Takes the store for this server alone, makes its tables on the first start, and begins a new epoch.
     ///
-    /// Returns only when no statement of an earlier claim, by whomever, can take effect any more. Errors:
-    /// [`Kind::Taken`] while another server holds it, [`Kind::Unavailable`], [`Kind::Config`].
-    fn claim(&self) -> Answer<'_, Claim>;
+    /// `part` is what it is to hold. That is written into the store the first time, and judged by [`Part::admit`] from
+    /// then on, before the epoch begins. Returns only when no statement of an earlier claim, by whomever, can take effect
+    /// any more. Errors: [`Kind::Taken`] while another server holds it, [`Kind::Unavailable`], [`Kind::Config`].
+    fn claim(&self, part: Part) -> Answer<'_, Claim>;
 
     /// Opens a session under the claim that began `epoch`; refuses ([`Kind::Unavailable`]) if a later one exists.
     fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>>;

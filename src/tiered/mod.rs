@@ -8,9 +8,13 @@
 //! waits: a request that is given up leaves nothing half done.
 
 mod flight;
+mod replica;
+mod shards;
 
 pub use crate::cache::{Counts as CacheCounts, GhostCounts};
-pub use crate::store::{Error, Kind, LaneMeters, Lanes, Meters, Status};
+pub use crate::store::{Error, Kind, LaneMeters, Lanes, Meters, SHARDS_MAX, Status};
+pub use replica::Replica;
+pub use shards::{Shard, Tiers};
 
 use crate::cache::{Cache, Place};
 use crate::counters::Counter;
@@ -61,6 +65,8 @@ pub enum Served {
     },
     /// From the store, by another's read that was under way.
     Collapsed,
+    /// From the replica, because the store is away: it may be older than what was acknowledged.
+    Replica,
 }
 
 /// Why a write was not made.

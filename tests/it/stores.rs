@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Instant;
 use tokio::runtime::Runtime;
 use weir::kv::{Change, Key, Outcome, Row, Version, Write};
-use weir::store::{self, Claim, Found, Kind, Session, Store, contract};
+use weir::store::{self, Claim, Found, Kind, Part, Session, Store, contract};
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
@@ -191,7 +191,7 @@ async fn value_of(session: &mut dyn Session, name: &str) -> Option<Vec<u8>> {
 /// Claims a store whose last holder has only just gone.
 async fn claim_from(store: &dyn Store) -> Claim {
     loop {
-        match store.claim().await {
+        match store.claim(Part::WHOLE).await {
             Ok(claim) => return claim,
             Err(error) => assert_eq!(error.kind(), Kind::Taken, "{error}"),
         }
@@ -204,7 +204,7 @@ fn a_session_in_mariadb_that_outlived_its_claim_writes_nothing() {
     let mariadb = mariadb();
     block_on(async {
         let store = store::open(&mariadb.url()).unwrap();
-        let first = store.claim().await.unwrap();
+        let first = store.claim(Part::WHOLE).await.unwrap();
         let mut late = store.connect(first.epoch).await.unwrap();
         let version = Version::first_of(first.epoch).0;
         late.write(&[put("a", b"old", version + 1)]).await.unwrap();
@@ -230,7 +230,7 @@ fn a_claim_of_mariadb_outlasts_a_write_that_is_under_way() {
     let mariadb = mariadb();
     block_on(async {
         let store = store::open(&mariadb.url()).unwrap();
-        let first = store.claim().await.unwrap();
+        let first = store.claim(Part::WHOLE).await.unwrap();
         let mut late = store.connect(first.epoch).await.unwrap();
         let version = Version::first_of(first.epoch).0;
         late.write(&[put("a", b"old", version + 1)]).await.unwrap();
@@ -254,7 +254,7 @@ fn a_claim_of_mariadb_ends_a_write_that_stopped_in_the_middle() {
     let mariadb = mariadb();
     block_on(async {
         let store = store::open(&mariadb.url()).unwrap();
-        drop(store.claim().await.unwrap());
+        drop(store.claim(Part::WHOLE).await.unwrap());
         let mut stopped = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
         let tag = "SELECT GET_LOCK(CONCAT('weir.', LEFT(SHA1(DATABASE()), 32), '.', CONNECTION_ID()), 0)";
         assert_eq!(stopped.query_first(tag).await.unwrap(), Some(1));
@@ -273,7 +273,7 @@ fn the_end_of_the_owners_connection_to_mariadb_is_noticed() {
     let mariadb = mariadb();
     block_on(async {
         let store = store::open(&mariadb.url()).unwrap();
-        let claim = store.claim().await.unwrap();
+        let claim = store.claim(Part::WHOLE).await.unwrap();
         let owner =
             "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'weir'";
         let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
@@ -289,7 +289,7 @@ fn a_newer_row_in_mariadb_stays_and_is_reported() {
     let mariadb = mariadb();
     block_on(async {
         let store = store::open(&mariadb.url()).unwrap();
-        let claim = store.claim().await.unwrap();
+        let claim = store.claim(Part::WHOLE).await.unwrap();
         let mut session = store.connect(claim.epoch).await.unwrap();
         session.write(&[put("b", b"newer", 10)]).await.unwrap();
         assert_eq!(session.write(&[put("b", b"older", 9)]).await.unwrap(), [Found::Newer]);
@@ -307,7 +307,7 @@ fn values_that_fit_into_mariadbs_packets_are_kept_and_others_refused_with_the_se
     let mariadb = mariadb_with(&[("max_allowed_packet", "33554432")]);
     block_on(async {
         let store = store::open(&mariadb.url()).unwrap();
-        let claim = store.claim().await.unwrap();
+        let claim = store.claim(Part::WHOLE).await.unwrap();
         let mut session = store.connect(claim.epoch).await.unwrap();
         let large = |fill: u8, mib: usize| vec![fill; mib << 20];
         // Together more than a packet, and one of them more than the protocol's.
@@ -346,7 +346,7 @@ fn a_wrong_password_or_database_is_told_at_once() {
         (mariadb.url().replace("weir@", "weir:secret@"), "Access denied"),
         (mariadb.url_of("nowhere"), "Unknown database 'nowhere'"),
     ] {
-        let error = block_on(store::open(&url).unwrap().claim()).err().unwrap();
+        let error = block_on(store::open(&url).unwrap().claim(Part::WHOLE)).err().unwrap();
         assert_eq!(error.kind(), Kind::Config, "{error}");
         assert!(error.to_string().contains(why) && !error.to_string().contains("secret"), "{error}");
     }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
-use weir::lab::harness::{MariaDb, MariaDbOptions, Postgres, PostgresOptions};
+use weir::lab::harness::{MariaDb, Postgres, PostgresOptions};
 
 /// Longer than anything here takes on any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -90,9 +90,23 @@ pub(crate) fn weir() -> Command {
     command
 }
 
+/// Tries again until it holds.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "it never came to this: {what}");
+        std::thread::yield_now();
+    }
+}
+
 /// A private PostgreSQL. It counts itself, so that the test command can say how many tests had a real one.
 pub(crate) fn postgres() -> Postgres {
-    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    postgres_with(&[])
+}
+
+/// The same with settings of its own.
+pub(crate) fn postgres_with(settings: &[(&str, &str)]) -> Postgres {
+    let server = Postgres::start(options(settings)).unwrap();
     let version = server.query("postgres", "SELECT split_part(version(), ' ', 2)").unwrap();
     count("PostgreSQL", &version[0][0]);
     server
@@ -105,11 +119,15 @@ pub(crate) fn mariadb() -> MariaDb {
 
 /// The same with settings of its own.
 pub(crate) fn mariadb_with(settings: &[(&str, &str)]) -> MariaDb {
-    let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let server = MariaDb::start(MariaDbOptions { settings, ..MariaDbOptions::default() }).unwrap();
+    let server = MariaDb::start(options(settings)).unwrap();
     let version = server.query("weir", "SELECT SUBSTRING_INDEX(VERSION(), '-', 1)").unwrap();
     count("MariaDB", &version[0][0]);
     server
+}
+
+fn options(settings: &[(&str, &str)]) -> PostgresOptions {
+    let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    PostgresOptions { settings, ..PostgresOptions::default() }
 }
 
 /// Leaves a line in the ledger: the database, its version, and the test that had it.
@@ -226,6 +244,11 @@ impl Client {
 
     pub(crate) fn get(&mut self, path: &str) -> Answer {
         self.ask("GET", path, &[], b"").unwrap()
+    }
+
+    /// What the server counts.
+    pub(crate) fn stats(&mut self) -> serde_json::Value {
+        serde_json::from_slice(&self.get("/stats").body).unwrap()
     }
 
     pub(crate) fn put(&mut self, path: &str, body: &[u8]) -> Answer {

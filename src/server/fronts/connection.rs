@@ -224,7 +224,7 @@ fn asked(head: &Head<'_, '_>, method_name: &'static str) -> Asked {
 /// Does what is asked for. A value that is stored leaves its operation.
 async fn perform(worker: &Worker, front: &Front, operation: &mut Operation) -> Result<Done, Failure> {
     let shared = &worker.shared;
-    let (tiered, counts) = (&shared.tiered, &front.counts);
+    let (tiers, counts) = (&shared.tiers, &front.counts);
     let since = Instant::now();
     let wrote = || counts.add_call(Count::StoreWrites, Count::StoreWriteMicros, since.elapsed());
     match operation {
@@ -235,8 +235,8 @@ async fn perform(worker: &Worker, front: &Front, operation: &mut Operation) -> R
         }
         Operation::Put { key, value } => {
             counts.add(Count::Puts);
-            let was_cached = tiered.cached(key.as_bytes()).is_some();
-            let put = tiered.put(key, CONTENT_TYPE, std::mem::take(value), Precondition::None).await;
+            let was_cached = tiers.cached(key.as_bytes()).is_some();
+            let put = tiers.put(key, CONTENT_TYPE, std::mem::take(value), Precondition::None).await;
             put.map_err(Failure::of_write)?;
             wrote();
             Ok(Done::Written { was_cached })
@@ -249,18 +249,18 @@ async fn perform(worker: &Worker, front: &Front, operation: &mut Operation) -> R
         }
         Operation::Delete(key) => {
             counts.add(Count::Deletes);
-            let was_cached = tiered.cached(key.as_bytes()).is_some();
-            tiered.delete(key, Precondition::None).await.map_err(Failure::of_write)?;
+            let was_cached = tiers.cached(key.as_bytes()).is_some();
+            tiers.delete(key, Precondition::None).await.map_err(Failure::of_write)?;
             wrote();
             Ok(Done::Written { was_cached })
         }
         Operation::Preload { key, value } => {
-            let put = tiered.preload(key, CONTENT_TYPE, std::mem::take(value)).await;
+            let put = tiers.preload(key, CONTENT_TYPE, std::mem::take(value)).await;
             put.map_err(Failure::of_write)?;
             Ok(Done::Written { was_cached: false })
         }
         Operation::Clear => {
-            let cleared = tiered.clear().await;
+            let cleared = tiers.clear().await;
             cleared.map_err(|error| Failure::of_write(WriteError::Store(error)))?;
             counts.reset();
             Ok(Done::Cleared)
@@ -272,7 +272,7 @@ async fn perform(worker: &Worker, front: &Front, operation: &mut Operation) -> R
         Operation::Hash(text) => hash(shared.compute.as_ref(), front, text).await,
         Operation::Figures => Ok(Done::Figures(Figures {
             counts: counts.since_reset(),
-            cache: tiered.cache_counts(),
+            cache: tiers.cache_counts(),
             cache_entries_max: front.cache_entries_max,
             hashes: front.hashes.lock().counts(),
         })),
@@ -281,20 +281,20 @@ async fn perform(worker: &Worker, front: &Front, operation: &mut Operation) -> R
 
 /// The row, and whether the cache had it.
 async fn read(worker: &Worker, front: &Front, key: &Key) -> Result<(Option<Row>, bool), Failure> {
-    let (tiered, counts) = (&worker.shared.tiered, &front.counts);
-    let hit = || {
-        worker.metrics.hits.add(1);
+    let (tiers, counts) = (&worker.shared.tiers, &front.counts);
+    let hit = |shard: usize| {
+        worker.metrics.hits[shard].add(1);
         counts.add(Count::Hits);
     };
-    if let Some(row) = tiered.cached(key.as_bytes()) {
-        hit();
+    if let Some((row, shard)) = tiers.cached(key.as_bytes()) {
+        hit(shard);
         return Ok((Some(row), true));
     }
     let since = Instant::now();
-    let read = tiered.get(key).await.map_err(|error| Failure::of_read(&error))?;
+    let read = tiers.get(key).await.map_err(|error| Failure::of_read(&error))?;
     let is_hit = read.served == Served::Hit;
     if is_hit {
-        hit();
+        hit(tiers.shard_of(key.as_bytes()));
     } else {
         counts.add(Count::Misses);
         counts.add_call(Count::StoreReads, Count::StoreReadMicros, since.elapsed());
@@ -304,11 +304,11 @@ async fn read(worker: &Worker, front: &Front, key: &Key) -> Result<(Option<Row>,
 
 /// Puts a value, and gives the row it replaced.
 async fn exchange(worker: &Worker, key: &Key, value: &[u8]) -> Result<Option<Row>, Failure> {
-    let tiered = &worker.shared.tiered;
+    let tiers = &worker.shared.tiers;
     for attempt in 1.. {
-        let read = match tiered.cached(key.as_bytes()) {
-            Some(row) => Some(row),
-            None => tiered.get(key).await.map_err(|error| Failure::of_read(&error))?.row,
+        let read = match tiers.cached(key.as_bytes()) {
+            Some((row, _)) => Some(row),
+            None => tiers.get(key).await.map_err(|error| Failure::of_read(&error))?.row,
         };
         // On condition that nothing came between. Who loses again and again writes without it: then, as there, another
         // value may have stood under the key for a moment.
@@ -318,12 +318,12 @@ async fn exchange(worker: &Worker, key: &Key, value: &[u8]) -> Result<Option<Row
             Some(row) => Precondition::VersionIn(vec![row.version()]),
         };
         let is_last = condition == Precondition::None;
-        match tiered.put(key, CONTENT_TYPE, value.to_vec(), condition).await {
+        match tiers.put(key, CONTENT_TYPE, value.to_vec(), condition).await {
             Ok(_) => return Ok(read),
             Err(WriteError::ConditionFailed(_)) => {}
             // Without batches there are no conditions.
             Err(WriteError::Store(error)) if error.kind() == Kind::Rejected && !is_last => {
-                let put = tiered.put(key, CONTENT_TYPE, value.to_vec(), Precondition::None).await;
+                let put = tiers.put(key, CONTENT_TYPE, value.to_vec(), Precondition::None).await;
                 return put.map(|_| read).map_err(Failure::of_write);
             }
             Err(error) => return Err(Failure::of_write(error)),

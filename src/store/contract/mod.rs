@@ -5,7 +5,7 @@
 #[cfg(test)]
 pub mod scripted;
 
-use super::{Found, Kind, Session, Store};
+use super::{Claim, Error, Found, Kind, Part, Session, Store};
 use crate::kv::{Change, Key, Row, Version, Write};
 
 fn key(name: &str) -> Key {
@@ -30,7 +30,7 @@ async fn values(session: &mut dyn Session, names: &[&str]) -> Vec<Option<Vec<u8>
 
 /// Claims the store and checks everything that one claim can show.
 pub async fn all(store: &dyn Store) {
-    let claim = store.claim().await.expect("a claim");
+    let claim = store.claim(Part::WHOLE).await.expect("a claim");
     let mut session = store.connect(claim.epoch).await.expect("a session");
     let session = session.as_mut();
     let mut counter = Version::first_of(claim.epoch).0;
@@ -102,13 +102,13 @@ pub async fn all(store: &dyn Store) {
 pub async fn survives_reopening(open: impl Fn() -> Box<dyn Store>) {
     let first_epoch = {
         let store = open();
-        let claim = store.claim().await.expect("a claim");
+        let claim = store.claim(Part::WHOLE).await.expect("a claim");
         let mut session = store.connect(claim.epoch).await.expect("a session");
         session.write(&[put("kept", b"yes", "", Version::first_of(claim.epoch))]).await.expect("a put");
         claim.epoch
     };
     let store = open();
-    let claim = claim_patiently(store.as_ref()).await;
+    let claim = claim_patiently(store.as_ref(), Part::WHOLE).await.expect("a claim");
     assert!(claim.epoch > first_epoch, "epochs only grow");
     let mut session = store.connect(claim.epoch).await.expect("a session");
     assert_eq!(values(session.as_mut(), &["kept"]).await, [Some(b"yes".to_vec())]);
@@ -116,15 +116,31 @@ pub async fn survives_reopening(open: impl Fn() -> Box<dyn Store>) {
     assert_eq!(stale, Some(Kind::Unavailable), "a session of an earlier claim is refused");
 }
 
+/// A durable store remembers which part it was first claimed as, and refuses any other.
+pub async fn remembers_its_part(open: impl Fn() -> Box<dyn Store>) {
+    let part = |index, of| Part { index, of };
+    drop(claim_patiently(open().as_ref(), part(1, 2)).await.expect("a claim"));
+    for wrong in [part(0, 2), part(1, 3), Part::WHOLE] {
+        let refused = claim_patiently(open().as_ref(), wrong).await.err().expect("a refusal");
+        assert_eq!(refused.kind(), Kind::Config, "{refused}");
+        let said = refused.to_string();
+        assert!(said.contains("is shard 2 of 2, but was given as") && !said.contains('\n'), "{said}");
+    }
+    // A refusal takes nothing and changes nothing.
+    let store = open();
+    let claim = claim_patiently(store.as_ref(), part(1, 2)).await.expect("a claim");
+    let mut session = store.connect(claim.epoch).await.expect("a session");
+    session.write(&[put("kept", b"yes", "", Version::first_of(claim.epoch))]).await.expect("a put");
+}
+
 /// Claims a store whose last holder has only just gone: a server may need a moment to notice.
-async fn claim_patiently(store: &dyn Store) -> super::Claim {
+async fn claim_patiently(store: &dyn Store, part: Part) -> Result<Claim, Error> {
     for _ in 0..500 {
-        match store.claim().await {
-            Ok(claim) => return claim,
+        match store.claim(part).await {
             Err(error) if error.kind() == Kind::Taken => {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
-            Err(error) => panic!("{error}"),
+            result => return result,
         }
     }
     panic!("the store stays taken");

@@ -1,6 +1,6 @@
 //! A store that stops at every call until a test says how it goes on: for races, which need an order.
 
-use super::super::{Answer, Claim, Error, Found, Kind, Lanes, Session, Store};
+use super::super::{Answer, Claim, Error, Found, Kind, Lanes, Part, Session, Store};
 use crate::kv::{Change, Key, Row, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -53,6 +53,14 @@ impl Scripted {
             Scripted { rows: Arc::default(), steps: sender, epoch: AtomicU64::new(0) },
             Stage { steps: receiver },
         )
+    }
+}
+
+impl Scripted {
+    /// Holds a row from the start.
+    pub fn hold(&self, row: Row) {
+        let key = Key::new(row.key()).expect("a row's key is one");
+        self.rows.lock().insert(key, row);
     }
 }
 
@@ -118,7 +126,7 @@ impl Step {
 }
 
 impl Store for Scripted {
-    fn claim(&self) -> Answer<'_, Claim> {
+    fn claim(&self, _part: Part) -> Answer<'_, Claim> {
         let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
         Box::pin(async move { Ok(Claim { epoch, lost: Box::pin(std::future::pending()) }) })
     }

@@ -5,7 +5,7 @@
 
 use super::{Observer, Shared, Status};
 use crate::kv::Version;
-use crate::store::{Claim, Error, Kind};
+use crate::store::{Claim, Error, Kind, Role};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
@@ -47,11 +47,20 @@ struct Keeper {
 
 impl Keeper {
     async fn run(mut self, first: std_mpsc::Sender<Result<(), Error>>) {
+        let role = self.shared.config.role;
         let mut claim = match self.first_claim().await {
             Ok(claim) => claim,
+            Err(error) if role == Role::Replica && error.kind() == Kind::Unavailable => {
+                log::warn!("the server starts without the replica: {error}");
+                self.announce(Status::Down(error.to_string()));
+                // The receiver waits for exactly one message, and is gone after it.
+                let _ = first.send(Ok(()));
+                let Some(claim) = self.claim_again(PAUSE_MIN).await else { return };
+                claim
+            }
             Err(error) => {
                 self.shared.status.send_replace(Status::Stopped);
-                // The receiver waits for exactly one message.
+                // As above.
                 let _ = first.send(Err(error));
                 return;
             }
@@ -70,7 +79,7 @@ impl Keeper {
                 let _ = first.send(Ok(()));
             }
             let Some(reason) = self.until_lost(&mut claim).await else { return };
-            log::warn!("the store is lost: {reason}");
+            log::warn!("{role} is lost: {reason}");
             self.announce(Status::Down(reason));
             self.observer.store_down();
             // Our own sessions first: the next claim would wait for them.
@@ -81,7 +90,7 @@ impl Keeper {
             // A store that is lost as soon as it is claimed must not be claimed in a circle: epochs are finite.
             pause = if since.elapsed() < SETTLED { (pause * 2).min(PAUSE_MAX) } else { PAUSE_MIN };
             let Some(next) = self.claim_again(pause).await else { return };
-            log::info!("the store is back");
+            log::info!("{role} is back");
             claim = next;
         }
     }
@@ -137,7 +146,7 @@ impl Keeper {
             match self.claim().await {
                 Ok(claim) => return Some(claim),
                 Err(error) => {
-                    log::debug!("cannot claim the store: {error}");
+                    log::debug!("cannot claim {}: {error}", self.shared.config.role);
                     self.announce(Status::Down(error.to_string()));
                 }
             }
@@ -146,7 +155,7 @@ impl Keeper {
     }
 
     async fn claim(&self) -> Result<Claim, Error> {
-        let claim = self.shared.store.claim().await?;
+        let claim = self.shared.store.claim(self.shared.config.role.part()).await?;
         if claim.epoch > Version::EPOCH_MAX {
             let message =
                 format!("the store was claimed {} times; versions have no room for more", claim.epoch);

@@ -155,17 +155,19 @@ impl<R: Request> Lane<R> {
     /// Fails every request until the status changes.
     async fn refuse(&mut self, reason: &str) -> Break {
         let mut status = self.shared.status.subscribe();
-        if *status.borrow_and_update() != Status::Down(reason.to_owned()) {
-            return Break::Status;
-        }
+        let away = Status::Down(reason.to_owned());
         let error = Error::new(Kind::Unavailable, format!("the store is away: {reason}"));
         loop {
+            // What comes when the store is back is not refused any more. The value says so, not the wake-up below: whoever
+            // sent the request may have seen the new status before this thread is woken for it.
+            if *status.borrow_and_update() != away {
+                return Break::Status;
+            }
             while let Some(queued) = self.taken.pop_front() {
                 queued.request.fail(error.clone());
             }
             tokio::select! {
-                biased; // what comes when the store is back is not refused any more
-                _ = status.changed() => return Break::Status,
+                _ = status.changed() => {}
                 received = self.receiver.recv() => match received {
                     Some(queued) => self.take(queued),
                     None => return Break::Closed,

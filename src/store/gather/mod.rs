@@ -10,7 +10,7 @@ mod clear;
 mod keeper;
 mod lane;
 
-use super::{Error, Kind, Lanes, Store};
+use super::{Error, Kind, Lanes, Part, Role, Store};
 use crate::counters::{Counter, Histogram};
 use crate::kv::{Key, Precondition, Row, Version};
 use std::hash::BuildHasher;
@@ -23,6 +23,8 @@ use tokio::sync::{mpsc, watch};
 /// How requests are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
+    /// What the store is to the server.
+    pub role: Role,
     /// Sessions; `None` for as many as the store says serve it best.
     pub lanes: Option<Lanes>,
     /// Most requests that may wait in one lane; more are refused.
@@ -41,6 +43,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
+            role: Role::Store(Part::WHOLE),
             lanes: None,
             queue_requests: 10_000,
             queue_wait_max: Duration::from_secs(5),
@@ -198,7 +201,8 @@ struct Shared {
 }
 
 impl Gather {
-    /// Claims the store and starts its lanes. The first claim's failure is the caller's; later ones are tried again.
+    /// Claims the store and starts its lanes. The first claim's failure is the caller's, unless it is a replica's that
+    /// cannot be reached; later ones are tried again.
     pub fn start(
         store: Box<dyn Store>,
         config: Config,
@@ -217,7 +221,10 @@ impl Gather {
             meters: Arc::default(),
         });
         let (reads, read_threads) = lane::spawn::<ReadRequest>("weir-read", lanes.read, &shared)?;
-        let (writes, write_threads) = lane::spawn::<WriteRequest>("weir-write", lanes.write, &shared)?;
+        let (writes, write_threads) = match config.role {
+            Role::Store(_) => lane::spawn::<WriteRequest>("weir-write", lanes.write, &shared)?,
+            Role::Replica => Default::default(),
+        };
         let keeper = keeper::spawn(&shared, observer, lost_receiver)?;
         let threads = read_threads.into_iter().chain(write_threads).chain([keeper]).collect();
         Ok(Gather { shared, reads, writes, threads })
@@ -230,6 +237,9 @@ impl Gather {
 
     /// Writes, durably.
     pub fn write(&self, request: WriteRequest) {
+        if self.writes.is_empty() {
+            return request.reply.give(Err(Error::new(Kind::Rejected, "a replica is only read")));
+        }
         if self.batching() == Batching::Off && request.condition != Precondition::None {
             let what = "with batching off writes have no order, so conditional ones are refused";
             return request.reply.give(Err(Error::new(Kind::Rejected, what)));

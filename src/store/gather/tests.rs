@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::store::contract::scripted::{Act, Scripted, Stage};
+use crate::store::{Answer, Claim, Session};
 use std::sync::mpsc;
 
 struct Deaf;
@@ -129,6 +130,63 @@ fn a_lost_session_fails_its_batch_and_the_store_is_claimed_anew() {
             Err((_, refused)) => assert_eq!(refused.unwrap_err().kind(), Kind::Unavailable),
         }
     }
+}
+
+/// A store whose first claim fails and whose next one goes on until the semaphore is closed.
+struct Unclaimed {
+    store: Scripted,
+    claims: AtomicUsize,
+    end: Arc<tokio::sync::Semaphore>,
+}
+
+impl Store for Unclaimed {
+    fn claim(&self, _part: Part) -> Answer<'_, Claim> {
+        Box::pin(async {
+            if self.claims.fetch_add(1, Relaxed) > 0 {
+                // It is never given: there are no permits.
+                let _ = self.end.acquire().await;
+            }
+            Err(Error::new(Kind::Unavailable, "not yet"))
+        })
+    }
+
+    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
+        self.store.connect(epoch)
+    }
+
+    fn lanes(&self) -> Lanes {
+        Lanes { read: 1, write: 0 }
+    }
+}
+
+/// Readiness was answered, and the next read refused: the keeper had announced the store, but had not come to wake the
+/// lane, which took the request first. With a replica such a read is answered with an old value.
+#[test]
+fn who_has_seen_that_the_store_is_up_is_not_refused() {
+    let (store, stage) = Scripted::new();
+    let end = Arc::new(tokio::sync::Semaphore::new(0));
+    let store = Unclaimed { store, claims: AtomicUsize::new(0), end: Arc::clone(&end) };
+    let config = Config { role: Role::Replica, ..Config::default() };
+    let gather = Gather::start(Box::new(store), config, Arc::new(Deaf)).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let read = || {
+        let sender = sender.clone();
+        gather.read(key("a"), Reply::new(move |row, _| drop(sender.send(row.map_err(|error| error.kind())))));
+    };
+    read();
+    assert_eq!(receiver.recv().unwrap(), Err(Kind::Unavailable));
+    // Announced, and nobody woken.
+    gather.shared.status.send_if_modified(|status| {
+        *status = Status::Up(1);
+        false
+    });
+    read();
+    match stage.next_or(&receiver) {
+        Ok(step) => step.act(Act::Answer),
+        Err(refused) => panic!("{refused:?}"),
+    }
+    assert_eq!(receiver.recv().unwrap(), Ok(None));
+    end.close();
 }
 
 #[test]

@@ -14,7 +14,7 @@
 
 mod session;
 
-use super::{Answer, Claim, Error, Kind, Lanes, Session, Store, redacted};
+use super::{Answer, Claim, Error, Kind, Lanes, Part, Session, Store, redacted};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder};
 use session::{MysqlSession, PREPARED_MAX};
@@ -46,7 +46,7 @@ const OWNER_SETTINGS: &str = "SET SESSION wait_timeout = 20, innodb_lock_wait_ti
 const SESSION_SETTINGS: &str =
     "SET SESSION wait_timeout = 31536000, innodb_lock_wait_timeout = 5; SET NAMES binary";
 
-const TABLES: [&str; 2] = [
+const TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS weir_kv (
         `key` VARBINARY(1024) NOT NULL PRIMARY KEY,
         value LONGBLOB NOT NULL,
@@ -55,11 +55,15 @@ const TABLES: [&str; 2] = [
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
     "CREATE TABLE IF NOT EXISTS weir_owner (
         one TINYINT NOT NULL PRIMARY KEY,
-        epoch BIGINT NOT NULL
+                epoch BIGINT NOT NULL
+    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
+    "CREATE TABLE IF NOT EXISTS weir_map (
+        one TINYINT NOT NULL PRIMARY KEY,
+        map VARCHAR(64) CHARACTER SET ascii NOT NULL
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
 ];
 const TABLES_THERE: &str = "SELECT COUNT(*) FROM information_schema.tables
-    WHERE table_schema = DATABASE() AND table_name IN ('weir_kv', 'weir_owner')";
+    WHERE table_schema = DATABASE() AND table_name IN ('weir_kv', 'weir_owner', 'weir_map')";
 
 const RAISE: &str =
     "INSERT INTO weir_owner (one, epoch) VALUES (1, 1) ON DUPLICATE KEY UPDATE epoch = epoch + 1";
@@ -149,7 +153,7 @@ impl Mysql {
         Error::new(kind, format!("cannot set up the tables in {}: {}", self.shown, cause(error)))
     }
 
-    async fn take(&self) -> Result<Claim, Error> {
+    async fn take(&self, part: Part) -> Result<Claim, Error> {
         let (mut owner, prefix) = self.dial(OWNER_SETTINGS).await?;
         let lock = format!("{prefix}owner");
         let taken: Option<Option<i64>> = owner
@@ -166,6 +170,7 @@ impl Mysql {
                 owner.query_drop(table).await.map_err(|error| self.cannot_set_up(&error))?;
             }
         }
+        self.take_part(&mut owner, part).await?;
         self.outlast_earlier_writes(&mut owner, &prefix).await?;
         let epoch: Option<i64> =
             owner.query_first(EPOCH).await.map_err(|error| self.cannot_set_up(&error))?;
@@ -173,6 +178,19 @@ impl Mysql {
         self.warn_of_losses(&mut owner).await?;
         let watch = Watch(tokio::spawn(watch(owner, lock, epoch)));
         Ok(Claim { epoch: epoch as u64, lost: Box::pin(watch) })
+    }
+
+    /// Compares the map with what this database was given as, and writes it where there is none.
+    async fn take_part(&self, owner: &mut Conn, part: Part) -> Result<(), Error> {
+        let what = "SELECT (SELECT map FROM weir_map), EXISTS (SELECT 1 FROM weir_kv)";
+        let found: Option<(Option<String>, bool)> =
+            owner.query_first(what).await.map_err(|error| self.cannot_set_up(&error))?;
+        let (recorded, in_use) = found.unwrap_or_default();
+        if part.admit(recorded.as_deref(), in_use, &self.shown)? {
+            let record = "INSERT INTO weir_map (one, map) VALUES (1, ?)";
+            owner.exec_drop(record, (part.map(),)).await.map_err(|error| self.cannot_set_up(&error))?;
+        }
+        Ok(())
     }
 
     /// Raises the epoch, which waits for every write of an earlier claim that is under way.
@@ -266,8 +284,8 @@ impl Mysql {
 }
 
 impl Store for Mysql {
-    fn claim(&self) -> Answer<'_, Claim> {
-        Box::pin(async { self.in_time(self.take()).await? })
+    fn claim(&self, part: Part) -> Answer<'_, Claim> {
+        Box::pin(async move { self.in_time(self.take(part)).await? })
     }
 
     fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {

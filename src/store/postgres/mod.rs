@@ -4,12 +4,17 @@
 //! shared. A claim takes the first, raises the epoch in the table `weir_owner`, and then takes the second exclusively
 //! for a moment: that succeeds only when no session of an earlier claim is left, so no statement sent under one can
 //! take effect any more. Sessions that linger are terminated. A session that comes late finds a newer epoch and
-//! refuses. So a write of a dead predecessor can neither overwrite nor bring back anything.
+//! refuses. So a write of a dead predecessor can neither overwrite nor bring back anything. Under the first lock a claim
+//! also compares the table `weir_map`, which says which shard the database is, with what it was given as.
 
-use super::{Answer, Claim, Error, Found, Kind, Lanes, Session, Store, redacted};
+pub mod replica;
+
+use super::{Answer, Claim, Error, Found, Kind, Lanes, Part, Session, Store, redacted};
 use crate::kv::{Change, Key, Row, Version, Write};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
@@ -29,22 +34,34 @@ const SETUP_MAX: Duration = Duration::from_secs(15);
 /// How often it does so before it gives up for this time.
 const TERMINATIONS_MAX: usize = 10;
 
-/// Made once. An `ALTER TABLE` on every start would wait for whoever else has a transaction open on the table.
-const TABLES: &str = "
-    BEGIN;
-    CREATE TABLE weir_kv (
+/// The tables, each made once, in a transaction of its own. An `ALTER TABLE` on every start would wait for whoever else
+/// has a transaction open on the table.
+const TABLES: [(&str, &str); 3] = [
+    (ROWS, ROWS_TABLE),
+    (
+        "weir_owner",
+        "CREATE TABLE weir_owner (
+            one boolean PRIMARY KEY DEFAULT true CHECK (one),
+            epoch bigint NOT NULL
+        );
+        INSERT INTO weir_owner (epoch) VALUES (0)",
+    ),
+    (
+        "weir_map",
+        "CREATE TABLE weir_map (
+            one boolean PRIMARY KEY DEFAULT true CHECK (one),
+            map text NOT NULL
+        )",
+    ),
+];
+const ROWS: &str = "weir_kv";
+const ROWS_TABLE: &str = "CREATE TABLE weir_kv (
         key bytea PRIMARY KEY,
         value bytea NOT NULL,
         content_type text NOT NULL,
         version bigint NOT NULL
     );
-    ALTER TABLE weir_kv ALTER COLUMN value SET STORAGE EXTERNAL;
-    CREATE TABLE weir_owner (
-        one boolean PRIMARY KEY DEFAULT true CHECK (one),
-        epoch bigint NOT NULL
-    );
-    INSERT INTO weir_owner (epoch) VALUES (0);
-    COMMIT";
+    ALTER TABLE weir_kv ALTER COLUMN value SET STORAGE EXTERNAL";
 
 const READ_ONE: &str = "SELECT key, value, content_type, version FROM weir_kv WHERE key = $1";
 const READ_MANY: &str = "SELECT key, value, content_type, version FROM weir_kv WHERE key = ANY($1)";
@@ -59,8 +76,16 @@ const PUT: &str = "
     RETURNING key, xmax <> 0 AS present";
 const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, true AS present";
 
+/// Tells this process's sessions from those of others, in `pg_stat_activity`.
+static PROCESS: LazyLock<u64> =
+    LazyLock::new(|| std::collections::hash_map::RandomState::new().build_hasher().finish());
+/// Stores opened by this process.
+static OPENED: AtomicUsize = AtomicUsize::new(0);
+
 pub(super) struct Postgres {
     config: Config,
+    /// Tells its owner's sessions from those of the process's other stores.
+    number: usize,
     /// For messages, without the password.
     shown: Arc<str>,
 }
@@ -76,7 +101,7 @@ impl Postgres {
         // cache be served for long while another server may own the store.
         config.keepalives_interval(Duration::from_secs(2)).keepalives_retries(3);
         config.tcp_user_timeout(Duration::from_secs(15));
-        Ok(Postgres { config, shown })
+        Ok(Postgres { config, number: OPENED.fetch_add(1, Relaxed), shown })
     }
 
     /// Connects; the second part ends with the connection, and says why.
@@ -121,20 +146,18 @@ impl Postgres {
         Error::new(kind, format!("cannot reach store {}: {}", self.shown, cause(error)))
     }
 
-    async fn take(&self) -> Result<Claim, Error> {
-        let (client, ended) = self.dial("owner").await?;
+    async fn take(&self, part: Part) -> Result<Claim, Error> {
+        let (client, ended) = self.dial(&format!("owner {:016x} {}", *PROCESS, self.number)).await?;
         let lost = |error: tokio_postgres::Error| self.cannot_reach(&error);
         let lock = client.query_one("SELECT pg_try_advisory_lock($1, $2)", &[&LOCK_SPACE, &LOCK_OWNER]);
         if !lock.await.map_err(lost)?.get::<_, bool>(0) {
             return Err(self.taken(&client).await);
         }
-        let refused = |error: tokio_postgres::Error| {
-            let kind = if error.as_db_error().is_some() { Kind::Config } else { Kind::Unavailable };
-            Error::new(kind, format!("cannot set up the tables in {}: {}", self.shown, cause(&error)))
-        };
-        let there = client.query_one("SELECT to_regclass('weir_owner') IS NOT NULL", &[]);
-        if !there.await.map_err(refused)?.get::<_, bool>(0) {
-            client.batch_execute(TABLES).await.map_err(refused)?;
+        self.make_tables(&client, &TABLES).await?;
+        let refused = |error: tokio_postgres::Error| self.failed("set up the tables", &error);
+        if self.admits(&client, part).await? {
+            let record = "INSERT INTO weir_map (map) VALUES ($1)";
+            client.execute(record, &[&part.map()]).await.map_err(refused)?;
         }
         let raised = client.query_one("UPDATE weir_owner SET epoch = epoch + 1 RETURNING epoch", &[]);
         let epoch: i64 = raised.await.map_err(refused)?.get(0);
@@ -147,6 +170,39 @@ impl Postgres {
                 ended.await.unwrap_or_else(|_| "the owner's connection was dropped".to_owned())
             }),
         })
+    }
+
+    /// Makes those of `tables` that are not there.
+    async fn make_tables(&self, client: &Client, tables: &[(&str, &str)]) -> Result<(), Error> {
+        let refused = |error: tokio_postgres::Error| self.failed("set up the tables", &error);
+        for (name, make) in tables {
+            let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[name]).await;
+            if !there.map_err(refused)?.get::<_, bool>(0) {
+                client.batch_execute(&format!("BEGIN; {make}; COMMIT")).await.map_err(refused)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this database may be used as `part`; `Ok(true)`: the map is not written yet. The tables are there.
+    async fn admits(&self, client: &Client, part: Part) -> Result<bool, Error> {
+        let what = "SELECT (SELECT map FROM weir_map), EXISTS (SELECT FROM weir_kv),
+            EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = 'weir_kv'::regclass)";
+        let row = client.query_one(what, &[]).await.map_err(|error| self.failed("read the map", &error))?;
+        if row.get(2) {
+            let message = format!(
+                "{} is a replica: a subscription writes its table weir_kv; drop that before it is served",
+                self.shown
+            );
+            return Err(Error::new(Kind::Config, message));
+        }
+        part.admit(row.get(0), row.get(1), &self.shown)
+    }
+
+    /// A step of setting up that did not work.
+    fn failed(&self, what: &str, error: &tokio_postgres::Error) -> Error {
+        let kind = if error.as_db_error().is_some() { Kind::Config } else { Kind::Unavailable };
+        Error::new(kind, format!("cannot {what} in {}: {}", self.shown, cause(error)))
     }
 
     /// Returns when no session of an earlier claim is left.
@@ -185,13 +241,21 @@ impl Postgres {
 
     /// Names the holder.
     async fn taken(&self, client: &Client) -> Error {
-        let who = "SELECT a.pid, coalesce(host(a.client_addr), 'a local socket'), a.backend_start::text
+        let who = "SELECT a.pid, coalesce(host(a.client_addr), 'a local socket'), a.backend_start::text,
+                coalesce(a.application_name <> current_setting('application_name')
+                    AND split_part(a.application_name, ' ', 3)
+                      = split_part(current_setting('application_name'), ' ', 3), false)
             FROM pg_locks l JOIN pg_stat_activity a USING (pid)
             WHERE l.locktype = 'advisory' AND l.granted
               AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
               AND l.classid::bigint = $1 AND l.objid::bigint = $2 LIMIT 1";
         let row = client.query_opt(who, &[&i64::from(LOCK_SPACE), &i64::from(LOCK_OWNER)]).await;
         let holder = match row {
+            Ok(Some(row)) if row.get(3) => {
+                let message =
+                    format!("the store {} is given twice; every shard is a database of its own", self.shown);
+                return Error::new(Kind::Config, message);
+            }
             Ok(Some(row)) => format!(
                 " (backend {} from {}, since {})",
                 row.get::<_, i32>(0),
@@ -226,6 +290,16 @@ impl Postgres {
         let durable = "SELECT set_config('synchronous_commit', 'on', false)
             WHERE current_setting('synchronous_commit') = 'off'";
         client.query(durable, &[]).await.map_err(failed)?;
+        self.prepared(client, ended).await
+    }
+
+    /// The session on a connection that is ready but for its statements.
+    async fn prepared(
+        &self,
+        client: Client,
+        ended: tokio::task::JoinHandle<String>,
+    ) -> Result<PostgresSession, Error> {
+        let failed = |error: tokio_postgres::Error| self.cannot_reach(&error);
         let prepare = |sql| client.prepare(sql);
         let (read_one, read_many) =
             (prepare(READ_ONE).await.map_err(failed)?, prepare(READ_MANY).await.map_err(failed)?);
@@ -249,8 +323,8 @@ impl Postgres {
 }
 
 impl Store for Postgres {
-    fn claim(&self) -> Answer<'_, Claim> {
-        Box::pin(async { self.in_time(self.take()).await? })
+    fn claim(&self, part: Part) -> Answer<'_, Claim> {
+        Box::pin(async move { self.in_time(self.take(part)).await? })
     }
 
     fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
