@@ -57,7 +57,8 @@ enum Choice {
         /// So many of the first keys.
         hot_keys: u64,
     },
-    Sequence,
+    /// From this key on.
+    Sequence(u64),
     OwnSequence,
     Scan,
     Single,
@@ -68,7 +69,8 @@ impl Space {
         let mut below = 0;
         let turns = plan.turns().iter().map(|turn| {
             below += u64::from(turn.weight);
-            Lot { below, steps: turn.steps, choice: Choice::new(plan.distribution_of(turn), plan.keys) }
+            let choice = Choice::new(plan.distribution_of(turn), plan.keys, plan.seed);
+            Lot { below, steps: turn.steps, choice }
         });
         Space {
             turns: turns.collect(),
@@ -80,7 +82,7 @@ impl Space {
 }
 
 impl Choice {
-    fn new(distribution: Distribution, keys: u64) -> Choice {
+    fn new(distribution: Distribution, keys: u64, seed: u64) -> Choice {
         match distribution {
             Distribution::Uniform => Choice::Uniform(keys),
             Distribution::Popular(count) => Choice::Uniform(count.min(keys)),
@@ -92,7 +94,10 @@ impl Choice {
                 let hot_share = if hot_keys == keys { 1.0 } else { operations_percent / 100.0 };
                 Choice::Hotspot { hot_share, hot_keys }
             }
-            Distribution::Sequence => Choice::Sequence,
+            // Where a run begins is the seed's, so that a run after it finds new keys where there are enough.
+            Distribution::Sequence => {
+                Choice::Sequence(below(&mut Xoshiro256PlusPlus::seed_from_u64(seed), keys))
+            }
             Distribution::OwnSequence => Choice::OwnSequence,
             Distribution::Scan => Choice::Scan,
             Distribution::Single => Choice::Single,
@@ -178,9 +183,10 @@ impl Stream {
                     hot_keys + below(random, space.keys - hot_keys)
                 }
             }
-            Choice::Sequence => {
+            Choice::Sequence(first) => {
                 let sequence = self.take();
-                self.interleaved(sequence, space)
+                ((u128::from(*first) + u128::from(self.interleaved(sequence, space)))
+                    % u128::from(space.keys)) as u64
             }
             Choice::OwnSequence => self.own_key(operation, space),
             Choice::Scan => {
@@ -358,11 +364,21 @@ mod tests {
         assert!(found < chi_squared_limit(degrees), "{found} with {degrees} degrees");
     }
 
+    fn first_of(space: &Space, seed: u64) -> u64 {
+        streams(seed, 1)[0].clone().next(space).number
+    }
+
     #[test]
     fn walks_take_every_key_in_its_turn() {
         let sequence = space("put_sequential", 10, 3);
-        assert_eq!(numbers(4, 1, 0, &sequence), [0, 3, 6, 9]);
-        assert_eq!(numbers(4, 1, 1, &sequence), [1, 4, 7, 0]);
+        let first = numbers(1, 1, 0, &sequence)[0];
+        assert_eq!(numbers(4, 1, 0, &sequence), [0, 3, 6, 9].map(|step| (first + step) % 10));
+        assert_eq!(numbers(4, 1, 1, &sequence), [1, 4, 7, 0].map(|step| (first + step) % 10));
+        let begins = |seed| {
+            let plan = Plan { seed, ..Plan::example("put_all_big") };
+            first_of(&Space::new(&plan), seed)
+        };
+        assert!(begins(1).abs_diff(begins(2)) > 1_000_000, "another run writes other keys");
         let scan = space("get_scan", 10, 4);
         assert_eq!(numbers(11, 1, 0, &scan), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);
         assert_eq!(numbers(4, 1, 3, &scan), [7, 8, 9, 0]);

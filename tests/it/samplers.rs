@@ -1,6 +1,6 @@
 //! What the samplers see of real databases: counters that move when they should, and sessions where they are.
 
-use crate::support::{PATIENCE, postgres};
+use crate::support::{PATIENCE, mariadb, postgres};
 use mysql_async::prelude::Queryable;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -142,11 +142,10 @@ fn a_database_that_ends_has_no_counters_and_takes_nothing_with_it() {
     assert!(reading.gauges.contains_key("memory.available_bytes"));
 }
 
-/// `WEIR_TEST_MYSQL_URL` names a MariaDB with a database of ours.
 #[test]
-#[ignore = "needs a MariaDB"]
 fn sessions_that_change_one_row_in_mariadb_wait_for_its_lock() {
-    let url = std::env::var("WEIR_TEST_MYSQL_URL").unwrap();
+    let mariadb = mariadb();
+    let url = mariadb.url();
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let connect = || {
         let runtime = runtime();
@@ -159,7 +158,7 @@ fn sessions_that_change_one_row_in_mariadb_wait_for_its_lock() {
     {
         runtime.block_on(conn.query_drop(sql)).unwrap();
     }
-    let trial = watched(&context(Engine::Mysql, &url, None), connect, |(runtime, conn)| {
+    let trial = watched(&context(Engine::Mysql, &url, mariadb.pid()), connect, |(runtime, conn)| {
         // Held over a second statement, as a transaction of any size holds it.
         for sql in ["BEGIN", "UPDATE counter SET v = v + 1 WHERE k = 1", "DO SLEEP(0.02)", "COMMIT"] {
             runtime.block_on(conn.query_drop(sql)).unwrap();

@@ -12,6 +12,9 @@ use crate::proto::{Latency, LoadReport};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// A pool that is never busier than this is not used by the workload.
+const POOL_SEEN: f64 = 0.005;
+
 /// A workload at one level, merged over its repetitions. What no run could tell is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
@@ -96,9 +99,11 @@ impl Row {
         matches!(self.standing, Standing::Valid | Standing::GeneratorLimited)
     }
 
-    /// Whether its runs could tell how busy resource `i` was.
+    /// Whether resource `i` has anything to say here: its runs could tell how busy it was, and a pool was not idle.
     pub fn uses(&self, i: usize) -> bool {
-        self.resources.get(i).is_some_and(|of| of.utilization.is_some())
+        self.resources.get(i).is_some_and(|of| {
+            of.utilization.is_some_and(|share| of.kind != ResourceKind::Pool || share >= POOL_SEEN)
+        })
     }
 }
 

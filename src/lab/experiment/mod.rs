@@ -145,7 +145,7 @@ pub struct Workload {
     pub serve: Vec<String>,
     /// Clients at each level, in place of the experiment's.
     pub levels: Option<Vec<u32>>,
-    /// Most bytes a second that the databases together (the server, where there is none) may write to their disk.
+    /// Most bytes a second that the stores' databases together (the server, where there is none) may write to their disk.
     pub write_cap: Option<Size>,
     /// What the printed table calls it, where that is another name.
     pub printed: Option<String>,
@@ -187,8 +187,8 @@ pub const FJALL: &str = "fjall";
 
 /// A scaled window is no shorter: it needs some hundred requests even of a slow store.
 const WINDOW_LEAST: Duration = Duration::from_secs(2);
-/// A scaled warm-up is no shorter.
-const WARMUP_LEAST: Duration = Duration::from_millis(300);
+/// A scaled warm-up is no shorter: a server that was just started again has sessions to open.
+const WARMUP_LEAST: Duration = Duration::from_secs(1);
 /// Scaled below this share, levels are left out, too.
 const THINNED_BELOW: f64 = 0.1;
 /// How many are left: enough for a plateau of three, the rise and the knee.

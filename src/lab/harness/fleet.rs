@@ -1,18 +1,27 @@
 //! The lab's own databases: started and pinned, limited, made fresh for each repetition, and fed into a replica.
 
 use super::database::Options;
-use super::limits::{Limits, Wanted};
+use super::limits::{Limits, Part, Wanted};
 use super::mariadb::MariaDb;
 use super::postgres::Postgres;
 use super::process::blind;
-use crate::lab::experiment::{Database, Engine, Experiment};
+use crate::lab::experiment::{Database, Engine, Experiment, SERVER};
 use crate::lab::results::Placement;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// What a replica needs of the servers it follows, and of itself: room for the slots of every shard.
 const FOLLOWED: &[(&str, &str)] = &[("wal_level", "logical")];
+
+/// How long a replica may take to catch up before a trial is begun without it.
+const SETTLE_MAX: Duration = Duration::from_secs(30);
+/// Between two looks at it.
+const SETTLE_LOOK: Duration = Duration::from_millis(20);
+/// A replica never has all: the servers log some bytes even when nothing happens.
+const LAG_SETTLED_BYTES: u64 = 1 << 20;
 
 /// The databases of a run, and what they may use.
 pub(super) struct Fleet {
@@ -72,9 +81,11 @@ impl Fleet {
             placement.map(|placement| placement.cores.clone()).unwrap_or_default()
         };
         // Without a database it is the server that writes.
-        let parts: Vec<String> = match plan.is_empty() {
-            true => vec![crate::lab::experiment::SERVER.to_owned()],
-            false => plan.iter().map(|database| database.part.clone()).collect(),
+        let part = |name: &str, capped| Part { name: name.to_owned(), capped };
+        let parts: Vec<Part> = match plan.is_empty() {
+            true => vec![part(SERVER, true)],
+            // The replica is not in the way of a write, and its pace is nobody's.
+            false => plan.iter().map(|database| part(&database.part, database.store.is_some())).collect(),
         };
         let wanted = Wanted {
             memory: experiment.limits.memory.map(|size| size.0),
@@ -125,6 +136,20 @@ impl Fleet {
             self.settings.follow(replica, urls.stores.values())?;
         }
         Ok(urls)
+    }
+
+    /// Has the databases write out what they owe to their disks and to the replica, so that a write cap meets only what is
+    /// written from now on.
+    pub(super) fn settle(&self) -> Result<(), String> {
+        let start = Instant::now();
+        for server in &self.servers {
+            server.write_out()?;
+        }
+        while start.elapsed() < SETTLE_MAX && self.servers.iter().any(Server::is_followed_late) {
+            thread::sleep(SETTLE_LOOK);
+        }
+        rustix::fs::sync();
+        Ok(())
     }
 
     /// Puts the target's server under the limits, where there is no database to be limited.
@@ -217,6 +242,26 @@ impl Server {
             Server::Postgres(server) => server.query("postgres", sql),
             Server::MariaDb(server) => server.query("mysql", sql),
         }
+    }
+
+    /// Writes every dirty page; a MariaDB does that all the time.
+    fn write_out(&self) -> Result<(), String> {
+        match self {
+            Server::Postgres(server) => server.query("postgres", "CHECKPOINT").map(drop),
+            Server::MariaDb(_) => Ok(()),
+        }
+    }
+
+    /// Whether a replica has not taken in all that it was sent.
+    fn is_followed_late(&self) -> bool {
+        const LAG: &str =
+            "SELECT coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)), 0)::bigint
+            FROM pg_replication_slots";
+        let bytes = match self {
+            Server::Postgres(_) => self.ask(LAG).and_then(|lag| lag.parse::<u64>().ok()),
+            Server::MariaDb(_) => None,
+        };
+        bytes.is_some_and(|bytes| bytes > LAG_SETTLED_BYTES)
     }
 
     fn create(&self, database: &str) -> Result<(), String> {

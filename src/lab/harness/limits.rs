@@ -39,6 +39,15 @@ enum Layout {
     V2 { root: PathBuf },
 }
 
+/// Who is limited.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// Its name.
+    pub(super) name: String,
+    /// Whether a write cap holds for it.
+    pub(super) capped: bool,
+}
+
 /// What is to be limited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wanted {
@@ -50,7 +59,7 @@ pub(super) struct Wanted {
 
 impl Limits {
     /// Makes the groups for `parts`; `None` where nothing is to be limited.
-    pub(super) fn new(parts: &[String], wanted: Wanted) -> Result<Option<Limits>, String> {
+    pub(super) fn new(parts: &[Part], wanted: Wanted) -> Result<Option<Limits>, String> {
         if wanted.memory.is_none() && !wanted.write_cap {
             return Ok(None);
         }
@@ -68,7 +77,7 @@ impl Limits {
     fn make_v1(
         &mut self,
         name: &str,
-        parts: &[String],
+        parts: &[Part],
         wanted: Wanted,
         memory: Option<PathBuf>,
         blkio: Option<PathBuf>,
@@ -80,7 +89,7 @@ impl Limits {
             let mut doors: Vec<PathBuf> =
                 self.capped.iter().map(|group| group.join("cgroup.procs")).collect();
             if let (Some(bytes), Some(root)) = (wanted.memory, &memory) {
-                let group = self.make(root.join(format!("{name}-{part}")))?;
+                let group = self.make(root.join(format!("{name}-{}", part.name)))?;
                 set(&group.join("memory.limit_in_bytes"), &bytes.to_string())?;
                 doors.push(group.join("cgroup.procs"));
             }
@@ -89,7 +98,7 @@ impl Limits {
         Ok(())
     }
 
-    fn make_v2(&mut self, name: &str, parts: &[String], wanted: Wanted, root: &Path) -> Result<(), String> {
+    fn make_v2(&mut self, name: &str, parts: &[Part], wanted: Wanted, root: &Path) -> Result<(), String> {
         // A controller works in a group only if every group above has handed it down.
         let hand_down = |group: &Path| {
             for (controller, is_wanted) in [("+io", wanted.write_cap), ("+memory", wanted.memory.is_some())] {
@@ -100,13 +109,17 @@ impl Limits {
             Ok::<(), String>(())
         };
         hand_down(root)?;
-        let shared = self.make(root.join(name))?;
+        let (shared, others) =
+            (self.make(root.join(name))?, self.make(root.join(format!("{name}-uncapped")))?);
         if wanted.memory.is_some() {
-            set(&shared.join("cgroup.subtree_control"), "+memory")?;
+            for above in [&shared, &others] {
+                set(&above.join("cgroup.subtree_control"), "+memory")?;
+            }
         }
         for part in parts {
             // Processes may only be in groups without children.
-            let group = self.make(shared.join(part))?;
+            let above = if part.capped { &shared } else { &others };
+            let group = self.make(above.join(&part.name))?;
             if let Some(bytes) = wanted.memory {
                 set(&group.join("memory.max"), &bytes.to_string())?;
             }
@@ -151,7 +164,7 @@ impl Limits {
         }
     }
 
-    /// Caps what all parts together write to `device` (`254:0`), in bytes a second; `None` lifts the cap.
+    /// Caps what the capped parts together write to `device` (`254:0`), in bytes a second; `None` lifts the cap.
     pub(super) fn cap_writes(&self, device: &str, bytes_per_sec: Option<u64>) -> Result<(), String> {
         let Some(group) = &self.capped else { return Ok(()) };
         match &self.layout {
@@ -297,7 +310,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let layout = Layout::V2 { root: root.path().to_owned() };
         let mut limits = Limits { layout, capped: None, doors: Vec::new(), made: Vec::new() };
-        let parts = ["database-1".to_owned(), "database-2".to_owned()];
+        let part = |name: &str, capped| Part { name: name.to_owned(), capped };
+        let parts = [part("database-1", true), part("database-2", true), part("replica", false)];
         let wanted = Wanted { memory: Some(500_000_000), write_cap: true };
         limits.make_v2("weir-lab-1", &parts, wanted, root.path()).unwrap();
         limits.cap_writes("254:0", Some(10 << 20)).unwrap();
@@ -306,6 +320,7 @@ mod tests {
         assert_eq!(read(shared.join("io.max")), "254:0 wbps=10485760");
         assert_eq!(read(shared.join("database-2/memory.max")), "500000000");
         assert_eq!(limits.doors[1], [shared.join("database-2/cgroup.procs")]);
+        assert_eq!(limits.doors[2], [root.path().join("weir-lab-1-uncapped/replica/cgroup.procs")]);
         limits.cap_writes("254:0", None).unwrap();
         assert_eq!(read(shared.join("io.max")), "254:0 wbps=max");
         limits.made.clear();
@@ -313,6 +328,6 @@ mod tests {
 
     #[test]
     fn nothing_wanted_makes_nothing() {
-        assert!(Limits::new(&["database".to_owned()], Wanted::default()).unwrap().is_none());
+        assert!(Limits::new(&[], Wanted::default()).unwrap().is_none());
     }
 }

@@ -2,6 +2,7 @@
 //! runs already.
 
 use super::fleet::Fleet;
+use super::limits::Limits;
 use super::resources::resources_of;
 use super::server::{Server, Start};
 use super::{Options, Rig, environment, failed, load};
@@ -41,6 +42,8 @@ pub(super) struct Live<'a> {
     probes: Vec<(String, String)>,
     /// The write cap in force.
     cap: Option<Cap>,
+    /// Trials begun so far.
+    ran: u64,
 }
 
 impl<'a> Live<'a> {
@@ -67,6 +70,7 @@ impl<'a> Live<'a> {
             broken: None,
             probes: Vec::new(),
             cap: None,
+            ran: 0,
         })
     }
 
@@ -129,8 +133,15 @@ impl<'a> Live<'a> {
     /// Has the server run as `workload` wants it.
     fn prepare(&mut self, workload: &'a Workload) -> Result<(), String> {
         match &self.experiment.target {
-            Target::Weir { args, .. } if self.serving != workload.serve => self.serve(args, &workload.serve),
-            _ => Ok(()),
+            Target::Weir { args, .. } if self.serving != workload.serve => {
+                self.serve(args, &workload.serve)?
+            }
+            _ => {}
+        }
+        // Where some workloads are capped, none may leave its writes to the next.
+        match self.fleet.limits().and_then(Limits::capped) {
+            Some(_) => self.fleet.settle(),
+            None => Ok(()),
         }
     }
 
@@ -210,12 +221,14 @@ impl<'a> Live<'a> {
     }
 
     fn run(&mut self, workload: &Workload, level: u32, repetition: u32) -> Trial {
+        self.ran += 1;
         let run = load::Run {
             program: &self.options.program,
             url: self.url().unwrap_or_default(),
             workload,
             level,
-            seed: self.experiment.seed.wrapping_add(u64::from(repetition)),
+            // Another for each trial: the same requests again would find what the last ones left in the cache.
+            seed: self.experiment.seed.wrapping_add(self.ran),
             warmup: self.experiment.warmup,
             window: self.experiment.window,
             preload: !self.preloaded.contains(&workload.name),

@@ -2,7 +2,7 @@
 //!
 //! Pure: placements and a reading in, resources out.
 
-use crate::lab::experiment::GENERATOR;
+use crate::lab::experiment::{DATABASE, GENERATOR, REPLICA};
 use crate::lab::results::{Placement, Reading, Resource, ResourceKind};
 
 /// Everything a request may wait for that can be counted here.
@@ -16,7 +16,7 @@ pub(super) fn resources_of(
     let targets: Vec<&Placement> =
         placements.iter().filter(|placement| placement.part != GENERATOR).collect();
     let cpu = |parts: &[&str], cores: &[usize], kind| Resource {
-        name: format!("{} CPU", parts.join(" + ")),
+        name: format!("{} CPU", named(parts)),
         busy: parts.iter().map(|part| format!("{part}.cpu_secs")).collect(),
         servers: cores.len() as f64,
         servers_gauge: None,
@@ -62,6 +62,16 @@ pub(super) fn resources_of(
     resources
 }
 
+/// `server + database`; several databases are one word.
+fn named(parts: &[&str]) -> String {
+    let is_database = |part: &&str| part.starts_with(DATABASE) || *part == REPLICA;
+    let (databases, others): (Vec<&str>, Vec<&str>) = parts.iter().partition(|part| is_database(part));
+    match databases.len() {
+        0 | 1 => parts.join(" + "),
+        _ => others.into_iter().chain(["databases"]).collect::<Vec<_>>().join(" + "),
+    }
+}
+
 /// The write cap of a reading, busy for as long as its bytes take at the rate allowed.
 pub(super) fn write_cap(reading: &Reading) -> Option<Resource> {
     let bytes_per_sec = reading.gauges.get("cap.bytes_per_sec")?;
@@ -93,7 +103,7 @@ pub(super) fn take_in(resources: &mut Vec<Resource>, seen: Option<Resource>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::experiment::{Cores, DATABASE, SERVER};
+    use crate::lab::experiment::{Cores, SERVER};
     use crate::lab::topology;
     use std::collections::BTreeMap;
 
@@ -130,6 +140,15 @@ mod tests {
                 "database CPU: database.cpu_secs / 1 Station",
                 "generator CPU: generator.cpu_secs / 1 Generator"
             ]
+        );
+    }
+
+    #[test]
+    fn several_databases_on_the_same_cores_are_one_word() {
+        let parts = [SERVER, "database-1", "database-2", "replica", GENERATOR];
+        assert_eq!(
+            shown(&[0, 1], &parts, &[], None)[0],
+            "server + databases CPU: server.cpu_secs database-1.cpu_secs database-2.cpu_secs replica.cpu_secs / 1 Station"
         );
     }
 

@@ -15,10 +15,8 @@ const SESSIONS_MIN: f64 = 0.01;
 pub(super) fn parts(found: &WorkloadFindings) -> Vec<Block> {
     let mut page = Vec::new();
     sessions(found, &mut page);
-    let tables: Vec<Table> = [Group::Disk, Group::Databases, Group::Processes]
-        .iter()
-        .filter_map(|group| figures(found, *group))
-        .collect();
+    let groups = [Group::Disk, Group::Databases, Group::Processes];
+    let tables: Vec<Table> = groups.iter().flat_map(|group| figures(found, *group)).collect();
     if !tables.is_empty() {
         page.push(Block::Part("What the resources did".to_owned()));
         page.extend(tables.into_iter().map(Block::Table));
@@ -36,8 +34,17 @@ fn sessions(found: &WorkloadFindings, page: &mut Vec<Block>) {
         return;
     }
     page.push(Block::Part("Where the database’s sessions were".to_owned()));
-    page.push(Block::Text(found.waits.iter().map(sentence).collect::<Vec<_>>().join(" ")));
-    page.extend(parts.iter().map(|part| Block::Table(table(found, part))));
+    let (idle, busy): (Vec<&Dominant>, Vec<&Dominant>) = found.waits.iter().partition(|of| of.idle);
+    let said = busy.into_iter().map(sentence).chain(idle_sentence(&idle)).collect::<Vec<_>>().join(" ");
+    if !said.is_empty() {
+        page.push(Block::Text(said));
+    }
+    // Who never did anything needs no table to say so.
+    let worked = |part: &&&str| {
+        let mut of = found.rows.iter().flat_map(|row| &row.waits).filter(|of| of.part == **part);
+        of.any(|of| of.sum(|state| class_of(state).kind != WaitKind::Idle) >= SESSIONS_MIN)
+    };
+    page.extend(parts.iter().filter(worked).map(|part| Block::Table(table(found, part))));
     let samples = found.rows.iter().flat_map(|row| &row.waits).map(|of| of.samples);
     let cost =
         found.rows.iter().flat_map(|row| &row.waits).filter_map(|of| of.cost_ratio).max_by(f64::total_cmp);
@@ -53,11 +60,23 @@ fn sessions(found: &WorkloadFindings, page: &mut Vec<Block>) {
     )]));
 }
 
+/// The databases that waited for work, in one sentence.
+fn idle_sentence(of: &[&Dominant]) -> Option<String> {
+    let first = of.first()?;
+    let parts: Vec<&str> = of.iter().map(|of| of.part.as_str()).collect();
+    Some(format!(
+        "At {} the sessions of {} were idle, with {:.1} at work on average. This means: {}.",
+        words::levels(&first.levels),
+        words::listed(&parts),
+        of.iter().map(|of| of.at_work).sum::<f64>(),
+        words::means(first.class)
+    ))
+}
+
 /// What held the sessions at the levels that decide, and what it means.
 fn sentence(of: &Dominant) -> String {
-    let among = if of.idle { "the others" } else { "most of these" };
     format!(
-        "At {} {} had on average {:.1} sessions, {:.1} of them at work, {among} in {}: {:.1} ({}). This means: {}.",
+        "At {} {} had on average {:.1} sessions, {:.1} of them at work, most of these in {}: {:.1} ({}). This means: {}.",
         words::levels(&of.levels),
         of.part,
         of.sessions,
@@ -112,27 +131,44 @@ fn table(found: &WorkloadFindings, part: &str) -> Table {
     table
 }
 
-/// Levels by figures of one group; a column for each thing that has the figure at any level.
-fn figures(found: &WorkloadFindings, group: Group) -> Option<Table> {
+/// Levels by figures of one group. Of several databases each has a table of its own: side by side they would not fit a
+/// page. A figure that is 0 at every level has no column.
+fn figures(found: &WorkloadFindings, group: Group) -> Vec<Table> {
     let mut columns: Vec<(&Figure, &str)> = Vec::new();
     for figure in FIGURES.iter().filter(|figure| figure.group == group) {
         let mut owners: Vec<&str> = (found.rows.iter())
-            .flat_map(|row| row.figures.iter().filter(|of| of.figure == figure.name))
+            .flat_map(|row| row.figures.iter().filter(|of| of.figure == figure.name && of.value != 0.0))
             .map(|of| of.of.as_str())
             .collect();
         owners.sort_unstable();
         owners.dedup();
         columns.extend(owners.into_iter().map(|owner| (figure, owner)));
     }
-    if columns.is_empty() {
-        return None;
-    }
-    let mut table = Table::new(&["clients"]);
-    table.head.extend(
-        columns
+    let mut owners: Vec<&str> = columns.iter().map(|(_, owner)| *owner).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    match group {
+        Group::Databases if owners.len() > 1 => owners
             .iter()
-            .map(|(figure, owner)| (format!("{owner} {}", figure.heading.0), figure.heading.1.to_owned())),
-    );
+            .map(|owner| {
+                let own: Vec<_> = columns.iter().copied().filter(|(_, of)| of == owner).collect();
+                figure_table(found, &own, Some(owner))
+            })
+            .collect(),
+        _ if columns.is_empty() => Vec::new(),
+        _ => vec![figure_table(found, &columns, None)],
+    }
+}
+
+/// A column for each figure; its owner stands above the levels where it is the same for all.
+fn figure_table(found: &WorkloadFindings, columns: &[(&Figure, &str)], owner: Option<&str>) -> Table {
+    let mut table = Table::new(&["clients"]);
+    table.head[0].1 = owner.unwrap_or_default().to_owned();
+    let heading = |(figure, of): &(&Figure, &str)| match owner {
+        Some(_) => figure.heading.0.to_owned(),
+        None => format!("{of} {}", figure.heading.0),
+    };
+    table.head.extend(columns.iter().map(|column| (heading(column), column.0.heading.1.to_owned())));
     table.words = vec![false; table.head.len()];
     for row in &found.rows {
         let cell = |(figure, owner): &(&Figure, &str)| {
@@ -142,7 +178,7 @@ fn figures(found: &WorkloadFindings, group: Group) -> Option<Table> {
         let cells = std::iter::once(row.level.to_string()).chain(columns.iter().map(cell)).collect();
         table.rows.push((cells, !row.usable()));
     }
-    Some(table)
+    table
 }
 
 /// What has to be known of the figures shown, each once.
@@ -153,7 +189,9 @@ fn notes(found: &WorkloadFindings) -> Vec<String> {
         FIGURES.iter().filter(shown).filter_map(|figure| figure.note).map(str::to_owned).collect();
     notes.dedup();
     notes.push(
-        "Means over runs. A queue, in log sync and the like are mean numbers at any instant.".to_owned(),
+        "Means over runs. A queue, in log sync and the like are mean numbers at any instant. What is 0 at every level has \
+         no column."
+            .to_owned(),
     );
     notes
 }

@@ -122,6 +122,7 @@ pub(super) fn latency(found: &WorkloadFindings) -> Vec<Series> {
 pub(super) fn utilization(found: &WorkloadFindings) -> Vec<Series> {
     let Some(first) = found.rows.first() else { return Vec::new() };
     let mut colours = 0..;
+    let used = |i: usize| found.rows.iter().any(|row| row.uses(i));
     let mut all: Vec<Series> = (first.resources.iter().enumerate())
         .map(|(i, resource)| Series {
             label: match resource.kind {
@@ -134,6 +135,7 @@ pub(super) fn utilization(found: &WorkloadFindings) -> Vec<Series> {
             },
             kind: Kind::Measured,
             points: (found.rows.iter())
+                .filter(|_| used(i))
                 .filter_map(|row| Some(point(row, row.resources.get(i)?.utilization?)))
                 .collect(),
         })

@@ -216,7 +216,11 @@ pub(super) fn means(class: &str) -> &'static str {
 
 /// The names, as `a`, `a and b` or `a, b and c`.
 pub(super) fn names(of: &[Evidence]) -> String {
-    let names: Vec<&str> = of.iter().map(|of| of.resource.as_str()).collect();
+    listed(&of.iter().map(|of| of.resource.as_str()).collect::<Vec<_>>())
+}
+
+/// `a`, `a and b` or `a, b and c`.
+pub(super) fn listed(names: &[&str]) -> String {
     match names.split_last() {
         None => UNKNOWN.to_owned(),
         Some((only, [])) => (*only).to_owned(),
