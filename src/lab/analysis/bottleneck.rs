@@ -17,6 +17,9 @@ const CONSTANT: f64 = 0.10;
 /// A resource that is busy already at this share of the capacity can do more than it looks.
 const EARLY: f64 = 0.7;
 
+/// Goodput that stays above this share of the best, while the clients double, no longer rises as it should.
+const SHOULDER: f64 = 0.85;
+
 /// A rule that may name the bottleneck.
 pub struct Rule {
     /// A few words.
@@ -158,7 +161,9 @@ impl Evidence {
 }
 
 /// Applies [`RULES`] to the levels at and above twice the knee that belong to the plateau; to the whole plateau where
-/// those are fewer than two. Without a plateau nothing limits yet, and the best level shows the highest utilization.
+/// those are fewer than two. Without a plateau it is the shoulder that decides: neighbouring levels over which the clients
+/// at least double and goodput stays within 15 % of the best. Where there is none either, nothing limits yet, and the best
+/// level shows the highest utilization.
 ///
 /// Source: the utilization law and the bottleneck analysis of Denning & Buzen (1978); Lazowska et al., Quantitative
 /// System Performance (1984), chapter 5.
@@ -198,7 +203,7 @@ fn deciding<'a>(rows: &'a [Row], capacity: &Capacity, knee: Option<&Knee>) -> Ve
     let on_plateau: Vec<&Row> =
         rows.iter().filter(|row| row.usable() && capacity.plateau().contains(&row.level)).collect();
     if let Capacity::NotReached { level, .. } = capacity {
-        return rows.iter().filter(|row| row.level == *level).collect();
+        return shoulder(rows, *level);
     }
     let past_knee: Vec<&Row> = on_plateau
         .iter()
@@ -206,6 +211,21 @@ fn deciding<'a>(rows: &'a [Row], capacity: &Capacity, knee: Option<&Knee>) -> Ve
         .copied()
         .collect();
     if past_knee.len() >= 2 { past_knee } else { on_plateau }
+}
+
+/// The usable levels around the best one whose goodput is hardly less than its; only that level where the clients do not
+/// double over them, since then too little was asked of the target to tell.
+fn shoulder(rows: &[Row], best: u32) -> Vec<&Row> {
+    let goodput = |row: &Row| row.goodput_rps.map_or(0.0, |of| of.mean);
+    let Some(at) = rows.iter().position(|row| row.level == best) else { return Vec::new() };
+    let near = |row: &&Row| row.usable() && goodput(row) >= SHOULDER * goodput(&rows[at]);
+    let below = rows[..at].iter().rev().take_while(near).count();
+    let above = rows[at + 1..].iter().take_while(near).count();
+    let around = &rows[at - below..=at + above];
+    match around {
+        [first, .., last] if last.level >= 2 * first.level => around.iter().collect(),
+        _ => vec![&rows[at]],
+    }
 }
 
 /// Resource `i` over the `deciding` rows. `None` where its utilization was not read at one of them.
