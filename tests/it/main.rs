@@ -10,6 +10,7 @@ mod lab;
 mod load;
 mod register;
 mod replica;
+mod reports;
 mod samplers;
 mod serve;
 mod shards;

@@ -112,6 +112,18 @@ pub(crate) fn postgres_with(settings: &[(&str, &str)]) -> Postgres {
     server
 }
 
+/// What the PostgreSQL on this machine calls itself.
+pub(crate) fn postgres_version() -> String {
+    let version = postgres().query("postgres", "SELECT split_part(version(), ' ', 2)").unwrap();
+    format!("PostgreSQL {}", version[0][0])
+}
+
+/// What the MariaDB on this machine calls itself.
+pub(crate) fn mariadb_version() -> String {
+    let version = mariadb().query("weir", "SELECT SUBSTRING_INDEX(VERSION(), '-', 1)").unwrap();
+    format!("MariaDB {}", version[0][0])
+}
+
 /// A private MariaDB, counted alike.
 pub(crate) fn mariadb() -> MariaDb {
     mariadb_with(&[])

@@ -248,8 +248,10 @@ fn evidence(i: usize, deciding: &[&Row], rows: &[Row], capacity: &Capacity) -> O
                 && row.resources[i].utilization.is_some_and(|utilization| utilization >= SATURATED)
         })
     });
+    // Cores that parts share are named after the part that uses them, where there is one.
+    let alone = first.mostly.as_ref().filter(|part| uses.iter().all(|of| of.mostly.as_ref() == Some(part)));
     Some(Evidence {
-        resource: first.name.clone(),
+        resource: alone.map_or_else(|| first.name.clone(), |part| format!("{part} CPU")),
         kind: first.kind,
         utilization: mean(&utilizations)?,
         demand_us,

@@ -7,7 +7,7 @@ use super::checks::{self, Checked};
 use super::figures::{self, Figured};
 use super::stats::{Estimate, mean, median};
 use super::waits::{self, Whereabouts};
-use crate::lab::results::{ResourceKind, Results, Trial, WorkloadPlan};
+use crate::lab::results::{Resource, ResourceKind, Results, Trial, WorkloadPlan};
 use crate::proto::{Latency, LoadReport};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -84,6 +84,8 @@ pub struct Use {
     pub kind: ResourceKind,
     /// How many requests it works on at once.
     pub servers: f64,
+    /// Of a resource that several parts share, the one that has nearly all of its use.
+    pub mostly: Option<String>,
     /// Busy share, 0–1, mean over the runs.
     pub utilization: Option<f64>,
     /// The same in the busiest run.
@@ -225,6 +227,20 @@ fn errors(ran: &[(&Trial, &LoadReport)]) -> BTreeMap<String, u64> {
     errors
 }
 
+/// Whose processor time a shared resource's use is, but for a tenth at most.
+fn mostly(resource: &Resource, ran: &[(&Trial, &LoadReport)]) -> Option<String> {
+    const NEARLY_ALL: f64 = 0.9;
+    if resource.busy.len() < 2 {
+        return None;
+    }
+    let grown = |name: &String| ran.iter().map(|(trial, _)| trial.growth(name)).sum::<Option<f64>>();
+    let secs: Vec<f64> = resource.busy.iter().map(grown).collect::<Option<_>>()?;
+    let all: f64 = secs.iter().sum();
+    let (_, name) =
+        secs.iter().zip(&resource.busy).find(|(secs, _)| **secs >= NEARLY_ALL * all && all > 0.0)?;
+    name.strip_suffix(".cpu_secs").map(str::to_owned)
+}
+
 fn uses(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Vec<Use> {
     let finite = |values: Vec<f64>| mean(&values);
     results
@@ -243,6 +259,7 @@ fn uses(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Vec<Use> {
                 name: resource.name.clone(),
                 kind: resource.kind,
                 servers: seen.first().map_or(resource.servers, |(.., servers)| *servers),
+                mostly: mostly(resource, ran),
                 utilization: finite(seen.iter().map(|(utilization, ..)| *utilization).collect()),
                 utilization_max: seen.iter().map(|(utilization, ..)| *utilization).max_by(f64::total_cmp),
                 demand_us: finite(

@@ -134,7 +134,7 @@ impl<'a> Live<'a> {
     fn prepare(&mut self, workload: &'a Workload) -> Result<(), String> {
         match &self.experiment.target {
             Target::Weir { args, .. } if self.serving != workload.serve => {
-                self.serve(args, &workload.serve)?
+                self.serve(args, &workload.serve)?;
             }
             _ => {}
         }

@@ -230,8 +230,8 @@ async fn perform(worker: &Worker, front: &Front, operation: &mut Operation) -> R
     match operation {
         Operation::Get(key) => {
             counts.add(Count::Gets);
-            let (row, is_hit) = read(worker, front, key).await?;
-            Ok(Done::Read { row, is_hit })
+            let (row, served) = read(worker, front, key).await?;
+            Ok(Done::Read { row, served })
         }
         Operation::Put { key, value } => {
             counts.add(Count::Puts);
@@ -279,8 +279,8 @@ async fn perform(worker: &Worker, front: &Front, operation: &mut Operation) -> R
     }
 }
 
-/// The row, and whether the cache had it.
-async fn read(worker: &Worker, front: &Front, key: &Key) -> Result<(Option<Row>, bool), Failure> {
+/// The row, and who had it.
+async fn read(worker: &Worker, front: &Front, key: &Key) -> Result<(Option<Row>, Served), Failure> {
     let (tiers, counts) = (&worker.shared.tiers, &front.counts);
     let hit = |shard: usize| {
         worker.metrics.hits[shard].add(1);
@@ -288,18 +288,17 @@ async fn read(worker: &Worker, front: &Front, key: &Key) -> Result<(Option<Row>,
     };
     if let Some((row, shard)) = tiers.cached(key.as_bytes()) {
         hit(shard);
-        return Ok((Some(row), true));
+        return Ok((Some(row), Served::Hit));
     }
     let since = Instant::now();
     let read = tiers.get(key).await.map_err(|error| Failure::of_read(&error))?;
-    let is_hit = read.served == Served::Hit;
-    if is_hit {
+    if read.served == Served::Hit {
         hit(tiers.shard_of(key.as_bytes()));
     } else {
         counts.add(Count::Misses);
         counts.add_call(Count::StoreReads, Count::StoreReadMicros, since.elapsed());
     }
-    Ok((read.row, is_hit))
+    Ok((read.row, read.served))
 }
 
 /// Puts a value, and gives the row it replaced.

@@ -19,6 +19,7 @@ use super::error::Failure;
 use super::query::Params;
 use crate::http1::request::Method;
 use crate::kv::{Key, Row};
+use crate::tiered::Served;
 use counts::{Counts, Figures, Hashes};
 use parking_lot::Mutex;
 use reply::Reply;
@@ -152,7 +153,7 @@ enum Operation {
 
 /// What became of it.
 enum Done {
-    Read { row: Option<Row>, is_hit: bool },
+    Read { row: Option<Row>, served: Served },
     Written { was_cached: bool },
     Exchanged { old: Option<Row> },
     Cleared,

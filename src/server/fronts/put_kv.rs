@@ -5,6 +5,7 @@ use super::reply::Reply;
 use super::{Asked, Done, Operation, key};
 use crate::http1::request::Method;
 use crate::server::error::Failure;
+use crate::tiered::Served;
 
 pub(super) fn route(asked: &mut Asked) -> Result<Operation, Reply> {
     let encoded = asked.path.strip_prefix(b"/kv/").filter(|rest| !rest.is_empty());
@@ -23,7 +24,7 @@ pub(super) fn route(asked: &mut Asked) -> Result<Operation, Reply> {
 pub(super) fn tell(operation: &Operation, done: Result<Done, Failure>) -> Reply {
     match (operation, done) {
         (_, Err(failure)) => Reply::exception(failure.detail),
-        (_, Ok(Done::Read { row: Some(row), is_hit: true })) => Reply::value("CACHE HIT: ", row),
+        (_, Ok(Done::Read { row: Some(row), served: Served::Hit })) => Reply::value("CACHE HIT: ", row),
         (_, Ok(Done::Read { row: Some(row), .. })) => Reply::value("DB HIT: ", row),
         (_, Ok(Done::Read { row: None, .. })) => Reply::text(404, "Not found"),
         (Operation::Delete(_), _) => Reply::text(200, "DELETE OK"),

@@ -5,6 +5,7 @@ use super::reply::Reply;
 use super::{Asked, Done, Operation, key};
 use crate::http1::request::Method;
 use crate::server::error::Failure;
+use crate::tiered::Served;
 
 const BANNER: &str = "Synchronous KV Server with LRU Cache is running!";
 
@@ -25,6 +26,9 @@ pub(super) fn tell(operation: &Operation, done: Result<Done, Failure>) -> Reply 
     match (operation, done) {
         (_, Ok(Done::Figures(figures))) => Reply::text(200, metrics(&figures)),
         (_, Ok(Done::Read { row: Some(row), .. })) => Reply::value("", row),
+        (_, Ok(Done::Read { row: None, served: Served::Replica })) => {
+            Reply::text(404, "Key Not Found (DB3 Fallback)")
+        }
         (_, Ok(Done::Read { row: None, .. })) => Reply::text(404, "Key Not Found"),
         (Operation::Put { key, .. }, Ok(_)) => said(201, "Stored key: ", key.as_bytes()),
         (Operation::Delete(key), Ok(_)) => said(200, "Deleted key: ", key.as_bytes()),

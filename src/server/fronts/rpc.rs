@@ -9,6 +9,7 @@ use crate::http1::request::Method;
 use crate::kv::Key;
 use crate::server::compute::{PRIMES_MAX, TEXT_BYTES_MAX};
 use crate::server::error::Failure;
+use crate::tiered::Served;
 
 const PRIMES_DEFAULT: usize = 10;
 
@@ -48,8 +49,8 @@ pub(super) fn tell(operation: &Operation, done: Result<Done, Failure>) -> Reply 
     match (operation, done) {
         (Operation::Primes(_) | Operation::Hash(_), Err(_)) => error(503, "overloaded"),
         (_, Err(_)) => error(500, "db error"),
-        (Operation::Get(key), Ok(Done::Read { row: Some(row), is_hit })) => {
-            let source = if is_hit { "cache" } else { "database" };
+        (Operation::Get(key), Ok(Done::Read { row: Some(row), served })) => {
+            let source = if served == Served::Hit { "cache" } else { "database" };
             let (key, value) = (quoted(key.as_bytes()), quoted(row.value()));
             let text = format!(
                 "{{\"success\": true, \"key\": {key}, \"value\": {value}, \"source\": \"{source}\"}}"
