@@ -201,10 +201,16 @@ fn sharing(placements: &[Placement]) -> String {
     if placements.is_empty() {
         return "Nothing was pinned to a core.".to_owned();
     }
-    let shared: Vec<String> = (placements.iter())
-        .filter(|part| !part.shares_with.is_empty())
-        .map(|part| format!("{} shares its cores with {}", part.part, part.shares_with.join(" and ")))
-        .collect();
+    // Those that share do so with the same others: each group is named where its first part stands.
+    let mut shared: Vec<String> = Vec::new();
+    for (index, part) in placements.iter().enumerate() {
+        let others: Vec<&str> = part.shares_with.iter().map(String::as_str).collect();
+        let is_first = !placements[..index].iter().any(|before| others.contains(&before.part.as_str()));
+        if !others.is_empty() && is_first {
+            let all = [&[part.part.as_str()], others.as_slice()].concat();
+            shared.push(format!("{} share their cores", words::listed(&all)));
+        }
+    }
     match shared.is_empty() {
         true => "No two parts shared a core.".to_owned(),
         false => format!("On the cores: {}.", shared.join("; ")),
@@ -386,7 +392,7 @@ fn evidence(found: &WorkloadFindings) -> String {
         ));
     }
     if said.is_empty() {
-        said.push(format!("{}.", words::capacity(found)).replacen('c', "C", 1));
+        said.push(format!("{}.", words::capitalized(&words::capacity(found))));
     }
     said.join(" ")
 }

@@ -195,7 +195,7 @@ fn who_shares_a_core_is_said() {
         shares_with: with.iter().map(|of| (*of).to_owned()).collect(),
     };
     results.placements = vec![part("server", &["generator"]), part("generator", &["server"])];
-    assert!(file(&results, "report.md").contains("server shares its cores with generator"));
+    assert!(file(&results, "report.md").contains("server and generator share their cores"));
     results.placements = vec![part("server", &[])];
     assert!(file(&results, "report.md").contains("No two parts shared a core."));
 }

@@ -219,6 +219,14 @@ pub(super) fn names(of: &[Evidence]) -> String {
     listed(&of.iter().map(|of| of.resource.as_str()).collect::<Vec<_>>())
 }
 
+/// With a capital at its start.
+pub(super) fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + letters.as_str())
+}
+
 /// `a`, `a and b` or `a, b and c`.
 pub(super) fn listed(names: &[&str]) -> String {
     match names.split_last() {
