@@ -98,6 +98,8 @@ pub enum ResourceKind {
     Station,
     /// Sessions that are held while a database works: it can be the bottleneck, unless what they wait for there is.
     Pool,
+    /// A rate that is imposed: at it, nothing more goes through, whatever a request takes of it.
+    Cap,
     /// The load generator: if it is busy, nothing is known of the target.
     Generator,
     /// Printed, never concluded from: `%util` of a device that works in parallel is no utilization.

@@ -74,6 +74,15 @@ fn report_003_runs_on_two_real_shards_and_a_replica_under_its_limits() {
         "put_key_1_unbatched",
     ];
     check("003", &postgres_version(), &workloads);
+    // Nothing of it stays: neither its groups nor its cap.
+    let groups = ["/sys/fs/cgroup/blkio", "/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
+    for entry in groups.iter().filter_map(|root| fs::read_dir(root).ok()).flatten().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        let Some(pid) = name.strip_prefix("weir-lab-").and_then(|rest| rest.split('-').next()) else {
+            continue;
+        };
+        assert!(Path::new(&format!("/proc/{pid}")).exists(), "{name} stays behind");
+    }
 }
 
 #[test]

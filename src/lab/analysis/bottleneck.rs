@@ -4,7 +4,7 @@
 //! Names a resource only with numbers, and nothing at all where the numbers do not carry it.
 
 use super::capacity::{Capacity, Knee};
-use super::rows::{Row, Standing, Use};
+use super::rows::{POOL_SEEN, Row, Standing, Use};
 use super::stats::{mean, variation};
 use super::waits::{Waiting, holding};
 use crate::lab::results::ResourceKind;
@@ -19,6 +19,9 @@ const EARLY: f64 = 0.7;
 
 /// Goodput that stays above this share of the best, while the clients double, no longer rises as it should.
 const SHOULDER: f64 = 0.85;
+
+/// A demand that falls by more than this factor over such levels is no constant.
+const SHOULDER_FALL: f64 = 1.05;
 
 /// A rule that may name the bottleneck.
 pub struct Rule {
@@ -56,14 +59,16 @@ pub const RULES: &[Rule] = &[
         about: "nothing is saturated but pools of sessions, and one class of database wait (row lock, commit path, …) holds at \
                 least half of the clients, or of a full pool’s sessions, at every one of these levels",
         apply: |case| {
-            let saturated = |of: &Evidence| of.kind == ResourceKind::Station && of.saturated();
+            let firm = |of: &Evidence| matches!(of.kind, ResourceKind::Station | ResourceKind::Cap);
+            let saturated = |of: &Evidence| firm(of) && of.saturated();
             let wait = case.evidence.iter().position(|of| of.waiting.is_some());
             wait.filter(|_| !case.evidence.iter().any(saturated)).map(|i| (Grade::Supported, vec![i]))
         },
     },
     Rule {
         name: "one or more saturated",
-        about: "busy for at least 95 % of the time, with the same demand per request at every one of these levels",
+        about: "busy for at least 95 % of the time on average, with the same demand per request at every one of these levels; of an \
+                imposed cap the demand may fall",
         apply: |case| {
             let named: Vec<usize> = (0..case.evidence.len()).filter(|i| case.evidence[*i].limits()).collect();
             (!named.is_empty()).then_some((Grade::Supported, named))
@@ -144,11 +149,16 @@ pub struct Evidence {
 impl Evidence {
     /// Whether the utilization law says that it is a limit.
     fn limits(&self) -> bool {
-        self.can_limit() && self.saturated() && !self.load_dependent && self.constant()
+        let carries = match self.kind {
+            // At several levels, so that it is no matter of one.
+            ResourceKind::Cap => self.demand_variation.is_some(),
+            _ => !self.load_dependent && self.constant(),
+        };
+        self.can_limit() && self.saturated() && carries
     }
 
     fn can_limit(&self) -> bool {
-        matches!(self.kind, ResourceKind::Station | ResourceKind::Pool)
+        matches!(self.kind, ResourceKind::Station | ResourceKind::Pool | ResourceKind::Cap)
     }
 
     fn saturated(&self) -> bool {
@@ -237,8 +247,13 @@ fn evidence(i: usize, deciding: &[&Row], rows: &[Row], capacity: &Capacity) -> O
     let demands = demands.unwrap_or_default();
     let demand_us = mean(&demands);
     let demand_variation = variation(&demands);
-    let falls =
-        demand_variation.is_some_and(|variation| variation > CONSTANT) && demands.first() > demands.last();
+    let ends = demands.first().zip(demands.last());
+    // Without a plateau goodput rises a little over these levels: at full use that is a demand which falls.
+    let rises = matches!(capacity, Capacity::NotReached { .. })
+        && ends.is_some_and(|(first, last)| *first > SHOULDER_FALL * last);
+    let falls = rises
+        || demand_variation.is_some_and(|variation| variation > CONSTANT)
+            && ends.is_some_and(|(first, last)| first > last);
     // U = X·D: saturated long before the capacity is reached means that D was larger there.
     let early = capacity.rps().is_some_and(|rps| {
         let up_to = deciding.iter().map(|row| row.level).min().unwrap_or(0);
@@ -257,7 +272,7 @@ fn evidence(i: usize, deciding: &[&Row], rows: &[Row], capacity: &Capacity) -> O
         demand_us,
         demand_variation,
         ceiling_rps: demand_us.filter(|us| *us > 0.0).map(|us| first.servers * 1e6 / us),
-        load_dependent: falls || early,
+        load_dependent: first.kind != ResourceKind::Cap && (falls || early),
         waiting: None,
     })
 }
@@ -267,11 +282,16 @@ fn wait(deciding: &[&Row]) -> Option<Evidence> {
     let places = |row: &Row| {
         let full =
             |of: &&Use| of.kind == ResourceKind::Pool && of.utilization.is_some_and(|u| u >= SATURATED);
-        let sessions: f64 = row.resources.iter().filter(full).map(|of| of.servers).sum();
+        let used =
+            |of: &&Use| of.kind == ResourceKind::Pool && of.utilization.is_some_and(|u| u >= POOL_SEEN);
         let clients = f64::from(row.level);
-        if sessions > 0.0 { clients.min(sessions) } else { clients }
+        // Waits are counted over the sessions of all pools, so these are the places once one pool is full.
+        match row.resources.iter().any(|of| full(&of)) {
+            true => clients.min(row.resources.iter().filter(used).map(|of| of.servers).sum()),
+            false => clients,
+        }
     };
-    // At a single level, or while goodput still rises, it is a delay and nobody's limit.
+    // At a single level it is a delay and nobody's limit.
     if deciding.len() < 2 {
         return None;
     }

@@ -32,10 +32,10 @@ pub fn hit_ratios(results: &Results, workload: &str) -> Vec<HitRatio> {
         return Vec::new();
     }
     let ghosts = policies.into_iter().map(|policy| {
-        let ghost = |result: &str| format!("{GHOST}{policy}\",result=\"{result}\"}}");
+        let ghost = |result: &str| format!("{GHOST}{policy}\",result=\"{result}\"");
         ratio(&trials, Some(policy.to_owned()), &ghost("hit"), &[ghost("miss")])
     });
-    let cache = |result: &str| format!("{CACHE}result=\"{result}\"}}");
+    let cache = |result: &str| format!("{CACHE}result=\"{result}\"");
     let real = ratio(&trials, None, &cache("hit"), &[cache("miss"), cache("collapsed")]);
     std::iter::once(real).chain(ghosts).flatten().collect()
 }
@@ -44,8 +44,8 @@ pub fn hit_ratios(results: &Results, workload: &str) -> Vec<HitRatio> {
 fn ratio(trials: &[&Trial], policy: Option<String>, hit: &str, others: &[String]) -> Option<HitRatio> {
     // Hits and misses of a trial count together or not at all.
     let of_trial = |trial: &&Trial| {
-        let others = others.iter().map(|name| trial.growth(name)).sum::<Option<f64>>()?;
-        Some((trial.growth(hit)?, others))
+        let others = others.iter().map(|name| growth(trial, name)).sum::<Option<f64>>()?;
+        Some((growth(trial, hit)?, others))
     };
     let (hits, misses) = (trials.iter().filter_map(of_trial))
         .fold((0.0, 0.0), |(hits, misses), (more_hits, more_misses)| {
@@ -53,6 +53,12 @@ fn ratio(trials: &[&Trial], policy: Option<String>, hit: &str, others: &[String]
         });
     let reads = hits + misses;
     (reads > 0.0).then(|| HitRatio { policy, hit_ratio: hits / reads, reads })
+}
+
+/// How much the counters that begin so grew together: several shards have one each.
+fn growth(trial: &Trial, start: &str) -> Option<f64> {
+    let names: Vec<&String> = trial.closed.counters.keys().filter(|name| name.starts_with(start)).collect();
+    if names.is_empty() { None } else { names.into_iter().map(|name| trial.growth(name)).sum() }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// A pool that is never busier than this is not used by the workload.
-const POOL_SEEN: f64 = 0.005;
+pub(super) const POOL_SEEN: f64 = 0.005;
 
 /// A workload at one level, merged over its repetitions. What no run could tell is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -77,6 +77,13 @@ impl Experiment {
                     workload.name
                 ));
             }
+            if workload.write_cap.is_some() && !self.writes_in_one_place() {
+                return Err(format!(
+                    "workload.write_cap of `{}`: the stores are not all databases of the lab's own, nor all fjall; \
+                     remove it, or set target.store",
+                    workload.name
+                ));
+            }
             if workload.write_cap.is_some_and(|cap| cap.0 < WRITE_CAP_LEAST) {
                 return Err(format!(
                     "workload.write_cap of `{}` is below 64KiB a second, which no database survives; write \"10MiB\"",
@@ -91,6 +98,13 @@ impl Experiment {
             }
         }
         Ok(())
+    }
+
+    /// Whether either the lab's own databases do all the writing, or the server does.
+    fn writes_in_one_place(&self) -> bool {
+        let Target::Weir { store, .. } = &self.target else { return false };
+        let private = store.iter().filter(|name| [POSTGRES, MARIADB].contains(&name.as_str())).count();
+        private == store.len() || store.iter().all(|name| name == FJALL)
     }
 
     fn check_target(&self) -> Result<(), String> {

@@ -111,7 +111,7 @@ impl Fleet {
     pub(super) fn refresh(&mut self) -> Result<Urls, String> {
         let followed = self.plan.iter().any(|database| database.store.is_none());
         // The slots of a replica belong to its servers, not to a database: with one, all are made anew.
-        if followed || !self.servers.iter_mut().all(Server::lives) {
+        if followed || !self.lives() {
             self.servers.clear();
         }
         for index in self.servers.len()..self.plan.len() {
@@ -136,6 +136,11 @@ impl Fleet {
             self.settings.follow(replica, urls.stores.values())?;
         }
         Ok(urls)
+    }
+
+    /// Whether every server that was started still runs.
+    pub(super) fn lives(&mut self) -> bool {
+        self.servers.iter_mut().all(Server::lives)
     }
 
     /// Has the databases write out what they owe to their disks and to the replica, so that a write cap meets only what is

@@ -3,18 +3,23 @@
 //! The groups are made for one run and removed with their owner, who must have ended the processes first. Nothing is
 //! limited by hope: a cap is tried out before it is relied on, and a machine that cannot limit is told so.
 
+use super::process::look_until;
 use crate::lab::sampler::descendants;
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 /// What the probe writes at once, in bytes.
 const PROBE_BLOCK_BYTES: u64 = 64 << 10;
 /// The probe writes for about so long under a cap.
 const PROBE_SECS: u64 = 2;
+/// How long a group may take to be empty.
+const REMOVE_MAX: Duration = Duration::from_secs(2);
 /// A cap that lets through more than this many times itself does not hold.
 const PROBE_TOLERANCE: f64 = 1.25;
 
@@ -86,8 +91,8 @@ impl Limits {
             self.capped = Some(self.make(root.join(name))?);
         }
         for part in parts {
-            let mut doors: Vec<PathBuf> =
-                self.capped.iter().map(|group| group.join("cgroup.procs")).collect();
+            let capped = self.capped.iter().filter(|_| part.capped);
+            let mut doors: Vec<PathBuf> = capped.map(|group| group.join("cgroup.procs")).collect();
             if let (Some(bytes), Some(root)) = (wanted.memory, &memory) {
                 let group = self.make(root.join(format!("{name}-{}", part.name)))?;
                 set(&group.join("memory.limit_in_bytes"), &bytes.to_string())?;
@@ -130,6 +135,8 @@ impl Limits {
     }
 
     fn make(&mut self, group: PathBuf) -> Result<PathBuf, String> {
+        // A group of this name is a dead process's, whose number we have now.
+        let _ = fs::remove_dir(&group);
         fs::create_dir(&group).map_err(|error| {
             format!(
                 "{}: cannot make a control group: {error}; run as root, or remove the limits from the experiment",
@@ -233,8 +240,17 @@ impl Limits {
 impl Drop for Limits {
     fn drop(&mut self) {
         for group in self.made.iter().rev() {
-            if let Err(error) = fs::remove_dir(group) {
-                log::warn!("{}: the control group stays: {error}", group.display());
+            // Who was killed takes a moment to go, and a database that crashed may have left processes behind.
+            let gone = look_until(REMOVE_MAX, &AtomicBool::new(false), || {
+                let left = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+                for pid in left.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+                    // It may have ended since it was listed.
+                    let _ = kill_process(pid, Signal::KILL);
+                }
+                Ok(fs::remove_dir(group).is_ok().then_some(()))
+            });
+            if gone != Ok(Some(())) {
+                log::warn!("{}: the control group stays", group.display());
             }
         }
     }
@@ -323,6 +339,27 @@ mod tests {
         assert_eq!(limits.doors[2], [root.path().join("weir-lab-1-uncapped/replica/cgroup.procs")]);
         limits.cap_writes("254:0", None).unwrap();
         assert_eq!(read(shared.join("io.max")), "254:0 wbps=max");
+        limits.made.clear();
+    }
+
+    #[test]
+    fn under_version_1_each_controller_has_groups_of_its_own_and_only_some_parts_are_capped() {
+        let root = tempfile::tempdir().unwrap();
+        let (memory, blkio) = (root.path().join("memory"), root.path().join("blkio"));
+        fs::create_dir(&memory).unwrap();
+        fs::create_dir(&blkio).unwrap();
+        let layout = Layout::V1 { memory: Some(memory.clone()), blkio: Some(blkio.clone()) };
+        let mut limits = Limits { layout, capped: None, doors: Vec::new(), made: Vec::new() };
+        let part = |name: &str, capped| Part { name: name.to_owned(), capped };
+        let parts = [part("database", true), part("replica", false)];
+        let wanted = Wanted { memory: Some(500_000_000), write_cap: true };
+        limits.make_v1("weir-lab-1", &parts, wanted, Some(memory.clone()), Some(blkio.clone())).unwrap();
+        let memory_of = |part: &str| memory.join(format!("weir-lab-1-{part}/cgroup.procs"));
+        assert_eq!(limits.doors[0], [blkio.join("weir-lab-1/cgroup.procs"), memory_of("database")]);
+        assert_eq!(limits.doors[1], [memory_of("replica")]);
+        limits.cap_writes("254:0", Some(10 << 20)).unwrap();
+        let file = blkio.join("weir-lab-1/blkio.throttle.write_bps_device");
+        assert_eq!(fs::read_to_string(file).unwrap(), "254:0 10485760");
         limits.made.clear();
     }
 

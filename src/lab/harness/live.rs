@@ -133,7 +133,7 @@ impl<'a> Live<'a> {
     /// Has the server run as `workload` wants it.
     fn prepare(&mut self, workload: &'a Workload) -> Result<(), String> {
         match &self.experiment.target {
-            Target::Weir { args, .. } if self.serving != workload.serve => {
+            Target::Weir { args, .. } if self.server.is_none() || self.serving != workload.serve => {
                 self.serve(args, &workload.serve)?;
             }
             _ => {}
@@ -302,8 +302,8 @@ impl<'a> Rig<'a> for Live<'a> {
     }
 
     fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
-        // A server that died took its trial with it; the next ones get a new one.
-        if self.server.as_mut().is_some_and(|server| !server.lives()) {
+        // A server or a database that died took its trial with it; the next ones get new ones.
+        if self.server.as_mut().is_some_and(|server| !server.lives()) || !self.fleet.lives() {
             self.broken = self.begin().err();
         }
         if let Some(why) = &self.broken {

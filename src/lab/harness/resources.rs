@@ -81,7 +81,7 @@ pub(super) fn write_cap(reading: &Reading) -> Option<Resource> {
         busy: vec!["cap.busy_secs".to_owned()],
         servers: 1.0,
         servers_gauge: None,
-        kind: ResourceKind::Station,
+        kind: ResourceKind::Cap,
     })
 }
 

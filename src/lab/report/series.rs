@@ -127,10 +127,14 @@ pub(super) fn utilization(found: &WorkloadFindings) -> Vec<Series> {
         .map(|(i, resource)| Series {
             label: match resource.kind {
                 ResourceKind::Indication => format!("({})", resource.name),
-                ResourceKind::Station | ResourceKind::Pool | ResourceKind::Generator => resource.name.clone(),
+                ResourceKind::Station | ResourceKind::Pool | ResourceKind::Cap | ResourceKind::Generator => {
+                    resource.name.clone()
+                }
             },
             colour: match resource.kind {
-                ResourceKind::Station | ResourceKind::Pool => Colour::Series(colours.next().unwrap_or(0)),
+                ResourceKind::Station | ResourceKind::Pool | ResourceKind::Cap => {
+                    Colour::Series(colours.next().unwrap_or(0))
+                }
                 ResourceKind::Generator | ResourceKind::Indication => Colour::Soft,
             },
             kind: Kind::Measured,
