@@ -265,6 +265,15 @@ fn plan(args: Args) -> Result<Plan, Failure> {
             return Err(Failure::input(format!("--lab and {flag} do not go together"))
                 .hint("With --lab anybody may clear the store: listen on 127.0.0.1."));
         }
+        let clears = |front: &&FrontAt| front.row.clears && !front.listen.ip().is_loopback();
+        if let Some(front) = fronts.iter().find(clears) {
+            let name = front.row.name;
+            return Err(Failure::input(format!(
+                "--front {name}={} would let anybody clear the store",
+                front.listen
+            ))
+            .hint("Listen on 127.0.0.1: this front has routes for that."));
+        }
         if !args.insecure.unwrap_or(false) {
             return Err(Failure::input(format!(
                 "{flag} can be reached from other machines, without TLS or a password"
@@ -579,6 +588,7 @@ mod tests {
             (&["--batching", "off"], "for measurements only"),
             (&["--lab", "--batching", "on"], "--batching on is not known"),
             (&["--lab", "--listen", "0.0.0.0:80", "--insecure"], "do not go together"),
+            (&["--front", "crud=0.0.0.0:80", "--insecure"], "would let anybody clear the store"),
             (&["--cache-policy", "mru"], "--cache-policy mru is not known"),
             (&["--ghost", "lru,mru"], "--ghost mru is not known"),
             (&["--ghost", "lru,fifo,lru"], "--ghost has lru twice"),

@@ -41,10 +41,33 @@ enum Task {
 }
 
 enum Work {
-    Get { key: Key, unless: Unless, timing: bool },
-    Put { key: Key, content_type: String, condition: Precondition, timing: bool },
-    Delete { key: Key, condition: Precondition, timing: bool },
-    Page { status: u16, content_type: &'static str, body: String },
+    /// A cached row that is too large to be copied.
+    Send {
+        row: Row,
+        unless: Unless,
+        timing: bool,
+    },
+    Get {
+        key: Key,
+        unless: Unless,
+        timing: bool,
+    },
+    Put {
+        key: Key,
+        content_type: String,
+        condition: Precondition,
+        timing: bool,
+    },
+    Delete {
+        key: Key,
+        condition: Precondition,
+        timing: bool,
+    },
+    Page {
+        status: u16,
+        content_type: &'static str,
+        body: String,
+    },
     Lab(lab::Action),
 }
 
@@ -133,9 +156,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Ok(Action::Get { key, unless, timing }) = &routed
             && request.framing == Framing::Length(0)
             && let Some((row, shard)) = self.wire.worker.shared.tiers.cached(key)
-            && row.value().len() <= COPY_BYTES_MAX
         {
             self.wire.worker.metrics.hits[shard].add(1);
+            if row.value().len() > COPY_BYTES_MAX {
+                let work = Work::Send { row, unless: unless.clone(), timing: *timing };
+                self.wire.input.advance(head_bytes);
+                return Task::Work(request, work);
+            }
             let timing = (*timing || options.timing)
                 .then(|| Timing { cache: Some(request.started.elapsed()), beyond: None });
             let method = head.method;
@@ -169,7 +196,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let worker = Rc::clone(&self.wire.worker);
         let tiers = &worker.shared.tiers;
         let always = worker.shared.options.timing;
-        let looked_up = matches!(work, Work::Get { .. }).then(|| request.started.elapsed());
+        let looked_up =
+            matches!(work, Work::Get { .. } | Work::Send { .. }).then(|| request.started.elapsed());
         let asked_at = Instant::now();
         let timed = |asked: bool, queued: Duration| {
             let store = asked_at.elapsed().saturating_sub(queued);
@@ -195,6 +223,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Ok(Read { row: None, .. }) => Err(Failure::absent()),
                     Err(error) => Err(Failure::of_read(&error)),
                 }
+            }
+            Work::Send { row, unless, timing } => {
+                let timing = (timing || always).then_some(Timing { cache: looked_up, beyond: None });
+                Ok(self.send_row(&request, &row, &unless, Served::Hit, timing.as_ref()).await?)
             }
             Work::Put { key, content_type, condition, timing } => {
                 self.wire.flush().await?;

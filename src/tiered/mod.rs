@@ -124,6 +124,11 @@ impl Tiered {
         self.tier.cache.get(self.tier.cache.place(key), key)
     }
 
+    /// Whether the cache holds `key`, without the policy learning that anybody asked.
+    pub fn is_cached(&self, key: &[u8]) -> bool {
+        self.tier.cache.version(self.tier.cache.place(key), key).is_some()
+    }
+
     /// The row under `key`, from the cache or the store.
     pub async fn get(&self, key: &Key) -> Result<Read, Error> {
         let place = self.tier.cache.place(key.as_bytes());

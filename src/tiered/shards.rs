@@ -72,9 +72,15 @@ impl Tiers {
         Some((self.shards[shard].cached(key)?, shard))
     }
 
+    /// Whether its shard's cache holds `key`, without the policy learning that anybody asked.
+    pub fn is_cached(&self, key: &[u8]) -> bool {
+        self.shards[self.shard_of(key)].is_cached(key)
+    }
+
     /// The row under `key`, from its shard, or from the replica while the shard's store is away.
     ///
-    /// What the replica says goes to whoever asked and nowhere else: it enters no cache and joins no flight.
+    /// What the replica says goes to whoever asked and nowhere else: it enters no cache and joins no flight. A store that
+    /// hangs first and then is away costs its deadline and the replica's.
     pub async fn get(&self, key: &Key) -> Result<Read, Error> {
         let tier = self.tier_of(key);
         let Some(replica) = &self.replica else { return tier.get(key).await };

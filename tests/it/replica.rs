@@ -289,3 +289,23 @@ fn what_cannot_be_a_replica_is_refused_with_the_remedy() {
     let (told, _) = replica("init", &second, &store(logical.url()));
     assert!(told.contains("has a slot weir_0 for another replica"), "{told}");
 }
+
+/// All shards share the replica's one table: clearing one of them must not take the rows of the others with it.
+#[test]
+fn a_shard_that_is_cleared_leaves_the_rows_of_the_others_on_the_replica() {
+    let mut world = World::new(2);
+    let (kept, gone) = (key_of(1), key_of(0));
+    let url = world.replica.url();
+    let server = world.serve(&["--read-fallback", &url, "--lab"]);
+    let mut client = server.client();
+    assert_eq!(client.put(&format!("/kv/{kept}"), b"kept").status, 201);
+    assert_eq!(client.put(&format!("/kv/{gone}"), b"gone").status, 201);
+    world.until_arrived(&kept, "kept");
+    world.until_arrived(&gone, "gone");
+    world.primaries[1].stop();
+    let answer = client.ask("DELETE", "/kv", &[], b"").unwrap();
+    assert!(matches!(answer.status, 503 | 504), "{answer:?}");
+    until("the clear arrives", || world.replicated(&gone).is_none());
+    let answer = client.get(&format!("/kv/{kept}"));
+    assert_eq!((answer.text().as_str(), is_of_replica(&answer)), ("kept", true));
+}

@@ -964,14 +964,14 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
         (&["serve"], &[("WEIR_FRONT", "crud=127.0.0.1:0,dirc=127.0.0.1:0")], &["dirc", "hint: "]),
         (&["serve", "--config", &unknown_front], none, &["dirc", "hint: "]),
         (
-            &["serve", "--store", "memory:", "--front", "crud=0.0.0.0:0"],
+            &["serve", "--store", "memory:", "--front", "root=0.0.0.0:0"],
             none,
-            &["--front crud=0.0.0.0:0", "--insecure"],
+            &["--front root=0.0.0.0:0", "--insecure"],
         ),
         (
-            &["serve", "--store", "memory:", "--lab", "--insecure", "--front", "crud=0.0.0.0:0"],
+            &["serve", "--store", "memory:", "--lab", "--insecure", "--front", "root=0.0.0.0:0"],
             none,
-            &["--lab and --front crud=0.0.0.0:0", "127.0.0.1"],
+            &["--lab and --front root=0.0.0.0:0", "127.0.0.1"],
         ),
         (&["serve"], &[("WEIR_LAB", "perhaps")], &["lab", "perhaps", "hint: "]),
         (&["serve", "--store", "memory:", "--cache-policy", "mru"], none, &["mru", "lru"]),

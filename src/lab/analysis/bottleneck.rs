@@ -20,6 +20,8 @@ const EARLY: f64 = 0.7;
 /// Goodput that stays above this share of the best, while the clients double, no longer rises as it should.
 const SHOULDER: f64 = 0.85;
 
+/// An imposed cap is named if it was reached at so many levels, the best one among them: one alone may be chance.
+const CAP_LEVELS_MIN: usize = 3;
 /// A demand that falls by more than this factor over such levels is no constant.
 const SHOULDER_FALL: f64 = 1.05;
 
@@ -67,8 +69,8 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "one or more saturated",
-        about: "busy for at least 95 % of the time on average, with the same demand per request at every one of these levels; of an \
-                imposed cap the demand may fall",
+        about: "busy for at least 95 % of the time on average, with the same demand per request at every one of these levels; an \
+                imposed cap if it was reached at three levels, whatever a request takes of it",
         apply: |case| {
             let named: Vec<usize> = (0..case.evidence.len()).filter(|i| case.evidence[*i].limits()).collect();
             (!named.is_empty()).then_some((Grade::Supported, named))
@@ -142,6 +144,8 @@ pub struct Evidence {
     pub ceiling_rps: Option<f64>,
     /// Whether its demand falls as load grows: batching, or a figure that is no utilization.
     pub load_dependent: bool,
+    /// At how many of all usable levels it was saturated.
+    pub reached_at: usize,
     /// Set where this is no resource but a class of database waits; `utilization` is then the share it holds.
     pub waiting: Option<Waiting>,
 }
@@ -150,8 +154,7 @@ impl Evidence {
     /// Whether the utilization law says that it is a limit.
     fn limits(&self) -> bool {
         let carries = match self.kind {
-            // At several levels, so that it is no matter of one.
-            ResourceKind::Cap => self.demand_variation.is_some(),
+            ResourceKind::Cap => self.reached_at >= CAP_LEVELS_MIN,
             _ => !self.load_dependent && self.constant(),
         };
         self.can_limit() && self.saturated() && carries
@@ -273,6 +276,10 @@ fn evidence(i: usize, deciding: &[&Row], rows: &[Row], capacity: &Capacity) -> O
         demand_variation,
         ceiling_rps: demand_us.filter(|us| *us > 0.0).map(|us| first.servers * 1e6 / us),
         load_dependent: first.kind != ResourceKind::Cap && (falls || early),
+        reached_at: rows
+            .iter()
+            .filter(|row| row.usable() && row.resources[i].utilization >= Some(SATURATED))
+            .count(),
         waiting: None,
     })
 }
@@ -306,6 +313,7 @@ fn wait(deciding: &[&Row]) -> Option<Evidence> {
         demand_variation: None,
         ceiling_rps: None,
         load_dependent: false,
+        reached_at: 0,
         waiting: Some(waiting),
     })
 }

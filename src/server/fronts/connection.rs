@@ -235,7 +235,7 @@ async fn perform(worker: &Worker, front: &Front, operation: &mut Operation) -> R
         }
         Operation::Put { key, value } => {
             counts.add(Count::Puts);
-            let was_cached = tiers.cached(key.as_bytes()).is_some();
+            let was_cached = tiers.is_cached(key.as_bytes());
             let put = tiers.put(key, CONTENT_TYPE, std::mem::take(value), Precondition::None).await;
             put.map_err(Failure::of_write)?;
             wrote();
@@ -249,7 +249,7 @@ async fn perform(worker: &Worker, front: &Front, operation: &mut Operation) -> R
         }
         Operation::Delete(key) => {
             counts.add(Count::Deletes);
-            let was_cached = tiers.cached(key.as_bytes()).is_some();
+            let was_cached = tiers.is_cached(key.as_bytes());
             tiers.delete(key, Precondition::None).await.map_err(Failure::of_write)?;
             wrote();
             Ok(Done::Written { was_cached })
@@ -306,7 +306,10 @@ async fn exchange(worker: &Worker, key: &Key, value: &[u8]) -> Result<Option<Row
     let tiers = &worker.shared.tiers;
     for attempt in 1.. {
         let read = match tiers.cached(key.as_bytes()) {
-            Some((row, _)) => Some(row),
+            Some((row, shard)) => {
+                worker.metrics.hits[shard].add(1);
+                Some(row)
+            }
             None => tiers.get(key).await.map_err(|error| Failure::of_read(&error))?.row,
         };
         // On condition that nothing came between. Who loses again and again writes without it: then, as there, another

@@ -38,6 +38,8 @@ pub struct FrontRow {
     failure_closes: bool,
     /// Whether it has operations for the pool that computes.
     pub(super) computes: bool,
+    /// Whether anybody who reaches it may clear the store.
+    pub clears: bool,
     /// What a request asks for, or its answer where nothing needs to be done.
     route: fn(&mut Asked) -> Result<Operation, Reply>,
     /// The answer to an operation.
@@ -52,6 +54,7 @@ pub const FRONTS: &[FrontRow] = &[
         keep_alive: "timeout=5, max=100",
         failure_closes: true,
         computes: false,
+        clears: false,
         route: put_kv::route,
         tell: put_kv::tell,
     },
@@ -62,6 +65,7 @@ pub const FRONTS: &[FrontRow] = &[
         // Version 0.26 of the library; the others are later.
         failure_closes: false,
         computes: false,
+        clears: true,
         route: crud::route,
         tell: crud::tell,
     },
@@ -71,6 +75,7 @@ pub const FRONTS: &[FrontRow] = &[
         keep_alive: "timeout=0, max=100",
         failure_closes: true,
         computes: false,
+        clears: false,
         route: root::route,
         tell: root::tell,
     },
@@ -80,6 +85,7 @@ pub const FRONTS: &[FrontRow] = &[
         keep_alive: "timeout=5, max=100",
         failure_closes: true,
         computes: true,
+        clears: false,
         route: rpc::route,
         tell: rpc::tell,
     },

@@ -245,7 +245,8 @@ impl<R: Request> Lane<R> {
 
     /// Moves what has queued into `taken`; waits for company only where the last commit was slow and not lonely.
     async fn gather(&mut self) {
-        while self.taken.len() < BATCH_REQUESTS_MAX {
+        // Without batches what is not sent at once stays in the queue, where its length is seen.
+        while self.taken.len() < self.batch_requests_max() {
             match self.receiver.try_recv() {
                 Ok(queued) => self.take(queued),
                 Err(_) => break,
@@ -263,6 +264,13 @@ impl<R: Request> Lane<R> {
         }
     }
 
+    fn batch_requests_max(&self) -> usize {
+        match self.shared.config.batching {
+            Batching::Gathered => BATCH_REQUESTS_MAX,
+            Batching::Off => 1,
+        }
+    }
+
     fn take(&mut self, queued: Queued<R>) {
         self.load.waiting.fetch_sub(1, Relaxed);
         self.taken.push_back(queued);
@@ -272,10 +280,7 @@ impl<R: Request> Lane<R> {
     fn next_batch(&mut self) -> Vec<R> {
         let meters = R::meters(&self.shared);
         let now = Instant::now();
-        let most = match self.shared.config.batching {
-            Batching::Gathered => BATCH_REQUESTS_MAX,
-            Batching::Off => 1,
-        };
+        let most = self.batch_requests_max();
         let mut batch = Vec::with_capacity(self.taken.len().min(most));
         let mut bytes = 0;
         while batch.len() < most && (bytes < BATCH_BYTES_MAX || batch.is_empty()) {
@@ -296,7 +301,7 @@ impl<R: Request> Lane<R> {
 }
 
 /// Ends when the store of `epoch` has been lost for a while.
-async fn given_up(mut status: tokio::sync::watch::Receiver<Status>, epoch: u64) {
+pub(super) async fn given_up(mut status: tokio::sync::watch::Receiver<Status>, epoch: u64) {
     // An error says that nobody is left to tell: the server ends.
     let _ = status.wait_for(|status| *status != Status::Up(epoch)).await;
     tokio::time::sleep(GIVE_UP_AFTER).await;

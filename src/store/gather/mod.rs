@@ -15,7 +15,7 @@ use crate::counters::{Counter, Histogram};
 use crate::kv::{Key, Precondition, Row, Version};
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -197,6 +197,8 @@ struct Shared {
     /// Sessions open now: a new claim waits until the old ones are gone.
     sessions: AtomicUsize,
     last_version: AtomicU64,
+    /// Whether a clear is under way.
+    clearing: AtomicBool,
     meters: Arc<Meters>,
 }
 
@@ -218,6 +220,7 @@ impl Gather {
             lost,
             sessions: AtomicUsize::new(0),
             last_version: AtomicU64::new(0),
+            clearing: AtomicBool::new(false),
             meters: Arc::default(),
         });
         let (reads, read_threads) = lane::spawn::<ReadRequest>("weir-read", lanes.read, &shared)?;

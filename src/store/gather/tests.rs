@@ -234,3 +234,29 @@ fn equal_reads_in_one_batch_ask_once_and_are_all_answered() {
         [("a", false), ("b", true), ("b", true), ("x", false)].map(|(name, found)| (name.to_owned(), found));
     assert_eq!(answers, expected);
 }
+
+/// A clear that may happen yet would take what is acknowledged meanwhile with it: the store counts as lost until a new
+/// claim has outlasted it.
+#[test]
+fn a_clear_of_which_nobody_knows_costs_the_claim() {
+    let (gather, stage) = start();
+    let (sender, receiver) = mpsc::channel();
+    gather.clear(Reply::new(move |done, _| drop(sender.send(done))));
+    let clearing = stage.next();
+    assert!(clearing.clears());
+    let mut status = gather.shared.status.subscribe();
+    let first = status.borrow_and_update().clone();
+    // Another beside it is refused.
+    let (second, refused) = mpsc::channel();
+    gather.clear(Reply::new(move |done, _| drop(second.send(done))));
+    assert_eq!(refused.recv().unwrap().unwrap_err().kind(), Kind::Overloaded);
+    clearing.act(Act::Fail(Kind::Unknown));
+    assert_eq!(receiver.recv().unwrap().unwrap_err().kind(), Kind::Unknown);
+    let is_new = |now: &Status| matches!(now, Status::Up(_)) && *now != first;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime
+        .block_on(async {
+            tokio::time::timeout(Duration::from_secs(30), status.wait_for(is_new)).await.unwrap()
+        })
+        .unwrap();
+}

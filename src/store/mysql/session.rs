@@ -181,9 +181,13 @@ impl MysqlSession {
 
     async fn put(&mut self, puts: &[(&Write, &Row)]) -> Result<u64, Error> {
         // The same row again changes nothing and is not counted; the smallest costs least.
-        let length = puts.len();
         let filler = puts.iter().min_by_key(|(_, row)| row.bytes());
-        let rows = puts.iter().chain(filler.into_iter().cycle()).take(padded(length));
+        let bytes = |(_, row): &(&Write, &Row)| row.bytes() + ROW_OVERHEAD_BYTES;
+        let more = (padded(puts.len()) - puts.len()) * filler.map_or(0, bytes);
+        let fits =
+            puts.iter().map(bytes).sum::<usize>() + more + STATEMENT_OVERHEAD_BYTES <= self.packet_bytes_max;
+        let length = if fits { padded(puts.len()) } else { puts.len() };
+        let rows = puts.iter().chain(filler.into_iter().cycle()).take(length);
         let values = rows
             .flat_map(|(write, row)| {
                 [
@@ -194,7 +198,7 @@ impl MysqlSession {
                 ]
             })
             .collect();
-        let statement = format!("{PUT}{}{PUT_OVER}", vec![PUT_ROW; padded(length)].join(", "));
+        let statement = format!("{PUT}{}{PUT_OVER}", vec![PUT_ROW; length].join(", "));
         self.count(statement, Params::Positional(values)).await
     }
 

@@ -129,7 +129,10 @@ impl<'p> Source<'p> {
         }
         match (row.get(3), row.get(4)) {
             (false, _) => {
-                client.batch_execute("CREATE PUBLICATION weir FOR TABLE weir_kv").await.map_err(refused)?;
+                // A TRUNCATE by hand would take the rows of all shards with it on the other side.
+                let publish =
+                    "CREATE PUBLICATION weir FOR TABLE weir_kv WITH (publish = 'insert, update, delete')";
+                client.batch_execute(publish).await.map_err(refused)?;
             }
             (true, true) => {}
             (true, false) => {
