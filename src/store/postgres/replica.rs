@@ -309,10 +309,13 @@ impl Replica {
     async fn watch(&self) -> Result<Claim, Error> {
         let postgres = &self.postgres;
         let (client, ended) = postgres.dial("replica").await?;
-        let there = client.query_one("SELECT to_regclass('weir_kv') IS NOT NULL", &[]).await;
-        if !there.map_err(|error| postgres.cannot_reach(&error))?.get::<_, bool>(0) {
+        // Rows that follow nobody would be somebody else's. A standby follows by other means, and is as good.
+        let follows = "SELECT to_regclass('weir_kv') IS NOT NULL AND (pg_is_in_recovery()
+            OR EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = to_regclass('weir_kv')))";
+        let follows = client.query_one(follows, &[]).await;
+        if !follows.map_err(|error| postgres.cannot_reach(&error))?.get::<_, bool>(0) {
             let message = format!(
-                "{} is no replica yet: it has no table weir_kv; run weir replica init",
+                "{} is no replica yet: nothing follows a store into its table weir_kv; run weir replica init",
                 postgres.shown
             );
             return Err(config(message));
