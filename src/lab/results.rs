@@ -24,6 +24,9 @@ pub struct Results {
     pub command: String,
     /// When the run started, as RFC 3339 in UTC.
     pub started: String,
+    /// Which of an experiment's targets this is; `None` where it has only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
     /// To what share of the file's durations it was scaled down; `None`: not at all.
     #[serde(default)]
     pub scale: Option<f64>,
@@ -46,6 +49,18 @@ pub struct Results {
     pub printed: Vec<PrintedRow>,
     /// The trials in the order they ran. A planned trial that is not here did not run.
     pub trials: Vec<Trial>,
+}
+
+/// One of several targets that were measured in turns, each into a results directory of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Its name, and that of its directory: `nginx`.
+    pub target: String,
+    /// When it acknowledges a write, in the experiment's words: `after fdatasync`; empty where it makes none.
+    #[serde(default)]
+    pub durability: String,
+    /// All targets of the run in the experiment's order, this one among them. The first is what others are compared with.
+    pub among: Vec<String>,
 }
 
 /// A workload of the experiment.

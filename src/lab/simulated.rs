@@ -398,6 +398,7 @@ pub(crate) mod tests {
             command: "weir lab simulated --seed 7".into(),
             started: "2026-01-02T03:04:05Z".into(),
             scale: None,
+            measured: None,
             seed: 7,
             environment: vec![("cpu".into(), "virtual".into())],
             placements: Vec::new(),

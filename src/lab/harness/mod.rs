@@ -91,6 +91,7 @@ pub fn run(
         command: options.command.clone(),
         started: Utc::at(SystemTime::now()).to_string(),
         scale: options.scale,
+        measured: None,
         seed: experiment.seed,
         environment: Vec::new(),
         placements: placements.clone(),

@@ -1,0 +1,41 @@
+//! Benchmarks that start real processes: `cargo bench --bench system -- NAME…`, or all of them without a name.
+//!
+//! Every ratio is taken within one run, its sides in turn: A B C A B C. The server has one core, the load another.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark tells what it found")]
+
+mod instructions;
+mod support;
+
+use std::process::ExitCode;
+
+/// A benchmark by name.
+struct Bench {
+    name: &'static str,
+    about: &'static str,
+    /// Prints its figures to standard output.
+    run: fn(),
+}
+
+const BENCHES: &[Bench] = &[Bench {
+    name: "instructions",
+    about: "user instructions of one cached GET and one PUT, counted by callgrind",
+    run: instructions::run,
+}];
+
+fn main() -> ExitCode {
+    // cargo bench adds `--bench`; `cargo test` does not, and nothing here is a test.
+    let names: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    if let Some(unknown) = names.iter().find(|name| BENCHES.iter().all(|bench| bench.name != **name)) {
+        eprintln!("error: there is no benchmark {unknown}; there are:");
+        BENCHES.iter().for_each(|bench| eprintln!("  {:<14}{}", bench.name, bench.about));
+        return ExitCode::from(2);
+    }
+    for bench in
+        BENCHES.iter().filter(|bench| names.is_empty() || names.iter().any(|name| name == bench.name))
+    {
+        println!("# {}: {}", bench.name, bench.about);
+        (bench.run)();
+    }
+    ExitCode::SUCCESS
+}
