@@ -134,11 +134,7 @@ fn chunked(value: &[u8]) -> Result<(), Reject> {
 
 /// Refuses a line that ends in LF without CR, which the tokenizer lets pass. `head` may still be incomplete.
 pub(super) fn lines_end_in_crlf(head: &[u8]) -> Result<(), Reject> {
-    lines_end_in_crlf_up_to(head, usize::MAX)
-}
-
-fn lines_end_in_crlf_up_to(head: &[u8], lines_max: usize) -> Result<(), Reject> {
-    for end in memchr::memchr_iter(b'\n', head).take(lines_max) {
+    for end in memchr::memchr_iter(b'\n', head) {
         if end == 0 || head[end - 1] != b'\r' {
             return Err(Reject::bad("a line ends in LF without CR"));
         }
@@ -146,15 +142,37 @@ fn lines_end_in_crlf_up_to(head: &[u8], lines_max: usize) -> Result<(), Reject> 
     Ok(())
 }
 
+/// The same of a whole head that the tokenizer has taken apart, by a look at the ends of its lines only. The start line
+/// ends at `start_line_end`.
+pub(super) fn known_lines_end_in_crlf(
+    head: &[u8],
+    start_line_end: usize,
+    fields: &[Header<'_>],
+) -> Result<(), Reject> {
+    // A value is a part of the head, so its place in it is known. Behind it only blanks were cut off.
+    let ends_well = |field: &Header<'_>| {
+        let start = field.value.as_ptr().addr().wrapping_sub(head.as_ptr().addr());
+        let rest = head.get(start.wrapping_add(field.value.len())..).unwrap_or_default();
+        rest.iter().find(|&&byte| !matches!(byte, b' ' | b'\t')) == Some(&b'\r')
+    };
+    let all =
+        head.get(start_line_end) == Some(&b'\r') && fields.iter().all(ends_well) && head.ends_with(b"\r\n");
+    // Where that is in doubt, every line end decides.
+    if all { Ok(()) } else { lines_end_in_crlf(head) }
+}
+
 /// The refusal for what the tokenizer stopped at. `version` is the start line from where its version should be.
 pub(super) fn refusal(error: Error, head: &[u8], version: &[u8]) -> Reject {
     match error {
         Error::Version => version_refusal(version),
         // The tokenizer has read the start line and one field too many; a bare LF among those came first.
-        Error::TooManyHeaders => match lines_end_in_crlf_up_to(head, FIELDS_MAX + 2) {
-            Ok(()) => Reject::new(431, "too many header fields"),
-            Err(reject) => reject,
-        },
+        Error::TooManyHeaders => {
+            let read = memchr::memchr_iter(b'\n', head).nth(FIELDS_MAX + 1).map_or(head.len(), |end| end + 1);
+            match lines_end_in_crlf(&head[..read]) {
+                Ok(()) => Reject::new(431, "too many header fields"),
+                Err(reject) => reject,
+            }
+        }
         Error::HeaderName => Reject::bad("malformed field name"),
         Error::HeaderValue => Reject::bad("malformed field value"),
         Error::NewLine => Reject::bad("CR without LF, or garbage at the end of a line"),
@@ -230,6 +248,27 @@ mod tests {
     fn a_length_with_a_coding_is_refused_before_the_coding_is_judged() {
         check(&[("Transfer-Encoding", "gzip")], Err(501));
         check(&[("Transfer-Encoding", "gzip"), ("Content-Length", "1")], Err(400));
+    }
+
+    // The quick look must see what the search over every line end sees, wherever a CR is missing.
+    #[test]
+    fn a_bare_lf_in_a_whole_head_is_found_by_the_ends_of_its_lines() {
+        let text = "GET /a HTTP/1.1\r\nHost: h\r\nEmpty:\r\nBlank:  \t\r\nTrailed: x \t \r\nX: y\r\n\r\n";
+        let crs: Vec<usize> = text.match_indices('\r').map(|(at, _)| at).collect();
+        for left_out in 0..1_usize << crs.len() {
+            let mut head = text.as_bytes().to_vec();
+            for (bit, at) in crs.iter().enumerate().rev() {
+                if left_out & 1 << bit != 0 {
+                    head.remove(*at);
+                }
+            }
+            let mut slots = [httparse::EMPTY_HEADER; 8];
+            let mut request = httparse::Request::new(&mut slots);
+            assert_eq!(request.parse(&head), Ok(httparse::Status::Complete(head.len())));
+            let looked = known_lines_end_in_crlf(&head, "GET /a HTTP/1.1".len(), request.headers);
+            assert_eq!(looked.is_ok(), left_out == 0, "{}", head.escape_ascii());
+            assert_eq!(looked.is_ok(), lines_end_in_crlf(&head).is_ok());
+        }
     }
 
     #[test]

@@ -100,8 +100,11 @@ fn append_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 /// Appends one field with a number.
-fn append_number(out: &mut Vec<u8>, name: &str, value: u64) {
-    append_field(out, name, itoa::Buffer::new().format(value).as_bytes());
+fn append_number(out: &mut Vec<u8>, name: &'static str, value: u64) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    out.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]

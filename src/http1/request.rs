@@ -49,6 +49,8 @@ pub struct Head<'s, 'b> {
     pub method: Method,
     /// Of what: the request target as sent.
     pub target: &'b [u8],
+    /// Whether the target has neither a `?` nor a `%`: it is a path as it stands, or scheme, host and path.
+    pub is_plain: bool,
     /// How the body ends.
     pub framing: Framing,
     /// Whether another request may follow on this connection.
@@ -111,10 +113,11 @@ pub fn parse<'s, 'b>(
     if target.len() > limits.target_bytes {
         return Err(TARGET_TOO_LONG);
     }
-    head::lines_end_in_crlf(&window[..bytes])?;
-    check_target_form(method, target)?;
-
     let fields: &'s [httparse::Header<'b>] = request.headers;
+    let start_line_end = method.len() + 1 + target.len() + " HTTP/1.1".len();
+    head::known_lines_end_in_crlf(&window[..bytes], start_line_end, fields)?;
+    let is_plain = check_target_form(method, target)?;
+
     let meaning = Meaning::of(fields)?;
     check_host(&meaning, minor)?;
     if meaning.length_repeated {
@@ -127,6 +130,7 @@ pub fn parse<'s, 'b>(
     Ok(Some(Head {
         method: Method::of(method),
         target: target.as_bytes(),
+        is_plain,
         framing,
         keep_alive: meaning.keep_alive(minor),
         is_http10: minor == 0,
@@ -170,12 +174,14 @@ fn target_in(window: &[u8], limits: &Limits) -> Result<Option<Range<usize>>, Rej
     if bytes > limits.target_bytes { Err(TARGET_TOO_LONG) } else { Ok(Some(start..start + bytes)) }
 }
 
-/// The four forms of RFC 9112, 3.2, each for the methods it belongs to.
-fn check_target_form(method: &str, target: &str) -> Result<(), Reject> {
-    if !target.is_ascii() {
+/// The four forms of RFC 9112, 3.2, each for the methods it belongs to; [`Head::is_plain`].
+fn check_target_form(method: &str, target: &str) -> Result<bool, Reject> {
+    // All that has to be known of its bytes in one pass.
+    let found = target.bytes().fold(0, |found, byte| found | TARGET[usize::from(byte)]);
+    if found & NOT_ASCII != 0 {
         return Err(Reject::bad("request target is not ASCII"));
     }
-    if memchr::memchr(b'#', target.as_bytes()).is_some() {
+    if found & FRAGMENT != 0 {
         return Err(Reject::bad("a fragment in the request target"));
     }
     let legal = match target.as_bytes() {
@@ -184,8 +190,26 @@ fn check_target_form(method: &str, target: &str) -> Result<(), Reject> {
         b"*" => method == "OPTIONS",
         _ => is_absolute(target),
     };
-    if legal { Ok(()) } else { Err(Reject::bad("malformed request target")) }
+    if legal { Ok(found == 0) } else { Err(Reject::bad("malformed request target")) }
 }
+
+const NOT_ASCII: u8 = 1;
+const FRAGMENT: u8 = 2;
+const QUERY_OR_ESCAPE: u8 = 4;
+
+/// What each byte of a target says of it.
+const TARGET: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0x80;
+    while byte < table.len() {
+        table[byte] = NOT_ASCII;
+        byte += 1;
+    }
+    table[b'#' as usize] = FRAGMENT;
+    table[b'?' as usize] = QUERY_OR_ESCAPE;
+    table[b'%' as usize] = QUERY_OR_ESCAPE;
+    table
+};
 
 fn is_absolute(target: &str) -> bool {
     let Some((scheme, rest)) = target.split_once("://") else { return false };
@@ -213,8 +237,9 @@ fn is_authority(authority: &[u8]) -> bool {
             (!address.is_empty() && address.iter().all(legal), port)
         }
         _ => {
-            let (name, port) = authority.split_at(memchr::memchr(b':', authority).unwrap_or(authority.len()));
-            (!name.is_empty() && name.iter().copied().all(is_host_name), port)
+            let name_bytes = authority.iter().position(|&byte| !HOST_NAME[usize::from(byte)]);
+            let (name, port) = authority.split_at(name_bytes.unwrap_or(authority.len()));
+            (!name.is_empty(), port)
         }
     };
     host_is_legal
@@ -231,6 +256,17 @@ const fn is_host_name(byte: u8) -> bool {
         || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')')
         || matches!(byte, b'*' | b'+' | b',' | b';' | b'=')
 }
+
+/// [`is_host_name`] of every byte: each request has a host to be looked at.
+const HOST_NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = is_host_name(byte as u8);
+        byte += 1;
+    }
+    table
+};
 
 /// Appends a request's head to a buffer.
 pub struct Writer<'o> {

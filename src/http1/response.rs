@@ -75,6 +75,19 @@ pub fn parse<'s, 'b>(
     Ok(Some(Head { status, framing, keep_alive, bytes, fields }))
 }
 
+/// A field rendered once, to be written many times.
+#[derive(Debug, Default)]
+pub struct Line(Vec<u8>);
+
+impl Line {
+    /// Renders a field.
+    pub fn new(name: &str, value: &[u8]) -> Line {
+        let mut line = Vec::new();
+        append_field(&mut line, name, value);
+        Line(line)
+    }
+}
+
 /// Appends a response's head to a buffer.
 pub struct Writer<'o> {
     out: &'o mut Vec<u8>,
@@ -101,8 +114,31 @@ impl<'o> Writer<'o> {
         self
     }
 
+    /// Adds a rendered field.
+    pub fn line(self, line: &Line) -> Self {
+        self.out.extend_from_slice(&line.0);
+        self
+    }
+
+    /// Adds whole lines as they stand: fields that never change.
+    pub fn lines(self, lines: &'static str) -> Self {
+        debug_assert!(
+            lines.ends_with("\r\n") && head::lines_end_in_crlf(lines.as_bytes()).is_ok(),
+            "{lines:?}"
+        );
+        self.out.extend_from_slice(lines.as_bytes());
+        self
+    }
+
+    /// Adds a line of a number between texts that never change.
+    pub fn line_around(self, before: &'static str, value: u64, after: &'static str) -> Self {
+        self.out.extend_from_slice(before.as_bytes());
+        self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        self.lines(after)
+    }
+
     /// Adds a field with a number.
-    pub fn field_number(self, name: &str, value: u64) -> Self {
+    pub fn field_number(self, name: &'static str, value: u64) -> Self {
         append_number(self.out, name, value);
         self
     }

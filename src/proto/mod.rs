@@ -7,7 +7,7 @@ mod path;
 mod problem;
 
 pub use load::{Latency, LoadEvent, LoadReport, OperationReport, SecondReport};
-pub use path::{BadKey, key_of_path, path_of_key};
+pub use path::{BadKey, key_of_path, key_of_plain_path, path_of_key};
 pub use problem::Problem;
 
 /// Version of every JSON shape this program writes; raised when a reader of the old one would misread the new one.

@@ -51,6 +51,11 @@ pub fn key_of_path<'s>(encoded: &'s [u8], scratch: &'s mut Vec<u8>) -> Result<&'
     } else {
         encoded
     };
+    key_of_plain_path(key)
+}
+
+/// The same where no byte of `key` is a `%`.
+pub fn key_of_plain_path(key: &[u8]) -> Result<&[u8], BadKey> {
     match key.len() {
         0 => Err(BadKey::Empty),
         1..=KEY_BYTES_MAX => Ok(key),

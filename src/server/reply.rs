@@ -6,7 +6,7 @@ use super::error::Failure;
 use super::routes::Unless;
 use crate::http1::request::Method;
 use crate::http1::{Framing, response};
-use crate::kv::{CONTENT_TYPE_DEFAULT, Row};
+use crate::kv::Row;
 use crate::tiered::Served;
 use std::cell::RefCell;
 use std::time::{Duration, Instant, SystemTime};
@@ -40,14 +40,18 @@ pub(super) struct Timing {
     pub(super) beyond: Option<(Duration, Duration)>,
 }
 
+/// A head without anything unusual is shorter.
+const HEAD_BYTES_USUAL: usize = 320;
+
 /// Status line and the fields every answer has.
 pub(super) fn start<'o>(
     output: &'o mut Vec<u8>,
     status: u16,
     persistence: Option<&'static str>,
 ) -> response::Writer<'o> {
+    output.reserve(HEAD_BYTES_USUAL);
     let writer = response::Writer::new(output, status);
-    let writer = with_date(|date| writer.field("Date", date));
+    let writer = with_date(|date| writer.line(date));
     match persistence {
         None => writer,
         Some(said) => writer.field("Connection", said.as_bytes()),
@@ -80,21 +84,22 @@ pub(super) fn write_row_head(
     timing: Option<&Timing>,
 ) -> u16 {
     let status = if unless.matches(row.version()) { 304 } else { 200 };
-    let writer = with_etag(start(output, status, request.persistence()), row.version().0)
-        .field("Cache-Status", cache_status(served).as_bytes());
+    let writer = with_etag(start(output, status, request.persistence()), row.version().0);
+    let writer = match served {
+        Served::Hit => writer.lines("Cache-Status: weir; hit\r\n"),
+        _ => writer.field("Cache-Status", cache_status(served).as_bytes()),
+    };
     let writer = with_timing(writer, timing);
     if status == 304 {
         writer.end();
         return status;
     }
-    let content_type = match row.content_type() {
-        b"" => CONTENT_TYPE_DEFAULT.as_bytes(),
-        stored => stored,
+    // What the row's writer said, or the default of `kv`.
+    let writer = match row.content_type() {
+        b"" => writer.lines("Content-Type: application/octet-stream\r\nX-Content-Type-Options: nosniff\r\n"),
+        stored => writer.field("Content-Type", stored).lines("X-Content-Type-Options: nosniff\r\n"),
     };
-    writer
-        .field("Content-Type", content_type)
-        .field("X-Content-Type-Options", b"nosniff")
-        .end_with_length(row.value().len() as u64);
+    writer.end_with_length(row.value().len() as u64);
     status
 }
 
@@ -157,11 +162,7 @@ pub(super) fn cache_status(served: Served) -> &'static str {
 }
 
 fn with_etag(writer: response::Writer<'_>, version: u64) -> response::Writer<'_> {
-    let mut digits = itoa::Buffer::new();
-    let digits = digits.format(version).as_bytes();
-    let mut tag = [b'"'; 22];
-    tag[1..=digits.len()].copy_from_slice(digits);
-    writer.field("ETag", &tag[..digits.len() + 2])
+    writer.line_around("ETag: \"", version, "\"\r\n")
 }
 
 fn with_timing<'o>(writer: response::Writer<'o>, timing: Option<&Timing>) -> response::Writer<'o> {
@@ -178,19 +179,18 @@ fn with_timing<'o>(writer: response::Writer<'o>, timing: Option<&Timing>) -> res
 }
 
 thread_local! {
-    /// The second the date was written for, and the text.
-    static DATE: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
+    /// What `Date` says in this thread; empty until it is asked for.
+    static DATE: RefCell<Option<response::Line>> = const { RefCell::new(None) };
 }
 
-/// Calls `use_date` with the `Date` of now, written anew once a second.
-fn with_date<R>(use_date: impl FnOnce(&[u8]) -> R) -> R {
-    let now = SystemTime::now();
-    let second = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    DATE.with_borrow_mut(|(written_for, text)| {
-        if *written_for != second || text.is_empty() {
-            *text = httpdate::fmt_http_date(now);
-            *written_for = second;
-        }
-        use_date(text.as_bytes())
-    })
+/// Makes `Date` say the time of now. Called by the worker several times a second, so that no answer reads the clock.
+pub(super) fn renew_date() {
+    DATE.set(Some(response::Line::new("Date", httpdate::fmt_http_date(SystemTime::now()).as_bytes())));
+}
+
+fn with_date<R>(use_date: impl FnOnce(&response::Line) -> R) -> R {
+    if DATE.with_borrow(Option::is_none) {
+        renew_date();
+    }
+    DATE.with_borrow(|date| use_date(date.as_ref().unwrap_or(&response::Line::default())))
 }

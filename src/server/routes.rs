@@ -72,7 +72,8 @@ const DATA_METHODS: &str = "GET, HEAD, PUT, DELETE";
 /// Finds the route; an encoded key is decoded into `scratch`.
 pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result<Action<'k>, Failure> {
     let target = origin_form(head.target);
-    let path_end = memchr::memchr(b'?', target).unwrap_or(target.len());
+    let query = || target.iter().position(|&byte| byte == b'?');
+    let path_end = if head.is_plain { None } else { query() }.unwrap_or(target.len());
     let path = &target[..path_end];
     let is_read = matches!(head.method, Method::Get | Method::Head);
     if let Some(encoded) = path.strip_prefix(proto::KV_PREFIX.as_bytes()) {
@@ -83,8 +84,12 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
             let what = "a data route has no query; write a ? in the key as %3F";
             return Err(refuse(head.method, Failure::new(400, "bad_query", what)));
         }
-        let key = proto::key_of_path(encoded, scratch)
-            .map_err(|why| refuse(head.method, Failure::new(400, "bad_key", why.as_str())))?;
+        let key = if head.is_plain {
+            proto::key_of_plain_path(encoded)
+        } else {
+            proto::key_of_path(encoded, scratch)
+        };
+        let key = key.map_err(|why| refuse(head.method, Failure::new(400, "bad_key", why.as_str())))?;
         return data(head, key);
     }
     if head.method == Method::Other {
