@@ -134,7 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     keep_alive: false,
                     is_http10: false,
                     expects_continue: false,
-                    started: Instant::now(),
+                    started: self.wire.arrived,
                 };
                 return Task::Refused(request, reject.into());
             }
@@ -145,7 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             keep_alive: head.keep_alive && !self.wire.worker.is_draining(),
             is_http10: head.is_http10,
             expects_continue: head.expect_continue,
-            started: Instant::now(),
+            started: self.wire.arrived,
         };
         let head_bytes = head.bytes;
         let routed = match options.lab.then(|| lab::route(&head)).flatten() {
@@ -165,10 +165,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             let timing = (*timing || options.timing)
                 .then(|| Timing { cache: Some(request.started.elapsed()), beyond: None });
-            let method = head.method;
             let status =
                 write_row(&mut self.wire.output, &request, &row, unless, Served::Hit, timing.as_ref());
-            self.wire.worker.metrics.answered(Some(method), status, request.started.elapsed());
+            self.wire.worker.metrics.counted(request.method, status);
+            self.wire.answered_at_once += 1;
             self.wire.input.advance(head_bytes);
             return Task::Answered { keep_alive: request.keep_alive };
         }

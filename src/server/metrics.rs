@@ -3,7 +3,7 @@
 //! Every worker has counters of its own, merged when they are read.
 
 use super::compute;
-use crate::counters::{Counter, Distribution, Histogram};
+use crate::counters::{Counter, Distribution, Histogram, micros};
 use crate::http1::request::Method;
 use crate::tiered::{GhostCounts, LaneMeters, Lanes, SHARDS_MAX, Status, Tiered, Tiers};
 use std::fmt::Write;
@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 pub(super) struct WorkerMetrics {
     /// By method and status, see [`METHODS`] and [`STATUSES`].
     requests: [[Counter; STATUSES.len()]; METHODS.len()],
-    /// From the last byte of the head to the last byte of the answer handed to the socket, in microseconds.
+    /// From when the request came to when it was answered, in microseconds: to the end of the write that took a hit's
+    /// answer to the socket.
     duration: Histogram,
     /// Reads answered from the cache, by shard. In place: on a heap of their own, two workers' might share a cache line.
     pub(super) hits: [Counter; SHARDS_MAX],
@@ -54,11 +55,23 @@ fn method_index(method: Option<Method>) -> usize {
 }
 
 impl WorkerMetrics {
-    /// Counts one answered request; `method` is `None` where its head could not be parsed.
+    /// Counts one answered request and its time; `method` is `None` where its head could not be parsed.
     pub(super) fn answered(&self, method: Option<Method>, status: u16, took: Duration) {
+        self.counted(method, status);
+        self.took(took, 1);
+    }
+
+    /// Counts one answered request whose time follows.
+    pub(super) fn counted(&self, method: Option<Method>, status: u16) {
         let status = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len() - 1);
         self.requests[method_index(method)][status].add(1);
-        self.duration.record_duration(took);
+    }
+
+    /// Counts the time that each of `requests` took.
+    pub(super) fn took(&self, took: Duration, requests: u64) {
+        if requests > 0 {
+            self.duration.record_many(micros(took), requests);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod lab;
 mod compute;
 mod fronts;
 mod wire;
+mod seats;
 mod reply;
 mod query;
 mod error;
@@ -23,15 +24,19 @@ use compute::Pool;
 use connection::Connection;
 use fronts::Front;
 use metrics::{Metrics, WorkerMetrics};
+use seats::Seats;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
+use wire::Spare;
 
 /// How the server serves.
 #[derive(Clone, Debug)]
@@ -123,6 +128,8 @@ struct Door {
 struct Worker {
     shared: Arc<Shared>,
     metrics: Arc<WorkerMetrics>,
+    seats: Rc<Seats>,
+    spare: Spare,
 }
 
 impl Server {
@@ -148,11 +155,23 @@ impl Server {
             .enumerate()
             .map(|(index, (doors, metrics))| {
                 let (shared, metrics) = (Arc::clone(&shared), Arc::clone(metrics));
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                std::thread::Builder::new().name(format!("weir-worker-{index}")).spawn(move || {
-                    let worker = Rc::new(Worker { shared, metrics });
-                    runtime.block_on(tokio::task::LocalSet::new().run_until(serve(worker, doors)));
-                })
+                let (told, hears) = mpsc::channel();
+                let thread = std::thread::Builder::new().name(format!("weir-worker-{index}"));
+                // It stays in the thread it was made in, and spares its tasks what a runtime of many threads needs.
+                let work = move || {
+                    let runtime =
+                        match Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
+                        {
+                            Ok(runtime) => runtime,
+                            Err(error) => return told.send(error).unwrap_or_default(),
+                        };
+                    drop(told);
+                    let worker = Worker { shared, metrics, seats: Rc::default(), spare: Spare::default() };
+                    runtime.block_on(serve(Rc::new(worker), doors));
+                };
+                let thread = thread.spawn(work)?;
+                // Without a word the sender is gone: it works.
+                hears.recv().map_or(Ok(thread), Err)
             })
             .collect::<io::Result<_>>()?;
         Ok(Server { address, fronts, shared, workers })
@@ -216,13 +235,19 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpSocket> {
 
 fn into_std(socket: TcpSocket) -> io::Result<std::net::TcpListener> {
     // Registering with a runtime is the worker's; listening here makes a taken port this call's error.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let runtime = Builder::new_current_thread().enable_io().build()?;
     let _entered = runtime.enter();
     socket.listen(4096)?.into_std()
 }
 
 /// Accepts until the server drains, then waits for the connections to end.
 async fn serve(worker: Rc<Worker>, doors: Vec<Door>) {
+    let seats = Rc::clone(&worker.seats);
+    tokio::task::spawn_local(look_after(
+        seats,
+        worker.shared.draining.subscribe(),
+        worker.shared.options.patience,
+    ));
     let accepting: Vec<_> =
         doors.into_iter().map(|door| tokio::task::spawn_local(accept(Rc::clone(&worker), door))).collect();
     for task in accepting {
@@ -254,6 +279,19 @@ async fn accept(worker: Rc<Worker>, door: Door) {
                 }
             },
         }
+    }
+}
+
+/// Looks after the waiting connections, and renews the date, for as long as the worker runs.
+async fn look_after(seats: Rc<Seats>, mut draining: watch::Receiver<bool>, patience: Patience) {
+    let every = Seats::look_every(patience.idle.min(patience.head));
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(every) => seats.look(Instant::now()),
+            // Once: after that there are only the looks.
+            _ = draining.wait_for(|draining| *draining), if !seats.is_draining() => seats.drain(),
+        }
+        reply::renew_date();
     }
 }
 
@@ -291,6 +329,6 @@ fn welcome(worker: &Rc<Worker>, stream: TcpStream, front: Option<&Arc<Front>>) {
 
 impl Worker {
     fn is_draining(&self) -> bool {
-        *self.shared.draining.borrow()
+        self.seats.is_draining()
     }
 }

@@ -1,21 +1,25 @@
 //! The bytes of one connection, whatever is spoken on it: reading, sending, time-outs, the end.
 //!
-//! Time-outs are the connection's, not a timer for every request. What the bytes mean is decided above: in
-//! `connection` for the plain interface, in `fronts` for the others.
+//! A connection that waits for its next request holds no buffers: they are the worker's, and lent with the first bytes
+//! of a request. What the bytes mean is decided above: in `connection` for the plain interface, in `fronts` for the others.
 
 use super::Worker;
 use super::error::Failure;
 use super::reply::Request;
+use super::seats::{Ended, Seated};
 use crate::http1::{Decoder, Framing, Slots, request, response};
 use bytes::{Buf, BytesMut};
-use std::pin::Pin;
+use std::cell::RefCell;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::Sleep;
 
 /// Read at once, if as much is there.
 const READ_BYTES: usize = 16 << 10;
+/// Room that is enough to go on reading into.
+const READ_BYTES_LEAST: usize = 4 << 10;
 /// Answers to pipelined requests are sent when they amount to this.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// A body that nobody has use for is read up to this, so that the connection can go on.
@@ -25,6 +29,9 @@ const SEND_BYTES: usize = 64 << 10;
 /// After a last answer, what the peer still sends is read for so long, so that it can read the answer.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 16 << 20;
+/// Buffers kept for the next connection that has something to read; and how large they may be.
+const SPARE_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = 64 << 10;
 
 pub(super) struct Wire<S> {
     stream: S,
@@ -33,10 +40,41 @@ pub(super) struct Wire<S> {
     pub(super) input: BytesMut,
     /// Answers that are not sent yet.
     pub(super) output: Vec<u8>,
+    /// How many of them are to requests that were answered as they came. Their time is counted when they are sent.
+    pub(super) answered_at_once: u64,
+    /// When the input grew last.
+    pub(super) arrived: Instant,
     idle: Duration,
-    /// One timer for the life of the connection. It is set anew only when it fires too early.
-    timer: Pin<Box<Sleep>>,
-    draining: tokio::sync::watch::Receiver<bool>,
+    seat: Seated,
+}
+
+/// The buffers of a worker that no connection uses.
+#[derive(Default)]
+pub(super) struct Spare(RefCell<Vec<(BytesMut, Vec<u8>)>>);
+
+impl Spare {
+    /// Gives room to read into, and to write answers to.
+    fn lend(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
+        if input.capacity() == 0
+            && let Some(spare) = self.0.borrow_mut().pop()
+        {
+            (*input, *output) = spare;
+        }
+        // Room for less than a usual head is worth moving what is there to the front, or a larger buffer.
+        if input.capacity() - input.len() < READ_BYTES_LEAST {
+            input.reserve(READ_BYTES);
+        }
+    }
+
+    /// Takes both back; they are empty.
+    fn take_back(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
+        let (mut input, output) = (std::mem::take(input), std::mem::take(output));
+        let mut spare = self.0.borrow_mut();
+        if spare.len() < SPARE_MAX && input.capacity().max(output.capacity()) <= SPARE_BYTES_MAX {
+            input.clear();
+            spare.push((input, output));
+        }
+    }
 }
 
 /// Why a connection ends before its peer wants to.
@@ -54,9 +92,16 @@ pub(super) enum End {
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// A connection that may be silent for `idle` between two requests.
     pub(super) fn new(stream: S, worker: Rc<Worker>, idle: Duration) -> Wire<S> {
-        let draining = worker.shared.draining.subscribe();
-        let timer = Box::pin(tokio::time::sleep(idle));
-        Wire { stream, worker, input: BytesMut::new(), output: Vec::new(), idle, timer, draining }
+        Wire {
+            stream,
+            seat: worker.seats.take(),
+            worker,
+            input: BytesMut::new(),
+            output: Vec::new(),
+            answered_at_once: 0,
+            arrived: Instant::now(),
+            idle,
+        }
     }
 
     /// Reads the request's body, at most `limit` bytes of it.
@@ -102,17 +147,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// Waits for more of a head.
     pub(super) async fn fill_head(&mut self) -> Result<(), End> {
         let patience = self.worker.shared.options.patience;
-        let now = Instant::now();
         if self.input.is_empty() {
-            let idle_until = now + self.idle;
-            match self.fill(idle_until, true).await {
+            match self.fill(self.seat.last_look() + self.idle, true).await {
                 // A connection without a request may be closed without a word.
                 Err(End::Slow) => Err(End::Gone),
                 other => other,
             }
         } else {
             // From the first byte of this head, whoever sends it drop by drop.
-            let until = now + patience.head;
+            let until = Instant::now() + patience.head;
             let mut slots = Slots::default();
             while matches!(
                 request::parse(&self.input, &self.worker.shared.options.limits, &mut slots),
@@ -128,38 +171,40 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
     /// Reads what has arrived, waiting `until` then for something to.
     async fn fill(&mut self, until: Instant, is_idle: bool) -> Result<(), End> {
-        self.input.reserve(READ_BYTES);
-        loop {
-            // Only ever earlier here: it may be set for the end of a longer wait. Later it is set when it fires.
-            if self.timer.deadline() > until.into() {
-                self.timer.as_mut().reset(until.into());
+        let Wire { stream, worker, input, output, .. } = self;
+        let read = std::future::poll_fn(|cx| {
+            worker.spare.lend(input, output);
+            let read = pin!(stream.read_buf(input)).poll(cx);
+            if read.is_pending() && input.is_empty() && output.is_empty() {
+                worker.spare.take_back(input, output);
             }
-            tokio::select! {
-                biased;
-                read = self.stream.read_buf(&mut self.input) => return match read {
-                    Ok(0) if !is_idle => Err(End::Cut),
-                    Ok(0) | Err(_) => Err(End::Gone),
-                    Ok(_) => Ok(()),
-                },
-                () = self.timer.as_mut() => {
-                    if Instant::now() >= until {
-                        return Err(End::Slow);
-                    }
-                    self.timer.as_mut().reset(until.into());
-                }
-                _ = self.draining.wait_for(|draining| *draining), if is_idle => return Err(End::Draining),
-            }
+            read
+        });
+        let read = self.seat.wait(until, is_idle, read).await;
+        self.arrived = Instant::now();
+        match read {
+            Ok(Ok(0)) if !is_idle => Err(End::Cut),
+            Ok(Ok(0) | Err(_)) => Err(End::Gone),
+            Ok(Ok(_)) => Ok(()),
+            Err(Ended::Late) => Err(End::Slow),
+            Err(Ended::Draining) => Err(End::Draining),
         }
     }
 
     /// Hands the answers to the socket.
     pub(super) async fn flush(&mut self) -> Result<(), End> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
         let output = std::mem::take(&mut self.output);
         let result = self.send(&output).await;
         self.output = output;
         self.output.clear();
         if self.output.capacity() > 2 * OUTPUT_BYTES_MAX {
             self.output = Vec::new();
+        }
+        if self.answered_at_once > 0 {
+            self.worker.metrics.took(self.arrived.elapsed(), std::mem::take(&mut self.answered_at_once));
         }
         result
     }
@@ -173,17 +218,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
 
     async fn send_piece(&mut self, piece: &[u8]) -> Result<(), End> {
+        // Most answers fit the socket's buffer: a timer is made only for one that does not.
+        let taken = std::future::poll_fn(|cx| match Pin::new(&mut self.stream).poll_write(cx, piece) {
+            Poll::Ready(taken) => Poll::Ready(taken),
+            Poll::Pending => Poll::Ready(Ok(0)),
+        });
+        let taken = taken.await.map_err(|_| End::Gone)?;
+        if taken == piece.len() {
+            return Ok(());
+        }
         let patience = self.worker.shared.options.patience;
         let earned = Duration::from_secs(piece.len() as u64 / patience.bytes_per_sec.max(1));
-        let write = self.stream.write_all(piece);
-        tokio::pin!(write);
-        // Most answers fit the socket's buffer: a timer is made only for one that does not.
-        tokio::select! {
-            biased;
-            written = &mut write => return written.map_err(|_| End::Gone),
-            () = std::future::ready(()) => {}
-        }
-        match tokio::time::timeout(patience.head + earned, write).await {
+        let rest = self.stream.write_all(&piece[taken..]);
+        match tokio::time::timeout(patience.head + earned, rest).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(End::Gone),
         }
