@@ -4,7 +4,10 @@ SHELL := /bin/bash
 # Where rustup puts cargo, for shells that have not been told.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help run test lint
+# Where `make bench` puts what it measured: one directory a day.
+PEERS := records/$(shell date +%F)-peers
+
+.PHONY: help run bench test lint
 
 help: ## what there is
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 14
@@ -14,8 +17,14 @@ run: ## measure weir on this machine, in about a minute: a headline, and where t
 	@cargo build --release --locked
 	@target=$${CARGO_TARGET_DIR:-target} && "$$target/release/weir" lab experiments/quick.toml
 
-test: lint ## all tests, with a real PostgreSQL and a real MariaDB
-	@scripts/setup.sh cc postgresql mariadb
+bench: ## measure weir beside nginx, webdis, etcd and the floor of this kernel, into records/DATE-peers
+	@[ ! -e $(PEERS) ] || { echo "error: $(PEERS) is there already; move it away, and run this again" >&2; exit 1; }
+	@scripts/setup.sh cargo cc nginx redis webdis etcd wrk valgrind postgresql
+	@cargo build --release --locked --bin weir --example floor
+	@target=$${CARGO_TARGET_DIR:-target} && "$$target/release/weir" lab experiments/peers.toml --out $(PEERS)
+
+test: lint ## all tests, with a real PostgreSQL, a real MariaDB, and the peers of experiments/peers.toml
+	@scripts/setup.sh cc postgresql mariadb nginx redis webdis etcd
 	@ledger=$$(mktemp) && trap 'rm -f "$$ledger"' EXIT && \
 	WEIR_TEST_LEDGER=$$ledger cargo test --locked && \
 	sort -u "$$ledger" | awk '{ ran[$$1]++; if (!known[$$1, $$2]++) versions[$$1] = versions[$$1] " " $$2 } END { \

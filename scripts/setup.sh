@@ -29,6 +29,15 @@ has_mariadb() {
     [ -n "$server" ] && [ -n "$install" ]
 }
 
+# Whether a program of this name is here, servers' included.
+has_program() {
+    local folder
+    for folder in ${PATH//:/ } /usr/sbin; do
+        [ ! -x "$folder/$1" ] || return 0
+    done
+    return 1
+}
+
 # Whether a program of this name runs.
 runs() {
     cat /proc/[0-9]*/comm 2>/dev/null | grep -qx "$1"
@@ -51,6 +60,11 @@ for need in "$@"; do
         cc) has_cc || packages+=(gcc libc6-dev) ;;
         postgresql) has_postgresql || packages+=(postgresql) ;;
         mariadb) has_mariadb || packages+=(mariadb-server) ;;
+        nginx) has_program nginx || packages+=(nginx-light) ;;
+        redis) has_program redis-server || packages+=(redis-server) ;;
+        webdis) has_program webdis || packages+=(webdis) ;;
+        etcd) has_program etcd || packages+=(etcd-server) ;;
+        wrk | valgrind) has_program "$need" || packages+=("$need") ;;
         *) fail "setup.sh does not know $need" ;;
     esac
 done
@@ -64,12 +78,15 @@ if [ "$(id -u)" -ne 0 ]; then
     "${as_root[@]}" true 2>/dev/null || fail "$by_hand"
 fi
 
-# The packages of databases start a server of the system's own. Nobody asked for it: what did not run is stopped again.
+# The packages of servers start one of the system's own. Nobody asked for it: what did not run is stopped again.
 idle=()
 for package in "${packages[@]}"; do
     case $package in
         postgresql) runs postgres || idle+=(postgres:postgresql) ;;
         mariadb-server) runs mariadbd || runs mysqld || idle+=(mariadbd:mariadb) ;;
+        nginx-light) runs nginx || idle+=(nginx:nginx) ;;
+        redis-server | webdis) runs "$package" || idle+=("$package:$package") ;;
+        etcd-server) runs etcd || idle+=(etcd:etcd) ;;
     esac
 done
 

@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// Only these of the file's workloads: get_popular,put_all
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     workloads: Option<Vec<String>>,
+    /// Only these of the file's targets, where it has several: weir,nginx
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    targets: Option<Vec<String>>,
     /// The unmeasured part of each trial, in place of the file's
     #[arg(long)]
     warmup: Option<Span>,
@@ -76,29 +79,44 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     conclude(&dir, &results, planned, stop.load(Ordering::Relaxed))
 }
 
-/// Writes and tells what was found; fails if not all of it was measured.
-fn conclude(dir: &Path, results: &Results, planned: usize, interrupted: bool) -> Result<(), Failure> {
-    let measured = results.trials.len();
-    if measured > 0 {
-        let path = report::write(dir, results)?;
+/// Writes and tells what was found of each target; fails if not all of it was measured.
+fn conclude(dir: &Path, all: &[Results], planned: usize, interrupted: bool) -> Result<(), Failure> {
+    let measured: usize = all.iter().map(|results| results.trials.len()).sum();
+    for results in all.iter().filter(|results| !results.trials.is_empty()) {
+        let path = report::write(&harness::dir_of(dir, results.measured.as_ref()), results)?;
+        if let Some(target) = &results.measured {
+            say(format_args!("{}:", target.target));
+        }
         say(headline(results));
         say(format_args!("report: {}", path.display()));
     }
-    let failures: Vec<&Trial> = results.trials.iter().filter(|trial| trial.failure.is_some()).collect();
+    let failures = all.iter().flat_map(|results| {
+        let failed = results.trials.iter().filter(|trial| trial.failure.is_some());
+        failed.map(|trial| (results.measured.as_ref().map(|measured| &*measured.target), trial))
+    });
+    let failures: Vec<(Option<&str>, &Trial)> = failures.collect();
     match failures.first() {
         _ if interrupted && measured == 0 => Err(Failure::run("interrupted before anything was measured")),
         _ if interrupted => Err(Failure::run(format_args!(
             "interrupted after {measured} of {planned} trials; the report is over these"
         ))),
-        Some(first) => Err(Failure::run(format_args!(
+        Some((target, first)) => Err(Failure::run(format_args!(
             "{} of {planned} trials failed, the first {} at {} clients: {}",
             failures.len(),
-            first.workload,
+            of_target(*target, &first.workload),
             first.level,
             first.failure.as_deref().unwrap_or_default()
         ))
         .hint(format_args!("The logs are in {}.", dir.display()))),
         None => Ok(()),
+    }
+}
+
+/// A workload; of several targets with the target's name.
+fn of_target(target: Option<&str>, workload: &str) -> String {
+    match target {
+        Some(target) => format!("{target}: {workload}"),
+        None => workload.to_owned(),
     }
 }
 
@@ -111,7 +129,10 @@ fn read(args: &Args) -> Result<Experiment, Failure> {
     })?;
     let mut experiment =
         Experiment::parse(&text).map_err(|why| with_hint(format!("{path}: {why}"), Failure::input))?;
-    let Args { seed, repetitions, levels, workloads, warmup, window, scale, .. } = args;
+    let Args { seed, repetitions, levels, workloads, targets, warmup, window, scale, .. } = args;
+    if let Some(names) = targets {
+        experiment.keep_targets(names).map_err(|why| with_hint(why, Failure::input))?;
+    }
     if let Some(names) = workloads {
         experiment.keep(names).map_err(|why| with_hint(why, Failure::input))?;
     }
@@ -248,15 +269,16 @@ impl Progress for Shown {
         self.bar.set_message(what.to_owned());
     }
 
-    fn begins(&mut self, number: usize, total: usize, workload: &str, level: u32) {
+    fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32) {
         self.bar.set_length(total as u64);
         self.bar.set_position(number as u64 - 1);
-        self.bar.set_message(format!("{workload}, {level} clients"));
+        self.bar.set_message(format!("{}, {level} clients", of_target(target, workload)));
     }
 
-    fn ended(&mut self, trial: &Trial) {
+    fn ended(&mut self, target: Option<&str>, trial: &Trial) {
         if let Some(why) = &trial.failure {
-            let line = format!("{} at {} clients failed: {why}", trial.workload, trial.level);
+            let workload = of_target(target, &trial.workload);
+            let line = format!("{workload} at {} clients failed: {why}", trial.level);
             self.bar.suspend(|| note(line));
         }
     }

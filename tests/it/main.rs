@@ -8,6 +8,7 @@ mod fronts;
 mod http1;
 mod lab;
 mod load;
+mod peers;
 mod register;
 mod replica;
 mod reports;

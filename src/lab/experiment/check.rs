@@ -2,9 +2,13 @@
 //!
 //! Every complaint is one line: which key, what is wrong, what to do.
 
-use super::{Engine, Experiment, FJALL, MARIADB, POSTGRES, Target};
+use super::placeholder::{PLACEHOLDERS, fill, is_known};
+use super::{
+    Commands, Engine, Experiment, FJALL, GENERATOR, MARIADB, POSTGRES, SERVER, Subject, Target, Workload,
+};
 use crate::lab::sampler;
 use std::collections::BTreeSet;
+use std::path::{Component, Path};
 
 /// A smaller cap on writing would make every start of a database fail.
 const WRITE_CAP_LEAST: u64 = 64 << 10;
@@ -37,7 +41,8 @@ impl Experiment {
             }
         }
         self.check_workloads()?;
-        self.check_target()?;
+        self.check_subjects()?;
+        self.check_sections()?;
         let parts = self.parts();
         match self.cores.parts.keys().find(|part| !parts.contains(part)) {
             Some(part) => Err(format!(
@@ -69,21 +74,6 @@ impl Experiment {
             if let Some(levels) = &workload.levels {
                 ascend("workload.levels", levels)?;
             }
-            let starts_server = matches!(self.target, Target::Weir { .. });
-            let needs_ours = !workload.serve.is_empty() || workload.write_cap.is_some();
-            if needs_ours && !starts_server {
-                return Err(format!(
-                    "workload `{}` has serve or write_cap, but the lab does not start this target; remove them",
-                    workload.name
-                ));
-            }
-            if workload.write_cap.is_some() && !self.writes_in_one_place() {
-                return Err(format!(
-                    "workload.write_cap of `{}`: the stores are not all databases of the lab's own, nor all fjall; \
-                     remove it, or set target.store",
-                    workload.name
-                ));
-            }
             if workload.write_cap.is_some_and(|cap| cap.0 < WRITE_CAP_LEAST) {
                 return Err(format!(
                     "workload.write_cap of `{}` is below 64KiB a second, which no database survives; write \"10MiB\"",
@@ -100,56 +90,177 @@ impl Experiment {
         Ok(())
     }
 
-    /// Whether either the lab's own databases do all the writing, or the server does.
-    fn writes_in_one_place(&self) -> bool {
-        let Target::Weir { store, .. } = &self.target else { return false };
-        let private = store.iter().filter(|name| [POSTGRES, MARIADB].contains(&name.as_str())).count();
-        private == store.len() || store.iter().all(|name| name == FJALL)
+    /// Every target, alone and among the others.
+    fn check_subjects(&self) -> Result<(), String> {
+        if self.subjects.is_empty() {
+            return Err(
+                "target: there is none; add a [target] with a kind, as in experiments/quick.toml".into()
+            );
+        }
+        let mut names = BTreeSet::new();
+        for subject in &self.subjects {
+            let Some(name) = &subject.name else {
+                self.check_subject(subject)?;
+                continue;
+            };
+            is_directory("target.name", name)?;
+            if !names.insert(name) {
+                return Err(format!("target.name `{name}` stands twice: each has a directory; rename one"));
+            }
+            self.check_subject(subject).map_err(|why| format!("target `{name}`: {why}"))?;
+        }
+        match self.workloads.iter().find(|workload| !self.subjects.iter().any(|of| takes_part(of, workload)))
+        {
+            Some(workload) => Err(format!(
+                "workload `{}`: no target takes part in it; add it to some target's workloads, or remove it",
+                workload.name
+            )),
+            None => Ok(()),
+        }
     }
 
-    fn check_target(&self) -> Result<(), String> {
-        match &self.target {
-            Target::Weir { store, replica, args } => {
-                let known = |name: &&String| [FJALL, POSTGRES, MARIADB].contains(&name.as_str());
-                if let Some(unknown) = store.iter().find(|name| !known(name) && !name.contains(':')) {
-                    return Err(format!(
-                        "target.store `{unknown}` is unknown; use fjall, memory:, postgres, mariadb or a store URL"
-                    ));
-                }
-                if store.is_empty() {
-                    return Err("target.store has none; name at least one, as in store = \"fjall\"".into());
-                }
-                if *replica && store.iter().any(|name| name != POSTGRES) {
-                    return Err("target.replica: only PostgreSQL servers of the lab's own are followed; \
-                                set target.store to \"postgres\", or remove replica"
-                        .into());
-                }
-                own_flags("target.args", args)?;
+    fn check_subject(&self, subject: &Subject) -> Result<(), String> {
+        let all: Vec<&str> = self.workloads.iter().map(|workload| workload.name.as_str()).collect();
+        if let Some(named) = &subject.workloads {
+            if let Some(unknown) = named.iter().find(|name| !all.contains(&name.as_str())) {
+                return Err(format!(
+                    "workloads names `{unknown}`, which is none; use some of {}",
+                    all.join(", ")
+                ));
             }
-            Target::Url { url } if sampler::address(url).is_none() => {
-                return Err(format!("target.url `{url}` is no address; write http://HOST:PORT"));
+            if named.is_empty() {
+                return Err("workloads names none: nothing would be measured; leave it out for all".into());
             }
-            Target::Url { .. } => {}
-            Target::Simulated(model) => model.check().map_err(|why| format!("target.station: {why}"))?,
         }
-        let databases = self.databases();
-        let has = |engine| databases.iter().any(|database| database.engine == engine);
+        own_flags("target.load", &subject.load)?;
+        for workload in self.workloads.iter().filter(|workload| takes_part(subject, workload)) {
+            let is_ours = matches!(subject.target, Target::Weir { .. });
+            if (!workload.serve.is_empty() || workload.write_cap.is_some()) && !is_ours {
+                return Err(format!(
+                    "workload `{}` has serve or write_cap, but the lab starts no weir here; remove them",
+                    workload.name
+                ));
+            }
+            if workload.write_cap.is_some() && !writes_in_one_place(&subject.target) {
+                return Err(format!(
+                    "workload.write_cap of `{}`: the stores are not all databases of the lab's own, nor all fjall; \
+                     remove it, or set target.store",
+                    workload.name
+                ));
+            }
+        }
+        check_target(&subject.target)
+    }
+
+    /// What is said of databases must be said of some that there are.
+    fn check_sections(&self) -> Result<(), String> {
         for (section, is_there, engine) in [
             (POSTGRES, self.postgres.is_some(), Engine::Postgres),
             (MARIADB, self.mariadb.is_some(), Engine::MariaDb),
         ] {
-            if is_there && !has(engine) {
+            if is_there && !self.databases().any(|database| database.engine == engine) {
                 return Err(format!(
                     "{section}: the target does not use a {section} of the lab's own; remove the section, \
                      or set target.store = \"{section}\""
                 ));
             }
         }
-        if self.limits.memory.is_some() && databases.is_empty() {
+        if self.limits.memory.is_some() && self.databases().next().is_none() {
             return Err("limits.memory: the lab starts no database here; remove it".into());
         }
         Ok(())
     }
+}
+
+fn takes_part(subject: &Subject, workload: &Workload) -> bool {
+    subject.workloads.as_ref().is_none_or(|names| names.contains(&workload.name))
+}
+
+/// Whether either the lab's own databases do all the writing, or the server does.
+fn writes_in_one_place(target: &Target) -> bool {
+    let Target::Weir { store, .. } = target else { return false };
+    let private = store.iter().filter(|name| [POSTGRES, MARIADB].contains(&name.as_str())).count();
+    private == store.len() || store.iter().all(|name| name == FJALL)
+}
+
+fn check_target(target: &Target) -> Result<(), String> {
+    match target {
+        Target::Weir { store, replica, args, flush_delay } => {
+            let is_own = |name: &String| [FJALL, POSTGRES, MARIADB].contains(&name.as_str());
+            if let Some(unknown) = store.iter().find(|name| !is_own(name) && !name.contains(':')) {
+                return Err(format!(
+                    "target.store `{unknown}` is unknown; use fjall, memory:, postgres, mariadb or a store URL"
+                ));
+            }
+            if store.is_empty() {
+                return Err("target.store has none; name at least one, as in store = \"fjall\"".into());
+            }
+            if *replica && store.iter().any(|name| name != POSTGRES) {
+                return Err("target.replica: only PostgreSQL servers of the lab's own are followed; \
+                            set target.store to \"postgres\", or remove replica"
+                    .into());
+            }
+            if flush_delay.is_some() && !store.iter().all(is_own) {
+                return Err("target.flush_delay: only stores of the lab's own can be slowed down; \
+                            set target.store to \"fjall\", \"postgres\" or \"mariadb\", or remove flush_delay"
+                    .into());
+            }
+            if flush_delay.is_some_and(|delay| delay.0.is_zero()) {
+                return Err("target.flush_delay 0s: it delays nothing; remove it, or write \"2ms\"".into());
+            }
+            own_flags("target.args", args)
+        }
+        Target::Command(commands) => check_commands(commands),
+        Target::Url { url } if sampler::address(url).is_none() => {
+            Err(format!("target.url `{url}` is no address; write http://HOST:PORT"))
+        }
+        Target::Url { .. } => Ok(()),
+        Target::Simulated(model) => model.check().map_err(|why| format!("target.station: {why}")),
+    }
+}
+
+fn check_commands(commands: &Commands) -> Result<(), String> {
+    let Commands { ready, files, processes } = commands;
+    if !ready.starts_with('/') || ready.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err(format!("target.ready `{ready}` is no path; write ready = \"/\""));
+    }
+    for (name, text) in files {
+        // Inside the directory, and not below another one that nobody makes.
+        let mut components = Path::new(name).components();
+        if !matches!((components.next(), components.next()), (Some(Component::Normal(_)), None)) {
+            return Err(format!("target.files `{name}`: a file name without folders; rename it"));
+        }
+        placeholders(&format!("target.files `{name}`"), text)?;
+    }
+    let mut parts = BTreeSet::new();
+    for process in processes {
+        is_directory("target.process.part", &process.part)?;
+        if process.part == GENERATOR {
+            return Err(format!("target.process.part `{GENERATOR}` is the lab's own; rename it"));
+        }
+        if !parts.insert(process.part.as_str()) {
+            return Err(format!("target.process.part `{}` stands twice; rename one", process.part));
+        }
+        if process.command.is_empty() {
+            return Err(format!("target.process `{}`: command is empty; name its program", process.part));
+        }
+        for word in process.command.iter().chain(&process.version) {
+            placeholders(&format!("target.process `{}`", process.part), word)?;
+        }
+    }
+    match parts.contains(SERVER) {
+        true => Ok(()),
+        false => Err(format!(
+            "target.process: none is the {SERVER}, which the load goes to; write part = \"{SERVER}\" for one"
+        )),
+    }
+}
+
+fn placeholders(key: &str, text: &str) -> Result<(), String> {
+    let known: Vec<String> = PLACEHOLDERS.iter().map(|(name, _)| format!("{{{name}}}")).collect();
+    fill(text, |name| is_known(name).then(String::new))
+        .map(drop)
+        .map_err(|name| format!("{key} has {{{name}}}, which stands for nothing; use {}", known.join(", ")))
 }
 
 /// Clients of the levels: from at least 1 upwards.
@@ -167,6 +278,15 @@ fn is_name(key: &str, name: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || !name.chars().all(fits) {
         return Err(format!("{key} `{name}`: a name is letters, digits, _ and -; rename it"));
+    }
+    Ok(())
+}
+
+/// It becomes a directory, a log file and a word of counters.
+fn is_directory(key: &str, name: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if !name.starts_with(|c: char| c != '-') || !name.chars().all(fits) {
+        return Err(format!("{key} `{name}`: a name is lower-case letters, digits and -; rename it"));
     }
     Ok(())
 }

@@ -4,15 +4,22 @@
 //! carried out; that is [`super::harness`].
 
 mod check;
+mod placeholder;
+mod target;
 
-use super::simulated;
+pub use placeholder::{PLACEHOLDERS, PORT, fill};
+pub use target::{
+    Commands, DATABASE, Database, Engine, FJALL, GENERATOR, MARIADB, POSTGRES, Process, REPLICA,
+};
+pub use target::{SERVER, Subject, Target};
+
 use crate::units::{Size, Span};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// An experiment: workloads × levels × repetitions against one target.
+/// An experiment: workloads × levels × repetitions against one target, or several in turns.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
@@ -31,8 +38,9 @@ pub struct Experiment {
     /// What the order of trials and the operation streams are drawn from.
     #[serde(default = "one")]
     pub seed: u64,
-    /// What is measured.
-    pub target: Target,
+    /// What is measured, in the file's order; the first of several is what the others are compared with.
+    #[serde(rename = "target", deserialize_with = "target::subjects")]
+    pub subjects: Vec<Subject>,
     /// Settings of the lab's own PostgreSQL servers; only where a store is `postgres`.
     pub postgres: Option<DatabaseSettings>,
     /// Settings of the lab's own MariaDB servers; only where a store is `mariadb`.
@@ -51,32 +59,6 @@ pub struct Experiment {
     /// The text this was read from.
     #[serde(skip)]
     pub toml: String,
-}
-
-/// What the requests go to.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Target {
-    /// A `weir serve` of the lab's own, started anew for each repetition.
-    Weir {
-        /// One store, or several as shards: `fjall` (a private directory), `memory:`, `postgres` or `mariadb` (a private
-        /// server) or any other store URL.
-        #[serde(default = "fjall", deserialize_with = "one_or_many")]
-        store: Vec<String>,
-        /// Whether a private PostgreSQL follows all shards by logical replication and answers reads while one is away.
-        #[serde(default)]
-        replica: bool,
-        /// Further flags of `weir serve`.
-        #[serde(default)]
-        args: Vec<String>,
-    },
-    /// A server that runs already; the lab sees of it what its answers show.
-    Url {
-        /// `http://HOST:PORT`.
-        url: String,
-    },
-    /// A queueing model in place of a system: the whole lab runs in milliseconds, and the answer is known.
-    Simulated(#[serde(deserialize_with = "model")] simulated::Model),
 }
 
 /// How the lab's own databases of one kind are set up.
@@ -104,26 +86,6 @@ pub struct Cores {
     /// Cores by part: `server = [0]`.
     #[serde(flatten)]
     pub parts: BTreeMap<String, Vec<usize>>,
-}
-
-/// A database server of the lab's own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Database {
-    /// Its part: `database`, or `database-1`, `database-2`, … and `replica`.
-    pub part: String,
-    /// What it is.
-    pub engine: Engine,
-    /// Which store of the target it is; `None` of the replica.
-    pub store: Option<usize>,
-}
-
-/// Which kinds of database servers the lab can start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// PostgreSQL.
-    Postgres,
-    /// MariaDB.
-    MariaDb,
 }
 
 /// One workload of the load generator.
@@ -169,22 +131,6 @@ pub struct PrintedSource {
     pub report: String,
 }
 
-/// The process that is measured.
-pub const SERVER: &str = "server";
-/// The database behind it, where there is one; of several, what their names begin with.
-pub const DATABASE: &str = "database";
-/// The database that follows the others.
-pub const REPLICA: &str = "replica";
-/// `weir load`.
-pub const GENERATOR: &str = "generator";
-
-/// The store name that stands for a PostgreSQL of the lab's own.
-pub const POSTGRES: &str = "postgres";
-/// The store name that stands for a MariaDB of the lab's own.
-pub const MARIADB: &str = "mariadb";
-/// The store name that stands for the embedded store in a private directory.
-pub const FJALL: &str = "fjall";
-
 /// A scaled window is no shorter: it needs some hundred requests even of a slow store.
 const WINDOW_LEAST: Duration = Duration::from_secs(2);
 /// A scaled warm-up is no shorter: a server that was just started again has sessions to open.
@@ -202,36 +148,14 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// The parts this experiment has, in the report's order. A model has none: it uses no core of this machine.
-    pub fn parts(&self) -> Vec<String> {
-        let databases = self.databases().into_iter().map(|database| database.part);
-        match &self.target {
-            Target::Weir { .. } => {
-                [SERVER.to_owned()].into_iter().chain(databases).chain([GENERATOR.to_owned()]).collect()
-            }
-            Target::Url { .. } => vec![GENERATOR.to_owned()],
-            Target::Simulated(_) => vec![],
-        }
-    }
-
-    /// The databases the lab starts for it: one for each private store in their order, then the replica.
-    pub fn databases(&self) -> Vec<Database> {
-        let Target::Weir { store, replica, .. } = &self.target else { return Vec::new() };
-        let engine = |name: &String| match name.as_str() {
-            POSTGRES => Some(Engine::Postgres),
-            MARIADB => Some(Engine::MariaDb),
-            _ => None,
+    /// The workloads that `subject` takes part in, with its further flags.
+    pub fn workloads_of(&self, subject: &Subject) -> Vec<Workload> {
+        let takes_part = |workload: &&Workload| {
+            subject.workloads.as_ref().is_none_or(|names| names.contains(&workload.name))
         };
-        let private: Vec<(usize, Engine)> =
-            store.iter().enumerate().filter_map(|(index, name)| Some((index, engine(name)?))).collect();
-        let alone = private.len() == 1;
-        let named = |(number, (index, engine)): (usize, (usize, Engine))| Database {
-            part: if alone { DATABASE.to_owned() } else { format!("{DATABASE}-{}", number + 1) },
-            engine,
-            store: Some(index),
-        };
-        let follower = Database { part: REPLICA.to_owned(), engine: Engine::Postgres, store: None };
-        private.into_iter().enumerate().map(named).chain(replica.then_some(follower)).collect()
+        let mut own: Vec<Workload> = self.workloads.iter().filter(takes_part).cloned().collect();
+        own.iter_mut().for_each(|workload| workload.args.extend_from_slice(&subject.load));
+        own
     }
 
     /// The levels of `workload`.
@@ -241,11 +165,14 @@ impl Experiment {
 
     /// How many trials there are in all.
     pub fn trials(&self) -> usize {
-        let levels = self.workloads.iter().map(|workload| self.levels_of(workload).len());
-        levels.sum::<usize>() * self.repetitions as usize
+        let levels = |subject| {
+            let own = self.workloads_of(subject);
+            own.iter().map(|workload| self.levels_of(workload).len()).sum::<usize>()
+        };
+        self.subjects.iter().map(levels).sum::<usize>() * self.repetitions as usize
     }
 
-    /// Leaves only the workloads called `names`.
+    /// Leaves only the workloads called `names`, and the targets that take part in one of them.
     pub fn keep(&mut self, names: &[String]) -> Result<(), String> {
         let all: Vec<&str> = self.workloads.iter().map(|workload| workload.name.as_str()).collect();
         if let Some(unknown) = names.iter().find(|name| !all.contains(&name.as_str())) {
@@ -255,7 +182,60 @@ impl Experiment {
             ));
         }
         self.workloads.retain(|workload| names.contains(&workload.name));
+        for of in self.subjects.iter_mut().filter_map(|subject| subject.workloads.as_mut()) {
+            of.retain(|name| names.contains(name));
+        }
+        self.subjects.retain(|subject| subject.workloads.as_ref().is_none_or(|of| !of.is_empty()));
+        self.forget();
         Ok(())
+    }
+
+    /// Leaves only the targets called `names`, and the workloads that one of them takes part in.
+    pub fn keep_targets(&mut self, names: &[String]) -> Result<(), String> {
+        let all: Vec<&str> = self.subjects.iter().filter_map(|subject| subject.name.as_deref()).collect();
+        if all.is_empty() {
+            return Err("--targets: the experiment has one target, without a name; leave the flag out".into());
+        }
+        if let Some(unknown) = names.iter().find(|name| !all.contains(&name.as_str())) {
+            return Err(format!(
+                "--targets {unknown}: the experiment has none of that name; use some of {}",
+                all.join(", ")
+            ));
+        }
+        self.subjects.retain(|subject| subject.name.as_ref().is_some_and(|name| names.contains(name)));
+        let subjects = &self.subjects;
+        let is_asked = |name: &String| {
+            subjects.iter().any(|subject| subject.workloads.as_ref().is_none_or(|of| of.contains(name)))
+        };
+        self.workloads.retain(|workload| is_asked(&workload.name));
+        self.forget();
+        Ok(())
+    }
+
+    /// Leaves out what was said of parts that are no longer there.
+    fn forget(&mut self) {
+        let parts = self.parts();
+        self.cores.parts.retain(|part, _| parts.contains(part));
+        let engines: Vec<Engine> = self.databases().map(|database| database.engine).collect();
+        self.postgres.take_if(|_| !engines.contains(&Engine::Postgres));
+        self.mariadb.take_if(|_| !engines.contains(&Engine::MariaDb));
+        self.limits.memory.take_if(|_| engines.is_empty());
+    }
+
+    /// The parts of all targets, each once.
+    fn parts(&self) -> Vec<String> {
+        let mut parts: Vec<String> = Vec::new();
+        for part in self.subjects.iter().flat_map(|subject| subject.target.parts()) {
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        parts
+    }
+
+    /// The databases of all targets.
+    fn databases(&self) -> impl Iterator<Item = Database> {
+        self.subjects.iter().flat_map(|subject| subject.target.databases())
     }
 
     /// Shortens warm-up and window to `share` of themselves, but not below what still says something, and below a
@@ -314,39 +294,8 @@ fn settings<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMa
     values.into_iter().map(text).collect()
 }
 
-/// A model as its stations, one `[[target.station]]` each.
-fn model<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<simulated::Model, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Stations {
-        #[serde(rename = "station")]
-        stations: Vec<simulated::Station>,
-    }
-    let Stations { stations } = Stations::deserialize(deserializer)?;
-    Ok(simulated::Model { stations })
-}
-
 fn one() -> u64 {
     1
-}
-
-fn fjall() -> Vec<String> {
-    vec![FJALL.to_owned()]
-}
-
-/// `"a"` or `["a", "b"]`.
-fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Stores {
-        One(String),
-        Many(Vec<String>),
-    }
-    match Stores::deserialize(deserializer) {
-        Ok(Stores::One(store)) => Ok(vec![store]),
-        Ok(Stores::Many(stores)) => Ok(stores),
-        Err(_) => Err(serde::de::Error::custom("store is neither a text nor a list of texts")),
-    }
 }
 
 #[cfg(test)]
@@ -380,7 +329,7 @@ name = "put_rare"
         let experiment = Experiment::parse(SMALL).unwrap();
         assert_eq!((experiment.name.as_str(), experiment.seed), ("small", 1));
         assert_eq!(experiment.levels, [1, 4]);
-        assert_eq!(experiment.parts(), [SERVER, DATABASE, GENERATOR]);
+        assert_eq!(experiment.subjects[0].target.parts(), [SERVER, DATABASE, GENERATOR]);
         assert_eq!(experiment.toml, SMALL);
         let settings = experiment.postgres.unwrap().settings;
         let settings: Vec<_> = settings.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
@@ -391,7 +340,7 @@ name = "put_rare"
     fn every_private_store_and_the_replica_are_parts() {
         let parts = |store: &str| {
             let text = SMALL.replace("store = \"postgres\"", store).replace("[postgres]", "[mariadb]");
-            Experiment::parse(&text).map(|experiment| experiment.parts().join(" "))
+            Experiment::parse(&text).map(|experiment| experiment.subjects[0].target.parts().join(" "))
         };
         for (store, expected) in [
             ("store = \"mariadb\"", Ok("server database generator")),
@@ -401,7 +350,7 @@ name = "put_rare"
         }
         let followed =
             SMALL.replace("store = \"postgres\"", "store = [\"postgres\", \"postgres\"]\nreplica = true");
-        let parts = Experiment::parse(&followed).unwrap().parts();
+        let parts = Experiment::parse(&followed).unwrap().subjects[0].target.parts();
         assert_eq!(parts, ["server", "database-1", "database-2", "replica", "generator"]);
     }
 
@@ -436,11 +385,169 @@ name = "put_rare"
         assert_eq!((experiment.workloads.len(), experiment.trials()), (1, 4));
     }
 
+    /// [`SMALL`] with three targets in place of its one.
+    fn several() -> String {
+        let (head, rest) = SMALL.split_once("[target]").unwrap();
+        let (_, tail) = rest.split_once("[postgres]").unwrap();
+        format!(
+            r#"{head}
+[[target]]
+name = "ours"
+kind = "weir"
+store = "postgres"
+durability = "fsync"
+[[target]]
+name = "theirs"
+kind = "command"
+workloads = ["get_popular"]
+load = ["--timeout", "1s"]
+ready = "/health"
+[target.files]
+"a.conf" = "{{ listen {{port}}; }} # {{port:store}} {{dir}}"
+[[target.process]]
+part = "store"
+command = ["store", "{{dir}}/a.conf", "{{cores}}"]
+[[target.process]]
+part = "server"
+command = ["{{weir_dir}}/server"]
+version = ["server", "-v"]
+[[target]]
+name = "model"
+kind = "simulated"
+workloads = ["put_rare"]
+[[target.station]]
+name = "one"
+servers = 1
+demand = "1ms"
+[postgres]{tail}"#
+        )
+    }
+
+    #[test]
+    fn several_targets_have_workloads_and_parts_of_their_own() {
+        let experiment = Experiment::parse(&several()).unwrap();
+        let shown = |subject: &Subject| {
+            let own = experiment.workloads_of(subject);
+            let own = own.iter().map(|workload| format!("{}{:?}", workload.name, workload.args));
+            let own = own.collect::<Vec<_>>().join(" ").replace('"', "");
+            format!("{}: {own}; {}", subject.name.as_deref().unwrap(), subject.target.parts().join(" "))
+        };
+        assert_eq!(
+            experiment.subjects.iter().map(shown).collect::<Vec<_>>(),
+            [
+                "ours: get_popular[--keys, 1000] put_rare[]; server database generator",
+                "theirs: get_popular[--keys, 1000, --timeout, 1s]; server store generator",
+                "model: put_rare[]; ",
+            ]
+        );
+        assert_eq!(experiment.subjects[0].durability, "fsync");
+        // Two levels, two repetitions.
+        assert_eq!(experiment.trials(), (2 + 1 + 1) * 4);
+    }
+
+    #[test]
+    fn a_part_of_the_targets_can_be_chosen_and_takes_what_is_said_of_it() {
+        let chosen = |targets: &[&str], workloads: &[&str]| {
+            let [targets, workloads] = [targets, workloads]
+                .map(|names| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+            let mut experiment = Experiment::parse(&several()).unwrap();
+            if !targets.is_empty() {
+                experiment.keep_targets(&targets)?;
+            }
+            if !workloads.is_empty() {
+                experiment.keep(&workloads)?;
+            }
+            experiment.check()?;
+            let targets: Vec<&str> = experiment.subjects.iter().filter_map(|of| of.name.as_deref()).collect();
+            let workloads: Vec<&str> = experiment.workloads.iter().map(|of| &*of.name).collect();
+            Ok(format!("{}: {} {}", targets.join(" "), workloads.join(" "), experiment.postgres.is_some()))
+        };
+        for (targets, workloads, left) in [
+            (&["model", "theirs"][..], &[][..], Ok("theirs model: get_popular put_rare false")),
+            (&["theirs"][..], &[][..], Ok("theirs: get_popular false")),
+            (&[][..], &["put_rare"][..], Ok("ours model: put_rare true")),
+            (
+                &["their"][..],
+                &[][..],
+                Err("--targets their: the experiment has none of that name; use some of ours, theirs, model"),
+            ),
+        ] {
+            assert_eq!(chosen(targets, workloads), left.map(str::to_owned).map_err(str::to_owned));
+        }
+        let why = Experiment::parse(SMALL).unwrap().keep_targets(&["ours".to_owned()]).unwrap_err();
+        assert!(why.contains("leave the flag out"), "{why}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_one_of_several_targets_is_named_with_it() {
+        for (from, to, complaint) in [
+            ("name = \"theirs\"", "name = \"ours\"", "target.name `ours` stands twice"),
+            ("name = \"theirs\"", "name = \"a/b\"", "target.name `a/b`: a name is lower-case letters"),
+            ("name = \"theirs\"\n", "", "in a [[target]]: missing field `name`"),
+            ("ready = ", "raedy = ", "target `theirs`: unknown field `raedy`"),
+            (
+                "ready = \"/health\"",
+                "ready = \"health\"",
+                "target `theirs`: target.ready `health` is no path",
+            ),
+            (
+                "[\"get_popular\"]",
+                "[\"get_hot\"]",
+                "target `theirs`: workloads names `get_hot`, which is none",
+            ),
+            ("[\"get_popular\"]", "[]", "target `theirs`: workloads names none"),
+            ("\"--timeout\"", "\"--seed\"", "target.load has --seed, which the lab sets itself"),
+            ("\"a.conf\"", "\"../a.conf\"", "target.files `../a.conf`: a file name without folders"),
+            (
+                "{port:store}",
+                "{prot}",
+                "target.files `a.conf` has {prot}, which stands for nothing; use {dir}, ",
+            ),
+            ("\"{cores}\"", "\"{core}\"", "target.process `store` has {core}, which stands for nothing"),
+            ("part = \"server\"", "part = \"sever\"", "target.process: none is the server"),
+            ("part = \"server\"", "part = \"store\"", "target.process.part `store` stands twice"),
+            ("part = \"store\"", "part = \"generator\"", "target.process.part `generator` is the lab's own"),
+            ("[\"store\", \"{dir}/a.conf\", \"{cores}\"]", "[]", "target.process `store`: command is empty"),
+            (
+                "args = [\"--keys\"",
+                "serve = [\"--lab\"]\nargs = [\"--keys\"",
+                "starts no weir here; remove them",
+            ),
+            (
+                "durability = \"fsync\"",
+                "workloads = [\"put_rare\"]\nflush_delay = \"0ms\"",
+                "target.flush_delay 0s: it delays nothing",
+            ),
+            (
+                "store = \"postgres\"",
+                "store = \"memory:\"\nflush_delay = \"2ms\"",
+                "target `ours`: target.flush_delay: only stores of the lab's own",
+            ),
+        ] {
+            let text = several().replacen(from, to, 1);
+            assert_ne!(text, several(), "{from}");
+            let error = Experiment::parse(&text).unwrap_err();
+            assert!(error.contains(complaint) && !error.contains('\n'), "{to}: {error}");
+        }
+        let idle = several().replacen("durability = \"fsync\"", "workloads = [\"get_popular\"]", 1);
+        let idle = idle.replacen("workloads = [\"put_rare\"]", "workloads = [\"get_popular\"]", 1);
+        let why = Experiment::parse(&idle).unwrap_err();
+        assert!(why.contains("workload `put_rare`: no target takes part in it"), "{why}");
+    }
+
+    #[test]
+    fn a_flush_delay_is_of_a_store_of_the_labs_own() {
+        let slow = SMALL.replace("store = \"postgres\"", "store = \"postgres\"\nflush_delay = \"2ms\"");
+        let delay = Experiment::parse(&slow).unwrap().subjects[0].target.flush_delay();
+        assert_eq!(delay.map(|delay| delay.to_string()), Some("2ms".to_owned()));
+    }
+
     #[test]
     fn the_experiments_we_ship_are_valid() {
         for text in [
             include_str!("../../../experiments/quick.toml"),
             include_str!("../../../experiments/postgres.toml"),
+            include_str!("../../../experiments/peers.toml"),
         ] {
             let experiment = Experiment::parse(text).unwrap();
             assert_eq!(experiment.workloads.len(), 2, "{}", experiment.name);

@@ -2,9 +2,10 @@
 //!
 //! Knows no database's programs, settings or language.
 
-use super::process::{Log, Process, blind, look_until};
+use super::process::{Log, Process, blind, kill_rest, look_until};
+use super::slow_flush;
 use crate::lab::sampler::descendants;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
@@ -28,6 +29,8 @@ pub struct Options {
     pub cores: Vec<usize>,
     /// Server settings by name.
     pub settings: BTreeMap<String, String>,
+    /// By how much every flush to its disk takes longer than it does here.
+    pub flush_delay: Option<Duration>,
     /// Folders to make its data directory in; the first that its user can reach is taken, after them the temporary one.
     pub parents: Vec<PathBuf>,
     /// Where it says what goes wrong; by default a file in its directory, which is gone with it.
@@ -152,6 +155,9 @@ impl Private {
     ) -> Result<(), String> {
         let (log, file) = Log::append(&self.log)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        if let Some(delay) = self.options.flush_delay {
+            slow_flush::preload(&mut command, delay, self.dir.path())?;
+        }
         let mut process = Process::spawn(&mut command, &self.options.cores)
             .map_err(|error| format!("cannot start {}: {error}", self.name))?;
         let mut last = String::new();
@@ -167,9 +173,10 @@ impl Private {
             }
             Ok(None)
         })?;
-        self.process = Some(process);
+        let process = self.process.insert(process);
         answered
-            .ok_or_else(|| format!("{} did not answer within {} s: {last}", self.name, PATIENCE.as_secs()))
+            .ok_or_else(|| format!("{} did not answer within {} s: {last}", self.name, PATIENCE.as_secs()))?;
+        self.options.flush_delay.map_or(Ok(()), |_| slow_flush::verify(process.pid()))
     }
 
     /// Asks it to end with `signal` and waits; the data stays.
@@ -185,13 +192,7 @@ impl Private {
         let tree = descendants(process.pid());
         // The root first, so that it does not start anew what it sees dying.
         process.kill();
-        let below = &tree[1.min(tree.len())..];
-        for pid in below.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
-            // Those that noticed the death of the root are gone already.
-            let _ = kill_process(pid, Signal::KILL);
-        }
-        let gone = || Ok(below.iter().all(|pid| is_gone(*pid)).then_some(()));
-        let _ = look_until(Duration::from_secs(10), &AtomicBool::new(false), gone);
+        kill_rest(&tree);
     }
 }
 
@@ -203,12 +204,6 @@ pub(super) fn answer_of<T>(ask: impl Future<Output = T>) -> Result<Option<T>, St
         .build()
         .map_err(|error| format!("cannot make a runtime: {error}"))?;
     Ok(runtime.block_on(async { tokio::time::timeout(PATIENCE, ask).await }).ok())
-}
-
-/// Gone, or dead and not yet collected by whoever inherited it.
-fn is_gone(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
 }
 
 fn free_port() -> Result<u16, String> {

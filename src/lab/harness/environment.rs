@@ -191,7 +191,8 @@ mod tests {
     fn this_machine_is_described() {
         let program = std::env::current_exe().unwrap();
         let experiment = Experiment::parse(include_str!("../../../experiments/quick.toml")).unwrap();
-        let fleet = Fleet::new(&experiment, &[], Path::new("/"), &program).unwrap();
+        let target = &experiment.subjects[0].target;
+        let fleet = Fleet::new(&experiment, target, &[], &[], Path::new("/"), &program).unwrap();
         let facts = describe(&program, &[0], Some(Path::new("/")), &fleet);
         let names: Vec<&str> = facts.iter().map(|(name, _)| name.as_str()).collect();
         for expected in ["cores", "memory", "kernel", "weir", "build", "binary"] {

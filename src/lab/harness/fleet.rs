@@ -5,7 +5,7 @@ use super::limits::{Limits, Part, Wanted};
 use super::mariadb::MariaDb;
 use super::postgres::Postgres;
 use super::process::blind;
-use crate::lab::experiment::{Database, Engine, Experiment, SERVER};
+use crate::lab::experiment::{Database, Engine, Experiment, SERVER, Target, Workload};
 use crate::lab::results::Placement;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -41,6 +41,7 @@ struct Settings {
     postgres: BTreeMap<String, String>,
     mariadb: BTreeMap<String, String>,
     cores: Vec<Vec<usize>>,
+    flush_delay: Option<Duration>,
     dir: PathBuf,
     program: PathBuf,
 }
@@ -63,14 +64,16 @@ pub(super) struct Urls {
 }
 
 impl Fleet {
-    /// Nothing is started yet.
+    /// The databases of `target`, which is asked `workloads`. Nothing is started yet.
     pub(super) fn new(
         experiment: &Experiment,
+        target: &Target,
+        workloads: &[Workload],
         placements: &[Placement],
         dir: &Path,
         program: &Path,
     ) -> Result<Fleet, String> {
-        let plan = experiment.databases();
+        let plan = target.databases();
         let mut postgres = experiment.postgres.clone().unwrap_or_default().settings;
         if plan.iter().any(|database| database.store.is_none()) {
             let needed = FOLLOWED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -89,13 +92,14 @@ impl Fleet {
         };
         let wanted = Wanted {
             memory: experiment.limits.memory.map(|size| size.0),
-            write_cap: experiment.workloads.iter().any(|workload| workload.write_cap.is_some()),
+            write_cap: workloads.iter().any(|workload| workload.write_cap.is_some()),
         };
         Ok(Fleet {
             settings: Settings {
                 postgres,
                 mariadb: experiment.mariadb.clone().unwrap_or_default().settings,
                 cores: plan.iter().map(cores_of).collect(),
+                flush_delay: target.flush_delay().map(|delay| delay.0),
                 dir: dir.to_owned(),
                 program: program.to_owned(),
             },
@@ -192,6 +196,7 @@ impl Settings {
         let options = |settings: &BTreeMap<String, String>| Options {
             cores: self.cores[index].clone(),
             settings: settings.clone(),
+            flush_delay: self.flush_delay,
             parents: vec![self.dir.clone()],
             log: Some(log),
         };

@@ -5,9 +5,10 @@ use super::fleet::Fleet;
 use super::limits::Limits;
 use super::resources::resources_of;
 use super::server::{Server, Start};
-use super::{Options, Rig, environment, failed, load};
-use crate::lab::experiment::{Engine, Experiment, FJALL, GENERATOR, SERVER, Target, Workload};
-use crate::lab::results::{Placement, Resource, Trial};
+use super::services::{self, Services};
+use super::{Course, Options, Rig, environment, failed, load};
+use crate::lab::experiment::{Engine, FJALL, GENERATOR, SERVER, Target, Workload};
+use crate::lab::results::{Resource, Trial};
 use crate::lab::sampler::{self, Cap, Context, Samplers, device_of, get};
 use crate::proto::HEALTHZ;
 use crate::units::Size;
@@ -20,15 +21,16 @@ use tempfile::TempDir;
 
 /// Processes on this machine, or a server that runs already.
 pub(super) struct Live<'a> {
-    experiment: &'a Experiment,
-    options: &'a Options,
-    placements: &'a [Placement],
+    course: &'a Course<'a>,
     cores: Vec<usize>,
     stop: &'a AtomicBool,
+    services: Option<Services>,
     // In the order in which they must go: the server before its stores.
     server: Option<Server>,
     fleet: Fleet,
     data: Vec<TempDir>,
+    /// Where the library that delays flushes is, once a server needs it.
+    shim: Option<TempDir>,
     /// Where the server of this repetition finds its stores, and the replica.
     stores: Vec<String>,
     replica: Option<String>,
@@ -47,22 +49,24 @@ pub(super) struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
+    /// Nothing is started yet. `ran` trials of the course have been begun before.
     pub(super) fn new(
-        experiment: &'a Experiment,
-        options: &'a Options,
-        placements: &'a [Placement],
+        course: &'a Course<'a>,
         cores: Vec<usize>,
+        ran: u64,
         stop: &'a AtomicBool,
     ) -> Result<Live<'a>, String> {
+        let Course { experiment, subject, workloads, placements, options } = course;
+        let target = &subject.target;
         Ok(Live {
-            experiment,
-            options,
-            placements,
+            course,
             cores,
             stop,
+            services: None,
             server: None,
-            fleet: Fleet::new(experiment, placements, &options.dir, &options.program)?,
+            fleet: Fleet::new(experiment, target, workloads, placements, &options.dir, &options.program)?,
             data: Vec::new(),
+            shim: None,
             stores: Vec::new(),
             replica: None,
             serving: &[],
@@ -70,13 +74,8 @@ impl<'a> Live<'a> {
             broken: None,
             probes: Vec::new(),
             cap: None,
-            ran: 0,
+            ran,
         })
-    }
-
-    fn cores_of(&self, part: &str) -> &'a [usize] {
-        let placement = self.placements.iter().find(|placement| placement.part == part);
-        placement.map_or(&[], |placement| &placement.cores)
     }
 
     /// New and empty stores for a `weir serve`.
@@ -98,13 +97,18 @@ impl<'a> Live<'a> {
     /// The URL of an embedded store in a directory of its own.
     fn fresh_directory(&mut self) -> Result<String, String> {
         // Beside the results, because a temporary folder is often memory, where a durable write costs nothing.
-        let dir = tempfile::Builder::new().prefix("store-").tempdir_in(&self.options.dir);
-        let dir = dir.map_err(|error| {
-            format!("{}: cannot make a store: {error}; make room or rights", self.options.dir.display())
-        })?;
+        let dir = self.make_directory("store-")?;
         let url = format!("fjall:{}", dir.path().display());
         self.data.push(dir);
         Ok(url)
+    }
+
+    fn make_directory(&self, prefix: &str) -> Result<TempDir, String> {
+        let parent = &self.course.options.dir;
+        let dir = tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
+        dir.map_err(|error| {
+            format!("{}: cannot make a directory: {error}; make room or rights", parent.display())
+        })
     }
 
     /// Starts the server over the stores of this repetition, with `flags` beyond the target's.
@@ -115,13 +119,19 @@ impl<'a> Live<'a> {
             self.preloaded.clear();
         }
         let args: Vec<String> = args.iter().chain(flags).cloned().collect();
+        // A database flushes what is in it; what is in the server's own directory the server flushes.
+        let delay = self.course.subject.target.flush_delay().filter(|_| !self.data.is_empty());
+        if delay.is_some() && self.shim.is_none() {
+            self.shim = Some(self.make_directory("shim-")?);
+        }
         let start = Start {
-            program: &self.options.program,
+            program: &self.course.options.program,
             stores: &self.stores,
             replica: self.replica.as_deref(),
             args: &args,
-            cores: self.cores_of(SERVER),
-            log: &self.options.dir.join("server.log"),
+            cores: self.course.cores_of(SERVER),
+            log: &self.course.options.dir.join("server.log"),
+            slowed: delay.map(|delay| delay.0).zip(self.shim.as_ref().map(TempDir::path)),
         };
         let server = Server::start(&start, self.stop)?;
         self.fleet.take_server(server.pid())?;
@@ -132,7 +142,7 @@ impl<'a> Live<'a> {
 
     /// Has the server run as `workload` wants it.
     fn prepare(&mut self, workload: &'a Workload) -> Result<(), String> {
-        match &self.experiment.target {
+        match &self.course.subject.target {
             Target::Weir { args, .. } if self.server.is_none() || self.serving != workload.serve => {
                 self.serve(args, &workload.serve)?;
             }
@@ -151,7 +161,7 @@ impl<'a> Live<'a> {
             return Ok(());
         }
         let caps: BTreeSet<u64> =
-            self.experiment.workloads.iter().filter_map(|workload| Some(workload.write_cap?.0)).collect();
+            self.course.workloads.iter().filter_map(|workload| Some(workload.write_cap?.0)).collect();
         let (Some(limits), Some(dir)) = (self.fleet.limits(), self.data_dir()) else { return Ok(()) };
         let device = device_number(dir)?;
         let mut probes = Vec::new();
@@ -177,14 +187,16 @@ impl<'a> Live<'a> {
 
     /// The address the requests go to.
     fn url(&self) -> Option<&str> {
-        match &self.experiment.target {
+        match &self.course.subject.target {
             Target::Url { url } => Some(url),
+            Target::Command(_) => self.services.as_ref().map(Services::url),
             _ => self.server.as_ref().map(Server::url),
         }
     }
 
     fn data_dir(&self) -> Option<&Path> {
-        self.fleet.data().or(self.data.first().map(TempDir::path))
+        let own = self.services.as_ref().map(Services::dir).or(self.data.first().map(TempDir::path));
+        self.fleet.data().or(own)
     }
 
     /// What is sampled beside the generator.
@@ -194,13 +206,15 @@ impl<'a> Live<'a> {
             .fleet
             .members()
             .filter_map(|(database, server)| Some((database.part.clone(), server.pid()?)));
+        let services = self.services.iter().flat_map(Services::parts);
         let cores: BTreeSet<usize> =
-            self.placements.iter().flat_map(|placement| &placement.cores).copied().collect();
+            self.course.placements.iter().flat_map(|placement| &placement.cores).copied().collect();
         Context {
-            parts: server.into_iter().chain(databases).collect(),
+            parts: server.into_iter().chain(databases).chain(services).collect(),
             cores: cores.into_iter().collect(),
             data: self.data_dir().map(Path::to_owned),
-            url: self.url().map(str::to_owned),
+            // Of a strange server nothing is asked that it might not end.
+            url: self.url().filter(|_| self.services.is_none()).map(str::to_owned),
             databases: self.databases(),
             cap: self.cap.clone(),
         }
@@ -223,18 +237,18 @@ impl<'a> Live<'a> {
     fn run(&mut self, workload: &Workload, level: u32, repetition: u32) -> Trial {
         self.ran += 1;
         let run = load::Run {
-            program: &self.options.program,
+            program: &self.course.options.program,
             url: self.url().unwrap_or_default(),
             workload,
             level,
             // Another for each trial: the same requests again would find what the last ones left in the cache.
-            seed: self.experiment.seed.wrapping_add(self.ran),
-            warmup: self.experiment.warmup,
-            window: self.experiment.window,
+            seed: self.course.experiment.seed.wrapping_add(self.ran),
+            warmup: self.course.experiment.warmup,
+            window: self.course.experiment.window,
             preload: !self.preloaded.contains(&workload.name),
-            cores: self.cores_of(GENERATOR),
+            cores: self.course.cores_of(GENERATOR),
             context: &self.context(),
-            log: &self.options.dir.join("load.log"),
+            log: &self.course.options.dir.join("load.log"),
             limits: load::Limits::default(),
         };
         let mut outcome = run.run(self.stop);
@@ -242,7 +256,8 @@ impl<'a> Live<'a> {
             self.preloaded.insert(workload.name.clone());
         }
         let died = self.server.as_mut().is_some_and(|server| !server.lives());
-        let ended = || died.then(|| "the server ended during the trial; server.log says why".to_owned());
+        let died = died.then(|| "the server ended during the trial; server.log says why".to_owned());
+        let ended = || died.or_else(|| self.services.as_mut()?.ended());
         let (load, failure) = (outcome.report.take(), outcome.failure.take().or_else(ended));
         let (elapsed_secs, opened, closed) = outcome.readings();
         Trial {
@@ -264,12 +279,19 @@ impl<'a> Rig<'a> for Live<'a> {
         self.broken = None;
         // The old server ends before its store goes.
         self.server = None;
+        self.services = None;
         self.data.clear();
-        match &self.experiment.target {
+        match &self.course.subject.target {
             Target::Weir { store, args, .. } => {
                 self.refresh_stores(store)?;
                 self.serve(args, &[])?;
                 self.probe_caps()?;
+            }
+            Target::Command(commands) => {
+                let Options { program, dir, .. } = &self.course.options;
+                let cores = |part: &str| self.course.cores_of(part);
+                let start = services::Start { commands, program, dir, cores: &cores };
+                self.services = Some(Services::start(&start, self.stop)?);
             }
             Target::Url { url } => {
                 // Any answer will do, also 404: it is only asked whether somebody is there.
@@ -284,13 +306,22 @@ impl<'a> Rig<'a> for Live<'a> {
 
     fn environment(&self) -> Vec<(String, String)> {
         let mut facts =
-            environment::describe(&self.options.program, &self.cores, self.data_dir(), &self.fleet);
-        if let Some(of) = self.experiment.cores.of.filter(|of| *of > self.cores.len()) {
+            environment::describe(&self.course.options.program, &self.cores, self.data_dir(), &self.fleet);
+        if let Some(of) = self.course.experiment.cores.of.filter(|of| *of > self.cores.len()) {
             let said = format!("the file's, for {of} cores, scaled down to {}", self.cores.len());
             facts.push(("placement".into(), said));
         }
-        if let Some(memory) = self.experiment.limits.memory {
+        if let Some(memory) = self.course.experiment.limits.memory {
             facts.push(("memory limit".into(), format!("{memory} for each database")));
+        }
+        if let Target::Command(commands) = &self.course.subject.target {
+            facts.extend(services::describe(commands, &self.course.options.program));
+        }
+        if let Some(delay) = self.course.subject.target.flush_delay() {
+            facts.push((
+                "flush delay".into(),
+                format!("{delay} added to every fsync and fdatasync of the stores"),
+            ));
         }
         facts.extend(self.probes.iter().cloned());
         facts
@@ -298,12 +329,13 @@ impl<'a> Rig<'a> for Live<'a> {
 
     fn resources(&self) -> Vec<Resource> {
         let reading = Samplers::new(&self.context()).read();
-        resources_of(self.placements, &reading, self.data_dir().and_then(device_of).as_deref())
+        resources_of(&self.course.placements, &reading, self.data_dir().and_then(device_of).as_deref())
     }
 
     fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
         // A server or a database that died took its trial with it; the next ones get new ones.
-        if self.server.as_mut().is_some_and(|server| !server.lives()) || !self.fleet.lives() {
+        let died = self.server.as_mut().is_some_and(|server| !server.lives());
+        if died || !self.fleet.lives() || self.services.as_mut().is_some_and(|of| of.ended().is_some()) {
             self.broken = self.begin().err();
         }
         if let Some(why) = &self.broken {

@@ -2,7 +2,8 @@
 //!
 //! A repetition is a block: the target is fresh at its start, and all workloads and levels run within it in random
 //! order, so that whatever drifts over time does not look like an effect of the level. What was measured is saved
-//! after each trial; a trial that fails is a row with its reason, never a missing one. Prints nothing.
+//! after each trial; a trial that fails is a row with its reason, never a missing one. Of several targets each has its
+//! block in every repetition, and none is there while another is measured. Prints nothing.
 
 mod calendar;
 mod database;
@@ -16,15 +17,17 @@ mod postgres;
 mod process;
 mod resources;
 mod server;
+mod services;
+mod slow_flush;
 
 pub use calendar::Utc;
 pub use database::{Options as MariaDbOptions, Options as PostgresOptions};
 pub use mariadb::MariaDb;
 pub use postgres::Postgres;
 
-use super::experiment::{Experiment, Target, Workload};
+use super::experiment::{Cores, Experiment, Subject, Target, Workload};
 use super::printed::PrintedRow;
-use super::results::{Reading, Resource, Results, Trial, WorkloadPlan};
+use super::results::{Measured, Placement, Reading, Resource, Results, Trial, WorkloadPlan};
 use super::{simulated, topology};
 use crate::proto::FORMAT;
 use live::Live;
@@ -58,80 +61,201 @@ pub struct Options {
 pub trait Progress {
     /// What is being prepared, in a few words.
     fn preparing(&mut self, what: &str);
-    /// A trial begins, the `number`th of `total`.
-    fn begins(&mut self, number: usize, total: usize, workload: &str, level: u32);
+    /// A trial begins, the `number`th of `total`; `target` is named where there are several.
+    fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32);
     /// It is over, measured or failed.
-    fn ended(&mut self, trial: &Trial);
+    fn ended(&mut self, target: Option<&str>, trial: &Trial);
 }
 
-/// Runs all of `experiment`, or as much of it as there is time for until `stop` is set.
+/// Runs all of `experiment`, or as much of it as there is time for until `stop` is set: the results of each target, in
+/// the experiment's order. Those of several are also in directories of their own, see [`dir_of`].
 ///
-/// The error is one line. It comes only where nothing could be measured at all, or nothing could be saved.
+/// The error is one line. It comes only where a target could not be measured at all, or nothing could be saved.
 pub fn run(
     experiment: &Experiment,
     options: &Options,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
-) -> Result<Results, String> {
+) -> Result<Vec<Results>, String> {
     let cores =
         topology::available().map_err(|error| format!("cannot ask which cores we may use: {error}"))?;
-    let parts = experiment.parts();
-    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    let placements = topology::plan(&cores, &parts, &experiment.cores)?;
-    let mut rig: Box<dyn Rig<'_> + '_> = match &experiment.target {
-        Target::Simulated(model) => Box::new(Modelled { model, experiment }),
-        _ => Box::new(Live::new(experiment, options, &placements, cores, stop)?),
-    };
-    let mut results = Results {
-        format: FORMAT,
-        weir_version: env!("CARGO_PKG_VERSION").to_owned(),
-        name: experiment.name.clone(),
-        title: experiment.title.clone(),
-        experiment_toml: experiment.toml.clone(),
-        command: options.command.clone(),
-        started: Utc::at(SystemTime::now()).to_string(),
-        scale: options.scale,
-        measured: None,
-        seed: experiment.seed,
-        environment: Vec::new(),
-        placements: placements.clone(),
-        resources: Vec::new(),
-        workloads: experiment.workloads.iter().map(plan_of).collect(),
-        levels: experiment.levels.clone(),
-        repetitions: experiment.repetitions,
-        printed: options.printed.clone(),
-        trials: Vec::new(),
-    };
-    let total = experiment.trials();
+    let courses = experiment.subjects.iter().map(|subject| {
+        Course::new(experiment, subject, options, &cores).map_err(|why| of_target(subject, why))
+    });
+    let courses = courses.collect::<Result<Vec<_>, String>>()?;
+    let started = Utc::at(SystemTime::now()).to_string();
+    let mut results: Vec<Results> = courses.iter().map(|course| course.nothing_yet(&started)).collect();
+    let mut count = Count { begun: 0, total: experiment.trials() };
+    let mut rig: Option<Box<dyn Rig<'_> + '_>> = None;
     for repetition in 0..experiment.repetitions {
-        progress.preparing(&format!("starting the target for repetition {}", repetition + 1));
+        for turn in turns(courses.len(), repetition) {
+            let (course, own) = (&courses[turn], &mut results[turn]);
+            // Of several targets none is there while another is measured. One alone may keep its databases.
+            rig = rig.filter(|_| courses.len() == 1);
+            if rig.is_none() {
+                let made = course.rig(&cores, own.trials.len() as u64, stop);
+                rig = Some(made.map_err(|why| of_target(course.subject, why))?);
+            }
+            let Some(rig) = &mut rig else { continue };
+            let done = course.block(repetition, rig.as_mut(), own, &mut count, progress, stop);
+            done.map_err(|why| of_target(course.subject, why))?;
+            if stop.load(Ordering::Relaxed) {
+                return Ok(results);
+            }
+        }
+    }
+    Ok(results)
+}
+
+/// Where the results of one target are: in `dir`, or in a directory of its own below it where there are several.
+pub fn dir_of(dir: &Path, measured: Option<&Measured>) -> PathBuf {
+    measured.map_or_else(|| dir.to_owned(), |measured| dir.join(&measured.target))
+}
+
+/// The order of `targets` in a repetition. Each is first in its turn: who comes first may find a machine at rest.
+fn turns(targets: usize, repetition: u32) -> impl Iterator<Item = usize> {
+    (0..targets).map(move |turn| (turn + repetition as usize) % targets)
+}
+
+fn of_target(subject: &Subject, why: String) -> String {
+    match &subject.name {
+        Some(name) => format!("target `{name}`: {why}"),
+        None => why,
+    }
+}
+
+/// Trials of all targets.
+struct Count {
+    begun: usize,
+    total: usize,
+}
+
+/// A target on its way through all repetitions.
+struct Course<'a> {
+    experiment: &'a Experiment,
+    subject: &'a Subject,
+    /// Those it takes part in.
+    workloads: Vec<Workload>,
+    placements: Vec<Placement>,
+    /// With its own directory.
+    options: Options,
+}
+
+impl<'a> Course<'a> {
+    fn new(
+        experiment: &'a Experiment,
+        subject: &'a Subject,
+        options: &Options,
+        cores: &[usize],
+    ) -> Result<Course<'a>, String> {
+        let parts = subject.target.parts();
+        // What is said of the parts of the others does not concern it.
+        let mut wanted: Cores = experiment.cores.clone();
+        wanted.parts.retain(|part, _| parts.contains(part));
+        let names: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let placements = topology::plan(cores, &names, &wanted)?;
+        if let Target::Command(commands) = &subject.target {
+            services::check(commands, &options.program)?;
+        }
+        let dir = dir_of(&options.dir, measured(experiment, subject).as_ref());
+        fs::create_dir_all(&dir)
+            .map_err(|error| format!("cannot make {}: {error}; make room or rights", dir.display()))?;
+        let options = Options { dir, ..options.clone() };
+        Ok(Course { experiment, subject, workloads: experiment.workloads_of(subject), placements, options })
+    }
+
+    fn rig(
+        &'a self,
+        cores: &[usize],
+        ran: u64,
+        stop: &'a AtomicBool,
+    ) -> Result<Box<dyn Rig<'a> + 'a>, String> {
+        Ok(match &self.subject.target {
+            Target::Simulated(model) => Box::new(Modelled { model, experiment: self.experiment }),
+            _ => Box::new(Live::new(self, cores.to_vec(), ran, stop)?),
+        })
+    }
+
+    fn cores_of(&self, part: &str) -> &[usize] {
+        let placement = self.placements.iter().find(|placement| placement.part == part);
+        placement.map_or(&[], |placement| &placement.cores)
+    }
+
+    /// Its results before the first trial.
+    fn nothing_yet(&self, started: &str) -> Results {
+        let Course { experiment, subject, workloads, placements, options } = self;
+        Results {
+            format: FORMAT,
+            weir_version: env!("CARGO_PKG_VERSION").to_owned(),
+            name: experiment.name.clone(),
+            title: experiment.title.clone(),
+            experiment_toml: experiment.toml.clone(),
+            command: options.command.clone(),
+            started: started.to_owned(),
+            scale: options.scale,
+            measured: measured(experiment, subject),
+            seed: experiment.seed,
+            environment: Vec::new(),
+            placements: placements.clone(),
+            resources: Vec::new(),
+            workloads: workloads.iter().map(plan_of).collect(),
+            levels: experiment.levels.clone(),
+            repetitions: experiment.repetitions,
+            printed: options.printed.clone(),
+            trials: Vec::new(),
+        }
+    }
+
+    /// Runs every trial of one repetition, or as many as there is time for until `stop` is set.
+    fn block(
+        &'a self,
+        repetition: u32,
+        rig: &mut (dyn Rig<'a> + 'a),
+        results: &mut Results,
+        count: &mut Count,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<(), String> {
+        let name = self.subject.name.as_deref();
+        let shown = name.unwrap_or("the target");
+        progress.preparing(&format!("starting {shown} for repetition {}", repetition + 1));
         let begun = rig.begin();
         if stop.load(Ordering::Relaxed) {
-            break;
+            return Ok(());
         }
         if repetition == 0 {
             begun.as_ref().map_err(String::clone)?;
             results.environment = rig.environment();
             results.resources = rig.resources();
         }
-        for (workload, level) in order(experiment, repetition) {
-            progress.begins(results.trials.len() + 1, total, &workload.name, level);
+        for (workload, level) in order(self.experiment, &self.workloads, repetition) {
+            count.begun += 1;
+            progress.begins(count.begun, count.total, name, &workload.name, level);
             let trial = match &begun {
                 Ok(()) => rig.trial(workload, level, repetition),
                 Err(why) => failed(workload, level, repetition, why),
             };
             // An interrupted trial is no failure of the target.
             if stop.load(Ordering::Relaxed) {
-                return Ok(results);
+                return Ok(());
             }
             take_in(&mut results.resources, write_cap(&trial.opened));
             describe(&mut results.workloads, &trial);
             results.trials.push(trial);
-            save(&results, &options.dir)?;
-            progress.ended(&results.trials[results.trials.len() - 1]);
+            save(results, &self.options.dir)?;
+            progress.ended(name, &results.trials[results.trials.len() - 1]);
         }
+        Ok(())
     }
-    Ok(results)
+}
+
+/// Which of several targets it is.
+fn measured(experiment: &Experiment, subject: &Subject) -> Option<Measured> {
+    Some(Measured {
+        target: subject.name.clone()?,
+        durability: subject.durability.clone(),
+        among: experiment.subjects.iter().filter_map(|subject| subject.name.clone()).collect(),
+    })
 }
 
 /// Writes `results` to `dir`: whole, or not at all.
@@ -183,10 +307,13 @@ impl<'a> Rig<'a> for Modelled<'a> {
     }
 }
 
-/// Every workload at every level, in the order of one repetition.
-fn order(experiment: &Experiment, repetition: u32) -> Vec<(&Workload, u32)> {
-    let mut order: Vec<_> = experiment
-        .workloads
+/// Every one of `workloads` at every level, in the order of one repetition.
+fn order<'w>(
+    experiment: &'w Experiment,
+    workloads: &'w [Workload],
+    repetition: u32,
+) -> Vec<(&'w Workload, u32)> {
+    let mut order: Vec<_> = workloads
         .iter()
         .flat_map(|workload| experiment.levels_of(workload).iter().map(move |level| (workload, *level)))
         .collect();
@@ -240,7 +367,7 @@ mod tests {
     fn a_repetition_has_every_trial_once_in_an_order_of_its_own() {
         let experiment = quick();
         let names = |repetition| {
-            let order = order(&experiment, repetition);
+            let order = order(&experiment, &experiment.workloads, repetition);
             order.iter().map(|(workload, level)| (workload.name.clone(), *level)).collect::<Vec<_>>()
         };
         let (first, second) = (names(0), names(1));
@@ -252,5 +379,12 @@ mod tests {
         };
         assert_eq!(sorted(first.clone()), sorted(second));
         assert_eq!(first.len(), 14);
+    }
+
+    #[test]
+    fn every_target_begins_in_its_turn() {
+        let orders: Vec<Vec<usize>> = (0..4).map(|repetition| turns(3, repetition).collect()).collect();
+        assert_eq!(orders, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]);
+        assert_eq!(turns(1, 5).collect::<Vec<_>>(), [0]);
     }
 }

@@ -1,8 +1,10 @@
 //! A child process: pinned before its first instruction, logged, and gone when its owner is.
 
+use crate::lab::sampler::descendants;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use std::fs::File;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -89,6 +91,13 @@ impl Process {
         let _ = self.child.wait();
     }
 
+    /// The same, and then kills whatever it has left of its own children.
+    pub(super) fn end_tree(&mut self, signal: Signal) {
+        let tree = descendants(self.pid());
+        self.end(signal);
+        kill_rest(&tree);
+    }
+
     fn signal(&self, signal: Signal) {
         // Not reaped yet, so the id is still its own.
         if let Some(pid) = Pid::from_raw(self.pid().cast_signed()) {
@@ -103,9 +112,29 @@ impl Drop for Process {
     }
 }
 
+/// Kills what is left of a `tree` whose root, its first, has ended, and waits until all are gone.
+pub(super) fn kill_rest(tree: &[u32]) {
+    let below = &tree[1.min(tree.len())..];
+    for pid in below.iter().filter(|pid| !is_gone(**pid)).filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
+        // Those that noticed the death of the root are gone already.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    let gone = || Ok(below.iter().all(|pid| is_gone(*pid)).then_some(()));
+    let _ = look_until(PATIENCE, &AtomicBool::new(false), gone);
+}
+
+/// Gone, or dead and not yet collected by whoever inherited it.
+fn is_gone(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
+}
+
 /// Takes from `command` what our own environment would have weir or a database do: it is no part of the experiment.
+/// What was set for the command itself stays.
 pub(super) fn blind(command: &mut Command) {
-    for (name, _) in std::env::vars_os() {
+    let set: Vec<OsString> =
+        command.get_envs().filter(|(_, value)| value.is_some()).map(|(name, _)| name.to_owned()).collect();
+    for (name, _) in std::env::vars_os().filter(|(name, _)| !set.contains(name)) {
         if ["WEIR_", "PG", "MYSQL", "MARIADB"]
             .iter()
             .any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
@@ -207,7 +236,7 @@ mod tests {
     fn only_what_was_said_since_is_quoted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.log");
-        std::fs::write(&path, "old\n").unwrap();
+        fs::write(&path, "old\n").unwrap();
         let (log, mut file) = Log::append(&path).unwrap();
         assert_eq!(log.tail(), "it said nothing");
         write!(file, "1\n2\n\n3\n4\n").unwrap();

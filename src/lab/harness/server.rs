@@ -3,6 +3,7 @@
 //! Known of it: its flags, the line it prints when it listens, and that `/readyz` answers 200 once it can serve.
 
 use super::process::{Log, Process, look_until};
+use super::slow_flush;
 use crate::lab::sampler::get;
 use crate::proto::{LISTENING, READYZ};
 use std::io::{BufRead, BufReader};
@@ -30,6 +31,8 @@ pub(super) struct Start<'a> {
     pub(super) cores: &'a [usize],
     /// Where it says what goes wrong.
     pub(super) log: &'a Path,
+    /// By how much its flushes are delayed, and where the library that does it is made.
+    pub(super) slowed: Option<(Duration, &'a Path)>,
 }
 
 /// A server that answers.
@@ -50,6 +53,9 @@ impl Server {
             command.args(["--workers", &start.cores.len().to_string()]);
         }
         command.args(start.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
+        if let Some((delay, dir)) = start.slowed {
+            slow_flush::preload(&mut command, delay, dir)?;
+        }
         let mut process = Process::spawn(&mut command, start.cores).map_err(|error| {
             format!("cannot start {}: {error}; is it still where it was?", start.program.display())
         })?;
@@ -80,6 +86,7 @@ impl Server {
             Ok(None)
         })?;
         ready.ok_or_else(|| failed(&format!("was not ready within {} s ({last})", PATIENCE.as_secs())))?;
+        start.slowed.map_or(Ok(()), |_| slow_flush::verify(process.pid()))?;
         Ok(Server { process, url })
     }
 
@@ -128,8 +135,15 @@ mod tests {
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let log = dir.path().join("server.log");
         let stores = ["memory:".to_owned()];
-        let start =
-            Start { program: &program, stores: &stores, replica: None, args: &[], cores: &[], log: &log };
+        let start = Start {
+            program: &program,
+            stores: &stores,
+            replica: None,
+            args: &[],
+            cores: &[],
+            log: &log,
+            slowed: None,
+        };
         Server::start(&start, &AtomicBool::new(false)).err().unwrap()
     }
 
