@@ -56,8 +56,12 @@ pub(super) struct Requests {
 struct Pieces {
     rule: &'static Rule,
     whole: bool,
-    head: Vec<Piece>,
-    body: Vec<Piece>,
+    /// Head and body.
+    bytes: Vec<Piece>,
+    /// What of the body is the same in every request, in bytes.
+    body_bytes: usize,
+    /// What is not.
+    body_fills: Vec<Fill>,
     proof: Vec<Piece>,
 }
 
@@ -144,8 +148,9 @@ impl Requests {
             scratch.clear();
             write_text(scratch, ask.number);
         }
-        filling.body_bytes = form.body.iter().map(|piece| self.length(piece, filling)).sum();
-        for piece in form.head.iter().chain(&form.body) {
+        let lengths = form.body_fills.iter().map(|fill| self.length(*fill, filling));
+        filling.body_bytes = form.body_bytes + lengths.sum::<usize>();
+        for piece in &form.bytes {
             self.fill(bytes, scratch, piece, filling);
         }
         for piece in &form.proof {
@@ -163,6 +168,7 @@ impl Requests {
         request.rule = form.rule;
     }
 
+    #[inline]
     fn fill(&self, out: &mut Vec<u8>, scratch: &mut Vec<u8>, piece: &Piece, filling: Filling) {
         let Filling { number, digits, value_bytes, body_bytes } = filling;
         out.extend_from_slice(&piece.text);
@@ -194,19 +200,18 @@ impl Requests {
         }
     }
 
-    /// How many bytes `fill` makes of a piece of a body.
-    fn length(&self, piece: &Piece, filling: Filling) -> usize {
+    /// How many bytes [`Requests::fill`] makes of a gap in a body.
+    fn length(&self, fill: Fill, filling: Filling<'_>) -> usize {
         let base64 = |bytes: usize| bytes.div_ceil(3) * 4;
-        piece.text.len()
-            + match piece.fill {
-                Fill::Number => filling.digits.len(),
-                Fill::KeyBase64 => base64(self.key_prefix.len() + filling.digits.len()),
-                Fill::Value => filling.value_bytes,
-                Fill::ValueBase64 => base64(filling.value_bytes),
-                Fill::Text => TEXT_BYTES,
-                // Neither stands in a body.
-                Fill::Nothing | Fill::Hash | Fill::BodyBytes => 0,
-            }
+        match fill {
+            Fill::Number => filling.digits.len(),
+            Fill::KeyBase64 => base64(self.key_prefix.len() + filling.digits.len()),
+            Fill::Value => filling.value_bytes,
+            Fill::ValueBase64 => base64(filling.value_bytes),
+            Fill::Text => TEXT_BYTES,
+            // Neither stands in a body.
+            Fill::Nothing | Fill::Hash | Fill::BodyBytes => 0,
+        }
     }
 
     /// Appends as much of a value as is known of it, whichever length was written last: no value is shorter than the
@@ -310,23 +315,44 @@ impl Pieces {
         }
         let head = String::from_utf8(head).expect("heads are made of texts");
         let (line, fields) = head.split_at(form.method.len() + " ".len() + form.path.len());
-        let mut head = cut(line, key_prefix, true);
-        head.extend(cut(fields, key_prefix, false));
+        let mut bytes = cut(line, key_prefix, true);
+        bytes.extend(cut(fields, key_prefix, false));
+        let body = form.body.as_deref().map_or_else(Vec::new, |body| cut(body, key_prefix, false));
+        let body_bytes = body.iter().map(|piece| piece.text.len()).sum();
+        let body_fills = body.iter().map(|piece| piece.fill).filter(|fill| *fill != Fill::Nothing).collect();
         if form.body.is_some() {
             // Templates end in text without a gap, and this one with the length's name.
-            if let Some(last) = head.last_mut() {
+            if let Some(last) = bytes.last_mut() {
                 last.fill = Fill::BodyBytes;
             }
-            head.push(Piece { text: LINE_ENDS.into(), fill: Fill::Nothing, percent: false });
+            bytes.push(Piece { text: LINE_ENDS.into(), fill: Fill::Nothing, percent: false });
         }
+        bytes.extend(body);
         Pieces {
             rule: &form.rule,
             whole: form.whole,
-            head,
-            body: form.body.as_deref().map_or_else(Vec::new, |body| cut(body, key_prefix, false)),
-            proof: cut(&form.proof, key_prefix, false),
+            bytes: without_seams(bytes),
+            body_bytes,
+            body_fills,
+            proof: without_seams(cut(&form.proof, key_prefix, false)),
         }
     }
+}
+
+/// The same bytes in as few pieces as can be.
+fn without_seams(pieces: Vec<Piece>) -> Vec<Piece> {
+    let mut fewer: Vec<Piece> = Vec::new();
+    for piece in pieces {
+        match fewer.last_mut().filter(|last| last.fill == Fill::Nothing) {
+            Some(last) => {
+                last.text.extend_from_slice(&piece.text);
+                (last.fill, last.percent) = (piece.fill, piece.percent);
+            }
+            None => fewer.push(piece),
+        }
+    }
+    fewer.pop_if(|last| last.text.is_empty() && last.fill == Fill::Nothing);
+    fewer
 }
 
 /// Cuts a template. In a `target` what is no number is percent-encoded; prefixes of keys need no encoding.
