@@ -2,8 +2,8 @@
 
 use super::{Failure, note, say};
 use crate::load::{
-    self, Connect, DISTRIBUTIONS, Distribution, Error, Mix, Notice, Pacing, Plan, Target, ValueSize,
-    WORKLOADS, Workload,
+    self, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing, Plan, Target,
+    ValueSize, WORKLOADS, Workload,
 };
 use crate::proto::{Latency, LoadEvent, LoadReport};
 use crate::units::{self, Span};
@@ -11,6 +11,7 @@ use clap::builder::ValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
 use std::io::{ErrorKind, IsTerminal};
+use std::path::Path;
 use std::time::Duration;
 
 /// Longest warm-up, window or time-out: what is longer is a slip of the keyboard.
@@ -19,7 +20,7 @@ const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Put load on an HTTP key-value server and report what its clients saw.
 ///
 /// A closed loop: each client is one connection with one request in flight, and sends the next one as soon as the
-/// answer is there. Any server that speaks GET, PUT and DELETE on /kv/{key} will do.
+/// answer is there. Any server that speaks GET, PUT and DELETE on /kv/{key} will do; with others, name a dialect.
 #[derive(clap::Args)]
 #[command(after_help = workloads_help())]
 pub(crate) struct Args {
@@ -30,6 +31,10 @@ pub(crate) struct Args {
     /// What to ask for; the workloads are listed below
     #[arg(long, value_name = "NAME", default_value = "get_popular", value_parser = workload)]
     workload: &'static Workload,
+
+    /// In which words to ask: a dialect listed below, or a file that describes one
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = Dialect::usual().name.as_str(), value_parser = dialect)]
+    dialect: &'static Dialect,
 
     /// Connections, each with one request in flight
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to(100_000))]
@@ -91,6 +96,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let plan = Plan {
         target: args.target,
+        dialect: args.dialect,
         workload: args.workload,
         clients: args.clients,
         threads: args.threads,
@@ -114,7 +120,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
     });
     bar.finish_and_clear();
-    let report = report.map_err(failure)?;
+    let report = report.map_err(|error| failure(error, plan.dialect))?;
     match (args.json, args.events) {
         (true, _) => say_json(&report),
         (_, true) => say_json(&LoadEvent::Report(Box::new(report))),
@@ -129,10 +135,24 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// What to do about each kind of failure.
-fn failure(error: Error) -> Failure {
+fn failure(error: Error, dialect: &Dialect) -> Failure {
     let hint = match &error {
+        Error::Unspoken { preload: true, .. } => {
+            return Failure::input(error).hint(
+                "Add it to a file of your own for --dialect, or use --no-preload on keys that are there.",
+            );
+        }
+        Error::Unspoken { .. } => {
+            return Failure::input(error).hint(
+                "Add it to a file of your own for --dialect, or leave it out with --mix, as in --mix get=1.",
+            );
+        }
+        Error::ShortValues { .. } => return Failure::input(error).hint("Take a longer --value-size."),
         Error::Unreachable { .. } => {
             "Start it with `weir serve`, or give the URL of another HTTP key-value server."
+        }
+        Error::Preload { .. } if dialect.name != Dialect::usual().name => {
+            "The server must store values and give them back as the dialect says; try its requests with `curl -i`."
         }
         Error::Preload { .. } => "The server must store values under /kv/{key}; try one with `curl -T FILE`.",
         Error::Machine(cause) if cause.kind() == ErrorKind::AddrNotAvailable => {
@@ -256,6 +276,9 @@ fn asked(plan: &Plan, report: &LoadReport) -> String {
             let _ = write!(text, ", {} % {operation}", percent(*share));
         }
     }
+    if report.dialect != Dialect::usual().name {
+        let _ = write!(text, ", dialect {}", report.dialect);
+    }
     if plan.connect == Connect::Each {
         text.push_str(", a connection for each request");
     }
@@ -309,6 +332,10 @@ fn workloads_help() -> String {
     for row in DISTRIBUTIONS {
         let _ = write!(text, "\n  {:<26} {}", row.shape, row.about);
     }
+    text.push_str("\n\nDialects:");
+    for row in DIALECTS {
+        let _ = write!(text, "\n  {:<16} {}", row.name, row.about);
+    }
     text
 }
 
@@ -317,6 +344,21 @@ fn workload(name: &str) -> Result<&'static Workload, String> {
         let known: Vec<&str> = WORKLOADS.iter().map(|row| row.name).collect();
         format!("known are {}", known.join(", "))
     })
+}
+
+/// A dialect of the table, or of a file: whatever looks like one.
+fn dialect(name: &str) -> Result<&'static Dialect, String> {
+    if let Some(dialect) = Dialect::named(name) {
+        return Ok(dialect);
+    }
+    if !name.ends_with(".toml") && !name.contains('/') {
+        let known: Vec<&str> = DIALECTS.iter().map(|row| row.name).collect();
+        return Err(format!("known are {}, or name a FILE.toml", known.join(", ")));
+    }
+    let text = std::fs::read_to_string(name).map_err(|error| format!("cannot read it: {error}"))?;
+    // Its own name is enough for the report: where it lies is nobody else's concern.
+    let own = Path::new(name).file_name().map_or(name.into(), |own| own.to_string_lossy());
+    Dialect::of_file(&own, &text)
 }
 
 /// More is no load test but a slip of the keyboard, or more than one machine's ports.

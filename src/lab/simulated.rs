@@ -257,6 +257,7 @@ impl<'a> Network<'a> {
             format: FORMAT,
             workload: workload.to_owned(),
             about: String::new(),
+            dialect: String::new(),
             mix: BTreeMap::new(),
             distribution: String::new(),
             keys: 0,

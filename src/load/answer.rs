@@ -1,13 +1,18 @@
 //! The answer to one request, put together from whatever pieces arrive.
 //!
-//! Bytes in, a verdict out: no sockets, no clock. Bodies are compared as they pass and never stored.
+//! Bytes in, a verdict out: no sockets, no clock. Bodies are compared as they pass, and kept only where a dialect has
+//! something to look for in them.
 
+use super::dialect::Rule;
 use super::mix::Operation;
 use super::request::Request;
 use crate::http1::{self, Decoder, Framing};
+use memchr::memmem;
 
 /// Longest answer head put up with, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
+/// How much of a body is kept to look for a text in it, beyond the length of that text.
+const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// Why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +25,7 @@ pub enum Fault {
     Timeout,
     /// The connection ended inside an answer.
     ShortBody,
-    /// What came is no HTTP answer to the request.
+    /// What came is no HTTP answer to the request, or none that the dialect knows.
     Malformed,
     /// A read brought something else than was written.
     WrongValue,
@@ -82,13 +87,17 @@ pub(super) struct Answer {
     begun: bool,
     body_bytes: usize,
     differs: bool,
+    /// The body's beginning, where something is to be looked for in it.
+    kept: Vec<u8>,
 }
 
 impl Answer {
     /// Makes ready for the answer to the next request.
     pub(super) fn reset(&mut self) {
         self.held.clear();
-        *self = Answer { held: std::mem::take(&mut self.held), ..Answer::default() };
+        self.kept.clear();
+        let (held, kept) = (std::mem::take(&mut self.held), std::mem::take(&mut self.kept));
+        *self = Answer { held, kept, ..Answer::default() };
     }
 
     /// Whether another request may follow on the connection of this complete answer.
@@ -135,20 +144,37 @@ impl Answer {
 
     /// What a complete answer means for `request`.
     pub(super) fn verdict(&self, request: &Request, absent_is_fine: bool) -> Result<Success, Fault> {
-        match (request.operation, self.status) {
-            (Operation::Get | Operation::ComputePrime | Operation::ComputeHash, 200) => {
-                let missing = self.body_bytes < request.expected.len();
-                let surplus = request.exact && self.body_bytes > request.expected.len();
-                if self.differs || missing || surplus { Err(Fault::WrongValue) } else { Ok(Success::Done) }
+        let rule = request.rule;
+        let ok = rule.ok.contains(&self.status);
+        let absent = rule.absent.contains(&self.status) || ok && self.says_absent(rule);
+        match self.status {
+            _ if absent && absent_is_fine => Ok(Success::Absent),
+            _ if ok && !absent && self.is_as_expected(request) => Ok(Success::Done),
+            // What a write's answer lacks is a word of the server's, not a value.
+            _ if ok && matches!(request.operation, Operation::Put | Operation::Delete) => {
+                Err(Fault::Malformed)
             }
-            (Operation::Get, 404) if absent_is_fine => Ok(Success::Absent),
-            (Operation::Put, 200 | 201 | 204) => Ok(Success::Done),
-            // Deleting what is not there is done as soon as it is asked for, whichever way a server says so.
-            (Operation::Delete, 200 | 202 | 204 | 404) => Ok(Success::Done),
-            (_, 400..=499) => Err(Fault::Http4xx),
-            (_, 500..=599) => Err(Fault::Http5xx),
+            _ if ok => Err(Fault::WrongValue),
+            400..=499 => Err(Fault::Http4xx),
+            500..=599 => Err(Fault::Http5xx),
             _ => Err(Fault::Malformed),
         }
+    }
+
+    /// Whether the body of a success says that there is no such key.
+    fn says_absent(&self, rule: &Rule) -> bool {
+        let holds = |text: &String| memmem::find(&self.kept, text.as_bytes()).is_some();
+        rule.absent_if.as_ref().is_some_and(holds)
+            || rule.absent_unless.as_ref().is_some_and(|text| !holds(text))
+    }
+
+    fn is_as_expected(&self, request: &Request) -> bool {
+        if request.rule.anywhere {
+            return memmem::find(&self.kept, &request.expected).is_some();
+        }
+        let missing = self.body_bytes < request.expected.len();
+        let surplus = request.exact && self.body_bytes > request.expected.len();
+        !(self.differs || missing || surplus)
     }
 
     /// Uses what it can of the front of `input`, and says how much that was.
@@ -178,6 +204,10 @@ impl Answer {
             let compared = data.len().min(rest.len());
             self.differs |= data[..compared] != rest[..compared];
             self.body_bytes += data.len();
+            if request.rule.keeps_body {
+                let room = (request.expected.len() + KEPT_BYTES_MAX).saturating_sub(self.kept.len());
+                self.kept.extend_from_slice(&data[..data.len().min(room)]);
+            }
             used += step.consumed;
         }
     }
@@ -185,10 +215,16 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::dialect::Dialect;
     use super::*;
 
     fn request(operation: Operation, expected: &str) -> Request {
-        Request { operation, bytes: Vec::new(), expected: expected.into(), exact: false }
+        request_in(Dialect::usual(), operation, expected)
+    }
+
+    fn request_in(dialect: &'static Dialect, operation: Operation, expected: &str) -> Request {
+        let rule = &dialect.form(operation).unwrap().rule;
+        Request { operation, expected: expected.into(), rule, ..Request::default() }
     }
 
     /// The verdict on `wire` is the same in one piece and byte by byte; `ends` closes the connection behind it.
@@ -264,6 +300,57 @@ mod tests {
         assert_eq!(answer.take(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", &read), Ok(true));
         assert_eq!(answer.verdict(&read, true), Ok(Success::Absent));
         assert_eq!(answer.verdict(&read, false), Err(Fault::Http4xx));
+    }
+
+    #[test]
+    fn a_text_may_stand_anywhere_in_a_body_where_the_dialect_says_so() {
+        let etcd = Dialect::named("etcd").unwrap();
+        let read = request_in(etcd, Operation::Get, "\"value\":\"YWJj");
+        let ok = |body: &str| format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let there = "{\"kvs\":[{\"value\":\"YWJjZA==\"}]}";
+        for (body, expected) in [
+            (there, Ok(Success::Done)),
+            (&there.replace("YWJj", "YWJk"), Err(Fault::WrongValue)),
+            // Absent where that is not fine.
+            ("{\"header\":{}}", Err(Fault::WrongValue)),
+        ] {
+            check(&read, &ok(body), false, expected);
+        }
+        let mut answer = Answer::default();
+        assert_eq!(answer.take(ok("{\"header\":{}}").as_bytes(), &read), Ok(true));
+        assert_eq!(answer.verdict(&read, true), Ok(Success::Absent));
+        // The answer that follows is judged by its own body.
+        answer.reset();
+        assert_eq!(answer.take(ok(there).as_bytes(), &read), Ok(true));
+        assert_eq!(answer.verdict(&read, true), Ok(Success::Done));
+
+        let null = "[get]\npath = \"/{key}\"\nabsent_if = \"null\"\nholds = \"{value}\"";
+        let null = request_in(Dialect::of_file("a.toml", null).unwrap(), Operation::Get, "k=");
+        check(&null, &ok("\"k=ab\""), false, Ok(Success::Done));
+        check(&null, &ok("null"), false, Err(Fault::WrongValue));
+
+        let put = request_in(Dialect::named("webdis").unwrap(), Operation::Put, "{\"SET\":[true,");
+        check(&put, &ok("{\"SET\":[true,\"OK\"]}"), false, Ok(Success::Done));
+        check(&put, &ok("{\"SET\":[false,\"ERR\"]}"), false, Err(Fault::Malformed));
+        check(&put, "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n", false, Err(Fault::Malformed));
+
+        let fixed = request_in(Dialect::named("fixed").unwrap(), Operation::Get, "");
+        check(&fixed, &ok("whatever"), false, Ok(Success::Done));
+        check(&fixed, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", false, Err(Fault::Http4xx));
+    }
+
+    #[test]
+    fn no_more_of_a_body_is_kept_than_its_beginning() {
+        let read = request_in(Dialect::named("etcd").unwrap(), Operation::Get, "\"value\":\"YWJj");
+        let body = format!("\"kvs\":[{}", "x".repeat(4 * KEPT_BYTES_MAX));
+        let mut answer = Answer::default();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        assert_eq!(answer.take(head.as_bytes(), &read), Ok(false));
+        for piece in body.as_bytes().chunks(1000) {
+            answer.take(piece, &read).unwrap();
+        }
+        assert_eq!(answer.kept.len(), KEPT_BYTES_MAX + read.expected.len());
+        assert_eq!(answer.verdict(&read, true), Err(Fault::WrongValue));
     }
 
     #[test]

@@ -214,6 +214,7 @@ fn report(plan: &Plan, threads: u32, window: Window, total: &Recorder, cpu: Dura
         format: FORMAT,
         workload: plan.workload.name.to_owned(),
         about: plan.workload.about.to_owned(),
+        dialect: plan.dialect.name.clone(),
         mix: shares.iter().map(|(operation, share)| (operation.name().to_owned(), *share)).collect(),
         distribution: if keyed { plan.distribution_told() } else { String::new() },
         keys: if keyed { plan.keys } else { 0 },

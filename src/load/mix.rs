@@ -36,7 +36,7 @@ impl Operation {
         }
     }
 
-    /// Its method on the wire.
+    /// Its method on the wire, unless a dialect has another.
     pub fn method(self) -> &'static str {
         match self {
             Operation::Get | Operation::ComputePrime | Operation::ComputeHash => "GET",

@@ -1,8 +1,8 @@
 //! The load generator: many clients in a closed loop against any HTTP key-value server, and what they saw.
 //!
-//! Knows a URL and the routes of [`crate::proto`], not our server; prints nothing. A [`Plan`] goes in, a
+//! Knows a URL and a dialect, not our server; prints nothing. A [`Plan`] goes in, a
 //! [`LoadReport`] comes out. Read on in this order: `workload` and `keys` (with `mix`, `distribution` and `value_size`)
-//! say what is asked for, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `recorder`
+//! say what is asked for, `dialect`, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `recorder`
 //! counts, `measure` holds the window.
 
 mod workload;
@@ -13,6 +13,7 @@ mod draw;
 mod keys;
 mod pacing;
 mod target;
+mod dialect;
 mod request;
 mod answer;
 mod client;
@@ -22,6 +23,7 @@ mod preload;
 mod measure;
 
 pub use answer::Fault;
+pub use dialect::{DIALECTS, Dialect, DialectRow};
 pub use distribution::{DISTRIBUTIONS, Distribution, DistributionRow};
 pub use mix::{Mix, Operation, Step, TURNS, Turn};
 pub use pacing::Pacing;
@@ -43,6 +45,8 @@ const FILES_SPARE: u64 = 64;
 pub struct Plan {
     /// Against whom.
     pub target: Target,
+    /// In which words.
+    pub dialect: &'static Dialect,
     /// What is asked for.
     pub workload: &'static Workload,
     /// Connections, each with one request in flight; at least one.
@@ -108,19 +112,40 @@ impl Plan {
 
     /// Whether any request names a key.
     pub fn names_keys(&self) -> bool {
-        self.asks(Operation::has_key)
+        self.asks(|operation| self.dialect.names_key(operation))
     }
 
     /// How many keys, from the first on, are written and read back before the run. None where nothing is read: only then
-    /// must keys be there.
+    /// must keys be there. None either where the dialect reads without naming a key.
     pub fn preload_keys(&self) -> u64 {
-        let wanted = self.preload && self.asks(|operation| operation == Operation::Get);
+        let reads = |operation| operation == Operation::Get && self.dialect.names_key(operation);
+        let wanted = self.preload && self.asks(reads);
         if wanted { self.workload.preload_keys_max.unwrap_or(self.keys).min(self.keys) } else { 0 }
     }
 
     /// Whether a read that finds nothing is a good answer.
     pub fn absent_is_fine(&self) -> bool {
         self.workload.absent_is_fine || self.asks(|operation| operation == Operation::Delete)
+    }
+
+    /// Whether the dialect has words for all of it.
+    fn check(&self) -> Result<(), Error> {
+        let unspoken = |operation: Operation, preload: bool| {
+            let dialect = self.dialect.name.clone();
+            (!self.dialect.speaks(operation)).then_some(Error::Unspoken { dialect, operation, preload })
+        };
+        let steps = self.turns().iter().flat_map(|turn| turn.steps);
+        let asked = steps.filter_map(|step| unspoken(step.operation, false)).next();
+        let preload = self.preload_keys() > 0;
+        if let Some(error) = asked.or_else(|| unspoken(Operation::Put, true).filter(|_| preload)) {
+            return Err(error);
+        }
+        let bytes_min = self.dialect.value_bytes_min;
+        let writes = preload || self.asks(|operation| operation == Operation::Put);
+        if writes && self.value_size.min() < bytes_min {
+            return Err(Error::ShortValues { dialect: self.dialect.name.clone(), bytes_min });
+        }
+        Ok(())
     }
 
     fn asks(&self, what: impl Fn(Operation) -> bool) -> bool {
@@ -133,6 +158,7 @@ impl Plan {
         let workload = Workload::named(workload).expect("a row of that name");
         Plan {
             target: "http://host:1".parse().expect("a URL"),
+            dialect: Dialect::usual(),
             workload,
             clients: 1,
             threads: 1,
@@ -177,6 +203,22 @@ pub enum Notice {
 /// Why there is no report.
 #[derive(Debug)]
 pub enum Error {
+    /// The dialect has no words for what is asked.
+    Unspoken {
+        /// Its name.
+        dialect: String,
+        /// The first such operation.
+        operation: Operation,
+        /// Whether only the preload asks for it.
+        preload: bool,
+    },
+    /// The plan writes values that the server does not take.
+    ShortValues {
+        /// The dialect's name.
+        dialect: String,
+        /// The shortest value it takes.
+        bytes_min: u64,
+    },
     /// Nobody answers at the target.
     Unreachable {
         /// The URL.
@@ -198,6 +240,13 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Error::Unspoken { dialect, operation, preload } => {
+                let why = if *preload { "the preload" } else { "this load" };
+                write!(f, "dialect {dialect} has no [{}], which {why} asks for", operation.name())
+            }
+            Error::ShortValues { dialect, bytes_min } => {
+                write!(f, "dialect {dialect} takes no values of less than {bytes_min} B")
+            }
             Error::Unreachable { target, cause } => write!(f, "cannot reach {target}: {cause}"),
             Error::Preload { key, cause } => write!(f, "cannot preload key {key}: {cause}"),
             Error::Machine(cause) => write!(f, "cannot run the clients: {}", plainly(cause)),
@@ -209,7 +258,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Machine(cause) => Some(cause),
-            Error::Unreachable { .. } | Error::Preload { .. } => None,
+            _ => None,
         }
     }
 }
@@ -219,6 +268,7 @@ impl std::error::Error for Error {
 /// Blocks for the warm-up and the window, and before them for the preload. A server that fails later than at the
 /// first connection fails requests, not the run.
 pub fn run(plan: &Plan, observer: &mut dyn FnMut(Notice)) -> Result<LoadReport, Error> {
+    plan.check()?;
     let address = reach(plan)?;
     allow_files(u64::from(plan.clients) + FILES_SPARE);
     if plan.preload_keys() > 0 {
@@ -295,6 +345,7 @@ mod tests {
             format: FORMAT,
             workload: String::new(),
             about: String::new(),
+            dialect: String::new(),
             mix: Default::default(),
             distribution: String::new(),
             keys: 0,

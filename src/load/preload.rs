@@ -117,6 +117,12 @@ fn told(plan: &Plan, attempt: &Attempt) -> String {
         Err(Fault::Timeout) => format!("{method}: no answer within {}", Span(plan.timeout)),
         Err(Fault::ShortBody) => format!("{method}: the connection ended inside the answer"),
         Err(Fault::WrongValue) => format!("{method} brought another value than was written"),
+        Err(Fault::Malformed)
+            if attempt.operation == Operation::Put
+                && plan.dialect.takes(attempt.operation, attempt.status) =>
+        {
+            format!("{method} was answered {}, but not as one that is done", attempt.status)
+        }
         Err(Fault::Malformed) if attempt.status == 0 => format!("{method}: the answer is not HTTP/1.1"),
         Err(Fault::Malformed | Fault::Http4xx | Fault::Http5xx) => {
             format!("{method} was answered {}", attempt.status)

@@ -38,7 +38,7 @@ impl FromStr for Target {
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
-            return Err(format!("the URL has a path, but keys always live under /kv/; {SHAPE}"));
+            return Err(format!("the URL has a path, but where keys live is the dialect's matter; {SHAPE}"));
         }
         if authority.contains('@') || authority.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err(format!("the URL has more than a host and a port; {SHAPE}"));

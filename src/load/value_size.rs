@@ -35,6 +35,16 @@ pub enum ValueSize {
     },
 }
 
+impl ValueSize {
+    /// The shortest length.
+    pub fn min(self) -> u64 {
+        match self {
+            ValueSize::Fixed(bytes) => bytes,
+            ValueSize::Uniform { min, .. } | ValueSize::Zipfian { min, .. } => min,
+        }
+    }
+}
+
 impl FromStr for ValueSize {
     type Err = String;
 

@@ -32,6 +32,9 @@ pub struct LoadReport {
     /// The workload in one sentence; empty in reports from before it was said, here and below.
     #[serde(default)]
     pub about: String,
+    /// In which words it was asked for; empty in reports from before there was a choice.
+    #[serde(default)]
+    pub dialect: String,
     /// What each operation was to be of all requests, 0–1.
     #[serde(default)]
     pub mix: BTreeMap<String, f64>,
@@ -86,7 +89,7 @@ pub struct OperationReport {
     pub attempts: u64,
     /// Succeeded.
     pub successes: u64,
-    /// Reads answered 404 where the workload allows for it; they count as successes.
+    /// Reads that found no such key where the workload allows for it; they count as successes.
     pub absent: u64,
     /// Of the successes only.
     pub latency: Latency,

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
-use weir::load::{self, Connect, Error, Pacing, Plan, ValueSize, Workload, little_residual};
+use weir::load::{self, Connect, Dialect, Error, Pacing, Plan, ValueSize, Workload, little_residual};
 use weir::proto::{Latency, LoadEvent, LoadReport};
 
 /// What a server does with a request.
@@ -208,6 +208,7 @@ pub(super) fn status(code: u16) -> Vec<u8> {
 pub(super) fn plan(address: SocketAddr, workload: &str) -> Plan {
     Plan {
         target: format!("http://{address}").parse().unwrap(),
+        dialect: Dialect::usual(),
         workload: Workload::named(workload).unwrap(),
         clients: 1,
         threads: 1,
@@ -413,7 +414,7 @@ fn a_server_that_is_not_there_is_told_at_once() {
     assert_eq!(error.to_string(), format!("cannot reach http://{nobody}: connection refused"));
 }
 
-fn weir_load(arguments: &[&str]) -> (Output, String, String) {
+pub(super) fn weir_load(arguments: &[&str]) -> (Output, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_weir")).arg("load").args(arguments).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));

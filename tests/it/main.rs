@@ -3,6 +3,7 @@
 mod support;
 
 mod audit;
+mod dialects;
 mod durability;
 mod fronts;
 mod http1;

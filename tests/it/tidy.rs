@@ -11,7 +11,7 @@ use weir::lab::analysis::{CAUSES, CHECKS, FIGURES, RULES, WAITS};
 use weir::lab::experiment::Experiment;
 use weir::lab::report::{COLUMNS, PLOTS, WRITERS};
 use weir::lab::sampler::SAMPLERS;
-use weir::load::{DISTRIBUTIONS, TURNS, WORKLOADS};
+use weir::load::{DIALECTS, DISTRIBUTIONS, TURNS, WORKLOADS};
 use weir::server::FRONTS;
 use weir::store::SCHEMES;
 
@@ -324,6 +324,7 @@ fn every_row_of_every_table_stands_in_the_reference() {
         ("SCHEMES", SCHEMES.iter().map(|row| row.prefix).collect()),
         ("WORKLOADS", WORKLOADS.iter().map(|row| row.name).collect()),
         ("TURNS", TURNS.iter().map(|(name, _)| *name).collect()),
+        ("DIALECTS", DIALECTS.iter().map(|row| row.name).collect()),
         ("DISTRIBUTIONS", DISTRIBUTIONS.iter().map(|row| row.name).collect()),
         ("SAMPLERS", SAMPLERS.iter().map(|row| row.name).collect()),
         ("CHECKS", CHECKS.iter().flat_map(|row| [row.id, row.name]).collect()),
