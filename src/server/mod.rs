@@ -132,7 +132,6 @@ impl Server {
     /// Listens and serves.
     pub fn start(mut options: Options, tiers: Tiers) -> io::Result<Server> {
         debug_assert!(options.value_bytes <= VALUE_BYTES_MAX);
-        options.connections = make_room(options.connections);
         let workers = options.workers.max(1);
         let mut doors: Vec<Vec<Door>> = (0..workers).map(|_| Vec::new()).collect();
         let address = open_doors(options.listen, None, &mut doors)?;
@@ -141,6 +140,8 @@ impl Server {
             let front = Arc::new(Front::new(row, options.cache_entries));
             fronts.push((row.name, open_doors(*listen, Some(front), &mut doors)?));
         }
+        // After listening: a port that is taken is all there is to say then.
+        options.connections = make_room(options.connections);
         let computes = options.lab || options.fronts.iter().any(|front| front.row.computes);
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
         let metrics = Metrics::new(workers, compute.as_ref().map(Pool::meters));
