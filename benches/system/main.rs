@@ -5,9 +5,14 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark tells what it found")]
 
 mod instructions;
+mod scale;
 mod support;
 
 use std::process::ExitCode;
+
+// That of the server: what `scale` measures in this process is the same there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A benchmark by name.
 struct Bench {
@@ -17,11 +22,18 @@ struct Bench {
     run: fn(),
 }
 
-const BENCHES: &[Bench] = &[Bench {
-    name: "instructions",
-    about: "user instructions of one cached GET and one PUT, counted by callgrind",
-    run: instructions::run,
-}];
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "instructions",
+        about: "user instructions of one cached GET and one PUT, counted by callgrind",
+        run: instructions::run,
+    },
+    Bench {
+        name: "scale",
+        about: "memory and cost of a request by rows, connections and length of values, in about four minutes",
+        run: scale::run,
+    },
+];
 
 fn main() -> ExitCode {
     // cargo bench adds `--bench`; `cargo test` does not, and nothing here is a test.

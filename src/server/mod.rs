@@ -38,6 +38,9 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 use wire::Spare;
 
+/// File descriptors kept for everything that is not a connection. The embedded store alone may hold 900.
+const FILES_SPARE: u64 = 1024;
+
 /// How the server serves.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -55,7 +58,7 @@ pub struct Options {
     pub limits: Limits,
     /// Longest value, in bytes; at most [`VALUE_BYTES_MAX`].
     pub value_bytes: usize,
-    /// Most connections; more are answered 503 and closed.
+    /// Most connections; more are answered 503 and closed. Fewer where the limit of open files leaves no room for them.
     pub connections: usize,
     /// Whether every answer carries `Server-Timing`.
     pub timing: bool,
@@ -134,7 +137,7 @@ struct Worker {
 
 impl Server {
     /// Listens and serves.
-    pub fn start(options: Options, tiers: Tiers) -> io::Result<Server> {
+    pub fn start(mut options: Options, tiers: Tiers) -> io::Result<Server> {
         debug_assert!(options.value_bytes <= VALUE_BYTES_MAX);
         let workers = options.workers.max(1);
         let mut doors: Vec<Vec<Door>> = (0..workers).map(|_| Vec::new()).collect();
@@ -144,6 +147,8 @@ impl Server {
             let front = Arc::new(Front::new(row, options.cache_entries));
             fronts.push((row.name, open_doors(*listen, Some(front), &mut doors)?));
         }
+        // After listening: a port that is taken is all there is to say then.
+        options.connections = make_room(options.connections);
         let computes = options.lab || options.fronts.iter().any(|front| front.row.computes);
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
         let metrics = Metrics::new(workers, compute.as_ref().map(Pool::meters));
@@ -195,6 +200,33 @@ impl Server {
             let _ = worker.join();
         }
     }
+}
+
+/// Raises this process's limit of open files, so that `connections` fit into it; how many do.
+///
+/// A connection that finds no descriptor waits without a word. One that is a connection too many is answered.
+fn make_room(connections: usize) -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let wanted = connections as u64 + FILES_SPARE;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let Some(current) = current.filter(|current| *current < wanted) else { return connections };
+    let most = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum }).is_ok();
+    let files = if raised { most } else { current };
+    let room = room_within(files, connections);
+    if room < connections {
+        log::warn!(
+            "at most {room} of {connections} connections fit into the limit of {files} open files; raise it with \
+             `ulimit -Hn`, or ask for no more"
+        );
+    }
+    room
+}
+
+/// How many of `connections` fit into a limit of open files. Under a low limit at least half are for them.
+fn room_within(files: u64, connections: usize) -> usize {
+    let room = files.saturating_sub(FILES_SPARE).max(files / 2);
+    connections.min(usize::try_from(room).unwrap_or(usize::MAX))
 }
 
 /// Listens at `address` for every worker; the address with its port.
@@ -330,5 +362,19 @@ fn welcome(worker: &Rc<Worker>, stream: TcpStream, front: Option<&Arc<Front>>) {
 impl Worker {
     fn is_draining(&self) -> bool {
         self.seats.is_draining()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_room_for_the_files_of_the_store() {
+        for (files, connections, room) in
+            [(1 << 20, 20_000, 20_000), (20_000, 20_000, 18_976), (1024, 20_000, 512), (64, 20, 20)]
+        {
+            assert_eq!(room_within(files, connections), room, "{files} files");
+        }
     }
 }

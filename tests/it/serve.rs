@@ -7,7 +7,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::HashSet;
 use std::fs;
-use std::process::Stdio;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
@@ -698,6 +699,33 @@ fn an_idle_connection_is_closed_without_a_word() {
     used.get("/healthz");
     for client in [&mut fresh, &mut used] {
         assert_eq!(client.answer(false).unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
+    }
+}
+
+/// The shell's soft limit of 1024 files made connections beyond it wait without a word.
+#[test]
+fn a_low_limit_of_open_files_is_raised_and_where_it_is_not_the_rest_is_refused() {
+    for (limit, answered) in [("ulimit -Sn 100", 300), ("ulimit -n 200", 100)] {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{limit} && exec \"$0\" \"$@\"")]).arg(weir().get_program());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1", "--store", "memory:"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening ").unwrap().parse().unwrap();
+        let mut clients: Vec<Client> = (0..300).map(|_| Client::connect(address).unwrap()).collect();
+        // Every one is told how it stands, in the order in which they came.
+        let statuses: Vec<u16> = (clients.iter_mut())
+            .map(|client| {
+                // One that is refused may be closed already.
+                let _ = client.send(&head("GET /healthz", ""));
+                client.answer(false).unwrap().status
+            })
+            .collect();
+        assert!(statuses[..answered].iter().all(|status| *status == 200), "{limit}: {statuses:?}");
+        assert!(statuses[answered..].iter().all(|status| *status == 503), "{limit}: {statuses:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }
 
