@@ -29,6 +29,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -117,8 +118,10 @@ struct Shared {
     metrics: Metrics,
     /// Where there is something to compute.
     compute: Option<Pool>,
-    /// Turns true once, when the server is to end.
+    /// Turns true once, when the server is to end: for those who wait for it.
     draining: watch::Sender<bool>,
+    /// The same for those who only ask, with every answer.
+    drains: AtomicBool,
 }
 
 /// A listener and what is spoken there: the plain interface, or a front.
@@ -153,7 +156,8 @@ impl Server {
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
         let metrics = Metrics::new(workers, compute.as_ref().map(Pool::meters));
         let (draining, _) = watch::channel(false);
-        let shared = Arc::new(Shared { options, tiers, metrics, compute, draining });
+        let shared =
+            Arc::new(Shared { options, tiers, metrics, compute, draining, drains: AtomicBool::new(false) });
         let workers = doors
             .into_iter()
             .zip(&shared.metrics.workers)
@@ -195,6 +199,7 @@ impl Server {
     /// Stops accepting, ends kept-alive connections with their next answer, finishes what is in flight (for as long as
     /// [`Options::drain`]), gives the store back.
     pub fn drain(self) {
+        self.shared.drains.store(true, Relaxed);
         self.shared.draining.send_replace(true);
         for worker in self.workers {
             let _ = worker.join();
@@ -361,7 +366,7 @@ fn welcome(worker: &Rc<Worker>, stream: TcpStream, front: Option<&Arc<Front>>) {
 
 impl Worker {
     fn is_draining(&self) -> bool {
-        self.seats.is_draining()
+        self.shared.drains.load(Relaxed)
     }
 }
 

@@ -156,17 +156,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         } else {
             // From the first byte of this head, whoever sends it drop by drop.
             let until = Instant::now() + patience.head;
-            let mut slots = Slots::default();
-            while matches!(
-                request::parse(&self.input, &self.worker.shared.options.limits, &mut slots),
-                Ok(None)
-            ) {
-                // The buffer may move when it grows: nothing of it may be kept.
-                slots = Slots::default();
+            while self.head_is_partial() {
                 self.fill(until, false).await?;
             }
             Ok(())
         }
+    }
+
+    /// Whether more has to come before the head can be judged. A function of its own: the slots are 2 KiB, and would
+    /// be part of every connection if they lived while it waits.
+    fn head_is_partial(&self) -> bool {
+        let limits = &self.worker.shared.options.limits;
+        matches!(request::parse(&self.input, limits, &mut Slots::default()), Ok(None))
     }
 
     /// Reads what has arrived, waiting `until` then for something to.
