@@ -3,6 +3,7 @@
 mod support;
 
 mod audit;
+mod compare;
 mod durability;
 mod fronts;
 mod http1;
