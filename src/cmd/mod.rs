@@ -4,6 +4,7 @@
 //! what the parts do is decided below.
 
 mod audit;
+mod compare;
 mod lab;
 mod load;
 mod replica;
@@ -31,6 +32,7 @@ enum Command {
     Lab(lab::Args),
     Replica(replica::Args),
     Report(report::Args),
+    Compare(compare::Args),
     Audit(audit::Args),
 }
 
@@ -72,6 +74,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Lab(args) => lab::run(args),
             Command::Replica(args) => replica::run(args),
             Command::Report(args) => report::run(args),
+            Command::Compare(args) => compare::run(args),
             Command::Audit(args) => audit::run(args),
         },
         Err(error) => usage(&error),

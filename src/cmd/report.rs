@@ -1,7 +1,7 @@
 //! `weir report`: renders the report of a run again, without measuring.
 
 use super::{Failure, say};
-use crate::lab::report::render;
+use crate::lab::report::{File, render};
 use crate::lab::results::Results;
 use crate::proto::FORMAT;
 use std::fs;
@@ -27,7 +27,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 
 /// Writes the files of the report into `dir`, which is made if it is not there; gives the path of `report.html`.
 pub(crate) fn write(dir: &Path, results: &Results) -> Result<PathBuf, Failure> {
-    for file in render(results) {
+    write_files(dir, &render(results))?;
+    Ok(dir.join("report.html"))
+}
+
+/// Writes `files` into `dir`; it and what is below it is made where it is not there.
+pub(crate) fn write_files(dir: &Path, files: &[File]) -> Result<(), Failure> {
+    for file in files {
         let path = dir.join(&file.name);
         let parent = path.parent().unwrap_or(dir);
         fs::create_dir_all(parent)
@@ -35,14 +41,18 @@ pub(crate) fn write(dir: &Path, results: &Results) -> Result<PathBuf, Failure> {
         fs::write(&path, &file.bytes)
             .map_err(|error| Failure::run(format_args!("cannot write {}: {error}", path.display())))?;
     }
-    Ok(dir.join("report.html"))
+    Ok(())
 }
 
-/// Reads the results of a run.
+/// Reads the results of a run from its directory.
 fn read(dir: &Path) -> Result<Results, Failure> {
-    let path = dir.join("results.json");
+    read_file(&dir.join("results.json"))
+}
+
+/// Reads the results of a run from a file.
+pub(crate) fn read_file(path: &Path) -> Result<Results, Failure> {
     let shown = path.display();
-    let bytes = fs::read(&path).map_err(|error| {
+    let bytes = fs::read(path).map_err(|error| {
         let failure = Failure::input(format_args!("cannot read {shown}: {error}"));
         match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => {

@@ -4,6 +4,7 @@ mod support;
 
 mod audit;
 mod dialects;
+mod compare;
 mod durability;
 mod fronts;
 mod http1;

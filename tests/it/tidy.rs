@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use weir::cache::policy::POLICIES;
-use weir::lab::analysis::{CAUSES, CHECKS, FIGURES, RULES, WAITS};
+use weir::lab::analysis::{CAUSES, CHECKS, FIGURES, MEASURES, RULES, WAITS};
 use weir::lab::experiment::Experiment;
 use weir::lab::report::{COLUMNS, PLOTS, WRITERS};
 use weir::lab::sampler::SAMPLERS;
@@ -331,6 +331,7 @@ fn every_row_of_every_table_stands_in_the_reference() {
         ("CAUSES", CAUSES.iter().map(|row| row.name).collect()),
         ("WAITS", WAITS.iter().map(|row| row.name).collect()),
         ("FIGURES", FIGURES.iter().map(|row| row.name).collect()),
+        ("MEASURES", MEASURES.iter().map(|row| row.name).collect()),
         ("RULES", RULES.iter().map(|row| row.name).collect()),
         ("PLOTS", PLOTS.iter().map(|row| row.name).collect()),
         ("COLUMNS", COLUMNS.iter().map(|row| row.name).collect()),

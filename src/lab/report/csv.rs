@@ -30,7 +30,8 @@ pub(super) fn write(report: &Report) -> Vec<File> {
     vec![File { name: "results.csv".into(), bytes: text.into_bytes() }]
 }
 
-fn line(text: &mut String, cells: impl Iterator<Item = String>) {
+/// A line of cells, quoted where they must be.
+pub(super) fn line(text: &mut String, cells: impl Iterator<Item = String>) {
     let quoted = |cell: String| match cell.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", cell.replace('"', "\"\"")),
         false => cell,

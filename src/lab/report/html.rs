@@ -6,31 +6,37 @@ use std::fmt::{self, Write};
 
 /// Writes the page.
 pub(super) fn write(report: &Report) -> Vec<File> {
-    let mut html = String::new();
-    // Writing into a string does not fail.
-    let _ = write_page(&mut html, report);
+    let html = document(&report.results.title, &page(report), &report.plots);
     vec![File { name: "report.html".into(), bytes: html.into_bytes() }]
 }
 
-fn write_page(html: &mut String, report: &Report) -> fmt::Result {
+/// A page as one file: `figures` are the drawings its blocks name by index.
+pub(super) fn document(title: &str, page: &[Block], figures: &[Option<String>]) -> String {
+    let mut html = String::new();
+    // Writing into a string does not fail.
+    let _ = write_page(&mut html, title, page, figures);
+    html
+}
+
+fn write_page(html: &mut String, title: &str, page: &[Block], figures: &[Option<String>]) -> fmt::Result {
     write!(
         html,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{}</title>\n<style>\n{}{}</style>\n</head>\n<body>\n<main>\n",
-        escape(&report.results.title),
+        escape(title),
         include_str!("style.css"),
         plots::style()
     )?;
-    for block in page(report) {
-        write_block(html, report, &block)?;
+    for block in page {
+        write_block(html, block, figures)?;
     }
     html.push_str("</main>\n</body>\n</html>\n");
     Ok(())
 }
 
-fn write_block(html: &mut String, report: &Report, block: &Block) -> fmt::Result {
+fn write_block(html: &mut String, block: &Block, figures: &[Option<String>]) -> fmt::Result {
     match block {
         Block::Title { above, title } => {
             writeln!(
@@ -71,7 +77,7 @@ fn write_block(html: &mut String, report: &Report, block: &Block) -> fmt::Result
         }
         Block::Table(table) => write_table(html, table),
         Block::Figure { index, caption } => {
-            let svg = report.plots[*index].as_deref().unwrap_or_default();
+            let svg = figures.get(*index).and_then(Option::as_deref).unwrap_or_default();
             writeln!(
                 html,
                 "<figure>\n<div class=\"wide\">\n{svg}</div>\n<figcaption>{}</figcaption>\n</figure>",

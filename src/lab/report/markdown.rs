@@ -6,8 +6,17 @@ use std::fmt::Write;
 
 /// Writes the page.
 pub(super) fn write(report: &Report) -> Vec<File> {
+    let figures: Vec<(String, String)> = (report.findings.workloads.iter().zip(&report.slugs))
+        .map(|(found, slug)| (found.name.clone(), format!("plots/{slug}.svg")))
+        .collect();
+    let text = document(page(report), &figures);
+    vec![File { name: "report.md".into(), bytes: text.into_bytes() }]
+}
+
+/// A page as text: `figures` are name and file of the drawings its blocks name by index.
+pub(super) fn document(page: Vec<Block>, figures: &[(String, String)]) -> String {
     let mut text = String::new();
-    for block in page(report) {
+    for block in page {
         // Writing into a string does not fail.
         let _ = match block {
             Block::Title { above, title } => write!(text, "# {}\n\n{}\n\n", escape(&title), escape(&above)),
@@ -32,8 +41,8 @@ pub(super) fn write(report: &Report) -> Vec<File> {
                 Ok(())
             }
             Block::Figure { index, caption } => {
-                let name = escape(&report.findings.workloads[index].name);
-                write!(text, "![{name}](plots/{}.svg)\n\n{}\n\n", report.slugs[index], escape(&caption))
+                let (name, file) = &figures[index];
+                write!(text, "![{}]({file})\n\n{}\n\n", escape(name), escape(&caption))
             }
             Block::Verbatim(verbatim) => {
                 // A fence longer than any in the text, so that the text cannot end it.
@@ -43,7 +52,7 @@ pub(super) fn write(report: &Report) -> Vec<File> {
             }
         };
     }
-    vec![File { name: "report.md".into(), bytes: (text.trim_end().to_owned() + "\n").into_bytes() }]
+    text.trim_end().to_owned() + "\n"
 }
 
 fn write_table(text: &mut String, table: &Table) {

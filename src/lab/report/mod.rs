@@ -5,6 +5,7 @@
 
 mod beside;
 mod columns;
+pub mod compare;
 mod csv;
 mod html;
 mod markdown;

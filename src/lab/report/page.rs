@@ -53,7 +53,8 @@ impl Table {
         }
     }
 
-    fn push(&mut self, cells: impl IntoIterator<Item = String>) {
+    /// Adds a row.
+    pub(super) fn push(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push((cells.into_iter().collect(), false));
     }
 }
@@ -139,7 +140,8 @@ pub(super) fn page(report: &Report) -> Vec<Block> {
     page
 }
 
-fn section(title: &str, anchor: &str) -> Block {
+/// A heading of the second order.
+pub(super) fn section(title: &str, anchor: &str) -> Block {
     Block::Section { title: title.to_owned(), anchor: anchor.to_owned() }
 }
 

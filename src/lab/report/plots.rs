@@ -85,8 +85,8 @@ const PALETTE: &[(Colour, RGBColor, &str, &str)] = &[
 ];
 
 /// Drawn twice as large as shown: the backend knows whole units only, and a hairline is half of one.
-const ZOOM: i32 = 2;
-const WIDTH: i32 = 840;
+pub(super) const ZOOM: i32 = 2;
+pub(super) const WIDTH: i32 = 840;
 const LEFT: i32 = 64;
 const RIGHT: i32 = 170;
 /// Above every panel, for its title.
@@ -128,19 +128,32 @@ pub(super) fn figure(found: &WorkloadFindings) -> Option<String> {
     let height = PLOTS.len() as i32 * (HEAD + HEIGHT) + FOOT;
     let mut svg = String::new();
     draw(&mut svg, found, height).expect("writing into a string does not fail");
+    Some(element(
+        &svg,
+        height,
+        &format!("{}: goodput, latency and utilization by number of clients", found.name),
+    ))
+}
+
+/// What the backend drew as an element without a style of its own, and with words for those who cannot see it.
+pub(super) fn element(drawn: &str, height: i32, label: &str) -> String {
     // The backend's own head says how large it drew; the page decides how large it shows.
-    let body = svg.split_once('>').map_or("", |(_, body)| body);
-    Some(format!(
+    let body = drawn.split_once('>').map_or("", |(_, body)| body);
+    format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">{body}",
         WIDTH * ZOOM,
         height * ZOOM,
-        escape(&format!("{}: goodput, latency and utilization by number of clients", found.name)),
-    ))
+        escape(label),
+    )
 }
 
 /// The same as a file that stands alone.
 pub(super) fn file(figure: &str) -> String {
-    let height = PLOTS.len() as i32 * (HEAD + HEIGHT) + FOOT;
+    alone(figure, PLOTS.len() as i32 * (HEAD + HEIGHT) + FOOT)
+}
+
+/// An element of this height as a file that stands alone.
+pub(super) fn alone(figure: &str, height: i32) -> String {
     let head = format!("<svg width=\"{WIDTH}\" height=\"{height}\" ");
     let svg = figure.replacen("<svg ", &head, 1);
     // On its own the drawing also decides over the sheet it lies on.
@@ -172,7 +185,7 @@ impl Ranged for Axis {
 }
 
 type Panel<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
-type Done = Result<(), Box<dyn Error>>;
+pub(super) type Done = Result<(), Box<dyn Error>>;
 
 fn draw(svg: &mut String, found: &WorkloadFindings, height: i32) -> Done {
     let size = ((WIDTH * ZOOM) as u32, (height * ZOOM) as u32);
@@ -351,7 +364,7 @@ fn draw_series(
 }
 
 /// The ends of a vertical axis and its ticks, as coordinates of that axis.
-fn vertical(scale: Scale, series: &[Series]) -> (f64, f64, Vec<f64>) {
+pub(super) fn vertical(scale: Scale, series: &[Series]) -> (f64, f64, Vec<f64>) {
     // A bound may shoot far above all that was measured; the axis follows the measurements.
     let measured = series.iter().filter(|series| series.kind != Kind::Bound);
     let values: Vec<f64> = measured
@@ -412,7 +425,8 @@ fn apart<T>(mut labels: Vec<(i32, T)>, top: i32, bottom: i32) -> Vec<(i32, T)> {
     labels
 }
 
-fn text(
+/// Words at a place of the drawing, `size` in units of the page.
+pub(super) fn text(
     root: &DrawingArea<SVGBackend, Shift>,
     words: &str,
     at: (i32, i32),
@@ -430,14 +444,15 @@ fn font(size: i32, of: Colour) -> TextStyle<'static> {
     ("sans-serif", f64::from(size * ZOOM) * 1.24).into_font().color(&colour(of))
 }
 
-fn colour(of: Colour) -> RGBColor {
+/// A colour as drawn; the style sheet replaces it.
+pub(super) fn colour(of: Colour) -> RGBColor {
     let series = PALETTE.iter().filter(|(colour, ..)| matches!(colour, Colour::Series(_))).count();
     let of = if let Colour::Series(i) = of { Colour::Series(i % series) } else { of };
     PALETTE.iter().find(|(colour, ..)| *colour == of).map_or(BLACK, |(_, drawn, ..)| *drawn)
 }
 
 /// A name that fits beside the panel.
-fn shortened(label: &str) -> String {
+pub(super) fn shortened(label: &str) -> String {
     const FITS: usize = 24;
     match label.chars().count() > FITS {
         true => label.chars().take(FITS - 1).chain(['…']).collect(),
@@ -446,7 +461,7 @@ fn shortened(label: &str) -> String {
 }
 
 /// A tick without the digits that only say how exact it is: `5.00k` is `5k`.
-fn trimmed(tick: &str) -> String {
+pub(super) fn trimmed(tick: &str) -> String {
     let end = tick.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(tick.len());
     let (number, unit) = tick.split_at(end);
     match number.contains('.') {

@@ -1,0 +1,268 @@
+//! Targets whose truth is known, beside each other.
+
+use super::*;
+use crate::lab::results::{Measured, Placement};
+use crate::lab::simulated::tests::{model, sweep};
+
+const GOODPUT: usize = 0;
+const CPU: usize = 1;
+const PER_CORE: usize = 2;
+const P50: usize = 3;
+
+/// Targets of one run by name, each with the microseconds of processor time a request takes of it. The parts are a server
+/// and, of those called `split`, also a database that has a third of the work.
+pub(crate) fn run(targets: &[(&str, u32)], levels: &[u32], repetitions: u32) -> Vec<Results> {
+    let among: Vec<String> = targets.iter().map(|(name, _)| (*name).to_owned()).collect();
+    targets.iter().map(|(name, us)| target(name, *us, &among, levels, repetitions)).collect()
+}
+
+fn target(name: &str, us: u32, among: &[String], levels: &[u32], repetitions: u32) -> Results {
+    let model = model(&format!("cpu 1 {us}us, net 0 =300us"));
+    let mut results = sweep(&model, &["get", "put"], levels, repetitions, "200ms");
+    results.title = "Targets in turns".into();
+    let durability = if name == "weir" { "after fdatasync" } else { "" };
+    results.measured =
+        Some(Measured { target: name.into(), durability: durability.into(), among: among.to_vec() });
+    let parts: &[(&str, f64)] =
+        if name == "split" { &[("server", 2.0 / 3.0), ("database", 1.0 / 3.0)] } else { &[("server", 1.0)] };
+    let placed = parts.iter().map(|(part, _)| (*part, 0)).chain([("generator", 1)]);
+    results.placements = placed
+        .map(|(part, core)| Placement { part: part.into(), cores: vec![core], shares_with: Vec::new() })
+        .collect();
+    for trial in &mut results.trials {
+        let busy = trial.growth("station.cpu.busy_secs").unwrap();
+        for (part, share) in parts {
+            trial.opened.counters.insert(format!("{part}.cpu_secs"), 5.0);
+            trial.closed.counters.insert(format!("{part}.cpu_secs"), 5.0 + share * busy);
+        }
+        // Nobody's but the lab's.
+        trial.opened.counters.insert("generator.cpu_secs".into(), 0.0);
+        trial.closed.counters.insert("generator.cpu_secs".into(), 0.1);
+        let load = trial.load.as_mut().unwrap();
+        load.operations[0].operation = trial.workload.clone();
+    }
+    results
+}
+
+fn compared(all: &[Results]) -> Comparison {
+    compare(&all.iter().collect::<Vec<_>>()).unwrap()
+}
+
+/// The other side's ratio of a figure in `get` at a level.
+fn ratio(comparison: &Comparison, clients: u32, other: usize, measure: usize) -> Ratio {
+    side(comparison, clients, other).ratios[measure].clone().unwrap()
+}
+
+fn side(comparison: &Comparison, clients: u32, side: usize) -> SideOfLevel {
+    let level = comparison.workloads[0].levels.iter().find(|level| level.clients == clients).unwrap();
+    level.sides[side].clone().unwrap()
+}
+
+fn spoil(results: &mut Results, change: impl Fn(&mut LoadReport)) {
+    results.trials.iter_mut().for_each(|trial| change(trial.load.as_mut().unwrap()));
+}
+
+fn busy_generator(results: &mut Results) {
+    spoil(results, |load| load.cpu_secs = 0.9 * load.window_secs);
+}
+
+#[test]
+fn targets_of_one_run_are_compared_with_its_first_in_pairs() {
+    let comparison = compared(&run(&[("weir", 50), ("slow", 100), ("split", 50)], &[1, 16], 5));
+    let names: Vec<&str> = comparison.sides.iter().map(|side| side.name.as_str()).collect();
+    assert_eq!((names, comparison.interleaved), (vec!["weir", "slow", "split"], true));
+    for clients in [1, 16] {
+        let cpu = ratio(&comparison, clients, 1, CPU);
+        let (low, high) = cpu.quotient.interval.unwrap();
+        assert!(low < 2.0 && 2.0 < high && low > 1.7 && high < 2.3, "{cpu:?}");
+        assert_eq!((cpu.says, cpu.quotient.method, cpu.quotient.runs), (Says::OtherMore, Method::Paired, 5));
+        assert!(
+            (ratio(&comparison, clients, 1, PER_CORE).quotient.ratio * cpu.quotient.ratio - 1.0).abs() < 1e-9
+        );
+    }
+    let goodput = ratio(&comparison, 16, 1, GOODPUT);
+    assert!(
+        (goodput.quotient.ratio / 0.5 - 1.0).abs() < 0.05 && goodput.says == Says::FirstMore,
+        "{goodput:?}"
+    );
+    assert_eq!(ratio(&comparison, 16, 1, P50).says, Says::OtherMore);
+    assert!(side(&comparison, 16, 0).ratios.iter().all(Option::is_none));
+    // Four figures at two levels of two workloads on two others.
+    assert_eq!(comparison.tested, 32);
+}
+
+#[test]
+fn the_time_of_all_parts_is_counted_and_the_generators_is_not() {
+    let mut all = run(&[("weir", 50), ("split", 50)], &[16], 5);
+    let comparison = compared(&all);
+    assert_eq!(comparison.sides[1].parts, ["server", "database"]);
+    let cpu = side(&comparison, 16, 1).figures[CPU].clone().unwrap();
+    assert!((cpu.value / 50.0 - 1.0).abs() < 0.05, "{cpu:?}");
+    // A part that was not read hides the sum: without it the target would look better than it is.
+    for trial in &mut all[1].trials {
+        trial.closed.counters.remove("database.cpu_secs");
+    }
+    let comparison = compared(&all);
+    assert!(
+        side(&comparison, 16, 1).figures[CPU].is_none() && side(&comparison, 16, 1).ratios[CPU].is_none()
+    );
+    assert!(side(&comparison, 16, 1).ratios[GOODPUT].is_some());
+}
+
+#[test]
+fn requests_are_all_of_them_and_goodput_is_what_succeeded() {
+    let mut all = run(&[("weir", 50), ("other", 50)], &[16], 3);
+    let before = side(&compared(&all), 16, 1);
+    spoil(&mut all[1], |load| {
+        load.successes /= 2;
+        load.goodput_rps /= 2.0;
+        load.error_ratio = 0.5;
+    });
+    let after = side(&compared(&all), 16, 1);
+    let change = |measure: usize| {
+        after.figures[measure].as_ref().unwrap().value / before.figures[measure].as_ref().unwrap().value
+    };
+    assert!((change(CPU) - 1.0).abs() < 1e-9 && (change(PER_CORE) - 0.5).abs() < 1e-3);
+    let barred = |measure: usize| after.ratios[measure].as_ref().unwrap().says == Says::NotComparable;
+    assert!(barred(GOODPUT) && barred(CPU) && barred(P50), "half of its requests failed");
+    assert_eq!(after.ratios[CPU].as_ref().unwrap().remarks, [("G4", "other".to_owned())]);
+}
+
+#[test]
+fn runs_of_different_days_are_compared_by_welch_and_called_a_and_b() {
+    let mut all = run(&[("weir", 50), ("weir", 51)], &[16], 3);
+    all[1].started = "2026-02-03T04:05:06Z".into();
+    let comparison = compared(&all);
+    let names: Vec<&str> = comparison.sides.iter().map(|side| side.name.as_str()).collect();
+    assert_eq!((names, comparison.interleaved), (vec!["A", "B"], false));
+    assert_eq!(ratio(&comparison, 16, 1, CPU).quotient.method, Method::Welch);
+}
+
+#[test]
+fn results_beside_themselves_show_no_difference() {
+    let all = run(&[("weir", 50)], &[1, 4], 3);
+    let comparison = compare(&[&all[0], &all[0]]).unwrap();
+    let level = comparison.workloads.iter().flat_map(|workload| &workload.levels);
+    let ratios: Vec<&Ratio> =
+        level.flat_map(|level| level.sides[1].iter().flat_map(|side| side.ratios.iter().flatten())).collect();
+    assert_eq!(ratios.len(), 16);
+    assert!(ratios.iter().all(|of| of.says == Says::NotShown && of.quotient.ratio == 1.0));
+    assert!(comparison.circumstances.is_empty(), "{:?}", comparison.circumstances);
+}
+
+#[test]
+fn a_busy_generator_bars_goodput_and_latency_and_spares_processor_time() {
+    for (busy, bound) in [(vec![1], Some(Bound::AtLeast)), (vec![0], Some(Bound::AtMost)), (vec![0, 1], None)]
+    {
+        let mut all = run(&[("weir", 50), ("quick", 25)], &[16], 3);
+        busy.iter().for_each(|i| busy_generator(&mut all[*i]));
+        let comparison = compared(&all);
+        let goodput = ratio(&comparison, 16, 1, GOODPUT);
+        assert_eq!((goodput.says, goodput.bound), (Says::NotComparable, bound));
+        assert_eq!(ratio(&comparison, 16, 1, P50).says, Says::NotComparable);
+        let cpu = ratio(&comparison, 16, 1, CPU);
+        let named: Vec<(&str, String)> =
+            busy.iter().map(|i| ("G3", ["weir", "quick"][*i].to_owned())).collect();
+        assert_eq!((cpu.says, cpu.bound, cpu.remarks), (Says::FirstMore, None, named));
+        assert_eq!(comparison.tested, 4, "what is not comparable was not tested");
+    }
+}
+
+#[test]
+fn one_run_makes_no_interval() {
+    let comparison = compared(&run(&[("weir", 50), ("slow", 100)], &[16], 1));
+    let cpu = ratio(&comparison, 16, 1, CPU);
+    assert_eq!((cpu.quotient.interval, cpu.says, comparison.tested), (None, Says::NoInterval, 0));
+}
+
+#[test]
+fn a_repetition_that_one_side_lacks_is_no_pair() {
+    let mut all = run(&[("weir", 50), ("slow", 100)], &[16], 4);
+    let lost =
+        all[1].trials.iter_mut().find(|trial| trial.workload == "get" && trial.repetition == 2).unwrap();
+    lost.load = None;
+    lost.failure = Some("it did not start".into());
+    let comparison = compared(&all);
+    assert_eq!(ratio(&comparison, 16, 1, CPU).quotient.runs, 3);
+    let side = side(&comparison, 16, 1);
+    assert_eq!((side.runs, side.planned, side.failures), (3, 4, vec!["it did not start".to_owned()]));
+}
+
+#[test]
+fn a_side_without_any_numbers_keeps_its_place() {
+    let mut all = run(&[("weir", 50), ("dead", 100)], &[16], 2);
+    all[1].trials.clear();
+    let comparison = compared(&all);
+    let dead = side(&comparison, 16, 1);
+    assert_eq!((dead.standing, dead.runs), (Standing::Missing, 0));
+    assert!(dead.figures.iter().all(Option::is_none) && dead.ratios.iter().all(Option::is_none));
+}
+
+#[test]
+fn what_only_one_side_has_is_named_and_not_compared() {
+    let mut all = run(&[("weir", 50), ("narrow", 50)], &[1, 4], 2);
+    all[1].workloads.remove(1);
+    all[1].levels = vec![4];
+    let comparison = compared(&all);
+    assert_eq!(comparison.workloads.len(), 1);
+    let levels: Vec<u32> = comparison.workloads[0].levels.iter().map(|level| level.clients).collect();
+    assert_eq!((levels, &comparison.workloads[0].alone[..]), (vec![4], &[(1, "weir".to_owned())][..]));
+
+    let mut all = run(&[("weir", 50), ("a", 50), ("b", 60)], &[4], 2);
+    all[0].workloads.remove(1);
+    let comparison = compared(&all);
+    let put = &comparison.workloads[1].levels[0];
+    assert!(put.sides[0].is_none() && put.sides[2].as_ref().unwrap().ratios.iter().all(Option::is_none));
+}
+
+#[test]
+fn nothing_in_common_is_told_in_one_line_with_the_remedy() {
+    let (one, mut other) = (run(&[("weir", 50)], &[1], 1), run(&[("x", 50)], &[1], 1));
+    other[0].levels = vec![2];
+    let why = compare(&[&one[0], &other[0]]).unwrap_err();
+    assert!(why.contains("in common; ") && !why.contains('\n'), "{why}");
+    assert!(compare(&[&one[0]]).unwrap_err().contains("; name a second"));
+}
+
+#[test]
+fn only_what_differs_is_listed() {
+    let mut all = run(&[("weir", 50), ("nginx", 50)], &[4], 2);
+    assert!(compared(&all).circumstances.is_empty(), "{:?}", compared(&all).circumstances);
+    all[1].environment[0].1 = "another".into();
+    all[1].environment.push(("kernel".into(), "6.1".into()));
+    all[1].seed = 8;
+    all[1].placements[0].cores = vec![0, 2];
+    for trial in all[1].trials.iter_mut().filter(|trial| trial.workload == "put") {
+        trial.load.as_mut().unwrap().value_bytes = "1000".into();
+    }
+    for trial in all[0].trials.iter_mut().filter(|trial| trial.workload == "put") {
+        trial.load.as_mut().unwrap().value_bytes = "100".into();
+    }
+    let seen = compared(&all).circumstances;
+    let told: Vec<String> = (seen.iter())
+        .map(|of| {
+            let values: Vec<&str> = of.of.iter().map(|value| value.as_deref().unwrap_or("–")).collect();
+            format!("{}: {}", of.what, values.join(" / "))
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "seed: 7 / 8",
+            "placement: server on 0, generator on 1 / server on 0 2, generator on 1",
+            "cpu: virtual / another",
+            "kernel: – / 6.1",
+            "put: value bytes: 100 / 1000"
+        ]
+    );
+}
+
+#[test]
+fn durability_matters_where_something_is_written() {
+    let comparison = compared(&run(&[("weir", 50), ("nginx", 50)], &[4], 2));
+    let writes: Vec<(&str, bool)> =
+        comparison.workloads.iter().map(|workload| (workload.name.as_str(), workload.writes)).collect();
+    assert_eq!(writes, [("get", false), ("put", true)]);
+    let told: Vec<Option<&str>> = comparison.sides.iter().map(|side| side.durability.as_deref()).collect();
+    assert_eq!(told, [Some("after fdatasync"), None]);
+}

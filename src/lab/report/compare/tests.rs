@@ -1,0 +1,150 @@
+//! The files of a comparison, read back.
+
+use super::*;
+use crate::lab::analysis::compare;
+use crate::lab::analysis::compare::tests::run;
+use crate::lab::results::Results;
+
+fn results() -> Vec<Results> {
+    run(&[("weir", 50), ("nginx", 100), ("other", 25)], &[1, 16], 3)
+}
+
+fn of(all: &[Results]) -> Comparison {
+    compare(&all.iter().collect::<Vec<_>>()).unwrap()
+}
+
+fn file(all: &[Results], name: &str) -> String {
+    let file = render(&of(all)).into_iter().find(|file| file.name == name);
+    String::from_utf8(file.unwrap_or_else(|| panic!("no {name}")).bytes).unwrap()
+}
+
+#[test]
+fn the_same_results_give_the_same_bytes() {
+    let all = results();
+    let again: Vec<Results> = serde_json::from_str(&serde_json::to_string(&all).unwrap()).unwrap();
+    let names: Vec<String> = render(&of(&all)).into_iter().map(|file| file.name).collect();
+    assert_eq!(names, ["compare.html", "compare.md", "compare.csv", "compare.svg"]);
+    assert!(render(&of(&all)) == render(&of(&again)) && text(&of(&all)) == text(&of(&again)));
+}
+
+#[test]
+fn the_headline_says_who_has_more_of_what_at_how_many_levels() {
+    let lines = headline(&of(&results()));
+    assert_eq!(lines.lines().count(), 4);
+    for said in ["get  nginx against weir: goodput 0.", "(nginx more at both levels)", "other against weir: "]
+    {
+        assert!(lines.contains(said), "{said:?} is missing in {lines}");
+    }
+}
+
+#[test]
+fn all_targets_stand_beside_each_other_at_each_level() {
+    let page = file(&results(), "compare.md");
+    assert!(
+        page.contains("| clients | target | goodput, req/s | ratio, to weir, 95 % | difference |"),
+        "{page}"
+    );
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| 16 | weir |")).collect();
+    // Three tables of two workloads.
+    assert_eq!(rows.len(), 6, "{page}");
+    assert!(
+        page.contains("|  | nginx |") && page.contains("nginx more") && page.contains("weir more"),
+        "{page}"
+    );
+    assert!(page.contains("![Processor time per request](compare.svg)"), "{page}");
+}
+
+#[test]
+fn what_a_gate_forbids_to_believe_stands_in_brackets_with_its_name() {
+    let mut all = results();
+    for trial in all[1].trials.iter_mut().filter(|trial| trial.level == 16) {
+        let load = trial.load.as_mut().unwrap();
+        load.cpu_secs = 0.9 * load.window_secs;
+    }
+    let page = text(&of(&all));
+    let row = page.lines().filter(|line| line.trim_start().starts_with("nginx ")).nth(1).unwrap_or_default();
+    // At 16 clients: goodput barred, processor time compared, both with the reason.
+    let rows: Vec<&str> = page.lines().filter(|line| line.contains("[≥ 0.")).collect();
+    assert!(
+        !rows.is_empty() && rows.iter().all(|row| row.contains("not comparable; G3 nginx")),
+        "{row}\n{page}"
+    );
+    assert!(rows[0].contains("nginx more; G3 nginx") && rows[0].trim_end().ends_with("G3"), "{}", rows[0]);
+    assert!(
+        page.contains("- G3 nginx generator at 16 clients: the generator uses 90 % of its cores."),
+        "{page}"
+    );
+}
+
+#[test]
+fn different_promises_are_said_in_words_where_something_is_written() {
+    let page = text(&of(&results()));
+    let (get, put) = page.split_once("\nput\n").unwrap();
+    let said = "weir: after fdatasync; nginx: not stated; other: not stated.";
+    assert!(!get.split("\nget\n").nth(1).unwrap().contains("acknowledge"), "{get}");
+    assert!(put.replace('\n', " ").contains(said), "{put}");
+}
+
+#[test]
+fn how_many_ratios_were_tested_is_told() {
+    assert!(text(&of(&results())).contains("32 ratios were tested for a difference"));
+    let one = text(&of(&run(&[("weir", 50), ("nginx", 100)], &[4], 1)));
+    assert!(
+        one.contains("No ratio was tested") && one.contains("(–)") && one.contains("no interval"),
+        "{one}"
+    );
+}
+
+#[test]
+fn names_are_text_not_markup_and_nothing_is_printed_as_nan() {
+    let mut all = results();
+    let name = "<b>&\"'|`*../x";
+    for results in &mut all {
+        let measured = results.measured.as_mut().unwrap();
+        measured.among[1] = name.into();
+        measured.durability = name.into();
+        results.workloads[0].name = name.into();
+        results
+            .trials
+            .iter_mut()
+            .filter(|trial| trial.workload == "get")
+            .for_each(|t| t.workload = name.into());
+    }
+    all[1].measured.as_mut().unwrap().target = name.into();
+    all[1].environment.push((name.into(), name.into()));
+    for trial in &mut all[2].trials {
+        let load = trial.load.as_mut().unwrap();
+        (load.window_secs, load.attempts, load.goodput_rps, trial.elapsed_secs) = (0.0, 0, 0.0, 0.0);
+        load.latency = crate::proto::Latency::default();
+    }
+    let html = file(&all, "compare.html");
+    for foreign in ["<script", "src=", "@import", "url(", "<b>", "NaN", "inf<"] {
+        assert!(!html.contains(foreign), "{foreign}");
+    }
+    assert!(!file(&all, "compare.md").contains("<b>") && !file(&all, "compare.svg").contains("<b>"));
+    for file in ["compare.md", "compare.csv", "compare.svg"].map(|name| file(&all, name)) {
+        assert!(!file.contains("NaN") && !file.contains("inf,"), "{file}");
+    }
+}
+
+#[test]
+fn the_table_for_programs_has_a_line_for_each_figure() {
+    let table = file(&results(), "compare.csv");
+    let mut lines = table.lines();
+    let columns = lines.next().unwrap().split(',').count();
+    let lines: Vec<&str> = lines.collect();
+    // Five figures of three targets at two levels of two workloads.
+    assert_eq!(lines.len(), 60);
+    assert!(lines.iter().all(|line| line.split(',').count() == columns), "{table}");
+    let cpu = lines.iter().find(|line| line.starts_with("get,16,nginx,cpu_us_per_attempt,")).unwrap();
+    assert!(cpu.contains(",weir,") && cpu.contains(",3,paired,nginx more,,,,"), "{cpu}");
+}
+
+#[test]
+fn without_processor_time_there_is_no_drawing_and_no_gap() {
+    let mut all = results();
+    all.iter_mut().for_each(|results| results.placements.clear());
+    let names: Vec<String> = render(&of(&all)).into_iter().map(|file| file.name).collect();
+    assert_eq!(names, ["compare.html", "compare.md", "compare.csv"]);
+    assert!(!file(&all, "compare.md").contains("compare.svg"));
+}
