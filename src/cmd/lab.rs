@@ -2,7 +2,8 @@
 //!
 //! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
-use super::{Failure, note, report, say, with_hint};
+use super::{Failure, compare, note, report, say, with_hint};
+use crate::lab;
 use crate::lab::experiment::{Experiment, PrintedSource};
 use crate::lab::harness::{self, Options, Progress, Utc};
 use crate::lab::printed::{self, PrintedRow};
@@ -89,6 +90,12 @@ fn conclude(dir: &Path, all: &[Results], planned: usize, interrupted: bool) -> R
         }
         say(headline(results));
         say(format_args!("report: {}", path.display()));
+    }
+    if all.iter().filter(|results| !results.trials.is_empty()).count() > 1 {
+        let comparison = compare::of_run(dir)?;
+        let path = compare::write(&comparison, dir)?;
+        say(lab::report::compare::headline(&comparison));
+        say(format_args!("comparison: {}", path.display()));
     }
     let failures = all.iter().flat_map(|results| {
         let failed = results.trials.iter().filter(|trial| trial.failure.is_some());

@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn a_wait_ends_when_its_time_is_up_and_not_before() {
         check(true, |seats, until| seats.look(until - Duration::from_nanos(1)), Poll::Pending);
-        check(true, |seats, until| seats.look(until), Poll::Ready(Err(Ended::Late)));
-        check(false, |seats, until| seats.look(until), Poll::Ready(Err(Ended::Late)));
+        check(true, Seats::look, Poll::Ready(Err(Ended::Late)));
+        check(false, Seats::look, Poll::Ready(Err(Ended::Late)));
     }
 
     #[test]
