@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark tells what it found")]
 
+mod generator;
 mod instructions;
 mod support;
 
@@ -17,11 +18,18 @@ struct Bench {
     run: fn(),
 }
 
-const BENCHES: &[Bench] = &[Bench {
-    name: "instructions",
-    about: "user instructions of one cached GET and one PUT, counted by callgrind",
-    run: instructions::run,
-}];
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "instructions",
+        about: "user instructions of one cached GET and one PUT, counted by callgrind",
+        run: instructions::run,
+    },
+    Bench {
+        name: "generator",
+        about: "processor time per request of weir load beside that of wrk",
+        run: generator::run,
+    },
+];
 
 fn main() -> ExitCode {
     // cargo bench adds `--bench`; `cargo test` does not, and nothing here is a test.
