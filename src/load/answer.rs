@@ -4,7 +4,8 @@
 
 use super::mix::Operation;
 use super::request::Request;
-use crate::http1::{self, Decoder, Framing};
+use crate::http1::response::Familiar;
+use crate::http1::{Decoder, Framing};
 
 /// Longest answer head put up with, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -72,6 +73,8 @@ pub(super) enum Success {
 pub(super) struct Answer {
     /// Bytes that arrived and could not be used yet: part of a head or of a chunk's frame. Nearly always empty.
     held: Vec<u8>,
+    /// Of the answers before.
+    familiar: Familiar,
     /// Once the head is complete.
     body: Option<Decoder>,
     /// Zero until the head is complete.
@@ -88,7 +91,8 @@ impl Answer {
     /// Makes ready for the answer to the next request.
     pub(super) fn reset(&mut self) {
         self.held.clear();
-        *self = Answer { held: std::mem::take(&mut self.held), ..Answer::default() };
+        let (held, familiar) = (std::mem::take(&mut self.held), std::mem::take(&mut self.familiar));
+        *self = Answer { held, familiar, ..Answer::default() };
     }
 
     /// Whether another request may follow on the connection of this complete answer.
@@ -155,9 +159,8 @@ impl Answer {
     fn consume(&mut self, input: &[u8], request: &Request) -> Result<usize, Fault> {
         let mut used = 0;
         while self.body.is_none() {
-            let mut slots = http1::Slots::default();
-            let head = http1::response::parse(&input[used..], false, &mut slots);
-            let Some(head) = head.map_err(|_| Fault::Malformed)? else { return Ok(used) };
+            let head = self.familiar.parse(&input[used..]).map_err(|_| Fault::Malformed)?;
+            let Some(head) = head else { return Ok(used) };
             used += head.bytes;
             if head.status >= 200 {
                 self.status = head.status;
