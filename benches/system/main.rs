@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark tells what it found")]
 
+mod generator;
 mod instructions;
 mod scale;
 mod support;
@@ -27,6 +28,11 @@ const BENCHES: &[Bench] = &[
         name: "instructions",
         about: "user instructions of one cached GET and one PUT, counted by callgrind",
         run: instructions::run,
+    },
+    Bench {
+        name: "generator",
+        about: "processor time per request of weir load beside that of wrk",
+        run: generator::run,
     },
     Bench {
         name: "scale",

@@ -6,6 +6,7 @@
 use super::head::{self, Meaning};
 use super::{Framing, Reject, Slots, append_field, append_number};
 use httparse::Status;
+use std::ops::Range;
 
 /// Longest head of a response, in bytes. Wider than for requests: there are few servers, and they were chosen.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -85,6 +86,81 @@ impl Line {
         let mut line = Vec::new();
         append_field(&mut line, name, value);
         Line(line)
+    }
+}
+
+/// What the head of a response says to whoever has no use for its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// As [`Head::status`].
+    pub status: u16,
+    /// As [`Head::framing`].
+    pub framing: Framing,
+    /// As [`Head::keep_alive`].
+    pub keep_alive: bool,
+    /// As [`Head::bytes`].
+    pub bytes: usize,
+}
+
+/// The last head that came over a connection, by which the next one is known again.
+///
+/// The answers of a server are nearly alike. A head that differs from the last one only in the values of [`VARYING`],
+/// byte for byte and in no length, means the same: those values mean nothing here, and any text may stand there. To
+/// compare takes a tenth of the instructions that parsing takes.
+#[derive(Debug, Default)]
+pub struct Familiar {
+    outline: Option<Outline>,
+    bytes: Vec<u8>,
+    /// Where the values of [`VARYING`] stand, in their order.
+    gaps: Vec<Range<usize>>,
+}
+
+/// The fields whose values change from answer to answer, and say nothing of framing or connection.
+const VARYING: [&str; 2] = ["date", "etag"];
+/// Longest head remembered, in bytes: there is one for each connection.
+const FAMILIAR_BYTES_MAX: usize = 1 << 10;
+
+impl Familiar {
+    /// As [`parse`], of the response to any request but HEAD.
+    pub fn parse(&mut self, input: &[u8]) -> Result<Option<Outline>, Reject> {
+        if self.outline.is_some() && self.fits(input) {
+            return Ok(self.outline);
+        }
+        let mut slots = Slots::default();
+        let Some(head) = parse(input, false, &mut slots)? else { return Ok(None) };
+        let Head { status, framing, keep_alive, bytes, fields } = head;
+        let outline = Some(Outline { status, framing, keep_alive, bytes });
+        self.gaps.clear();
+        self.bytes.clear();
+        self.outline = None;
+        if bytes <= FAMILIAR_BYTES_MAX {
+            self.outline = outline;
+            self.bytes.extend_from_slice(&input[..bytes]);
+            let varies = |name: &str| VARYING.iter().any(|varying| name.eq_ignore_ascii_case(varying));
+            // What is empty need not lie in the input.
+            let varying = fields.iter().filter(|field| varies(field.name) && !field.value.is_empty());
+            self.gaps.extend(varying.map(|field| {
+                let start = field.value.as_ptr().addr() - input.as_ptr().addr();
+                start..start + field.value.len()
+            }));
+        }
+        Ok(outline)
+    }
+
+    /// Whether `input` begins with the last head, but for what stands in its gaps.
+    fn fits(&self, input: &[u8]) -> bool {
+        let Some(head) = input.get(..self.bytes.len()) else { return false };
+        let mut at = 0;
+        for gap in &self.gaps {
+            // All of it without a branch for each byte: that is a few instructions for a whole date.
+            let is_text =
+                head[gap.clone()].iter().fold(true, |so_far, byte| so_far & (0x20..=0x7e).contains(byte));
+            if !is_text || head[at..gap.start] != self.bytes[at..gap.start] {
+                return false;
+            }
+            at = gap.end;
+        }
+        head[at..] == self.bytes[at..]
     }
 }
 
@@ -237,6 +313,64 @@ mod tests {
         check(&head((64 << 10) + 1), Err(431));
         check(&head((64 << 10) + 9)[..64 << 10], Ok(None));
         check(&head((64 << 10) + 9)[..(64 << 10) + 1], Err(431));
+    }
+
+    /// A head as it is read behind `before`, which must be what it is read as alone.
+    fn check_familiar(before: &[u8], head: &[u8]) -> Result<Option<Outline>, Reject> {
+        let mut familiar = Familiar::default();
+        familiar.parse(before).expect("a good head");
+        let found = familiar.parse(head);
+        let mut slots = Slots::default();
+        let alone = parse(head, false, &mut slots).map(|head| {
+            head.map(|Head { status, framing, keep_alive, bytes, .. }| Outline {
+                status,
+                framing,
+                keep_alive,
+                bytes,
+            })
+        });
+        assert_eq!(found, alone, "{}", head.escape_ascii());
+        // Nor has it forgotten what it is to be compared with.
+        assert_eq!(familiar.parse(before), Familiar::default().parse(before));
+        found
+    }
+
+    #[test]
+    fn a_familiar_head_is_read_like_any_other_whichever_byte_of_it_differs() {
+        const HEAD: &[u8] =
+            b"HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 08:52:24 GMT\r\nETag: \"8796\"\r\nAge:1\r\n\
+            Connection: keep-alive\r\neTag: \r\nContent-Length: 100\r\n\r\n";
+        for place in 0..HEAD.len() {
+            for byte in 0..=u8::MAX {
+                let mut other = [HEAD, b"\r\nx"].concat();
+                other[place] = byte;
+                let _ = check_familiar(HEAD, &other);
+            }
+            let _ = check_familiar(HEAD, &HEAD[..place]);
+            let _ = check_familiar(HEAD, &[&HEAD[..place], b"x", &HEAD[place..]].concat());
+            let _ = check_familiar(HEAD, &[&HEAD[..place], &HEAD[place + 1..]].concat());
+        }
+    }
+
+    #[test]
+    fn a_head_with_another_date_is_known_again() {
+        let head = |date: &str, length: u64| {
+            format!("HTTP/1.1 200 OK\r\nDate: {date}\r\nContent-Length: {length}\r\n\r\n").into_bytes()
+        };
+        let mut familiar = Familiar::default();
+        let monday = familiar.parse(&head("Mon", 1));
+        assert!(familiar.fits(&head("Tue", 1)) && !familiar.fits(&head("Tue", 2)));
+        assert_eq!(familiar.parse(&head("Tue", 1)), monday);
+    }
+
+    #[test]
+    fn a_long_head_is_not_remembered() {
+        let head = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(FAMILIAR_BYTES_MAX)).into_bytes();
+        let mut familiar = Familiar::default();
+        let first = familiar.parse(&head);
+        assert!(
+            first.is_ok_and(|head| head.is_some()) && familiar.outline.is_none() && familiar.bytes.is_empty()
+        );
     }
 
     #[test]

@@ -6,7 +6,8 @@
 use super::dialect::Rule;
 use super::mix::Operation;
 use super::request::Request;
-use crate::http1::{self, Decoder, Framing};
+use crate::http1::response::Familiar;
+use crate::http1::{Decoder, Framing};
 use memchr::memmem;
 
 /// Longest answer head put up with, in bytes.
@@ -77,6 +78,8 @@ pub(super) enum Success {
 pub(super) struct Answer {
     /// Bytes that arrived and could not be used yet: part of a head or of a chunk's frame. Nearly always empty.
     held: Vec<u8>,
+    /// Of the answers before.
+    familiar: Familiar,
     /// Once the head is complete.
     body: Option<Decoder>,
     /// Zero until the head is complete.
@@ -96,8 +99,10 @@ impl Answer {
     pub(super) fn reset(&mut self) {
         self.held.clear();
         self.kept.clear();
+        // What outlives an answer: room, and the head by which the next one is known.
         let (held, kept) = (std::mem::take(&mut self.held), std::mem::take(&mut self.kept));
-        *self = Answer { held, kept, ..Answer::default() };
+        let familiar = std::mem::take(&mut self.familiar);
+        *self = Answer { held, kept, familiar, ..Answer::default() };
     }
 
     /// Whether another request may follow on the connection of this complete answer.
@@ -181,9 +186,8 @@ impl Answer {
     fn consume(&mut self, input: &[u8], request: &Request) -> Result<usize, Fault> {
         let mut used = 0;
         while self.body.is_none() {
-            let mut slots = http1::Slots::default();
-            let head = http1::response::parse(&input[used..], false, &mut slots);
-            let Some(head) = head.map_err(|_| Fault::Malformed)? else { return Ok(used) };
+            let head = self.familiar.parse(&input[used..]).map_err(|_| Fault::Malformed)?;
+            let Some(head) = head else { return Ok(used) };
             used += head.bytes;
             if head.status >= 200 {
                 self.status = head.status;
