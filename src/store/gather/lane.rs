@@ -1,6 +1,7 @@
 //! A lane: a queue, a thread, a session, and one batch in flight.
 
 use super::batch::{self, Settled};
+use super::post::together;
 use super::{Batching, LaneMeters, ReadRequest, Shared, Status, WriteRequest, overloaded};
 use crate::kv::{Key, Row};
 use crate::store::{Answer, Error, Kind, Session};
@@ -333,15 +334,17 @@ impl Request for ReadRequest {
                 Ok(rows) => {
                     let bytes = rows.iter().flatten().map(Row::bytes).sum();
                     let mut found = keys.iter().zip(rows).peekable();
-                    for request in batch {
-                        while found.next_if(|(key, _)| **key < request.key).is_some() {}
-                        let row = found.peek().and_then(|(_, row)| row.clone());
-                        request.reply.give(Ok(row));
-                    }
+                    together(|| {
+                        for request in batch {
+                            while found.next_if(|(key, _)| **key < request.key).is_some() {}
+                            let row = found.peek().and_then(|(_, row)| row.clone());
+                            request.reply.give(Ok(row));
+                        }
+                    });
                     Ok(bytes)
                 }
                 Err(error) => {
-                    batch.into_iter().for_each(|request| request.fail(error.clone()));
+                    together(|| batch.into_iter().for_each(|request| request.fail(error.clone())));
                     if error.kind().ends_session() { Err(error) } else { Ok(0) }
                 }
             }
@@ -407,7 +410,7 @@ async fn commit(
     };
     match answer {
         Ok(found) => {
-            batch::answer(settled, &found, shared.config.batching);
+            together(|| batch::answer(settled, &found, shared.config.batching));
             Ok(())
         }
         Err(error) if error.kind() == Kind::Rejected && settled.len() > 1 => {
@@ -415,7 +418,7 @@ async fn commit(
             Ok(())
         }
         Err(error) => {
-            settled.into_iter().for_each(|group| group.undo().fail(&error));
+            together(|| settled.into_iter().for_each(|group| group.undo().fail(&error)));
             if error.kind().ends_session() { Err(error) } else { Ok(()) }
         }
     }

@@ -9,6 +9,9 @@ mod batch;
 mod clear;
 mod keeper;
 mod lane;
+mod post;
+
+pub use post::{Receiver, Sender, channel};
 
 use super::{Error, Kind, Lanes, Part, Role, Store};
 use crate::counters::{Counter, Histogram};
