@@ -4,6 +4,8 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark tells what it found")]
 
+mod batching;
+mod engine;
 mod generator;
 mod instructions;
 mod scale;
@@ -38,6 +40,16 @@ const BENCHES: &[Bench] = &[
         name: "scale",
         about: "memory and cost of a request by rows, connections and length of values, in about four minutes",
         run: scale::run,
+    },
+    Bench {
+        name: "engine",
+        about: "durable writes over HTTP beside the embedded engine alone, given the same batches",
+        run: engine::run,
+    },
+    Bench {
+        name: "batching",
+        about: "PostgreSQL with batches beside one statement for each request",
+        run: batching::run,
     },
 ];
 

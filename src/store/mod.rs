@@ -15,7 +15,8 @@ mod postgres;
 
 pub use error::{Error, Kind};
 pub use gather::{
-    Batching, Config, Gather, LaneMeters, Meters, Observer, Reply, Status, WriteRequest, Written,
+    Batching, Config, Gather, LaneMeters, Meters, Observer, Receiver, Reply, Sender, Status, WriteRequest,
+    Written, channel,
 };
 pub use part::{Part, Role, SHARDS_MAX, shard_of};
 pub use postgres::replica;

@@ -4,11 +4,10 @@
 //! already may have its answer, later readers may not, and it does not enter the cache.
 
 use crate::kv::{Key, Row};
-use crate::store::Error;
+use crate::store::{Error, Receiver, Sender, channel};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::sync::oneshot;
 
 /// What a flight brought.
 #[derive(Clone, Debug)]
@@ -22,7 +21,7 @@ pub(super) struct Landed {
 
 /// A read under way.
 pub(super) struct Flight {
-    waiting: Mutex<Vec<oneshot::Sender<Landed>>>,
+    waiting: Mutex<Vec<Sender<Landed>>>,
     /// The opening of its shard in which it began.
     opening: u64,
 }
@@ -31,13 +30,12 @@ impl Flight {
     pub(super) fn answer(&self, landed: Landed) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         for sender in waiting {
-            // The one who asked may have stopped waiting.
-            let _ = sender.send(landed.clone());
+            sender.send(landed.clone());
         }
     }
 
-    fn board(&self) -> oneshot::Receiver<Landed> {
-        let (sender, receiver) = oneshot::channel();
+    fn board(&self) -> Receiver<Landed> {
+        let (sender, receiver) = channel();
         self.waiting.lock().push(sender);
         receiver
     }
@@ -96,7 +94,7 @@ impl Flights {
     }
 
     /// Waits for the flight of `key` that is under way, if one may be joined.
-    pub(super) fn join(&self, key: &Key) -> Result<oneshot::Receiver<Landed>, ()> {
+    pub(super) fn join(&self, key: &Key) -> Result<Receiver<Landed>, ()> {
         let flight = self.keys.get(key).and_then(|traffic| traffic.flight.as_ref()).ok_or(())?;
         Ok(flight.board())
     }
@@ -107,7 +105,7 @@ impl Flights {
     }
 
     /// Begins a flight that others may join.
-    pub(super) fn depart(&mut self, key: &Key) -> (Arc<Flight>, oneshot::Receiver<Landed>) {
+    pub(super) fn depart(&mut self, key: &Key) -> (Arc<Flight>, Receiver<Landed>) {
         let flight = Arc::new(Flight { waiting: Mutex::default(), opening: self.opening });
         let receiver = flight.board();
         self.keys.entry(key.clone()).or_default().flight = Some(Arc::clone(&flight));

@@ -19,12 +19,13 @@ pub use shards::{Shard, Tiers};
 use crate::cache::{Cache, Place};
 use crate::counters::Counter;
 use crate::kv::{Key, Precondition, Row, Version};
-use crate::store::{Batching, Config, Gather, Observer, Reply, Store, WriteRequest, Written};
+use crate::store::{
+    Batching, Config, Gather, Observer, Receiver, Reply, Store, WriteRequest, Written, channel,
+};
 use flight::{Flight, Flights, Order};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// The cache and the store behind it.
 pub struct Tiered {
@@ -187,12 +188,11 @@ impl Tiered {
     /// Removes every row. Writes under way at the same time may come before or after it.
     pub async fn clear(&self) -> Result<(), Error> {
         self.tier.begin_clear();
-        let (sender, receiver) = oneshot::channel();
+        let (sender, receiver) = channel();
         let tier = Arc::clone(&self.tier);
         self.gather.clear(Reply::new(move |result, _| {
             tier.end_clear();
-            // The one who asked may have stopped waiting.
-            let _ = sender.send(result);
+            sender.send(result);
         }));
         self.answer(receiver).await?
     }
@@ -206,12 +206,11 @@ impl Tiered {
     ) -> Result<Made, WriteError> {
         let place = self.tier.cache.place(key.as_bytes());
         let mark = self.tier.begin_write(place, key);
-        let (sender, receiver) = oneshot::channel();
+        let (sender, receiver) = channel();
         let (tier, key_written) = (Arc::clone(&self.tier), key.clone());
         let reply = Reply::new(move |result: Result<Written, Error>, queued| {
             tier.end_write(place, &key_written, mark, &result, fill);
-            // The one who asked may have stopped waiting.
-            let _ = sender.send(result.map(|written| (written, queued)));
+            sender.send(result.map(|written| (written, queued)));
         });
         self.gather.write(WriteRequest { key: key.clone(), row, condition, reply });
         match self.answer(receiver).await.and_then(|result| result).map_err(WriteError::Store)? {
@@ -220,10 +219,10 @@ impl Tiered {
         }
     }
 
-    async fn answer<T>(&self, receiver: oneshot::Receiver<T>) -> Result<T, Error> {
+    async fn answer<T>(&self, receiver: Receiver<T>) -> Result<T, Error> {
         match tokio::time::timeout(self.deadline, receiver).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(_)) => Err(Error::new(Kind::Unknown, "the store's lane ended")),
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => Err(Error::new(Kind::Unknown, "the store's lane ended")),
             Err(_) => Err(Error::new(
                 Kind::Unknown,
                 format!("the store did not answer within {} ms", self.deadline.as_millis()),
@@ -281,8 +280,8 @@ enum Boarding {
     Cached(Row),
     /// Nobody can say now what the store will hold.
     InDoubt,
-    Joined(oneshot::Receiver<flight::Landed>),
-    Leads(oneshot::Receiver<flight::Landed>, Arc<Flight>),
+    Joined(Receiver<flight::Landed>),
+    Leads(Receiver<flight::Landed>, Arc<Flight>),
 }
 
 impl Tier {

@@ -7,10 +7,9 @@ use super::{Error, Kind, Read, Served, Status};
 use crate::counters::Counter;
 use crate::kv::{Key, Row};
 use crate::store::replica::Lag;
-use crate::store::{Config, Gather, Observer, Reply, Role, Store};
+use crate::store::{Config, Gather, Observer, Reply, Role, Store, channel};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// A store that follows the others and is only read.
 pub struct Replica {
@@ -43,19 +42,18 @@ impl Replica {
 
     /// The row under `key` as the replica has it now.
     pub(super) async fn read(&self, key: &Key) -> Result<Read, Error> {
-        let (sender, receiver) = oneshot::channel();
+        let (sender, receiver) = channel();
         let reply = Reply::new(move |result: Result<Option<Row>, Error>, queued| {
-            // The one who asked may have stopped waiting.
-            let _ = sender.send(result.map(|row| Read { row, served: Served::Replica, queued }));
+            sender.send(result.map(|row| Read { row, served: Served::Replica, queued }));
         });
         self.gather.read(key.clone(), reply);
         match tokio::time::timeout(self.deadline, receiver).await {
-            Ok(Ok(Ok(read))) => {
+            Ok(Some(Ok(read))) => {
                 self.reads.add(1);
                 Ok(read)
             }
-            Ok(Ok(Err(error))) => Err(error),
-            Ok(Err(_)) | Err(_) => Err(Error::new(Kind::Unknown, "the replica did not answer")),
+            Ok(Some(Err(error))) => Err(error),
+            Ok(None) | Err(_) => Err(Error::new(Kind::Unknown, "the replica did not answer")),
         }
     }
 

@@ -1,22 +1,27 @@
 //! A lane: a queue, a thread, a session, and one batch in flight.
 
 use super::batch::{self, Settled};
+use super::post::together;
+use super::queue::{Queued, Queues, Tail};
 use super::{Batching, LaneMeters, ReadRequest, Shared, Status, WriteRequest, overloaded};
 use crate::kv::{Key, Row};
 use crate::store::{Answer, Error, Kind, Session};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
 
 /// Most requests in one batch.
 const BATCH_REQUESTS_MAX: usize = 1024;
 /// A batch takes no further request once it carries this many bytes.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// A commit this slow is worth waiting for company; below it, waiting costs more than it brings.
-const SLOW_COMMIT: Duration = Duration::from_millis(1);
+/// A flush this slow is worth waiting for company; below it, waiting costs more than it brings.
+const SLOW_FLUSH: Duration = Duration::from_millis(1);
+/// What a request adds to a commit's time besides the flush: a large batch is not a slow flush.
+const REQUEST_COST: Duration = Duration::from_micros(10);
+/// So many commits in a row have to be slow: one that only waited for a processor says nothing about the flush.
+const SLOW_IN_A_ROW: u32 = 8;
 /// A commit that hung once says nothing about the next.
 const COMPANY_WAIT_MAX: Duration = Duration::from_millis(10);
 /// How long a batch may go on after the store was lost: another session was, and this one may not know yet.
@@ -26,6 +31,12 @@ const RETRIES_MAX: usize = 3;
 
 /// What a lane carries.
 pub(super) trait Request: Send + Sized + 'static {
+    /// Whether a batch ends with a flush, which may be worth sharing with more requests.
+    const FLUSHES: bool;
+
+    /// What an answer may carry that the request does not, in bytes, as long as nobody knows better.
+    const ANSWER_BYTES_GUESS: usize;
+
     /// Bytes it adds to a batch.
     fn bytes(&self) -> usize;
     /// Notes how long it waited for its batch.
@@ -39,93 +50,64 @@ pub(super) trait Request: Send + Sized + 'static {
     fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, usize>;
 }
 
-/// The sending end of a lane.
-pub(super) struct Queue<R> {
-    sender: mpsc::UnboundedSender<Queued<R>>,
-    load: Arc<Load>,
-}
-
-/// What a lane has to do.
-#[derive(Default)]
-struct Load {
-    /// Requests queued and not yet taken.
-    waiting: AtomicUsize,
-    /// Requests in the batch in flight.
-    in_flight: AtomicUsize,
-}
-
-struct Queued<R> {
-    request: R,
-    since: Instant,
-}
-
-impl<R: Request> Queue<R> {
-    pub(super) fn push(&self, shared: &Shared, request: R) {
-        if self.load.waiting.load(Relaxed) >= shared.config.queue_requests {
-            R::meters(shared).shed.add(1);
-            return request.fail(overloaded(None));
-        }
-        self.load.waiting.fetch_add(1, Relaxed);
-        if let Err(refused) = self.sender.send(Queued { request, since: Instant::now() }) {
-            self.load.waiting.fetch_sub(1, Relaxed);
-            refused.0.request.fail(Error::new(Kind::Unavailable, "the store's lane has ended"));
-        }
-    }
-}
-
-impl<R> Queue<R> {
-    pub(super) fn len(&self) -> usize {
-        self.load.waiting.load(Relaxed)
-    }
-
-    /// Requests not answered yet.
-    pub(super) fn pending(&self) -> usize {
-        self.len() + self.load.in_flight.load(Relaxed)
-    }
-}
-
 /// The queues of the lanes, and their threads.
-pub(super) type Spawned<R> = (Box<[Queue<R>]>, Vec<JoinHandle<()>>);
+pub(super) type Spawned<R> = (Queues<R>, Vec<JoinHandle<()>>);
 
 /// Starts `count` lanes, each on its own thread with its own runtime.
 pub(super) fn spawn<R: Request>(name: &str, count: usize, shared: &Arc<Shared>) -> Result<Spawned<R>, Error> {
     let cannot = |error| Error::new(Kind::Config, format!("cannot start the thread {name}: {error}"));
-    let mut queues = Vec::new();
+    let (queues, tails) = Queues::new(count.max(1));
     let mut threads = Vec::new();
-    for index in 0..count.max(1) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let load = Arc::<Load>::default();
-        queues.push(Queue { sender, load: Arc::clone(&load) });
+    for (index, tail) in tails.into_iter().enumerate() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
         let lane = Lane {
             shared: Arc::clone(shared),
-            receiver,
-            load,
+            tail,
             taken: VecDeque::new(),
-            last: LastBatch::default(),
+            last: LastBatch::before_any::<R>(),
         };
         let thread = std::thread::Builder::new().name(format!("{name}-{index}"));
         threads.push(thread.spawn(move || runtime.block_on(lane.run())).map_err(cannot)?);
     }
-    Ok((queues.into(), threads))
+    Ok((queues, threads))
 }
 
 struct Lane<R> {
     shared: Arc<Shared>,
-    receiver: mpsc::UnboundedReceiver<Queued<R>>,
-    load: Arc<Load>,
-    /// Received, but not yet in a batch.
+    tail: Tail<R>,
+    /// Taken from the queue, but not yet in a batch.
     taken: VecDeque<Queued<R>>,
     last: LastBatch,
 }
 
 /// What the batch before was like: the best guess at the next one.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct LastBatch {
     requests: usize,
     took: Duration,
-    /// Bytes of its answer, per request.
+    /// How many in a row, up to this one, had company and a slow flush.
+    slow: u32,
+    /// What its answer carried for a request, in bytes, or more if batches before did: sizes come in any order.
     answer_bytes: usize,
+}
+
+impl LastBatch {
+    fn before_any<R: Request>() -> LastBatch {
+        LastBatch { requests: 0, took: Duration::ZERO, slow: 0, answer_bytes: R::ANSWER_BYTES_GUESS }
+    }
+
+    /// The next one: `took` in the store, and its answers carried so many bytes.
+    fn followed_by<R: Request>(self, requests: usize, took: Duration, answer_bytes: usize) -> LastBatch {
+        let is_slow = R::FLUSHES && requests > 1 && took >= SLOW_FLUSH + REQUEST_COST * requests as u32;
+        let slow = if is_slow { self.slow.saturating_add(1) } else { 0 };
+        let answer_bytes = (answer_bytes / requests.max(1)).max(self.answer_bytes / 2);
+        LastBatch { requests, took, slow, answer_bytes }
+    }
+
+    /// How long the next batch may wait for as many requests as this one had; `None` where it must not.
+    fn company_wait(&self) -> Option<Duration> {
+        (self.slow >= SLOW_IN_A_ROW).then(|| (self.took / 4).min(COMPANY_WAIT_MAX))
+    }
 }
 
 /// Why a lane stopped serving.
@@ -163,15 +145,17 @@ impl<R: Request> Lane<R> {
             if *status.borrow_and_update() != away {
                 return Break::Status;
             }
+            let is_closed = self.tail.is_closed();
+            self.tail.take_own(&mut self.taken);
             while let Some(queued) = self.taken.pop_front() {
                 queued.request.fail(error.clone());
             }
+            if is_closed {
+                return Break::Closed;
+            }
             tokio::select! {
                 _ = status.changed() => {}
-                received = self.receiver.recv() => match received {
-                    Some(queued) => self.take(queued),
-                    None => return Break::Closed,
-                },
+                () = self.tail.rung() => {}
             }
         }
     }
@@ -182,7 +166,7 @@ impl<R: Request> Lane<R> {
         self.shared.sessions.fetch_add(1, Relaxed);
         let ended = self.serve_session(epoch, &mut status).await;
         self.shared.sessions.fetch_sub(1, Relaxed);
-        match ended {
+        let ended = match ended {
             Ok(ended) => ended,
             Err(error) => {
                 // The keeper may have gone first, at the very end.
@@ -190,7 +174,10 @@ impl<R: Request> Lane<R> {
                 while *status.borrow_and_update() == Status::Up(epoch) && status.changed().await.is_ok() {}
                 Break::Status
             }
-        }
+        };
+        // Not before: what this session sent last may still be under way, and other lanes serve as long as it is up.
+        self.tail.release();
+        ended
     }
 
     async fn serve_session(
@@ -205,27 +192,34 @@ impl<R: Request> Lane<R> {
                 return Ok(Break::Status);
             }
             if self.taken.is_empty() {
-                tokio::select! {
-                    biased;
-                    _ = status.changed() => return Ok(Break::Status),
-                    received = self.receiver.recv() => match received {
-                        Some(queued) => self.take(queued),
-                        None => return Ok(Break::Closed),
-                    },
+                if self.tail.is_over() {
+                    return Ok(Break::Closed);
                 }
-                // On a shared core the first request wakes this thread before its neighbours have queued: let them.
+                if self.tail.is_empty() {
+                    tokio::select! {
+                        biased;
+                        _ = status.changed() => return Ok(Break::Status),
+                        () = self.tail.rung() => {}
+                    }
+                }
+                // On a shared core the first request wakes this thread before its neighbours have queued, as the answers of
+                // the last batch wake those who send the next: let them.
                 std::thread::yield_now();
             }
-            self.gather().await;
+            self.take();
+            if self.taken.is_empty() {
+                continue;
+            }
+            self.wait_for_company().await;
             let batch = self.next_batch();
             if batch.is_empty() {
-                self.last = LastBatch::default();
+                self.last = LastBatch::before_any::<R>();
                 continue;
             }
             let meters = R::meters(&self.shared);
             meters.batch_size.record(batch.len() as u64);
             let (requests, started) = (batch.len(), Instant::now());
-            self.load.in_flight.store(requests, Relaxed);
+            self.tail.in_flight(requests);
             let done = tokio::select! {
                 biased;
                 done = R::run(session.as_mut(), batch, &self.shared) => done,
@@ -234,33 +228,44 @@ impl<R: Request> Lane<R> {
                     Err(Error::new(Kind::Unknown, "a batch was given up because the store is lost"))
                 }
             };
-            self.load.in_flight.store(0, Relaxed);
+            self.tail.in_flight(0);
             let took = started.elapsed();
             meters.duration.record_duration(took);
             meters.busy_nanos.add(took.as_nanos() as u64);
             let answer_bytes = done?;
-            self.last = LastBatch { requests, took, answer_bytes: answer_bytes / requests };
+            self.last = self.last.followed_by::<R>(requests, took, answer_bytes);
+            self.share();
         }
     }
 
-    /// Moves what has queued into `taken`; waits for company only where the last commit was slow and not lonely.
-    async fn gather(&mut self) {
+    /// Moves what has queued into `taken`.
+    fn take(&mut self) {
         // Without batches what is not sent at once stays in the queue, where its length is seen.
-        while self.taken.len() < self.batch_requests_max() {
-            match self.receiver.try_recv() {
-                Ok(queued) => self.take(queued),
-                Err(_) => break,
+        let most = self.batch_requests_max();
+        self.tail.take(&mut self.taken, most);
+    }
+
+    /// Waits until as many are here as the last batch had, but only where flushes are slow and have company.
+    async fn wait_for_company(&mut self) {
+        let Some(wait) = self.last.company_wait() else { return };
+        let deadline = tokio::time::Instant::now() + wait;
+        while self.taken.len() < self.last.requests && !self.tail.is_closed() {
+            if tokio::time::timeout_at(deadline, self.tail.rung()).await.is_err() {
+                return;
             }
+            self.take();
         }
-        if self.last.took < SLOW_COMMIT || self.last.requests < 2 {
+    }
+
+    /// Lets one lane serve all where flushes are slow, and each its own where they are not. Nothing is in flight now.
+    fn share(&mut self) {
+        if self.shared.config.batching == Batching::Off {
             return;
         }
-        let deadline = tokio::time::Instant::now() + (self.last.took / 4).min(COMPANY_WAIT_MAX);
-        while self.taken.len() < self.last.requests {
-            match tokio::time::timeout_at(deadline, self.receiver.recv()).await {
-                Ok(Some(queued)) => self.take(queued),
-                Ok(None) | Err(_) => break,
-            }
+        if self.last.company_wait().is_some() {
+            self.tail.hand_over(&mut self.taken);
+        } else if self.last.slow == 0 && self.taken.is_empty() {
+            self.tail.release();
         }
     }
 
@@ -269,11 +274,6 @@ impl<R: Request> Lane<R> {
             Batching::Gathered => BATCH_REQUESTS_MAX,
             Batching::Off => 1,
         }
-    }
-
-    fn take(&mut self, queued: Queued<R>) {
-        self.load.waiting.fetch_sub(1, Relaxed);
-        self.taken.push_back(queued);
     }
 
     /// The requests that go together now; those that have waited too long are refused here.
@@ -308,6 +308,10 @@ pub(super) async fn given_up(mut status: tokio::sync::watch::Receiver<Status>, e
 }
 
 impl Request for ReadRequest {
+    const FLUSHES: bool = false;
+    // 64 in the first batch; if values turn out to be small, each batch may be twice as large as the one before.
+    const ANSWER_BYTES_GUESS: usize = BATCH_BYTES_MAX / 64;
+
     fn bytes(&self) -> usize {
         self.key.as_bytes().len()
     }
@@ -333,15 +337,17 @@ impl Request for ReadRequest {
                 Ok(rows) => {
                     let bytes = rows.iter().flatten().map(Row::bytes).sum();
                     let mut found = keys.iter().zip(rows).peekable();
-                    for request in batch {
-                        while found.next_if(|(key, _)| **key < request.key).is_some() {}
-                        let row = found.peek().and_then(|(_, row)| row.clone());
-                        request.reply.give(Ok(row));
-                    }
+                    together(|| {
+                        for request in batch {
+                            while found.next_if(|(key, _)| **key < request.key).is_some() {}
+                            let row = found.peek().and_then(|(_, row)| row.clone());
+                            request.reply.give(Ok(row));
+                        }
+                    });
                     Ok(bytes)
                 }
                 Err(error) => {
-                    batch.into_iter().for_each(|request| request.fail(error.clone()));
+                    together(|| batch.into_iter().for_each(|request| request.fail(error.clone())));
                     if error.kind().ends_session() { Err(error) } else { Ok(0) }
                 }
             }
@@ -350,6 +356,9 @@ impl Request for ReadRequest {
 }
 
 impl Request for WriteRequest {
+    const FLUSHES: bool = true;
+    const ANSWER_BYTES_GUESS: usize = 0;
+
     fn bytes(&self) -> usize {
         self.key.as_bytes().len() + self.row.as_ref().map_or(0, |row| row.value().len())
     }
@@ -407,7 +416,7 @@ async fn commit(
     };
     match answer {
         Ok(found) => {
-            batch::answer(settled, &found, shared.config.batching);
+            together(|| batch::answer(settled, &found, shared.config.batching));
             Ok(())
         }
         Err(error) if error.kind() == Kind::Rejected && settled.len() > 1 => {
@@ -415,7 +424,7 @@ async fn commit(
             Ok(())
         }
         Err(error) => {
-            settled.into_iter().for_each(|group| group.undo().fail(&error));
+            together(|| settled.into_iter().for_each(|group| group.undo().fail(&error)));
             if error.kind().ends_session() { Err(error) } else { Ok(()) }
         }
     }
@@ -449,4 +458,52 @@ async fn settle(
             group.settle(current, || shared.next_version())
         })
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is waited after batches of so many writes that took so many microseconds.
+    fn waited(batches: &[(usize, u64)]) -> Option<Duration> {
+        let follow = |last: LastBatch, &(requests, micros): &(usize, u64)| {
+            last.followed_by::<WriteRequest>(requests, Duration::from_micros(micros), 0)
+        };
+        batches.iter().fold(LastBatch::before_any::<WriteRequest>(), follow).company_wait()
+    }
+
+    #[test]
+    fn only_slow_flushes_with_company_are_waited_for() {
+        assert_eq!(waited(&[]), None);
+        assert_eq!(waited(&[(32, 2400); 7]), None);
+        assert_eq!(waited(&[(32, 2400); 8]), Some(Duration::from_micros(600)));
+        assert_eq!(waited(&[(32, 400_000); 8]), Some(COMPANY_WAIT_MAX));
+        // A lone client, for whom the flush is as slow.
+        assert_eq!(waited(&[(1, 2400); 100]), None);
+        assert_eq!(waited(&[[(32, 2400); 8].as_slice(), &[(1, 2400)]].concat()), None);
+        // One that was fast: the others waited for something else than the disk.
+        assert_eq!(waited(&[[(32, 2400); 8].as_slice(), &[(32, 700)]].concat()), None);
+        // A large batch takes its time on any disk.
+        assert_eq!(waited(&[(1000, 8000); 100]), None);
+    }
+
+    #[test]
+    fn reads_are_never_waited_for() {
+        let slow = |last: LastBatch| last.followed_by::<ReadRequest>(32, Duration::from_millis(5), 0);
+        assert_eq!(
+            (0..100).fold(LastBatch::before_any::<ReadRequest>(), |last, _| slow(last)).company_wait(),
+            None
+        );
+    }
+
+    #[test]
+    fn a_guess_at_answers_falls_slowly_and_rises_at_once() {
+        let follow =
+            |last: LastBatch, bytes: usize| last.followed_by::<ReadRequest>(10, Duration::ZERO, 10 * bytes);
+        let first = LastBatch::before_any::<ReadRequest>();
+        assert_eq!(first.answer_bytes, 16_384);
+        assert_eq!(follow(first, 100).answer_bytes, 8192);
+        assert_eq!(follow(follow(first, 100), 50_000).answer_bytes, 50_000);
+        assert_eq!((0..20).fold(first, |last, _| follow(last, 100)).answer_bytes, 100);
+    }
 }

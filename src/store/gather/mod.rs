@@ -9,10 +9,15 @@ mod batch;
 mod clear;
 mod keeper;
 mod lane;
+mod post;
+mod queue;
+
+pub use post::{Receiver, Sender, channel};
 
 use super::{Error, Kind, Lanes, Part, Role, Store};
 use crate::counters::{Counter, Histogram};
 use crate::kv::{Key, Precondition, Row, Version};
+use queue::Queues;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -176,8 +181,8 @@ pub struct Meters {
 /// A store behind lanes. Dropping it answers what is queued, then gives the store back.
 pub struct Gather {
     shared: Arc<Shared>,
-    reads: Box<[lane::Queue<ReadRequest>]>,
-    writes: Box<[lane::Queue<WriteRequest>]>,
+    reads: Queues<ReadRequest>,
+    writes: Queues<WriteRequest>,
     /// The lanes' and, last, the keeper's.
     threads: Vec<JoinHandle<()>>,
 }
@@ -226,7 +231,7 @@ impl Gather {
         let (reads, read_threads) = lane::spawn::<ReadRequest>("weir-read", lanes.read, &shared)?;
         let (writes, write_threads) = match config.role {
             Role::Store(_) => lane::spawn::<WriteRequest>("weir-write", lanes.write, &shared)?,
-            Role::Replica => Default::default(),
+            Role::Replica => (Queues::none(), Vec::new()),
         };
         let keeper = keeper::spawn(&shared, observer, lost_receiver)?;
         let threads = read_threads.into_iter().chain(write_threads).chain([keeper]).collect();
@@ -235,12 +240,12 @@ impl Gather {
 
     /// Reads the row under `key`, `None` if absent.
     pub fn read(&self, key: Key, reply: Reply<Option<Row>>) {
-        self.lane_of(&self.reads, &key).push(&self.shared, ReadRequest { key, reply });
+        self.push(&self.reads, self.lane_of(&self.reads, &key), ReadRequest { key, reply });
     }
 
     /// Writes, durably.
     pub fn write(&self, request: WriteRequest) {
-        if self.writes.is_empty() {
+        if self.writes.count() == 0 {
             return request.reply.give(Err(Error::new(Kind::Rejected, "a replica is only read")));
         }
         if self.batching() == Batching::Off && request.condition != Precondition::None {
@@ -248,7 +253,7 @@ impl Gather {
             return request.reply.give(Err(Error::new(Kind::Rejected, what)));
         }
         let request = if self.shared.config.acknowledge_early { self.acknowledge(request) } else { request };
-        self.lane_of(&self.writes, &request.key).push(&self.shared, request);
+        self.push(&self.writes, self.lane_of(&self.writes, &request.key), request);
     }
 
     /// Removes every row, durably. Whatever is written meanwhile may be gone afterwards or not.
@@ -270,14 +275,21 @@ impl Gather {
     }
 
     /// The lane for `key`: always the same one, whatever it is asked for; with batching off the one with least to do.
-    fn lane_of<'q, R>(&self, queues: &'q [lane::Queue<R>], key: &Key) -> &'q lane::Queue<R> {
+    fn lane_of<R>(&self, queues: &Queues<R>, key: &Key) -> usize {
         if self.batching() == Batching::Off
-            && let Some(idlest) = queues.iter().min_by_key(|queue| queue.pending())
+            && let Some(idlest) = queues.idlest()
         {
             return idlest;
         }
         let hash = foldhash::fast::FixedState::default().hash_one(key.as_bytes());
-        &queues[(hash >> 32) as usize % queues.len()]
+        (hash >> 32) as usize % queues.count()
+    }
+
+    fn push<R: lane::Request>(&self, queues: &Queues<R>, lane: usize, request: R) {
+        if let Err(refused) = queues.push(lane, request, self.shared.config.queue_requests) {
+            R::meters(&self.shared).shed.add(1);
+            refused.fail(overloaded(None));
+        }
     }
 
     /// Whether requests can be served now.
@@ -292,23 +304,20 @@ impl Gather {
 
     /// How many lanes there are.
     pub fn lanes(&self) -> Lanes {
-        Lanes { read: self.reads.len(), write: self.writes.len() }
+        Lanes { read: self.reads.count(), write: self.writes.count() }
     }
 
     /// Requests that wait in the read and the write lanes.
     pub fn queued(&self) -> Lanes {
-        Lanes {
-            read: self.reads.iter().map(lane::Queue::len).sum(),
-            write: self.writes.iter().map(lane::Queue::len).sum(),
-        }
+        Lanes { read: self.reads.len(), write: self.writes.len() }
     }
 }
 
 impl Drop for Gather {
     fn drop(&mut self) {
         // Lanes end when their queue is closed and empty; the keeper, which holds the claim, ends after them.
-        self.reads = Box::default();
-        self.writes = Box::default();
+        self.reads = Queues::none();
+        self.writes = Queues::none();
         let lanes = self.threads.len().saturating_sub(1);
         if !ended_within(ENDING_MAX, &self.threads[..lanes]) {
             log::warn!("the store does not answer; what is under way is given up");

@@ -64,6 +64,25 @@ fn what_queues_while_a_batch_is_in_flight_is_the_next_batch() {
     assert_eq!(applied(&rest), ("c=3".into(), true, false));
 }
 
+/// A commit of one row for each of them would be the speed of the disk.
+#[test]
+fn sixty_four_writes_of_one_key_are_one_row_for_the_store() {
+    let (gather, stage) = start();
+    let first = write(&gather, "a=0");
+    let in_flight = stage.next();
+    let rest: String = (1..=64).map(|number| format!("a={number} ")).collect();
+    let rest = write(&gather, &rest);
+    in_flight.act(Act::Answer);
+    applied(&first);
+    let batch = stage.next();
+    assert_eq!(batch.writes(), ["a=64"]);
+    batch.act(Act::Answer);
+    let answers: Vec<_> = (1..=64).map(|_| applied(&rest)).collect();
+    assert!(answers.iter().all(|(_, existed, _)| *existed));
+    assert_eq!(answers.iter().filter(|(_, _, superseded)| !superseded).count(), 1);
+    assert!(stage.is_quiet());
+}
+
 #[test]
 fn of_two_creations_in_one_batch_one_fails_its_precondition() {
     let (gather, stage) = start();

@@ -11,7 +11,6 @@ pub mod replica;
 
 use super::{Answer, Claim, Error, Found, Kind, Lanes, Part, Session, Store, redacted};
 use crate::kv::{Change, Key, Row, Version, Write};
-use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
@@ -67,6 +66,12 @@ const READ_ONE: &str = "SELECT key, value, content_type, version FROM weir_kv WH
 const READ_MANY: &str = "SELECT key, value, content_type, version FROM weir_kv WHERE key = ANY($1)";
 
 // `xmax` of a row just inserted is 0; of one just updated it is not.
+const PUT_ONE: &str = "
+    INSERT INTO weir_kv AS old (key, value, content_type, version) VALUES ($1, $2, $3, $4)
+    ON CONFLICT (key) DO UPDATE
+        SET value = excluded.value, content_type = excluded.content_type, version = excluded.version
+        WHERE old.version < excluded.version
+    RETURNING key, xmax <> 0 AS present";
 const PUT: &str = "
     INSERT INTO weir_kv AS old (key, value, content_type, version)
     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[])
@@ -290,6 +295,11 @@ impl Postgres {
         let durable = "SELECT set_config('synchronous_commit', 'on', false)
             WHERE current_setting('synchronous_commit') = 'off'";
         client.query(durable, &[]).await.map_err(failed)?;
+        // No plan but the one by the primary key is ever right, however long the list is and however small the table was
+        // when it was made; and planning again costs as much as reading a few rows.
+        let plans =
+            "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off";
+        client.batch_execute(plans).await.map_err(failed)?;
         self.prepared(client, ended).await
     }
 
@@ -303,7 +313,8 @@ impl Postgres {
         let prepare = |sql| client.prepare(sql);
         let (read_one, read_many) =
             (prepare(READ_ONE).await.map_err(failed)?, prepare(READ_MANY).await.map_err(failed)?);
-        let (put, delete) = (prepare(PUT).await.map_err(failed)?, prepare(DELETE).await.map_err(failed)?);
+        let (put_one, put) = (prepare(PUT_ONE).await.map_err(failed)?, prepare(PUT).await.map_err(failed)?);
+        let delete = prepare(DELETE).await.map_err(failed)?;
         let both = format!(
             "WITH gone AS ({}), came AS ({PUT}) TABLE gone UNION ALL TABLE came",
             DELETE.replace("$1", "$5")
@@ -315,6 +326,7 @@ impl Postgres {
             ended,
             read_one,
             read_many,
+            put_one,
             put,
             delete,
             put_and_delete,
@@ -346,6 +358,7 @@ struct PostgresSession {
     ended: tokio::task::JoinHandle<String>,
     read_one: Statement,
     read_many: Statement,
+    put_one: Statement,
     put: Statement,
     delete: Statement,
     put_and_delete: Statement,
@@ -366,12 +379,11 @@ impl PostgresSession {
             Some(refusal) if !ends(refusal) => self.error(Kind::Rejected, "refused to read", &error),
             _ => self.error(Kind::Unavailable, "was lost while reading", &error),
         })?;
-        let mut rows: HashMap<&[u8], &tokio_postgres::Row> =
-            found.iter().map(|row| (row.get(0), row)).collect();
+        let rows = by_key(&found);
         Ok(keys
             .iter()
             .map(|key| {
-                let row = rows.remove(key.as_bytes())?;
+                let row = find(&rows, key)?;
                 Some(Row::new(key, row.get(2), row.get(1), Version(row.get::<_, i64>(3) as u64)))
             })
             .collect())
@@ -401,6 +413,11 @@ impl PostgresSession {
         let puts: [&(dyn ToSql + Sync); 4] = [&keys, &values, &types, &versions];
         let changed = match (keys.is_empty(), gone.is_empty()) {
             (true, true) => return Ok(Vec::new()),
+            // Cheaper than arrays of one.
+            (false, true) if keys.len() == 1 => {
+                let put: [&(dyn ToSql + Sync); 4] = [&keys[0], &values[0], &types[0], &versions[0]];
+                self.client.query(&self.put_one, &put).await
+            }
             (false, true) => self.client.query(&self.put, &puts).await,
             (true, false) => self.client.query(&self.delete, &[&gone]).await,
             (false, false) => {
@@ -409,11 +426,11 @@ impl PostgresSession {
             }
         };
         let changed = changed.map_err(|error| self.write_error(&error))?;
-        let present: HashMap<&[u8], bool> = changed.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let changed = by_key(&changed);
         Ok(writes
             .iter()
-            .map(|write| match (present.get(write.key.as_bytes()), &write.change) {
-                (Some(present), _) => Found::present(*present),
+            .map(|write| match (find(&changed, &write.key), &write.change) {
+                (Some(row), _) => Found::present(row.get(1)),
                 (None, Change::Delete) => Found::Absent,
                 (None, Change::Put(_)) => Found::Newer,
             })
@@ -466,9 +483,24 @@ impl Session for PostgresSession {
         // Not TRUNCATE: a replica would empty the whole table that it keeps for all shards, and the lock it takes waits for
         // every reader.
         Box::pin(async {
-            self.client.batch_execute("DELETE FROM weir_kv").await.map_err(|error| self.write_error(&error))
+            self.client
+                .batch_execute("SET enable_seqscan = on; DELETE FROM weir_kv")
+                .await
+                .map_err(|error| self.write_error(&error))
         })
     }
+}
+
+/// Rows whose first column is the key, by it. The server mostly gives them in this order already.
+fn by_key(rows: &[tokio_postgres::Row]) -> Vec<(&[u8], &tokio_postgres::Row)> {
+    let mut rows: Vec<(&[u8], _)> = rows.iter().map(|row| (row.get(0), row)).collect();
+    rows.sort_unstable_by_key(|(key, _)| *key);
+    rows
+}
+
+fn find<'r>(rows: &[(&[u8], &'r tokio_postgres::Row)], key: &Key) -> Option<&'r tokio_postgres::Row> {
+    let at = rows.binary_search_by_key(&key.as_bytes(), |(key, _)| key).ok()?;
+    Some(rows[at].1)
 }
 
 /// Whether an error answer means the end of the session: fatal ones, and class 57P (the server is shut down or crashed).

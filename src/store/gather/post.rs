@@ -1,0 +1,236 @@
+//! Answers on their way from a lane's thread to whoever waits for them on another.
+//!
+//! A batch answers many who wait on one thread. Where threads share a core, waking that thread for the first answer would
+//! run it for one answer at a time, with a system call and two changes of thread for each. So a lane wakes nobody before
+//! all are answered ([`together`]), and who is woken first wakes its neighbours, on their own thread, where it is free.
+
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// Sends one answer. Dropped without one, whoever waits learns that there is none.
+pub struct Sender<T>(Arc<Slot<T>>);
+
+/// Waits for one answer; `None` if there will be none.
+pub struct Receiver<T>(Arc<Slot<T>>);
+
+struct Slot<T> {
+    state: Mutex<State<T>>,
+    /// Of the thread that asked.
+    neighbours: Arc<Neighbours>,
+}
+
+enum State<T> {
+    /// Not sent; who waits, if somebody looked already.
+    Waiting(Option<Waker>),
+    Sent(T),
+    /// Taken, given up, or never to come.
+    Over,
+}
+
+/// Those who asked on one thread, are answered, and have not been woken.
+#[derive(Default)]
+struct Neighbours(Mutex<Vec<Waker>>);
+
+thread_local! {
+    static HERE: Arc<Neighbours> = Arc::default();
+    /// Whose waking waits for the end of [`together`]; `None` outside of it.
+    static HELD: RefCell<Option<Vec<Arc<Neighbours>>>> = const { RefCell::new(None) };
+}
+
+/// A way for one answer to this thread.
+pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
+    let slot = Slot { state: Mutex::new(State::Waiting(None)), neighbours: HERE.with(Arc::clone) };
+    let slot = Arc::new(slot);
+    (Sender(Arc::clone(&slot)), Receiver(slot))
+}
+
+/// Answers many: whoever gets an answer from `give` is woken when it returns.
+pub(super) fn together<T>(give: impl FnOnce() -> T) -> T {
+    let outer = HELD.replace(Some(Vec::new()));
+    let given = give();
+    for neighbours in HELD.replace(outer).into_iter().flatten() {
+        neighbours.wake();
+    }
+    given
+}
+
+impl Neighbours {
+    /// Wakes one after the other, so that the first to run finds the rest and spares this thread the work.
+    fn wake(&self) {
+        loop {
+            // Bound first: the lock must not be held while waking.
+            let next = self.0.lock().pop();
+            match next {
+                Some(waker) => waker.wake(),
+                None => return,
+            }
+        }
+    }
+
+    /// Wakes `waker` now, or at the end of [`together`].
+    fn answered(self: &Arc<Self>, waker: Waker) {
+        let now = HELD.with_borrow_mut(|held| match held {
+            None => Some(waker),
+            Some(held) => {
+                self.0.lock().push(waker);
+                if !held.iter().any(|known| Arc::ptr_eq(known, self)) {
+                    held.push(Arc::clone(self));
+                }
+                None
+            }
+        });
+        if let Some(waker) = now {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Slot<T> {
+    fn end(&self, last: State<T>) {
+        let before = {
+            let mut state = self.state.lock();
+            match &*state {
+                State::Waiting(_) => mem::replace(&mut *state, last),
+                State::Sent(_) | State::Over => return,
+            }
+        };
+        if let State::Waiting(Some(waker)) = before {
+            self.neighbours.answered(waker);
+        }
+    }
+}
+
+impl<T> Sender<T> {
+    /// Sends the answer. Whoever asked may have stopped waiting: then it goes nowhere.
+    pub fn send(self, answer: T) {
+        self.0.end(State::Sent(answer));
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.0.end(State::Over);
+    }
+}
+
+impl<T> Future for Receiver<T> {
+    type Output = Option<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        let mut state = self.0.state.lock();
+        if let State::Waiting(waker) = &mut *state {
+            match waker {
+                Some(waker) => waker.clone_from(context.waker()),
+                None => *waker = Some(context.waker().clone()),
+            }
+            return Poll::Pending;
+        }
+        let answer = match mem::replace(&mut *state, State::Over) {
+            State::Sent(answer) => Some(answer),
+            _ => None,
+        };
+        drop(state);
+        self.0.neighbours.wake();
+        Poll::Ready(answer)
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        // Dropped outside of the lock: an answer may be large.
+        let _unread = mem::replace(&mut *self.0.state.lock(), State::Over);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::task::Wake;
+
+    /// Counts how often it was woken.
+    #[derive(Default)]
+    struct Bell(AtomicUsize);
+
+    impl Wake for Bell {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    struct Waiter {
+        bell: Arc<Bell>,
+        receiver: Receiver<u32>,
+    }
+
+    impl Waiter {
+        fn poll(&mut self) -> Poll<Option<u32>> {
+            let waker = Arc::clone(&self.bell).into();
+            Pin::new(&mut self.receiver).poll(&mut Context::from_waker(&waker))
+        }
+
+        fn rung(&self) -> usize {
+            self.bell.0.load(Relaxed)
+        }
+    }
+
+    /// Two who wait, and where to answer them.
+    fn two() -> [(Sender<u32>, Waiter); 2] {
+        [(); 2].map(|()| {
+            let (sender, receiver) = channel();
+            let mut waiter = Waiter { bell: Arc::default(), receiver };
+            assert!(waiter.poll().is_pending());
+            (sender, waiter)
+        })
+    }
+
+    #[test]
+    fn nobody_is_woken_before_all_are_answered() {
+        let [(first, mut a), (second, mut b)] = two();
+        together(|| {
+            first.send(1);
+            second.send(2);
+            assert_eq!((a.rung(), b.rung()), (0, 0));
+        });
+        assert_eq!((a.rung(), b.rung()), (1, 1));
+        assert_eq!((a.poll(), b.poll()), (Poll::Ready(Some(1)), Poll::Ready(Some(2))));
+    }
+
+    #[test]
+    fn who_looks_first_wakes_its_neighbours() {
+        let [(first, mut a), (second, b)] = two();
+        together(|| {
+            first.send(1);
+            second.send(2);
+            assert_eq!(a.poll(), Poll::Ready(Some(1)));
+            assert_eq!(b.rung(), 1);
+        });
+        assert_eq!(b.rung(), 1);
+    }
+
+    #[test]
+    fn a_single_answer_wakes_at_once_and_one_that_never_comes_is_told() {
+        let [(first, mut a), (second, mut b)] = two();
+        first.send(1);
+        assert_eq!(a.rung(), 1);
+        drop(second);
+        assert_eq!((b.rung(), b.poll()), (1, Poll::Ready(None)));
+        assert_eq!((a.poll(), a.poll()), (Poll::Ready(Some(1)), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn whoever_stopped_waiting_is_not_woken_and_holds_up_nobody() {
+        let [(first, a), (second, mut b)] = two();
+        let bell = Arc::clone(&a.bell);
+        drop(a);
+        together(|| {
+            first.send(1);
+            second.send(2);
+        });
+        assert_eq!((bell.0.load(Relaxed), b.poll()), (0, Poll::Ready(Some(2))));
+    }
+}
