@@ -91,7 +91,7 @@ pub(crate) fn run() {
         println!("  median latency, us  {a} gathered, {b} alone, ratio {}", ratio(|sample| sample.median_us));
         match case.goal {
             Goal::Throughput(least) => {
-                println!("  goal                {least} times the throughput, or more")
+                println!("  goal                {least} times the throughput, or more");
             }
             Goal::Latency(most) => println!("  goal                {most} times the median latency, or less"),
         }
