@@ -23,8 +23,10 @@ mod measure;
 
 pub use answer::Fault;
 pub use distribution::{DISTRIBUTIONS, Distribution, DistributionRow};
+pub use keys::key_numbers;
 pub use mix::{Mix, Operation, Step, TURNS, Turn};
 pub use pacing::Pacing;
+pub use recorder::Samples;
 pub use target::Target;
 pub use value_size::ValueSize;
 pub use workload::{WORKLOADS, Workload};
