@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use triomphe::{Arc as Counted, HeaderSlice};
 
 /// The longest key, in bytes. The shortest is one byte.
 pub const KEY_BYTES_MAX: usize = 1024;
@@ -71,13 +72,20 @@ impl fmt::Display for Version {
 
 /// A key with its value, content type and version. Cloning is cheap.
 ///
-/// Key, content type and value share one allocation: a cached row costs one pointer and one heap header.
+/// Key, content type and value share one allocation, with one counter of its owners and without a second one for weak
+/// references: a row costs 24 bytes where it is held, and 12 in front of its bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Row {
-    blob: Arc<[u8]>,
+    /// Key, content type and value, one after the other.
+    block: Counted<HeaderSlice<Lengths, [u8]>>,
     version: Version,
-    key_bytes: u16,
-    content_type_bytes: u8,
+}
+
+/// Where a row's key ends, and its content type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Lengths {
+    key: u16,
+    content_type: u8,
 }
 
 impl Row {
@@ -90,16 +98,12 @@ impl Row {
             other => other,
         };
         let key_bytes = key.as_bytes();
-        let mut blob = Vec::with_capacity(key_bytes.len() + content_type.len() + value.len());
-        blob.extend_from_slice(key_bytes);
-        blob.extend_from_slice(content_type.as_bytes());
-        blob.extend_from_slice(value);
-        Row {
-            blob: blob.into(),
-            version,
-            key_bytes: key_bytes.len() as u16,
-            content_type_bytes: content_type.len() as u8,
-        }
+        let mut bytes = Vec::with_capacity(key_bytes.len() + content_type.len() + value.len());
+        bytes.extend_from_slice(key_bytes);
+        bytes.extend_from_slice(content_type.as_bytes());
+        bytes.extend_from_slice(value);
+        let lengths = Lengths { key: key_bytes.len() as u16, content_type: content_type.len() as u8 };
+        Row { block: Counted::from_header_and_vec(lengths, bytes), version }
     }
 
     /// The same row under another version.
@@ -110,17 +114,17 @@ impl Row {
 
     /// The key's bytes.
     pub fn key(&self) -> &[u8] {
-        &self.blob[..usize::from(self.key_bytes)]
+        &self.block.slice[..usize::from(self.block.header.key)]
     }
 
     /// The content type as stored; empty for [`CONTENT_TYPE_DEFAULT`].
     pub fn content_type(&self) -> &[u8] {
-        &self.blob[usize::from(self.key_bytes)..self.value_start()]
+        &self.block.slice[usize::from(self.block.header.key)..self.value_start()]
     }
 
     /// The value's bytes.
     pub fn value(&self) -> &[u8] {
-        &self.blob[self.value_start()..]
+        &self.block.slice[self.value_start()..]
     }
 
     /// The version of the write that made this row.
@@ -130,11 +134,11 @@ impl Row {
 
     /// Bytes of key, content type and value together.
     pub fn bytes(&self) -> usize {
-        self.blob.len()
+        self.block.slice.len()
     }
 
     fn value_start(&self) -> usize {
-        usize::from(self.key_bytes) + usize::from(self.content_type_bytes)
+        usize::from(self.block.header.key) + usize::from(self.block.header.content_type)
     }
 }
 

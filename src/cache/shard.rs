@@ -21,7 +21,10 @@ pub(super) trait Held {
     fn cost(&self) -> usize;
 }
 
+/// Laid out as written: beside its lock, what a hit writes fills one cache line, and what it only reads begins the next.
+#[repr(C)]
 pub(super) struct Shard<T> {
+    recent: Recent,
     index: HashTable<Slot>,
     entries: Vec<Option<T>>,
     free: Vec<Slot>,
@@ -32,9 +35,17 @@ pub(super) struct Shard<T> {
     evictions: u64,
 }
 
+/// Hits that the policy has not heard of yet, in their order. It hears of them before anything else happens, so that it
+/// decides as if it had been told at once.
+struct Recent {
+    count: u32,
+    slots: [Slot; 13],
+}
+
 impl<T: Held> Shard<T> {
     pub(super) fn new(limits: Limits, policy: Box<dyn Policy>, hash_state: SeedableRandomState) -> Shard<T> {
         Shard {
+            recent: Recent { count: 0, slots: [0; _] },
             index: HashTable::new(),
             entries: Vec::new(),
             free: Vec::new(),
@@ -49,8 +60,19 @@ impl<T: Held> Shard<T> {
     /// What is held under `key`; the policy learns that it was asked for.
     pub(super) fn get(&mut self, hash: u64, key: &T::Key) -> Option<&T> {
         let slot = *self.index.find(hash, |&slot| holds(&self.entries, slot, key))?;
-        self.policy.on_hit(slot);
+        self.recent.slots[self.recent.count as usize] = slot;
+        self.recent.count += 1;
+        if self.recent.count as usize == self.recent.slots.len() {
+            self.catch_up();
+        }
         self.entries[slot as usize].as_ref()
+    }
+
+    /// Tells the policy of the hits that it has not heard of.
+    #[inline(never)]
+    fn catch_up(&mut self) {
+        let count = std::mem::take(&mut self.recent.count) as usize;
+        self.policy.on_hits(&self.recent.slots[..count]);
     }
 
     /// The same without the policy learning of it.
@@ -61,6 +83,7 @@ impl<T: Held> Shard<T> {
 
     /// Whether the entry is in the shard now; see [`super::Cache::insert`].
     pub(super) fn insert(&mut self, hash: u64, new: T) -> bool {
+        self.catch_up();
         let cost = new.cost();
         if cost > self.limits.bytes || self.limits.entries == 0 {
             self.remove(hash, new.key());
@@ -102,6 +125,7 @@ impl<T: Held> Shard<T> {
     }
 
     pub(super) fn remove(&mut self, hash: u64, key: &T::Key) -> Option<T> {
+        self.catch_up();
         let entry = self.index.find_entry(hash, |&slot| holds(&self.entries, slot, key)).ok()?;
         let (slot, _) = entry.remove();
         self.policy.on_remove(slot);
@@ -109,6 +133,7 @@ impl<T: Held> Shard<T> {
     }
 
     pub(super) fn clear(&mut self) {
+        self.catch_up();
         let entries = &mut self.entries;
         self.index.drain().for_each(|slot| {
             self.policy.on_remove(slot);
@@ -121,6 +146,7 @@ impl<T: Held> Shard<T> {
 
     /// Takes out what `keep` does not want, and what passes the new limits then.
     pub(super) fn shrink(&mut self, limits: Limits, keep: impl Fn(&T) -> bool) {
+        self.catch_up();
         self.limits = limits;
         for slot in 0..self.entries.len() as Slot {
             if self.entries[slot as usize].as_ref().is_some_and(|held| !keep(held)) {
@@ -169,4 +195,106 @@ impl<T: Held> Shard<T> {
 
 fn holds<T: Held>(entries: &[Option<T>], slot: Slot, key: &T::Key) -> bool {
     entries[slot as usize].as_ref().is_some_and(|held| held.key() == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foldhash::SharedSeed;
+    use parking_lot::Mutex;
+    use std::sync::Arc;
+
+    impl Held for u64 {
+        type Key = u64;
+
+        fn key(&self) -> &u64 {
+            self
+        }
+
+        fn hash(&self, _state: &SeedableRandomState) -> u64 {
+            self << 57 | self
+        }
+
+        fn cost(&self) -> usize {
+            1
+        }
+    }
+
+    /// Writes down what it is told; the lowest slot leaves.
+    struct Told(Arc<Mutex<Vec<String>>>, Vec<Slot>);
+
+    impl Told {
+        fn note(&self, what: &str, slot: Slot) {
+            self.0.lock().push(format!("{what}{slot}"));
+        }
+    }
+
+    impl Policy for Told {
+        fn on_insert(&mut self, slot: Slot, _hash: u64) {
+            self.note("+", slot);
+            self.1.push(slot);
+        }
+
+        fn on_hit(&mut self, slot: Slot) {
+            self.note("", slot);
+        }
+
+        fn on_remove(&mut self, slot: Slot) {
+            self.note("-", slot);
+            self.1.retain(|other| *other != slot);
+        }
+
+        fn victim(&mut self) -> Slot {
+            let slot = self.1.iter().min().copied().unwrap();
+            self.note("?", slot);
+            slot
+        }
+    }
+
+    #[test]
+    fn a_shard_tells_its_policy_all_that_happened_in_order() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let state = SeedableRandomState::with_seed(0, SharedSeed::global_fixed());
+        let limits = Limits { entries: 2, bytes: 100 };
+        let mut shard = Shard::new(limits, Box::new(Told(Arc::clone(&told), Vec::new())), state.clone());
+        let check = |expected: &str| assert_eq!(std::mem::take(&mut *told.lock()).join(" "), expected);
+        let hash = |key: u64| key.hash(&state);
+        let hit = |shard: &mut Shard<u64>, key| assert!(shard.get(hash(key), &key).is_some());
+        shard.insert(hash(7), 7);
+        shard.insert(hash(8), 8);
+        check("+0 +1");
+        hit(&mut shard, 8);
+        hit(&mut shard, 7);
+        shard.insert(hash(9), 9);
+        check("1 0 ?0 -0 +2");
+        hit(&mut shard, 9);
+        assert!(shard.get(hash(7), &7).is_none() && shard.peek(hash(8), &8).is_some());
+        shard.insert(hash(8), 8);
+        check("2 1");
+        hit(&mut shard, 8);
+        shard.remove(hash(8), &8);
+        check("1 -1");
+        hit(&mut shard, 9);
+        shard.shrink(limits, |_| false);
+        check("2 -2");
+        shard.insert(hash(9), 9);
+        hit(&mut shard, 9);
+        shard.clear();
+        check("+2 2 -2");
+        // Many in a row do not wait for ever.
+        shard.insert(hash(7), 7);
+        (0..100).for_each(|_| hit(&mut shard, 7));
+        assert!(told.lock().len() > 50);
+    }
+
+    #[test]
+    fn what_a_hit_writes_is_in_the_cache_line_of_the_lock() {
+        // A lock takes eight bytes in front.
+        assert_eq!(
+            (std::mem::offset_of!(Shard<u64>, recent), std::mem::offset_of!(Shard<u64>, index)),
+            (0, RECENT_BYTES)
+        );
+        assert_eq!((RECENT_BYTES + 8) % 64, 0);
+        const RECENT_BYTES: usize = size_of::<Recent>();
+    }
 }

@@ -6,8 +6,8 @@
 use super::Plan;
 use super::distribution::{Distribution, THETA_DEFAULT};
 use super::draw::{Scatter, Zipf, below, unit};
-use super::mix::{Operation, Step};
-use super::value_size::Sizes;
+use super::mix::{GET, Operation, Step, turn};
+use super::value_size::{Sizes, ValueSize};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -132,6 +132,16 @@ pub(super) fn streams(seed: u64, clients: u32) -> Vec<Stream> {
             Stream { random: own, client, taken: 0, pending: None, first_key: 0 }
         })
         .collect()
+}
+
+/// The numbers of the keys that a single client reads, without end.
+///
+/// There are `keys` keys, at least one. Neither workload nor server is needed.
+pub fn key_numbers(distribution: Distribution, keys: u64, seed: u64) -> impl Iterator<Item = u64> {
+    let reads = Lot { below: 1, steps: turn(1, GET).steps, choice: Choice::new(distribution, keys, seed) };
+    let space = Space { turns: vec![reads], keys, clients: 1, sizes: Sizes::new(ValueSize::Fixed(0)) };
+    let mut client = streams(seed, 1).swap_remove(0);
+    std::iter::repeat_with(move || client.next(&space).number)
 }
 
 impl Stream {

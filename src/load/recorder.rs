@@ -62,9 +62,9 @@ struct Bin {
 impl Recorder {
     pub(super) fn new(window: Window) -> Recorder {
         Recorder {
-            successes: std::array::from_fn(|_| Samples::new()),
+            successes: std::array::from_fn(|_| Samples::default()),
             attempts: [0; Operation::ALL.len()],
-            failures: Samples::new(),
+            failures: Samples::default(),
             faults: [0; Fault::ALL.len()],
             absent: 0,
             backoff: Duration::ZERO,
@@ -139,7 +139,7 @@ impl Recorder {
 
     /// Of all attempts.
     pub(super) fn latency(&self) -> Latency {
-        let mut all = Samples::new();
+        let mut all = Samples::default();
         for samples in self.successes.iter().chain([&self.failures]) {
             all.add(samples);
         }
@@ -185,8 +185,8 @@ impl Recorder {
     }
 }
 
-/// A latency distribution in the making.
-struct Samples {
+/// A latency distribution in the making: a histogram from 1 µs to 60 s, three digits of it right.
+pub struct Samples {
     histogram: Histogram<u64>,
     /// For the mean: the histogram alone would give it to three digits only.
     sum_ns: u64,
@@ -195,8 +195,8 @@ struct Samples {
     clipped: u64,
 }
 
-impl Samples {
-    fn new() -> Samples {
+impl Default for Samples {
+    fn default() -> Samples {
         let histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS);
         Samples {
             histogram: histogram.expect("the bounds are constants that fit"),
@@ -206,8 +206,11 @@ impl Samples {
             clipped: 0,
         }
     }
+}
 
-    fn record(&mut self, ns: u64) {
+impl Samples {
+    /// Keeps one latency.
+    pub fn record(&mut self, ns: u64) {
         self.histogram.saturating_record(ns.min(HIGHEST_NS));
         self.sum_ns += ns;
         self.min_ns = self.min_ns.min(ns);
@@ -223,7 +226,8 @@ impl Samples {
         self.clipped += other.clipped;
     }
 
-    fn summary(&self) -> Latency {
+    /// What was kept; all zero where nothing was.
+    pub fn summary(&self) -> Latency {
         let count = self.histogram.len();
         if count == 0 {
             return Latency::default();
@@ -302,7 +306,7 @@ mod tests {
 
     #[test]
     fn samples_beyond_a_minute_are_counted_as_clipped_and_kept_in_mean_and_maximum() {
-        let mut samples = Samples::new();
+        let mut samples = Samples::default();
         samples.record(HIGHEST_NS);
         samples.record(3 * HIGHEST_NS);
         let latency = samples.summary();

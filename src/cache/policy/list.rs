@@ -62,8 +62,22 @@ impl<const N: usize> Lists<N> {
 
     /// Takes a slot out of one list and puts it at the young end of another, or of the same.
     pub(super) fn move_young(&mut self, from: usize, to: usize, slot: Slot) {
+        if from == to && self.ends[to].youngest == slot {
+            return;
+        }
         self.unlink(from, slot);
         self.push_young(to, slot);
+    }
+
+    /// Reads what moving these slots will touch, so that the caches of the processor wait for all of it at once and not
+    /// for one after the other. Changes nothing.
+    pub(super) fn fetch(&self, slots: &[Slot]) {
+        let seen = slots.iter().fold(0, |seen, slot| {
+            let Links { older, younger } = self.links[*slot as usize];
+            let of = |slot: Slot| self.links.get(slot as usize).map_or(NONE, |links| links.older);
+            seen ^ of(older) ^ of(younger)
+        });
+        std::hint::black_box(seen);
     }
 
     /// The slot longest in `list`, which must not be empty.

@@ -19,6 +19,11 @@ impl Policy for Lru {
         self.0.move_young(ALL, ALL, slot);
     }
 
+    fn on_hits(&mut self, slots: &[Slot]) {
+        self.0.fetch(slots);
+        slots.iter().for_each(|slot| self.on_hit(*slot));
+    }
+
     fn on_remove(&mut self, slot: Slot) {
         self.0.unlink(ALL, slot);
     }

@@ -31,6 +31,11 @@ pub trait Policy: Send {
     fn on_insert(&mut self, slot: Slot, hash: u64);
     /// The row in `slot` was asked for or replaced.
     fn on_hit(&mut self, slot: Slot);
+    /// These were asked for, one after the other. Together they cost less than one by one: what they wait for in memory
+    /// they wait for at the same time.
+    fn on_hits(&mut self, slots: &[Slot]) {
+        slots.iter().for_each(|slot| self.on_hit(*slot));
+    }
     /// The row in `slot` left, evicted or not.
     fn on_remove(&mut self, slot: Slot);
     /// The slot that should leave next; its `on_remove` follows. Called only when some slot is held, and before the
