@@ -120,9 +120,10 @@ impl Tiered {
         Ok(Tiered { tier, gather, deadline })
     }
 
-    /// The row under `key` if the cache holds it. Never waits.
-    pub fn cached(&self, key: &[u8]) -> Option<Row> {
-        self.tier.cache.get(self.tier.cache.place(key), key)
+    /// What `look` makes of the row under `key`, if the cache holds it. Never waits; `look` runs under a lock of the cache, as
+    /// [`Cache::look`] says.
+    pub fn cached<R>(&self, key: &[u8], look: impl FnOnce(&Row) -> R) -> Option<R> {
+        self.tier.cache.look(self.tier.cache.place(key), key, look)
     }
 
     /// Whether the cache holds `key`, without the policy learning that anybody asked.

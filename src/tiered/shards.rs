@@ -66,10 +66,11 @@ impl Tiers {
         &self.shards[self.shard_of(key.as_bytes())]
     }
 
-    /// The row under `key` if its shard's cache holds it, and which shard that is. Never waits.
-    pub fn cached(&self, key: &[u8]) -> Option<(Row, usize)> {
+    /// What `look` makes of the row under `key`, if its shard's cache holds it, and which shard that is. Never waits; `look`
+    /// must be short, for it runs under a lock of the cache.
+    pub fn cached<R>(&self, key: &[u8], look: impl FnOnce(&Row) -> R) -> Option<(R, usize)> {
         let shard = self.shard_of(key);
-        Some((self.shards[shard].cached(key)?, shard))
+        Some((self.shards[shard].cached(key, look)?, shard))
     }
 
     /// Whether its shard's cache holds `key`, without the policy learning that anybody asked.
@@ -251,7 +252,7 @@ mod tests {
             assert_eq!(step.writes(), [format!("{name}=v")]);
             step.act(Act::Answer);
             put.await.unwrap().unwrap();
-            let (row, shard) = tiers.cached(name.as_bytes()).unwrap();
+            let (row, shard) = tiers.cached(name.as_bytes(), Row::clone).unwrap();
             assert_eq!((row.value(), shard), (&b"v"[..], expected));
             assert!(stages.iter().all(Stage::is_quiet));
         }
@@ -265,7 +266,7 @@ mod tests {
         lose(&store).await;
         call(&replica).await.act(Act::Answer);
         assert_eq!(read.await.unwrap(), Ok((Some("old".into()), Served::Replica)));
-        assert!(tiers.cached(b"k").is_none());
+        assert!(tiers.cached(b"k", |_| ()).is_none());
         until_back(&tiers).await;
         let read = get(&tiers, "k").await;
         call(&store).await.act(Act::Answer);
@@ -295,7 +296,7 @@ mod tests {
         );
         late.act(Act::Answer);
         assert_eq!(read.await.unwrap(), Ok((Some("old".into()), Served::Replica)));
-        assert_eq!(tiers.cached(b"k").unwrap().0.value(), b"new");
+        assert_eq!(tiers.cached(b"k", Row::clone).unwrap().0.value(), b"new");
     }
 
     #[tokio::test]

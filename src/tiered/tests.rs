@@ -100,7 +100,7 @@ impl World {
     }
 
     fn cached(&self) -> Option<String> {
-        self.tiered.cached(KEY.as_bytes()).map(|row| String::from_utf8(row.value().to_vec()).unwrap())
+        self.tiered.cached(KEY.as_bytes(), |row| String::from_utf8(row.value().to_vec()).unwrap())
     }
 
     /// Writes and waits for the acknowledgement.
@@ -433,7 +433,7 @@ async fn nothing_that_began_before_a_clear_enters_the_cache_after_it() {
     writing.act(Act::Answer);
     assert_eq!(read.await.unwrap(), Ok(Some("old".into())));
     put.await.unwrap().unwrap();
-    assert!(world.tiered.cached(KEY.as_bytes()).is_none());
+    assert!(world.tiered.cached(KEY.as_bytes(), Row::clone).is_none());
     let after = world.get().await;
     world.call().act(Act::Answer);
     assert_eq!(after.await.unwrap(), Ok(None));
@@ -441,7 +441,7 @@ async fn nothing_that_began_before_a_clear_enters_the_cache_after_it() {
     let put = world.put("new").await;
     world.call().act(Act::Answer);
     put.await.unwrap().unwrap();
-    assert_eq!(world.tiered.cached(KEY.as_bytes()).unwrap().value(), b"new");
+    assert_eq!(world.tiered.cached(KEY.as_bytes(), Row::clone).unwrap().value(), b"new");
 }
 
 #[tokio::test]
@@ -476,7 +476,7 @@ async fn a_preloaded_row_is_in_the_store_and_not_in_the_cache() {
     let preload = world.spawn(async move { tiered.preload(&key(), "", b"stored".to_vec()).await }).await;
     world.call().act(Act::Answer);
     preload.await.unwrap().unwrap();
-    assert!(world.tiered.cached(KEY.as_bytes()).is_none());
+    assert!(world.tiered.cached(KEY.as_bytes(), Row::clone).is_none());
     let read = world.get().await;
     world.call().act(Act::Answer);
     assert_eq!(read.await.unwrap(), Ok(Some("stored".into())));
@@ -501,7 +501,7 @@ async fn unordered_writes_that_overlap_leave_the_cache_empty() {
     second.await.unwrap().unwrap();
     first_call.act(Act::Answer);
     first.await.unwrap().unwrap();
-    assert!(world.tiered.cached(KEY.as_bytes()).is_none());
+    assert!(world.tiered.cached(KEY.as_bytes(), Row::clone).is_none());
     let read = world.get().await;
     world.call().act(Act::Answer);
     assert_eq!(read.await.unwrap(), Ok(Some("second".into())));
@@ -509,7 +509,7 @@ async fn unordered_writes_that_overlap_leave_the_cache_empty() {
     let third = world.put("third").await;
     world.call().act(Act::Answer);
     third.await.unwrap().unwrap();
-    assert_eq!(world.tiered.cached(KEY.as_bytes()).unwrap().value(), b"third");
+    assert_eq!(world.tiered.cached(KEY.as_bytes(), Row::clone).unwrap().value(), b"third");
 }
 
 #[tokio::test]
@@ -542,7 +542,7 @@ async fn a_ghost_of_the_real_policy_has_the_real_hit_ratio() {
                     let bytes = if step % 100 == 0 { 40_000 } else { random.next_u64() as usize % 700 };
                     tiered.put(&key, "", vec![0; bytes], Precondition::None).await.unwrap();
                 }
-                _ if tiered.cached(key.as_bytes()).is_some() => hits += 1,
+                _ if tiered.cached(key.as_bytes(), |_| ()).is_some() => hits += 1,
                 _ => {
                     let (first, second) = tokio::join!(tiered.get(&key), tiered.get(&key));
                     for read in [first, second] {

@@ -286,7 +286,7 @@ async fn read(worker: &Worker, front: &Front, key: &Key) -> Result<(Option<Row>,
         worker.metrics.hits[shard].add(1);
         counts.add(Count::Hits);
     };
-    if let Some((row, shard)) = tiers.cached(key.as_bytes()) {
+    if let Some((row, shard)) = tiers.cached(key.as_bytes(), Row::clone) {
         hit(shard);
         return Ok((Some(row), Served::Hit));
     }
@@ -305,7 +305,7 @@ async fn read(worker: &Worker, front: &Front, key: &Key) -> Result<(Option<Row>,
 async fn exchange(worker: &Worker, key: &Key, value: &[u8]) -> Result<Option<Row>, Failure> {
     let tiers = &worker.shared.tiers;
     for attempt in 1.. {
-        let read = match tiers.cached(key.as_bytes()) {
+        let read = match tiers.cached(key.as_bytes(), Row::clone) {
             Some((row, shard)) => {
                 worker.metrics.hits[shard].add(1);
                 Some(row)
