@@ -4,6 +4,8 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark tells what it found")]
 
+mod batching;
+mod engine;
 mod instructions;
 mod support;
 
@@ -17,11 +19,23 @@ struct Bench {
     run: fn(),
 }
 
-const BENCHES: &[Bench] = &[Bench {
-    name: "instructions",
-    about: "user instructions of one cached GET and one PUT, counted by callgrind",
-    run: instructions::run,
-}];
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "instructions",
+        about: "user instructions of one cached GET and one PUT, counted by callgrind",
+        run: instructions::run,
+    },
+    Bench {
+        name: "engine",
+        about: "durable writes over HTTP beside the embedded engine alone, given the same batches",
+        run: engine::run,
+    },
+    Bench {
+        name: "batching",
+        about: "PostgreSQL with batches beside one statement for each request",
+        run: batching::run,
+    },
+];
 
 fn main() -> ExitCode {
     // cargo bench adds `--bench`; `cargo test` does not, and nothing here is a test.

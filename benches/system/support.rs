@@ -61,19 +61,28 @@ impl Server {
     }
 
     fn is_ready(&self) -> bool {
-        let asked = || {
-            let mut peer = TcpStream::connect(self.url.trim_start_matches("http://"))?;
-            peer.write_all(b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
-            let mut answer = String::new();
-            peer.read_to_string(&mut answer)?;
-            Ok::<_, std::io::Error>(answer.starts_with("HTTP/1.1 200"))
-        };
-        asked().unwrap_or(false)
+        self.get("/readyz").is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    }
+
+    /// The answer to a GET, head and body.
+    fn get(&self, path: &str) -> std::io::Result<String> {
+        let mut peer = TcpStream::connect(self.url.trim_start_matches("http://"))?;
+        peer.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes())?;
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 
     /// `http://ADDRESS`.
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// What it counts.
+    pub(crate) fn stats(&self) -> serde_json::Value {
+        let page = self.get("/stats").expect("the server answers");
+        serde_json::from_str(page.split_once("\r\n\r\n").map_or("", |(_, body)| body))
+            .expect("/stats is JSON")
     }
 
     /// The process id.
@@ -138,4 +147,26 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     sorted.sort_unstable_by(f64::total_cmp);
     let middle = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+/// The median of `values` and, in brackets, their quartiles.
+pub(crate) fn spread(values: &[f64], digits: usize) -> String {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    // The halves on both sides of the middle, without it.
+    let half = sorted.len() / 2;
+    let (low, high) = (median(&sorted[..half.max(1)]), median(&sorted[sorted.len() - half.max(1)..]));
+    format!("{:.digits$} [{low:.digits$}, {high:.digits$}]", median(values))
+}
+
+/// Runs `what` with this thread, and those it starts, on `core`.
+pub(crate) fn pinned<T>(core: usize, what: impl FnOnce() -> T) -> T {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let before = sched_getaffinity(None).expect("the thread knows its cores");
+    let mut one = CpuSet::new();
+    one.set(core);
+    sched_setaffinity(None, &one).expect("the machine has this core");
+    let done = what();
+    sched_setaffinity(None, &before).expect("it had them before");
+    done
 }
