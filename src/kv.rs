@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+// For rows, which are many: one count in front of the bytes instead of two, and room for a header between.
 use triomphe::{Arc as Counted, HeaderSlice};
 
 /// The longest key, in bytes. The shortest is one byte.

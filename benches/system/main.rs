@@ -4,7 +4,6 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark tells what it found")]
 
-mod batching;
 mod engine;
 mod generator;
 mod instructions;
@@ -45,11 +44,6 @@ const BENCHES: &[Bench] = &[
         name: "engine",
         about: "durable writes over HTTP beside the embedded engine alone, given the same batches",
         run: engine::run,
-    },
-    Bench {
-        name: "batching",
-        about: "PostgreSQL with batches beside one statement for each request",
-        run: batching::run,
     },
 ];
 

@@ -12,7 +12,7 @@ use super::wire::{End, OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
 use super::{Worker, lab, metrics};
 use crate::http1::request::{self, Method};
 use crate::http1::{Framing, Slots};
-use crate::kv::{Key, Precondition, Row};
+use crate::kv::{KEY_BYTES_MAX, Key, Precondition, Row};
 use crate::tiered::{Made, Read, Served};
 use bytes::Buf;
 use std::rc::Rc;
@@ -49,7 +49,7 @@ enum Hit {
 }
 
 enum Work {
-    /// A cached row that is too large to be answered on the spot.
+    /// A cached row that is not answered on the spot.
     Send {
         row: Row,
         unless: Unless,
@@ -106,12 +106,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         loop {
             let keep_alive = match self.next_task() {
                 Task::Incomplete => {
+                    if self.scratch.capacity() > KEY_BYTES_MAX {
+                        self.scratch = Vec::new();
+                    }
                     self.wire.flush().await?;
                     self.wire.fill_head().await?;
                     continue;
                 }
                 Task::Answered { keep_alive } => keep_alive,
-                Task::Work(request, work) => self.work(request, work).await?,
+                Task::Work(request, work) => {
+                    let keep_alive = self.work(request, work).await?;
+                    // What came along with it could not be begun any sooner.
+                    self.wire.arrived = Instant::now();
+                    keep_alive
+                }
                 Task::Refused(request, failure) => self.refuse(&request, &failure).await?,
             };
             if !keep_alive {
@@ -156,6 +164,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             started: self.wire.arrived,
         };
         let head_bytes = head.bytes;
+        // Now, so that nothing is moved under the cache's lock.
+        self.wire.output.reserve(2 * LOCKED_BYTES_MAX);
         let routed = match options.lab.then(|| lab::route(&head)).flatten() {
             Some(found) => found.map(Action::Lab),
             None => route(&head, &mut self.scratch),
@@ -164,14 +174,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Ok(Action::Get { key, unless, timing }) = &routed
             && request.framing == Framing::Length(0)
             && let Some((hit, shard)) = self.wire.worker.shared.tiers.cached(key, |row| {
-                // Under the cache's lock: what is longer leaves it as a shared row.
-                if row.value().len() > LOCKED_BYTES_MAX {
+                // Under the cache's lock: what takes longer leaves it as a shared row.
+                if row.value().len() > LOCKED_BYTES_MAX || *timing || options.timing {
                     return Hit::Row(row.clone());
                 }
-                let timing = (*timing || options.timing)
-                    .then(|| Timing { cache: Some(request.started.elapsed()), beyond: None });
-                let output = &mut self.wire.output;
-                Hit::Answered(write_row(output, &request, row, unless, Served::Hit, timing.as_ref()))
+                Hit::Answered(write_row(&mut self.wire.output, &request, row, unless, Served::Hit, None))
             })
         {
             self.wire.worker.metrics.hits[shard].add(1);

@@ -16,8 +16,7 @@ use std::time::{Duration, Instant};
 pub(super) struct WorkerMetrics {
     /// By method and status, see [`METHODS`] and [`STATUSES`].
     requests: [[Counter; STATUSES.len()]; METHODS.len()],
-    /// From when the request came to when it was answered, in microseconds: to the end of the write that took a hit's
-    /// answer to the socket.
+    /// From when the request came, or could be begun, to when it was answered, in microseconds.
     duration: Histogram,
     /// Reads answered from the cache, by shard. In place: on a heap of their own, two workers' might share a cache line.
     pub(super) hits: [Counter; SHARDS_MAX],

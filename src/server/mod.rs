@@ -175,7 +175,9 @@ impl Server {
                             Err(error) => return told.send(error).unwrap_or_default(),
                         };
                     drop(told);
-                    let worker = Worker { shared, metrics, seats: Rc::default(), spare: Spare::default() };
+                    let patience = shared.options.patience;
+                    let seats = Seats::new(patience.idle.min(patience.head));
+                    let worker = Worker { shared, metrics, seats: Rc::new(seats), spare: Spare::default() };
                     runtime.block_on(serve(Rc::new(worker), doors));
                 };
                 let thread = thread.spawn(work)?;
@@ -212,7 +214,7 @@ impl Server {
 /// A connection that finds no descriptor waits without a word. One that is a connection too many is answered.
 fn make_room(connections: usize) -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let wanted = connections as u64 + FILES_SPARE;
+    let wanted = (connections as u64).saturating_add(FILES_SPARE);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(current) = current.filter(|current| *current < wanted) else { return connections };
     let most = maximum.map_or(wanted, |maximum| maximum.min(wanted));
@@ -280,11 +282,7 @@ fn into_std(socket: TcpSocket) -> io::Result<std::net::TcpListener> {
 /// Accepts until the server drains, then waits for the connections to end.
 async fn serve(worker: Rc<Worker>, doors: Vec<Door>) {
     let seats = Rc::clone(&worker.seats);
-    tokio::task::spawn_local(look_after(
-        seats,
-        worker.shared.draining.subscribe(),
-        worker.shared.options.patience,
-    ));
+    tokio::task::spawn_local(look_after(seats, worker.shared.draining.subscribe()));
     let accepting: Vec<_> =
         doors.into_iter().map(|door| tokio::task::spawn_local(accept(Rc::clone(&worker), door))).collect();
     for task in accepting {
@@ -320,11 +318,10 @@ async fn accept(worker: Rc<Worker>, door: Door) {
 }
 
 /// Looks after the waiting connections, and renews the date, for as long as the worker runs.
-async fn look_after(seats: Rc<Seats>, mut draining: watch::Receiver<bool>, patience: Patience) {
-    let every = Seats::look_every(patience.idle.min(patience.head));
+async fn look_after(seats: Rc<Seats>, mut draining: watch::Receiver<bool>) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(every) => seats.look(Instant::now()),
+            () = tokio::time::sleep(seats.look_every()) => seats.look(Instant::now()),
             // Once: after that there are only the looks.
             _ = draining.wait_for(|draining| *draining), if !seats.is_draining() => seats.drain(),
         }

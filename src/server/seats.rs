@@ -1,7 +1,7 @@
 //! The connections of one worker as they wait, and what ends a wait but its peer: time, and the drain.
 //!
 //! One look over all of them several times a second, instead of a timer and a watch in every connection: a request
-//! arms and disarms nothing. A wait ends up to one look late.
+//! arms and disarms nothing. A wait ends up to two looks late.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,6 +20,7 @@ pub(super) struct Seats {
     taken: RefCell<Vec<Rc<Seat>>>,
     draining: Cell<bool>,
     last_look: Cell<Instant>,
+    look_every: Duration,
 }
 
 /// A connection's place, for as long as it lives.
@@ -51,13 +52,17 @@ pub(super) enum Ended {
     Draining,
 }
 
-impl Default for Seats {
-    fn default() -> Seats {
-        Seats { taken: RefCell::default(), draining: Cell::default(), last_look: Cell::new(Instant::now()) }
-    }
-}
-
 impl Seats {
+    /// For waits that may be as short as `shortest`.
+    pub(super) fn new(shortest: Duration) -> Seats {
+        Seats {
+            taken: RefCell::default(),
+            draining: Cell::default(),
+            last_look: Cell::new(Instant::now()),
+            look_every: (shortest / LOOKS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX),
+        }
+    }
+
     /// A seat for a connection.
     pub(super) fn take(self: &Rc<Seats>) -> Seated {
         let seat = Rc::new(Seat::default());
@@ -67,9 +72,9 @@ impl Seats {
         Seated { seat, seats: Rc::clone(self) }
     }
 
-    /// Time between two looks, for waits that may be as short as `shortest`.
-    pub(super) fn look_every(shortest: Duration) -> Duration {
-        (shortest / LOOKS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX)
+    /// Time between two looks.
+    pub(super) fn look_every(&self) -> Duration {
+        self.look_every
     }
 
     /// From now on idle waits end at once.
@@ -102,9 +107,9 @@ impl Seats {
 }
 
 impl Seated {
-    /// The time of now, up to [`LOOK_EVERY_MAX`] late, without asking the clock.
-    pub(super) fn last_look(&self) -> Instant {
-        self.seats.last_look.get()
+    /// The end of a wait of `span` that begins now, up to one look late, without asking the clock.
+    pub(super) fn until(&self, span: Duration) -> Instant {
+        self.seats.last_look.get() + self.seats.look_every + span
     }
 
     /// Waits for `work`, at most until then. `is_idle`: a drain ends it, too.
@@ -171,7 +176,7 @@ mod tests {
 
     /// Polls a wait once, lets `act` happen, and polls it again.
     fn check(is_idle: bool, act: impl FnOnce(&Seats, Instant), expected: Poll<Result<(), Ended>>) {
-        let seats = Rc::new(Seats::default());
+        let seats = Rc::new(Seats::new(Duration::from_secs(1)));
         let seated = seats.take();
         let until = Instant::now() + Duration::from_secs(1000);
         let mut wait = pin!(seated.wait(until, is_idle, pending::<()>()));
@@ -196,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_ended_one_wait_does_not_end_the_next() {
-        let seats = Rc::new(Seats::default());
+        let seats = Rc::new(Seats::new(Duration::from_secs(1)));
         let seated = seats.take();
         let mut context = Context::from_waker(Waker::noop());
         let soon = Instant::now();
@@ -214,7 +219,7 @@ mod tests {
 
     #[test]
     fn seats_are_given_up_in_any_order() {
-        let seats = Rc::new(Seats::default());
+        let seats = Rc::new(Seats::new(Duration::from_secs(1)));
         let mut seated: Vec<Seated> = (0..5).map(|_| seats.take()).collect();
         for index in [1, 3, 0] {
             drop(seated.remove(index));
@@ -226,8 +231,8 @@ mod tests {
 
     #[test]
     fn short_waits_are_looked_after_more_often() {
-        assert_eq!(Seats::look_every(Duration::from_secs(10)), LOOK_EVERY_MAX);
-        assert_eq!(Seats::look_every(Duration::from_millis(80)), Duration::from_millis(10));
-        assert_eq!(Seats::look_every(Duration::ZERO), LOOK_EVERY_MIN);
+        assert_eq!(Seats::new(Duration::from_secs(10)).look_every(), LOOK_EVERY_MAX);
+        assert_eq!(Seats::new(Duration::from_millis(80)).look_every(), Duration::from_millis(10));
+        assert_eq!(Seats::new(Duration::ZERO).look_every(), LOOK_EVERY_MIN);
     }
 }

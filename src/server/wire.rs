@@ -148,7 +148,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     pub(super) async fn fill_head(&mut self) -> Result<(), End> {
         let patience = self.worker.shared.options.patience;
         if self.input.is_empty() {
-            match self.fill(self.seat.last_look() + self.idle, true).await {
+            match self.fill(self.seat.until(self.idle), true).await {
                 // A connection without a request may be closed without a word.
                 Err(End::Slow) => Err(End::Gone),
                 other => other,
