@@ -5,7 +5,8 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 # Where `make bench` puts what it measured: one directory a day.
-PEERS := records/$(shell date +%F)-peers
+RECORD := records/$(shell date +%F)
+BENCHES := $(addprefix $(RECORD)-,peers batching parts scale)
 
 .PHONY: help run bench test lint
 
@@ -17,11 +18,16 @@ run: ## measure weir on this machine, in about a minute: a headline, and where t
 	@cargo build --release --locked
 	@target=$${CARGO_TARGET_DIR:-target} && "$$target/release/weir" lab experiments/quick.toml
 
-bench: ## measure weir beside nginx, webdis, etcd and the floor of this kernel, into records/DATE-peers
-	@[ ! -e $(PEERS) ] || { echo "error: $(PEERS) is there already; move it away, and run this again" >&2; exit 1; }
+bench: ## measure weir beside other servers, beside itself without batches, and its parts, into records/, in half an hour
+	@for record in $(BENCHES); do [ ! -e "$$record" ] || \
+		{ echo "error: $$record is there already; move it away, and run this again" >&2; exit 1; }; done
 	@scripts/setup.sh cargo cc nginx redis webdis etcd wrk valgrind postgresql
-	@cargo build --release --locked --bin weir --example floor
-	@target=$${CARGO_TARGET_DIR:-target} && "$$target/release/weir" lab experiments/peers.toml --out $(PEERS)
+	@cargo build --release --locked --bin weir --example floor && cargo bench --locked --no-run
+	@target=$${CARGO_TARGET_DIR:-target} && "$$target/release/weir" lab experiments/peers.toml --out $(RECORD)-peers
+	@target=$${CARGO_TARGET_DIR:-target} && "$$target/release/weir" lab experiments/batching.toml --out $(RECORD)-batching
+	@mkdir $(RECORD)-parts && set -o pipefail && \
+		cargo bench --locked --bench micro | tee $(RECORD)-parts/micro.txt && \
+		cargo bench --locked --bench system | tee $(RECORD)-parts/system.txt
 
 test: lint ## all tests, with a real PostgreSQL, a real MariaDB, and the peers of experiments/peers.toml
 	@scripts/setup.sh cc postgresql mariadb nginx redis webdis etcd
