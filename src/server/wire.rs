@@ -197,9 +197,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         if self.output.is_empty() {
             return Ok(());
         }
-        let output = std::mem::take(&mut self.output);
-        let result = self.send(&output).await;
-        self.output = output;
+        let result = send(&mut self.stream, &self.worker, &self.output).await;
         self.output.clear();
         if self.output.capacity() > 2 * OUTPUT_BYTES_MAX {
             self.output = Vec::new();
@@ -211,30 +209,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
 
     pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
-        // In pieces, so that a peer that takes nothing is not waited for as long as for one that takes all slowly.
-        for piece in bytes.chunks(SEND_BYTES) {
-            self.send_piece(piece).await?;
-        }
-        Ok(())
-    }
-
-    async fn send_piece(&mut self, piece: &[u8]) -> Result<(), End> {
-        // Most answers fit the socket's buffer: a timer is made only for one that does not.
-        let taken = std::future::poll_fn(|cx| match Pin::new(&mut self.stream).poll_write(cx, piece) {
-            Poll::Ready(taken) => Poll::Ready(taken),
-            Poll::Pending => Poll::Ready(Ok(0)),
-        });
-        let taken = taken.await.map_err(|_| End::Gone)?;
-        if taken == piece.len() {
-            return Ok(());
-        }
-        let patience = self.worker.shared.options.patience;
-        let earned = Duration::from_secs(piece.len() as u64 / patience.bytes_per_sec.max(1));
-        let rest = self.stream.write_all(&piece[taken..]);
-        match tokio::time::timeout(patience.head + earned, rest).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(End::Gone),
-        }
+        send(&mut self.stream, &self.worker, bytes).await
     }
 
     /// Lets the peer read the last answer: closing with unread input would reset the connection under it.
@@ -250,4 +225,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             self.input.clear();
         }
     }
+}
+
+/// Hands `bytes` to the socket, in pieces, so that a peer that takes nothing is not waited for as long as for one that
+/// takes all slowly.
+async fn send<S: AsyncWrite + Unpin>(stream: &mut S, worker: &Worker, bytes: &[u8]) -> Result<(), End> {
+    for piece in bytes.chunks(SEND_BYTES) {
+        // Most answers fit the socket's buffer: a timer is made only for one that does not.
+        let taken = std::future::poll_fn(|cx| match Pin::new(&mut *stream).poll_write(cx, piece) {
+            Poll::Ready(taken) => Poll::Ready(taken),
+            Poll::Pending => Poll::Ready(Ok(0)),
+        });
+        let taken = taken.await.map_err(|_| End::Gone)?;
+        if taken < piece.len() {
+            let patience = worker.shared.options.patience;
+            let earned = Duration::from_secs(piece.len() as u64 / patience.bytes_per_sec.max(1));
+            let rest = tokio::time::timeout(patience.head + earned, stream.write_all(&piece[taken..]));
+            rest.await.map_err(|_| End::Gone)?.map_err(|_| End::Gone)?;
+        }
+    }
+    Ok(())
 }
