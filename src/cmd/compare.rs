@@ -112,8 +112,13 @@ fn read(path: &Path) -> Result<Results, Failure> {
     let targets = if file.exists() { Vec::new() } else { below(path).unwrap_or_default() };
     match targets.first().and_then(|target| target.parent()) {
         Some(target) => {
-            Err(Failure::input(format_args!("{} holds the results of several targets", path.display()))
-                .hint(format_args!("Name one of them, as {}.", target.display())))
+            Err(Failure::input(format_args!("{} holds the results of several targets", path.display())).hint(
+                format_args!(
+                    "Name one of them, as {}; or compare all of them: weir compare {}.",
+                    target.display(),
+                    path.display()
+                ),
+            ))
         }
         None => report::read_file(&file),
     }

@@ -153,7 +153,7 @@ fn what_cannot_be_compared_is_told_in_one_line_with_the_remedy() {
         (vec![&lonely], "holds the results of one target alone"),
         (vec![&mixed], "not of one run with the others"),
         (vec![&a, &broken], "is not JSON"),
-        (vec![&toml, &a], "is not JSON: expected value at line 2 column 1 | hint: Name the directory"),
+        (vec![&toml, &a], "at line 2 column 2 | hint: Name the directory"),
         (vec![&toml], "is not JSON"),
         (vec![&bad, &a], "missing field `format` | hint: Name the directory"),
         (vec![&a, &a], "the same results twice | hint: Name those of another target or run."),

@@ -77,7 +77,7 @@ pub const MEASURES: &[Measure] = &[
     Measure {
         name: "successes_per_core_sec",
         said: "successes per core-second",
-        heading: ("per core-second", "successes"),
+        heading: ("successes", "per core-second"),
         unit: "successes/core-second",
         read: |results, trial, load| {
             Some(load.successes as f64 / load.window_secs / cores_busy(results, trial)?)

@@ -224,6 +224,8 @@ fn table(comparison: &Comparison, workload: &ComparedWorkload, measures: &[&str]
 fn figure(measure: &Measure, of: Option<&Merge>) -> String {
     let Some(of) = of else { return UNKNOWN.to_owned() };
     match measure.merged {
+        // Their spread is that of the load; it would say nothing.
+        Merged::Mean if measure.unit == "cores" => format!("{:.2}", of.value),
         Merged::Mean => of.estimate.as_ref().map_or_else(|| UNKNOWN.to_owned(), words::spread),
         Merged::Median => words::latency(Some(of.value)),
     }

@@ -49,7 +49,7 @@ fn all_targets_stand_beside_each_other_at_each_level() {
     let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| 16 | weir |")).collect();
     // Four tables of two workloads.
     assert_eq!(rows.len(), 8, "{page}");
-    assert!(page.contains("| per core-second, successes | ratio, to weir, 95 % | difference |"), "{page}");
+    assert!(page.contains("| successes, per core-second | ratio, to weir, 95 % | difference |"), "{page}");
     assert!(page.contains("| cores used, mean |"), "{page}");
     assert!(
         page.contains("|  | nginx |") && page.contains("nginx more") && page.contains("weir more"),
