@@ -114,7 +114,7 @@ fn read(path: &Path) -> Result<Results, Failure> {
         Some(target) => {
             Err(Failure::input(format_args!("{} holds the results of several targets", path.display())).hint(
                 format_args!(
-                    "Name one of them, as {}; or compare all of them: weir compare {}.",
+                    "Name one of them, as {}; `weir compare {}` compares all of them.",
                     target.display(),
                     path.display()
                 ),
