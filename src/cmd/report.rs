@@ -33,13 +33,16 @@ pub(crate) fn write(dir: &Path, results: &Results) -> Result<PathBuf, Failure> {
 
 /// Writes `files` into `dir`; it and what is below it is made where it is not there.
 pub(crate) fn write_files(dir: &Path, files: &[File]) -> Result<(), Failure> {
+    const REMEDY: &str = "Name a directory with --out, or a new one, where files may be written.";
     for file in files {
         let path = dir.join(&file.name);
         let parent = path.parent().unwrap_or(dir);
-        fs::create_dir_all(parent)
-            .map_err(|error| Failure::run(format_args!("cannot make {}: {error}", parent.display())))?;
-        fs::write(&path, &file.bytes)
-            .map_err(|error| Failure::run(format_args!("cannot write {}: {error}", path.display())))?;
+        fs::create_dir_all(parent).map_err(|error| {
+            Failure::run(format_args!("cannot make {}: {error}", parent.display())).hint(REMEDY)
+        })?;
+        fs::write(&path, &file.bytes).map_err(|error| {
+            Failure::run(format_args!("cannot write {}: {error}", path.display())).hint(REMEDY)
+        })?;
     }
     Ok(())
 }
@@ -51,18 +54,17 @@ fn read(dir: &Path) -> Result<Results, Failure> {
 
 /// Reads the results of a run from a file.
 pub(crate) fn read_file(path: &Path) -> Result<Results, Failure> {
+    const REMEDY: &str = "Name the directory that `weir lab` wrote.";
     let shown = path.display();
     let bytes = fs::read(path).map_err(|error| {
         let failure = Failure::input(format_args!("cannot read {shown}: {error}"));
         match error.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory => {
-                failure.hint("Name the directory that `weir lab` wrote.")
-            }
+            ErrorKind::NotFound | ErrorKind::NotADirectory => failure.hint(REMEDY),
             _ => failure,
         }
     })?;
     let json: serde_json::Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Failure::input(format_args!("{shown} is not JSON: {error}")))?;
+        .map_err(|error| Failure::input(format_args!("{shown} is not JSON: {error}")).hint(REMEDY))?;
     // Ask for the version before the shape: a newer file may well have another one.
     let format = json.get("format").and_then(serde_json::Value::as_u64);
     if let Some(format) = format.filter(|format| *format > u64::from(FORMAT)) {
@@ -72,7 +74,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Results, Failure> {
         .hint("Use the weir that measured, or a newer one."));
     }
     serde_json::from_value(json).map_err(|error| {
-        Failure::input(format_args!("{shown} does not hold the results of a lab run: {error}"))
+        Failure::input(format_args!("{shown} does not hold the results of a lab run: {error}")).hint(REMEDY)
     })
 }
 

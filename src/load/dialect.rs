@@ -333,6 +333,17 @@ impl Form {
         if rule.ok.is_empty() || !rule.ok.iter().chain(&rule.absent).all(|code| (200..=599).contains(code)) {
             return Err("statuses go from 200 to 599, and ok has at least one; write as in ok = [200]".into());
         }
+        if let Some(both) = rule.ok.iter().find(|code| rule.absent.contains(code)) {
+            return Err(format!(
+                "has {both} both in ok and in absent (404, unless it is written); take it out of one of them"
+            ));
+        }
+        let told_by = [&rule.absent_if, &rule.absent_unless].into_iter().flatten();
+        if let Some((_, Some(_))) = told_by.flat_map(|text| pieces(text)).find(|(_, gap)| gap.is_some()) {
+            return Err("says what is absent with a placeholder, and nothing is put there; \
+                 write a text that is the same for every key"
+                .into());
+        }
         if [&rule.absent_if, &rule.absent_unless].into_iter().flatten().any(String::is_empty) {
             return Err("looks for no text to say what is absent; write one, or leave it out".into());
         }
@@ -444,6 +455,10 @@ mod tests {
             ("[get]\npath = \"/\"\nok = []", "statuses go from 200 to 599"),
             ("[get]\npath = \"/\"\nok = [100]", "statuses go from 200 to 599"),
             ("[get]\npath = \"/\"\nabsent_if = \"\"", "looks for no text"),
+            ("[get]\npath = \"/\"\nok = [200]\nabsent = [200]", "[get] has 200 both in ok and in absent"),
+            ("[get]\npath = \"/\"\nok = [200, 404]", "[get] has 404 both in ok and in absent (404, unless"),
+            ("[get]\npath = \"/\"\nabsent_if = \"no {key}\"", "same for every key"),
+            ("[get]\npath = \"/\"\nabsent_unless = \"{value}\"", "same for every key"),
             ("[put]\npath = \"/\"\nabsent = [404]", "[put] says what is absent, but only reads"),
             ("[get]\npath = \"/\"\nbegins = \"a\"\nholds = \"b\"", "both begins and holds"),
         ] {

@@ -142,6 +142,8 @@ fn what_cannot_be_compared_is_told_in_one_line_with_the_remedy() {
     fs::write(dir.path().join("no.json"), "{").unwrap();
     fs::write(dir.path().join("new.json"), "{\"format\": 99}").unwrap();
     let (a, levels, lonely, mixed) = (path("1ms"), path("levels"), path("lonely"), path("mixed"));
+    fs::write(dir.path().join("bad.json"), "{}").unwrap();
+    let (bad, toml) = (path("bad.json"), path("1ms.toml"));
     let (missing, empty, broken, new) = (path("missing"), path("empty"), path("no.json"), path("new.json"));
     for (args, complaint) in [
         (vec![&a, &missing], "Name the directory that `weir lab` wrote."),
@@ -151,6 +153,11 @@ fn what_cannot_be_compared_is_told_in_one_line_with_the_remedy() {
         (vec![&lonely], "holds the results of one target alone"),
         (vec![&mixed], "not of one run with the others"),
         (vec![&a, &broken], "is not JSON"),
+        (vec![&toml, &a], "at line 2 column 2 | hint: Name the directory"),
+        (vec![&toml], "is not JSON"),
+        (vec![&bad, &a], "missing field `format` | hint: Name the directory"),
+        (vec![&a, &a], "the same results twice | hint: Name those of another target or run."),
+        (vec![&mixed, &mixed], "holds the results of several targets | hint: Name one of them, as "),
         (vec![&a, &new], "has format 99"),
         (vec![&a, &levels], "no workload and level in common | hint: Compare runs that"),
     ] {
@@ -166,11 +173,12 @@ fn what_cannot_be_compared_is_told_in_one_line_with_the_remedy() {
 fn files_that_cannot_be_written_are_a_failure() {
     let dir = tempfile::tempdir().unwrap();
     measured(dir.path(), "1ms");
-    let a = dir.path().join("1ms");
-    let a = a.to_str().unwrap();
+    measured(dir.path(), "2ms");
+    let (a, b) = (dir.path().join("1ms"), dir.path().join("2ms"));
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
     let file = dir.path().join("1ms.toml");
-    let output = weir(&["compare", a, a, "--out", file.to_str().unwrap()]);
+    let output = weir(&["compare", a, b, "--out", file.to_str().unwrap()]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{said}");
-    assert!(said.contains("cannot make"), "{said}");
+    assert!(said.contains("cannot make") && said.contains("hint: Name a directory with --out"), "{said}");
 }

@@ -48,14 +48,13 @@ fn write_block(html: &mut String, block: &Block, figures: &[Option<String>]) -> 
         }
         Block::Front(sentences) => {
             html.push_str("<dl class=\"front\">\n");
+            let mut above = None;
             for (name, anchor, sentence) in sentences {
-                writeln!(
-                    html,
-                    "<dt><a href=\"#{}\">{}</a></dt>\n<dd>{}</dd>",
-                    escape(anchor),
-                    escape(name),
-                    prose(sentence)
-                )?;
+                // Of several sentences on one thing only the first has its name above it.
+                if above.replace(name) != Some(name) {
+                    writeln!(html, "<dt><a href=\"#{}\">{}</a></dt>", escape(anchor), escape(name))?;
+                }
+                writeln!(html, "<dd>{}</dd>", prose(sentence))?;
             }
             html.push_str("</dl>\n");
             Ok(())

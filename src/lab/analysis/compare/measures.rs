@@ -11,6 +11,8 @@ pub struct Measure {
     pub said: &'static str,
     /// What a person reads above it, and the unit below.
     pub heading: (&'static str, &'static str),
+    /// Behind its number in a sentence.
+    pub unit: &'static str,
     /// The figure of one run; `None` where it was not read.
     pub read: fn(&Results, &Trial, &LoadReport) -> Option<f64>,
     /// How several runs are one figure.
@@ -52,6 +54,7 @@ pub const MEASURES: &[Measure] = &[
         name: "goodput_rps",
         said: "goodput",
         heading: ("goodput", "req/s"),
+        unit: "req/s",
         read: |_, _, load| Some(load.goodput_rps),
         merged: Merged::Mean,
         busy_generator: BusyGenerator::Caps,
@@ -62,6 +65,7 @@ pub const MEASURES: &[Measure] = &[
         name: "cpu_us_per_attempt",
         said: "CPU per request",
         heading: ("CPU", "µs/request"),
+        unit: "µs/request",
         read: |results, trial, load| {
             Some(cores_busy(results, trial)? / (load.attempts as f64 / load.window_secs) * 1e6)
         },
@@ -73,7 +77,8 @@ pub const MEASURES: &[Measure] = &[
     Measure {
         name: "successes_per_core_sec",
         said: "successes per core-second",
-        heading: ("per core-second", "successes"),
+        heading: ("successes", "per core-second"),
+        unit: "successes/core-second",
         read: |results, trial, load| {
             Some(load.successes as f64 / load.window_secs / cores_busy(results, trial)?)
         },
@@ -86,6 +91,7 @@ pub const MEASURES: &[Measure] = &[
         name: "latency_us_p50",
         said: "median latency",
         heading: ("p50", "latency"),
+        unit: "µs",
         read: |_, _, load| (load.latency.count > 0).then_some(load.latency.us_p50),
         merged: Merged::Median,
         busy_generator: BusyGenerator::Blurs,
@@ -96,11 +102,23 @@ pub const MEASURES: &[Measure] = &[
         name: "latency_us_p99",
         said: "99th percentile",
         heading: ("p99", "latency"),
+        unit: "µs",
         read: |_, _, load| (load.latency.count > 0).then_some(load.latency.us_p99),
         merged: Merged::Median,
         busy_generator: BusyGenerator::Blurs,
         compared: false,
         resolution: BUCKET,
+    },
+    Measure {
+        name: "cores_used",
+        said: "cores used",
+        heading: ("cores used", "mean"),
+        unit: "cores",
+        read: |results, trial, _| cores_busy(results, trial),
+        merged: Merged::Mean,
+        busy_generator: BusyGenerator::Spares,
+        compared: false,
+        resolution: 0.0,
     },
 ];
 

@@ -18,6 +18,7 @@ use super::{Findings, findings};
 use crate::lab::results::{Results, Trial};
 use crate::proto::LoadReport;
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// All that is said of several sets of results beside each other.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -86,9 +87,9 @@ pub struct ComparedLevel {
 pub struct SideOfLevel {
     /// Runs planned.
     pub planned: u32,
-    /// Runs that delivered numbers.
+    /// Runs that delivered numbers and did not fail.
     pub runs: u32,
-    /// Why the others did not.
+    /// Why the others did not, or what became of them.
     pub failures: Vec<String>,
     /// How far its row may be trusted.
     pub standing: Standing,
@@ -135,11 +136,14 @@ pub struct Merge {
 /// A ratio and what may be said of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ratio {
-    /// The other's figure over the first's.
-    pub quotient: Quotient,
+    /// The other's figure over the first's; `None` where there is none, for the reason in `lacking`.
+    pub quotient: Option<Quotient>,
+    /// Why there is no quotient: `0 req/s in run 2 of nginx`.
+    pub lacking: Option<String>,
     /// What is said.
     pub says: Says,
-    /// Where the generator was the limit on one side only: on which side of the truth the ratio lies.
+    /// Where the generator was the limit on one side only, and no gate makes either invalid: on which side of the truth
+    /// the ratio lies.
     pub bound: Option<Bound>,
     /// The gates that failed on either side, each with that side's name.
     pub remarks: Vec<(&'static str, String)>,
@@ -157,7 +161,7 @@ pub enum Says {
     NotShown,
     /// Too few runs for an interval.
     NoInterval,
-    /// A gate forbids to believe it.
+    /// A gate forbids to believe it, or there is none.
     NotComparable,
 }
 
@@ -176,6 +180,11 @@ pub fn compare(all: &[&Results]) -> Result<Comparison, String> {
     if all.len() < 2 {
         return Err("there is nothing to compare with; name a second results directory".into());
     }
+    if (1..all.len()).any(|i| all[..i].contains(&all[i])) {
+        return Err("these are the same results twice; name those of another target or run".into());
+    }
+    let sound: Vec<Cow<Results>> = all.iter().map(|results| sound(results)).collect();
+    let all: &[&Results] = &sound.iter().map(Cow::as_ref).collect::<Vec<_>>();
     let names = names(all);
     let found: Vec<Findings> = all.iter().map(|results| findings(results)).collect();
     let mut planned: Vec<&str> = Vec::new();
@@ -211,10 +220,21 @@ pub fn compare(all: &[&Results]) -> Result<Comparison, String> {
     })
 }
 
-/// Whether both are targets of one run, which measured them in turns.
+/// The results without the numbers of runs that failed: a target that died was no longer the one to be compared.
+fn sound(results: &Results) -> Cow<'_, Results> {
+    let failed = |trial: &Trial| trial.load.is_some() && trial.failure.is_some();
+    if !results.trials.iter().any(failed) {
+        return Cow::Borrowed(results);
+    }
+    let mut results = results.clone();
+    results.trials.iter_mut().filter(|trial| failed(trial)).for_each(|trial| trial.load = None);
+    Cow::Owned(results)
+}
+
+/// Whether both are targets of one run, which measured them in turns: different ones, as no target has turns with itself.
 fn interleaved(a: &Results, b: &Results) -> bool {
-    let among = |results: &Results| results.measured.as_ref().map(|measured| measured.among.clone());
-    among(a).is_some() && among(a) == among(b) && (&a.started, &a.name) == (&b.started, &b.name)
+    let (Some(of_a), Some(of_b)) = (&a.measured, &b.measured) else { return false };
+    of_a.among == of_b.among && of_a.target != of_b.target && (&a.started, &a.name) == (&b.started, &b.name)
 }
 
 /// The targets' names where they tell the sides apart, letters elsewhere.
@@ -356,37 +376,49 @@ fn ratio(
     names: [&str; 2],
     interleaved: bool,
 ) -> Option<Ratio> {
-    let Measure { compared: true, busy_generator, resolution, .. } = MEASURES[measure] else { return None };
+    let Measure { compared: true, busy_generator, resolution, unit, .. } = MEASURES[measure] else {
+        return None;
+    };
     let (a, b) = (first.figures[measure].as_ref()?, other.figures[measure].as_ref()?);
+    let partner = |repetition| b.of_runs.iter().find(|(of, _)| *of == repetition).map(|(_, value)| *value);
+    let pairs: Vec<(f64, f64)> =
+        (a.of_runs.iter()).filter_map(|(repetition, value)| Some((*value, partner(*repetition)?))).collect();
     let quotient = if interleaved {
-        let partner =
-            |repetition| b.of_runs.iter().find(|(of, _)| *of == repetition).map(|(_, value)| *value);
-        let pairs = a.of_runs.iter().filter_map(|(repetition, value)| Some((*value, partner(*repetition)?)));
-        ratio::paired(&pairs.collect::<Vec<_>>(), resolution)?
+        ratio::paired(&pairs, resolution)
     } else {
         let values = |of: &Merge| of.of_runs.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
-        ratio::welch(&values(a), &values(b), resolution)?
+        ratio::welch(&values(a), &values(b), resolution)
+    };
+    let zero = [a, b].into_iter().zip(names).find_map(|(of, name)| {
+        let (repetition, _) = of.of_runs.iter().find(|(_, value)| *value <= 0.0)?;
+        Some(format!("0 {unit} in run {} of {name}", repetition + 1))
+    });
+    let lacking = match quotient {
+        Some(_) => None,
+        None => Some(zero.unwrap_or_else(|| "no repetition in common".to_owned())),
     };
     let remarks = [first, other]
         .into_iter()
         .zip(names)
         .flat_map(|(side, name)| side.failed.iter().map(move |gate| (gate.id, name.to_owned())));
     let limited = [first, other].map(|side| consequence(side, Standing::GeneratorLimited));
-    let barred = [first, other].iter().any(|side| consequence(side, Standing::Invalid))
-        || limited.contains(&true) && busy_generator != BusyGenerator::Spares;
+    let invalid = [first, other].iter().any(|side| consequence(side, Standing::Invalid));
+    let barred =
+        invalid || quotient.is_none() || limited.contains(&true) && busy_generator != BusyGenerator::Spares;
     let bound = match (busy_generator, limited) {
+        _ if invalid || quotient.is_none() => None,
         (BusyGenerator::Caps, [false, true]) => Some(Bound::AtLeast),
         (BusyGenerator::Caps, [true, false]) => Some(Bound::AtMost),
         _ => None,
     };
-    let says = match quotient.interval {
+    let says = match quotient.and_then(|of| of.interval) {
         _ if barred => Says::NotComparable,
         None => Says::NoInterval,
         Some((low, _)) if low > 1.0 => Says::OtherMore,
         Some((_, high)) if high < 1.0 => Says::FirstMore,
         Some(_) => Says::NotShown,
     };
-    Some(Ratio { quotient, says, bound, remarks: remarks.collect() })
+    Some(Ratio { quotient, lacking, says, bound, remarks: remarks.collect() })
 }
 
 /// Whether a gate failed that has this consequence for the row.

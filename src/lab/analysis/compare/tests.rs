@@ -73,16 +73,22 @@ fn targets_of_one_run_are_compared_with_its_first_in_pairs() {
     assert_eq!((names, comparison.interleaved), (vec!["weir", "slow", "split"], true));
     for clients in [1, 16] {
         let cpu = ratio(&comparison, clients, 1, CPU);
-        let (low, high) = cpu.quotient.interval.unwrap();
+        let (low, high) = cpu.quotient.unwrap().interval.unwrap();
         assert!(low < 2.0 && 2.0 < high && low > 1.7 && high < 2.3, "{cpu:?}");
-        assert_eq!((cpu.says, cpu.quotient.method, cpu.quotient.runs), (Says::OtherMore, Method::Paired, 5));
+        assert_eq!(
+            (cpu.says, cpu.quotient.unwrap().method, cpu.quotient.unwrap().runs),
+            (Says::OtherMore, Method::Paired, 5)
+        );
         assert!(
-            (ratio(&comparison, clients, 1, PER_CORE).quotient.ratio * cpu.quotient.ratio - 1.0).abs() < 1e-9
+            (ratio(&comparison, clients, 1, PER_CORE).quotient.unwrap().ratio * cpu.quotient.unwrap().ratio
+                - 1.0)
+                .abs()
+                < 1e-9
         );
     }
     let goodput = ratio(&comparison, 16, 1, GOODPUT);
     assert!(
-        (goodput.quotient.ratio / 0.5 - 1.0).abs() < 0.05 && goodput.says == Says::FirstMore,
+        (goodput.quotient.unwrap().ratio / 0.5 - 1.0).abs() < 0.05 && goodput.says == Says::FirstMore,
         "{goodput:?}"
     );
     assert_eq!(ratio(&comparison, 16, 1, P50).says, Says::OtherMore);
@@ -135,19 +141,70 @@ fn runs_of_different_days_are_compared_by_welch_and_called_a_and_b() {
     let comparison = compared(&all);
     let names: Vec<&str> = comparison.sides.iter().map(|side| side.name.as_str()).collect();
     assert_eq!((names, comparison.interleaved), (vec!["A", "B"], false));
-    assert_eq!(ratio(&comparison, 16, 1, CPU).quotient.method, Method::Welch);
+    assert_eq!(ratio(&comparison, 16, 1, CPU).quotient.unwrap().method, Method::Welch);
 }
 
 #[test]
-fn results_beside_themselves_show_no_difference() {
-    let all = run(&[("weir", 50)], &[1, 4], 3);
-    let comparison = compare(&[&all[0], &all[0]]).unwrap();
+fn runs_that_are_alike_show_no_difference() {
+    let mut all = run(&[("weir", 50), ("weir", 50)], &[1, 4], 3);
+    all[1].started = "2026-02-03T04:05:06Z".into();
+    let comparison = compared(&all);
     let level = comparison.workloads.iter().flat_map(|workload| &workload.levels);
     let ratios: Vec<&Ratio> =
         level.flat_map(|level| level.sides[1].iter().flat_map(|side| side.ratios.iter().flatten())).collect();
     assert_eq!(ratios.len(), 16);
-    assert!(ratios.iter().all(|of| of.says == Says::NotShown && of.quotient.ratio == 1.0));
+    assert!(ratios.iter().all(|of| of.says == Says::NotShown && of.quotient.unwrap().ratio == 1.0));
     assert!(comparison.circumstances.is_empty(), "{:?}", comparison.circumstances);
+}
+
+#[test]
+fn the_same_results_twice_are_refused_and_a_target_has_no_turns_with_itself() {
+    let mut all = run(&[("weir", 50), ("weir", 50)], &[4], 2);
+    let why = compare(&[&all[0], &all[1]]).unwrap_err();
+    assert!(why.contains("the same results twice; name") && !why.contains('\n'), "{why}");
+    all[1].trials[0].elapsed_secs *= 1.01;
+    let comparison = compared(&all);
+    assert!(!comparison.interleaved);
+    assert_eq!(ratio(&comparison, 4, 1, CPU).quotient.unwrap().method, Method::Welch);
+}
+
+#[test]
+fn nothing_is_a_bound_where_a_side_is_invalid() {
+    for invalid in [0, 1] {
+        let mut all = run(&[("weir", 50), ("quick", 25)], &[16], 3);
+        busy_generator(&mut all[1]);
+        spoil(&mut all[invalid], |load| {
+            load.successes /= 2;
+            load.goodput_rps /= 2.0;
+            load.error_ratio = 0.5;
+        });
+        let goodput = ratio(&compared(&all), 16, 1, GOODPUT);
+        assert_eq!((goodput.says, goodput.bound), (Says::NotComparable, None), "{invalid}");
+    }
+}
+
+#[test]
+fn a_figure_of_zero_in_one_run_is_no_ratio_and_the_run_is_named() {
+    let mut all = run(&[("weir", 50), ("other", 50)], &[16], 3);
+    let trials = all[1].trials.iter_mut();
+    let load = trials.filter_map(|trial| trial.load.as_mut().filter(|_| trial.repetition == 1));
+    load.for_each(|load| load.goodput_rps = 0.0);
+    let goodput = ratio(&compared(&all), 16, 1, GOODPUT);
+    assert_eq!((goodput.quotient, goodput.says, goodput.bound), (None, Says::NotComparable, None));
+    assert_eq!(goodput.lacking.as_deref(), Some("0 req/s in run 2 of other"));
+}
+
+#[test]
+fn a_run_in_which_the_target_died_is_left_out_although_it_has_numbers() {
+    let mut all = run(&[("weir", 50), ("other", 50)], &[16], 3);
+    let died = all[1].trials.iter_mut().find(|trial| trial.workload == "get").unwrap();
+    died.failure = Some("server ended".into());
+    died.load.as_mut().unwrap().goodput_rps = 1.0;
+    let comparison = compared(&all);
+    let goodput = ratio(&comparison, 16, 1, GOODPUT).quotient.unwrap();
+    assert!(goodput.runs == 2 && goodput.ratio > 0.9, "{goodput:?}");
+    let side = side(&comparison, 16, 1);
+    assert_eq!((side.runs, side.failures), (2, vec!["server ended".to_owned()]));
 }
 
 #[test]
@@ -172,7 +229,7 @@ fn a_busy_generator_bars_goodput_and_latency_and_spares_processor_time() {
 fn one_run_makes_no_interval() {
     let comparison = compared(&run(&[("weir", 50), ("slow", 100)], &[16], 1));
     let cpu = ratio(&comparison, 16, 1, CPU);
-    assert_eq!((cpu.quotient.interval, cpu.says, comparison.tested), (None, Says::NoInterval, 0));
+    assert_eq!((cpu.quotient.unwrap().interval, cpu.says, comparison.tested), (None, Says::NoInterval, 0));
 }
 
 #[test]
@@ -183,7 +240,7 @@ fn a_repetition_that_one_side_lacks_is_no_pair() {
     lost.load = None;
     lost.failure = Some("it did not start".into());
     let comparison = compared(&all);
-    assert_eq!(ratio(&comparison, 16, 1, CPU).quotient.runs, 3);
+    assert_eq!(ratio(&comparison, 16, 1, CPU).quotient.unwrap().runs, 3);
     let side = side(&comparison, 16, 1);
     assert_eq!((side.runs, side.planned, side.failures), (3, 4, vec!["it did not start".to_owned()]));
 }

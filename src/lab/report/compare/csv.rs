@@ -2,7 +2,7 @@
 //!
 //! RFC 4180. The unit stands last in the figure's name.
 
-use super::page::{remarks, verdict};
+use super::page::{remarks, said};
 use crate::lab::analysis::compare::{Bound, Method};
 use crate::lab::analysis::{Comparison, MEASURES};
 use crate::lab::report::csv::line;
@@ -43,8 +43,9 @@ pub(super) fn table(comparison: &Comparison) -> String {
                     let figure = of.figures[index].as_ref();
                     let estimate = figure.and_then(|of| of.estimate);
                     let ratio = of.ratios[index].as_ref();
-                    let interval = ratio.and_then(|of| of.quotient.interval);
-                    let method = ratio.map(|of| match of.quotient.method {
+                    let quotient = ratio.and_then(|of| of.quotient);
+                    let interval = quotient.and_then(|of| of.interval);
+                    let method = quotient.map(|of| match of.method {
                         Method::Paired => "paired",
                         Method::Welch => "welch",
                     });
@@ -62,12 +63,12 @@ pub(super) fn table(comparison: &Comparison) -> String {
                         number(estimate.map(|of| of.high)),
                         figure.map_or(0, |of| of.of_runs.len()).to_string(),
                         ratio.map_or_else(String::new, |_| comparison.sides[0].name.clone()),
-                        number(ratio.map(|of| of.quotient.ratio)),
+                        number(quotient.map(|of| of.ratio)),
                         number(interval.map(|(low, _)| low)),
                         number(interval.map(|(_, high)| high)),
-                        ratio.map_or_else(String::new, |of| of.quotient.runs.to_string()),
+                        quotient.map_or_else(String::new, |of| of.runs.to_string()),
                         method.unwrap_or_default().to_owned(),
-                        ratio.map_or_else(String::new, |of| verdict(comparison, i, of.says)),
+                        ratio.map_or_else(String::new, |of| said(comparison, i, of)),
                         bound.unwrap_or_default().to_owned(),
                         ratio.map(remarks).unwrap_or_default(),
                         gates.join(" "),

@@ -13,9 +13,10 @@ use crate::units::short;
 
 /// The figures of each table, and what stands behind them. More would be wider than the page.
 const TABLES: &[(&[&str], Behind)] = &[
-    (&["goodput_rps", "cpu_us_per_attempt"], Behind::Gates),
-    (&["latency_us_p50", "latency_us_p99"], Behind::Promise),
+    (&["goodput_rps"], Behind::Gates),
+    (&["cpu_us_per_attempt", "cores_used"], Behind::Nothing),
     (&["successes_per_core_sec"], Behind::Nothing),
+    (&["latency_us_p50", "latency_us_p99"], Behind::Promise),
 ];
 
 /// What stands at the end of a table's rows.
@@ -117,12 +118,31 @@ fn circumstances(comparison: &Comparison, page: &mut Vec<Block>) {
         return;
     }
     page.push(section("What else differs", "circumstances"));
-    let names = comparison.sides.iter().map(|side| format!("<{}", side.name));
-    let head: Vec<String> = std::iter::once("<".to_owned()).chain(names).collect();
-    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
-    for difference in &comparison.circumstances {
-        let values = difference.of.iter().map(|value| value.clone().unwrap_or_else(|| UNKNOWN.to_owned()));
-        table.push(std::iter::once(difference.what.clone()).chain(values));
+    let known = |value: &Option<String>| value.clone().unwrap_or_else(|| UNKNOWN.to_owned());
+    // Of two sides, a column each. Commands of more would have no room beside each other: a line for each value.
+    let mut table;
+    if comparison.sides.len() == 2 {
+        let names = comparison.sides.iter().map(|side| format!("<{}", side.name));
+        let head: Vec<String> = std::iter::once("<".to_owned()).chain(names).collect();
+        table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+        for difference in &comparison.circumstances {
+            table.push(std::iter::once(difference.what.clone()).chain(difference.of.iter().map(known)));
+        }
+    } else {
+        table = Table::new(&["<", "<of", "<is"]);
+        for difference in &comparison.circumstances {
+            let mut what = difference.what.clone();
+            let mut values: Vec<(&Option<String>, Vec<&str>)> = Vec::new();
+            for (value, side) in difference.of.iter().zip(&comparison.sides) {
+                match values.iter_mut().find(|(seen, _)| *seen == value) {
+                    Some((_, names)) => names.push(&side.name),
+                    None => values.push((value, vec![&side.name])),
+                }
+            }
+            for (value, names) in values {
+                table.push([std::mem::take(&mut what), words::listed(&names), known(value)]);
+            }
+        }
     }
     page.push(Block::Table(table));
 }
@@ -204,6 +224,8 @@ fn table(comparison: &Comparison, workload: &ComparedWorkload, measures: &[&str]
 fn figure(measure: &Measure, of: Option<&Merge>) -> String {
     let Some(of) = of else { return UNKNOWN.to_owned() };
     match measure.merged {
+        // Their spread is that of the load; it would say nothing.
+        Merged::Mean if measure.unit == "cores" => format!("{:.2}", of.value),
         Merged::Mean => of.estimate.as_ref().map_or_else(|| UNKNOWN.to_owned(), words::spread),
         Merged::Median => words::latency(Some(of.value)),
     }
@@ -221,21 +243,22 @@ fn gates(of: &SideOfLevel) -> String {
 /// The cells of a ratio: the figure, and what it says.
 fn compared(comparison: &Comparison, other: usize, of: Option<&Ratio>) -> [String; 2] {
     let Some(of) = of else { return [UNKNOWN.to_owned(), UNKNOWN.to_owned()] };
-    let ratio = match of.says {
-        Says::NotComparable => {
+    let ratio = match (&of.quotient, of.says) {
+        (None, _) => "no ratio".to_owned(),
+        (Some(quotient), Says::NotComparable) => {
             let bound = match of.bound {
                 Some(Bound::AtLeast) => "≥ ",
                 Some(Bound::AtMost) => "≤ ",
                 None => "",
             };
-            format!("[{bound}{}]", times(of.quotient.ratio))
+            format!("[{bound}{}]", times(quotient.ratio))
         }
-        _ => quotient(&of.quotient),
+        (Some(of), _) => quotient(of),
     };
     // The heading says what there is none of.
     let said = match of.says {
         Says::NotShown => "none shown".to_owned(),
-        says => verdict(comparison, other, says),
+        _ => said(comparison, other, of),
     };
     let remarks = remarks(of);
     [ratio, if remarks.is_empty() { said } else { format!("{said}; {remarks}") }]
@@ -276,8 +299,17 @@ fn times(ratio: f64) -> String {
     }
 }
 
+/// What is said of a ratio, and why there is none.
+pub(super) fn said(comparison: &Comparison, other: usize, of: &Ratio) -> String {
+    let verdict = verdict(comparison, other, of.says);
+    match &of.lacking {
+        Some(why) => format!("{verdict}: {why}"),
+        None => verdict,
+    }
+}
+
 /// What is said, with the side's name.
-pub(super) fn verdict(comparison: &Comparison, other: usize, says: Says) -> String {
+fn verdict(comparison: &Comparison, other: usize, says: Says) -> String {
     match says {
         Says::FirstMore => format!("{} more", comparison.sides[0].name),
         Says::OtherMore => format!("{} more", comparison.sides[other].name),
@@ -328,8 +360,8 @@ fn in_short(
     both: &[&SideOfLevel],
 ) -> Option<String> {
     let ratios: Vec<&Ratio> = both.iter().filter_map(|side| side.ratios[index].as_ref()).collect();
-    let believed: Vec<f64> =
-        ratios.iter().filter(|of| of.says != Says::NotComparable).map(|of| of.quotient.ratio).collect();
+    let believed = ratios.iter().filter(|of| of.says != Says::NotComparable);
+    let believed: Vec<f64> = believed.filter_map(|of| Some(of.quotient?.ratio)).collect();
     let (least, most) =
         believed.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), x| (low.min(*x), high.max(*x)));
     let range = match believed.len() {
@@ -389,7 +421,7 @@ fn notes(comparison: &Comparison, workload: &ComparedWorkload) -> Vec<String> {
             let (missing, planned) = (of.planned - of.runs.min(of.planned), words::count(of.planned, "run"));
             if missing > 0 {
                 notes.push(format!(
-                    "{}: {missing} of {planned} at {} without numbers: {}.",
+                    "{}: {missing} of {planned} at {} left out: {}.",
                     side.name,
                     words::each_level(&[clients]),
                     of.failures.join("; ")
@@ -420,13 +452,13 @@ fn notes(comparison: &Comparison, workload: &ComparedWorkload) -> Vec<String> {
 
 /// What a reader has to know of all the tables.
 fn reading(comparison: &Comparison) -> Vec<String> {
-    let methods = |wanted: Method| {
-        (comparison.workloads.iter())
-            .flat_map(|workload| &workload.levels)
-            .flat_map(|level| level.sides.iter().flatten())
-            .flat_map(|side| side.ratios.iter().flatten())
-            .any(|of| of.quotient.method == wanted)
-    };
+    let ratios: Vec<&Ratio> = (comparison.workloads.iter())
+        .flat_map(|workload| &workload.levels)
+        .flat_map(|level| level.sides.iter().flatten())
+        .flat_map(|side| side.ratios.iter().flatten())
+        .collect();
+    let methods = |wanted: Method| ratios.iter().any(|of| of.quotient.is_some_and(|of| of.method == wanted));
+    let barred = |of: &&Ratio| of.says == Says::NotComparable;
     let first = &comparison.sides[0].name;
     let mut notes = vec![format!(
         "A ratio is the other’s figure over that of {first}, of geometric means over runs, with its 95 % interval in \
@@ -447,6 +479,13 @@ fn reading(comparison: &Comparison) -> Vec<String> {
         );
     }
     notes.push(match comparison.tested {
+        0 if ratios.is_empty() => "No ratio was tested: there is none.".to_owned(),
+        0 if ratios.iter().all(barred) => {
+            "No ratio was tested: none is comparable. What stands in the way is beside each.".to_owned()
+        }
+        0 if ratios.iter().any(barred) => "No ratio was tested: some are not comparable, and for the others an interval \
+             takes two runs on either side."
+            .to_owned(),
         0 => "No ratio was tested: an interval takes two runs on either side.".to_owned(),
         n => format!(
             "{} tested for a difference, each at 95 %. Were there no difference anywhere, about {:.1} of them would \
@@ -457,7 +496,7 @@ fn reading(comparison: &Comparison) -> Vec<String> {
     });
     notes.push(
         "CPU is the processor time of all parts of a target, the generator’s left out, over all requests, failed ones \
-         included; successes per core-second are requests that succeeded over the same time. What the kernel does \
+         included; successes per core-second are requests that succeeded over the same time, and cores used that time over the window. What the kernel does \
          outside of the parts’ processes (interrupts, flushing, journal) is in neither. Latency is that of all attempts; \
          of several runs the median stands in the table."
             .to_owned(),
@@ -465,7 +504,9 @@ fn reading(comparison: &Comparison) -> Vec<String> {
     notes.push(
         "Gates that failed stand behind a ratio with the side. One in square brackets is not to be believed: a gate forbids it. \
          Where the generator was the limit (G3) a target may have more to give, so that goodput is a lower bound and \
-         latency has the generator’s own waiting in it; the target’s processor time per request stays comparable."
+         latency has the generator’s own waiting in it. The target’s processor time is counted on its own side and is \
+         compared; but it also depends on how many requests a wake-up finds, and they are fewer when the generator is the \
+         slower one: look at the cores used."
             .to_owned(),
     );
     notes.push(format!("{UNKNOWN} was not read, or has fewer than two runs to make an interval of."));

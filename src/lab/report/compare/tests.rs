@@ -41,12 +41,16 @@ fn the_headline_says_who_has_more_of_what_at_how_many_levels() {
 fn all_targets_stand_beside_each_other_at_each_level() {
     let page = file(&results(), "compare.md");
     assert!(
-        page.contains("| clients | target | goodput, req/s | ratio, to weir, 95 % | difference |"),
+        page.contains(
+            "| clients | target | goodput, req/s | ratio, to weir, 95 % | difference | gates failed |"
+        ),
         "{page}"
     );
     let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| 16 | weir |")).collect();
-    // Three tables of two workloads.
-    assert_eq!(rows.len(), 6, "{page}");
+    // Four tables of two workloads.
+    assert_eq!(rows.len(), 8, "{page}");
+    assert!(page.contains("| successes, per core-second | ratio, to weir, 95 % | difference |"), "{page}");
+    assert!(page.contains("| cores used, mean |"), "{page}");
     assert!(
         page.contains("|  | nginx |") && page.contains("nginx more") && page.contains("weir more"),
         "{page}"
@@ -69,7 +73,7 @@ fn what_a_gate_forbids_to_believe_stands_in_brackets_with_its_name() {
         !rows.is_empty() && rows.iter().all(|row| row.contains("not comparable; G3 nginx")),
         "{row}\n{page}"
     );
-    assert!(rows[0].contains("nginx more; G3 nginx") && rows[0].trim_end().ends_with("G3"), "{}", rows[0]);
+    assert!(page.contains("nginx more; G3 nginx") && rows[0].trim_end().ends_with("G3"), "{}", rows[0]);
     assert!(
         page.contains("- G3 nginx generator at 16 clients: the generator uses 90 % of its cores."),
         "{page}"
@@ -93,6 +97,50 @@ fn how_many_ratios_were_tested_is_told() {
         one.contains("No ratio was tested") && one.contains("(–)") && one.contains("no interval"),
         "{one}"
     );
+}
+
+#[test]
+fn without_a_test_it_is_said_whether_runs_or_gates_are_in_the_way() {
+    let mut all = run(&[("weir", 50), ("nginx", 100)], &[4], 2);
+    for trial in &mut all[1].trials {
+        trial.load.as_mut().unwrap().error_ratio = 0.5;
+        trial.load.as_mut().unwrap().successes /= 2;
+    }
+    let page = text(&of(&all));
+    assert!(page.contains("No ratio was tested: none is comparable."), "{page}");
+    assert!(!page.contains("takes two runs"), "{page}");
+}
+
+#[test]
+fn a_ratio_that_cannot_be_is_named_in_the_table_and_counted_in_the_headline() {
+    let mut all = results();
+    for trial in all[1].trials.iter_mut().filter(|trial| trial.level == 16 && trial.repetition == 0) {
+        trial.load.as_mut().unwrap().goodput_rps = 0.0;
+    }
+    let page = file(&all, "compare.md");
+    assert!(page.contains("| no ratio | not comparable: 0 req/s in run 1 of nginx"), "{page}");
+    assert!(headline(&of(&all)).contains("not comparable at 1"), "{}", headline(&of(&all)));
+    assert!(file(&all, "compare.csv").contains(",not comparable: 0 req/s in run 1 of nginx,"));
+}
+
+#[test]
+fn tables_fit_a_terminal_of_120_columns_and_lose_no_word() {
+    let mut all =
+        run(&[("weir", 50), ("floor", 40), ("nginx", 60), ("webdis", 100), ("etcd", 900)], &[1, 16, 64], 3);
+    for results in &mut all {
+        results.measured.as_mut().unwrap().durability = "fdatasync of the raft log before the answer".into();
+        results.environment.push(("command".into(), format!("etcd --listen {}", "x".repeat(300))));
+        results.trials.iter_mut().for_each(|trial| {
+            let load = trial.load.as_mut().unwrap();
+            load.cpu_secs = 0.9 * load.window_secs;
+        });
+    }
+    all[4].environment.pop();
+    let page = text(&of(&all));
+    let widest = page.lines().max_by_key(|line| line.chars().count()).unwrap();
+    assert!(widest.chars().count() <= 120, "{}: {widest}", widest.chars().count());
+    let unbroken: String = page.split_whitespace().collect();
+    assert!(unbroken.contains(&"x".repeat(300)), "{page}");
 }
 
 #[test]
@@ -133,8 +181,8 @@ fn the_table_for_programs_has_a_line_for_each_figure() {
     let mut lines = table.lines();
     let columns = lines.next().unwrap().split(',').count();
     let lines: Vec<&str> = lines.collect();
-    // Five figures of three targets at two levels of two workloads.
-    assert_eq!(lines.len(), 60);
+    // Six figures of three targets at two levels of two workloads.
+    assert_eq!(lines.len(), 72);
     assert!(lines.iter().all(|line| line.split(',').count() == columns), "{table}");
     let cpu = lines.iter().find(|line| line.starts_with("get,16,nginx,cpu_us_per_attempt,")).unwrap();
     assert!(cpu.contains(",weir,") && cpu.contains(",3,paired,nginx more,,,,"), "{cpu}");
