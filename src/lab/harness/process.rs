@@ -1,7 +1,7 @@
 //! A child process: pinned before its first instruction, logged, and gone when its owner is.
 
 use crate::lab::sampler::descendants;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -91,11 +91,25 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// The same, and then kills whatever it has left of its own children.
+    /// The same, and then kills whatever it has left of its own children and of its group.
     pub(super) fn end_tree(&mut self, signal: Signal) {
         let tree = descendants(self.pid());
         self.end(signal);
         kill_rest(&tree);
+        self.kill_group();
+    }
+
+    /// Kills who is left in its group after its end: whoever went to the background is no longer its child, but has still
+    /// its group, unless it made a session of its own.
+    fn kill_group(&self) {
+        let left = members(self.pid());
+        // The id of a group with members is given to nobody else; that of an empty one may be anybody's.
+        let group = Pid::from_raw(self.pid().cast_signed()).filter(|_| !left.is_empty());
+        if let Some(group) = group {
+            log::warn!("process {} left others of its group behind; they are killed", self.pid());
+            let _ = kill_process_group(group, Signal::KILL);
+            wait_gone(&left);
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -119,8 +133,25 @@ pub(super) fn kill_rest(tree: &[u32]) {
         // Those that noticed the death of the root are gone already.
         let _ = kill_process(pid, Signal::KILL);
     }
-    let gone = || Ok(below.iter().all(|pid| is_gone(*pid)).then_some(()));
+    wait_gone(below);
+}
+
+fn wait_gone(pids: &[u32]) {
+    let gone = || Ok(pids.iter().all(|pid| is_gone(*pid)).then_some(()));
     let _ = look_until(PATIENCE, &AtomicBool::new(false), gone);
+}
+
+/// Who lives in the process group `group`.
+fn members(group: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_member = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // Behind the name, which may have anything in it: state, parent, group.
+        let of = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(2)?.parse::<u32>().ok());
+        of == Some(group) && !is_gone(*pid)
+    };
+    pids.filter(is_member).collect()
 }
 
 /// Gone, or dead and not yet collected by whoever inherited it.

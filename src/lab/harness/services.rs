@@ -276,7 +276,15 @@ fn find(name: &str) -> Result<PathBuf, String> {
         return if path.is_file() {
             Ok(path)
         } else {
-            Err(format!("there is no program {shown}; is it built?"))
+            // An example of cargo's is made by no other build.
+            let example = path.parent().is_some_and(|dir| dir.ends_with("examples"));
+            let example = path.file_name().filter(|_| example).map(|name| name.to_string_lossy());
+            Err(match example {
+                Some(name) => {
+                    format!("there is no program {shown}; build it: cargo build --release --example {name}")
+                }
+                None => format!("there is no program {shown}; is it built?"),
+            })
         };
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -350,6 +358,20 @@ mod tests {
         let why =
             check(&commands(&[("server", &["{weir_dir}/nothing"])]), Path::new("/some/weir")).unwrap_err();
         assert_eq!(why, "there is no program /some/nothing; is it built?");
+        let commands = commands(&[("server", &["{weir_dir}/examples/floor"])]);
+        let why = check(&commands, Path::new("/some/weir")).unwrap_err();
+        let remedy = "build it: cargo build --release --example floor";
+        assert_eq!(why, format!("there is no program /some/examples/floor; {remedy}"));
+    }
+
+    #[test]
+    fn what_goes_to_the_background_is_not_left_behind() {
+        let why = complaint(&[("server", &["sh", "-c", "sleep 987 & echo $!; exit 0"])]);
+        assert!(why.contains("it has to stay in the foreground"), "{why}");
+        let said = why.split(": ").nth(2).unwrap_or_default();
+        let sleeper: u32 = said.split(';').next().unwrap_or_default().parse().expect(&why);
+        let line = fs::read_to_string(format!("/proc/{sleeper}/cmdline")).unwrap_or_default();
+        assert!(!line.contains("987"), "{line}");
     }
 
     #[test]
