@@ -185,9 +185,10 @@ fn check_dialects(experiment: &Experiment) -> Result<(), Failure> {
                     Some(joined) => joined.strip_prefix('='),
                     None => None,
                 };
-                if let Some(Err(why)) = named.map(load::dialect) {
+                let Some(name) = named else { continue };
+                if let Err(why) = load::dialect(name) {
                     let of = of_target(subject.name.as_deref(), &workload.name);
-                    return Err(with_hint(format!("{of}: --dialect: {why}"), Failure::input));
+                    return Err(Failure::input(format_args!("{of}: --dialect {name}: {why}")));
                 }
             }
         }

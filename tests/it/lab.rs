@@ -221,6 +221,12 @@ fn a_failed_trial_is_a_row_and_an_exit_code() {
 
 #[test]
 fn an_interrupted_run_takes_its_children_with_it() {
+    // As of Ctrl-C, and as of a terminal that is closed.
+    interrupt(Signal::INT);
+    interrupt(Signal::HUP);
+}
+
+fn interrupt(signal: Signal) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("experiment.toml");
     fs::write(&file, on_url(&agreeable_server(), "put_all", "10m")).unwrap();
@@ -234,7 +240,7 @@ fn an_interrupted_run_takes_its_children_with_it() {
         }
         assert!(begun.elapsed() < Duration::from_secs(60), "no generator was started");
     };
-    kill_process(Pid::from_raw(lab.id().cast_signed()).unwrap(), Signal::INT).unwrap();
+    kill_process(Pid::from_raw(lab.id().cast_signed()).unwrap(), signal).unwrap();
     let output = lab.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");

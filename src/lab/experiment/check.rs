@@ -223,7 +223,7 @@ fn check_target(target: &Target) -> Result<(), String> {
 }
 
 fn check_commands(commands: &Commands) -> Result<(), String> {
-    let Commands { ready, files, processes } = commands;
+    let Commands { ready, files, fresh: _, processes } = commands;
     if !ready.starts_with('/') || ready.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err(format!("target.ready `{ready}` is no path; write ready = \"/\""));
     }

@@ -9,7 +9,7 @@ mod target;
 
 pub use placeholder::{PLACEHOLDERS, PORT, fill};
 pub use target::{
-    Commands, DATABASE, Database, Engine, FJALL, GENERATOR, MARIADB, POSTGRES, Process, REPLICA,
+    Commands, DATABASE, Database, Engine, FJALL, Fresh, GENERATOR, MARIADB, POSTGRES, Process, REPLICA,
 };
 pub use target::{SERVER, Subject, Target};
 

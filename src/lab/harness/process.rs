@@ -1,7 +1,7 @@
 //! A child process: pinned before its first instruction, logged, and gone when its owner is.
 
 use crate::lab::sampler::descendants;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, getsid, kill_process, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -103,7 +103,6 @@ impl Process {
     /// its group, unless it made a session of its own.
     fn kill_group(&self) {
         let left = members(self.pid());
-        // The id of a group with members is given to nobody else; that of an empty one may be anybody's.
         let group = Pid::from_raw(self.pid().cast_signed()).filter(|_| !left.is_empty());
         if let Some(group) = group {
             log::warn!("process {} left others of its group behind; they are killed", self.pid());
@@ -141,15 +140,18 @@ fn wait_gone(pids: &[u32]) {
     let _ = look_until(PATIENCE, &AtomicBool::new(false), gone);
 }
 
-/// Who lives in the process group `group`.
+/// Who lives in the process group `group` of our session. The id of a group with members is given to nobody else; that of
+/// an empty one may be, but hardly to one of our own session.
 fn members(group: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let session = getsid(None).map_or(0, |session| session.as_raw_nonzero().get()).to_string();
+    let group = group.to_string();
     let is_member = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // Behind the name, which may have anything in it: state, parent, group.
-        let of = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(2)?.parse::<u32>().ok());
-        of == Some(group) && !is_gone(*pid)
+        // Behind the name, which may have anything in it: state, parent, group, session.
+        let rest: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').take(4).collect();
+        matches!(rest[..], [_, _, of, within] if of == group && within == session) && !is_gone(*pid)
     };
     pids.filter(is_member).collect()
 }

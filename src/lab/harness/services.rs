@@ -213,7 +213,7 @@ fn version(values: &Values, words: &[String]) -> Option<String> {
 impl Values {
     /// A free port for every name that is used.
     fn new(start: &Start, dir: &Path) -> Result<Values, String> {
-        let Commands { ready: _, files, processes } = start.commands;
+        let Commands { files, processes, .. } = start.commands;
         let words = processes.iter().flat_map(|process| &process.command);
         let mut names = vec![String::new()];
         for text in files.values().chain(words) {
@@ -316,7 +316,7 @@ fn answers(url: &str, path: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::experiment::Process as Service;
+    use crate::lab::experiment::{Fresh, Process as Service};
 
     fn commands(processes: &[(&str, &[&str])]) -> Commands {
         let process = |(part, words): &(&str, &[&str])| Service {
@@ -325,7 +325,8 @@ mod tests {
             version: Vec::new(),
         };
         let files = [("name.txt".to_owned(), "{port} {port:other} {cores} {dir}\n".to_owned())].into();
-        Commands { ready: "/".into(), files, processes: processes.iter().map(process).collect() }
+        let processes = processes.iter().map(process).collect();
+        Commands { ready: "/".into(), files, fresh: Fresh::Repetition, processes }
     }
 
     /// What `processes` complain of when started.

@@ -92,7 +92,8 @@ mod tests {
     #[test]
     fn a_path_that_the_loader_would_split_is_refused() {
         for name in ["a b", "a:b"] {
-            let why = preload(&mut Command::new("true"), Duration::from_millis(1), Path::new(name)).unwrap_err();
+            let why =
+                preload(&mut Command::new("true"), Duration::from_millis(1), Path::new(name)).unwrap_err();
             assert!(why.contains("has a blank or a colon") && why.ends_with("; name another --out"), "{why}");
         }
     }
