@@ -2,7 +2,7 @@
 //!
 //! Known of it: that it answers HTTP on the port it was given, and which process is which part.
 
-use super::process::{Log, Process, blind, look_until};
+use super::process::{Log, Process, blind, kill_within, look_until};
 use crate::lab::experiment::{Commands, PORT, SERVER, fill};
 use crate::lab::sampler::address;
 use rustix::process::Signal;
@@ -164,6 +164,7 @@ impl Drop for Services {
         while let Some(mut running) = self.running.pop() {
             running.process.end_tree(Signal::TERM);
         }
+        kill_within(self.dir.path());
     }
 }
 
@@ -367,12 +368,14 @@ mod tests {
 
     #[test]
     fn what_goes_to_the_background_is_not_left_behind() {
-        let why = complaint(&[("server", &["sh", "-c", "sleep 987 & echo $!; exit 0"])]);
-        assert!(why.contains("it has to stay in the foreground"), "{why}");
-        let said = why.split(": ").nth(2).unwrap_or_default();
-        let sleeper: u32 = said.split(';').next().unwrap_or_default().parse().expect(&why);
-        let line = fs::read_to_string(format!("/proc/{sleeper}/cmdline")).unwrap_or_default();
-        assert!(!line.contains("987"), "{line}");
+        for script in ["sleep 987 & echo $!; exit 0", "setsid sleep 987 & echo $!; exit 0"] {
+            let why = complaint(&[("server", &["sh", "-c", script])]);
+            assert!(why.contains("it has to stay in the foreground"), "{why}");
+            let said = why.split(": ").nth(2).unwrap_or_default();
+            let sleeper: u32 = said.split(';').next().unwrap_or_default().parse().expect(&why);
+            let line = fs::read_to_string(format!("/proc/{sleeper}/cmdline")).unwrap_or_default();
+            assert!(!line.contains("987"), "{line}");
+        }
     }
 
     #[test]
