@@ -269,13 +269,23 @@ fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
                 let mut interrupt = signal(SignalKind::interrupt())?;
                 let mut terminate = signal(SignalKind::terminate())?;
                 // Of a terminal that was closed: what was started would outlive it, because it has groups of its own.
-                let mut hangup = signal(SignalKind::hangup())?;
+                // Who started us with nohup wants us to stay.
+                let mut hangup = match hangup_is_ignored() {
+                    true => None,
+                    false => Some(signal(SignalKind::hangup())?),
+                };
+                let hung_up = async {
+                    match &mut hangup {
+                        Some(hangup) => hangup.recv().await,
+                        None => std::future::pending().await,
+                    }
+                };
                 // The receiver waits for this one message, so it is still there.
                 let _ = sender.send(Ok(()));
                 tokio::select! {
                     _ = interrupt.recv() => {}
                     _ = terminate.recv() => {}
-                    _ = hangup.recv() => {}
+                    _ = hung_up => {}
                 }
                 Ok(())
             })
@@ -290,6 +300,14 @@ fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
         Ok(Err(error)) => Err(Failure::run(format_args!("cannot listen for Ctrl-C: {error}"))),
         Err(_) => Err(Failure::run("cannot listen for Ctrl-C")),
     }
+}
+
+/// Whether SIGHUP was ignored when we were started.
+fn hangup_is_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // A bit for each signal, from 1 on; SIGHUP is 1.
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
 /// The run on standard error: a bar where that is a terminal, lines for what went wrong everywhere.
