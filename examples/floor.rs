@@ -101,7 +101,8 @@ fn answer(event: &Event, connections: &mut [Option<TcpStream>], request: &mut [u
                 if !matches!(stream.write(ANSWER), Ok(written) if written == ANSWER.len()) {
                     return false;
                 }
-                if length < request.len() {
+                // With the end of the connection in the same event there will be no other that tells of it.
+                if length < request.len() && !event.is_read_closed() {
                     return true;
                 }
             }

@@ -2,13 +2,13 @@
 //!
 //! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
-use super::{Failure, compare, note, report, say, with_hint};
+use super::{Failure, compare, load, note, report, say, with_hint};
 use crate::lab;
 use crate::lab::experiment::{Experiment, PrintedSource};
-use crate::lab::harness::{self, Options, Progress, Utc};
+use crate::lab::harness::{self, Options, Progress, Ran, Utc};
 use crate::lab::printed::{self, PrintedRow};
 use crate::lab::report::headline;
-use crate::lab::results::{Results, Trial};
+use crate::lab::results::Trial;
 use crate::units::Span;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs;
@@ -74,14 +74,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let planned = experiment.trials();
     note(format_args!("{planned} trials; results in {}", dir.display()));
     let mut shown = Shown::new();
-    let results =
-        harness::run(&experiment, &options, &mut shown, &stop).map_err(|why| with_hint(why, Failure::run))?;
+    let ran = harness::run(&experiment, &options, &mut shown, &stop);
     shown.bar.finish_and_clear();
-    conclude(&dir, &results, planned, stop.load(Ordering::Relaxed))
+    conclude(&dir, ran, planned, stop.load(Ordering::Relaxed))
 }
 
 /// Writes and tells what was found of each target; fails if not all of it was measured.
-fn conclude(dir: &Path, all: &[Results], planned: usize, interrupted: bool) -> Result<(), Failure> {
+fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(), Failure> {
+    let all = &ran.results;
     let measured: usize = all.iter().map(|results| results.trials.len()).sum();
     for results in all.iter().filter(|results| !results.trials.is_empty()) {
         let path = report::write(&harness::dir_of(dir, results.measured.as_ref()), results)?;
@@ -92,10 +92,10 @@ fn conclude(dir: &Path, all: &[Results], planned: usize, interrupted: bool) -> R
         say(format_args!("report: {}", path.display()));
     }
     if all.iter().filter(|results| !results.trials.is_empty()).count() > 1 {
-        let comparison = compare::of_run(dir)?;
-        let path = compare::write(&comparison, dir)?;
-        say(lab::report::compare::headline(&comparison));
-        say(format_args!("comparison: {}", path.display()));
+        // Whether targets can be set beside each other says nothing of whether they were measured.
+        if let Err(failure) = compare_targets(dir) {
+            note(format_args!("no comparison: {failure}"));
+        }
     }
     let failures = all.iter().flat_map(|results| {
         let failed = results.trials.iter().filter(|trial| trial.failure.is_some());
@@ -107,6 +107,12 @@ fn conclude(dir: &Path, all: &[Results], planned: usize, interrupted: bool) -> R
         _ if interrupted => Err(Failure::run(format_args!(
             "interrupted after {measured} of {planned} trials; the report is over these"
         ))),
+        _ if let Some(why) = ran.error => {
+            if measured > 0 {
+                note(format_args!("ended after {measured} of {planned} trials; the report is over these"));
+            }
+            Err(with_hint(why, Failure::run))
+        }
         Some((target, first)) => Err(Failure::run(format_args!(
             "{} of {planned} trials failed, the first {} at {} clients: {}",
             failures.len(),
@@ -117,6 +123,15 @@ fn conclude(dir: &Path, all: &[Results], planned: usize, interrupted: bool) -> R
         .hint(format_args!("The logs are in {}.", dir.display()))),
         None => Ok(()),
     }
+}
+
+/// Writes and tells how the targets of the run in `dir` stand beside each other.
+fn compare_targets(dir: &Path) -> Result<(), Failure> {
+    let comparison = compare::of_run(dir)?;
+    let path = compare::write(&comparison, dir)?;
+    say(lab::report::compare::headline(&comparison));
+    say(format_args!("comparison: {}", path.display()));
+    Ok(())
 }
 
 /// A workload; of several targets with the target's name.
@@ -156,7 +171,29 @@ fn read(args: &Args) -> Result<Experiment, Failure> {
         experiment.workloads.iter_mut().for_each(|workload| workload.levels = None);
     }
     experiment.check().map_err(|why| with_hint(why, Failure::input))?;
+    check_dialects(&experiment)?;
     Ok(experiment)
+}
+
+/// Complains of dialects that `weir load` would refuse, of every target, before the first one is measured for nothing.
+fn check_dialects(experiment: &Experiment) -> Result<(), Failure> {
+    for subject in &experiment.subjects {
+        for workload in experiment.workloads_of(subject) {
+            for (index, arg) in workload.args.iter().enumerate() {
+                let named = match arg.strip_prefix("--dialect") {
+                    Some("") => workload.args.get(index + 1).map(String::as_str),
+                    Some(joined) => joined.strip_prefix('='),
+                    None => None,
+                };
+                let Some(name) = named else { continue };
+                if let Err(why) = load::dialect(name) {
+                    let of = of_target(subject.name.as_deref(), &workload.name);
+                    return Err(Failure::input(format_args!("{of}: --dialect {name}: {why}")));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The printed rows that the experiment names. They are read before anything starts, so that a slip costs no run.
@@ -220,7 +257,7 @@ fn command_line() -> String {
     words.join(" ")
 }
 
-/// A flag that SIGINT and SIGTERM set: the run then ends its children and reports what it has.
+/// A flag that SIGINT, SIGTERM and SIGHUP set: the run then ends its children and reports what it has.
 fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -231,11 +268,24 @@ fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
             runtime.block_on(async {
                 let mut interrupt = signal(SignalKind::interrupt())?;
                 let mut terminate = signal(SignalKind::terminate())?;
+                // Of a terminal that was closed: what was started would outlive it, because it has groups of its own.
+                // Who started us with nohup wants us to stay.
+                let mut hangup = match hangup_is_ignored() {
+                    true => None,
+                    false => Some(signal(SignalKind::hangup())?),
+                };
+                let hung_up = async {
+                    match &mut hangup {
+                        Some(hangup) => hangup.recv().await,
+                        None => std::future::pending().await,
+                    }
+                };
                 // The receiver waits for this one message, so it is still there.
                 let _ = sender.send(Ok(()));
                 tokio::select! {
                     _ = interrupt.recv() => {}
                     _ = terminate.recv() => {}
+                    _ = hung_up => {}
                 }
                 Ok(())
             })
@@ -250,6 +300,14 @@ fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
         Ok(Err(error)) => Err(Failure::run(format_args!("cannot listen for Ctrl-C: {error}"))),
         Err(_) => Err(Failure::run("cannot listen for Ctrl-C")),
     }
+}
+
+/// Whether SIGHUP was ignored when we were started.
+fn hangup_is_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // A bit for each signal, from 1 on; SIGHUP is 1.
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
 /// The run on standard error: a bar where that is a terminal, lines for what went wrong everywhere.

@@ -347,7 +347,7 @@ fn workload(name: &str) -> Result<&'static Workload, String> {
 }
 
 /// A dialect of the table, or of a file: whatever looks like one.
-fn dialect(name: &str) -> Result<&'static Dialect, String> {
+pub(super) fn dialect(name: &str) -> Result<&'static Dialect, String> {
     if let Some(dialect) = Dialect::named(name) {
         return Ok(dialect);
     }

@@ -14,7 +14,7 @@ mod serve;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::process::ExitCode;
 
 /// An HTTP key-value store in tiers, and the instrument that measures it.
@@ -61,6 +61,14 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Display) -> Failure {
         self.hint = Some(hint.to_string());
         self
+    }
+}
+
+impl Display for Failure {
+    /// What `weir` says of it, after `error: `.
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str(&self.message)?;
+        self.hint.as_ref().map_or(Ok(()), |hint| write!(out, " | hint: {hint}"))
     }
 }
 
@@ -134,8 +142,5 @@ pub(crate) fn note(line: impl Display) {
 }
 
 fn complain(failure: &Failure) {
-    match &failure.hint {
-        Some(hint) => note(format_args!("error: {} | hint: {hint}", failure.message)),
-        None => note(format_args!("error: {}", failure.message)),
-    }
+    note(format_args!("error: {failure}"));
 }

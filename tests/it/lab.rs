@@ -221,11 +221,33 @@ fn a_failed_trial_is_a_row_and_an_exit_code() {
 
 #[test]
 fn an_interrupted_run_takes_its_children_with_it() {
+    // As of Ctrl-C, and as of a terminal that is closed.
+    interrupt(&[], Signal::INT);
+    interrupt(&[], Signal::HUP);
+}
+
+#[test]
+fn a_run_under_nohup_outlives_its_terminal() {
+    let status = interrupt(&["nohup"], Signal::TERM);
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 1, 1, "SIGHUP is still ignored");
+}
+
+/// Interrupts a run, started by `before`, in its trial; gives what the kernel said of it until then.
+fn interrupt(before: &[&str], signal: Signal) -> String {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("experiment.toml");
     fs::write(&file, on_url(&agreeable_server(), "put_all", "10m")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.arg("lab").arg(file).arg("--out").arg(dir.path().join("out")).stderr(Stdio::piped());
+    let words: Vec<&str> = before.iter().copied().chain([env!("CARGO_BIN_EXE_weir")]).collect();
+    let mut command = Command::new(words[0]);
+    command
+        .args(&words[1..])
+        .arg("lab")
+        .arg(file)
+        .arg("--out")
+        .arg(dir.path().join("out"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     let lab = command.spawn().unwrap();
     let begun = Instant::now();
     let generator = loop {
@@ -234,12 +256,14 @@ fn an_interrupted_run_takes_its_children_with_it() {
         }
         assert!(begun.elapsed() < Duration::from_secs(60), "no generator was started");
     };
-    kill_process(Pid::from_raw(lab.id().cast_signed()).unwrap(), Signal::INT).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", lab.id())).unwrap();
+    kill_process(Pid::from_raw(lab.id().cast_signed()).unwrap(), signal).unwrap();
     let output = lab.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("interrupted before anything was measured"), "{said}");
     assert!(!Path::new(&format!("/proc/{generator}")).exists());
+    status
 }
 
 #[test]

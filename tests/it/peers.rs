@@ -71,6 +71,60 @@ fn some_of_the_targets_can_be_measured() {
     assert_eq!((slow.measured.unwrap().among, slow.levels), (vec!["slow".to_owned()], vec![2]));
 }
 
+#[test]
+fn targets_that_cannot_be_compared_are_measured_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = models().replace("name = \"fast\"", "name = \"fast\"\nworkloads = [\"get\"]");
+    let (output, out) = lab(dir.path(), &text, &[]);
+    let said = complaint(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("no comparison: "), "{said}");
+    assert!(out.join("fast/report.html").exists() && out.join("slow/report.html").exists());
+}
+
+#[test]
+fn what_was_measured_before_a_target_failed_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let broken = "[[target]]\nname = \"broken\"\nkind = \"command\"\n[[target.process]]\n\
+                  part = \"server\"\ncommand = [\"sh\", \"-c\", \"echo no luck; exit 3\"]\n[[workload]]";
+    let (output, out) = lab(dir.path(), &models().replacen("[[workload]]", broken, 1), &[]);
+    let said = complaint(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("error: target `broken`: server ended with exit status: 3: no luck"), "{said}");
+    assert!(said.contains("ended after 6 of "), "{said}");
+    assert!(out.join("fast/report.html").exists() && out.join("compare.html").exists());
+}
+
+#[test]
+fn a_try_without_a_program_or_a_dialect_does_not_block_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, second) = (diary(dir.path(), "a"), diary(dir.path(), "b"));
+    let text = |second: &str| format!("{HEAD}{first}{second}[[workload]]\nname = \"get_popular\"\n");
+    let dialect = second.replacen("ready", "load = [\"--dialect\", \"klingon\"]\nready", 1);
+    let flags = ["--levels", "1", "--repetitions", "1"];
+    for (wrong, code, why) in [
+        (second.replace("\"sh\"", "\"no-such-shell\""), 1, "target `b`: there is no program no-such-shell"),
+        (dialect, 2, "b: get_popular: --dialect klingon: known are "),
+    ] {
+        let (output, _) = lab(dir.path(), &text(&wrong), &flags);
+        let said = complaint(&output);
+        assert!(output.status.code() == Some(code) && said.contains(why), "{said}");
+    }
+    let (output, _) = lab(dir.path(), &text(&second), &flags);
+    assert!(output.status.success(), "{}", complaint(&output));
+}
+
+#[test]
+fn a_target_can_be_started_anew_for_each_trial() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = diary(dir.path(), "a").replacen("ready", "fresh = \"trial\"\nready", 1);
+    let text = format!("{HEAD}{target}[[workload]]\nname = \"get_popular\"\n");
+    let (output, _) = lab(dir.path(), &text, &["--repetitions", "2"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let noted = fs::read_to_string(dir.path().join("diary")).unwrap();
+    assert_eq!(noted, "a begins\na ends\n".repeat(4));
+}
+
 /// Every process notes its start and its end in one file; so it shows who was there when.
 fn diary(dir: &Path, name: &str) -> String {
     let script = dir.join("noted.sh");

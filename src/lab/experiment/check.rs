@@ -13,6 +13,9 @@ use std::path::{Component, Path};
 /// A smaller cap on writing would make every start of a database fail.
 const WRITE_CAP_LEAST: u64 = 64 << 10;
 
+/// What no process may be called: the generator's part, and its log.
+const OWN_PARTS: &[&str] = &[GENERATOR, "load"];
+
 /// Flags the lab sets itself, and the file's key that decides instead.
 const OWN_FLAGS: &[(&str, &str)] = &[
     ("--listen", "nothing: the lab picks a free port"),
@@ -220,7 +223,7 @@ fn check_target(target: &Target) -> Result<(), String> {
 }
 
 fn check_commands(commands: &Commands) -> Result<(), String> {
-    let Commands { ready, files, processes } = commands;
+    let Commands { ready, files, fresh: _, processes } = commands;
     if !ready.starts_with('/') || ready.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err(format!("target.ready `{ready}` is no path; write ready = \"/\""));
     }
@@ -235,8 +238,8 @@ fn check_commands(commands: &Commands) -> Result<(), String> {
     let mut parts = BTreeSet::new();
     for process in processes {
         is_directory("target.process.part", &process.part)?;
-        if process.part == GENERATOR {
-            return Err(format!("target.process.part `{GENERATOR}` is the lab's own; rename it"));
+        if OWN_PARTS.contains(&process.part.as_str()) {
+            return Err(format!("target.process.part `{}` is the lab's own; rename it", process.part));
         }
         if !parts.insert(process.part.as_str()) {
             return Err(format!("target.process.part `{}` stands twice; rename one", process.part));

@@ -9,7 +9,7 @@ mod target;
 
 pub use placeholder::{PLACEHOLDERS, PORT, fill};
 pub use target::{
-    Commands, DATABASE, Database, Engine, FJALL, GENERATOR, MARIADB, POSTGRES, Process, REPLICA,
+    Commands, DATABASE, Database, Engine, FJALL, Fresh, GENERATOR, MARIADB, POSTGRES, Process, REPLICA,
 };
 pub use target::{SERVER, Subject, Target};
 
@@ -507,6 +507,7 @@ demand = "1ms"
             ("part = \"server\"", "part = \"sever\"", "target.process: none is the server"),
             ("part = \"server\"", "part = \"store\"", "target.process.part `store` stands twice"),
             ("part = \"store\"", "part = \"generator\"", "target.process.part `generator` is the lab's own"),
+            ("part = \"store\"", "part = \"load\"", "target.process.part `load` is the lab's own"),
             ("[\"store\", \"{dir}/a.conf\", \"{cores}\"]", "[]", "target.process `store`: command is empty"),
             (
                 "args = [\"--keys\"",

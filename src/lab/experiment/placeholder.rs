@@ -1,6 +1,7 @@
 //! Placeholders in command lines and files of a target: `{port}`, `{dir}`, `{port:redis}`.
 //!
 //! A placeholder is a word in braces and nothing else: the braces of JSON and of other configuration are left alone.
+//! One in doubled braces, `{{port}}`, is the text `{port}`, for servers with placeholders of their own.
 
 /// What may stand in a target's files and commands, and what it stands for.
 pub const PLACEHOLDERS: &[(&str, &str)] = &[
@@ -22,6 +23,10 @@ pub fn fill(text: &str, mut value: impl FnMut(&str) -> Option<String>) -> Result
         filled.push_str(&rest[..start]);
         rest = &rest[start..];
         match name_at(rest) {
+            None if let Some(name) = doubled_at(rest) => {
+                filled.push_str(&rest[1..name.len() + 3]);
+                rest = &rest[name.len() + 4..];
+            }
             Some(name) => {
                 filled.push_str(&value(name).ok_or_else(|| name.to_owned())?);
                 rest = &rest[name.len() + 2..];
@@ -40,6 +45,12 @@ pub fn fill(text: &str, mut value: impl FnMut(&str) -> Option<String>) -> Result
 pub(super) fn is_known(name: &str) -> bool {
     let further = name.strip_prefix(PORT).is_some_and(|port| !port.is_empty());
     further || PLACEHOLDERS.iter().any(|(known, _)| *known == name && !known.contains(':'))
+}
+
+/// The word in the doubled braces that `text` begins with.
+fn doubled_at(text: &str) -> Option<&str> {
+    let inner = text.strip_prefix('{')?;
+    name_at(inner).filter(|name| inner[name.len() + 2..].starts_with('}'))
 }
 
 /// The word in the braces that `text` begins with.
@@ -61,7 +72,9 @@ mod tests {
             ("{dir}/{port:redis}{cores}", Ok("<dir>/<port:redis><cores>")),
             ("{\"port\": {port}}", Ok("{\"port\": <port>}")),
             ("events { }\nhttp {\n listen {port};\n}", Ok("events { }\nhttp {\n listen <port>;\n}")),
-            ("a{2,3} {} {{dir}}", Ok("a{2,3} {} {<dir>}")),
+            ("a{2,3} {} { {dir} }", Ok("a{2,3} {} { <dir> }")),
+            ("{{dir}} {{key}}{port}", Ok("{dir} {key}<port>")),
+            ("{{dir} {{ }} {{{{dir}}}}", Ok("{<dir> {{ }} {{{dir}}}")),
             ("{prot}", Err("prot")),
             ("{port:}", Err("port:")),
             ("open {", Ok("open {")),

@@ -62,9 +62,23 @@ pub struct Commands {
     /// Files written into its directory before it starts, by name.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
+    /// How often it is started anew.
+    #[serde(default)]
+    pub fresh: Fresh,
     /// Its processes, in the order in which they are started.
     #[serde(rename = "process", default)]
     pub processes: Vec<Process>,
+}
+
+/// How often a server is started anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fresh {
+    /// For each repetition.
+    #[default]
+    Repetition,
+    /// For each trial: what one leaves behind would be in the way of the next.
+    Trial,
 }
 
 /// A process of a server.

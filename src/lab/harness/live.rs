@@ -7,7 +7,7 @@ use super::resources::resources_of;
 use super::server::{Server, Start};
 use super::services::{self, Services};
 use super::{Course, Options, Rig, environment, failed, load};
-use crate::lab::experiment::{Engine, FJALL, GENERATOR, SERVER, Target, Workload};
+use crate::lab::experiment::{Commands, Engine, FJALL, Fresh, GENERATOR, SERVER, Target, Workload};
 use crate::lab::results::{Resource, Trial};
 use crate::lab::sampler::{self, Cap, Context, Samplers, device_of, get};
 use crate::proto::HEALTHZ;
@@ -38,6 +38,8 @@ pub(super) struct Live<'a> {
     serving: &'a [String],
     /// Workloads whose keys are in the target.
     preloaded: BTreeSet<String>,
+    /// Whether a trial has been run on what was started last.
+    used: bool,
     /// Why the server could not be started again in this repetition; it is not tried for each trial.
     broken: Option<String>,
     /// What trying out the write caps showed.
@@ -71,6 +73,7 @@ impl<'a> Live<'a> {
             replica: None,
             serving: &[],
             preloaded: BTreeSet::new(),
+            used: false,
             broken: None,
             probes: Vec::new(),
             cap: None,
@@ -234,7 +237,13 @@ impl<'a> Live<'a> {
         self.fleet.members().map(of).collect()
     }
 
+    /// Whether it is wanted anew for each trial, and is no longer new.
+    fn is_stale(&self) -> bool {
+        matches!(&self.course.subject.target, Target::Command(Commands { fresh: Fresh::Trial, .. }) if self.used)
+    }
+
     fn run(&mut self, workload: &Workload, level: u32, repetition: u32) -> Trial {
+        self.used = true;
         self.ran += 1;
         let run = load::Run {
             program: &self.course.options.program,
@@ -276,6 +285,7 @@ impl<'a> Live<'a> {
 impl<'a> Rig<'a> for Live<'a> {
     fn begin(&mut self) -> Result<(), String> {
         self.preloaded.clear();
+        self.used = false;
         self.broken = None;
         // The old server ends before its store goes.
         self.server = None;
@@ -335,7 +345,9 @@ impl<'a> Rig<'a> for Live<'a> {
     fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
         // A server or a database that died took its trial with it; the next ones get new ones.
         let died = self.server.as_mut().is_some_and(|server| !server.lives());
-        if died || !self.fleet.lives() || self.services.as_mut().is_some_and(|of| of.ended().is_some()) {
+        let died =
+            died || !self.fleet.lives() || self.services.as_mut().is_some_and(|of| of.ended().is_some());
+        if died || self.is_stale() {
             self.broken = self.begin().err();
         }
         if let Some(why) = &self.broken {

@@ -67,24 +67,45 @@ pub trait Progress {
     fn ended(&mut self, target: Option<&str>, trial: &Trial);
 }
 
-/// Runs all of `experiment`, or as much of it as there is time for until `stop` is set: the results of each target, in
-/// the experiment's order. Those of several are also in directories of their own, see [`dir_of`].
-///
-/// The error is one line. It comes only where a target could not be measured at all, or nothing could be saved.
+/// What came of an experiment.
+#[derive(Debug, Default)]
+pub struct Ran {
+    /// What was measured of each target, in the experiment's order; of some perhaps nothing.
+    pub results: Vec<Results>,
+    /// Why it ended early, in one line: a target could not be measured at all, or nothing could be saved.
+    pub error: Option<String>,
+}
+
+/// Runs all of `experiment`, or as much of it as there is time for until `stop` is set. The results of several targets
+/// are also in directories of their own, see [`dir_of`].
 pub fn run(
     experiment: &Experiment,
     options: &Options,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
-) -> Result<Vec<Results>, String> {
+) -> Ran {
+    let mut ran = Ran::default();
+    ran.error = run_into(&mut ran.results, experiment, options, progress, stop).err();
+    ran
+}
+
+fn run_into(
+    results: &mut Vec<Results>,
+    experiment: &Experiment,
+    options: &Options,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<(), String> {
     let cores =
         topology::available().map_err(|error| format!("cannot ask which cores we may use: {error}"))?;
     let courses = experiment.subjects.iter().map(|subject| {
         Course::new(experiment, subject, options, &cores).map_err(|why| of_target(subject, why))
     });
     let courses = courses.collect::<Result<Vec<_>, String>>()?;
+    // Only now, so that after a complaint the same command finds the results directory as empty as it left it.
+    courses.iter().try_for_each(Course::make_directory)?;
     let started = Utc::at(SystemTime::now()).to_string();
-    let mut results: Vec<Results> = courses.iter().map(|course| course.nothing_yet(&started)).collect();
+    results.extend(courses.iter().map(|course| course.nothing_yet(&started)));
     let mut count = Count { begun: 0, total: experiment.trials() };
     let mut rig: Option<Box<dyn Rig<'_> + '_>> = None;
     for repetition in 0..experiment.repetitions {
@@ -100,11 +121,11 @@ pub fn run(
             let done = course.block(repetition, rig.as_mut(), own, &mut count, progress, stop);
             done.map_err(|why| of_target(course.subject, why))?;
             if stop.load(Ordering::Relaxed) {
-                return Ok(results);
+                return Ok(());
             }
         }
     }
-    Ok(results)
+    Ok(())
 }
 
 /// Where the results of one target are: in `dir`, or in a directory of its own below it where there are several.
@@ -158,10 +179,14 @@ impl<'a> Course<'a> {
             services::check(commands, &options.program)?;
         }
         let dir = dir_of(&options.dir, measured(experiment, subject).as_ref());
-        fs::create_dir_all(&dir)
-            .map_err(|error| format!("cannot make {}: {error}; make room or rights", dir.display()))?;
         let options = Options { dir, ..options.clone() };
         Ok(Course { experiment, subject, workloads: experiment.workloads_of(subject), placements, options })
+    }
+
+    fn make_directory(&self) -> Result<(), String> {
+        let dir = &self.options.dir;
+        fs::create_dir_all(dir)
+            .map_err(|error| format!("cannot make {}: {error}; make room or rights", dir.display()))
     }
 
     fn rig(

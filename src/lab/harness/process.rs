@@ -1,7 +1,7 @@
 //! A child process: pinned before its first instruction, logged, and gone when its owner is.
 
 use crate::lab::sampler::descendants;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getsid, kill_process, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -91,11 +91,24 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// The same, and then kills whatever it has left of its own children.
+    /// The same, and then kills whatever it has left of its own children and of its group.
     pub(super) fn end_tree(&mut self, signal: Signal) {
         let tree = descendants(self.pid());
         self.end(signal);
         kill_rest(&tree);
+        self.kill_group();
+    }
+
+    /// Kills who is left in its group after its end: whoever went to the background is no longer its child, but has still
+    /// its group, unless it made a session of its own.
+    fn kill_group(&self) {
+        let left = members(self.pid());
+        let group = Pid::from_raw(self.pid().cast_signed()).filter(|_| !left.is_empty());
+        if let Some(group) = group {
+            log::warn!("process {} left others of its group behind; they are killed", self.pid());
+            let _ = kill_process_group(group, Signal::KILL);
+            wait_gone(&left);
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -119,14 +132,65 @@ pub(super) fn kill_rest(tree: &[u32]) {
         // Those that noticed the death of the root are gone already.
         let _ = kill_process(pid, Signal::KILL);
     }
-    let gone = || Ok(below.iter().all(|pid| is_gone(*pid)).then_some(()));
+    wait_gone(below);
+}
+
+fn wait_gone(pids: &[u32]) {
+    let gone = || Ok(pids.iter().all(|pid| is_gone(*pid)).then_some(()));
     let _ = look_until(PATIENCE, &AtomicBool::new(false), gone);
+}
+
+/// Kills who has a working directory in `dir` and no terminal, as a server has that went to the background and made a
+/// session of its own. Somebody's shell has a terminal. What we may not look at is not found.
+pub(super) fn kill_within(dir: &Path) {
+    // The kernel names the directory itself, not the way to it.
+    let Ok(dir) = fs::canonicalize(dir) else { return };
+    let is_in = |pid: &u32| {
+        let within = fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&dir));
+        within && stat_of(*pid).get(TERMINAL).is_some_and(|terminal| terminal == "0")
+    };
+    let _ = look_until(PATIENCE, &AtomicBool::new(false), || {
+        let left: Vec<u32> = all_pids().filter(is_in).collect();
+        for pid in left.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
+            log::warn!("process {pid} went to the background and is killed");
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        wait_gone(&left);
+        Ok(left.is_empty().then_some(()))
+    });
+}
+
+/// Who lives in the process group `group` of our session. The id of a group with members is given to nobody else; that of
+/// an empty one may be, but hardly to one of our own session.
+fn members(group: u32) -> Vec<u32> {
+    let session = getsid(None).map_or(0, |session| session.as_raw_nonzero().get());
+    let (group, session) = (group.to_string(), session.to_string());
+    let is_member = |pid: &u32| {
+        let stat = stat_of(*pid);
+        stat.get(GROUP) == Some(&group) && stat.get(SESSION) == Some(&session) && !is_gone(*pid)
+    };
+    all_pids().filter(is_member).collect()
+}
+
+/// Places in what [`stat_of`] gives.
+const GROUP: usize = 2;
+const SESSION: usize = 3;
+const TERMINAL: usize = 4;
+
+/// What the kernel says of a process behind its name, which may have anything in it; nothing of one that is gone.
+fn stat_of(pid: u32) -> Vec<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+}
+
+fn all_pids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// Gone, or dead and not yet collected by whoever inherited it.
 fn is_gone(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
+    stat_of(pid).first().is_none_or(|state| state == "Z")
 }
 
 /// Takes from `command` what our own environment would have weir or a database do: it is no part of the experiment.

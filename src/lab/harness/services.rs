@@ -2,7 +2,7 @@
 //!
 //! Known of it: that it answers HTTP on the port it was given, and which process is which part.
 
-use super::process::{Log, Process, blind, look_until};
+use super::process::{Log, Process, blind, kill_within, look_until};
 use crate::lab::experiment::{Commands, PORT, SERVER, fill};
 use crate::lab::sampler::address;
 use rustix::process::Signal;
@@ -164,6 +164,7 @@ impl Drop for Services {
         while let Some(mut running) = self.running.pop() {
             running.process.end_tree(Signal::TERM);
         }
+        kill_within(self.dir.path());
     }
 }
 
@@ -213,7 +214,7 @@ fn version(values: &Values, words: &[String]) -> Option<String> {
 impl Values {
     /// A free port for every name that is used.
     fn new(start: &Start, dir: &Path) -> Result<Values, String> {
-        let Commands { ready: _, files, processes } = start.commands;
+        let Commands { files, processes, .. } = start.commands;
         let words = processes.iter().flat_map(|process| &process.command);
         let mut names = vec![String::new()];
         for text in files.values().chain(words) {
@@ -276,7 +277,15 @@ fn find(name: &str) -> Result<PathBuf, String> {
         return if path.is_file() {
             Ok(path)
         } else {
-            Err(format!("there is no program {shown}; is it built?"))
+            // An example of cargo's is made by no other build.
+            let example = path.parent().is_some_and(|dir| dir.ends_with("examples"));
+            let example = path.file_name().filter(|_| example).map(|name| name.to_string_lossy());
+            Err(match example {
+                Some(name) => {
+                    format!("there is no program {shown}; build it: cargo build --release --example {name}")
+                }
+                None => format!("there is no program {shown}; is it built?"),
+            })
         };
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -308,7 +317,7 @@ fn answers(url: &str, path: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::experiment::Process as Service;
+    use crate::lab::experiment::{Fresh, Process as Service};
 
     fn commands(processes: &[(&str, &[&str])]) -> Commands {
         let process = |(part, words): &(&str, &[&str])| Service {
@@ -317,7 +326,8 @@ mod tests {
             version: Vec::new(),
         };
         let files = [("name.txt".to_owned(), "{port} {port:other} {cores} {dir}\n".to_owned())].into();
-        Commands { ready: "/".into(), files, processes: processes.iter().map(process).collect() }
+        let processes = processes.iter().map(process).collect();
+        Commands { ready: "/".into(), files, fresh: Fresh::Repetition, processes }
     }
 
     /// What `processes` complain of when started.
@@ -350,6 +360,22 @@ mod tests {
         let why =
             check(&commands(&[("server", &["{weir_dir}/nothing"])]), Path::new("/some/weir")).unwrap_err();
         assert_eq!(why, "there is no program /some/nothing; is it built?");
+        let commands = commands(&[("server", &["{weir_dir}/examples/floor"])]);
+        let why = check(&commands, Path::new("/some/weir")).unwrap_err();
+        let remedy = "build it: cargo build --release --example floor";
+        assert_eq!(why, format!("there is no program /some/examples/floor; {remedy}"));
+    }
+
+    #[test]
+    fn what_goes_to_the_background_is_not_left_behind() {
+        for script in ["sleep 987 & echo $!; exit 0", "setsid sleep 987 & echo $!; exit 0"] {
+            let why = complaint(&[("server", &["sh", "-c", script])]);
+            assert!(why.contains("it has to stay in the foreground"), "{why}");
+            let said = why.split(": ").nth(2).unwrap_or_default();
+            let sleeper: u32 = said.split(';').next().unwrap_or_default().parse().expect(&why);
+            let line = fs::read_to_string(format!("/proc/{sleeper}/cmdline")).unwrap_or_default();
+            assert!(!line.contains("987"), "{line}");
+        }
     }
 
     #[test]

@@ -20,6 +20,13 @@ const DELAY: &str = "WEIR_FLUSH_DELAY_US";
 pub(super) fn preload(command: &mut Command, delay: Duration, dir: &Path) -> Result<(), String> {
     let library =
         std::path::absolute(dir.join(LIBRARY)).map_err(|error| format!("{}: {error}", dir.display()))?;
+    // The loader would read two names, find neither, and start the process without a word.
+    if library.as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte)) {
+        return Err(format!(
+            "target.flush_delay: {} has a blank or a colon, where LD_PRELOAD is split; name another --out",
+            dir.display()
+        ));
+    }
     if !library.exists() {
         compile(&library)?;
     }
@@ -79,6 +86,15 @@ mod tests {
             assert!(dd.output().unwrap().status.success());
             assert!(start.elapsed() >= delay, "{flush}");
             assert_eq!(fs::read(file).unwrap(), [0]);
+        }
+    }
+
+    #[test]
+    fn a_path_that_the_loader_would_split_is_refused() {
+        for name in ["a b", "a:b"] {
+            let why =
+                preload(&mut Command::new("true"), Duration::from_millis(1), Path::new(name)).unwrap_err();
+            assert!(why.contains("has a blank or a colon") && why.ends_with("; name another --out"), "{why}");
         }
     }
 
