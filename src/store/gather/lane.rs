@@ -1,4 +1,4 @@
-//! A lane: a queue, a thread, a session, and one batch in flight.
+//! A lane: a thread, a session and one batch in flight, of its own queue or, while flushes are slow, of all queues.
 
 use super::batch::{self, Settled};
 use super::post::together;
@@ -17,11 +17,11 @@ const BATCH_REQUESTS_MAX: usize = 1024;
 /// A batch takes no further request once it carries this many bytes.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 /// A flush this slow is worth waiting for company; below it, waiting costs more than it brings.
-const SLOW_FLUSH: Duration = Duration::from_millis(1);
+pub(super) const SLOW_FLUSH: Duration = Duration::from_millis(1);
 /// What a request adds to a commit's time besides the flush: a large batch is not a slow flush.
 const REQUEST_COST: Duration = Duration::from_micros(10);
 /// So many commits in a row have to be slow: one that only waited for a processor says nothing about the flush.
-const SLOW_IN_A_ROW: u32 = 8;
+pub(super) const SLOW_IN_A_ROW: u32 = 8;
 /// A commit that hung once says nothing about the next.
 const COMPANY_WAIT_MAX: Duration = Duration::from_millis(10);
 /// How long a batch may go on after the store was lost: another session was, and this one may not know yet.
@@ -120,6 +120,11 @@ enum Break {
 
 impl<R: Request> Lane<R> {
     async fn run(mut self) {
+        self.until_closed().await;
+        self.tail.end();
+    }
+
+    async fn until_closed(&mut self) {
         loop {
             // Bound first: a borrow of the watched value must not live across an await.
             let status = self.shared.status.borrow().clone();
@@ -175,8 +180,13 @@ impl<R: Request> Lane<R> {
                 Break::Status
             }
         };
+        // Never sent. The store may be back before this lane refuses anything, and some of it is of queues that go back now.
+        let error = Error::new(Kind::Unavailable, "the store was lost before this request was sent");
+        while let Some(queued) = self.taken.pop_front() {
+            queued.request.fail(error.clone());
+        }
         // Not before: what this session sent last may still be under way, and other lanes serve as long as it is up.
-        self.tail.release();
+        self.tail.release(&self.taken);
         ended
     }
 
@@ -211,6 +221,11 @@ impl<R: Request> Lane<R> {
                 continue;
             }
             self.wait_for_company().await;
+            // Again, after the last look into the queue: it may have come back because the store is lost, and what the first
+            // lane sent of it may still be under way until the next claim.
+            if *status.borrow_and_update() != Status::Up(epoch) {
+                return Ok(Break::Status);
+            }
             let batch = self.next_batch();
             if batch.is_empty() {
                 self.last = LastBatch::before_any::<R>();
@@ -263,9 +278,12 @@ impl<R: Request> Lane<R> {
             return;
         }
         if self.last.company_wait().is_some() {
-            self.tail.hand_over(&mut self.taken);
+            if self.tail.hand_over(&mut self.taken) {
+                // It says nothing about the time when the queue comes back.
+                self.last = LastBatch::before_any::<R>();
+            }
         } else if self.last.slow == 0 && self.taken.is_empty() {
-            self.tail.release();
+            self.tail.release(&self.taken);
         }
     }
 

@@ -1,9 +1,10 @@
 //! Makes batches of single requests, and keeps the store claimed.
 //!
-//! A *lane* is a queue, a thread and a session: a key's hash chooses its lane, so a key's writes are committed in the
-//! order they queued, a key is in at most one batch in flight, and lanes cannot deadlock in the store. A batch is
-//! whatever queued while the one before was in flight. The *keeper* claims the store, and claims it anew whenever the
-//! claim or any session is lost; in between every request fails at once.
+//! A key's hash chooses its *queue*. A *lane* is a thread and a session, and serves its own queue; while flushes are
+//! slow the first lane serves all. One lane serves a queue at a time, so a key's writes are committed in the order they
+//! queued, a key is in at most one batch in flight, and lanes cannot deadlock in the store. A batch is whatever queued
+//! while the one before was in flight. The *keeper* claims the store, and claims it anew whenever the claim or any
+//! session is lost; in between every request fails at once.
 
 mod batch;
 mod clear;
@@ -32,7 +33,7 @@ pub struct Config {
     pub role: Role,
     /// Sessions; `None` for as many as the store says serve it best.
     pub lanes: Option<Lanes>,
-    /// Most requests that may wait in one lane; more are refused.
+    /// Most requests that may wait in one queue; more are refused.
     pub queue_requests: usize,
     /// A request that has waited so long when its turn comes is not sent any more.
     pub queue_wait_max: Duration,
@@ -62,7 +63,7 @@ impl Default for Config {
 /// What shares a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Batching {
-    /// Whatever queued in a lane while its batch before was in flight; a key has one lane.
+    /// Whatever queued while the lane's batch before was in flight; a key has one queue.
     #[default]
     Gathered,
     /// Every request on its own, in whichever lane is free: how servers without batches use their database. Writes of
@@ -240,7 +241,7 @@ impl Gather {
 
     /// Reads the row under `key`, `None` if absent.
     pub fn read(&self, key: Key, reply: Reply<Option<Row>>) {
-        self.push(&self.reads, self.lane_of(&self.reads, &key), ReadRequest { key, reply });
+        self.push(&self.reads, self.queue_of(&self.reads, &key), ReadRequest { key, reply });
     }
 
     /// Writes, durably.
@@ -253,7 +254,7 @@ impl Gather {
             return request.reply.give(Err(Error::new(Kind::Rejected, what)));
         }
         let request = if self.shared.config.acknowledge_early { self.acknowledge(request) } else { request };
-        self.push(&self.writes, self.lane_of(&self.writes, &request.key), request);
+        self.push(&self.writes, self.queue_of(&self.writes, &request.key), request);
     }
 
     /// Removes every row, durably. Whatever is written meanwhile may be gone afterwards or not.
@@ -274,8 +275,8 @@ impl Gather {
         WriteRequest { reply: Reply::new(|_, _| {}), ..request }
     }
 
-    /// The lane for `key`: always the same one, whatever it is asked for; with batching off the one with least to do.
-    fn lane_of<R>(&self, queues: &Queues<R>, key: &Key) -> usize {
+    /// The queue for `key`: always the same one, whatever it is asked for; with batching off that of the idlest lane.
+    fn queue_of<R>(&self, queues: &Queues<R>, key: &Key) -> usize {
         if self.batching() == Batching::Off
             && let Some(idlest) = queues.idlest()
         {
@@ -285,8 +286,8 @@ impl Gather {
         (hash >> 32) as usize % queues.count()
     }
 
-    fn push<R: lane::Request>(&self, queues: &Queues<R>, lane: usize, request: R) {
-        if let Err(refused) = queues.push(lane, request, self.shared.config.queue_requests) {
+    fn push<R: lane::Request>(&self, queues: &Queues<R>, index: usize, request: R) {
+        if let Err(refused) = queues.push(index, request, self.shared.config.queue_requests) {
             R::meters(&self.shared).shed.add(1);
             refused.fail(overloaded(None));
         }

@@ -50,12 +50,21 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 
 /// Answers many: whoever gets an answer from `give` is woken when it returns.
 pub(super) fn together<T>(give: impl FnOnce() -> T) -> T {
-    let outer = HELD.replace(Some(Vec::new()));
-    let given = give();
-    for neighbours in HELD.replace(outer).into_iter().flatten() {
-        neighbours.wake();
+    let _end = Together { outer: HELD.replace(Some(Vec::new())) };
+    give()
+}
+
+/// Wakes when it is dropped: also if an answer panics, for nobody else would wake whoever is answered already.
+struct Together {
+    outer: Option<Vec<Arc<Neighbours>>>,
+}
+
+impl Drop for Together {
+    fn drop(&mut self) {
+        for neighbours in HELD.replace(self.outer.take()).into_iter().flatten() {
+            neighbours.wake();
+        }
     }
-    given
 }
 
 impl Neighbours {
@@ -198,6 +207,21 @@ mod tests {
         });
         assert_eq!((a.rung(), b.rung()), (1, 1));
         assert_eq!((a.poll(), b.poll()), (Poll::Ready(Some(1)), Poll::Ready(Some(2))));
+    }
+
+    #[test]
+    fn an_answer_that_panics_leaves_nobody_asleep() {
+        let [(first, a), (second, b)] = two();
+        let answers = std::panic::AssertUnwindSafe(|| {
+            together(|| {
+                first.send(1);
+                panic!("as the test says");
+            })
+        });
+        assert!(std::panic::catch_unwind(answers).is_err());
+        assert_eq!(a.rung(), 1);
+        second.send(2);
+        assert_eq!(b.rung(), 1, "outside of it again");
     }
 
     #[test]

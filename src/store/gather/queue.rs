@@ -2,7 +2,7 @@
 //!
 //! A key's hash chooses its queue, and a queue's own lane takes from it. Where a flush is slow, one that serves all is worth
 //! more than two that take turns: a lane may hand its queue over to the first one, and has it back when the first one
-//! releases it. Each side does its part of that only while it has nothing in flight, so a key is in one lane at a time.
+//! releases it. Each side does its part of that only while it has nothing taken or in flight, so a key is in one lane at a time.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -32,8 +32,10 @@ struct Queue<R> {
     /// Requests in its lane's batch.
     in_flight: AtomicUsize,
     is_closed: AtomicBool,
-    /// Whether the first lane takes from it, instead of its own.
+    /// Whether the first lane takes from it, instead of its own. Changed only under the lock of `waiting`.
     is_handed_over: AtomicBool,
+    /// Whether the first lane has ended and takes nothing any more. Used only under the lock of `waiting`.
+    first_ended: AtomicBool,
     /// Rung when its lane should look.
     bell: Notify,
 }
@@ -53,6 +55,7 @@ impl<R> Queues<R> {
             in_flight: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
             is_handed_over: AtomicBool::new(false),
+            first_ended: AtomicBool::new(false),
             bell: Notify::new(),
         };
         let queues: Arc<[Queue<R>]> = (0..count).map(|_| queue()).collect();
@@ -75,13 +78,14 @@ impl<R> Queues<R> {
         if queue.len.load(Relaxed) >= most {
             return Err(request);
         }
-        {
+        let lane = {
             let mut waiting = queue.waiting.lock();
             waiting.push_back(Queued { request, since: Instant::now() });
             queue.len.store(waiting.len(), Relaxed);
-        }
-        // Asked after the push: should the queue change hands right now, whoever gets it is rung after that, and looks.
-        let lane = if queue.is_handed_over.load(Acquire) { 0 } else { index };
+            // Under the lock: should the queue change hands after this, whoever gets it is rung after that, and sees the
+            // request. Outside of it this could read the old hands, and the new ones the old length.
+            if queue.is_handed_over.load(Relaxed) { 0 } else { index }
+        };
         self.0[lane].bell.notify_one();
         Ok(())
     }
@@ -89,6 +93,12 @@ impl<R> Queues<R> {
     /// Requests that wait.
     pub(super) fn len(&self) -> usize {
         self.0.iter().map(|queue| queue.len.load(Relaxed)).sum()
+    }
+
+    /// Whether the first lane takes from a queue that is not its own.
+    #[cfg(test)]
+    pub(super) fn is_handed_over(&self, index: usize) -> bool {
+        self.0[index].is_handed_over.load(Acquire)
     }
 
     /// The queue whose lane has least to do.
@@ -117,6 +127,17 @@ impl<R> Queue<R> {
         taken.extend(waiting.drain(..count));
         self.len.store(waiting.len(), Relaxed);
     }
+
+    /// Makes it its own lane's again. Only the first lane does so.
+    fn give_back(&self) {
+        if self.is_handed_over.load(Relaxed) {
+            {
+                let _waiting = self.waiting.lock();
+                self.is_handed_over.store(false, Release);
+            }
+            self.bell.notify_one();
+        }
+    }
 }
 
 impl<R> Tail<R> {
@@ -132,12 +153,7 @@ impl<R> Tail<R> {
 
     /// Whether nothing waits for this lane.
     pub(super) fn is_empty(&self) -> bool {
-        let waits = |&index: &usize| self.queues[index].len.load(Relaxed) > 0;
-        if !self.serves(self.index) && waits(&self.index) {
-            // Somebody may have rung here who did not know yet.
-            self.queues[0].bell.notify_one();
-        }
-        !(0..self.queues.len()).filter(waits).any(|index| self.serves(index))
+        !(0..self.queues.len()).any(|index| self.serves(index) && self.queues[index].len.load(Relaxed) > 0)
     }
 
     /// Moves what waits for this lane to the end of `taken`, until that holds `most`.
@@ -177,32 +193,49 @@ impl<R> Tail<R> {
     }
 
     /// From now on the first lane takes from this lane's queue, and what is in `taken`. Nothing may be in flight.
-    pub(super) fn hand_over(&self, taken: &mut VecDeque<Queued<R>>) {
+    ///
+    /// Whether it does: the first lane keeps its own queue, and once it has ended it takes no other.
+    pub(super) fn hand_over(&self, taken: &mut VecDeque<Queued<R>>) -> bool {
         if self.index == 0 {
-            return;
+            return false;
         }
         let own = self.own();
         {
             let mut waiting = own.waiting.lock();
+            if own.first_ended.load(Relaxed) {
+                return false;
+            }
             while let Some(queued) = taken.pop_back() {
                 waiting.push_front(queued);
             }
             own.len.store(waiting.len(), Relaxed);
+            own.is_handed_over.store(true, Release);
         }
-        own.is_handed_over.store(true, Release);
         self.queues[0].bell.notify_one();
+        true
     }
 
-    /// Gives all queues back to their lanes, if this is the first one. Nothing may be taken or in flight.
-    pub(super) fn release(&self) {
+    /// Gives all queues back to their lanes, if this is the first one. Nothing may be in flight, nor in `taken`: it may be of
+    /// another lane's queue, which would then have a key in two batches.
+    pub(super) fn release(&self, taken: &VecDeque<Queued<R>>) {
+        assert!(taken.is_empty(), "a queue is given back only with all that was taken from it");
+        if self.index == 0 {
+            self.queues[1..].iter().for_each(Queue::give_back);
+        }
+    }
+
+    /// Says that this lane takes nothing any more. Nothing may be in flight.
+    pub(super) fn end(&self) {
         if self.index > 0 {
             return;
         }
         for queue in &self.queues[1..] {
-            if queue.is_handed_over.load(Relaxed) {
-                queue.is_handed_over.store(false, Release);
-                queue.bell.notify_one();
+            {
+                let _waiting = queue.waiting.lock();
+                queue.first_ended.store(true, Relaxed);
             }
+            // It may have been handed over since the last release.
+            queue.give_back();
         }
     }
 }
@@ -228,11 +261,23 @@ mod tests {
         let mut rest = VecDeque::new();
         tails[1].take(&mut rest, 1);
         push(1, 3);
-        tails[1].hand_over(&mut rest);
+        assert!(!tails[0].hand_over(&mut rest) && tails[1].hand_over(&mut rest));
         assert_eq!((taken(&mut tails[1]), taken(&mut tails[0])), (vec![], vec![2, 3]));
         push(1, 4);
-        tails[0].release();
+        tails[0].release(&VecDeque::new());
         assert_eq!((taken(&mut tails[0]), taken(&mut tails[1])), (vec![], vec![4]));
+    }
+
+    #[test]
+    fn a_first_lane_that_has_ended_gives_back_what_it_got_and_gets_nothing_more() {
+        let (queues, mut tails) = Queues::new(2);
+        let mut rest = VecDeque::new();
+        assert!(queues.push(1, 1, 10).is_ok() && tails[1].hand_over(&mut rest));
+        tails[0].end();
+        tails[1].take(&mut rest, 1);
+        assert!(!tails[1].hand_over(&mut rest));
+        assert!(queues.push(1, 2, 10).is_ok());
+        assert_eq!((rest.len(), taken(&mut tails[1])), (1, vec![2]));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the lanes promise, against a store that does as the test says.
 
 use super::*;
-use crate::store::contract::scripted::{Act, Scripted, Stage};
+use crate::store::contract::scripted::{Act, Scripted, Stage, Step};
 use crate::store::{Answer, Claim, Session};
 use std::sync::mpsc;
 
@@ -278,4 +278,152 @@ fn a_clear_of_which_nobody_knows_costs_the_claim() {
             tokio::time::timeout(Duration::from_secs(30), status.wait_for(is_new)).await.unwrap()
         })
         .unwrap();
+}
+
+/// Two lanes for writes.
+fn start_two() -> (Gather, Stage) {
+    let (store, stage) = Scripted::new();
+    let config = Config { lanes: Some(Lanes { read: 1, write: 2 }), ..Config::default() };
+    (Gather::start(Box::new(store), config, Arc::new(Deaf)).unwrap(), stage)
+}
+
+/// Two letters whose keys are in a queue.
+fn letters(gather: &Gather, queue: usize) -> [char; 2] {
+    let is_there = |letter: &char| gather.queue_of(&gather.writes, &key(&letter.to_string())) == queue;
+    let mut letters = ('a'..='z').filter(is_there);
+    [letters.next().unwrap(), letters.next().unwrap()]
+}
+
+/// Answers as a disk with slow flushes does: that time is the lane's measure.
+fn slowly(step: &Step) {
+    std::thread::sleep(lane::SLOW_FLUSH * 2);
+    step.act(Act::Answer);
+}
+
+/// Lets the second lane commit slowly, and in company, until it would hand its queue over: after the commit that is in
+/// flight now, if that is slow too.
+fn about_to_hand_over(gather: &Gather, stage: &Stage) -> Step {
+    let [a, b] = letters(gather, 1);
+    write(gather, &format!("{a}=0"));
+    let mut in_flight = stage.next();
+    for _ in 0..lane::SLOW_IN_A_ROW {
+        write(gather, &format!("{a}=0 {b}=0"));
+        slowly(&in_flight);
+        in_flight = stage.next();
+    }
+    in_flight
+}
+
+/// What the first lane had taken of another's queue stayed with it when the session was lost. If the store was back before
+/// it looked, the key was in its next batch and, from the queue that was given back, in one of the other lane's.
+#[test]
+fn a_session_lost_with_anothers_queue_in_hand_puts_no_key_into_two_batches() {
+    let (gather, stage) = start_two();
+    let in_flight = about_to_hand_over(&gather, &stage);
+    let [a, b] = letters(&gather, 1);
+    // So large that nothing else is in its batch.
+    let large = format!("{a}={}", "x".repeat(1 << 20));
+    let first = write(&gather, &format!("{large} {b}=1"));
+    slowly(&in_flight);
+    let in_flight = stage.next();
+    assert_eq!(in_flight.writes(), [large.as_str()]);
+    assert!(gather.writes.is_handed_over(1));
+    let second = write(&gather, &format!("{b}=2"));
+    // Lost and back before any lane has looked.
+    gather.shared.status.send_replace(Status::Up(2));
+    in_flight.act(Act::Answer);
+    assert_eq!(applied(&first).0, large);
+    // The other lane sends it, unless it had not heard of the loss either: then it refuses what it just took.
+    match stage.next_or(&second) {
+        Ok(in_flight) => {
+            assert_eq!(in_flight.writes(), [format!("{b}=2")]);
+            in_flight.act(Act::Answer);
+            assert_eq!(applied(&second).0, format!("{b}=2"));
+        }
+        Err((_, refused)) => assert_eq!(refused.unwrap_err().kind(), Kind::Unavailable),
+    }
+    let (label, refused) = first.try_recv().expect("an answer before the queue went back");
+    assert_eq!((label, refused.unwrap_err().kind()), (format!("{b}=1"), Kind::Unavailable));
+    assert!(stage.is_quiet());
+}
+
+#[test]
+fn a_session_lost_while_one_lane_serves_all_leaves_nobody_unanswered() {
+    let (gather, stage) = start_two();
+    let in_flight = about_to_hand_over(&gather, &stage);
+    let ([a, b], [c, d]) = (letters(&gather, 1), letters(&gather, 0));
+    let first = write(&gather, &format!("{a}=1"));
+    slowly(&in_flight);
+    let in_flight = stage.next();
+    let rest = write(&gather, &format!("{a}=2 {b}=2 {c}=2 {d}=2"));
+    in_flight.act(Act::Fail(Kind::Unknown));
+    assert_eq!(first.recv().unwrap().1.unwrap_err().kind(), Kind::Unknown);
+    for _ in 0..4 {
+        assert_eq!(rest.recv().unwrap().1.unwrap_err().kind(), Kind::Unavailable);
+    }
+    // Each lane has its queue again when the store is back: both are in flight at the same time.
+    let in_flight = [a, c].map(|letter| {
+        loop {
+            let answers = write(&gather, &format!("{letter}=3"));
+            if let Ok(step) = stage.next_or(&answers) {
+                return (step, answers);
+            }
+        }
+    });
+    for (step, answers) in in_flight {
+        step.act(Act::Answer);
+        applied(&answers);
+    }
+}
+
+/// A lane handed its queue to a first lane that had ended: what waited there was never answered.
+#[test]
+fn what_is_queued_when_the_first_lane_has_ended_is_answered() {
+    let (mut gather, stage) = start_two();
+    let in_flight = about_to_hand_over(&gather, &stage);
+    let [a, b] = letters(&gather, 1);
+    let queued = write(&gather, &format!("{a}=1 {b}=1"));
+    // As dropping it begins.
+    gather.writes = Queues::none();
+    let is_first = |thread: &&JoinHandle<()>| thread.thread().name() == Some("weir-write-0");
+    let first = gather.threads.iter().find(is_first).unwrap();
+    while !first.is_finished() {
+        std::thread::yield_now();
+    }
+    slowly(&in_flight);
+    let in_flight = stage.next();
+    assert_eq!(in_flight.writes(), [format!("{a}=1"), format!("{b}=1")]);
+    in_flight.act(Act::Answer);
+    applied(&queued);
+    applied(&queued);
+}
+
+/// A lane that had its queue back remembered the slow flushes of before: a single slow commit, and it was gone again.
+#[test]
+fn a_lane_that_has_its_queue_back_needs_as_many_slow_commits_to_hand_it_over() {
+    let (gather, stage) = start_two();
+    let in_flight = about_to_hand_over(&gather, &stage);
+    let ([a, b], [c, _]) = (letters(&gather, 1), letters(&gather, 0));
+    let alone = write(&gather, &format!("{a}=1"));
+    slowly(&in_flight);
+    // The first lane commits it, in no company, and so gives the queue back, with two to share a commit.
+    let in_flight = stage.next();
+    let two = write(&gather, &format!("{a}=2 {b}=2"));
+    in_flight.act(Act::Answer);
+    applied(&alone);
+    let in_flight = stage.next();
+    assert_eq!(in_flight.writes(), [format!("{a}=2"), format!("{b}=2")]);
+    let last = write(&gather, &format!("{a}=3"));
+    slowly(&in_flight);
+    applied(&two);
+    // Both lanes have a batch in flight now, each of its own queue.
+    let in_flight = stage.next();
+    assert_eq!(in_flight.writes(), [format!("{a}=3")]);
+    let other = write(&gather, &format!("{c}=3"));
+    let beside = stage.next();
+    assert_eq!(beside.writes(), [format!("{c}=3")]);
+    in_flight.act(Act::Answer);
+    beside.act(Act::Answer);
+    applied(&last);
+    applied(&other);
 }
