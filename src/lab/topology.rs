@@ -18,7 +18,8 @@ pub fn available() -> io::Result<Vec<usize>> {
 }
 
 /// Places `parts` on `cores` (ascending, not empty), with `wanted` cores where the experiment names them. What was
-/// written for a larger machine is scaled down in proportion.
+/// written for a larger machine is scaled down in proportion. With `of`, a number counts our cores rather than the
+/// machine's: core 0 is the first that is ours.
 ///
 /// Low numbers go to the server, high ones to the generator. Two parts have either the same cores or none in common:
 /// otherwise no counter could tell how busy the cores of either are.
@@ -31,9 +32,12 @@ pub fn plan(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Place
         let chosen = scaled(cores, parts, wanted).into_iter().collect();
         return Ok(placements(parts, &chosen));
     }
-    check(cores, parts, wanted)?;
+    let ours = |core: &usize| if of.is_some_and(|of| *core < of) { cores[*core] } else { *core };
+    let wanted: BTreeMap<String, Vec<usize>> =
+        wanted.iter().map(|(part, own)| (part.clone(), own.iter().map(ours).collect())).collect();
+    check(cores, parts, &wanted)?;
     let mut chosen: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (part, own) in wanted {
+    for (part, own) in &wanted {
         let mut own = own.clone();
         own.sort_unstable();
         chosen.insert(part, own);
@@ -225,6 +229,10 @@ mod tests {
     #[test]
     fn cores_that_are_not_ours_are_not_used() {
         assert_eq!(shown(&[2, 5, 7], PLAIN, &[]), "server 2+5 generator 7");
+        let own: &[(&str, &[usize])] = &[(SERVER, &[0]), (GENERATOR, &[1])];
+        assert_eq!(shown_of(Some(2), &[2, 5, 7], PLAIN, own), "server 2 generator 5");
+        let complaint = shown_of(Some(2), &[2, 5, 7], PLAIN, &[(SERVER, &[3])]);
+        assert!(complaint.starts_with("error cores.server: there is no core 3 here"), "{complaint}");
     }
 
     #[test]

@@ -38,7 +38,9 @@ impl Process {
         // A child inherits the affinity of the thread that starts it. A thread made for this, and ending with it,
         // has the child pinned from its first instruction and leaves our own affinity alone.
         let pinned = || {
-            sched_setaffinity(None, &mask)?;
+            sched_setaffinity(None, &mask).map_err(|error| {
+                io::Error::other(format!("it cannot run on the cores {cores:?}: {error}"))
+            })?;
             command.spawn()
         };
         let child = thread::scope(|scope| scope.spawn(pinned).join())

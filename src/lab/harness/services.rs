@@ -100,7 +100,7 @@ impl Services {
             let other = file.try_clone().map_err(|error| format!("{}: {error}", path.display()))?;
             command.current_dir(services.dir.path()).stdin(Stdio::null()).stdout(other).stderr(file);
             let process_of =
-                |error| format!("cannot start {}: {error}; is it installed?", process.command[0]);
+                |error| format!("cannot start {}: {error}; is it ours to run?", process.command[0]);
             let started = Process::spawn(&mut command, cores).map_err(process_of)?;
             services.running.push(Running { part: process.part.clone(), process: started, log, path });
         }
@@ -318,6 +318,7 @@ fn answers(url: &str, path: &str) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::lab::experiment::{Fresh, Process as Service};
+    use crate::lab::topology;
 
     fn commands(processes: &[(&str, &[&str])]) -> Commands {
         let process = |(part, words): &(&str, &[&str])| Service {
@@ -335,7 +336,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let commands = commands(processes);
         let program = dir.path().join("weir");
-        let start = Start { commands: &commands, program: &program, dir: dir.path(), cores: &|_| &[0] };
+        // Core 0 need not be ours.
+        let core = [topology::available().unwrap()[0]];
+        let start = Start { commands: &commands, program: &program, dir: dir.path(), cores: &|_| &core };
         let why = Services::start(&start, &AtomicBool::new(false)).err().unwrap();
         let left: Vec<_> =
             fs::read_dir(dir.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
