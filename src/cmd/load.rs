@@ -193,7 +193,7 @@ fn show(bar: &ProgressBar, notice: &Notice) {
             bar.set_position(elapsed.as_millis() as u64);
             bar.set_message(format!("{} requests succeeded", units::short(*successes as f64)));
         }
-        Notice::Event(_) => {}
+        Notice::Second { .. } | Notice::Event(_) => {}
     }
 }
 

@@ -256,12 +256,6 @@ impl<'a> Network<'a> {
         let load = LoadReport {
             format: FORMAT,
             workload: workload.to_owned(),
-            about: String::new(),
-            dialect: String::new(),
-            mix: BTreeMap::new(),
-            distribution: String::new(),
-            keys: 0,
-            value_bytes: String::new(),
             clients: level,
             threads: generator.map_or(1, |i| self.model.stations[i].servers),
             seed,
@@ -270,7 +264,6 @@ impl<'a> Network<'a> {
             attempts: latency.count,
             successes: latency.count,
             goodput_rps: latency.count as f64 / window.secs(),
-            error_ratio: 0.0,
             latency,
             operations: vec![OperationReport {
                 operation: "get".to_owned(),
@@ -279,8 +272,6 @@ impl<'a> Network<'a> {
                 absent: 0,
                 latency,
             }],
-            errors: BTreeMap::new(),
-            backoff_secs: 0.0,
             cpu_secs: cpu.unwrap_or(0) as f64 / 1e9,
             seconds: self
                 .seconds
@@ -289,8 +280,10 @@ impl<'a> Network<'a> {
                     attempts: *count,
                     successes: *count,
                     latency_us_mean: if *count == 0 { 0.0 } else { *sum as f64 / *count as f64 / 1e3 },
+                    ..SecondReport::default()
                 })
                 .collect(),
+            ..LoadReport::default()
         };
         Trial {
             workload: workload.to_owned(),

@@ -234,6 +234,7 @@ fn report(plan: &Plan, threads: u32, window: Window, total: &Recorder, cpu: Dura
         backoff_secs: total.backoff().as_secs_f64(),
         cpu_secs: cpu.as_secs_f64(),
         seconds: total.seconds(),
+        ..LoadReport::default()
     }
 }
 

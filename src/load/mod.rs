@@ -33,7 +33,7 @@ pub use target::Target;
 pub use value_size::ValueSize;
 pub use workload::{WORKLOADS, Workload};
 
-use crate::proto::{LoadEvent, LoadReport};
+use crate::proto::{LoadEvent, LoadReport, SecondReport};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -198,6 +198,13 @@ pub enum Notice {
         /// Successful requests, those of the warm-up included.
         successes: u64,
     },
+    /// A second is over on all threads. Seconds are counted from the window's start, those of the warm-up below zero.
+    Second {
+        /// Which.
+        second: i64,
+        /// What happened in it.
+        report: SecondReport,
+    },
     /// This happened just now. [`LoadEvent::Report`] is never among them: it is what [`run`] gives back.
     Event(LoadEvent),
 }
@@ -327,7 +334,7 @@ fn plainly(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::{FORMAT, Latency};
+    use crate::proto::Latency;
 
     #[test]
     fn system_errors_fit_into_a_sentence() {
@@ -344,29 +351,12 @@ mod tests {
     fn little_counts_requests_and_rests_of_all_clients() {
         // Ten clients for two seconds: 190 requests of 100 ms, and 1 s of back-off.
         let report = LoadReport {
-            format: FORMAT,
-            workload: String::new(),
-            about: String::new(),
-            dialect: String::new(),
-            mix: Default::default(),
-            distribution: String::new(),
-            keys: 0,
-            value_bytes: String::new(),
             clients: 10,
-            threads: 1,
-            seed: 1,
-            warmup_secs: 0.0,
             window_secs: 2.0,
             attempts: 190,
-            successes: 190,
-            goodput_rps: 95.0,
-            error_ratio: 0.0,
             latency: Latency { count: 190, us_mean: 100_000.0, ..Latency::default() },
-            operations: Vec::new(),
-            errors: Default::default(),
             backoff_secs: 1.0,
-            cpu_secs: 0.0,
-            seconds: Vec::new(),
+            ..LoadReport::default()
         };
         let check = |report: &LoadReport, expected: f64| {
             let residual = little_residual(report).unwrap();

@@ -180,6 +180,7 @@ impl Recorder {
                 attempts: bin.attempts,
                 successes: bin.successes,
                 latency_us_mean: mean(bin),
+                ..SecondReport::default()
             })
             .collect()
     }
@@ -372,8 +373,18 @@ mod tests {
         assert_eq!(
             seconds,
             [
-                SecondReport { attempts: 2, successes: 1, latency_us_mean: 2000.0 },
-                SecondReport { attempts: 1, successes: 1, latency_us_mean: 2000.0 },
+                SecondReport {
+                    attempts: 2,
+                    successes: 1,
+                    latency_us_mean: 2000.0,
+                    ..SecondReport::default()
+                },
+                SecondReport {
+                    attempts: 1,
+                    successes: 1,
+                    latency_us_mean: 2000.0,
+                    ..SecondReport::default()
+                },
             ]
         );
     }

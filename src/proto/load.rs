@@ -23,7 +23,7 @@ pub enum LoadEvent {
 }
 
 /// What one run of the load generator saw in its window.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadReport {
     /// [`super::FORMAT`].
     pub format: u32,
@@ -49,6 +49,10 @@ pub struct LoadReport {
     pub value_bytes: String,
     /// Connections, each with one request in flight.
     pub clients: u32,
+    /// When they sent, as the flags say it: `closed`, `closed, think 10ms`, `constant 1000/s`, `poisson 1000/s`; empty in
+    /// reports from before there was a choice: they are of a closed loop.
+    #[serde(default)]
+    pub pacing: String,
     /// Threads that drove them.
     pub threads: u32,
     /// What the operation streams were drawn from.
@@ -65,8 +69,15 @@ pub struct LoadReport {
     pub goodput_rps: f64,
     /// Failed attempts over all attempts, 0–1.
     pub error_ratio: f64,
-    /// Of all attempts, failed ones included, from the instant the client was free to send.
+    /// Of all attempts, failed ones included: in a closed loop from the instant the client was free to send, in an open
+    /// one from the instant the request was to be sent.
     pub latency: Latency,
+    /// The same from the instant each was sent, waiting not included. `None` in a closed loop, where it is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Latency>,
+    /// How the schedule of an open loop was kept; `None` in a closed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleReport>,
     /// Per kind of request: `get`, `put`, `delete`, `compute_prime`, `compute_hash`.
     pub operations: Vec<OperationReport>,
     /// Failed attempts by class: `refused`, `reset`, `timeout`, `short_body`, `malformed`, `wrong_value`, `http_4xx`, `http_5xx`.
@@ -74,14 +85,62 @@ pub struct LoadReport {
     /// Time that clients, all together, spent in the window neither in a request nor free to send one:
     /// backing off after a failure.
     pub backoff_secs: f64,
+    /// Time that clients of a closed loop, all together, spent in the window thinking.
+    #[serde(default)]
+    pub think_secs: f64,
+    /// The mean number of requests in flight in the window, sent and not over: counted at each change, not made of latencies.
+    /// `None` in reports from before it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight_mean: Option<f64>,
+    /// Requests in flight when the window ended. They are in no other count.
+    #[serde(default)]
+    pub in_flight_at_end: u64,
+    /// What has to be added to the sum of all latencies to have all time that passed in the window: of the requests in flight
+    /// at its end the part within it, less the part before it of those it counts.
+    #[serde(default)]
+    pub edge_secs: f64,
     /// Processor time of the generator in the window, user and system.
     pub cpu_secs: f64,
+    /// How long the generator's threads waited for a core in the window, all together; `None` where the kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_delay_secs: Option<f64>,
     /// The window in bins of one second; a last bin shorter than that is left out.
     pub seconds: Vec<SecondReport>,
+    /// The histograms behind the latencies, where `--histogram` asked for them: `all`, `service`, `slip`, and each operation's
+    /// successes by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub histograms: BTreeMap<String, Vec<Bucket>>,
 }
 
+/// How the schedule of an open loop was kept in the window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScheduleReport {
+    /// Requests per second asked for.
+    pub offered_rps: f64,
+    /// Requests that were to be sent in the window.
+    pub due: u64,
+    /// Those of them that were sent in it.
+    pub sent: u64,
+    /// How late the generator sent a request that had a connection: its own fault.
+    pub slip: Latency,
+    /// Requests that had to wait for a connection because all were in use.
+    pub waited: u64,
+    /// Time they waited, all together.
+    pub waited_secs: f64,
+    /// How long the request that had waited longest was due when the window began.
+    pub behind_secs_at_start: f64,
+    /// The same when it ended. More than at the start: the queue grows, and latency tells its length.
+    pub behind_secs_at_end: f64,
+    /// Whether more was offered than the target and its connections took, so that latency is a queue's length.
+    pub over_capacity: bool,
+}
+
+/// A bucket of a histogram that holds samples, as `[from, to, count]`: the shortest and the longest latency that fall into
+/// it, in nanoseconds, and how many did.
+pub type Bucket = [u64; 3];
+
 /// One kind of request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OperationReport {
     /// `get`, `put`, `delete`, `compute_prime` or `compute_hash`.
     pub operation: String,
@@ -96,7 +155,7 @@ pub struct OperationReport {
 }
 
 /// One second of the window.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SecondReport {
     /// Requests completed, failed ones included.
     pub attempts: u64,
@@ -104,6 +163,15 @@ pub struct SecondReport {
     pub successes: u64,
     /// Mean latency of all attempts.
     pub latency_us_mean: f64,
+    /// Median, to two digits, here and below; 0 in reports from before it was kept.
+    #[serde(default)]
+    pub latency_us_p50: f64,
+    /// 99th percentile.
+    #[serde(default)]
+    pub latency_us_p99: f64,
+    /// Longest.
+    #[serde(default)]
+    pub latency_us_max: f64,
 }
 
 /// A latency distribution, in microseconds. All zero where `count` is.
