@@ -257,9 +257,9 @@ fn every_fault_is_counted_in_its_class_and_never_as_goodput() {
     check(&[(Reply::Value, None)]);
     check(&[(Reply::Close, Some("reset"))]);
     check(&[(Reply::Reset, Some("reset"))]);
-    check(&[(Reply::ShortBody, Some("short_body"))]);
-    check(&[(Reply::ShortHead, Some("short_body"))]);
-    check(&[(Reply::LongBody, Some("malformed"))]);
+    check(&[(Reply::ShortBody, Some("closed_early"))]);
+    check(&[(Reply::ShortHead, Some("closed_early"))]);
+    check(&[(Reply::LongBody, Some("wrong_length"))]);
     check(&[(Reply::Garbage, Some("malformed"))]);
     check(&[(Reply::Status(302), Some("malformed"))]);
     check(&[(Reply::WrongValue, Some("wrong_value"))]);
@@ -273,18 +273,18 @@ fn faults_among_successes_are_counted_exactly() {
         (Reply::Value, None),
         (Reply::Reset, Some("reset")),
         (Reply::Chunks, None),
-        (Reply::ShortBody, Some("short_body")),
+        (Reply::ShortBody, Some("closed_early")),
         (Reply::Status(404), Some("http_4xx")),
-        (Reply::Status(429), Some("http_4xx")),
+        (Reply::Status(429), Some("http_429")),
         (Reply::Close, Some("reset")),
         (Reply::ValueThenClose, None),
-        (Reply::LongBody, Some("malformed")),
+        (Reply::LongBody, Some("wrong_length")),
         (Reply::WrongValue, Some("wrong_value")),
         (Reply::Garbage, Some("malformed")),
         (Reply::ValueUntilClose, None),
         (Reply::Status(500), Some("http_5xx")),
         (Reply::Status(503), Some("http_5xx")),
-        (Reply::ShortHead, Some("short_body")),
+        (Reply::ShortHead, Some("closed_early")),
     ]);
     assert!(report.backoff_secs > 0.0);
 }
