@@ -222,8 +222,9 @@ pub(super) fn plan(address: SocketAddr, workload: &str) -> Plan {
         // Far longer than any hiccup of a busy machine: only silence is to time out.
         timeout: Duration::from_secs(20),
         preload: false,
-        pacing: Pacing::Closed,
+        pacing: Pacing::default(),
         connect: Connect::Once,
+        histogram: false,
     }
 }
 

@@ -27,12 +27,11 @@ impl Live {
                 self.bar.set_position(*requests);
                 self.bar.set_message("writing and reading back the keys");
             }
-            Notice::Running { elapsed, of, successes } => {
-                self.bar.set_length(of.as_millis() as u64);
-                self.bar.set_position(elapsed.as_millis() as u64);
-                self.bar.set_message(format!("{} requests succeeded", units::short(*successes as f64)));
+            Notice::Second { second, report } => {
+                let rate = units::short(report.successes as f64);
+                self.bar.set_message(format!("second {second}: {rate} req/s"));
             }
-            Notice::Second { .. } | Notice::Event(_) => {}
+            Notice::Event(_) => {}
         }
     }
 

@@ -7,11 +7,11 @@ mod text;
 
 use super::{Failure, note, say};
 use crate::load::{
-    self, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing, Plan, Target,
-    ValueSize, WORKLOADS, Workload,
+    self, Arrivals, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing,
+    Plan, Target, Think, ValueSize, WORKLOADS, Workload,
 };
 use crate::proto::LoadEvent;
-use crate::units::Span;
+use crate::units::{Rate, Span};
 use clap::builder::ValueParser;
 use std::fmt::Write;
 use std::io::ErrorKind;
@@ -23,8 +23,8 @@ const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Put load on an HTTP key-value server and report what its clients saw.
 ///
-/// A closed loop: each client is one connection with one request in flight, and sends the next one as soon as the
-/// answer is there. Any server that speaks GET, PUT and DELETE on /kv/{key} will do; with others, name a dialect.
+/// A closed loop unless --rate is given: each client is one connection with one request in flight, and sends the next one as
+/// soon as the answer is there. Any server that speaks GET, PUT and DELETE on /kv/{key} will do; with others, name a dialect.
 #[derive(clap::Args)]
 #[command(after_help = workloads_help())]
 pub(crate) struct Args {
@@ -39,6 +39,18 @@ pub(crate) struct Args {
     /// In which words to ask: a dialect listed below, or a file that describes one
     #[arg(long, value_name = "NAME|FILE.toml", default_value = Dialect::usual().name.as_str(), value_parser = dialect)]
     dialect: &'static Dialect,
+
+    /// Send so many requests per second, all clients together, whatever becomes of them: an open loop
+    #[arg(long, value_name = "N", conflicts_with = "think")]
+    rate: Option<Rate>,
+
+    /// How the requests of an open loop lie: constant, or poisson for random gaps
+    #[arg(long, value_name = "HOW", default_value = "constant", requires = "rate")]
+    arrivals: Arrivals,
+
+    /// Let clients wait between an answer and the next request, as in 10ms or exponential:10ms
+    #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true)]
+    think: Think,
 
     /// Connections, each with one request in flight
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to(100_000))]
@@ -88,6 +100,10 @@ pub(crate) struct Args {
     #[arg(long)]
     no_preload: bool,
 
+    /// Add the histograms behind the latencies to --json and --events
+    #[arg(long)]
+    histogram: bool,
+
     /// Print the report as one JSON document
     #[arg(long, conflicts_with = "events")]
     json: bool,
@@ -113,8 +129,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         value_size: args.value_size.unwrap_or(args.workload.value_size_default),
         timeout: args.timeout.0,
         preload: !args.no_preload,
-        pacing: Pacing::Closed,
+        pacing: match args.rate {
+            Some(rate) => Pacing::Open { rate, arrivals: args.arrivals },
+            None => Pacing::Closed { think: args.think },
+        },
         connect: args.connect,
+        histogram: args.histogram,
     };
     let live = live::Live::start();
     let report = load::run(&plan, &mut |notice| {
