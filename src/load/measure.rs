@@ -202,7 +202,7 @@ fn work(
 ) -> std::io::Result<(Recorder, Used)> {
     let mut reactor = Reactor::new(duty.streams.len(), manners, schedule)?;
     thread::sleep(begin.saturating_duration_since(Instant::now()));
-    reactor.run(&mut duty)?;
+    reactor.run(begin, &mut duty)?;
     let until = duty.window.end.max(Instant::now());
     duty.recorder.ended(reactor.into_rest(), until);
     Ok((duty.recorder, duty.used))
@@ -237,6 +237,10 @@ impl Duty for Measured<'_> {
 
     fn rested(&mut self, since: Instant, until: Instant) {
         self.recorder.rested(since, until);
+    }
+
+    fn started(&mut self, since: Instant, until: Instant) {
+        self.recorder.started(since, until);
     }
 
     fn thought(&mut self, since: Instant, until: Instant) {
