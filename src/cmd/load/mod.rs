@@ -1,16 +1,20 @@
 //! `weir load`: flags in, a table, a JSON document or a line per event out.
+//!
+//! The flags become a plan here; `live` shows how it goes, `text` is the report for people.
+
+mod live;
+mod text;
 
 use super::{Failure, note, say};
 use crate::load::{
-    self, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing, Plan, Target,
-    ValueSize, WORKLOADS, Workload,
+    self, Arrivals, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing,
+    Plan, Target, Think, ValueSize, WORKLOADS, Workload,
 };
-use crate::proto::{Latency, LoadEvent, LoadReport};
-use crate::units::{self, Span};
+use crate::proto::LoadEvent;
+use crate::units::{Rate, Span};
 use clap::builder::ValueParser;
-use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
-use std::io::{ErrorKind, IsTerminal};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,8 +23,8 @@ const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Put load on an HTTP key-value server and report what its clients saw.
 ///
-/// A closed loop: each client is one connection with one request in flight, and sends the next one as soon as the
-/// answer is there. Any server that speaks GET, PUT and DELETE on /kv/{key} will do; with others, name a dialect.
+/// A closed loop unless --rate is given: each client is one connection with one request in flight, and sends the next one as
+/// soon as the answer is there. Any server that speaks GET, PUT and DELETE on /kv/{key} will do; with others, name a dialect.
 #[derive(clap::Args)]
 #[command(after_help = workloads_help())]
 pub(crate) struct Args {
@@ -35,6 +39,18 @@ pub(crate) struct Args {
     /// In which words to ask: a dialect listed below, or a file that describes one
     #[arg(long, value_name = "NAME|FILE.toml", default_value = Dialect::usual().name.as_str(), value_parser = dialect)]
     dialect: &'static Dialect,
+
+    /// Send so many requests per second, all clients together, whatever becomes of them: an open loop
+    #[arg(long, value_name = "N", conflicts_with = "think")]
+    rate: Option<Rate>,
+
+    /// How the requests of an open loop lie: constant, or poisson for random gaps
+    #[arg(long, value_name = "HOW", default_value = "constant", requires = "rate")]
+    arrivals: Arrivals,
+
+    /// Let clients wait between an answer and the next request, as in 10ms or exponential:10ms
+    #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true)]
+    think: Think,
 
     /// Connections, each with one request in flight
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to(100_000))]
@@ -84,6 +100,10 @@ pub(crate) struct Args {
     #[arg(long)]
     no_preload: bool,
 
+    /// Add the histograms behind the latencies to --json and --events
+    #[arg(long)]
+    histogram: bool,
+
     /// Print the report as one JSON document
     #[arg(long, conflicts_with = "events")]
     json: bool,
@@ -109,23 +129,27 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         value_size: args.value_size.unwrap_or(args.workload.value_size_default),
         timeout: args.timeout.0,
         preload: !args.no_preload,
-        pacing: Pacing::Closed,
+        pacing: match args.rate {
+            Some(rate) => Pacing::Open { rate, arrivals: args.arrivals },
+            None => Pacing::Closed { think: args.think },
+        },
         connect: args.connect,
+        histogram: args.histogram,
     };
-    let bar = progress_bar();
+    let live = live::Live::start();
     let report = load::run(&plan, &mut |notice| {
-        show(&bar, &notice);
+        live.hear(&notice);
         if let (true, Notice::Event(event)) = (args.events, &notice) {
             say_json(event);
         }
     });
-    bar.finish_and_clear();
+    live.end();
     let report = report.map_err(|error| failure(error, plan.dialect))?;
     match (args.json, args.events) {
         (true, _) => say_json(&report),
         (_, true) => say_json(&LoadEvent::Report(Box::new(report))),
         _ => {
-            say(table(&plan, &report).trim_end());
+            say(text::table(&plan, &report).trim_end());
             if report.successes == 0 {
                 note("warning: not one request succeeded in the window");
             }
@@ -168,154 +192,6 @@ fn say_json(value: &impl serde::Serialize) {
     match serde_json::to_string(value) {
         Ok(line) => say(line),
         Err(error) => note(format_args!("error: cannot write the report as JSON: {error}")),
-    }
-}
-
-/// A bar on standard error, or none where nobody looks at it.
-fn progress_bar() -> ProgressBar {
-    const STYLE: &str = "{bar:30} {percent:>3} % {msg}";
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template(STYLE).expect("the template is a constant that parses");
-    ProgressBar::new(1).with_style(style)
-}
-
-fn show(bar: &ProgressBar, notice: &Notice) {
-    match notice {
-        Notice::Preloading { requests, of } => {
-            bar.set_length(*of);
-            bar.set_position(*requests);
-            bar.set_message("writing and reading back the keys");
-        }
-        Notice::Running { elapsed, of, successes } => {
-            bar.set_length(of.as_millis() as u64);
-            bar.set_position(elapsed.as_millis() as u64);
-            bar.set_message(format!("{} requests succeeded", units::short(*successes as f64)));
-        }
-        Notice::Second { .. } | Notice::Event(_) => {}
-    }
-}
-
-/// The report for people.
-fn table(plan: &Plan, report: &LoadReport) -> String {
-    let mut out = String::new();
-    for (name, value) in figures(plan, report) {
-        // Writing to a string cannot fail, here and below.
-        let _ = writeln!(out, "{name:<11} {value}");
-    }
-    out.push('\n');
-    let header = ["count", "absent", "mean", "p50", "p99", "p99.9", "max"];
-    line(&mut out, "latency of", header.map(String::from));
-    for operation in &report.operations {
-        let name = format!("{} successes", operation.operation);
-        line(&mut out, &name, cells(&operation.absent.to_string(), &operation.latency));
-    }
-    if report.operations.len() > 1 || report.attempts > report.successes {
-        line(&mut out, "all attempts", cells("", &report.latency));
-    }
-    if report.latency.clipped > 0 {
-        let _ =
-            writeln!(out, "{} latencies are above 60 s, where the percentiles end", report.latency.clipped);
-    }
-    out
-}
-
-/// What there is to say besides the latencies.
-fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
-    let LoadReport { attempts, successes, clients, threads, seed, .. } = report;
-    let mut figures = vec![
-        ("workload", asked(plan, report)),
-        (
-            "load",
-            format!(
-                "{}, {}, window {} after {} of warm-up, seed {seed}",
-                counted(*clients, "client"),
-                counted(*threads, "thread"),
-                Span(plan.window),
-                Span(plan.warmup),
-            ),
-        ),
-        ("goodput", format!("{} req/s", units::short(report.goodput_rps))),
-        (
-            "attempts",
-            format!(
-                "{attempts}, of which {} failed ({} %)",
-                attempts - successes,
-                percent(report.error_ratio)
-            ),
-        ),
-    ];
-    figures.extend(report.errors.iter().map(|(class, count)| (class.as_str(), format!("{count} failed"))));
-    if report.backoff_secs > 0.0 {
-        figures.push(("back-off", format!("{:.2} s over all clients", report.backoff_secs)));
-    }
-    if let Some(residual) = load::little_residual(report) {
-        // Rounded first, and zero added, so that no figure reads −0.00.
-        let residual = (residual * 1e4).round() / 100.0 + 0.0;
-        let law = "req/s × (latency + back-off) against the number of clients; true figures give about 0";
-        figures.push(("Little", format!("{residual:+.2} % ({law})")));
-        let cpu_us = units::micros(report.cpu_secs * 1e6 / *attempts as f64);
-        let busy = percent(report.cpu_secs / report.window_secs / f64::from(*threads));
-        figures.push(("generator", format!("{cpu_us} of CPU per request; its threads were {busy} % busy")));
-    }
-    figures
-}
-
-/// The workload, and what was stated in its place.
-fn asked(plan: &Plan, report: &LoadReport) -> String {
-    let mut text = format!("{} on {}", report.workload, plan.target);
-    if plan.names_keys() {
-        let _ = write!(text, ", {} keys of {} B", plan.keys, plan.value_size);
-    }
-    if plan.distribution.is_some() {
-        let _ = write!(text, ", {}", report.distribution);
-    }
-    if plan.mix.is_some() {
-        for (operation, share) in &report.mix {
-            let _ = write!(text, ", {} % {operation}", percent(*share));
-        }
-    }
-    if report.dialect != Dialect::usual().name {
-        let _ = write!(text, ", dialect {}", report.dialect);
-    }
-    if plan.connect == Connect::Each {
-        text.push_str(", a connection for each request");
-    }
-    text
-}
-
-fn cells(absent: &str, latency: &Latency) -> [String; 7] {
-    let shown = |us: f64| if latency.count == 0 { "–".to_owned() } else { units::micros(us) };
-    [
-        latency.count.to_string(),
-        absent.to_owned(),
-        shown(latency.us_mean),
-        shown(latency.us_p50),
-        shown(latency.us_p99),
-        shown(latency.us_p999),
-        shown(latency.us_max),
-    ]
-}
-
-fn line(out: &mut String, name: &str, cells: [String; 7]) {
-    let _ = write!(out, "{name:<16}");
-    for cell in cells {
-        let _ = write!(out, " {cell:>10}");
-    }
-    out.push('\n');
-}
-
-fn counted(count: u32, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-/// A share as per cent, with enough digits to tell few from none.
-fn percent(share: f64) -> String {
-    match share * 100.0 {
-        0.0 => "0".into(),
-        percent if percent < 0.01 => "<0.01".into(),
-        percent => units::short(percent),
     }
 }
 
