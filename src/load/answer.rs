@@ -13,7 +13,7 @@ use memchr::memmem;
 /// Longest answer head put up with, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// How much of a body is kept to look for a text in it, beyond the length of that text.
-const KEPT_BYTES_MAX: usize = 64 << 10;
+pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// Why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +145,11 @@ impl Answer {
         self.status
     }
 
+    /// The body, as far as it was kept.
+    pub(super) fn body(&self) -> &[u8] {
+        &self.kept
+    }
+
     /// Takes what has arrived (not nothing); `Ok(true)` when the answer is complete.
     pub(super) fn take(&mut self, input: &[u8], request: &Request) -> Result<bool, Fault> {
         self.begun = true;
@@ -253,8 +258,8 @@ impl Answer {
             let compared = data.len().min(rest.len());
             self.differs |= data[..compared] != rest[..compared];
             self.body_bytes += data.len();
-            if request.rule.keeps_body {
-                let room = (request.expected.len() + KEPT_BYTES_MAX).saturating_sub(self.kept.len());
+            if request.keeps_bytes > 0 {
+                let room = request.keeps_bytes.saturating_sub(self.kept.len());
                 self.kept.extend_from_slice(&data[..data.len().min(room)]);
             }
             used += step.consumed;
@@ -290,7 +295,8 @@ mod tests {
 
     fn request_in(dialect: &'static Dialect, operation: Operation, expected: &str) -> Request {
         let rule = &dialect.form(operation).unwrap().rule;
-        Request { operation, expected: expected.into(), rule, ..Request::default() }
+        let keeps_bytes = if rule.keeps_body { expected.len() + KEPT_BYTES_MAX } else { 0 };
+        Request { operation, expected: expected.into(), rule, keeps_bytes, ..Request::default() }
     }
 
     /// The verdict on `wire` is the same in one piece and byte by byte; `ends` closes the connection behind it.

@@ -132,6 +132,11 @@ impl Client {
         self.answer.status()
     }
 
+    /// The body of the last answer, as far as the request had it kept.
+    pub(super) fn body(&self) -> &[u8] {
+        self.answer.body()
+    }
+
     /// What the last request had to do for its connection.
     pub(super) fn connection(&self) -> Connection {
         self.connection

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
-use weir::load::{self, Connect, Dialect, Error, Pacing, Plan, ValueSize, Workload, little_residual};
+use weir::load::{self, Connect, Dialect, Error, Pacing, Plan, ValueSize, Verify, Workload, little_residual};
 use weir::proto::{Latency, LoadEvent, LoadReport};
 
 /// What a server does with a request.
@@ -224,6 +224,7 @@ pub(super) fn plan(address: SocketAddr, workload: &str) -> Plan {
         preload: false,
         pacing: Pacing::default(),
         connect: Connect::Once,
+        verify: Verify::NONE,
         histogram: false,
     }
 }

@@ -8,7 +8,7 @@ mod text;
 use super::{Failure, note, say};
 use crate::load::{
     self, Arrivals, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing,
-    Plan, Target, Think, ValueSize, WORKLOADS, Workload,
+    Plan, Target, Think, ValueSize, Verify, WORKLOADS, Workload,
 };
 use crate::proto::LoadEvent;
 use crate::units::{Rate, Span};
@@ -100,6 +100,10 @@ pub(crate) struct Args {
     #[arg(long)]
     no_preload: bool,
 
+    /// Which of the values read to compare to the last byte and check for being the latest: none, all, or a share as in 1%
+    #[arg(long, value_name = "WHICH", default_value = "none")]
+    verify: Verify,
+
     /// Add the histograms behind the latencies to --json and --events
     #[arg(long)]
     histogram: bool,
@@ -134,6 +138,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             None => Pacing::Closed { think: args.think },
         },
         connect: args.connect,
+        verify: args.verify,
         histogram: args.histogram,
     };
     let live = live::Live::start();
