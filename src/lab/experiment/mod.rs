@@ -38,6 +38,9 @@ pub struct Experiment {
     /// What the order of trials and the operation streams are drawn from.
     #[serde(default = "one")]
     pub seed: u64,
+    /// Whether the generator proves itself before the first trial.
+    #[serde(default = "yes")]
+    pub selftest: bool,
     /// What is measured, in the file's order; the first of several is what the others are compared with.
     #[serde(rename = "target", deserialize_with = "target::subjects")]
     pub subjects: Vec<Subject>,
@@ -296,6 +299,10 @@ fn settings<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMa
 
 fn one() -> u64 {
     1
+}
+
+fn yes() -> bool {
+    true
 }
 
 #[cfg(test)]
