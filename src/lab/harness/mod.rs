@@ -109,12 +109,9 @@ fn run_into(
     courses.iter().try_for_each(Course::make_directory)?;
     let started = Utc::at(SystemTime::now()).to_string();
     results.extend(courses.iter().map(|course| course.nothing_yet(&started)));
-    let Some(proved) = prove(experiment, &courses, options, progress, stop) else { return Ok(()) };
-    for (course, own) in courses.iter().zip(results.iter_mut()) {
-        own.selftest = Some(if course.is_simulated() { Selftest::Simulated } else { proved.clone() });
-    }
     let mut count = Count { begun: 0, total: experiment.trials() };
     let mut rig: Option<Box<dyn Rig<'_> + '_>> = None;
+    let mut proved = None;
     for repetition in 0..experiment.repetitions {
         for turn in turns(courses.len(), repetition) {
             let (course, own) = (&courses[turn], &mut results[turn]);
@@ -125,6 +122,12 @@ fn run_into(
                 rig = Some(made.map_err(|why| of_target(course.subject, why))?);
             }
             let Some(rig) = &mut rig else { continue };
+            // Only now: what this machine refuses is said at once, and of what is measured nothing runs yet.
+            if proved.is_none() {
+                proved = prove(experiment, &courses, options, progress, stop);
+            }
+            let Some(proved) = &proved else { return Ok(()) };
+            own.selftest = Some(if course.is_simulated() { Selftest::Simulated } else { proved.clone() });
             let done = course.block(repetition, rig.as_mut(), own, &mut count, progress, stop);
             done.map_err(|why| of_target(course.subject, why))?;
             if stop.load(Ordering::Relaxed) {

@@ -315,8 +315,12 @@ fn as_run(results: &Results) -> String {
 }
 
 fn caption(found: &WorkloadFindings) -> String {
-    let mut said =
-        "Thin grey: the bounds N / R(1) and the capacity. Whiskers: the interval over runs.".to_owned();
+    let mut said = match words::is_open(found) {
+        true => "Whiskers: the interval over runs.".to_owned(),
+        false => {
+            "Thin grey: the bounds N / R(1) and the capacity. Whiskers: the interval over runs.".to_owned()
+        }
+    };
     if found.rows.iter().any(|row| row.runs > 0 && !row.usable()) {
         said += " Hollow: a gate failed.";
     }

@@ -22,10 +22,16 @@ pub(super) fn warning(results: &Results) -> Option<String> {
             })
         }
         Selftest::Broke(why) => Some(format!(
-            "Warning: the generator’s selftest could not be run, so nothing is proved of it: {why}."
+            "Warning: the generator’s selftest could not be run, so nothing is proved of it: {}.",
+            bare(why)
         )),
         Selftest::Skipped | Selftest::Simulated => None,
     }
+}
+
+/// Without a full stop: one follows.
+fn bare(why: &str) -> &str {
+    why.trim_end_matches('.')
 }
 
 fn missed(claim: &Claim) -> String {
@@ -78,7 +84,7 @@ pub(super) fn blocks(results: &Results) -> Vec<Block> {
         Some(Selftest::Simulated) => {
             "Nothing to prove: the target is simulated, and so is the generator.".to_owned()
         }
-        Some(Selftest::Broke(why)) => format!("Its selftest was not run: {why}."),
+        Some(Selftest::Broke(why)) => format!("Its selftest could not be run: {}.", bare(why)),
         Some(Selftest::Ran(report)) => ran(report, &results.placements),
     };
     blocks.push(Block::Text(said));
