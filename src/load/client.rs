@@ -48,7 +48,9 @@ pub(super) enum State {
     Idle,
     /// A request is under way: connecting, sending or waiting for the answer.
     InFlight,
-    /// It backs off after its connection broke, or waits for its turn to start.
+    /// It waits for its turn to start.
+    Starting,
+    /// It backs off after its connection broke.
     Resting,
     /// It thinks: its next request is not due yet.
     Thinking,

@@ -131,7 +131,7 @@ pub(super) fn count(
             let sender = sender.clone();
             scope.spawn(move || {
                 // The receiver is gone only if another thread failed, and then nobody asks.
-                let _ = sender.send(Heard::Over(work(duty, manners, schedule, part.begin)));
+                let _ = sender.send(Heard::Over(Box::new(work(duty, manners, schedule, part.begin))));
                 thread::sleep(LINGER);
             });
         }
@@ -161,11 +161,13 @@ pub(super) fn count(
                         observer(Progress::Second(&second));
                     }
                 }
-                Ok(Heard::Over(Ok((recorder, used)))) => total.add(&recorder, used),
-                Ok(Heard::Over(Err(error))) => {
-                    stop.store(true, Ordering::Relaxed);
-                    return Err(Error::Machine(error));
-                }
+                Ok(Heard::Over(over)) => match *over {
+                    Ok((recorder, used)) => total.add(&recorder, used),
+                    Err(error) => {
+                        stop.store(true, Ordering::Relaxed);
+                        return Err(Error::Machine(error));
+                    }
+                },
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -188,7 +190,7 @@ enum Heard {
     /// It is past a second.
     Second(Second),
     /// It has ended.
-    Over(std::io::Result<(Recorder, Used)>),
+    Over(Box<std::io::Result<(Recorder, Used)>>),
 }
 
 /// Runs one thread's share to the end of the window.
@@ -200,7 +202,7 @@ fn work(
 ) -> std::io::Result<(Recorder, Used)> {
     let mut reactor = Reactor::new(duty.streams.len(), manners, schedule)?;
     thread::sleep(begin.saturating_duration_since(Instant::now()));
-    reactor.run(&mut duty)?;
+    reactor.run(begin, &mut duty)?;
     let until = duty.window.end.max(Instant::now());
     duty.recorder.ended(reactor.into_rest(), until);
     Ok((duty.recorder, duty.used))
@@ -235,6 +237,10 @@ impl Duty for Measured<'_> {
 
     fn rested(&mut self, since: Instant, until: Instant) {
         self.recorder.rested(since, until);
+    }
+
+    fn started(&mut self, since: Instant, until: Instant) {
+        self.recorder.started(since, until);
     }
 
     fn thought(&mut self, since: Instant, until: Instant) {

@@ -41,7 +41,7 @@ pub(super) fn preload(
             bad: None,
             observer,
         };
-        reactor.run(&mut pass).map_err(Error::Machine)?;
+        reactor.run(Instant::now(), &mut pass).map_err(Error::Machine)?;
         if let Some((number, attempt)) = pass.bad {
             return Err(Error::Preload { key: requests.key(number), cause: told(plan, &attempt) });
         }

@@ -74,6 +74,8 @@ pub(super) trait Duty {
     fn done(&mut self, index: usize, attempt: &Attempt);
     /// Takes note that a client backed off.
     fn rested(&mut self, since: Instant, until: Instant);
+    /// Takes note that a client waited for its turn to start.
+    fn started(&mut self, _since: Instant, _until: Instant) {}
     /// Takes note that a client of a closed loop thought.
     fn thought(&mut self, _since: Instant, _until: Instant) {}
     /// Takes note of a request of an open loop that is sent.
@@ -133,19 +135,17 @@ impl Reactor {
         })
     }
 
-    /// Lets all clients work until `duty` has enough. Rests and thoughts are reported up to that instant; requests then in
+    /// Lets all clients work until `duty` has enough; they are there since `begun`. Rests and thoughts are reported up to that instant; requests then in
     /// flight are left.
-    pub(super) fn run(&mut self, duty: &mut impl Duty) -> io::Result<()> {
+    pub(super) fn run(&mut self, begun: Instant, duty: &mut impl Duty) -> io::Result<()> {
         // Seldom enough to cost nothing, often enough that a request is given up a tenth late at most.
         let sweep_every = (self.timeout / 10).clamp(Duration::from_millis(1), SWEEP_MAX);
         let mut events = Events::with_capacity(EVENTS_MAX);
         self.now = Instant::now();
         let mut sweep_at = self.now + sweep_every;
-        let begun = self.now;
         for index in 0..self.clients.len() {
-            // The later groups begin with a rest, so that no instant of theirs is unaccounted for.
             let client = &mut self.clients[index];
-            client.state = State::Resting;
+            client.state = State::Starting;
             client.since = begun;
             self.waiting.push(Reverse((begun + START_EVERY * (index / STARTERS) as u32, index)));
         }
@@ -280,11 +280,7 @@ impl Reactor {
             && at <= self.now
         {
             self.waiting.pop();
-            let client = &mut self.clients[index];
-            match client.state {
-                State::Thinking => duty.thought(client.since, self.now),
-                _ => duty.rested(client.since, self.now),
-            }
+            self.account(index, duty);
             if self.schedule.is_open() {
                 self.release(index);
             } else {
@@ -328,12 +324,18 @@ impl Reactor {
     fn end(&mut self, duty: &mut impl Duty) {
         duty.in_flight(self.now, self.in_flight);
         while let Some(Reverse((_, index))) = self.waiting.pop() {
-            let client = &mut self.clients[index];
-            match client.state {
-                State::Thinking => duty.thought(client.since, self.now),
-                _ => duty.rested(client.since, self.now),
-            }
-            client.state = State::Idle;
+            self.account(index, duty);
+            self.clients[index].state = State::Idle;
+        }
+    }
+
+    /// Reports what client `index` did instead of a request until now.
+    fn account(&self, index: usize, duty: &mut impl Duty) {
+        let Client { state, since, .. } = self.clients[index];
+        match state {
+            State::Starting => duty.started(since, self.now),
+            State::Thinking => duty.thought(since, self.now),
+            _ => duty.rested(since, self.now),
         }
     }
 

@@ -67,7 +67,8 @@ struct Population {
     /// The number in flight times how long it was so, over the window.
     secs: f64,
     at_end: u64,
-    /// Of the requests in flight at the window's end the part in it, less the part before it of those that are counted.
+    /// Of the requests in flight at the window's end the part in it, and what passed of it before a client began, less the
+    /// part before it of the requests that are counted.
     edge_secs: f64,
 }
 
@@ -142,6 +143,13 @@ impl Recorder {
     /// Counts the part of a back-off that lies in the window.
     pub(super) fn rested(&mut self, since: Instant, until: Instant) {
         self.backoff += self.window.overlap(since, until);
+    }
+
+    /// Counts the part of the window in which a client of a closed loop had not begun.
+    pub(super) fn started(&mut self, since: Instant, until: Instant) {
+        if self.open.is_none() {
+            self.population.edge_secs += self.window.overlap(since, until).as_secs_f64();
+        }
     }
 
     /// Counts the part of a thought that lies in the window.
@@ -547,6 +555,7 @@ mod tests {
     fn the_time_of_requests_at_the_edges_is_accounted_for() {
         let window = window(100 * MS);
         let mut recorder = closed(window);
+        recorder.started(window.start - MS, window.start);
         let (start, end) = (window.start, window.end);
         recorder.record(&attempt(Ok(Success::Done), start - 7 * MS, start + 3 * MS));
         recorder.record(&attempt(Ok(Success::Done), start + 3 * MS, start + 95 * MS));
