@@ -39,7 +39,7 @@ pub(super) fn judge(seen: &Seen) -> Verdict {
     let waited = waits.and_then(|waits| waits.into_iter().max_by(f64::total_cmp));
     if let Some(waited) = waited.filter(|waited| *waited > WAIT_LIMIT) {
         return failed(
-            format!("of its requests’ time the generator waited {:.1} % for a core", waited * 100.0),
+            format!("the generator waited for a core for {:.1} % of its requests’ time", waited * 100.0),
             "Leave the generator’s cores to it; repeat when the machine is quiet.",
         );
     }
@@ -194,7 +194,7 @@ mod tests {
             })
         };
         assert_eq!(why(&waited(0.009, None)), None);
-        let said = "of its requests’ time the generator waited 1.2 % for a core";
+        let said = "the generator waited for a core for 1.2 % of its requests’ time";
         assert_eq!(why(&waited(0.012, None)), Some(said));
         assert_eq!(why(&waited(0.5, Some(0.001))), None, "the sampler saw every thread to its end");
     }

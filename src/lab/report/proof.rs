@@ -114,7 +114,10 @@ fn ran(report: &SelftestReport, placements: &[Placement]) -> String {
     let on = |part: &str| {
         let placed = placements.iter().find(|placed| placed.part == part)?;
         let cores: Vec<String> = placed.cores.iter().map(usize::to_string).collect();
-        Some(format!("{} {}", if cores.len() == 1 { "core" } else { "cores" }, cores.join(", ")))
+        Some(match cores.len() {
+            1 => format!("core {}", cores.join(", ")),
+            _ => format!("one of the cores {}", cores.join(", ")),
+        })
     };
     let failed = report.claims.iter().filter(|claim| !claim.passed).count() as u32;
     let outcome = match failed {
