@@ -245,17 +245,16 @@ fn what_the_generator_proved_is_told_and_kept_and_may_be_left_out() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "a claim that fails does not end the run: {said}");
     assert!(said.lines().any(|line| line.starts_with("generator selftest")), "{said}");
-    // On a busy machine a claim may fail; that there are some is what counts here.
-    let kept = results(&out).selftest;
-    assert!(
-        matches!(&kept, Some(Selftest::Ran(report)) if report.short && !report.claims.is_empty()),
-        "{kept:?}"
-    );
-    assert!(
-        fs::read_to_string(out.join("report.md"))
-            .unwrap()
-            .contains("weir selftest --short ran on this machine")
-    );
+    // On a busy machine a claim may fail, or be tried again until there is no time left.
+    let (kept, page) = (results(&out).selftest, fs::read_to_string(out.join("report.md")).unwrap());
+    match &kept {
+        Some(Selftest::Ran(report)) => {
+            assert!(report.short && !report.claims.is_empty(), "{kept:?}");
+            assert!(page.contains("weir selftest --short ran on this machine"), "{page}");
+        }
+        Some(Selftest::Broke(why)) => assert!(why.contains("it took more than"), "{why}"),
+        other => panic!("{other:?}"),
+    }
 
     let dir = tempfile::tempdir().unwrap();
     let (output, out) = lab(dir.path(), &text, &["--levels", "1", "--no-selftest"]);

@@ -12,12 +12,13 @@ pub(super) fn warning(results: &Results) -> Option<String> {
             Some("Warning: the generator’s selftest made no claim, so nothing is proved of it.".to_owned())
         }
         Selftest::Ran(report) => {
-            let failed: Vec<String> =
-                report.claims.iter().filter(|claim| !claim.passed).map(missed).collect();
+            let failed = report.claims.iter().filter(|claim| !claim.passed);
+            let failed: Vec<String> = failed.map(|claim| format!("{} ({})", claim.id, claim.name)).collect();
+            // With their figures they stand in a section of their own.
             (!failed.is_empty()).then(|| {
                 format!(
-                    "Warning: the generator failed its selftest on this machine, so its figures may be untrue: {}.",
-                    failed.join("; ")
+                    "Warning: on this machine the generator failed its selftest at {}: figures that rest on it may be untrue.",
+                    failed.join(", ")
                 )
             })
         }
@@ -34,10 +35,6 @@ fn bare(why: &str) -> &str {
     why.trim_end_matches('.')
 }
 
-fn missed(claim: &Claim) -> String {
-    format!("{} {}, measured {}, bound {}", claim.id, claim.name, claim.measured, claim.bound)
-}
-
 /// What came of it, for the terminal: one line where all holds or there was nothing to hold, else one for each claim.
 pub fn selftest_lines(selftest: &Selftest) -> Vec<String> {
     match selftest {
@@ -46,11 +43,9 @@ pub fn selftest_lines(selftest: &Selftest) -> Vec<String> {
         }
         Selftest::Ran(report) => {
             let line = |claim: &Claim| {
-                format!(
-                    "generator selftest: {} {}",
-                    if claim.passed { "held" } else { "FAILED" },
-                    missed(claim)
-                )
+                let Claim { id, name, passed, measured, bound, .. } = claim;
+                let verdict = if *passed { "held" } else { "FAILED" };
+                format!("generator selftest: {id} {name} {verdict}: {measured}; bound: {bound}")
             };
             report.claims.iter().map(line).collect()
         }
