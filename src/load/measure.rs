@@ -114,7 +114,7 @@ pub(super) fn count(
     let open = matches!(plan.pacing, Pacing::Open { .. });
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
-        for (streams, clocks) in shares {
+        for (thread, (streams, clocks)) in shares.into_iter().enumerate() {
             let recorder = Recorder::new(window, part.begin, open);
             let duty = Measured {
                 space,
@@ -124,6 +124,7 @@ pub(super) fn count(
                 window,
                 at_start: None,
                 used: Used::default(),
+                thread,
                 sender: sender.clone(),
                 stops,
             };
@@ -154,11 +155,11 @@ pub(super) fn count(
             // First, because an edge is to be told at its instant.
             edges.tell(Instant::now(), observer);
             match heard {
-                Ok(Heard::Second(second)) => {
+                Ok(Heard::Second(thread, second)) => {
                     // What is begun when the window ends is no second of it.
-                    let whole = seconds.take(second).filter(|second| second.ends_within(window.length()));
-                    if let Some(second) = whole {
-                        observer(Progress::Second(&second));
+                    let past = seconds.take(thread, &second);
+                    for second in past.iter().filter(|second| second.ends_within(window.length())) {
+                        observer(Progress::Second(second));
                     }
                 }
                 Ok(Heard::Over(over)) => match *over {
@@ -187,8 +188,8 @@ impl Tally {
 
 /// What a thread tells.
 enum Heard {
-    /// It is past a second.
-    Second(Second),
+    /// This one is past a second.
+    Second(usize, Second),
     /// It has ended.
     Over(Box<std::io::Result<(Recorder, Used)>>),
 }
@@ -220,6 +221,8 @@ struct Measured<'a> {
     at_start: Option<Used>,
     /// What it used in the window.
     used: Used,
+    /// Which of the threads this is.
+    thread: usize,
     sender: mpsc::Sender<Heard>,
     stops: [&'a AtomicBool; 2],
 }
@@ -258,7 +261,7 @@ impl Duty for Measured<'_> {
     fn goes_on(&mut self, now: Instant) -> bool {
         for second in self.recorder.past(now) {
             // Nobody listens only if another thread failed.
-            let _ = self.sender.send(Heard::Second(second));
+            let _ = self.sender.send(Heard::Second(self.thread, second));
         }
         if now >= self.window.start {
             let at_start = *self.at_start.get_or_insert_with(Used::by_this_thread);
