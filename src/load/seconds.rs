@@ -146,7 +146,6 @@ impl Merge {
     }
 
     /// A party is gone: nobody waits for it any more. Gives the seconds that were waiting for it alone.
-    #[cfg_attr(not(test), expect(dead_code))]
     pub(super) fn leave(&mut self, party: usize) -> Vec<Second> {
         self.latest[party] = i64::MAX;
         self.complete()
