@@ -7,8 +7,9 @@ use crate::proto::Latency;
 /// The connections that attempts had to make.
 #[derive(Default)]
 pub(super) struct Connecting {
-    begun: u64,
-    made: Samples,
+    /// Those that were begun, whatever became of them.
+    pub(super) begun: u64,
+    pub(super) made: Samples,
 }
 
 impl Connecting {
@@ -23,11 +24,6 @@ impl Connecting {
     pub(super) fn add(&mut self, other: &Connecting) {
         self.begun += other.begun;
         self.made.add(&other.made);
-    }
-
-    /// Those that were begun.
-    pub(super) fn begun(&self) -> u64 {
-        self.begun
     }
 
     /// How long it took to make those that were made; `None` where none was.
@@ -47,12 +43,12 @@ mod tests {
         for connection in [Connection::Kept, Connection::Begun] {
             connecting.record(connection);
         }
-        assert_eq!((connecting.begun(), connecting.latency()), (1, None));
+        assert_eq!((connecting.begun, connecting.latency()), (1, None));
         connecting.record(Connection::Made(Duration::from_micros(50)));
         let mut sum = Connecting::default();
         sum.add(&connecting);
         sum.add(&connecting);
         let latency = sum.latency().unwrap();
-        assert_eq!((sum.begun(), latency.count, latency.us_mean), (4, 2, 50.0));
+        assert_eq!((sum.begun, latency.count, latency.us_mean), (4, 2, 50.0));
     }
 }

@@ -27,6 +27,9 @@ impl Verify {
 
     /// The same for another run.
     pub(super) fn anew(self) -> Verify {
+        if !self.is_on() {
+            return Verify::NONE;
+        }
         // Not drawn from the seed: two runs of one seed must not take each other's values for their own.
         let run = RandomState::new().hash_one(()) & low_bits(RUN_CHARACTERS);
         Verify { run: run as u32, ..self }

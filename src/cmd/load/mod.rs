@@ -5,17 +5,19 @@
 mod live;
 mod text;
 
-use super::{Failure, note, say};
+use super::agent::token;
+use super::{Failure, note, say, with_hint};
+use crate::load::agents::AGENTS_MAX;
 use crate::load::{
     self, Arrivals, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing,
     Plan, Target, Think, ValueSize, Verify, WORKLOADS, Workload,
 };
-use crate::proto::LoadEvent;
+use crate::proto::{AgentOutcome, AgentReport, LoadEvent, LoadReport};
 use crate::units::{Rate, Span};
 use clap::builder::ValueParser;
 use std::fmt::Write;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest warm-up, window or time-out: what is longer is a slip of the keyboard.
@@ -89,7 +91,7 @@ pub(crate) struct Args {
     value_size: Option<ValueSize>,
 
     /// When a client connects: once, or for each request anew
-    #[arg(long, value_name = "WHEN", default_value = "once", value_parser = connect)]
+    #[arg(long, value_name = "WHEN", default_value = "once")]
     connect: Connect,
 
     /// When to give a request up
@@ -103,6 +105,14 @@ pub(crate) struct Args {
     /// Which of the values read to compare to the last byte and check for being the latest: none, all, or a share as in 1%
     #[arg(long, value_name = "WHICH", default_value = "none")]
     verify: Verify,
+
+    /// Let these agents put the load on, the clients divided among them; this process only coordinates
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = agent)]
+    agents: Vec<String>,
+
+    /// The file with the token that the agents hold [env: WEIR_AGENT_TOKEN has the token itself]
+    #[arg(long, value_name = "FILE", requires = "agents")]
+    token_file: Option<PathBuf>,
 
     /// Add the histograms behind the latencies to --json and --events
     #[arg(long)]
@@ -141,15 +151,25 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         verify: args.verify,
         histogram: args.histogram,
     };
+    check_agents(&args.agents, plan.clients)?;
+    let token = match args.agents.is_empty() {
+        true => None,
+        false => Some(token(args.token_file.as_deref())?),
+    };
     let live = live::Live::start();
-    let report = load::run(&plan, &mut |notice| {
+    let mut observer = |notice| {
         live.hear(&notice);
         if let (true, Notice::Event(event)) = (args.events, &notice) {
             say_json(event);
         }
-    });
+    };
+    let report = match &token {
+        Some(token) => load::agents::run(&plan, &args.agents, token, &mut observer),
+        None => load::run(&plan, &mut observer),
+    };
     live.end();
     let report = report.map_err(|error| failure(error, plan.dialect))?;
+    let lost = lost(&report);
     match (args.json, args.events) {
         (true, _) => say_json(&report),
         (_, true) => say_json(&LoadEvent::Report(Box::new(report))),
@@ -159,6 +179,37 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                 note("warning: not one request succeeded in the window");
             }
         }
+    }
+    lost
+}
+
+/// A report that lacks some clients is printed all the same, but is not what was asked for.
+fn lost(report: &LoadReport) -> Result<(), Failure> {
+    let lost = |agent: &AgentReport| match &agent.outcome {
+        AgentOutcome::Lost(why) => Some(format!("{}: {why}", agent.address)),
+        AgentOutcome::Done => None,
+    };
+    let lost: Vec<String> = report.agents.iter().filter_map(lost).collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let all = report.clients + report.clients_lost;
+    let what = format!("{} of {all} clients are in no figure ({})", report.clients_lost, lost.join(", "));
+    Err(Failure::run(what).hint("Look there for why, start the agent again, and repeat the run."))
+}
+
+/// What is wrong with the agents is said before any of them is called.
+fn check_agents(agents: &[String], clients: u32) -> Result<(), Failure> {
+    if let Some((_, twice)) = agents.iter().enumerate().find(|(place, own)| agents[..*place].contains(own)) {
+        return Err(Failure::input(format!("--agents has {twice} twice")).hint("Name each agent once."));
+    }
+    if agents.len() > AGENTS_MAX {
+        let what = format!("--agents has {} agents, more than {AGENTS_MAX}", agents.len());
+        return Err(Failure::input(what).hint("Let each drive more --clients."));
+    }
+    if agents.len() > clients as usize {
+        let what = format!("--clients {clients} are too few for {} agents", agents.len());
+        return Err(Failure::input(what).hint("Take a client for each agent at least."));
     }
     Ok(())
 }
@@ -184,6 +235,9 @@ fn failure(error: Error, dialect: &Dialect) -> Failure {
             "The server must store values and give them back as the dialect says; try its requests with `curl -i`."
         }
         Error::Preload { .. } => "The server must store values under /kv/{key}; try one with `curl -T FILE`.",
+        // The remedy is in the cause, as only the one who found it knows it.
+        Error::Agent { .. } => return with_hint(error.to_string(), Failure::run),
+        Error::Stopped => "Start it again.",
         Error::Machine(cause) if cause.kind() == ErrorKind::AddrNotAvailable => {
             "All local ports are taken by connections that ended just now: use --connect once, a shorter --window, or widen net.ipv4.ip_local_port_range."
         }
@@ -263,10 +317,9 @@ fn span_not_zero(text: &str) -> Result<Span, String> {
     Ok(span)
 }
 
-fn connect(text: &str) -> Result<Connect, String> {
-    match text {
-        "once" => Ok(Connect::Once),
-        "each" => Ok(Connect::Each),
-        _ => Err("known are once, each".into()),
-    }
+fn agent(text: &str) -> Result<String, String> {
+    // As of a server, only without the scheme.
+    let as_target = format!("http://{text}").parse::<Target>();
+    as_target.map_err(|_| "an agent is a host and a port, as in 127.0.0.1:7070")?;
+    Ok(text.to_owned())
 }

@@ -1,7 +1,7 @@
 //! The report of `weir load` for people.
 
 use crate::load::{self, Connect, Dialect, Plan, Verify};
-use crate::proto::{Latency, LoadReport};
+use crate::proto::{AgentOutcome, Latency, LoadReport};
 use crate::units::{self, Span};
 use std::fmt::Write;
 
@@ -54,6 +54,9 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
             ),
         ),
     ];
+    if !report.agents.is_empty() {
+        figures.push(("agents", agents(report)));
+    }
     figures.extend(report.errors.iter().map(|(class, count)| (class.as_str(), format!("{count} failed"))));
     if report.verified > 0 || plan.verify != Verify::NONE {
         figures.push(("verified", format!("{} values compared to the last byte", report.verified)));
@@ -86,6 +89,33 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
         }
     }
     figures
+}
+
+/// Who drove the clients, and whose are missing.
+fn agents(report: &LoadReport) -> String {
+    let all = report.agents.len();
+    let lost: Vec<String> = (report.agents.iter())
+        .filter_map(|agent| match &agent.outcome {
+            AgentOutcome::Lost(why) => Some(format!("{}: {why}", agent.address)),
+            AgentOutcome::Done => None,
+        })
+        .collect();
+    if lost.is_empty() {
+        let shares: Vec<String> =
+            report.agents.iter().map(|agent| format!("{} {}", agent.address, agent.clients)).collect();
+        let spread = units::micros(report.start_spread_us.unwrap_or_default());
+        return format!(
+            "{all} with these clients: {}; each began within {spread} of the instant told",
+            shares.join(", ")
+        );
+    }
+    format!(
+        "{} of {all} lost: {} of {} clients, {}: the figures are of the others only",
+        lost.len(),
+        report.clients_lost,
+        report.clients + report.clients_lost,
+        lost.join(", "),
+    )
 }
 
 /// The workload, and what was stated in its place.
