@@ -17,6 +17,7 @@ mod register;
 mod replica;
 mod reports;
 mod samplers;
+mod selftest;
 mod serve;
 mod shards;
 mod stores;
