@@ -69,7 +69,7 @@ fn each_workload_runs_without_errors_over_its_own_operations() {
         let Latency { us_mean, us_min, us_p50, us_p90, us_p99, us_p999, us_max, clipped, .. } =
             report.latency;
         assert!([us_min, us_p50, us_p90, us_p99, us_p999, us_max].is_sorted() && us_mean <= us_max);
-        assert!(us_min > 0.0 && clipped == 0 && report.cpu_secs > 0.0);
+        assert!(us_min > 0.0 && clipped == 0 && report.cpu_secs > 0.0, "{report:?}");
         let preloaded = events.iter().find_map(|event| match event {
             LoadEvent::Preloaded { keys, .. } => Some(*keys),
             _ => None,
