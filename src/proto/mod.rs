@@ -6,7 +6,9 @@ mod load;
 mod path;
 mod problem;
 
-pub use load::{Bucket, Latency, LoadEvent, LoadReport, OperationReport, ScheduleReport, SecondReport};
+pub use load::{
+    Bucket, LOAD_REPORT_SCHEMA, Latency, LoadEvent, LoadReport, OperationReport, ScheduleReport, SecondReport,
+};
 pub use path::{BadKey, key_of_path, key_of_plain_path, path_of_key};
 pub use problem::Problem;
 

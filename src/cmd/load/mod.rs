@@ -1,7 +1,8 @@
 //! `weir load`: flags in, a table, a JSON document or a line per event out.
 //!
-//! The flags become a plan here; `live` shows how it goes, `text` is the report for people.
+//! The flags become a plan here; `live` shows how it goes, `text` is the report for people, `files` has it written.
 
+mod files;
 mod live;
 mod text;
 
@@ -10,12 +11,14 @@ use crate::load::{
     self, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing, Plan, Target,
     ValueSize, WORKLOADS, Workload,
 };
-use crate::proto::LoadEvent;
+use crate::proto::{LOAD_REPORT_SCHEMA, LoadEvent};
 use crate::units::Span;
 use clap::builder::ValueParser;
+use files::Files;
+use live::Live;
 use std::fmt::Write;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest warm-up, window or time-out: what is longer is a slip of the keyboard.
@@ -29,77 +32,104 @@ const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 #[command(after_help = workloads_help())]
 pub(crate) struct Args {
     /// The server, as http://host:port
-    #[arg(value_name = "URL")]
-    target: Target,
+    #[arg(value_name = "URL", required_unless_present = "schema")]
+    target: Option<Target>,
 
     /// What to ask for; the workloads are listed below
-    #[arg(long, value_name = "NAME", default_value = "get_popular", value_parser = workload)]
+    #[arg(long, value_name = "NAME", default_value = "get_popular", value_parser = workload, help_heading = "Load")]
     workload: &'static Workload,
 
     /// In which words to ask: a dialect listed below, or a file that describes one
-    #[arg(long, value_name = "NAME|FILE.toml", default_value = Dialect::usual().name.as_str(), value_parser = dialect)]
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = Dialect::usual().name.as_str(), value_parser = dialect, help_heading = "Load")]
     dialect: &'static Dialect,
 
     /// Connections, each with one request in flight
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to(100_000))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to(100_000), help_heading = "Load")]
     clients: u32,
 
     /// Threads that drive the clients; one is enough up to about 100k requests per second
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1024), help_heading = "Load")]
     threads: u32,
 
     /// Time to run before anything counts
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span, help_heading = "Load")]
     warmup: Span,
 
     /// Time to measure
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span_not_zero)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span_not_zero, help_heading = "Load")]
     window: Span,
 
     /// What the clients' requests are drawn from: same seed, same requests
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     seed: u64,
 
     /// How many keys there are [default: the workload's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Keys and values")]
     keys: Option<u64>,
 
     /// What is asked in which shares, as in get=50,put=30,delete=20 [default: the workload's]
-    #[arg(long, value_name = "WEIGHTS")]
+    #[arg(long, value_name = "WEIGHTS", help_heading = "Load")]
     mix: Option<Mix>,
 
     /// Which keys are asked for; the distributions are listed below [default: the workload's]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Keys and values")]
     distribution: Option<Distribution>,
 
     /// How long the values are, as in 100, 100-1000 or zipfian:100-100000 [default: the workload's]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help_heading = "Keys and values")]
     value_size: Option<ValueSize>,
 
     /// When a client connects: once, or for each request anew
-    #[arg(long, value_name = "WHEN", default_value = "once", value_parser = connect)]
+    #[arg(long, value_name = "WHEN", default_value = "once", value_parser = connect, help_heading = "Connections")]
     connect: Connect,
 
     /// When to give a request up
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_not_zero)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_not_zero, help_heading = "Connections")]
     timeout: Span,
 
     /// Do not write and read back all keys before a workload that reads
-    #[arg(long)]
+    #[arg(long, help_heading = "Load")]
     no_preload: bool,
 
     /// Print the report as one JSON document
-    #[arg(long, conflicts_with = "events")]
+    #[arg(long, conflicts_with = "events", help_heading = "Output")]
     json: bool,
 
     /// Print what happens as JSON lines, at the moment it does; the report is the last one
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     events: bool,
+
+    /// Write percentile distributions for HdrHistogram's plotters: PREFIX.hgrm, PREFIX-get.hgrm and so on
+    #[arg(long, value_name = "PREFIX", help_heading = "Output")]
+    hdr: Option<String>,
+
+    /// Write what happened in each second of the window as a table
+    #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
+    seconds: Option<PathBuf>,
+
+    /// Between two redraws of the live view, or two lines where standard error is no terminal; 0s: neither
+    /// [default: 1s, 10s]
+    #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "events", help_heading = "Output")]
+    interval: Option<Span>,
+
+    /// Show nothing while it runs
+    #[arg(long, short, help_heading = "Output")]
+    quiet: bool,
+
+    /// Print the JSON schema of the report, and do nothing else
+    #[arg(long, exclusive = true, help_heading = "Output")]
+    schema: bool,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    // Without a target there is nothing to do but this.
+    let Some(target) = args.target else {
+        say(LOAD_REPORT_SCHEMA.trim_end());
+        return Ok(());
+    };
+    let files = Files::new(args.hdr, args.seconds)?;
     let plan = Plan {
-        target: args.target,
+        target,
         dialect: args.dialect,
         workload: args.workload,
         clients: args.clients,
@@ -116,7 +146,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         pacing: Pacing::Closed,
         connect: args.connect,
     };
-    let live = live::Live::start();
+    // Whoever reads events has the screen for himself.
+    let mut live = match args.quiet || args.events {
+        true => Live::silent(),
+        false => Live::start(plan.warmup, args.interval.map(|interval| interval.0)),
+    };
     let report = load::run(&plan, &mut |notice| {
         live.hear(&notice);
         if let (true, Notice::Event(event)) = (args.events, &notice) {
@@ -125,6 +159,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     });
     live.end();
     let report = report.map_err(|error| failure(error, plan.dialect))?;
+    let written = files.write(&report);
     match (args.json, args.events) {
         (true, _) => say_json(&report),
         (_, true) => say_json(&LoadEvent::Report(Box::new(report))),
@@ -135,7 +170,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             }
         }
     }
-    Ok(())
+    // Told last: the figures are there although a file is not.
+    written
 }
 
 /// What to do about each kind of failure.
