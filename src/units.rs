@@ -40,6 +40,28 @@ impl fmt::Display for Span {
     }
 }
 
+/// Events per second, written `500`, `500/s`, `20k` or `1.5M`; from a thousandth to a thousand million.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Rate(pub f64);
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rate, String> {
+        const UNITS: &[(&str, f64)] = &[("k", 1e3), ("M", 1e6), ("", 1.0)];
+        let rate = scaled(text.strip_suffix("/s").unwrap_or(text), UNITS);
+        // Within what its text keeps the digits of.
+        let rate = rate.filter(|rate| (1e-3..=1e9).contains(rate));
+        rate.map(Rate).ok_or_else(|| "a rate is a number per second from 0.001 up, as in 500 or 20k".into())
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/s", trimmed(self.0))
+    }
+}
+
 /// A number of bytes, written `1024`, `64KiB`, `8MiB`, `1GiB` or with the decimal `kB`, `MB`, `GB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
@@ -139,7 +161,7 @@ macro_rules! serde_as_text {
     )*};
 }
 
-serde_as_text!(Span, Size);
+serde_as_text!(Span, Size, Rate);
 
 #[cfg(test)]
 mod tests {
@@ -174,6 +196,22 @@ mod tests {
         }
         for wrong in ["", "MiB", "-1", "1.5", "99999999999TiB"] {
             assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_read_back_as_written() {
+        for (text, rate, shown) in [
+            ("500", 500.0, "500/s"),
+            ("20k", 20e3, "20000/s"),
+            ("1.5M/s", 1.5e6, "1500000/s"),
+            ("0.5/s", 0.5, "0.5/s"),
+        ] {
+            let parsed: Rate = text.parse().unwrap();
+            assert_eq!((parsed.0, parsed.to_string().as_str()), (rate, shown));
+        }
+        for wrong in ["", "0", "-1", "fast", "1/m", "/s", "2G", "1e9"] {
+            assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
         }
     }
 

@@ -7,7 +7,9 @@
 mod engine;
 mod generator;
 mod instructions;
+mod plot;
 mod scale;
+mod stall;
 mod support;
 
 use std::process::ExitCode;
@@ -39,6 +41,11 @@ const BENCHES: &[Bench] = &[
         name: "scale",
         about: "memory and cost of a request by rows, connections and length of values, in about four minutes",
         run: scale::run,
+    },
+    Bench {
+        name: "stall",
+        about: "one stall as a closed loop sees it, as an open one does, and as its clients do; memory of a long run",
+        run: stall::run,
     },
     Bench {
         name: "engine",

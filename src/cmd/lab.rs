@@ -7,8 +7,8 @@ use crate::lab;
 use crate::lab::experiment::{Experiment, PrintedSource};
 use crate::lab::harness::{self, Options, Progress, Ran, Utc};
 use crate::lab::printed::{self, PrintedRow};
-use crate::lab::report::headline;
-use crate::lab::results::Trial;
+use crate::lab::report::{headline, selftest_lines};
+use crate::lab::results::{Selftest, Trial};
 use crate::units::Span;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs;
@@ -54,6 +54,9 @@ pub(crate) struct Args {
     /// seven levels of each workload. The report says so
     #[arg(long, value_name = "SHARE", value_parser = share)]
     scale: Option<f64>,
+    /// Leave out the selftest of the load generator before the first trial. The report says so
+    #[arg(long)]
+    no_selftest: bool,
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -161,6 +164,7 @@ fn read(args: &Args) -> Result<Experiment, Failure> {
     if let Some(share) = scale {
         experiment.scale(*share);
     }
+    experiment.selftest &= !args.no_selftest;
     experiment.seed = seed.unwrap_or(experiment.seed);
     experiment.repetitions = repetitions.unwrap_or(experiment.repetitions);
     experiment.warmup = warmup.unwrap_or(experiment.warmup);
@@ -332,6 +336,10 @@ impl Shown {
 impl Progress for Shown {
     fn preparing(&mut self, what: &str) {
         self.bar.set_message(what.to_owned());
+    }
+
+    fn proved(&mut self, selftest: &Selftest) {
+        self.bar.suspend(|| selftest_lines(selftest).into_iter().for_each(note));
     }
 
     fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32) {

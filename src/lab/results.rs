@@ -3,7 +3,7 @@
 //! This is `results.json`. Everything the report says is computed from it, so it alone must be kept.
 
 use super::printed::PrintedRow;
-use crate::proto::LoadReport;
+use crate::proto::{LoadReport, SelftestReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -36,6 +36,9 @@ pub struct Results {
     pub environment: Vec<(String, String)>,
     /// The parts and the cores they were pinned to.
     pub placements: Vec<Placement>,
+    /// What the generator had to say for itself before the first trial; `None` in results from before it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selftest: Option<Selftest>,
     /// What a request may have to wait for, and which counters tell how busy it was.
     pub resources: Vec<Resource>,
     /// The workloads, in the experiment's order.
@@ -87,6 +90,32 @@ pub struct Placement {
     pub cores: Vec<usize>,
     /// Other parts on the same cores; empty when it had them alone.
     pub shares_with: Vec<String>,
+}
+
+/// What came of `weir selftest` before an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Selftest {
+    /// It ran to its end: what held and what did not.
+    Ran(SelftestReport),
+    /// It was to run and could not: why, in one line.
+    Broke(String),
+    /// The experiment or the command wanted none.
+    Skipped,
+    /// The target is simulated, and so is the generator: there is nothing to prove.
+    Simulated,
+}
+
+impl Selftest {
+    /// The ids of the claims that did not hold, in their order.
+    pub fn failed(&self) -> Vec<&str> {
+        match self {
+            Selftest::Ran(report) => {
+                report.claims.iter().filter(|claim| !claim.passed).map(|claim| claim.id.as_str()).collect()
+            }
+            Selftest::Broke(_) | Selftest::Skipped | Selftest::Simulated => Vec::new(),
+        }
+    }
 }
 
 /// Something of which a request takes time.

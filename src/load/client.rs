@@ -44,12 +44,16 @@ impl Shared {
 /// Where a client is between two requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It has nothing to do.
+    /// It is free: nothing is due that it could send.
     Idle,
     /// A request is under way: connecting, sending or waiting for the answer.
     InFlight,
+    /// It waits for its turn to start.
+    Starting,
     /// It backs off after its connection broke.
     Resting,
+    /// It thinks: its next request is not due yet.
+    Thinking,
 }
 
 /// What became of a call.
@@ -64,8 +68,12 @@ pub(super) enum Step {
 /// A connection and its request.
 pub(super) struct Client {
     pub(super) state: State,
-    /// Since when it is in this state; of a request, the instant the client was free to send it.
+    /// Since when it is in this state: of a request, since it was sent.
     pub(super) since: Instant,
+    /// When the request was to be sent; the same in a closed loop.
+    pub(super) intended: Instant,
+    /// Whose request it carries: in an open loop any client's.
+    pub(super) source: usize,
     pub(super) request: Request,
     token: Token,
     stream: Option<TcpStream>,
@@ -84,6 +92,8 @@ impl Client {
         Client {
             state: State::Idle,
             since: now,
+            intended: now,
+            source: index,
             request: Request::default(),
             token: Token(index),
             stream: None,

@@ -183,6 +183,56 @@ mod tests {
         }
     }
 
+    /// The sum of 1/r^theta for r from `first` to `last`.
+    fn heights(zipf: &Zipf, first: u64, last: u64) -> f64 {
+        // Beyond so many, the integral from half a rank before to half a rank behind is as good as the sum: by Euler and
+        // Maclaurin the two differ by less than theta/24·r^(−theta−1) at the first rank.
+        const SUMMED: u64 = 100_000;
+        let summed: f64 = (first..=last.min(SUMMED)).map(|rank| (rank as f64).powf(-zipf.theta)).sum();
+        let from = first.max(SUMMED + 1);
+        if from > last {
+            return summed;
+        }
+        summed + zipf.integral(last as f64 + 0.5) - zipf.integral(from as f64 - 0.5)
+    }
+
+    #[test]
+    fn zipfian_ranks_of_any_skew_and_number_pass_a_chi_squared_test() {
+        // In bins that double, so that the first ranks stand alone and the last thousand million are few bins.
+        let mut failed = Vec::new();
+        let mut tests = 0;
+        for theta in [0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0, 1.1, 1.2] {
+            for (place, ranks) in [10_000, 1_000_000, 100_000_000, 1_000_000_000].into_iter().enumerate() {
+                let zipf = Zipf::new(ranks, theta);
+                let mut random = Xoshiro256PlusPlus::seed_from_u64(100 + place as u64);
+                // Where bins begin: 1, 2, 3, 4, 6, 8, 12, 16, …
+                let octaves = (0..).map(|octave| 1u64 << octave).take_while(|first| *first <= ranks);
+                let begins: Vec<u64> = octaves
+                    .flat_map(|first| [first, first + first / 2])
+                    .skip(1)
+                    .filter(|first| *first <= ranks)
+                    .collect();
+                let mut seen = vec![0.0; begins.len()];
+                for _ in 0..DRAWS {
+                    let rank = zipf.draw(&mut random) + 1;
+                    seen[begins.partition_point(|begin| *begin <= rank) - 1] += 1.0;
+                }
+                let all = heights(&zipf, 1, ranks);
+                let ends = begins.iter().skip(1).map(|begin| begin - 1).chain([ranks]);
+                let share = |(begin, end): (&u64, u64)| heights(&zipf, *begin, end) / all;
+                let expected: Vec<f64> =
+                    begins.iter().zip(ends).map(share).map(|share| DRAWS as f64 * share).collect();
+                let (found, degrees) = chi_squared(&seen, &expected);
+                tests += 1;
+                if found >= chi_squared_limit(degrees) {
+                    failed.push((theta, ranks, found, degrees));
+                }
+            }
+        }
+        // Seeds are fixed, so that this is no matter of luck from run to run.
+        assert!(tests == 36 && failed.is_empty(), "{failed:?}");
+    }
+
     #[test]
     fn a_thousand_million_ranks_cost_no_more_than_ten() {
         // Were the ranks summed up, this test would take seconds instead of none.

@@ -5,13 +5,17 @@
 
 use super::keys::{self, Space, Stream};
 use super::mix;
-use super::reactor::{Attempt, Duty, Manners, Reactor};
+use super::pacing::Pacing;
+use super::reactor::{Attempt, Duty, Launch, Manners, Reactor};
 use super::recorder::{Recorder, Window};
 use super::request::{Request, Requests};
+use super::schedule::{self, Schedule};
+use super::seconds::{Merge, Second};
 use super::{Error, Notice, Plan};
-use crate::proto::{FORMAT, LoadEvent, LoadReport};
+use crate::proto::{FORMAT, LoadEvent, LoadReport, SecondReport};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,8 +23,35 @@ use std::time::{Duration, Instant};
 /// How long a thread stays after its window: the kernel forgets its counters with it, and whoever was told of the
 /// window's end needs a moment to read them.
 const LINGER: Duration = Duration::from_millis(30);
-/// Time between two notices of how the run goes.
-const NOTICE_EVERY: Duration = Duration::from_millis(250);
+
+/// Which part of a plan this process carries out, and when.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// Which of the plan's clients; at least one.
+    pub(super) clients: Range<u32>,
+    /// When the warm-up begins.
+    pub(super) begin: Instant,
+    /// Set by whoever wants it to end early; what was counted is then of no use.
+    pub(super) stop: &'static AtomicBool,
+}
+
+/// What the clients of a part saw. Those of several parts add up to what one process would have seen.
+pub(super) struct Tally {
+    pub(super) recorder: Recorder,
+    pub(super) threads: u32,
+    /// Processor time in the window.
+    pub(super) cpu: Duration,
+    /// Time in the window that threads were ready to run and had no core; `None` where the kernel does not say.
+    pub(super) run_delay: Option<Duration>,
+}
+
+/// What is heard while a part runs.
+pub(super) enum Progress<'a> {
+    /// An edge of the window is reached.
+    Event(LoadEvent),
+    /// All threads are past this second.
+    Second(&'a Second),
+}
 
 /// Puts the load of `plan` on `address` and says what came back.
 pub(super) fn measure(
@@ -28,87 +59,153 @@ pub(super) fn measure(
     address: SocketAddr,
     observer: &mut dyn FnMut(Notice),
 ) -> Result<LoadReport, Error> {
-    let threads = plan.threads.min(plan.clients);
+    static NEVER: AtomicBool = AtomicBool::new(false);
+    let part = Part { clients: 0..plan.clients, begin: Instant::now(), stop: &NEVER };
+    let mut seconds = Vec::new();
+    let tally = count(plan, &part, address, &mut |progress| match progress {
+        Progress::Event(event) => observer(Notice::Event(event)),
+        Progress::Second(second) => observer(noted(second, &mut seconds)),
+    })?;
+    Ok(report(plan, &tally, seconds))
+}
+
+/// What an observer hears of `second`; kept in `seconds` if it lies in the window.
+pub(super) fn noted(second: &Second, seconds: &mut Vec<SecondReport>) -> Notice {
+    let report = second.report();
+    if second.number >= 0 {
+        seconds.push(report);
+    }
+    Notice::Second { second: second.number, report }
+}
+
+/// Carries out a part of `plan`: begins when it says, and returns when its window is over.
+pub(super) fn count(
+    plan: &Plan,
+    part: &Part,
+    address: SocketAddr,
+    observer: &mut dyn FnMut(Progress<'_>),
+) -> Result<Tally, Error> {
+    let threads = plan.threads.min(part.clients.len() as u32);
     let space = &Space::new(plan);
     let requests = &Requests::new(plan, plan.connect);
     let manners = Manners {
         address,
         timeout: plan.timeout,
-        pacing: plan.pacing,
         connect: plan.connect,
         absent_is_fine: plan.absent_is_fine(),
     };
     // Dealt out like cards. Which thread a client falls to changes nothing of what it asks for.
-    let mut shares: Vec<Vec<Stream>> = (0..threads).map(|_| Vec::new()).collect();
-    for (client, stream) in keys::streams(plan.seed, plan.clients).into_iter().enumerate() {
-        shares[client % threads as usize].push(stream);
+    let mut shares: Vec<(Vec<Stream>, Vec<schedule::Clock>)> =
+        (0..threads).map(|_| Default::default()).collect();
+    let all =
+        keys::streams(plan.seed, plan.clients).into_iter().zip(schedule::clocks(plan.seed, plan.clients));
+    for (client, (stream, clock)) in
+        all.enumerate().filter(|(client, _)| part.clients.contains(&(*client as u32)))
+    {
+        let (streams, clocks) = &mut shares[client % threads as usize];
+        streams.push(stream);
+        clocks.push(clock);
     }
-    let counters: Vec<Counter> = shares.iter().map(|_| Counter::default()).collect();
     let stop = AtomicBool::new(false);
+    let stops = [&stop, part.stop];
 
-    let begun = Instant::now();
-    let start = begun + plan.warmup;
+    let start = part.begin + plan.warmup;
     let window = Window { start, end: start + plan.window };
+    let open = matches!(plan.pacing, Pacing::Open { .. });
     let (sender, receiver) = mpsc::channel();
-    let (total, cpu) = thread::scope(|scope| {
-        for (streams, counter) in shares.into_iter().zip(&counters) {
+    thread::scope(|scope| {
+        for (streams, clocks) in shares {
+            let recorder = Recorder::new(window, part.begin, open);
             let duty = Measured {
                 space,
                 requests,
                 streams,
-                recorder: Recorder::new(window),
+                recorder,
                 window,
-                cpu_at_start: None,
-                cpu: Duration::ZERO,
-                successes: 0,
-                counter: &counter.0,
-                stop: &stop,
+                at_start: None,
+                used: Used::default(),
+                sender: sender.clone(),
+                stops,
             };
+            let schedule = Schedule::new(plan.pacing, clocks, plan.clients, part.begin);
             let sender = sender.clone();
             scope.spawn(move || {
                 // The receiver is gone only if another thread failed, and then nobody asks.
-                let _ = sender.send(work(duty, manners));
+                let _ = sender.send(Heard::Over(Box::new(work(duty, manners, schedule, part.begin))));
                 thread::sleep(LINGER);
             });
         }
         // Now the channel ends with the last thread, even if one dies without a word.
         drop(sender);
 
-        let mut total = Recorder::new(window);
-        let mut cpu = Duration::ZERO;
-        let mut timeline = Timeline { begun, window, told: 0 };
+        let mut total = Tally {
+            recorder: Recorder::new(window, part.begin, open),
+            threads,
+            cpu: Duration::ZERO,
+            run_delay: Some(Duration::ZERO),
+        };
+        let mut seconds = Merge::new(threads as usize);
+        let mut edges = Edges { window, told: 0 };
         loop {
-            let wait = timeline.next(Instant::now()).saturating_duration_since(Instant::now());
-            match receiver.recv_timeout(wait) {
-                Ok(Ok(duty)) => {
-                    total.add(&duty.recorder);
-                    cpu += duty.cpu;
+            let heard = match edges.next() {
+                Some(at) => receiver.recv_timeout(at.saturating_duration_since(Instant::now())),
+                None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            // First, because an edge is to be told at its instant.
+            edges.tell(Instant::now(), observer);
+            match heard {
+                Ok(Heard::Second(second)) => {
+                    // What is begun when the window ends is no second of it.
+                    let whole = seconds.take(second).filter(|second| second.ends_within(window.length()));
+                    if let Some(second) = whole {
+                        observer(Progress::Second(&second));
+                    }
                 }
-                Ok(Err(error)) => {
-                    stop.store(true, Ordering::Relaxed);
-                    return Err(Error::Machine(error));
-                }
+                Ok(Heard::Over(over)) => match *over {
+                    Ok((recorder, used)) => total.add(&recorder, used),
+                    Err(error) => {
+                        stop.store(true, Ordering::Relaxed);
+                        return Err(Error::Machine(error));
+                    }
+                },
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            let successes = counters.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
-            timeline.tell(Instant::now(), successes, observer);
         }
-        timeline.tell(Instant::now().max(window.end), total.successes(), observer);
-        Ok((total, cpu))
-    })?;
-    Ok(report(plan, threads, window, &total, cpu))
+        edges.tell(Instant::now().max(window.end), observer);
+        Ok(total)
+    })
 }
 
-/// A thread's successes so far, on a cache line of its own: it is written after every wait.
-#[derive(Default)]
-#[repr(align(128))]
-struct Counter(AtomicU64);
+impl Tally {
+    fn add(&mut self, recorder: &Recorder, used: Used) {
+        self.recorder.add(recorder);
+        self.cpu += used.cpu;
+        self.run_delay = self.run_delay.zip(used.run_delay).map(|(all, own)| all + own);
+    }
+}
+
+/// What a thread tells.
+enum Heard {
+    /// It is past a second.
+    Second(Second),
+    /// It has ended.
+    Over(Box<std::io::Result<(Recorder, Used)>>),
+}
 
 /// Runs one thread's share to the end of the window.
-fn work<'a>(mut duty: Measured<'a>, manners: Manners) -> std::io::Result<Measured<'a>> {
-    Reactor::new(duty.streams.len(), manners)?.run(&mut duty)?;
-    Ok(duty)
+fn work(
+    mut duty: Measured<'_>,
+    manners: Manners,
+    schedule: Schedule,
+    begin: Instant,
+) -> std::io::Result<(Recorder, Used)> {
+    let mut reactor = Reactor::new(duty.streams.len(), manners, schedule)?;
+    thread::sleep(begin.saturating_duration_since(Instant::now()));
+    reactor.run(begin, &mut duty)?;
+    let until = duty.window.end.max(Instant::now());
+    duty.recorder.ended(reactor.into_rest(), until);
+    Ok((duty.recorder, duty.used))
 }
 
 /// Asks what the streams say and records what is over in the window.
@@ -119,13 +216,12 @@ struct Measured<'a> {
     streams: Vec<Stream>,
     recorder: Recorder,
     window: Window,
-    /// The thread's processor time when the window began.
-    cpu_at_start: Option<Duration>,
-    /// The thread's processor time in the window.
-    cpu: Duration,
-    successes: u64,
-    counter: &'a AtomicU64,
-    stop: &'a AtomicBool,
+    /// What the thread had used when the window began.
+    at_start: Option<Used>,
+    /// What it used in the window.
+    used: Used,
+    sender: mpsc::Sender<Heard>,
+    stops: [&'a AtomicBool; 2],
 }
 
 impl Duty for Measured<'_> {
@@ -136,7 +232,6 @@ impl Duty for Measured<'_> {
     }
 
     fn done(&mut self, _index: usize, attempt: &Attempt) {
-        self.successes += u64::from(attempt.result.is_ok());
         self.recorder.record(attempt);
     }
 
@@ -144,16 +239,35 @@ impl Duty for Measured<'_> {
         self.recorder.rested(since, until);
     }
 
+    fn started(&mut self, since: Instant, until: Instant) {
+        self.recorder.started(since, until);
+    }
+
+    fn thought(&mut self, since: Instant, until: Instant) {
+        self.recorder.thought(since, until);
+    }
+
+    fn launched(&mut self, launch: &Launch) {
+        self.recorder.launched(launch);
+    }
+
+    fn in_flight(&mut self, now: Instant, requests: u32) {
+        self.recorder.in_flight(now, requests);
+    }
+
     fn goes_on(&mut self, now: Instant) -> bool {
-        self.counter.store(self.successes, Ordering::Relaxed);
+        for second in self.recorder.past(now) {
+            // Nobody listens only if another thread failed.
+            let _ = self.sender.send(Heard::Second(second));
+        }
         if now >= self.window.start {
-            let at_start = *self.cpu_at_start.get_or_insert_with(thread_cpu);
+            let at_start = *self.at_start.get_or_insert_with(Used::by_this_thread);
             if now >= self.window.end {
-                self.cpu = thread_cpu().saturating_sub(at_start);
+                self.used = Used::by_this_thread().since(at_start);
                 return false;
             }
         }
-        !self.stop.load(Ordering::Relaxed)
+        !self.stops.iter().any(|stop| stop.load(Ordering::Relaxed))
     }
 
     fn wake_at(&self, now: Instant) -> Option<Instant> {
@@ -161,55 +275,73 @@ impl Duty for Measured<'_> {
     }
 }
 
-/// Processor time of this thread so far, user and system.
-///
-/// By thread, not by process: each then reads it at its own edge of the window, and whoever watches the run (a
-/// progress bar) is not billed to the requests.
-fn thread_cpu() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+/// What a thread has used of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    /// Processor time, user and system.
+    cpu: Duration,
+    run_delay: Option<Duration>,
 }
 
-/// What the observer is still to be told, and when.
-struct Timeline {
-    begun: Instant,
+impl Used {
+    /// So far.
+    ///
+    /// By thread, not by process: each then reads it at its own edge of the window, and whoever watches the run (a
+    /// progress bar) is not billed to the requests.
+    fn by_this_thread() -> Used {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        // Nanoseconds on a core, nanoseconds waiting for one, and how often.
+        let delay = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+        let delay = delay.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+        Used {
+            cpu: Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32),
+            run_delay: delay.map(Duration::from_nanos),
+        }
+    }
+
+    fn since(self, earlier: Used) -> Used {
+        let delays = self.run_delay.zip(earlier.run_delay);
+        Used {
+            cpu: self.cpu.saturating_sub(earlier.cpu),
+            run_delay: delays.map(|(now, then)| now.saturating_sub(then)),
+        }
+    }
+}
+
+/// The two edges of the window, each told once, at its instant.
+struct Edges {
     window: Window,
-    /// How many of the window's two edges were told.
+    /// How many were told.
     told: u8,
 }
 
-impl Timeline {
-    /// The next instant at which there is something to tell.
-    fn next(&self, now: Instant) -> Instant {
-        let notice = now + NOTICE_EVERY;
-        match self.told {
-            0 => notice.min(self.window.start),
-            1 => notice.min(self.window.end),
-            _ => notice,
-        }
+impl Edges {
+    /// When the next one is to be told.
+    fn next(&self) -> Option<Instant> {
+        [self.window.start, self.window.end].get(usize::from(self.told)).copied()
     }
 
-    fn tell(&mut self, now: Instant, successes: u64, observer: &mut dyn FnMut(Notice)) {
+    fn tell(&mut self, now: Instant, observer: &mut dyn FnMut(Progress<'_>)) {
         if self.told == 0 && now >= self.window.start {
-            observer(Notice::Event(LoadEvent::WindowStart));
+            observer(Progress::Event(LoadEvent::WindowStart));
             self.told = 1;
         }
         if self.told == 1 && now >= self.window.end {
-            observer(Notice::Event(LoadEvent::WindowEnd));
+            observer(Progress::Event(LoadEvent::WindowEnd));
             self.told = 2;
         }
-        let of = self.window.end.duration_since(self.begun);
-        let elapsed = now.duration_since(self.begun).min(of);
-        observer(Notice::Running { elapsed, of, successes });
     }
 }
 
-fn report(plan: &Plan, threads: u32, window: Window, total: &Recorder, cpu: Duration) -> LoadReport {
+/// What there is to say of `tally`, which is of all clients of `plan`.
+pub(super) fn report(plan: &Plan, tally: &Tally, seconds: Vec<SecondReport>) -> LoadReport {
+    let total = &tally.recorder;
     let (attempts, successes) = (total.attempts(), total.successes());
     let shares = mix::shares(plan.turns());
+    let operations = || shares.iter().map(|&(operation, _)| operation);
     // Where no request names a key, there is nothing to say of keys and values.
     let keyed = plan.names_keys();
-    let window_secs = window.length().as_secs_f64();
+    let window_secs = plan.window.as_secs_f64();
     LoadReport {
         format: FORMAT,
         workload: plan.workload.name.to_owned(),
@@ -220,7 +352,8 @@ fn report(plan: &Plan, threads: u32, window: Window, total: &Recorder, cpu: Dura
         keys: if keyed { plan.keys } else { 0 },
         value_bytes: if keyed { plan.value_size.to_string() } else { String::new() },
         clients: plan.clients,
-        threads,
+        pacing: plan.pacing.to_string(),
+        threads: tally.threads,
         seed: plan.seed,
         warmup_secs: plan.warmup.as_secs_f64(),
         window_secs,
@@ -229,12 +362,22 @@ fn report(plan: &Plan, threads: u32, window: Window, total: &Recorder, cpu: Dura
         goodput_rps: successes as f64 / window_secs,
         error_ratio: if attempts == 0 { 0.0 } else { (attempts - successes) as f64 / attempts as f64 },
         latency: total.latency(),
-        operations: total.operations(shares.iter().map(|&(operation, _)| operation)),
+        service: total.service(),
+        schedule: match plan.pacing {
+            Pacing::Open { rate, .. } => total.schedule(rate.0),
+            Pacing::Closed { .. } => None,
+        },
+        operations: total.operations(operations()),
         errors: total.errors(),
         backoff_secs: total.backoff().as_secs_f64(),
-        cpu_secs: cpu.as_secs_f64(),
-        seconds: total.seconds(),
-        ..LoadReport::default()
+        think_secs: total.think().as_secs_f64(),
+        in_flight_mean: Some(total.in_flight_mean()),
+        in_flight_at_end: total.in_flight_at_end(),
+        edge_secs: total.edge_secs(),
+        cpu_secs: tally.cpu.as_secs_f64(),
+        run_delay_secs: tally.run_delay.map(|delay| delay.as_secs_f64()),
+        seconds,
+        histograms: if plan.histogram { total.histograms(operations()) } else { Default::default() },
     }
 }
 
@@ -247,25 +390,22 @@ mod tests {
         let begun = Instant::now();
         let ms = |ms| begun + Duration::from_millis(ms);
         let window = Window { start: ms(100), end: ms(1000) };
-        let mut timeline = Timeline { begun, window, told: 0 };
+        let mut edges = Edges { window, told: 0 };
         let mut told = Vec::new();
-        for now in [ms(10), ms(100), ms(300), ms(1000), ms(1100)] {
-            timeline.tell(now, 0, &mut |notice| {
-                if let Notice::Event(event) = notice {
+        for (now, next) in [
+            (ms(10), Some(ms(100))),
+            (ms(100), Some(ms(1000))),
+            (ms(300), Some(ms(1000))),
+            (ms(1000), None),
+            (ms(1100), None),
+        ] {
+            edges.tell(now, &mut |progress| {
+                if let Progress::Event(event) = progress {
                     told.push((now, event));
                 }
             });
+            assert_eq!(edges.next(), next);
         }
         assert_eq!(told, [(ms(100), LoadEvent::WindowStart), (ms(1000), LoadEvent::WindowEnd)]);
-    }
-
-    #[test]
-    fn the_timeline_wakes_at_the_edges_of_the_window() {
-        let begun = Instant::now();
-        let ms = |ms| begun + Duration::from_millis(ms);
-        let window = Window { start: ms(100), end: ms(1000) };
-        for (told, now, next) in [(0, ms(0), ms(100)), (1, ms(100), ms(350)), (1, ms(900), ms(1000))] {
-            assert_eq!(Timeline { begun, window, told }.next(now), next);
-        }
     }
 }

@@ -12,12 +12,15 @@ mod value_size;
 mod draw;
 mod keys;
 mod pacing;
+mod schedule;
 mod target;
 mod dialect;
 mod request;
 mod answer;
 mod client;
+mod timer;
 mod reactor;
+mod seconds;
 mod recorder;
 mod preload;
 mod measure;
@@ -27,7 +30,7 @@ pub use dialect::{DIALECTS, Dialect, DialectRow};
 pub use distribution::{DISTRIBUTIONS, Distribution, DistributionRow};
 pub use keys::key_numbers;
 pub use mix::{Mix, Operation, Step, TURNS, Turn};
-pub use pacing::Pacing;
+pub use pacing::{Arrivals, Pacing, Think};
 pub use recorder::Samples;
 pub use target::Target;
 pub use value_size::ValueSize;
@@ -77,6 +80,8 @@ pub struct Plan {
     pub pacing: Pacing,
     /// When a client connects.
     pub connect: Connect,
+    /// Whether the report has the histograms.
+    pub histogram: bool,
 }
 
 /// When a client makes a connection.
@@ -173,8 +178,9 @@ impl Plan {
             value_size: workload.value_size_default,
             timeout: Duration::from_secs(1),
             preload: true,
-            pacing: Pacing::Closed,
+            pacing: Pacing::default(),
             connect: Connect::Once,
+            histogram: false,
         }
     }
 }
@@ -188,15 +194,6 @@ pub enum Notice {
         requests: u64,
         /// Of how many.
         of: u64,
-    },
-    /// Warm-up and window go on; heard a few times a second.
-    Running {
-        /// Since the warm-up began.
-        elapsed: Duration,
-        /// Warm-up and window together.
-        of: Duration,
-        /// Successful requests, those of the warm-up included.
-        successes: u64,
     },
     /// A second is over on all threads. Seconds are counted from the window's start, those of the warm-up below zero.
     Second {
@@ -286,15 +283,38 @@ pub fn run(plan: &Plan, observer: &mut dyn FnMut(Notice)) -> Result<LoadReport, 
     measure::measure(plan, address, observer)
 }
 
-/// By how much of the clients a report misses Little's law, −1 to 1 and beyond: (X·(R + B) − N) / N over all attempts.
+/// By how much a report misses Little's law, L = λW: 0.02 is 2 % too much.
 ///
-/// In a closed loop every instant of a client lies in a request or in a back-off, so anything but about zero is a
-/// fault of the measurement. `None` where no request was completed. Source: Little, A Proof for the Queuing Formula
-/// L = λW (1961).
+/// In a closed loop every instant of a client lies in a request, a thought or a back-off, so that what the latencies say,
+/// put right at the window's edges, adds up to the clients. In an open loop it adds up to the requests that were in flight,
+/// which were counted. Anything but about zero is a fault of the measurement. `None` where no request was completed.
+/// Source: Little, A Proof for the Queuing Formula L = λW (1961).
 pub fn little_residual(report: &LoadReport) -> Option<f64> {
-    let client_secs = report.attempts as f64 * report.latency.us_mean / 1e6 + report.backoff_secs;
-    let clients = f64::from(report.clients);
-    (report.attempts > 0).then(|| (client_secs / report.window_secs - clients) / clients)
+    let seen = report.service.as_ref().unwrap_or(&report.latency);
+    let in_request_secs = report.attempts as f64 * seen.us_mean / 1e6 + report.edge_secs;
+    let (found, expected) = match (&report.service, report.in_flight_mean) {
+        (Some(_), Some(in_flight)) => (in_request_secs, in_flight),
+        _ => (in_request_secs + report.backoff_secs + report.think_secs, f64::from(report.clients)),
+    };
+    (report.attempts > 0 && expected > 0.0).then(|| found / report.window_secs / expected - 1.0)
+}
+
+/// Why the generator may have been the limit, so that the target can do more than was seen; `None` where it was not.
+///
+/// The rule is gate G3's: its threads used over 70 % of a core each, or the requests of a closed loop passed over 1 % of
+/// their time waiting for the generator to get one.
+pub fn generator_limit(report: &LoadReport) -> Option<String> {
+    const BUSY_MAX: f64 = 0.7;
+    const DELAY_MAX: f64 = 0.01;
+    let busy = report.cpu_secs / report.window_secs / f64::from(report.threads);
+    if busy > BUSY_MAX {
+        return Some(format!("its threads were {:.0} % busy", busy * 100.0));
+    }
+    let in_flight_secs = report.in_flight_mean? * report.window_secs;
+    let delayed = report.run_delay_secs? / in_flight_secs;
+    let closed = report.schedule.is_none();
+    (closed && delayed > DELAY_MAX)
+        .then(|| format!("requests waited {:.0} % of their time for it to get a core", delayed * 100.0))
 }
 
 /// The first of the target's addresses at which someone accepts a connection.
@@ -363,7 +383,38 @@ mod tests {
             assert!((residual - expected).abs() < 1e-9, "{residual}");
         };
         check(&report, 0.0);
+        check(&LoadReport { backoff_secs: 0.0, think_secs: 1.0, ..report.clone() }, 0.0);
+        check(&LoadReport { backoff_secs: 0.0, edge_secs: 1.0, ..report.clone() }, 0.0);
         check(&LoadReport { backoff_secs: 0.0, ..report.clone() }, -0.05);
+        let open = LoadReport {
+            latency: Latency { count: 190, us_mean: 900_000.0, ..Latency::default() },
+            service: Some(report.latency),
+            in_flight_mean: Some(9.5),
+            ..report.clone()
+        };
+        check(&open, 0.0);
+        check(&LoadReport { in_flight_mean: Some(10.0), ..open }, -0.05);
         assert!(little_residual(&LoadReport { attempts: 0, ..report }).is_none());
+    }
+
+    #[test]
+    fn a_generator_is_the_limit_when_it_is_busy_or_waits_for_a_core() {
+        let report = LoadReport {
+            window_secs: 10.0,
+            threads: 2,
+            cpu_secs: 14.0,
+            in_flight_mean: Some(4.0),
+            run_delay_secs: Some(0.4),
+            ..LoadReport::default()
+        };
+        assert_eq!(generator_limit(&report), None);
+        let busy = generator_limit(&LoadReport { cpu_secs: 16.0, ..report.clone() });
+        assert_eq!(busy.as_deref(), Some("its threads were 80 % busy"));
+        let waits = LoadReport { run_delay_secs: Some(2.0), ..report };
+        let why = generator_limit(&waits).unwrap();
+        assert_eq!(why, "requests waited 5 % of their time for it to get a core");
+        // An open loop has its own account of that: the slip.
+        let schedule = Some(crate::proto::ScheduleReport::default());
+        assert_eq!(generator_limit(&LoadReport { schedule, ..waits }), None);
     }
 }

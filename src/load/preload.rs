@@ -6,6 +6,7 @@ use super::answer::{Fault, Success};
 use super::mix::Operation;
 use super::reactor::{Attempt, Duty, Manners, Reactor};
 use super::request::{Request, Requests};
+use super::schedule::Schedule;
 use super::{Connect, Error, Notice, Plan};
 use crate::proto::LoadEvent;
 use crate::units::Span;
@@ -26,15 +27,9 @@ pub(super) fn preload(
     let began = Instant::now();
     let keys = plan.preload_keys();
     let clients = keys.min(CLIENTS) as usize;
-    let manners = Manners {
-        address,
-        timeout: plan.timeout,
-        pacing: Default::default(),
-        connect: Connect::Once,
-        absent_is_fine: false,
-    };
+    let manners = Manners { address, timeout: plan.timeout, connect: Connect::Once, absent_is_fine: false };
     let requests = &Requests::new(plan, Connect::Once);
-    let mut reactor = Reactor::new(clients, manners).map_err(Error::Machine)?;
+    let mut reactor = Reactor::new(clients, manners, Schedule::none()).map_err(Error::Machine)?;
     for operation in [Operation::Put, Operation::Get] {
         let mut pass = Pass {
             requests,
@@ -46,7 +41,7 @@ pub(super) fn preload(
             bad: None,
             observer,
         };
-        reactor.run(&mut pass).map_err(Error::Machine)?;
+        reactor.run(Instant::now(), &mut pass).map_err(Error::Machine)?;
         if let Some((number, attempt)) = pass.bad {
             return Err(Error::Preload { key: requests.key(number), cause: told(plan, &attempt) });
         }

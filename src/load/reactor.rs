@@ -1,18 +1,22 @@
 //! The loop of one thread: waits until some of its clients' sockets are ready, and sees each request through.
 //!
-//! Knows when a request is over, not what to ask next or how to count: that is its [`Duty`]. One clock reading per
-//! completion: the end of a request is the start of its client's next one, so that every instant of a client lies
-//! either in a request or in a rest.
+//! Knows when a request is over, not what to ask next or how to count: that is its [`Duty`].
+//!
+//! In a closed loop a client is a connection. One clock reading per completion: the end of a request is the start of its
+//! client's next one, so that every instant of a client lies in a request, a thought or a rest. In an open loop the
+//! clients' schedules say when requests are due, and whichever connection has been free longest carries the next; if none is
+//! free it waits, and its latency counts from when it was due.
 
 use super::Connect;
 use super::answer::{Fault, Success};
 use super::client::{Client, Shared, State, Step};
 use super::mix::Operation;
-use super::pacing::Pacing;
 use super::request::Request;
+use super::schedule::Schedule;
+use super::timer::Timer;
 use mio::{Events, Poll};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -34,20 +38,50 @@ pub(super) struct Attempt {
     pub(super) result: Result<Success, Fault>,
     /// Of the answer; zero when none was complete.
     pub(super) status: u16,
-    /// When the client was free to send it.
+    /// When it was to be sent; in a closed loop, when the client was free to.
     pub(super) since: Instant,
+    /// When it was sent; the same in a closed loop.
+    pub(super) sent: Instant,
     /// When it was over.
     pub(super) until: Instant,
+}
+
+/// A request of an open loop at the moment it is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Launch {
+    /// When it was due.
+    pub(super) intended: Instant,
+    /// Since when the connection that carries it was free.
+    pub(super) free_since: Instant,
+    /// When it is sent.
+    pub(super) sent: Instant,
+}
+
+/// What is left when a run has ended.
+#[derive(Debug)]
+pub(super) struct Rest {
+    /// When each request in flight was sent.
+    pub(super) in_flight: Vec<Instant>,
+    /// With what was due and not sent.
+    pub(super) schedule: Schedule,
 }
 
 /// What a reactor's clients are there for.
 pub(super) trait Duty {
     /// Renders the next request of client `index`; `false` when there is none for it any more.
     fn next(&mut self, index: usize, request: &mut Request) -> bool;
-    /// Takes note of a request that is over.
+    /// Takes note of a request of client `index` that is over.
     fn done(&mut self, index: usize, attempt: &Attempt);
     /// Takes note that a client backed off.
     fn rested(&mut self, since: Instant, until: Instant);
+    /// Takes note that a client waited for its turn to start.
+    fn started(&mut self, _since: Instant, _until: Instant) {}
+    /// Takes note that a client of a closed loop thought.
+    fn thought(&mut self, _since: Instant, _until: Instant) {}
+    /// Takes note of a request of an open loop that is sent.
+    fn launched(&mut self, _launch: &Launch) {}
+    /// Takes note that until `now` so many requests were in flight, ever since it was told before.
+    fn in_flight(&mut self, _now: Instant, _requests: u32) {}
     /// Whether to go on; asked at least after every wait.
     fn goes_on(&mut self, now: Instant) -> bool;
     /// When it wants to be asked next, even if nothing happens.
@@ -59,10 +93,15 @@ pub(super) struct Reactor {
     poll: Poll,
     shared: Shared,
     clients: Vec<Client>,
-    /// Who may connect again, and when, earliest first.
-    resting: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// Whose rest or thought ends when, earliest first.
+    waiting: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// Connections of an open loop that carry nothing, the one that has been free longest in front.
+    free: VecDeque<usize>,
+    in_flight: u32,
     timeout: Duration,
-    pacing: Pacing,
+    schedule: Schedule,
+    /// Where there are instants to keep that a poll's milliseconds are too coarse for.
+    timer: Option<Timer>,
     /// The last reading of the clock.
     now: Instant,
 }
@@ -72,77 +111,111 @@ pub(super) struct Reactor {
 pub(super) struct Manners {
     pub(super) address: SocketAddr,
     pub(super) timeout: Duration,
-    pub(super) pacing: Pacing,
     pub(super) connect: Connect,
     pub(super) absent_is_fine: bool,
 }
 
 impl Reactor {
-    /// A reactor of `clients` clients, none of them connected yet.
-    pub(super) fn new(clients: usize, manners: Manners) -> io::Result<Reactor> {
+    /// A reactor of `clients` clients, none of them connected yet, that send as `schedule` says.
+    pub(super) fn new(clients: usize, manners: Manners, schedule: Schedule) -> io::Result<Reactor> {
         let poll = Poll::new()?;
         let now = Instant::now();
+        let timer = schedule.is_timed().then(|| Timer::new(poll.registry())).transpose()?;
         Ok(Reactor {
             shared: Shared::new(poll.registry().try_clone()?, manners),
             poll,
             clients: (0..clients).map(|index| Client::new(index, now)).collect(),
-            resting: BinaryHeap::with_capacity(clients),
+            waiting: BinaryHeap::with_capacity(clients),
+            free: VecDeque::new(),
+            in_flight: 0,
             timeout: manners.timeout,
-            pacing: manners.pacing,
+            schedule,
+            timer,
             now,
         })
     }
 
-    /// Lets all clients work until `duty` has enough. Requests then in flight are not reported, rests are.
-    pub(super) fn run(&mut self, duty: &mut impl Duty) -> io::Result<()> {
+    /// Lets all clients work until `duty` has enough; they are there since `begun`. Rests and thoughts are reported up to that instant; requests then in
+    /// flight are left.
+    pub(super) fn run(&mut self, begun: Instant, duty: &mut impl Duty) -> io::Result<()> {
         // Seldom enough to cost nothing, often enough that a request is given up a tenth late at most.
         let sweep_every = (self.timeout / 10).clamp(Duration::from_millis(1), SWEEP_MAX);
         let mut events = Events::with_capacity(EVENTS_MAX);
         self.now = Instant::now();
         let mut sweep_at = self.now + sweep_every;
-        let begun = self.now;
         for index in 0..self.clients.len() {
-            // The later groups begin with a rest, so that no instant of theirs is unaccounted for.
             let client = &mut self.clients[index];
-            client.state = State::Resting;
+            client.state = State::Starting;
             client.since = begun;
-            self.resting.push(Reverse((begun + START_EVERY * (index / STARTERS) as u32, index)));
+            self.waiting.push(Reverse((begun + START_EVERY * (index / STARTERS) as u32, index)));
         }
-        self.wake_rested(duty)?;
+        self.wake(duty)?;
         while duty.goes_on(self.now) {
-            let rested_at = self.resting.peek().map(|Reverse((at, _))| *at);
-            let wake_at =
-                [rested_at, duty.wake_at(self.now)].into_iter().flatten().fold(sweep_at, Instant::min);
-            match self.poll.poll(&mut events, Some(wake_at.saturating_duration_since(self.now))) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => {}
-            }
+            let wake_at = [self.next_at(), duty.wake_at(self.now)];
+            let wake_at = wake_at.into_iter().flatten().fold(sweep_at, Instant::min);
+            self.wait(&mut events, wake_at)?;
             let before = self.now;
-            for event in &events {
+            for event in events.iter().filter(|event| event.token() != Timer::TOKEN) {
                 let index = event.token().0;
                 let client = &mut self.clients[index];
                 let step = client.ready(event.is_readable(), event.is_read_closed(), &mut self.shared);
                 self.follow(index, step, duty)?;
+                // Not only when all events are seen to: what is due has waited long enough.
+                self.launch(duty)?;
             }
             // Completions have read the clock already.
             if self.now == before {
                 self.now = Instant::now();
             }
-            self.wake_rested(duty)?;
+            self.wake(duty)?;
+            self.launch(duty)?;
             if self.now >= sweep_at {
                 self.sweep(duty)?;
                 sweep_at = self.now + sweep_every;
             }
         }
-        self.end_rests(duty);
+        self.end(duty);
         Ok(())
     }
 
-    /// Sends the next request of a client that is free.
-    fn begin(&mut self, index: usize, duty: &mut impl Duty) -> io::Result<Step> {
+    /// The next instant at which a client has something to do by itself.
+    fn next_at(&self) -> Option<Instant> {
+        let woken_at = self.waiting.peek().map(|Reverse((at, _))| *at);
+        // With all connections in use, only an answer helps.
+        let due_at = self.schedule.next_at().filter(|_| !self.free.is_empty());
+        [woken_at, due_at].into_iter().flatten().min()
+    }
+
+    /// Waits until a socket is ready, at longest until `until`.
+    fn wait(&mut self, events: &mut Events, until: Instant) -> io::Result<()> {
+        let left = until.saturating_duration_since(self.now);
+        if let Some(timer) = &mut self.timer
+            && !left.is_zero()
+        {
+            timer.ring_at(until, left)?;
+        }
+        match self.poll.poll(events, Some(left)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends the next request of client `source`, due at `intended`, over the connection of client `index`.
+    fn begin(
+        &mut self,
+        index: usize,
+        source: usize,
+        intended: Instant,
+        duty: &mut impl Duty,
+    ) -> io::Result<Step> {
         let client = &mut self.clients[index];
-        if duty.next(index, &mut client.request) {
+        client.since = self.now;
+        if duty.next(source, &mut client.request) {
+            duty.in_flight(self.now, self.in_flight);
+            self.in_flight += 1;
             client.state = State::InFlight;
+            client.intended = intended;
+            client.source = source;
             client.send(&mut self.shared)
         } else {
             client.state = State::Idle;
@@ -154,37 +227,81 @@ impl Reactor {
     fn follow(&mut self, index: usize, mut step: Step, duty: &mut impl Duty) -> io::Result<()> {
         while let Step::Over { result, broken } = step {
             self.now = Instant::now();
+            duty.in_flight(self.now, self.in_flight);
+            self.in_flight -= 1;
             let client = &mut self.clients[index];
             let attempt = Attempt {
                 operation: client.request.operation,
                 result,
                 status: client.status(),
-                since: client.since,
+                since: client.intended,
+                sent: client.since,
                 until: self.now,
             };
-            duty.done(index, &attempt);
+            duty.done(client.source, &attempt);
             if broken {
-                client.state = State::Resting;
-                client.since = self.now;
-                self.resting.push(Reverse((self.now + client.next_rest(), index)));
+                let rest = client.next_rest();
+                self.pause(index, State::Resting, rest);
                 return Ok(());
             }
-            client.since = self.pacing.free_at(self.now);
-            step = self.begin(index, duty)?;
+            if self.schedule.is_open() {
+                self.release(index);
+                return Ok(());
+            }
+            let think = self.schedule.think(index);
+            if !think.is_zero() {
+                self.pause(index, State::Thinking, think);
+                return Ok(());
+            }
+            step = self.begin(index, index, self.now, duty)?;
         }
         Ok(())
     }
 
-    /// Lets those connect again whose rest is over.
-    fn wake_rested(&mut self, duty: &mut impl Duty) -> io::Result<()> {
-        while let Some(&Reverse((at, index))) = self.resting.peek()
+    /// Puts client `index` aside for some time.
+    fn pause(&mut self, index: usize, state: State, time: Duration) {
+        let client = &mut self.clients[index];
+        client.state = state;
+        client.since = self.now;
+        self.waiting.push(Reverse((self.now + time, index)));
+    }
+
+    /// Connection `index` of an open loop may carry whatever is due next.
+    fn release(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        client.state = State::Idle;
+        client.since = self.now;
+        self.free.push_back(index);
+    }
+
+    /// Lets those go on whose rest or thought is over.
+    fn wake(&mut self, duty: &mut impl Duty) -> io::Result<()> {
+        while let Some(&Reverse((at, index))) = self.waiting.peek()
             && at <= self.now
         {
-            self.resting.pop();
-            let client = &mut self.clients[index];
-            duty.rested(client.since, self.now);
-            client.since = self.now;
-            let step = self.begin(index, duty)?;
+            self.waiting.pop();
+            self.account(index, duty);
+            if self.schedule.is_open() {
+                self.release(index);
+            } else {
+                let step = self.begin(index, index, self.now, duty)?;
+                self.follow(index, step, duty)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is due in an open loop, as far as there are connections for it.
+    fn launch(&mut self, duty: &mut impl Duty) -> io::Result<()> {
+        while let Some(at) = self.schedule.next_at()
+            && at <= self.now
+            && let Some(index) = self.free.pop_front()
+            && let Some((intended, source)) = self.schedule.take()
+        {
+            // Sending the one before took its time.
+            self.now = Instant::now();
+            duty.launched(&Launch { intended, free_since: self.clients[index].since, sent: self.now });
+            let step = self.begin(index, source, intended, duty)?;
             self.follow(index, step, duty)?;
         }
         Ok(())
@@ -203,12 +320,28 @@ impl Reactor {
         Ok(())
     }
 
-    /// Reports the part of the rests that lies before the end of the run.
-    fn end_rests(&mut self, duty: &mut impl Duty) {
-        while let Some(Reverse((_, index))) = self.resting.pop() {
-            let client = &mut self.clients[index];
-            duty.rested(client.since, self.now);
-            client.state = State::Idle;
+    /// Reports the part of rests and thoughts that lies before the end of the run.
+    fn end(&mut self, duty: &mut impl Duty) {
+        duty.in_flight(self.now, self.in_flight);
+        while let Some(Reverse((_, index))) = self.waiting.pop() {
+            self.account(index, duty);
+            self.clients[index].state = State::Idle;
         }
+    }
+
+    /// Reports what client `index` did instead of a request until now.
+    fn account(&self, index: usize, duty: &mut impl Duty) {
+        let Client { state, since, .. } = self.clients[index];
+        match state {
+            State::Starting => duty.started(since, self.now),
+            State::Thinking => duty.thought(since, self.now),
+            _ => duty.rested(since, self.now),
+        }
+    }
+
+    /// What the last run left undone.
+    pub(super) fn into_rest(self) -> Rest {
+        let flying = self.clients.iter().filter(|client| client.state == State::InFlight);
+        Rest { in_flight: flying.map(|client| client.since).collect(), schedule: self.schedule }
     }
 }

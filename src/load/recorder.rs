@@ -1,16 +1,18 @@
 //! What is kept of the requests of a window: counts, sums and histograms, never the requests themselves.
 //!
-//! Its size depends on the window's length in seconds and on nothing else. Reads no clock: every instant is handed in.
+//! Its size depends on nothing that happens. Reads no clock: every instant is handed in.
 
 use super::answer::{Fault, Success};
 use super::mix::Operation;
-use super::reactor::Attempt;
-use crate::proto::{Latency, OperationReport, SecondReport};
+use super::reactor::{Attempt, Launch, Rest};
+use super::seconds::{Current, Second};
+use crate::proto::{Bucket, Latency, OperationReport, ScheduleReport};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-const LOWEST_NS: u64 = 1_000;
+/// With a coarser unit the digits would be right only from a thousand units up.
+const LOWEST_NS: u64 = 1;
 const HIGHEST_NS: u64 = 60_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
@@ -48,19 +50,44 @@ pub(super) struct Recorder {
     faults: [u64; Fault::ALL.len()],
     absent: u64,
     backoff: Duration,
-    /// The window's whole seconds.
-    bins: Vec<Bin>,
+    think: Duration,
+    population: Population,
+    /// Of an open loop.
+    open: Option<Open>,
+    /// The second that goes on, and those that are past and not taken yet.
+    current: Current,
+    past: Vec<Second>,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Bin {
-    attempts: u64,
-    successes: u64,
-    sum_ns: u64,
+/// How many requests were in flight, and for how long.
+#[derive(Clone, Copy, Debug)]
+struct Population {
+    /// Until when `secs` is counted.
+    until: Instant,
+    /// The number in flight times how long it was so, over the window.
+    secs: f64,
+    at_end: u64,
+    /// Of the requests in flight at the window's end the part in it, and what passed of it before a client began, less the
+    /// part before it of the requests that are counted.
+    edge_secs: f64,
+}
+
+/// How a schedule was kept.
+struct Open {
+    service: Samples,
+    slip: Samples,
+    due: u64,
+    sent: u64,
+    waited: u64,
+    waited_time: Duration,
+    /// Until the first request of the window is sent, nothing is known.
+    behind_at_start: Option<Duration>,
+    behind_at_end: Duration,
 }
 
 impl Recorder {
-    pub(super) fn new(window: Window) -> Recorder {
+    /// Of an `open` loop or a closed one, from `begun` on.
+    pub(super) fn new(window: Window, begun: Instant, open: bool) -> Recorder {
         Recorder {
             successes: std::array::from_fn(|_| Samples::default()),
             attempts: [0; Operation::ALL.len()],
@@ -68,17 +95,23 @@ impl Recorder {
             faults: [0; Fault::ALL.len()],
             absent: 0,
             backoff: Duration::ZERO,
-            bins: vec![Bin::default(); window.length().as_secs() as usize],
+            think: Duration::ZERO,
+            population: Population { until: begun, secs: 0.0, at_end: 0, edge_secs: 0.0 },
+            open: open.then(Open::default),
+            current: Current::new(window.start, begun),
+            past: Vec::new(),
             window,
         }
     }
 
     /// Counts `attempt` if it was over in the window, with its whole latency even if it began before.
     pub(super) fn record(&mut self, attempt: &Attempt) {
+        let latency_ns = attempt.until.duration_since(attempt.since).as_nanos() as u64;
+        self.current.record(attempt.until, latency_ns, attempt.result.is_ok(), &mut self.past);
         if !self.window.holds(attempt.until) {
+            self.cut_off(attempt.sent, attempt.until);
             return;
         }
-        let latency_ns = attempt.until.duration_since(attempt.since).as_nanos() as u64;
         self.attempts[attempt.operation as usize] += 1;
         match attempt.result {
             Ok(success) => {
@@ -90,12 +123,20 @@ impl Recorder {
                 self.faults[fault as usize] += 1;
             }
         }
-        let second = attempt.until.duration_since(self.window.start).as_secs() as usize;
-        // Missing for the rest of a second at the end of the window.
-        if let Some(bin) = self.bins.get_mut(second) {
-            bin.attempts += 1;
-            bin.successes += u64::from(attempt.result.is_ok());
-            bin.sum_ns += latency_ns;
+        if attempt.sent < self.window.start {
+            self.population.edge_secs -= self.window.start.duration_since(attempt.sent).as_secs_f64();
+        }
+        if let Some(open) = &mut self.open {
+            open.service.record(attempt.until.duration_since(attempt.sent).as_nanos() as u64);
+        }
+    }
+
+    /// Counts a request that was under way until `until`, if the window ended meanwhile.
+    fn cut_off(&mut self, sent: Instant, until: Instant) {
+        let Window { start, end } = self.window;
+        if sent < end && until >= end {
+            self.population.at_end += 1;
+            self.population.edge_secs += end.duration_since(sent.max(start)).as_secs_f64();
         }
     }
 
@@ -104,7 +145,67 @@ impl Recorder {
         self.backoff += self.window.overlap(since, until);
     }
 
-    /// Takes over what another thread counted in the same window.
+    /// Counts the part of the window in which a client of a closed loop had not begun.
+    pub(super) fn started(&mut self, since: Instant, until: Instant) {
+        if self.open.is_none() {
+            self.population.edge_secs += self.window.overlap(since, until).as_secs_f64();
+        }
+    }
+
+    /// Counts the part of a thought that lies in the window.
+    pub(super) fn thought(&mut self, since: Instant, until: Instant) {
+        self.think += self.window.overlap(since, until);
+    }
+
+    /// Until `now` so many requests were in flight, since it was told before.
+    pub(super) fn in_flight(&mut self, now: Instant, requests: u32) {
+        let time = self.window.overlap(self.population.until, now);
+        self.population.secs += f64::from(requests) * time.as_secs_f64();
+        self.population.until = now;
+    }
+
+    /// Counts a request of an open loop that is sent.
+    pub(super) fn launched(&mut self, launch: &Launch) {
+        let Some(open) = &mut self.open else { return };
+        let Launch { intended, free_since, sent } = *launch;
+        if sent < self.window.start {
+            return;
+        }
+        let start = self.window.start;
+        open.behind_at_start.get_or_insert_with(|| start.saturating_duration_since(intended));
+        if sent >= self.window.end {
+            return;
+        }
+        if self.window.holds(intended) {
+            open.due += 1;
+            open.sent += 1;
+        }
+        open.slip.record(sent.duration_since(intended.max(free_since)).as_nanos() as u64);
+        let waited = free_since.saturating_duration_since(intended);
+        open.waited += u64::from(!waited.is_zero());
+        open.waited_time += waited;
+    }
+
+    /// Counts what was left when the run had ended at `until`, with its window or after it.
+    pub(super) fn ended(&mut self, rest: Rest, until: Instant) {
+        let Window { start, end } = self.window;
+        for sent in rest.in_flight {
+            self.cut_off(sent, until);
+        }
+        if let Some(open) = &mut self.open {
+            let next = rest.schedule.next_at();
+            open.behind_at_end = next.map_or(Duration::ZERO, |next| end.saturating_duration_since(next));
+            open.due += rest.schedule.untaken(start, end);
+        }
+    }
+
+    /// The seconds that are past at `now` and were not taken before.
+    pub(super) fn past(&mut self, now: Instant) -> std::vec::Drain<'_, Second> {
+        self.current.pass(now, &mut self.past);
+        self.past.drain(..)
+    }
+
+    /// Takes over what another thread counted in the same window; of seconds nothing.
     pub(super) fn add(&mut self, other: &Recorder) {
         for (mine, theirs) in self.successes.iter_mut().zip(&other.successes) {
             mine.add(theirs);
@@ -116,13 +217,15 @@ impl Recorder {
         for (mine, theirs) in self.faults.iter_mut().zip(&other.faults) {
             *mine += theirs;
         }
-        for (mine, theirs) in self.bins.iter_mut().zip(&other.bins) {
-            mine.attempts += theirs.attempts;
-            mine.successes += theirs.successes;
-            mine.sum_ns += theirs.sum_ns;
-        }
         self.absent += other.absent;
         self.backoff += other.backoff;
+        self.think += other.think;
+        self.population.secs += other.population.secs;
+        self.population.at_end += other.population.at_end;
+        self.population.edge_secs += other.population.edge_secs;
+        if let (Some(mine), Some(theirs)) = (&mut self.open, &other.open) {
+            mine.add(theirs);
+        }
     }
 
     pub(super) fn attempts(&self) -> u64 {
@@ -137,13 +240,74 @@ impl Recorder {
         self.backoff
     }
 
+    pub(super) fn think(&self) -> Duration {
+        self.think
+    }
+
+    /// The mean number of requests in flight.
+    pub(super) fn in_flight_mean(&self) -> f64 {
+        self.population.secs / self.window.length().as_secs_f64()
+    }
+
+    pub(super) fn in_flight_at_end(&self) -> u64 {
+        self.population.at_end
+    }
+
+    pub(super) fn edge_secs(&self) -> f64 {
+        self.population.edge_secs
+    }
+
+    /// Of all attempts of an open loop, from the send.
+    pub(super) fn service(&self) -> Option<Latency> {
+        self.open.as_ref().map(|open| open.service.summary())
+    }
+
+    /// How the schedule of an open loop was kept, with so many requests per second asked for.
+    pub(super) fn schedule(&self, offered_rps: f64) -> Option<ScheduleReport> {
+        let open = self.open.as_ref()?;
+        let behind_at_start = open.behind_at_start.unwrap_or_default();
+        // A stall makes many wait and loses none; with too much on offer most wait, and some are never sent.
+        let over_capacity = open.sent * 100 < open.due * 99 && open.waited * 2 > open.sent;
+        Some(ScheduleReport {
+            offered_rps,
+            due: open.due,
+            sent: open.sent,
+            slip: open.slip.summary(),
+            waited: open.waited,
+            waited_secs: open.waited_time.as_secs_f64(),
+            behind_secs_at_start: behind_at_start.as_secs_f64(),
+            behind_secs_at_end: open.behind_at_end.as_secs_f64(),
+            over_capacity,
+        })
+    }
+
+    /// The histograms behind the latencies, by name.
+    pub(super) fn histograms(
+        &self,
+        operations: impl Iterator<Item = Operation>,
+    ) -> BTreeMap<String, Vec<Bucket>> {
+        let own = operations
+            .map(|operation| (operation.name().to_owned(), self.successes[operation as usize].buckets()));
+        let mut all: BTreeMap<_, _> = own.collect();
+        all.insert("all".to_owned(), self.all().buckets());
+        if let Some(open) = &self.open {
+            all.insert("service".to_owned(), open.service.buckets());
+            all.insert("slip".to_owned(), open.slip.buckets());
+        }
+        all
+    }
+
     /// Of all attempts.
     pub(super) fn latency(&self) -> Latency {
+        self.all().summary()
+    }
+
+    fn all(&self) -> Samples {
         let mut all = Samples::default();
         for samples in self.successes.iter().chain([&self.failures]) {
             all.add(samples);
         }
-        all.summary()
+        all
     }
 
     /// A report on each of `operations`.
@@ -170,23 +334,37 @@ impl Recorder {
             .map(|fault| (fault.name().to_owned(), self.faults[fault as usize]))
             .collect()
     }
+}
 
-    pub(super) fn seconds(&self) -> Vec<SecondReport> {
-        let mean =
-            |bin: &Bin| if bin.attempts == 0 { 0.0 } else { bin.sum_ns as f64 / bin.attempts as f64 / 1e3 };
-        self.bins
-            .iter()
-            .map(|bin| SecondReport {
-                attempts: bin.attempts,
-                successes: bin.successes,
-                latency_us_mean: mean(bin),
-                ..SecondReport::default()
-            })
-            .collect()
+impl Default for Open {
+    fn default() -> Open {
+        Open {
+            service: Samples::default(),
+            slip: Samples::default(),
+            due: 0,
+            sent: 0,
+            waited: 0,
+            waited_time: Duration::ZERO,
+            behind_at_start: None,
+            behind_at_end: Duration::ZERO,
+        }
     }
 }
 
-/// A latency distribution in the making: a histogram from 1 µs to 60 s, three digits of it right.
+impl Open {
+    fn add(&mut self, other: &Open) {
+        self.service.add(&other.service);
+        self.slip.add(&other.slip);
+        self.due += other.due;
+        self.sent += other.sent;
+        self.waited += other.waited;
+        self.waited_time += other.waited_time;
+        self.behind_at_start = self.behind_at_start.max(other.behind_at_start);
+        self.behind_at_end = self.behind_at_end.max(other.behind_at_end);
+    }
+}
+
+/// A latency distribution in the making: a histogram up to 60 s, three digits of it right.
 pub struct Samples {
     histogram: Histogram<u64>,
     /// For the mean: the histogram alone would give it to three digits only.
@@ -227,6 +405,17 @@ impl Samples {
         self.clipped += other.clipped;
     }
 
+    /// The buckets that hold samples, from the shortest latency to the longest.
+    fn buckets(&self) -> Vec<Bucket> {
+        let recorded = self.histogram.iter_recorded().map(|at| {
+            let value = at.value_iterated_to();
+            let (low, high) =
+                (self.histogram.lowest_equivalent(value), self.histogram.highest_equivalent(value));
+            [low, high, at.count_at_value()]
+        });
+        recorded.collect()
+    }
+
     /// What was kept; all zero where nothing was.
     pub fn summary(&self) -> Latency {
         let count = self.histogram.len();
@@ -255,6 +444,9 @@ impl Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::pacing::{Arrivals, Pacing};
+    use crate::load::schedule::{Schedule, clocks};
+    use crate::units::Rate;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -264,13 +456,17 @@ mod tests {
     }
 
     fn attempt(result: Result<Success, Fault>, since: Instant, until: Instant) -> Attempt {
-        Attempt { operation: Operation::Get, result, status: 200, since, until }
+        Attempt { operation: Operation::Get, result, status: 200, since, sent: since, until }
+    }
+
+    fn closed(window: Window) -> Recorder {
+        Recorder::new(window, window.start, false)
     }
 
     /// Latencies in, a summary out.
     fn check(latencies_us: impl Iterator<Item = u64>) -> Latency {
         let window = window(MS);
-        let mut recorder = Recorder::new(window);
+        let mut recorder = closed(window);
         for us in latencies_us {
             let since = window.start.checked_sub(Duration::from_micros(us)).unwrap_or(window.start);
             recorder.record(&attempt(Ok(Success::Done), since, since + Duration::from_micros(us)));
@@ -318,7 +514,7 @@ mod tests {
     #[test]
     fn only_what_is_over_in_the_window_counts_and_then_as_a_whole() {
         let window = window(10 * MS);
-        let mut recorder = Recorder::new(window);
+        let mut recorder = closed(window);
         let mut over = |until| recorder.record(&attempt(Ok(Success::Done), until - 5 * MS, until));
         over(window.start - Duration::from_nanos(1));
         over(window.start);
@@ -330,7 +526,7 @@ mod tests {
     #[test]
     fn rests_count_as_far_as_they_lie_in_the_window() {
         let window = window(10 * MS);
-        let mut recorder = Recorder::new(window);
+        let mut recorder = closed(window);
         recorder.rested(window.start - 5 * MS, window.start - MS);
         recorder.rested(window.start - 5 * MS, window.start + MS);
         recorder.rested(window.start + 2 * MS, window.start + 4 * MS);
@@ -342,11 +538,11 @@ mod tests {
     #[test]
     fn failures_are_attempts_by_class_and_never_successes() {
         let window = window(10 * MS);
-        let mut recorder = Recorder::new(window);
+        let mut recorder = closed(window);
         for result in [Ok(Success::Done), Ok(Success::Absent), Err(Fault::Reset), Err(Fault::Http5xx)] {
             recorder.record(&attempt(result, window.start, window.start + MS));
         }
-        let mut sum = Recorder::new(window);
+        let mut sum = closed(window);
         sum.add(&recorder);
         sum.add(&recorder);
         assert_eq!((sum.attempts(), sum.successes(), sum.latency().count), (8, 4, 8));
@@ -356,36 +552,70 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_whole_ones_only() {
-        let window = window(2500 * MS);
-        let mut recorder = Recorder::new(window);
-        for (at, result) in [
-            (0, Ok(Success::Done)),
-            (999, Err(Fault::Reset)),
-            (1000, Ok(Success::Done)),
-            (2400, Ok(Success::Done)),
-        ] {
-            let until = window.start + at * MS;
-            recorder.record(&attempt(result, until - 2 * MS, until));
+    fn the_time_of_requests_at_the_edges_is_accounted_for() {
+        let window = window(100 * MS);
+        let mut recorder = closed(window);
+        recorder.started(window.start - MS, window.start);
+        let (start, end) = (window.start, window.end);
+        recorder.record(&attempt(Ok(Success::Done), start - 7 * MS, start + 3 * MS));
+        recorder.record(&attempt(Ok(Success::Done), start + 3 * MS, start + 95 * MS));
+        let schedule = Schedule::none();
+        recorder.record(&attempt(Ok(Success::Done), start + 95 * MS, end + MS));
+        recorder.ended(Rest { in_flight: vec![start - 200 * MS, end + MS], schedule }, end + 2 * MS);
+        let latencies = recorder.latency().us_mean * recorder.attempts() as f64 / 1e6;
+        assert!((latencies + recorder.edge_secs() - 0.2).abs() < 1e-9, "two clients for 100 ms");
+        assert_eq!((recorder.attempts(), recorder.in_flight_at_end()), (2, 2));
+    }
+
+    #[test]
+    fn requests_in_flight_are_counted_over_the_window_only() {
+        let window = window(100 * MS);
+        let mut recorder = Recorder::new(window, window.start - 50 * MS, false);
+        recorder.in_flight(window.start - 10 * MS, 0);
+        recorder.in_flight(window.start + 50 * MS, 1);
+        recorder.in_flight(window.start + 50 * MS, 3);
+        recorder.in_flight(window.start + 75 * MS, 2);
+        recorder.in_flight(window.end + 25 * MS, 4);
+        assert!((recorder.in_flight_mean() - 2.0).abs() < 1e-9, "{}", recorder.in_flight_mean());
+    }
+
+    #[test]
+    fn lateness_is_the_generators_and_waiting_is_the_connections() {
+        let window = window(100 * MS);
+        let mut recorder = Recorder::new(window, window.start, true);
+        let at = |ms: u32| window.start + ms * MS;
+        let mut launch =
+            |intended, free_since, sent| recorder.launched(&Launch { intended, free_since, sent });
+        // Was due before the window, sent in it; then one in time, one late, one that had to wait.
+        launch(window.start - 20 * MS, at(0), at(1));
+        launch(at(10), at(5), at(10));
+        launch(at(20), at(5), at(23));
+        launch(at(30), at(70), at(70));
+        let pacing = Pacing::Open { rate: Rate(1000.0), arrivals: Arrivals::Constant };
+        let mut schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start);
+        for _ in 0..90 {
+            schedule.take();
         }
-        let seconds = recorder.seconds();
-        assert_eq!(recorder.attempts(), 4);
-        assert_eq!(
-            seconds,
-            [
-                SecondReport {
-                    attempts: 2,
-                    successes: 1,
-                    latency_us_mean: 2000.0,
-                    ..SecondReport::default()
-                },
-                SecondReport {
-                    attempts: 1,
-                    successes: 1,
-                    latency_us_mean: 2000.0,
-                    ..SecondReport::default()
-                },
-            ]
-        );
+        recorder.ended(Rest { in_flight: Vec::new(), schedule }, window.end);
+        let report = recorder.schedule(1000.0).unwrap();
+        assert_eq!((report.due, report.sent), (3 + 10, 3), "ten were due at the end and not sent");
+        assert_eq!((report.slip.count, report.slip.us_max), (4, 3000.0));
+        assert_eq!((report.waited, report.waited_secs), (2, 0.060));
+        assert_eq!((report.behind_secs_at_start, report.behind_secs_at_end), (0.020, 0.010));
+        assert!(report.over_capacity == (report.waited * 2 > report.sent));
+    }
+
+    #[test]
+    fn buckets_hold_every_sample() {
+        let mut samples = Samples::default();
+        for ns in [1_500, 1_500, 2_000_000, 5_000_000_000] {
+            samples.record(ns);
+        }
+        let buckets = samples.buckets();
+        let counts: Vec<u64> = buckets.iter().map(|bucket| bucket[2]).collect();
+        assert_eq!(counts, [2, 1, 1]);
+        for ([low, high, _], ns) in buckets.iter().zip([1_500, 2_000_000, 5_000_000_000]) {
+            assert!((low..=high).contains(&&ns) && (high - low) as f64 <= ns as f64 / 900.0, "{low} {high}");
+        }
     }
 }

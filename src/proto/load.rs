@@ -99,8 +99,9 @@ pub struct LoadReport {
     /// Requests in flight when the window ended. They are in no other count.
     #[serde(default)]
     pub in_flight_at_end: u64,
-    /// What has to be added to the sum of all latencies to have all time that passed in the window: of the requests in flight
-    /// at its end the part within it, less the part before it of those it counts.
+    /// What has to be added to the sum of all latencies (in an open loop: of all service times) to have all time that passed in
+    /// the window: of the requests in flight at its end the part within it, and what passed of it before a client of a closed
+    /// loop began, less the part before it of the requests it counts.
     #[serde(default)]
     pub edge_secs: f64,
     /// Processor time of the generator in the window, user and system.

@@ -5,12 +5,14 @@
 mod load;
 mod path;
 mod problem;
+mod selftest;
 
 pub use load::{
     Bucket, LOAD_REPORT_SCHEMA, Latency, LoadEvent, LoadReport, OperationReport, ScheduleReport, SecondReport,
 };
 pub use path::{BadKey, key_of_path, key_of_plain_path, path_of_key};
 pub use problem::Problem;
+pub use selftest::{Claim, SelftestReport};
 
 /// Version of every JSON shape this program writes; raised when a reader of the old one would misread the new one.
 pub const FORMAT: u32 = 1;

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir::lab::harness::{Postgres, PostgresOptions};
-use weir::lab::results::Results;
+use weir::lab::results::{Results, Selftest};
 use weir::lab::{sampler, topology};
 
 const SIMULATED: &str = r#"
@@ -142,7 +142,7 @@ fn printed_rows_are_read_beside_the_experiment_and_kept_with_the_results() {
 /// An experiment on a server that runs already.
 fn on_url(address: &str, workload: &str, window: &str) -> String {
     format!(
-        "name = \"url\"\ntitle = \"A server that runs already\"\nlevels = [1, 2]\nrepetitions = 1\n\
+        "name = \"url\"\nselftest = false\ntitle = \"A server that runs already\"\nlevels = [1, 2]\nrepetitions = 1\n\
          warmup = \"50ms\"\nwindow = \"{window}\"\n[target]\nkind = \"url\"\nurl = \"http://{address}\"\n\
          [[workload]]\nname = \"{workload}\"\nargs = [\"--keys\", \"10\"]\n"
     )
@@ -206,6 +206,62 @@ fn a_server_that_runs_already_is_measured() {
     }
     let names: Vec<&str> = results.resources.iter().map(|resource| resource.name.as_str()).collect();
     assert_eq!(names, ["store write lanes", "generator CPU"]);
+}
+
+/// Asserts on the words: no figure of such a run means anything.
+#[test]
+fn on_one_core_with_the_server_the_generator_is_said_to_be_the_limit() {
+    const ONE_CORE: &str = "name = \"shared\"\ntitle = \"One core for both\"\nlevels = [1, 4]\nrepetitions = 1\n\
+        warmup = \"100ms\"\nwindow = \"500ms\"\nselftest = false\n[target]\nkind = \"weir\"\nstore = \"fjall\"\n\
+        [cores]\nof = 2\nserver = [0]\ngenerator = [0]\n\
+        [[workload]]\nname = \"get_popular\"\nargs = [\"--keys\", \"100\"]\n";
+    let dir = tempfile::tempdir().unwrap();
+    let (output, out) = lab(dir.path(), ONE_CORE, &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let placements = results(&out).placements;
+    assert!(placements.iter().all(|placed| placed.cores.len() == 1 && placed.cores == placements[0].cores));
+    let read = |name| fs::read_to_string(out.join(name)).unwrap().replace('\u{a0}', " ");
+    let headline = String::from_utf8(output.stdout).unwrap();
+    for said in [&headline, &read("report.html"), &read("report.md")] {
+        for words in [
+            "Generator-limited: capacity ≥ ",
+            "because the generator shares its core with the server",
+            "no bottleneck is named: nothing is known of the target",
+        ] {
+            assert!(said.contains(words), "{words:?} is missing in {said}");
+        }
+    }
+    // How busy what was is a figure; of what limits, nothing follows from it.
+    for name in ["bottleneck server", "bottleneck generator", "bottleneck store", "runner-up"] {
+        assert!(!headline.contains(name), "{name:?} in {headline}");
+    }
+}
+
+#[test]
+fn what_the_generator_proved_is_told_and_kept_and_may_be_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = on_url(&agreeable_server(), "put_all", "200ms").replace("selftest = false\n", "");
+    let (output, out) = lab(dir.path(), &text, &["--levels", "1"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "a claim that fails does not end the run: {said}");
+    assert!(said.lines().any(|line| line.starts_with("generator selftest")), "{said}");
+    // On a busy machine a claim may fail, or be tried again until there is no time left.
+    let (kept, page) = (results(&out).selftest, fs::read_to_string(out.join("report.md")).unwrap());
+    match &kept {
+        Some(Selftest::Ran(report)) => {
+            assert!(report.short && !report.claims.is_empty(), "{kept:?}");
+            assert!(page.contains("weir selftest --short ran on this machine"), "{page}");
+        }
+        Some(Selftest::Broke(why)) => assert!(why.contains("it took more than"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let (output, out) = lab(dir.path(), &text, &["--levels", "1", "--no-selftest"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("generator selftest: not run, as asked"), "{said}");
+    assert_eq!(results(&out).selftest, Some(Selftest::Skipped));
+    assert!(results(&out).command.ends_with("--no-selftest"), "who repeats the run leaves it out, too");
 }
 
 #[test]

@@ -222,8 +222,9 @@ pub(super) fn plan(address: SocketAddr, workload: &str) -> Plan {
         // Far longer than any hiccup of a busy machine: only silence is to time out.
         timeout: Duration::from_secs(20),
         preload: false,
-        pacing: Pacing::Closed,
+        pacing: Pacing::default(),
         connect: Connect::Once,
+        histogram: false,
     }
 }
 
@@ -339,7 +340,7 @@ fn a_server_that_goes_away_refuses_and_the_time_is_accounted_for() {
     assert!(report.backoff_secs > 0.0);
     // Nearly all of the window was back-off: an account of it that was off would show here most.
     let residual = little_residual(&report).unwrap();
-    assert!(residual.abs() < 0.05, "{residual} {report:?}");
+    assert!(residual.abs() < 0.001, "{residual} {report:?}");
 }
 
 #[test]
@@ -363,8 +364,9 @@ fn clients_that_start_in_groups_all_get_their_turn() {
     let report = run(&Plan { clients: 150, threads: 2, ..plan(server.address, "get_popular") });
     assert_eq!((report.attempts, report.errors.len()), (report.successes, 0));
     assert_eq!(server.streams(1).len(), 150);
-    // The second and the later groups waited inside the window, and say so.
-    assert!(report.backoff_secs > 0.0);
+    // The second and the later groups waited inside the window, and that is in the balance.
+    let residual = little_residual(&report).unwrap();
+    assert!(residual.abs() < 0.001 && report.backoff_secs == 0.0, "{residual} {report:?}");
 }
 
 #[test]
@@ -374,12 +376,10 @@ fn clients_are_always_in_a_request_or_in_a_back_off() {
         let server = Server::start(move |number| reply.map_or(Reply::Store, |reply| reply(number)));
         let plan =
             Plan { clients, threads: 2, warmup: Duration::from_millis(50), ..plan(server.address, "mixed") };
-        // A machine that stalls at an edge of so short a window shifts the figure; it does not do so every time.
-        let residuals: Vec<f64> = (0..8)
-            .map(|_| little_residual(&run(&plan)).unwrap())
-            .take_while(|residual| residual.abs() >= 0.05)
-            .collect();
-        assert!(residuals.len() < 8, "{residuals:?}");
+        // Requests cut by an edge are in the balance, so that it is right however the machine stalls.
+        let report = run(&plan);
+        let residual = little_residual(&report).unwrap();
+        assert!(residual.abs() < 0.001, "{residual} {report:?}");
     }
 }
 

@@ -10,6 +10,7 @@ mod fronts;
 mod http1;
 mod lab;
 mod load;
+mod open_loop;
 mod peers;
 mod register;
 mod replica;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use weir::lab::results::Results;
 
-const HEAD: &str = "name = \"turns\"\ntitle = \"Several targets\"\nlevels = [1, 4]\nrepetitions = 3\n\
+const HEAD: &str = "name = \"turns\"\nselftest = false\ntitle = \"Several targets\"\nlevels = [1, 4]\nrepetitions = 3\n\
                     warmup = \"50ms\"\nwindow = \"200ms\"\n";
 
 /// Runs `weir lab` on the experiment `text`, with its results in `dir/out`.
@@ -219,7 +219,8 @@ fn build_floor() {
 fn the_peers_are_measured_for_real() {
     build_floor();
     let dir = tempfile::tempdir().unwrap();
-    let flags = ["--repetitions", "1", "--levels", "4", "--warmup", "100ms", "--window", "300ms"];
+    let flags =
+        ["--no-selftest", "--repetitions", "1", "--levels", "4", "--warmup", "100ms", "--window", "300ms"];
     let (output, out) = lab_of(dir.path(), Path::new("experiments/peers.toml"), &flags);
     assert!(output.status.success(), "{}", complaint(&output));
     for (target, workloads) in [

@@ -12,7 +12,18 @@ fn measure(report: &str) -> (Output, String) {
     let output = weir()
         .arg("lab")
         .arg(file)
-        .args(["--window", "300ms", "--warmup", "100ms", "--levels", "1,4", "--repetitions", "1", "--out"])
+        .args([
+            "--no-selftest",
+            "--window",
+            "300ms",
+            "--warmup",
+            "100ms",
+            "--levels",
+            "1,4",
+            "--repetitions",
+            "1",
+            "--out",
+        ])
         .arg(dir.path().join("out"))
         .output()
         .unwrap();

@@ -1,8 +1,8 @@
 //! Which rows are drawn where.
 
 use super::load::Loaded;
-use super::plot::{Line, Panel, Picture, Point};
 use super::row::Row;
+use crate::plot::{Line, Panel, Picture, Point};
 use weir::units::{micros, short};
 
 /// A figure of a row, where it has one.

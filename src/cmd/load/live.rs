@@ -4,7 +4,7 @@
 //! What stands in it is made of a [`State`] and a width, without a clock or a terminal.
 
 use super::note;
-use crate::load::Notice;
+use crate::load::{Notice, Plan};
 use crate::proto::{LoadEvent, SecondReport};
 use crate::units;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Between two redraws on a terminal, unless something else is asked for.
 const REDRAW_EVERY: Duration = Duration::from_secs(1);
+/// By how much a redraw may come early.
+const SLACK: Duration = Duration::from_millis(100);
 /// Between two lines elsewhere.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Columns of a terminal that does not tell how many it has.
@@ -40,8 +42,8 @@ enum Place {
 }
 
 impl Live {
-    /// For a run with so long a warm-up. Without an interval the usual one; nothing at all if it is zero.
-    pub(super) fn start(warmup: Duration, interval: Option<Duration>) -> Live {
+    /// For a run of `plan`. Without an interval the usual one; nothing at all if it is zero.
+    pub(super) fn start(plan: &Plan, interval: Option<Duration>) -> Live {
         let terminal = ProgressDrawTarget::stderr();
         let place = match (interval, terminal.is_hidden()) {
             (Some(Duration::ZERO), _) => Place::Nowhere,
@@ -52,25 +54,24 @@ impl Live {
             }
             (_, true) => Place::Lines(interval.unwrap_or(LINE_EVERY), Instant::now()),
         };
-        Live { state: State::new(warmup), place }
+        Live { state: State::new(plan.warmup, plan.window), place }
     }
 
     /// Shows nothing.
     pub(super) fn silent() -> Live {
-        Live { state: State::new(Duration::ZERO), place: Place::Nowhere }
+        Live { state: State::new(Duration::ZERO, Duration::ZERO), place: Place::Nowhere }
     }
 
     pub(super) fn hear(&mut self, notice: &Notice) {
+        let before = self.state.phase.name();
         self.state.hear(notice);
         match &mut self.place {
             Place::Nowhere => {}
             Place::Screen(bar, every, drawn) => {
                 let now = Instant::now();
-                // A second's figures and the window's edges are shown at once; what only moves the bar can wait.
-                let news = matches!(notice, Notice::Second { .. } | Notice::Event(_));
-                if drawn
-                    .is_none_or(|drawn| now.duration_since(drawn) >= *every || news && *every <= REDRAW_EVERY)
-                {
+                // Seconds do not come to the millisecond.
+                let is_due = drawn.is_none_or(|drawn| now.duration_since(drawn) + SLACK >= *every);
+                if is_due || self.state.phase.name() != before {
                     bar.set_message(view(&self.state, width()).join("\n"));
                     bar.tick();
                     *drawn = Some(now);
@@ -106,14 +107,17 @@ fn width() -> usize {
 /// What is known of a run so far.
 struct State {
     warmup: Duration,
+    window: Duration,
     phase: Phase,
     /// The last seconds, warm-up included, the latest at the end.
     seconds: VecDeque<SecondReport>,
-    /// Failed requests of the phase.
-    failures: u64,
-    /// The seconds of the phase that no line told of, and how many seconds of it are over.
-    untold: Vec<SecondReport>,
+    /// What the latest of them belongs to, and how many seconds of that are over.
+    part: &'static str,
     over: i64,
+    /// Failed requests of that part.
+    failures: u64,
+    /// The seconds of that part that no line told of.
+    untold: Vec<SecondReport>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -125,13 +129,13 @@ enum Phase {
         requests: u64,
         of: u64,
     },
-    /// Since its beginning, and how long it is.
+    /// Seconds since it began, and how long it is.
     Warmup {
-        elapsed: Duration,
+        over: i64,
         of: Duration,
     },
     Window {
-        elapsed: Duration,
+        over: i64,
         of: Duration,
     },
 }
@@ -148,46 +152,51 @@ impl Phase {
 }
 
 impl State {
-    fn new(warmup: Duration) -> State {
+    fn new(warmup: Duration, window: Duration) -> State {
         State {
             warmup,
+            window,
             phase: Phase::Start,
             seconds: VecDeque::new(),
+            part: "",
+            over: 0,
             failures: 0,
             untold: Vec::new(),
-            over: 0,
         }
     }
 
     fn hear(&mut self, notice: &Notice) {
+        let (warmup, window) = (self.warmup, self.window);
         match *notice {
             Notice::Preloading { requests, of } => self.phase = Phase::Preload { requests, of },
-            Notice::Running { elapsed, of, .. } => {
-                self.phase = match elapsed.checked_sub(self.warmup) {
-                    None => Phase::Warmup { elapsed, of: self.warmup },
-                    Some(elapsed) => Phase::Window { elapsed, of: of.saturating_sub(self.warmup) },
-                }
-            }
-            Notice::Second { second, report } => {
-                // Warm-up and window are told apart: what was untold or failed before the window stays there.
-                if second == 0 {
-                    self.untold.clear();
-                    self.failures = 0;
-                }
-                self.over = second + 1 + if second < 0 { self.warmup.as_secs() as i64 } else { 0 };
-                self.failures += failures(&report);
-                self.untold.push(report);
-                self.seconds.push_back(report);
-                if self.seconds.len() > SPARKS_MAX {
-                    self.seconds.pop_front();
-                }
-                // A thread may be behind the one that tells the time: the phase is that of the figures.
-                if second < 0 && !matches!(self.phase, Phase::Warmup { .. }) {
-                    self.phase = Phase::Warmup { elapsed: self.warmup, of: self.warmup };
-                }
-            }
-            Notice::Event(LoadEvent::WindowStart | LoadEvent::WindowEnd | LoadEvent::Report(_))
-            | Notice::Event(LoadEvent::Preloaded { .. }) => {}
+            Notice::Event(LoadEvent::Preloaded { .. }) => self.phase = Phase::Warmup { over: 0, of: warmup },
+            Notice::Event(LoadEvent::WindowStart) => self.phase = Phase::Window { over: 0, of: window },
+            Notice::Event(LoadEvent::WindowEnd | LoadEvent::Report(_)) => {}
+            Notice::Second { second, report } => self.count(second, report),
+        }
+    }
+
+    fn count(&mut self, second: i64, report: SecondReport) {
+        let (part, over) = match second {
+            ..0 => ("warm-up", self.warmup.as_secs_f64().ceil() as i64 + second + 1),
+            0.. => ("window", second + 1),
+        };
+        // The last second of the warm-up is heard of when the window has begun.
+        self.phase = match (second, self.phase) {
+            (..0, Phase::Window { .. }) => self.phase,
+            (..0, _) => Phase::Warmup { over, of: self.warmup },
+            (0.., _) => Phase::Window { over, of: self.window },
+        };
+        if part != self.part {
+            self.untold.clear();
+            self.failures = 0;
+        }
+        (self.part, self.over) = (part, over);
+        self.failures += failures(&report);
+        self.untold.push(report);
+        self.seconds.push_back(report);
+        if self.seconds.len() > SPARKS_MAX {
+            self.seconds.pop_front();
         }
     }
 
@@ -197,7 +206,7 @@ impl State {
             return None;
         }
         let seconds = std::mem::take(&mut self.untold);
-        Some(line(self.over, self.phase.name(), &seconds))
+        Some(line(self.over, self.part, &seconds))
     }
 }
 
@@ -262,7 +271,7 @@ fn view(state: &State, width: usize) -> Vec<String> {
             lines.push(latency);
         }
         let failed = errors(failures(last));
-        lines.push(format!("  {failed} in 1 s, {} in the {}", state.failures, state.phase.name()));
+        lines.push(format!("  {failed} in 1 s, {} in the {}", state.failures, state.part));
     }
     lines.iter().map(|line| line.chars().take(width).collect::<String>().trim_end().to_owned()).collect()
 }
@@ -275,10 +284,9 @@ fn headline(phase: &Phase, width: usize) -> String {
             requests as f64 / of.max(1) as f64,
             format!("{} of {} requests", units::short(requests as f64), units::short(of as f64)),
         ),
-        Phase::Warmup { elapsed, of } | Phase::Window { elapsed, of } => (
-            elapsed.as_secs_f64() / of.as_secs_f64().max(1e-9),
-            format!("{}s of {}", elapsed.as_secs(), units::Span(of)),
-        ),
+        Phase::Warmup { over, of } | Phase::Window { over, of } => {
+            (over as f64 / of.as_secs_f64().max(1e-9), format!("{over}s of {}", units::Span(of)))
+        }
     };
     let mut line = format!("{:<7}  ", phase.name());
     let room = width.saturating_sub(line.chars().count() + told.chars().count() + 2).min(BAR_MAX);
@@ -309,6 +317,7 @@ mod tests {
     use super::*;
 
     const WARMUP: Duration = Duration::from_secs(2);
+    const WINDOW: Duration = Duration::from_secs(30);
 
     fn second(successes: u64, failures: u64, p99_us: f64) -> SecondReport {
         SecondReport {
@@ -321,11 +330,10 @@ mod tests {
         }
     }
 
-    /// A run whose window is in its n-th second when it had n seconds.
+    /// A run whose window had these seconds.
     fn state(seconds: &[SecondReport]) -> State {
-        let mut state = State::new(WARMUP);
-        let elapsed = WARMUP + Duration::from_secs(seconds.len() as u64);
-        state.hear(&Notice::Running { elapsed, of: Duration::from_secs(32), successes: 0 });
+        let mut state = State::new(WARMUP, WINDOW);
+        state.hear(&Notice::Event(LoadEvent::WindowStart));
         for (second, report) in seconds.iter().enumerate() {
             state.hear(&Notice::Second { second: second as i64, report: *report });
         }
@@ -385,12 +393,12 @@ mod tests {
 
     #[test]
     fn before_the_first_second_there_is_only_the_phase() {
-        let mut state = State::new(WARMUP);
+        let mut state = State::new(WARMUP, WINDOW);
         assert_eq!(view(&state, 60), ["connecting"]);
         state.hear(&Notice::Preloading { requests: 5000, of: 20_000 });
         assert_eq!(view(&state, 60), ["preload  ██████░░░░░░░░░░░░░░░░░░░  5.00k of 20.0k requests"]);
-        state.hear(&Notice::Running { elapsed: WARMUP / 2, of: Duration::from_secs(32), successes: 9 });
-        assert_eq!(view(&state, 40), ["warm-up  ██████████░░░░░░░░░░  1s of 2s"]);
+        state.hear(&Notice::Event(LoadEvent::Preloaded { keys: 10_000, secs: 1.5 }));
+        assert_eq!(view(&state, 40), ["warm-up  ░░░░░░░░░░░░░░░░░░░░  0s of 2s"]);
     }
 
     #[test]
@@ -405,13 +413,8 @@ mod tests {
 
     #[test]
     fn a_line_tells_of_the_seconds_since_the_last_one() {
-        let mut state = State::new(WARMUP);
+        let mut state = State::new(WARMUP, WINDOW);
         let mut lines = Vec::new();
-        let elapsed = |secs| Notice::Running {
-            elapsed: Duration::from_secs(secs),
-            of: Duration::from_secs(32),
-            successes: 0,
-        };
         for (at, report) in [
             (-2, second(100, 5, 100.0)),
             (-1, second(100, 0, 100.0)),
@@ -419,7 +422,6 @@ mod tests {
             (1, second(2000, 1, 8000.0)),
             (2, second(3000, 0, 1000.0)),
         ] {
-            state.hear(&elapsed((at + 2) as u64));
             state.hear(&Notice::Second { second: at, report });
             lines.extend(state.line(2));
         }

@@ -8,11 +8,11 @@ mod text;
 
 use super::{Failure, note, say};
 use crate::load::{
-    self, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing, Plan, Target,
-    ValueSize, WORKLOADS, Workload,
+    self, Arrivals, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing,
+    Plan, Target, Think, ValueSize, WORKLOADS, Workload,
 };
 use crate::proto::{LOAD_REPORT_SCHEMA, LoadEvent};
-use crate::units::Span;
+use crate::units::{Rate, Span};
 use clap::builder::ValueParser;
 use files::Files;
 use live::Live;
@@ -26,8 +26,8 @@ const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Put load on an HTTP key-value server and report what its clients saw.
 ///
-/// A closed loop: each client is one connection with one request in flight, and sends the next one as soon as the
-/// answer is there. Any server that speaks GET, PUT and DELETE on /kv/{key} will do; with others, name a dialect.
+/// A closed loop unless --rate is given: each client is one connection with one request in flight, and sends the next one as
+/// soon as the answer is there. Any server that speaks GET, PUT and DELETE on /kv/{key} will do; with others, name a dialect.
 #[derive(clap::Args)]
 #[command(after_help = workloads_help())]
 pub(crate) struct Args {
@@ -42,6 +42,24 @@ pub(crate) struct Args {
     /// In which words to ask: a dialect listed below, or a file that describes one
     #[arg(long, value_name = "NAME|FILE.toml", default_value = Dialect::usual().name.as_str(), value_parser = dialect, help_heading = "Load")]
     dialect: &'static Dialect,
+
+    /// Send so many requests per second, all clients together, whatever becomes of them: an open loop
+    #[arg(long, value_name = "N", conflicts_with = "think", help_heading = "Pacing")]
+    rate: Option<Rate>,
+
+    /// How the requests of an open loop lie: constant, or poisson for random gaps
+    #[arg(long, value_name = "HOW", default_value = "constant", requires = "rate", help_heading = "Pacing")]
+    arrivals: Arrivals,
+
+    /// Let clients wait between an answer and the next request, as in 10ms or exponential:10ms
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "0s",
+        hide_default_value = true,
+        help_heading = "Pacing"
+    )]
+    think: Think,
 
     /// Connections, each with one request in flight
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to(100_000), help_heading = "Load")]
@@ -91,6 +109,10 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Load")]
     no_preload: bool,
 
+    /// Add the histograms behind the latencies to --json and --events
+    #[arg(long, help_heading = "Output")]
+    histogram: bool,
+
     /// Print the report as one JSON document
     #[arg(long, conflicts_with = "events", help_heading = "Output")]
     json: bool,
@@ -127,7 +149,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         say(LOAD_REPORT_SCHEMA.trim_end());
         return Ok(());
     };
-    let files = Files::new(args.hdr, args.seconds)?;
     let plan = Plan {
         target,
         dialect: args.dialect,
@@ -143,13 +164,18 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         value_size: args.value_size.unwrap_or(args.workload.value_size_default),
         timeout: args.timeout.0,
         preload: !args.no_preload,
-        pacing: Pacing::Closed,
+        pacing: match args.rate {
+            Some(rate) => Pacing::Open { rate, arrivals: args.arrivals },
+            None => Pacing::Closed { think: args.think },
+        },
         connect: args.connect,
+        histogram: args.histogram || args.hdr.is_some(),
     };
+    let files = Files::new(args.hdr, args.seconds)?;
     // Whoever reads events has the screen for himself.
     let mut live = match args.quiet || args.events {
         true => Live::silent(),
-        false => Live::start(plan.warmup, args.interval.map(|interval| interval.0)),
+        false => Live::start(&plan, args.interval.map(|interval| interval.0)),
     };
     let report = load::run(&plan, &mut |notice| {
         live.hear(&notice);
@@ -158,8 +184,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
     });
     live.end();
-    let report = report.map_err(|error| failure(error, plan.dialect))?;
+    let mut report = report.map_err(|error| failure(error, plan.dialect))?;
     let written = files.write(&report);
+    if !args.histogram {
+        report.histograms.clear();
+    }
     match (args.json, args.events) {
         (true, _) => say_json(&report),
         (_, true) => say_json(&LoadEvent::Report(Box::new(report))),

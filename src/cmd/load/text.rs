@@ -61,11 +61,22 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     if let Some(residual) = load::little_residual(report) {
         // Rounded first, and zero added, so that no figure reads −0.00.
         let residual = (residual * 1e4).round() / 100.0 + 0.0;
-        let law = "req/s × (latency + back-off) against the number of clients; true figures give about 0";
+        let law = match report.schedule {
+            None => "req/s × (latency + back-off) against the number of clients; true figures give about 0",
+            Some(_) => "req/s × service time against the requests in flight; true figures give about 0",
+        };
         figures.push(("Little", format!("{residual:+.2} % ({law})")));
         let cpu_us = units::micros(report.cpu_secs * 1e6 / *attempts as f64);
         let busy = percent(report.cpu_secs / report.window_secs / f64::from(*threads));
         figures.push(("generator", format!("{cpu_us} of CPU per request; its threads were {busy} % busy")));
+        if let Some(why) = load::generator_limit(report) {
+            let least = units::short(report.goodput_rps);
+            let remedy = "give it cores of its own, more --threads, or --agents";
+            figures.push((
+                "",
+                format!("generator-limited: the target can do at least {least} req/s ({why}; {remedy})"),
+            ));
+        }
     }
     figures
 }

@@ -41,6 +41,11 @@ pub type Conclusion = (Grade, Vec<usize>);
 /// The rules in the order they are asked; the first that applies decides.
 pub const RULES: &[Rule] = &[
     Rule {
+        name: "shared cores",
+        about: "the generator shares its cores with what it measures: what either would do alone is not known",
+        apply: |case| case.generator_shares.then(|| (Grade::Generator, Vec::new())),
+    },
+    Rule {
         name: "generator",
         about: "the generator is saturated, or fails its gate with nothing else saturated: nothing is known of the target",
         apply: |case| {
@@ -90,6 +95,8 @@ pub struct Case {
     pub evidence: Vec<Evidence>,
     /// Whether a row among them is limited by the generator.
     pub generator_limited: bool,
+    /// Whether the generator has no cores of its own.
+    pub generator_shares: bool,
 }
 
 impl Case {
@@ -176,24 +183,29 @@ impl Evidence {
 /// Applies [`RULES`] to the levels at and above twice the knee that belong to the plateau; to the whole plateau where
 /// those are fewer than two. Without a plateau it is the shoulder that decides: neighbouring levels over which the clients
 /// at least double and goodput stays within 15 % of the best. Where there is none either, nothing limits yet, and the best
-/// level shows the highest utilization.
+/// level shows the highest utilization. Of a generator without cores of its own nothing is concluded, not even a runner-up.
 ///
 /// Source: the utilization law and the bottleneck analysis of Denning & Buzen (1978); Lazowska et al., Quantitative
 /// System Performance (1984), chapter 5.
-pub fn bottleneck(rows: &[Row], capacity: &Capacity, knee: Option<&Knee>) -> Bottleneck {
+pub fn bottleneck(
+    rows: &[Row],
+    capacity: &Capacity,
+    knee: Option<&Knee>,
+    generator_shares: bool,
+) -> Bottleneck {
     let deciding = deciding(rows, capacity, knee);
     let resources = deciding.first().map_or(0, |row| row.resources.len());
     let mut evidence: Vec<Evidence> =
         (0..resources).filter_map(|i| evidence(i, &deciding, rows, capacity)).collect();
     evidence.extend(wait(&deciding));
     let generator_limited = deciding.iter().any(|row| row.standing == Standing::GeneratorLimited);
-    let case = Case { evidence, generator_limited };
+    let case = Case { evidence, generator_limited, generator_shares };
     let (grade, named) =
         RULES.iter().find_map(|rule| (rule.apply)(&case)).unwrap_or((Grade::NotIdentified, vec![]));
     // A pool that waits for the database has no ceiling of its own.
     let held = named.iter().any(|i| case.evidence[*i].waiting.is_some());
     let runner_up = (0..case.evidence.len())
-        .filter(|i| !named.contains(i))
+        .filter(|i| !named.contains(i) && !generator_shares)
         .filter(|i| !(held && case.evidence[*i].kind == ResourceKind::Pool))
         .filter(|i| case.evidence[*i].kind != ResourceKind::Indication && !case.evidence[*i].load_dependent)
         .max_by(|a, b| case.evidence[*a].utilization.total_cmp(&case.evidence[*b].utilization));

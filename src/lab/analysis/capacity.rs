@@ -2,6 +2,7 @@
 //!
 //! Works on rows alone, sorted by clients; which of them count is decided by [`super::checks`].
 
+use super::checks::limited_by;
 use super::rows::{Row, Standing};
 use super::stats::{Estimate, Interval, mean};
 use serde::Serialize;
@@ -23,6 +24,8 @@ pub enum Capacity {
         at_least_rps: Estimate,
         /// The levels, ascending.
         levels: Vec<u32>,
+        /// How it shows, at the level with the most goodput.
+        why: String,
     },
     /// Goodput has not levelled off within the valid levels: the capacity is at least this.
     NotReached {
@@ -30,6 +33,15 @@ pub enum Capacity {
         at_least_rps: Estimate,
         /// The best level.
         level: u32,
+    },
+    /// The loop was open: so much was asked for, whatever the target could do, and nothing follows for its capacity.
+    Offered {
+        /// Requests per second, mean over the levels.
+        rps: f64,
+        /// The valid levels (connections), ascending: all of it went through.
+        kept: Vec<u32>,
+        /// Those at which it did not, ascending.
+        over: Vec<u32>,
     },
     /// No row is valid.
     Unknown,
@@ -43,7 +55,7 @@ impl Capacity {
             Capacity::GeneratorLimited { at_least_rps, .. } | Capacity::NotReached { at_least_rps, .. } => {
                 Some(*at_least_rps)
             }
-            Capacity::Unknown => None,
+            Capacity::Offered { .. } | Capacity::Unknown => None,
         }
     }
 
@@ -51,7 +63,7 @@ impl Capacity {
     pub fn plateau(&self) -> &[u32] {
         match self {
             Capacity::Reached { levels, .. } | Capacity::GeneratorLimited { levels, .. } => levels,
-            Capacity::NotReached { .. } | Capacity::Unknown => &[],
+            Capacity::NotReached { .. } | Capacity::Offered { .. } | Capacity::Unknown => &[],
         }
     }
 }
@@ -59,7 +71,7 @@ impl Capacity {
 /// Where more clients stop paying, by four methods that should agree.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Knee {
-    /// The headline, in clients: capacity × the latency at one client, where the two asymptotic bounds cross.
+    /// The headline, in clients: capacity × (the latency at one client + think time), where the two asymptotic bounds cross.
     ///
     /// Source: Denning & Buzen, The Operational Analysis of Queueing Network Models (1978).
     pub clients: f64,
@@ -102,6 +114,9 @@ pub struct Decline {
 pub fn capacity(rows: &[Row], seed: u64) -> Capacity {
     const HALF_WIDTH: f64 = 0.03;
     const LEVELS: usize = 3;
+    if let Some(offered) = offered(rows) {
+        return offered;
+    }
     let goodput = |row: &Row| row.goodput_rps.filter(|_| row.usable()).map(|estimate| estimate.mean);
     let best = (0..rows.len())
         .filter_map(|i| Some((i, goodput(&rows[i])?)))
@@ -126,17 +141,31 @@ pub fn capacity(rows: &[Row], seed: u64) -> Capacity {
     let (first, last) = plateau.unwrap_or((best, best));
     let levels: Vec<u32> = rows[first..=last].iter().map(|row| row.level).collect();
     let runs: Vec<&[f64]> = rows[first..=last].iter().map(|row| row.goodput_rps_of_runs.as_slice()).collect();
-    let limited = rows[first..=last].iter().any(|row| row.standing == Standing::GeneratorLimited);
-    match (plateau, rows[best].goodput_rps) {
-        (Some(_), _) => match Estimate::bootstrap(&runs, seed) {
-            Some(at_least_rps) if limited => Capacity::GeneratorLimited { at_least_rps, levels },
-            Some(rps) => Capacity::Reached { rps, levels },
-            None => Capacity::Unknown,
-        },
-        (None, Some(at_least_rps)) if limited => Capacity::GeneratorLimited { at_least_rps, levels },
-        (None, Some(at_least_rps)) => Capacity::NotReached { at_least_rps, level: rows[best].level },
-        (None, None) => Capacity::Unknown,
+    let limited = rows[first..=last].iter().filter(|row| row.standing == Standing::GeneratorLimited);
+    let limited = limited.max_by(|a, b| goodput(a).unwrap_or(0.0).total_cmp(&goodput(b).unwrap_or(0.0)));
+    let why = limited.map(|row| limited_by(row).unwrap_or_default().to_owned());
+    let rps = match plateau {
+        Some(_) => Estimate::bootstrap(&runs, seed),
+        None => rows[best].goodput_rps,
+    };
+    match (rps, why) {
+        (Some(at_least_rps), Some(why)) => Capacity::GeneratorLimited { at_least_rps, levels, why },
+        (Some(rps), None) if plateau.is_some() => Capacity::Reached { rps, levels },
+        (Some(at_least_rps), None) => Capacity::NotReached { at_least_rps, level: rows[best].level },
+        (None, _) => Capacity::Unknown,
     }
+}
+
+/// What became of the rate an open loop asked for; `None` of a closed loop.
+fn offered(rows: &[Row]) -> Option<Capacity> {
+    let asked: Vec<f64> = rows.iter().filter_map(|row| row.offered_rps).collect();
+    let levels =
+        |which: fn(&Row) -> bool| rows.iter().filter(|row| which(row)).map(|row| row.level).collect();
+    Some(Capacity::Offered {
+        rps: mean(&asked)?,
+        kept: levels(|row| row.usable() && !row.over_capacity),
+        over: levels(|row| row.over_capacity),
+    })
 }
 
 /// Where more clients stop paying. `None` while the capacity is not known, or without a valid row at one client.
@@ -144,7 +173,7 @@ pub fn knee(rows: &[Row], capacity: &Capacity) -> Option<Knee> {
     let Capacity::Reached { rps, .. } = capacity else { return None };
     let usable: Vec<&Row> = rows.iter().filter(|row| row.usable()).collect();
     let alone = usable.iter().find(|row| row.level == 1)?;
-    let clients = rps.mean * alone.latency_us_mean? / 1e6;
+    let clients = rps.mean * alone.cycle_us()? / 1e6;
     if clients <= 0.0 {
         return None;
     }

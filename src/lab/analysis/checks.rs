@@ -3,9 +3,12 @@
 //! A gate is a row of [`CHECKS`]. One that cannot be read on this machine says "not checked", never "passed".
 //! Rules and limits are those of docs/method.md, section 3.
 
-use super::rows::{Row, Standing, little_residual};
-use crate::lab::results::{ResourceKind, Results, Trial};
-use crate::proto::{Latency, LoadReport};
+use super::generator;
+use super::little::{is_open, little_residual};
+use super::rows::{Row, Standing};
+use crate::lab::results::{Results, Trial};
+use crate::proto::{Latency, LoadReport, ScheduleReport};
+use crate::units::{micros, short};
 use serde::Serialize;
 
 /// A gate.
@@ -27,7 +30,7 @@ pub const CHECKS: &[Check] = &[
     Check {
         id: "G1",
         name: "Little’s law",
-        about: "throughput × (latency + back-off) accounts for the clients that were there within 2 %",
+        about: "throughput × time accounts within 2 % for the clients of a closed loop, for the requests in flight of an open one",
         failed: Standing::Invalid,
         judge: little,
     },
@@ -41,9 +44,9 @@ pub const CHECKS: &[Check] = &[
     Check {
         id: "G3",
         name: "generator",
-        about: "the generator’s threads use at most 70 % of their cores, and against memory it makes 3× the requests",
+        about: "the generator’s cores are its own, it uses at most 70 % of them and is not late, and against memory it makes 3× the requests",
         failed: Standing::GeneratorLimited,
-        judge: generator,
+        judge: generator::judge,
     },
     Check {
         id: "G4",
@@ -55,9 +58,9 @@ pub const CHECKS: &[Check] = &[
     Check {
         id: "G5",
         name: "steady",
-        about: "the window shows a steady state",
-        failed: Standing::Valid,
-        judge: |_| Verdict::NotChecked("the test for a steady state comes later".into()),
+        about: "the window shows a steady state: what an open loop offers goes through",
+        failed: Standing::Invalid,
+        judge: steady,
     },
     Check {
         id: "G6",
@@ -149,22 +152,46 @@ pub fn standing(checked: &[Checked]) -> Standing {
         .unwrap_or(Standing::Valid)
 }
 
+/// Why a row is no more than a lower bound, in the words of the gate; `None` of one that is not.
+pub(super) fn limited_by(row: &Row) -> Option<&str> {
+    let limits = |(check, _): &(&Check, &Checked)| check.failed == Standing::GeneratorLimited;
+    CHECKS.iter().zip(&row.checks).filter(limits).find_map(|(_, checked)| match &checked.verdict {
+        Verdict::Failed { why, .. } => Some(why.as_str()),
+        _ => None,
+    })
+}
+
 fn little(seen: &Seen) -> Verdict {
     const LIMIT: f64 = 0.02;
-    let residuals: Option<Vec<f64>> =
-        seen.ran.iter().map(|(trial, load)| little_residual(trial.level, load)).collect();
+    let residuals: Option<Vec<(f64, &LoadReport)>> =
+        seen.ran.iter().map(|(trial, load)| Some((little_residual(trial.level, load)?, *load))).collect();
     let Some(residuals) = residuals else {
-        return Verdict::NotChecked("a run has no clients or no window".into());
+        return Verdict::NotChecked(
+            "a run has no clients, no window, or no count of requests in flight".into(),
+        );
     };
-    match residuals.into_iter().max_by(|a, b| a.abs().total_cmp(&b.abs())) {
-        Some(worst) if worst.abs() > LIMIT => failed(
-            format!(
-                "throughput × latency accounts for {:.1} % {} clients than there were",
-                worst.abs() * 100.0,
-                if worst < 0.0 { "fewer" } else { "more" }
-            ),
-            "A stall at an edge of the window does this: use a longer one. If it stays, figures are wrong: please report it.",
-        ),
+    match residuals.into_iter().max_by(|(a, _), (b, _)| a.abs().total_cmp(&b.abs())) {
+        Some((worst, load)) if worst.abs() > LIMIT => {
+            let more = if worst < 0.0 { "fewer" } else { "more" };
+            let off = format!("accounts for {:.1} % {more}", worst.abs() * 100.0);
+            let why = match (is_open(load), load.in_flight_mean) {
+                (true, Some(mean)) => {
+                    format!("throughput × service time {off} requests in flight than the {mean:.3} counted")
+                }
+                _ => format!("throughput × latency {off} clients than there were"),
+            };
+            match load.in_flight_mean {
+                Some(_) => failed(
+                    why,
+                    "All time in the window is accounted for, so figures are wrong: please report it.",
+                ),
+                // Of before edges were kept.
+                None => failed(
+                    why,
+                    "A stall at an edge of the window does this: use a longer one. If it stays, figures are wrong: please report it.",
+                ),
+            }
+        }
         _ => Verdict::Passed,
     }
 }
@@ -211,49 +238,29 @@ fn disorder(latency: &Latency) -> Option<String> {
         .map(|((a, low), (b, high))| format!("{a} {low:.1} µs > {b} {high:.1} µs"))
 }
 
-fn generator(seen: &Seen) -> Verdict {
-    const LIMIT: f64 = 0.7;
-    const WAIT_LIMIT: f64 = 0.01;
-    let Some(share) = generator_share(seen) else {
-        return Verdict::NotChecked("the generator’s processor time was not read".into());
-    };
-    if share > LIMIT {
-        return failed(
-            format!("the generator uses {:.0} % of its cores", share * 100.0),
-            "Give the generator more cores, or the target fewer.",
-        );
-    }
-    // R·X is the number of clients: so much time passes in requests every second.
-    let wait = |(trial, load): &(&Trial, &LoadReport)| {
-        let waited = trial.growth("generator.run_delay_secs")?;
-        Some(waited / (trial.elapsed_secs * f64::from(load.clients)))
-    };
-    let waits: Option<Vec<f64>> = seen.ran.iter().map(wait).collect();
-    let waited = waits.and_then(|waits| waits.into_iter().max_by(f64::total_cmp));
-    match waited {
-        Some(waited) if waited > WAIT_LIMIT => failed(
-            format!("of its clients’ time the generator waited {:.1} % for a core", waited * 100.0),
-            "Leave the generator’s cores to it; repeat when the machine is quiet.",
+/// Today only of an open loop: one in which more is offered than goes through has no steady state, only a queue.
+fn steady(seen: &Seen) -> Verdict {
+    const LATER: &str = "the test for a steady state comes later";
+    let schedules: Vec<(&ScheduleReport, &LoadReport)> =
+        seen.ran.iter().filter_map(|(_, load)| Some((load.schedule.as_ref()?, *load))).collect();
+    let over = schedules.iter().filter(|(of, _)| of.over_capacity);
+    let growth = |of: &ScheduleReport| of.behind_secs_at_end - of.behind_secs_at_start;
+    let worst = over.max_by(|(a, _), (b, _)| growth(a).total_cmp(&growth(b)));
+    match worst {
+        Some((of, load)) => failed(
+            format!(
+                "over capacity: latency is a queue’s length, not a property of the target ({} req/s offered, {} went \
+                 through; the longest waiting request was due for {} at the end, {} more than at the start)",
+                short(of.offered_rps),
+                short(load.attempts as f64 / load.window_secs),
+                micros(of.behind_secs_at_end * 1e6),
+                micros(growth(of).max(0.0) * 1e6),
+            ),
+            "Offer less, or use more connections if the target can take it; until then only service times say something of it.",
         ),
-        _ => Verdict::Partly {
-            holds: format!("the generator uses {:.0} % of its cores", share * 100.0),
-            missing: "the comparison with a server that answers from memory comes later".into(),
-        },
+        None if schedules.is_empty() => Verdict::NotChecked(LATER.into()),
+        None => Verdict::Partly { holds: "what was offered went through".into(), missing: LATER.into() },
     }
-}
-
-/// How busy the generator was in its busiest run, 0–1: by its resource, else by its own processor time over as many
-/// cores as it has threads.
-fn generator_share(seen: &Seen) -> Option<f64> {
-    let resources: Vec<_> =
-        seen.results.resources.iter().filter(|resource| resource.kind == ResourceKind::Generator).collect();
-    let of_run = |(trial, load): &(&Trial, &LoadReport)| {
-        let read = resources.iter().filter_map(|resource| trial.utilization(resource)).max_by(f64::total_cmp);
-        let own = load.cpu_secs / (load.window_secs * f64::from(load.threads));
-        read.or(own.is_finite().then_some(own))
-    };
-    let shares: Option<Vec<f64>> = seen.ran.iter().map(of_run).collect();
-    shares?.into_iter().max_by(f64::total_cmp)
 }
 
 fn errors(seen: &Seen) -> Verdict {
@@ -420,6 +427,6 @@ fn checkpoints(seen: &Seen) -> Verdict {
     }
 }
 
-fn failed(why: impl Into<String>, remedy: &str) -> Verdict {
+pub(super) fn failed(why: impl Into<String>, remedy: &str) -> Verdict {
     Verdict::Failed { why: why.into(), remedy: remedy.to_owned() }
 }

@@ -10,6 +10,8 @@ pub mod checks;
 pub mod compare;
 pub mod hits;
 pub mod figures;
+mod generator;
+pub mod little;
 pub mod rows;
 pub mod stats;
 pub mod waits;
@@ -80,6 +82,8 @@ pub struct WorkloadFindings {
     pub name: String,
     /// One sentence: what it asks of the target.
     pub about: String,
+    /// When its clients sent, as `weir load` says it; `None` of a closed loop without think time, and of older results.
+    pub pacing: Option<String>,
     /// Every planned level, ascending, also those that failed.
     pub rows: Vec<Row>,
     /// What it gets through.
@@ -99,9 +103,11 @@ pub struct WorkloadFindings {
 }
 
 impl WorkloadFindings {
-    /// The mean latency of one client alone, in microseconds; `None` without a valid row at one client.
-    pub fn latency_us_alone(&self) -> Option<f64> {
-        self.rows.iter().find(|row| row.level == 1 && row.usable())?.latency_us_mean
+    /// From one request to the next of one client alone, in microseconds: its mean latency, and what it thinks. `None`
+    /// without a valid row at one client, and of an open loop, where nobody waits for an answer to send again.
+    pub fn cycle_us_alone(&self) -> Option<f64> {
+        let alone = |row: &&Row| row.level == 1 && row.usable() && row.offered_rps.is_none();
+        self.rows.iter().find(alone)?.cycle_us()
     }
 }
 
@@ -144,10 +150,12 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
     }
     let capacity = capacity::capacity(&rows, results.seed);
     let knee = capacity::knee(&rows, &capacity);
-    let bottleneck = bottleneck::bottleneck(&rows, &capacity, knee.as_ref());
+    let shares = !generator::shares_with(results).is_empty();
+    let bottleneck = bottleneck::bottleneck(&rows, &capacity, knee.as_ref(), shares);
     WorkloadFindings {
         name: workload.name.clone(),
         about: workload.about.clone(),
+        pacing: pacing(results, &workload.name),
         decline: capacity::decline(&rows, &capacity),
         hit_ratios: hits::hit_ratios(results, &workload.name),
         printed: rows::printed_sweep(results, workload),
@@ -157,6 +165,13 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         capacity,
         knee,
     }
+}
+
+/// How the trials of `workload` were paced, where that needs saying.
+fn pacing(results: &Results, workload: &str) -> Option<String> {
+    let of_it = results.trials.iter().filter(|trial| trial.workload == workload);
+    let told = of_it.filter_map(|trial| trial.load.as_ref()).map(|load| load.pacing.as_str());
+    told.filter(|pacing| !matches!(*pacing, "" | "closed")).map(str::to_owned).next()
 }
 
 fn gate(i: usize, id: &'static str, rows: &[(&str, &Row)]) -> GateCount {

@@ -5,10 +5,11 @@
 use super::audit::{AuditedRow, PrintedSweep, audit};
 use super::checks::{self, Checked};
 use super::figures::{self, Figured};
+use super::little::little_residual;
 use super::stats::{Estimate, mean, median};
 use super::waits::{self, Whereabouts};
 use crate::lab::results::{Resource, ResourceKind, Results, Trial, WorkloadPlan};
-use crate::proto::{Latency, LoadReport};
+use crate::proto::{Latency, LoadReport, ScheduleReport};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -18,8 +19,12 @@ pub(super) const POOL_SEEN: f64 = 0.005;
 /// A workload at one level, merged over its repetitions. What no run could tell is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// Clients.
+    /// Clients; of an open loop, its connections.
     pub level: u32,
+    /// Requests per second that an open loop asked for; `None` of a closed one.
+    pub offered_rps: Option<f64>,
+    /// Whether in some run that was more than went through: latency is then a queue's length.
+    pub over_capacity: bool,
     /// Runs planned.
     pub planned: u32,
     /// Runs that delivered numbers.
@@ -36,6 +41,12 @@ pub struct Row {
     pub attempts_rps: Option<f64>,
     /// Median over the runs of the mean of all attempts.
     pub latency_us_mean: Option<f64>,
+    /// What a client of a closed loop thought between two requests, mean of all attempts; 0 where none does.
+    pub think_us_mean: Option<f64>,
+    /// Mean of all attempts from the instant each was sent; `None` of a closed loop.
+    pub service_us_mean: Option<f64>,
+    /// How late the generator of an open loop sent, 99th percentile, median over the runs.
+    pub slip_us_p99: Option<f64>,
     /// Median over the runs of the median.
     pub latency_us_p50: Option<f64>,
     /// Median over the runs of the 99th percentile.
@@ -46,8 +57,8 @@ pub struct Row {
     pub error_ratio: Option<f64>,
     /// Failed attempts by class, of all runs together.
     pub errors: BTreeMap<String, u64>,
-    /// Of the run that is furthest off: how much more (or less) than the `level` clients its own throughput and
-    /// latency account for, as a share of them. See [`little_residual`].
+    /// Of the run that is furthest off: how much more (or less) than the `level` clients, or in an open loop than its
+    /// requests in flight, its own throughput and times account for, as a share of them. See [`little_residual`].
     pub little_residual: Option<f64>,
     /// How busy every resource was, in the order of the results.
     pub resources: Vec<Use>,
@@ -101,6 +112,11 @@ impl Row {
         matches!(self.standing, Standing::Valid | Standing::GeneratorLimited)
     }
 
+    /// From one request of a client to its next: latency and think time, R + Z.
+    pub fn cycle_us(&self) -> Option<f64> {
+        Some(self.latency_us_mean? + self.think_us_mean?)
+    }
+
     /// Whether resource `i` has anything to say here: its runs could tell how busy it was, and a pool was not idle.
     pub fn uses(&self, i: usize) -> bool {
         self.resources.get(i).is_some_and(|of| {
@@ -137,8 +153,13 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
         .iter()
         .fold((0, 0), |(made, succeeded), (_, load)| (made + load.attempts, succeeded + load.successes));
 
+    let schedules: Vec<&ScheduleReport> = ran.iter().filter_map(|(_, load)| load.schedule.as_ref()).collect();
+    let thought_secs: f64 = ran.iter().map(|(_, load)| load.think_secs).sum();
+
     let mut row = Row {
         level,
+        offered_rps: mean(&schedules.iter().map(|of| of.offered_rps).collect::<Vec<_>>()),
+        over_capacity: schedules.iter().any(|of| of.over_capacity),
         planned,
         runs: ran.len() as u32,
         failures: failures(&trials, planned),
@@ -146,7 +167,10 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
         goodput_rps: Estimate::of(&goodput),
         goodput_rps_of_runs: goodput,
         attempts_rps: mean(&attempts),
-        latency_us_mean: attempts_mean_us(&ran),
+        latency_us_mean: attempts_mean_us(&ran, |load| Some(load.latency)),
+        think_us_mean: (made > 0).then(|| thought_secs / made as f64 * 1e6),
+        service_us_mean: attempts_mean_us(&ran, |load| load.service),
+        slip_us_p99: median(&schedules.iter().map(|of| of.slip.us_p99).collect::<Vec<_>>()),
         latency_us_p50: middle(|latency| latency.us_p50),
         latency_us_p99: middle(|latency| latency.us_p99),
         latency_us_p999: middle(|latency| latency.us_p999),
@@ -182,23 +206,12 @@ pub(super) fn printed_sweep(results: &Results, workload: &WorkloadPlan) -> Optio
     audit(&results.printed).sweeps.into_iter().find(|sweep| sweep.workload == *name)
 }
 
-/// How far throughput × latency is from the clients that were there, as a share of them: 0.02 is 2 % too much.
-///
-/// In a closed loop every client is at any instant either in a request or backing off, so X·(R + B) = N for all
-/// attempts together. `None` where there was no client or no window.
-/// Source: Little, A Proof for the Queuing Formula L = λW (1961).
-pub fn little_residual(clients: u32, load: &LoadReport) -> Option<f64> {
-    let in_request_secs = load.attempts as f64 * load.latency.us_mean / 1e6;
-    let accounted = (in_request_secs + load.backoff_secs) / load.window_secs;
-    let residual = (accounted - f64::from(clients)) / f64::from(clients);
-    residual.is_finite().then_some(residual)
-}
-
 /// Mean latency of all attempts of all runs, so that X · R = N holds for the row as it does for its runs. A mean or a
 /// median over runs would not: runs of unequal throughput count unequally.
-fn attempts_mean_us(ran: &[(&Trial, &LoadReport)]) -> Option<f64> {
-    let attempts: u64 = ran.iter().map(|(_, load)| load.latency.count).sum();
-    let total: f64 = ran.iter().map(|(_, load)| load.latency.us_mean * load.latency.count as f64).sum();
+fn attempts_mean_us(ran: &[(&Trial, &LoadReport)], of: fn(&LoadReport) -> Option<Latency>) -> Option<f64> {
+    let all: Vec<Latency> = ran.iter().filter_map(|(_, load)| of(load)).collect();
+    let attempts: u64 = all.iter().map(|latency| latency.count).sum();
+    let total: f64 = all.iter().map(|latency| latency.us_mean * latency.count as f64).sum();
     (attempts > 0).then(|| total / attempts as f64)
 }
 

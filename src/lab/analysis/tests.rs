@@ -118,6 +118,96 @@ fn time_spent_backing_off_counts_for_littles_law() {
     assert_eq!(failed(&row), Vec::<&str>::new());
 }
 
+// Without them one stall at an edge of the window failed the gate, and a wrong account of them would hide one.
+#[test]
+fn edges_of_the_window_are_in_the_account_and_a_doctored_one_is_not() {
+    let (row, _) = spoiled(|_| {});
+    assert!(row.little_residual.unwrap().abs() < 1e-9, "{:?}", row.little_residual);
+    for sign in [1.0, -1.0] {
+        let (row, _) = spoiled(|load| load.edge_secs += sign * 0.03 * 8.0 * load.window_secs);
+        assert_eq!((failed(&row), row.standing), (vec!["G1"], Standing::Invalid));
+    }
+    // A report from before edges were kept is judged as it was then.
+    let (row, _) = spoiled(|load| (load.edge_secs, load.in_flight_mean) = (0.0, None));
+    assert!(failed(&row).is_empty() && row.little_residual.unwrap().abs() < 0.02);
+}
+
+/// A sweep as an open loop would report it that asked for `offered_rps` at every level.
+fn opened(offered_rps: f64) -> Results {
+    let mut results = sweep(&model("cpu 2 =1ms, net 0 =2ms"), &["w"], &[1, 4, 8, 16, 32], 2, "1s");
+    for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+        let over_capacity = load.goodput_rps < 0.99 * offered_rps;
+        load.pacing = "poisson 1000/s".into();
+        load.service = Some(load.latency);
+        load.schedule = Some(crate::proto::ScheduleReport {
+            offered_rps,
+            over_capacity,
+            behind_secs_at_end: if over_capacity { 0.75 } else { 0.0 },
+            ..Default::default()
+        });
+    }
+    results
+}
+
+/// Three levels within 3 % of each other are what was asked for, not what the target can do.
+#[test]
+fn of_an_open_loop_neither_capacity_nor_knee_nor_bottleneck_is_concluded() {
+    let found = findings(&opened(1300.0)).workloads.remove(0);
+    let Capacity::Offered { rps, kept, over } = &found.capacity else { panic!("{:?}", found.capacity) };
+    assert_eq!((*rps, &kept[..], &over[..]), (1300.0, &[4, 8, 16, 32][..], &[1][..]));
+    assert_eq!((&found.knee, found.bottleneck.grade), (&None, Grade::NotIdentified));
+    assert!(found.bottleneck.named.is_empty() && found.bottleneck.runner_up.is_none());
+    assert_eq!(found.pacing.as_deref(), Some("poisson 1000/s"));
+    assert_eq!(found.cycle_us_alone(), None, "nobody waits for an answer to send again");
+}
+
+#[test]
+fn a_queue_that_grows_is_not_steady() {
+    let found = findings(&opened(1300.0)).workloads.remove(0);
+    assert_eq!((failed(&found.rows[0]), found.rows[0].standing), (vec!["G5"], Standing::Invalid));
+    let Verdict::Failed { why, .. } = &found.rows[0].checks[4].verdict else { panic!() };
+    assert!(why.starts_with("over capacity: latency is a queue’s length"), "{why}");
+    assert!(why.contains("1.30k req/s offered, 333 went through"), "{why}");
+    assert!(matches!(found.rows[1].checks[4].verdict, Verdict::Partly { .. }));
+}
+
+#[test]
+fn an_open_loop_is_held_to_what_was_in_flight_not_to_its_connections() {
+    let verdict = |in_flight: fn(f64) -> Option<f64>| {
+        let mut results = opened(300.0);
+        for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+            load.clients = 1000;
+            load.in_flight_mean = in_flight(load.in_flight_mean.unwrap());
+        }
+        findings(&results).workloads[0].rows[2].checks[0].verdict.clone()
+    };
+    assert_eq!(verdict(Some), Verdict::Passed);
+    assert!(matches!(verdict(|_| None), Verdict::NotChecked(_)));
+    let Verdict::Failed { why, .. } = verdict(|mean| Some(mean / 2.0)) else { panic!() };
+    assert_eq!(
+        why,
+        "throughput × service time accounts for 100.0 % more requests in flight than the 4.000 counted"
+    );
+}
+
+/// N* = X·(R + Z): who thinks does not load the target meanwhile.
+#[test]
+fn think_time_moves_the_knee() {
+    let mut results = sweep(&model("cpu 1 =1ms, net 0 =9ms"), &["w"], &[1, 4, 16, 32, 64], 1, "2s");
+    let before = findings(&results).workloads[0].knee.clone().unwrap().clients;
+    for trial in &mut results.trials {
+        // The delay at the client's end is thought, not latency.
+        let load = trial.load.as_mut().unwrap();
+        let thought_us = 9000.0;
+        load.think_secs = load.attempts as f64 * thought_us / 1e6;
+        load.latency.us_mean -= thought_us;
+        load.latency.us_min = 0.0;
+    }
+    let found = findings(&results).workloads.remove(0);
+    assert_eq!(failed(&found.rows[0]), Vec::<&str>::new());
+    assert!((found.knee.unwrap().clients / before - 1.0).abs() < 1e-6);
+}
+
 #[test]
 fn percentiles_out_of_order_or_clipped_fail_for_every_operation() {
     for spoil in [

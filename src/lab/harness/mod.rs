@@ -16,6 +16,7 @@ mod mariadb;
 mod postgres;
 mod process;
 mod resources;
+mod selftest;
 mod server;
 mod services;
 mod slow_flush;
@@ -25,9 +26,9 @@ pub use database::{Options as MariaDbOptions, Options as PostgresOptions};
 pub use mariadb::MariaDb;
 pub use postgres::Postgres;
 
-use super::experiment::{Cores, Experiment, Subject, Target, Workload};
+use super::experiment::{Cores, Experiment, GENERATOR, SERVER, Subject, Target, Workload};
 use super::printed::PrintedRow;
-use super::results::{Measured, Placement, Reading, Resource, Results, Trial, WorkloadPlan};
+use super::results::{Measured, Placement, Reading, Resource, Results, Selftest, Trial, WorkloadPlan};
 use super::{simulated, topology};
 use crate::proto::FORMAT;
 use live::Live;
@@ -61,6 +62,8 @@ pub struct Options {
 pub trait Progress {
     /// What is being prepared, in a few words.
     fn preparing(&mut self, what: &str);
+    /// What came of the generator's selftest.
+    fn proved(&mut self, selftest: &Selftest);
     /// A trial begins, the `number`th of `total`; `target` is named where there are several.
     fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32);
     /// It is over, measured or failed.
@@ -108,6 +111,7 @@ fn run_into(
     results.extend(courses.iter().map(|course| course.nothing_yet(&started)));
     let mut count = Count { begun: 0, total: experiment.trials() };
     let mut rig: Option<Box<dyn Rig<'_> + '_>> = None;
+    let mut proved = None;
     for repetition in 0..experiment.repetitions {
         for turn in turns(courses.len(), repetition) {
             let (course, own) = (&courses[turn], &mut results[turn]);
@@ -118,6 +122,12 @@ fn run_into(
                 rig = Some(made.map_err(|why| of_target(course.subject, why))?);
             }
             let Some(rig) = &mut rig else { continue };
+            // Only now: what this machine refuses is said at once, and of what is measured nothing runs yet.
+            if proved.is_none() {
+                proved = prove(experiment, &courses, options, progress, stop);
+            }
+            let Some(proved) = &proved else { return Ok(()) };
+            own.selftest = Some(if course.is_simulated() { Selftest::Simulated } else { proved.clone() });
             let done = course.block(repetition, rig.as_mut(), own, &mut count, progress, stop);
             done.map_err(|why| of_target(course.subject, why))?;
             if stop.load(Ordering::Relaxed) {
@@ -126,6 +136,36 @@ fn run_into(
         }
     }
     Ok(())
+}
+
+/// Has the generator prove itself, once for all targets; `None` if stopped meanwhile. It is pinned as for the first target
+/// that is no model.
+fn prove(
+    experiment: &Experiment,
+    courses: &[Course],
+    options: &Options,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Option<Selftest> {
+    let Some(course) = courses.iter().find(|course| !course.is_simulated()) else {
+        return Some(Selftest::Simulated);
+    };
+    let selftest = match experiment.selftest {
+        false => Selftest::Skipped,
+        true => {
+            progress.preparing("the generator proves itself");
+            let proof = selftest::Proof {
+                program: &options.program,
+                generator: course.cores_of(GENERATOR),
+                responder: course.cores_of(SERVER),
+                log: &options.dir.join("selftest.log"),
+                limit: selftest::LIMIT,
+            };
+            proof.run(stop)?
+        }
+    };
+    progress.proved(&selftest);
+    Some(selftest)
 }
 
 /// Where the results of one target are: in `dir`, or in a directory of its own below it where there are several.
@@ -201,6 +241,10 @@ impl<'a> Course<'a> {
         })
     }
 
+    fn is_simulated(&self) -> bool {
+        matches!(self.subject.target, Target::Simulated(_))
+    }
+
     fn cores_of(&self, part: &str) -> &[usize] {
         let placement = self.placements.iter().find(|placement| placement.part == part);
         placement.map_or(&[], |placement| &placement.cores)
@@ -222,6 +266,7 @@ impl<'a> Course<'a> {
             seed: experiment.seed,
             environment: Vec::new(),
             placements: placements.clone(),
+            selftest: None,
             resources: Vec::new(),
             workloads: workloads.iter().map(plan_of).collect(),
             levels: experiment.levels.clone(),

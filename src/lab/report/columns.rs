@@ -6,6 +6,7 @@ use super::words::{self, UNKNOWN};
 use super::{beside, slug};
 use crate::lab::analysis::{AuditedRow, CHECKS, Row, Standing, Verdict};
 use crate::lab::results::Results;
+use crate::units::short;
 
 /// A column.
 pub struct Column {
@@ -23,6 +24,8 @@ pub enum Read {
     Row(fn(&Row) -> Cell),
     /// One column for each resource, named after it.
     EachResource(fn(&Row, usize) -> Cell),
+    /// One cell of a row of an open loop; no column where no trial was of one.
+    Open(fn(&Row) -> Cell),
     /// A figure somebody printed; no column where the results hold no printed rows.
     Printed(fn(&AuditedRow) -> Option<f64>),
 }
@@ -43,6 +46,11 @@ pub const COLUMNS: &[Column] = &[
         read: Read::Row(|row| cell(Some(f64::from(row.level)), |_| row.level.to_string())),
     },
     Column { name: "runs", heading: None, read: Read::Row(|row| number(Some(f64::from(row.runs)))) },
+    Column {
+        name: "offered_rps",
+        heading: Some(("offered", "req/s")),
+        read: Read::Open(|row| cell(row.offered_rps, short)),
+    },
     Column {
         name: "goodput_rps",
         heading: Some(("goodput", "req/s")),
@@ -81,6 +89,16 @@ pub const COLUMNS: &[Column] = &[
         name: "latency_us_p999",
         heading: Some(("p99.9", "latency")),
         read: Read::Row(|row| latency(row.latency_us_p999)),
+    },
+    Column {
+        name: "service_us_mean",
+        heading: Some(("mean", "service")),
+        read: Read::Open(|row| latency(row.service_us_mean)),
+    },
+    Column {
+        name: "slip_us_p99",
+        heading: Some(("p99", "slip")),
+        read: Read::Open(|row| latency(row.slip_us_p99)),
     },
     Column {
         name: "error_ratio",
@@ -192,7 +210,7 @@ impl Bound {
     /// The cell of `row`.
     pub(super) fn cell(&self, row: &Row) -> Cell {
         match self.read {
-            Read::Row(read) => read(row),
+            Read::Row(read) | Read::Open(read) => read(row),
             Read::EachResource(read) => read(row, self.resource),
             Read::Printed(read) => number(row.printed.as_ref().and_then(read)),
         }
@@ -202,10 +220,13 @@ impl Bound {
 /// [`COLUMNS`] for these results, those of each resource written out.
 pub(super) fn columns(results: &Results) -> Vec<Bound> {
     let owned = |(heading, unit): (&str, &str)| (heading.to_owned(), unit.to_owned());
+    let loads = results.trials.iter().filter_map(|trial| trial.load.as_ref());
+    let is_open = loads.clone().any(|load| load.schedule.is_some());
     let bind = |column: &'static Column| -> Vec<Bound> {
         match &column.read {
             Read::Printed(_) if results.printed.is_empty() => Vec::new(),
-            read @ (Read::Row(_) | Read::Printed(_)) => {
+            Read::Open(_) if !is_open => Vec::new(),
+            read @ (Read::Row(_) | Read::Open(_) | Read::Printed(_)) => {
                 let (name, heading) = (column.name.to_owned(), column.heading.map(owned));
                 vec![Bound { name, heading, read, resource: 0 }]
             }

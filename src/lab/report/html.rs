@@ -59,6 +59,7 @@ fn write_block(html: &mut String, block: &Block, figures: &[Option<String>]) -> 
             html.push_str("</dl>\n");
             Ok(())
         }
+        Block::Warning(text) => writeln!(html, "<p class=\"warning\">{}</p>", prose(text)),
         Block::Section { title, anchor } => {
             writeln!(html, "<h2 id=\"{}\">{}</h2>", escape(anchor), prose(title))
         }

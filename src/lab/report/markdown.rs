@@ -26,6 +26,7 @@ pub(super) fn document(page: Vec<Block>, figures: &[(String, String)]) -> String
                     writeln!(text, "- **{}**: {}", escape(name), escape(sentence))
                 })
                 .and_then(|()| writeln!(text)),
+            Block::Warning(warning) => write!(text, "> **{}**\n\n", escape(&warning)),
             Block::Section { title, .. } | Block::Workload { title, .. } => {
                 write!(text, "## {}\n\n", escape(&title))
             }

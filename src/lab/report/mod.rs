@@ -11,12 +11,14 @@ mod html;
 mod markdown;
 mod page;
 mod plots;
+mod proof;
 mod resources;
 mod series;
 mod words;
 
 pub use columns::{COLUMNS, Cell, Column, Read};
 pub use plots::{PLOTS, Plot, Scale};
+pub use proof::selftest_lines;
 pub use series::{Colour, Kind, Point, Series};
 
 use super::analysis::{Findings, findings};
@@ -97,9 +99,10 @@ pub fn render(results: &Results) -> Vec<File> {
     WRITERS.iter().flat_map(|writer| (writer.write)(&report)).collect()
 }
 
-/// What was found, in one line of plain text for each workload.
+/// What was found, in one line of plain text for each workload; above them what speaks against believing it.
 pub fn headline(results: &Results) -> String {
-    words::headline(&findings(results))
+    let found = words::headline(&findings(results));
+    proof::warning(results).into_iter().chain([found]).collect::<Vec<_>>().join("\n")
 }
 
 /// A name as it may stand in a link, a file name or a column: letters, digits, `-` and `_`.

@@ -3,6 +3,7 @@
 use super::Report;
 use super::beside;
 use super::columns::{Bound, columns};
+use super::proof;
 use super::resources;
 use super::words::{self, UNKNOWN};
 use crate::lab::analysis::{CHECKS, Capacity, Grade, Spot, Standing, Verdict, WorkloadFindings};
@@ -13,6 +14,8 @@ use crate::units::short;
 pub(super) enum Block {
     /// The head: a line above it, and the title.
     Title { above: String, title: String },
+    /// What speaks against believing the page, before anything else is read.
+    Warning(String),
     /// One sentence for each workload: its name, where its section is, and the sentence.
     Front(Vec<(String, String, String)>),
     /// A heading of the second order and the name it is linked by.
@@ -71,13 +74,16 @@ const SUMMARY: &[Summary] =
             Capacity::NotReached { at_least_rps, .. } | Capacity::GeneratorLimited { at_least_rps, .. } => {
                 format!("≥ {}", short(at_least_rps.low))
             }
+            Capacity::Offered { rps, .. } => format!("{} offered", short(*rps)),
         }),
         ("knee, clients", |found| words::known(found.knee.as_ref().map(|knee| knee.clients), words::clients)),
         ("p50 there", |found| words::latency(found.knee.as_ref().and_then(|knee| knee.latency_us_p50))),
         ("p99 there", |found| words::latency(found.knee.as_ref().and_then(|knee| knee.latency_us_p99))),
         ("<bottleneck", |found| match found.bottleneck.grade {
             Grade::Supported => words::names(&found.bottleneck.named),
+            Grade::Generator if found.bottleneck.named.is_empty() => UNKNOWN.to_owned(),
             Grade::Generator => "generator".to_owned(),
+            Grade::NotIdentified if words::is_open(found) => UNKNOWN.to_owned(),
             Grade::NotIdentified => "not identified".to_owned(),
         }),
         ("<grade", |found| {
@@ -103,18 +109,18 @@ const SUMMARY: &[Summary] =
 /// The whole page.
 pub(super) fn page(report: &Report) -> Vec<Block> {
     let results = report.results;
-    let mut page = vec![
-        Block::Title {
-            above: format!("weir {} · {} · {}", results.weir_version, results.name, results.started),
-            title: results.title.clone(),
-        },
-        Block::Front(
-            (report.findings.workloads.iter().zip(&report.slugs))
-                .map(|(found, slug)| (found.name.clone(), slug.clone(), words::sentence(found)))
-                .collect(),
-        ),
-    ];
+    let mut page = vec![Block::Title {
+        above: format!("weir {} · {} · {}", results.weir_version, results.name, results.started),
+        title: results.title.clone(),
+    }];
+    page.extend(proof::warning(results).map(Block::Warning));
+    page.push(Block::Front(
+        (report.findings.workloads.iter().zip(&report.slugs))
+            .map(|(found, slug)| (found.name.clone(), slug.clone(), words::sentence(found)))
+            .collect(),
+    ));
     believe(report, &mut page);
+    page.extend(proof::blocks(results));
     page.push(section("All workloads", "summary"));
     let mut summary = Table::new(&SUMMARY.iter().map(|(heading, _)| *heading).collect::<Vec<_>>());
     for found in &report.findings.workloads {
@@ -123,8 +129,8 @@ pub(super) fn page(report: &Report) -> Vec<Block> {
     page.push(Block::Table(summary));
     page.push(Block::Notes(vec![
         "Capacity is the mean over the levels of the plateau with its interval; ≥ gives the lower end of the interval at \
-         the best level, where the plateau was not reached or the generator was in the way. Latency there was measured \
-         at the level nearest to the knee."
+         the best level, where the plateau was not reached or the generator was in the way. Of an open loop it is the rate \
+         that was offered. Latency there was measured at the level nearest to the knee."
             .to_owned(),
         "In the tables of levels below: goodput is the mean over runs with its 95 % interval (Student’s t; lowest to \
          highest of two runs); the mean latency is that of all attempts, percentiles are the median over runs; Little \
@@ -252,6 +258,7 @@ fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut 
     if !found.about.is_empty() {
         page.push(Block::Text(found.about.clone()));
     }
+    page.extend(words::pacing(found).map(Block::Text));
     if report.plots[index].is_some() {
         page.push(Block::Figure { index, caption: caption(found) });
     }
@@ -308,8 +315,12 @@ fn as_run(results: &Results) -> String {
 }
 
 fn caption(found: &WorkloadFindings) -> String {
-    let mut said =
-        "Thin grey: the bounds N / R(1) and the capacity. Whiskers: the interval over runs.".to_owned();
+    let mut said = match words::is_open(found) {
+        true => "Whiskers: the interval over runs.".to_owned(),
+        false => {
+            "Thin grey: the bounds N / R(1) and the capacity. Whiskers: the interval over runs.".to_owned()
+        }
+    };
     if found.rows.iter().any(|row| row.runs > 0 && !row.usable()) {
         said += " Hollow: a gate failed.";
     }
@@ -332,7 +343,7 @@ fn caption(found: &WorkloadFindings) -> String {
 
 /// Rows above the asymptotic bound: it takes the demand of one client's requests for everybody's.
 fn above_bound(found: &WorkloadFindings) -> Option<String> {
-    let alone_secs = found.rows.iter().find(|row| row.level == 1)?.latency_us_mean? / 1e6;
+    let alone_secs = found.rows.iter().find(|row| row.level == 1)?.cycle_us()? / 1e6;
     let above: Vec<u32> = (found.rows.iter())
         .filter(|row| row.goodput_rps.is_some_and(|rps| rps.mean > 1.02 * f64::from(row.level) / alone_secs))
         .map(|row| row.level)

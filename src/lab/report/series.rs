@@ -74,7 +74,7 @@ pub(super) fn throughput(found: &WorkloadFindings) -> Vec<Series> {
     if let Some(((first, last), rps)) = ends.zip(found.capacity.rps()) {
         let thin = |clients: f64, value: f64| Point { clients, value, interval: None, usable: true };
         let (first, last) = (f64::from(first.level), f64::from(last.level));
-        if let Some(us) = found.latency_us_alone().filter(|us| *us > 0.0) {
+        if let Some(us) = found.cycle_us_alone().filter(|us| *us > 0.0) {
             // A straight line through the origin is a curve on an axis of ratios.
             let steps = 64;
             let at = |i: i32| first.max(0.5) * (last / first.max(0.5)).powf(f64::from(i) / f64::from(steps));

@@ -1,8 +1,9 @@
 //! The files of the report, read back.
 
 use super::*;
-use crate::lab::results::{Placement, Results};
+use crate::lab::results::{Placement, Results, Selftest};
 use crate::lab::simulated::tests::{model, sweep};
+use crate::proto::{Claim, ScheduleReport, SelftestReport};
 
 fn results() -> Results {
     sweep(&model("cpu 1 =2ms, disk 1 =1ms, net 0 =5ms"), &["get", "put"], &[1, 2, 4, 8, 16, 32], 3, "1s")
@@ -362,4 +363,107 @@ fn what_databases_and_disks_did_is_shown_where_it_was_read() {
     }
     let csv = file(&results, "results.csv");
     assert!(csv.lines().next().unwrap().contains("write_cap_10_MB_s_utilization"));
+}
+
+/// The page with this selftest before it, as HTML and as Markdown, and the headline.
+fn proved(selftest: Option<Selftest>) -> [String; 3] {
+    let mut results = results();
+    results.selftest = selftest;
+    let [html, markdown] =
+        ["report.html", "report.md"].map(|name| file(&results, name).replace('\u{a0}', " "));
+    [html, markdown, headline(&results)]
+}
+
+fn claims(of: &[(&str, bool)]) -> Option<Selftest> {
+    let claim = |(id, passed): &(&str, bool)| Claim {
+        id: (*id).to_owned(),
+        name: format!("{id} name"),
+        passed: *passed,
+        measured: "0.05 measured".into(),
+        bound: "≤ 0.02".into(),
+        ..Claim::default()
+    };
+    let claims = of.iter().map(claim).collect();
+    Some(Selftest::Ran(SelftestReport { format: 1, short: true, secs: 6.25, claims }))
+}
+
+#[test]
+fn a_claim_that_fails_is_a_warning_above_everything_else() {
+    let said = "Warning: on this machine the generator failed its selftest at T3 (T3 name): \
+                figures that rest on it may be untrue.";
+    let [html, markdown, headline] = proved(claims(&[("T2", true), ("T3", false)]));
+    for page in [&html, &markdown, &headline] {
+        assert!(page.find(said) < page.find("apacity 500") && page.contains(said), "{page}");
+    }
+    assert!(html.contains("class=\"warning\""));
+    assert!(markdown.contains("1 of 2 claims failed in 6.2 s"), "{markdown}");
+    assert!(markdown.contains("| T3 | T3 name | 0.05 measured | ≤ 0.02 | failed |"), "{markdown}");
+    let lines = selftest_lines(&claims(&[("T2", true), ("T3", false)]).unwrap());
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[1], "generator selftest: T3 T3 name FAILED: 0.05 measured; bound: ≤ 0.02");
+}
+
+#[test]
+fn what_came_of_the_selftest_is_always_said() {
+    let broke = || Some(Selftest::Broke("weir selftest: it ended without a report: no room.".into()));
+    for (selftest, said, warned) in [
+        (claims(&[("T2", true), ("T5", true)]), "all 2 claims held in 6.2 s (T2 T5).", false),
+        (claims(&[]), "it made no claim", true),
+        (broke(), "could not be run: weir selftest: it ended without a report: no room.", true),
+        (Some(Selftest::Skipped), "was not run: the experiment or the command asked for none.", false),
+        (Some(Selftest::Simulated), "Nothing to prove: the target is simulated", false),
+        (None, "Not known: these results are older than the selftest.", false),
+    ] {
+        for page in proved(selftest.clone()).iter().take(2) {
+            let (_, section) = page.split_once("May we believe the generator?").unwrap();
+            assert!(section.contains(said), "{said:?} is missing in {section}");
+            assert_eq!(page.contains("Warning: "), warned, "{selftest:?}");
+        }
+        assert!(selftest.iter().all(|selftest| selftest_lines(selftest).len() == 1));
+    }
+}
+
+#[test]
+fn results_from_before_the_selftest_are_read_and_keep_their_bytes() {
+    let mut results = results();
+    results.selftest = None;
+    let text = serde_json::to_string(&results).unwrap();
+    assert!(!text.contains("selftest"));
+    assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results);
+}
+
+#[test]
+fn an_open_loop_shows_what_was_offered_and_how_late_it_was_sent() {
+    let mut results = results();
+    assert!(!file(&results, "results.csv").contains("offered_rps"), "a closed loop has no such column");
+    for trial in results.trials.iter_mut().filter(|trial| trial.workload == "put") {
+        let load = trial.load.as_mut().unwrap();
+        load.pacing = "constant 240/s".into();
+        load.service = Some(load.latency);
+        let over_capacity = trial.level == 1;
+        load.schedule = Some(ScheduleReport { offered_rps: 240.0, over_capacity, ..Default::default() });
+    }
+    let page = file(&results, "report.md");
+    let (front, put) = page.split_once("\n## put").unwrap();
+    for said in [
+        "Open loop, 240 req/s offered: all of it went through at 2, 4, 8, 16, 32 clients; at 32 clients p50",
+        "over capacity at 1 client: latency there is a queue’s length",
+    ] {
+        assert!(front.contains(said), "{said:?} is missing in {front}");
+    }
+    for said in [
+        "Open loop, constant 240/s: requests are sent when they are due",
+        "| clients | offered, req/s | goodput, req/s |",
+        "| mean, service | p99, slip |",
+        "G5 steady at 1 client: over capacity",
+    ] {
+        assert!(put.contains(said), "{said:?} is missing in {put}");
+    }
+    let sentence = headline(&results).lines().last().unwrap().to_owned();
+    assert!(!sentence.contains("knee") && !sentence.contains("bottleneck"), "{sentence}");
+    // Of a closed loop the same page says what it always said.
+    assert!(
+        page.split_once("\n## get").unwrap().1.split_once("\n## put").unwrap().0.contains("Knee, in clients")
+    );
+    assert!(file(&results, "results.csv").lines().next().unwrap().contains("offered_rps"));
 }

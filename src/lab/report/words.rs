@@ -3,8 +3,8 @@
 //! Every figure carries its unit and, where one is known, its spread; what is not known is "–", never NaN.
 
 use crate::lab::analysis::{
-    AuditedRow, Capacity, Checked, Estimate, Evidence, Findings, Grade, Interval, PrintedSweep, Standing,
-    Verdict, WAITS, Waiting, WorkloadFindings,
+    AuditedRow, Capacity, Checked, Estimate, Evidence, Findings, Grade, Interval, PrintedSweep, Row,
+    Standing, Verdict, WAITS, Waiting, WorkloadFindings,
 };
 use crate::units::{micros, short};
 
@@ -106,13 +106,15 @@ pub(super) fn capacity(found: &WorkloadFindings) -> String {
         Capacity::Reached { rps, levels: at } => {
             format!("capacity {} req/s ({}, {})", spread(rps), runs(rps), levels(at))
         }
-        Capacity::GeneratorLimited { at_least_rps: rps, levels: at } => {
-            format!("generator-limited: {}, {}", at_least(rps), levels(at))
+        Capacity::GeneratorLimited { at_least_rps: rps, levels: at, why } => {
+            let because = if why.is_empty() { String::new() } else { format!(", because {why}") };
+            format!("generator-limited: capacity {}, {}{because}", at_least(rps), levels(at))
         }
         Capacity::NotReached { at_least_rps: rps, level } => {
             let at = levels(&[*level]);
             format!("capacity not reached: {}, {at}", at_least(rps))
         }
+        Capacity::Offered { rps, kept, over } => offered(found, *rps, kept, over),
         Capacity::Unknown => "capacity unknown: no row is valid".to_owned(),
     }
 }
@@ -120,6 +122,47 @@ pub(super) fn capacity(found: &WorkloadFindings) -> String {
 /// A lower bound and what it comes from: `≥ 209k req/s (212k ± 3k, 5 runs)`.
 fn at_least(rps: &Estimate) -> String {
     format!("≥ {} req/s ({}, {})", short(rps.low), spread(rps), runs(rps))
+}
+
+/// What became of the rate an open loop asked for.
+fn offered(found: &WorkloadFindings, rps: f64, kept: &[u32], over: &[u32]) -> String {
+    let mut said = format!("open loop, {} req/s offered: ", short(rps));
+    said += &match kept.split_last() {
+        Some((last, _)) => {
+            let row = found.rows.iter().find(|row| row.level == *last);
+            let rank = |read: fn(&Row) -> Option<f64>| latency(row.and_then(read));
+            format!(
+                "all of it went through at {}; at {} p50 {}, p99 {}",
+                each_level(kept),
+                count(*last, "client"),
+                rank(|row| row.latency_us_p50),
+                rank(|row| row.latency_us_p99)
+            )
+        }
+        None => "it went through at no valid level".to_owned(),
+    };
+    if !over.is_empty() {
+        said += &format!("; over capacity at {}: latency there is a queue’s length", each_level(over));
+    }
+    said
+}
+
+/// Whether a workload was asked for at a rate: capacity, knee and bottleneck are notions of a closed loop.
+pub(super) fn is_open(found: &WorkloadFindings) -> bool {
+    matches!(found.capacity, Capacity::Offered { .. })
+}
+
+/// When requests were sent, where that needs saying.
+pub(super) fn pacing(found: &WorkloadFindings) -> Option<String> {
+    let pacing = found.pacing.as_ref()?;
+    Some(match is_open(found) {
+        true => format!(
+            "Open loop, {pacing}: requests are sent when they are due, whatever the answers do. Latency counts from the \
+             instant a request was due, the service time from the instant it was sent; the levels are numbers of \
+             connections. Capacity, knee and bottleneck are notions of a closed loop."
+        ),
+        false => format!("Pacing: {pacing}. Think time is not part of the latency."),
+    })
 }
 
 /// The knee, or that there is none to speak of.
@@ -156,7 +199,7 @@ pub(super) fn bottleneck(found: &WorkloadFindings) -> String {
             "bottleneck generator ({} of its cores busy): nothing is known of the target",
             percent(one.utilization)
         ),
-        (Grade::Generator, []) => "bottleneck generator: nothing is known of the target".to_owned(),
+        (Grade::Generator, []) => "no bottleneck is named: nothing is known of the target".to_owned(),
         (Grade::NotIdentified, _) if !bottleneck.load_dependent.is_empty() => format!(
             "bottleneck not identified: {} is busy, but load-dependent (batching)",
             names(&bottleneck.load_dependent)
@@ -319,8 +362,9 @@ pub(super) fn sentence(found: &WorkloadFindings) -> String {
         Some(latency) => format!("{}, {latency}", knee(found)),
         None => knee(found),
     };
+    let closed = |said: String| Some(said).filter(|_| !is_open(found));
     let parts =
-        [Some(capacity(found)), Some(knee), decline(found), Some(bottleneck(found)), Some(gates(found))];
+        [Some(capacity(found)), closed(knee), decline(found), closed(bottleneck(found)), Some(gates(found))];
     let mut sentence = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
     if let Some(first) = sentence.chars().next() {
         sentence.replace_range(..first.len_utf8(), &first.to_uppercase().to_string());

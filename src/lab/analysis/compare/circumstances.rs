@@ -33,6 +33,11 @@ const OF_RUN: &[OfRun] = &[
     ("generator threads", |results| {
         each(results.trials.iter().filter_map(|trial| Some(trial.load.as_ref()?.threads.to_string())))
     }),
+    // Only where it speaks against a side.
+    ("generator’s selftest", |results| {
+        let failed = results.selftest.as_ref()?.failed().join(" ");
+        (!failed.is_empty()).then(|| format!("failed {failed}"))
+    }),
     ("placement", |results| {
         let part = |placed: &crate::lab::results::Placement| {
             let cores: Vec<String> = placed.cores.iter().map(usize::to_string).collect();
@@ -53,6 +58,8 @@ const OF_WORKLOAD: &[OfWorkload] = &[
     }),
     ("distribution", |load| (!load.distribution.is_empty()).then(|| load.distribution.clone())),
     ("keys", |load| (load.keys > 0).then(|| load.keys.to_string())),
+    // Older reports do not say so: they are of a closed loop.
+    ("pacing", |load| Some(if load.pacing.is_empty() { "closed" } else { &load.pacing }.to_owned())),
     ("value bytes", |load| (!load.value_bytes.is_empty()).then(|| load.value_bytes.clone())),
 ];
 

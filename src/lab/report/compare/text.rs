@@ -33,7 +33,7 @@ pub(super) fn spell(page: &[Block]) -> String {
             Block::Section { title, .. } | Block::Workload { title, .. } | Block::Part(title) => {
                 write!(text, "{title}\n{}\n", "─".repeat(title.chars().count()))
             }
-            Block::Text(paragraph) => {
+            Block::Text(paragraph) | Block::Warning(paragraph) => {
                 text.push_str(&wrapped(paragraph, 0));
                 text.push('\n');
                 Ok(())

@@ -8,38 +8,38 @@ use std::error::Error;
 use std::fmt::Write;
 
 /// Panels over one axis.
-pub(super) struct Picture {
+pub(crate) struct Picture {
     /// Of its file.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// For those who do not see it.
-    pub(super) about: &'static str,
+    pub(crate) about: &'static str,
     /// What grows from left to right.
-    pub(super) axis: &'static str,
+    pub(crate) axis: &'static str,
     /// Where along the axis, and what is written there.
-    pub(super) levels: Vec<(f64, String)>,
-    pub(super) panels: Vec<Panel>,
+    pub(crate) levels: Vec<(f64, String)>,
+    pub(crate) panels: Vec<Panel>,
 }
 
 /// One of them.
-pub(super) struct Panel {
-    pub(super) heading: String,
-    pub(super) is_log: bool,
+pub(crate) struct Panel {
+    pub(crate) heading: String,
+    pub(crate) is_log: bool,
     /// How a value is written beside its axis.
-    pub(super) tick: fn(f64) -> String,
-    pub(super) lines: Vec<Line>,
+    pub(crate) tick: fn(f64) -> String,
+    pub(crate) lines: Vec<Line>,
 }
 
 /// A series.
-pub(super) struct Line {
-    pub(super) label: &'static str,
-    pub(super) points: Vec<Point>,
+pub(crate) struct Line {
+    pub(crate) label: &'static str,
+    pub(crate) points: Vec<Point>,
 }
 
 /// A figure; hollow where a check failed.
-pub(super) struct Point {
-    pub(super) x: f64,
-    pub(super) y: f64,
-    pub(super) is_valid: bool,
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) is_valid: bool,
 }
 
 /// As drawn, on light and on dark paper: ink, grid, paper, then the series. The values are those of the reports.
@@ -70,7 +70,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Done = Result<(), Box<dyn Error>>;
 
 /// A file that stands alone.
-pub(super) fn svg(picture: &Picture) -> String {
+pub(crate) fn svg(picture: &Picture) -> String {
     let height = picture.panels.len() as i32 * (HEAD + HEIGHT) + FOOT;
     let mut drawn = String::new();
     draw(&mut drawn, picture, height).expect("writing into a string does not fail");

@@ -1,0 +1,91 @@
+//! The sections of an experiment file that say how, not what: databases, limits, cores, workloads, printed rows.
+//!
+//! Only their shapes; what may stand in them is checked next door.
+
+use crate::units::Size;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// How the lab's own databases of one kind are set up.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatabaseSettings {
+    /// Server settings by name, as in `postgresql.conf` or `my.cnf`.
+    #[serde(default, deserialize_with = "settings")]
+    pub settings: BTreeMap<String, String>,
+}
+
+/// What the lab's own databases may use.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Memory of each, page cache included.
+    pub memory: Option<Size>,
+}
+
+/// Which part runs on which cores.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Cores {
+    /// How many cores the machine has that the rest was written for; on a smaller one the parts are scaled down.
+    pub of: Option<usize>,
+    /// Cores by part: `server = [0]`.
+    #[serde(flatten)]
+    pub parts: BTreeMap<String, Vec<usize>>,
+}
+
+/// One workload of the load generator.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// Its name in the report.
+    pub name: String,
+    /// What `weir load --workload` calls it, where that is not its name.
+    pub workload: Option<String>,
+    /// One sentence: what it asks of the target; empty for the load generator's own.
+    #[serde(default)]
+    pub about: String,
+    /// Further flags of `weir load`.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Further flags of `weir serve`: the server is started again for it, over the same store.
+    #[serde(default)]
+    pub serve: Vec<String>,
+    /// Clients at each level, in place of the experiment's.
+    pub levels: Option<Vec<u32>>,
+    /// Most bytes a second that the stores' databases together (the server, where there is none) may write to their disk.
+    pub write_cap: Option<Size>,
+    /// What the printed table calls it, where that is another name.
+    pub printed: Option<String>,
+}
+
+impl Workload {
+    /// What `weir load` calls it.
+    pub fn of_load(&self) -> &str {
+        self.workload.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// Where printed rows stand.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrintedSource {
+    /// A CSV table, as `weir audit` reads it; relative to the experiment file.
+    pub file: PathBuf,
+    /// Which rows of it: those with this in their column `report`.
+    #[serde(default)]
+    pub report: String,
+}
+
+/// Settings as people write them: text, numbers or switches.
+fn settings<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let values = BTreeMap::<String, toml::Value>::deserialize(deserializer)?;
+    let text = |(name, value): (String, toml::Value)| match value {
+        toml::Value::String(text) => Ok((name, text)),
+        toml::Value::Integer(number) => Ok((name, number.to_string())),
+        toml::Value::Float(number) => Ok((name, number.to_string())),
+        toml::Value::Boolean(on) => Ok((name, if on { "on" } else { "off" }.to_owned())),
+        _ => Err(serde::de::Error::custom(format!("setting `{name}` is neither text, number nor switch"))),
+    };
+    values.into_iter().map(text).collect()
+}

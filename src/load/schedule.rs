@@ -1,0 +1,247 @@
+//! What pacing means for each client of a thread: how long it thinks, or when its requests are to be sent.
+//!
+//! A schedule belongs to a client, never to a thread or a connection: however many threads share the clients, the same
+//! seed asks at the same instants. Pure: instants in, instants out; reads no clock.
+
+use super::draw::unit;
+use super::pacing::{Arrivals, Pacing, Think};
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::{Duration, Instant};
+
+/// The clocks of some clients.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    pacing: Pacing,
+    /// What the instants are counted from.
+    begun: Instant,
+    /// How many clients share the rate.
+    of: u64,
+    clients: Vec<Clock>,
+    /// The next instant of each client, in nanoseconds, earliest first; empty in a closed loop.
+    ///
+    /// No more than that: what is due and not sent stands here as its client's next instant, so that a queue of any length
+    /// takes no room.
+    due: BinaryHeap<Reverse<(u64, usize)>>,
+}
+
+/// What one client's instants are drawn from.
+#[derive(Clone, Debug)]
+pub(super) struct Clock {
+    random: Xoshiro256PlusPlus,
+    /// Which client's, counted over all.
+    client: u64,
+    /// Instants taken so far.
+    taken: u64,
+    /// Of a Poisson process: the sum of the gaps so far.
+    at_ns: f64,
+}
+
+/// One clock for each client, in their order.
+///
+/// As with `keys::streams` they are stretches of one generator; it stands 2^192 steps from where those begin, so that no
+/// instant has to do with any key.
+pub(super) fn clocks(seed: u64, clients: u32) -> Vec<Clock> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    random.long_jump();
+    (0..u64::from(clients))
+        .map(|client| {
+            let own = random.clone();
+            random.jump();
+            Clock { random: own, client, taken: 0, at_ns: 0.0 }
+        })
+        .collect()
+}
+
+impl Schedule {
+    /// For some of `of` clients, whose instants are counted from `begun`.
+    pub(super) fn new(pacing: Pacing, clients: Vec<Clock>, of: u32, begun: Instant) -> Schedule {
+        let due = BinaryHeap::with_capacity(clients.len());
+        let mut schedule = Schedule { pacing, begun, of: u64::from(of), clients, due };
+        if schedule.is_open() {
+            for index in 0..schedule.clients.len() {
+                schedule.advance(index);
+            }
+        }
+        schedule
+    }
+
+    /// Of a closed loop without think time.
+    pub(super) fn none() -> Schedule {
+        Schedule::new(Pacing::default(), Vec::new(), 0, Instant::now())
+    }
+
+    /// Whether instants are fixed beforehand.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.pacing, Pacing::Open { .. })
+    }
+
+    /// Whether there are instants to wait for that are not a socket's: those deserve a timer finer than a millisecond.
+    pub(super) fn is_timed(&self) -> bool {
+        self.pacing != Pacing::default()
+    }
+
+    /// How long client `index` of a closed loop thinks this time.
+    pub(super) fn think(&mut self, index: usize) -> Duration {
+        match self.pacing {
+            Pacing::Closed { think: Think::Constant(time) } => time,
+            Pacing::Closed { think: Think::Exponential(mean) } => {
+                mean.mul_f64(exponential(&mut self.clients[index].random))
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// When the next request of an open loop is to be sent, be it in the past.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.due.peek().map(|Reverse((ns, _))| self.begun + Duration::from_nanos(*ns))
+    }
+
+    /// Takes that request: when it was to be sent, and which client's it is.
+    pub(super) fn take(&mut self) -> Option<(Instant, usize)> {
+        let Reverse((ns, index)) = self.due.pop()?;
+        self.advance(index);
+        Some((self.begun + Duration::from_nanos(ns), index))
+    }
+
+    /// How many requests were to be sent from `from` to before `until` and were not taken.
+    pub(super) fn untaken(mut self, from: Instant, until: Instant) -> u64 {
+        let mut count = 0;
+        while self.next_at().is_some_and(|at| at < until) {
+            let at = self.take();
+            count += u64::from(at.is_some_and(|(at, _)| at >= from));
+        }
+        count
+    }
+
+    /// Fixes the next instant of client `index`.
+    fn advance(&mut self, index: usize) {
+        let Pacing::Open { rate, arrivals } = self.pacing else { return };
+        let clock = &mut self.clients[index];
+        let gap_ns = 1e9 / rate.0;
+        let ns = match arrivals {
+            // From whole numbers, so that no error adds up: the clients take turns, and each keeps its place.
+            Arrivals::Constant => (clock.taken * self.of + clock.client) as f64 * gap_ns,
+            // Poisson processes of all clients, laid over each other, are one of the sum of their rates.
+            Arrivals::Poisson => {
+                clock.at_ns += exponential(&mut clock.random) * gap_ns * self.of as f64;
+                clock.at_ns
+            }
+        };
+        clock.taken += 1;
+        self.due.push(Reverse((ns as u64, index)));
+    }
+}
+
+/// Exponentially distributed with mean 1.
+fn exponential(random: &mut Xoshiro256PlusPlus) -> f64 {
+    // One less the number, which may be 0: its logarithm is finite.
+    -(1.0 - unit(random)).ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Rate;
+
+    fn open(rate: f64, arrivals: Arrivals) -> Pacing {
+        Pacing::Open { rate: Rate(rate), arrivals }
+    }
+
+    /// The first `count` instants of `clients` clients dealt to `threads` threads, in nanoseconds, sorted.
+    fn instants(pacing: Pacing, seed: u64, clients: u32, threads: usize, count: usize) -> Vec<(u64, u64)> {
+        let begun = Instant::now();
+        let clocks = clocks(seed, clients);
+        let mut all = Vec::new();
+        for thread in 0..threads {
+            let own: Vec<Clock> = clocks.iter().skip(thread).step_by(threads).cloned().collect();
+            let numbers: Vec<u64> = own.iter().map(|clock| clock.client).collect();
+            let mut schedule = Schedule::new(pacing, own, clients, begun);
+            for _ in 0..count {
+                let (at, index) = schedule.take().unwrap();
+                all.push((at.duration_since(begun).as_nanos() as u64, numbers[index]));
+            }
+        }
+        all.sort_unstable();
+        all.truncate(count);
+        all
+    }
+
+    #[test]
+    fn a_constant_rate_is_even_from_first_to_last() {
+        let all = instants(open(1000.0, Arrivals::Constant), 1, 7, 1, 100_000);
+        for (place, (ns, client)) in all.iter().enumerate() {
+            assert_eq!((*ns, *client), (place as u64 * 1_000_000, place as u64 % 7));
+        }
+        // A rate whose gap is no whole number of nanoseconds does not drift.
+        let (last, _) = instants(open(30_000.0, Arrivals::Constant), 1, 3, 1, 300_001)[300_000];
+        assert_eq!(last, 10_000_000_000);
+    }
+
+    #[test]
+    fn the_same_seed_sends_at_the_same_instants_with_any_number_of_threads() {
+        for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
+            let one = instants(open(5000.0, arrivals), 7, 14, 1, 5000);
+            for threads in [2, 7] {
+                assert_eq!(instants(open(5000.0, arrivals), 7, 14, threads, 5000), one, "{threads} threads");
+            }
+            let other = instants(open(5000.0, arrivals), 8, 14, 1, 5000);
+            assert_eq!(other == one, arrivals == Arrivals::Constant);
+        }
+    }
+
+    /// By how much gaps differ from an exponential distribution of which the mean is known: Anderson and Darling's A².
+    fn anderson_darling(mut gaps: Vec<f64>, mean: f64) -> f64 {
+        gaps.sort_by(f64::total_cmp);
+        let n = gaps.len();
+        let below = |gap: f64| (1.0 - (-gap / mean).exp()).clamp(1e-300, 1.0 - 1e-16);
+        let sum: f64 = (0..n)
+            .map(|i| (2 * i + 1) as f64 * (below(gaps[i]).ln() + (1.0 - below(gaps[n - 1 - i])).ln()))
+            .sum();
+        -(n as f64) - sum / n as f64
+    }
+
+    #[test]
+    fn gaps_of_a_poisson_process_pass_anderson_and_darling() {
+        // Source: Anderson & Darling, A Test of Goodness of Fit (1954): 3.857 at 1 % where nothing is estimated.
+        const LIMIT: f64 = 3.857;
+        for (seed, clients) in [(1, 1), (2, 16), (3, 1000)] {
+            let all = instants(open(1000.0, Arrivals::Poisson), seed, clients, 1, 20_000);
+            let gaps: Vec<f64> = all.windows(2).map(|pair| (pair[1].0 - pair[0].0) as f64).collect();
+            let found = anderson_darling(gaps, 1e6);
+            assert!(found < LIMIT, "{clients} clients: {found}");
+        }
+        // The test can fail: even gaps are no Poisson process.
+        assert!(anderson_darling(vec![1e6; 1000], 1e6) > LIMIT);
+    }
+
+    #[test]
+    fn thoughts_have_the_mean_they_were_given() {
+        let ms = Duration::from_millis(10);
+        let mean_ms = |think: Think| {
+            let mut schedule = Schedule::new(Pacing::Closed { think }, clocks(1, 1), 1, Instant::now());
+            (0..10_000).map(|_| schedule.think(0).as_secs_f64()).sum::<f64>() / 10.0
+        };
+        assert_eq!(mean_ms(Think::None), 0.0);
+        assert!((mean_ms(Think::Constant(ms)) - 10.0).abs() < 1e-6);
+        // Three standard deviations of the mean of so many.
+        assert!((mean_ms(Think::Exponential(ms)) - 10.0).abs() < 0.3);
+    }
+
+    #[test]
+    fn what_was_not_taken_is_counted_where_it_was_due() {
+        let pacing = open(1000.0, Arrivals::Constant);
+        let begun = Instant::now();
+        let at = |ms| begun + Duration::from_millis(ms);
+        let mut schedule = Schedule::new(pacing, clocks(1, 3), 3, begun);
+        for _ in 0..100 {
+            schedule.take();
+        }
+        assert_eq!(schedule.next_at(), Some(at(100)));
+        assert_eq!(schedule.untaken(at(50), at(200)), 100);
+        let schedule = Schedule::new(pacing, clocks(1, 3), 3, begun);
+        assert_eq!(schedule.untaken(at(50), at(200)), 150);
+    }
+}
