@@ -54,7 +54,14 @@ impl Live {
             }
             (_, true) => Place::Lines(interval.unwrap_or(LINE_EVERY), Instant::now()),
         };
-        Live { state: State::new(plan.warmup, plan.window), place }
+        let mut live = Live { state: State::new(plan.warmup, plan.window), place };
+        if plan.preload_keys() == 0 {
+            live.state.phase = Phase::Warmup { over: 0, of: plan.warmup };
+        }
+        if let Place::Screen(bar, ..) = &live.place {
+            bar.set_message(view(&live.state, width()).join("\n"));
+        }
+        live
     }
 
     /// Shows nothing.
@@ -73,7 +80,6 @@ impl Live {
                 let is_due = drawn.is_none_or(|drawn| now.duration_since(drawn) + SLACK >= *every);
                 if is_due || self.state.phase.name() != before {
                     bar.set_message(view(&self.state, width()).join("\n"));
-                    bar.tick();
                     *drawn = Some(now);
                 }
             }

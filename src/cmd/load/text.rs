@@ -1,6 +1,6 @@
 //! The report of `weir load` for people.
 
-use crate::load::{self, Connect, Dialect, Plan};
+use crate::load::{self, Connect, Dialect, Pacing, Plan};
 use crate::proto::{Latency, LoadReport, ScheduleReport};
 use crate::units::{self, Span};
 use std::fmt::Write;
@@ -72,7 +72,6 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
                 Span(plan.warmup),
             ),
         ),
-        ("pacing", report.pacing.clone()),
         ("goodput", format!("{} req/s", units::short(report.goodput_rps))),
         (
             "attempts",
@@ -83,6 +82,11 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
             ),
         ),
     ];
+    // A closed loop without think time is what is not worth a word.
+    let paced = plan.pacing != Pacing::default();
+    if paced {
+        figures.insert(2, ("pacing", report.pacing.clone()));
+    }
     figures.extend(report.errors.iter().map(|(class, count)| (class.as_str(), format!("{count} failed"))));
     if report.backoff_secs > 0.0 {
         figures.push(("back-off", format!("{:.2} s over all clients", report.backoff_secs)));
@@ -100,7 +104,7 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
             figures.push(("waited", waited));
         }
     }
-    if let Some(mean) = report.in_flight_mean {
+    if let Some(mean) = report.in_flight_mean.filter(|_| paced) {
         let at_end = report.in_flight_at_end;
         figures.push(("in flight", format!("{} on average, {at_end} at the end", units::short(mean))));
     }
@@ -202,11 +206,11 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{Pacing, Workload};
+    use crate::load::{Arrivals, Workload};
     use crate::proto::OperationReport;
     use std::time::Duration;
 
-    fn plan() -> Plan {
+    fn plan(pacing: Pacing) -> Plan {
         let workload = Workload::named("get_popular").unwrap();
         Plan {
             target: "http://host:1".parse().unwrap(),
@@ -223,7 +227,7 @@ mod tests {
             value_size: workload.value_size_default,
             timeout: Duration::from_secs(5),
             preload: true,
-            pacing: Pacing::default(),
+            pacing,
             connect: Connect::Once,
             histogram: false,
         }
@@ -241,6 +245,10 @@ mod tests {
             us_max: us * 16.0,
             clipped: 0,
         }
+    }
+
+    fn constant(rate: &str) -> Pacing {
+        Pacing::Open { rate: rate.parse().unwrap(), arrivals: Arrivals::default() }
     }
 
     /// Of an open loop at so many requests per second, all of which succeeded.
@@ -281,7 +289,7 @@ mod tests {
 
     #[test]
     fn an_open_loop_tells_both_latencies_and_how_its_schedule_was_kept() {
-        let text = table(&plan(), &open(1000));
+        let text = table(&plan(constant("1000")), &open(1000));
         for line in [
             "pacing      constant 1000/s",
             "schedule    offered 1.00k req/s, sent 10000 of 10000 due; slip p50 1.60 µs, p99 6.40 µs, max 25.6 µs: 0.80 % of the mean latency",
@@ -307,7 +315,7 @@ mod tests {
             over_capacity: true,
             ..report.schedule.unwrap()
         });
-        let text = table(&plan(), &report);
+        let text = table(&plan(constant("5000")), &report);
         assert!(
             text.contains("waited      40000 requests for a connection, 120000.00 s all together"),
             "{text}"
@@ -328,9 +336,11 @@ mod tests {
             schedule: None,
             ..open(1000)
         };
-        let text = table(&plan(), &report);
+        let text = table(&plan(Pacing::Closed { think: "10ms".parse().unwrap() }), &report);
         assert!(text.contains("pacing      closed, think 10ms\n"), "{text}");
         assert!(text.contains("think       12.50 s over all clients\n"), "{text}");
+        let plain = table(&plan(Pacing::default()), &report);
+        assert!(!plain.contains("pacing") && !plain.contains("in flight"), "{plain}");
         assert!(text.contains("latency of            count") && !text.contains("service"), "{text}");
     }
 }
