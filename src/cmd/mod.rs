@@ -3,6 +3,7 @@
 //! The only floor that prints to the terminal. A sub-command reads its flags, assembles the parts and reports;
 //! what the parts do is decided below.
 
+mod agent;
 mod audit;
 mod compare;
 mod lab;
@@ -29,6 +30,7 @@ struct Cli {
 enum Command {
     Serve(Box<serve::Args>),
     Load(load::Args),
+    Agent(agent::Args),
     Lab(lab::Args),
     Replica(replica::Args),
     Report(report::Args),
@@ -79,6 +81,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => match cli.command {
             Command::Serve(args) => serve::run(*args),
             Command::Load(args) => load::run(args),
+            Command::Agent(args) => agent::run(args),
             Command::Lab(args) => lab::run(args),
             Command::Replica(args) => replica::run(args),
             Command::Report(args) => report::run(args),

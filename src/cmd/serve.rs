@@ -454,7 +454,7 @@ fn store_failure(error: &store::Error) -> Failure {
 }
 
 /// Listens for SIGTERM and SIGINT from now on; what it gives waits for the first of them.
-fn end() -> Result<impl FnOnce(), Failure> {
+pub(super) fn end() -> Result<impl FnOnce(), Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let cannot = |error: std::io::Error| Failure::run(format!("cannot wait for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
@@ -473,7 +473,7 @@ fn end() -> Result<impl FnOnce(), Failure> {
 }
 
 /// Lets the floors below be heard on standard error.
-fn start_log() {
+pub(super) fn start_log() {
     struct ToStderr;
     impl log::Log for ToStderr {
         fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {

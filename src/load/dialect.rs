@@ -56,6 +56,8 @@ pub struct Dialect {
     pub name: String,
     /// The shortest value the server takes.
     pub value_bytes_min: u64,
+    /// What it was parsed from, for those who have no such file.
+    pub(super) text: String,
     /// By `operation as usize`; `None` for what the server cannot be asked.
     forms: [Option<Form>; Operation::ALL.len()],
 }
@@ -108,7 +110,12 @@ impl Dialect {
             let form = section.map(|section| section.form(operation)).transpose();
             forms[operation as usize] = form.map_err(|why| format!("[{}] {why}", operation.name()))?;
         }
-        Ok(Dialect { name: name.to_owned(), value_bytes_min: file.value_bytes_min, forms })
+        Ok(Dialect {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            value_bytes_min: file.value_bytes_min,
+            forms,
+        })
     }
 }
 

@@ -26,13 +26,13 @@ const LINGER: Duration = Duration::from_millis(30);
 
 /// Which part of a plan this process carries out, and when.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct Part<'a> {
     /// Which of the plan's clients; at least one.
     pub(super) clients: Range<u32>,
     /// When the warm-up begins.
     pub(super) begin: Instant,
     /// Set by whoever wants it to end early; what was counted is then of no use.
-    pub(super) stop: &'static AtomicBool,
+    pub(super) stop: &'a AtomicBool,
 }
 
 /// What the clients of a part saw. Those of several parts add up to what one process would have seen.
@@ -59,8 +59,8 @@ pub(super) fn measure(
     address: SocketAddr,
     observer: &mut dyn FnMut(Notice),
 ) -> Result<LoadReport, Error> {
-    static NEVER: AtomicBool = AtomicBool::new(false);
-    let part = Part { clients: 0..plan.clients, begin: Instant::now(), stop: &NEVER };
+    let never = AtomicBool::new(false);
+    let part = Part { clients: 0..plan.clients, begin: Instant::now(), stop: &never };
     let mut seconds = Vec::new();
     let tally = count(plan, &part, address, &mut |progress| match progress {
         Progress::Event(event) => observer(Notice::Event(event)),
@@ -81,7 +81,7 @@ pub(super) fn noted(second: &Second, seconds: &mut Vec<SecondReport>) -> Notice 
 /// Carries out a part of `plan`: begins when it says, and returns when its window is over.
 pub(super) fn count(
     plan: &Plan,
-    part: &Part,
+    part: &Part<'_>,
     address: SocketAddr,
     observer: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Tally, Error> {
@@ -114,7 +114,7 @@ pub(super) fn count(
     let open = matches!(plan.pacing, Pacing::Open { .. });
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
-        for (streams, clocks) in shares {
+        for (thread, (streams, clocks)) in shares.into_iter().enumerate() {
             let recorder = Recorder::new(window, part.begin, open);
             let duty = Measured {
                 space,
@@ -124,6 +124,7 @@ pub(super) fn count(
                 window,
                 at_start: None,
                 used: Used::default(),
+                thread,
                 sender: sender.clone(),
                 stops,
             };
@@ -154,11 +155,11 @@ pub(super) fn count(
             // First, because an edge is to be told at its instant.
             edges.tell(Instant::now(), observer);
             match heard {
-                Ok(Heard::Second(second)) => {
+                Ok(Heard::Second(thread, second)) => {
                     // What is begun when the window ends is no second of it.
-                    let whole = seconds.take(second).filter(|second| second.ends_within(window.length()));
-                    if let Some(second) = whole {
-                        observer(Progress::Second(&second));
+                    let past = seconds.take(thread, &second);
+                    for second in past.iter().filter(|second| second.ends_within(window.length())) {
+                        observer(Progress::Second(second));
                     }
                 }
                 Ok(Heard::Over(over)) => match *over {
@@ -178,6 +179,14 @@ pub(super) fn count(
 }
 
 impl Tally {
+    /// Takes over what another part saw in its window, which is as long.
+    pub(super) fn merge(&mut self, other: &Tally) {
+        self.recorder.add(&other.recorder);
+        self.threads += other.threads;
+        self.cpu += other.cpu;
+        self.run_delay = self.run_delay.zip(other.run_delay).map(|(all, own)| all + own);
+    }
+
     fn add(&mut self, recorder: &Recorder, used: Used) {
         self.recorder.add(recorder);
         self.cpu += used.cpu;
@@ -187,8 +196,8 @@ impl Tally {
 
 /// What a thread tells.
 enum Heard {
-    /// It is past a second.
-    Second(Second),
+    /// This one is past a second.
+    Second(usize, Second),
     /// It has ended.
     Over(Box<std::io::Result<(Recorder, Used)>>),
 }
@@ -220,6 +229,8 @@ struct Measured<'a> {
     at_start: Option<Used>,
     /// What it used in the window.
     used: Used,
+    /// Which of the threads this is.
+    thread: usize,
     sender: mpsc::Sender<Heard>,
     stops: [&'a AtomicBool; 2],
 }
@@ -258,7 +269,7 @@ impl Duty for Measured<'_> {
     fn goes_on(&mut self, now: Instant) -> bool {
         for second in self.recorder.past(now) {
             // Nobody listens only if another thread failed.
-            let _ = self.sender.send(Heard::Second(second));
+            let _ = self.sender.send(Heard::Second(self.thread, second));
         }
         if now >= self.window.start {
             let at_start = *self.at_start.get_or_insert_with(Used::by_this_thread);
@@ -309,19 +320,19 @@ impl Used {
 }
 
 /// The two edges of the window, each told once, at its instant.
-struct Edges {
-    window: Window,
+pub(super) struct Edges {
+    pub(super) window: Window,
     /// How many were told.
-    told: u8,
+    pub(super) told: u8,
 }
 
 impl Edges {
     /// When the next one is to be told.
-    fn next(&self) -> Option<Instant> {
+    pub(super) fn next(&self) -> Option<Instant> {
         [self.window.start, self.window.end].get(usize::from(self.told)).copied()
     }
 
-    fn tell(&mut self, now: Instant, observer: &mut dyn FnMut(Progress<'_>)) {
+    pub(super) fn tell(&mut self, now: Instant, observer: &mut dyn FnMut(Progress<'_>)) {
         if self.told == 0 && now >= self.window.start {
             observer(Progress::Event(LoadEvent::WindowStart));
             self.told = 1;
@@ -378,6 +389,9 @@ pub(super) fn report(plan: &Plan, tally: &Tally, seconds: Vec<SecondReport>) -> 
         run_delay_secs: tally.run_delay.map(|delay| delay.as_secs_f64()),
         seconds,
         histograms: if plan.histogram { total.histograms(operations()) } else { Default::default() },
+        clients_lost: 0,
+        start_spread_us: None,
+        agents: Vec::new(),
     }
 }
 

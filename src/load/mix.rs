@@ -3,6 +3,7 @@
 //! Knows neither keys nor bytes on the wire, only that a step's key may be that of the turn's first.
 
 use super::distribution::Distribution;
+use std::fmt;
 use std::str::FromStr;
 
 /// A kind of request.
@@ -130,6 +131,17 @@ pub struct Mix {
     pub turns: Vec<Turn>,
 }
 
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, turn) in self.turns.iter().enumerate() {
+            let row = TURNS.iter().find(|(_, steps)| *steps == turn.steps);
+            let comma = if place == 0 { "" } else { "," };
+            write!(f, "{comma}{}={}", row.map_or("", |(name, _)| name), turn.weight)?;
+        }
+        Ok(())
+    }
+}
+
 impl FromStr for Mix {
     type Err = String;
 
@@ -170,6 +182,7 @@ mod tests {
     fn a_mix_is_what_was_written() {
         let mix: Mix = "get=50,put=30,delete=20".parse().unwrap();
         assert_eq!(mix.turns, [turn(50, GET), turn(30, PUT), turn(20, DELETE)]);
+        assert_eq!(mix.to_string(), "get=50,put=30,delete=20");
         for (name, steps) in TURNS {
             assert_eq!(format!("{name}=7").parse::<Mix>().unwrap().turns, [turn(7, steps)]);
         }

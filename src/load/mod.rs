@@ -3,7 +3,7 @@
 //! Knows a URL and a dialect, not our server; prints nothing. A [`Plan`] goes in, a
 //! [`LoadReport`] comes out. Read on in this order: `workload` and `keys` (with `mix`, `distribution` and `value_size`)
 //! say what is asked for, `dialect`, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `recorder`
-//! counts, `measure` holds the window.
+//! counts, `measure` holds the window; `agents` divides it all among several processes.
 
 mod workload;
 mod mix;
@@ -24,6 +24,7 @@ mod seconds;
 mod recorder;
 mod preload;
 mod measure;
+pub mod agents;
 
 pub use answer::Fault;
 pub use dialect::{DIALECTS, Dialect, DialectRow};
@@ -36,10 +37,12 @@ pub use target::Target;
 pub use value_size::ValueSize;
 pub use workload::{WORKLOADS, Workload};
 
-use crate::proto::{LoadEvent, LoadReport, SecondReport};
+use crate::proto::{AgentOutcome, LoadEvent, LoadReport, SecondReport};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// File descriptors kept for everything that is not a client.
@@ -92,6 +95,27 @@ pub enum Connect {
     Once,
     /// For each request anew, as most load generators for coursework do: what is measured is then mostly connecting.
     Each,
+}
+
+impl FromStr for Connect {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Connect, String> {
+        match text {
+            "once" => Ok(Connect::Once),
+            "each" => Ok(Connect::Each),
+            _ => Err("known are once, each".into()),
+        }
+    }
+}
+
+impl fmt::Display for Connect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Connect::Once => "once",
+            Connect::Each => "each",
+        })
+    }
 }
 
 impl Plan {
@@ -239,6 +263,15 @@ pub enum Error {
         /// What happened to it.
         cause: String,
     },
+    /// It was told to end early.
+    Stopped,
+    /// An agent cannot do its part, or none of them could.
+    Agent {
+        /// Where it listens.
+        address: String,
+        /// Why, and the remedy behind a semicolon.
+        cause: String,
+    },
     /// This machine has no more sockets, file descriptors or memory for the clients.
     Machine(io::Error),
 }
@@ -255,6 +288,8 @@ impl fmt::Display for Error {
             }
             Error::Unreachable { target, cause } => write!(f, "cannot reach {target}: {cause}"),
             Error::Preload { key, cause } => write!(f, "cannot preload key {key}: {cause}"),
+            Error::Stopped => write!(f, "it was told to end early"),
+            Error::Agent { address, cause } => write!(f, "agent {address}: {cause}"),
             Error::Machine(cause) => write!(f, "cannot run the clients: {}", plainly(cause)),
         }
     }
@@ -278,7 +313,7 @@ pub fn run(plan: &Plan, observer: &mut dyn FnMut(Notice)) -> Result<LoadReport, 
     let address = reach(plan)?;
     allow_files(u64::from(plan.clients) + FILES_SPARE);
     if plan.preload_keys() > 0 {
-        preload::preload(plan, address, observer)?;
+        preload::preload(plan, address, &AtomicBool::new(false), observer)?;
     }
     measure::measure(plan, address, observer)
 }
@@ -309,6 +344,13 @@ pub fn generator_limit(report: &LoadReport) -> Option<String> {
     let busy = report.cpu_secs / report.window_secs / f64::from(report.threads);
     if busy > BUSY_MAX {
         return Some(format!("its threads were {:.0} % busy", busy * 100.0));
+    }
+    // The mean over several agents hides the one that can do no more.
+    for agent in report.agents.iter().filter(|agent| agent.outcome == AgentOutcome::Done) {
+        let busy = agent.cpu_secs / report.window_secs / f64::from(agent.threads);
+        if busy > BUSY_MAX {
+            return Some(format!("the threads of agent {} were {:.0} % busy", agent.address, busy * 100.0));
+        }
     }
     let in_flight_secs = report.in_flight_mean? * report.window_secs;
     let delayed = report.run_delay_secs? / in_flight_secs;
@@ -354,7 +396,7 @@ fn plainly(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::Latency;
+    use crate::proto::{AgentReport, Latency};
 
     #[test]
     fn system_errors_fit_into_a_sentence() {
@@ -410,6 +452,20 @@ mod tests {
         assert_eq!(generator_limit(&report), None);
         let busy = generator_limit(&LoadReport { cpu_secs: 16.0, ..report.clone() });
         assert_eq!(busy.as_deref(), Some("its threads were 80 % busy"));
+        let agent = |address: &str, cpu_secs| AgentReport {
+            address: address.to_owned(),
+            clients: 2,
+            threads: 1,
+            outcome: AgentOutcome::Done,
+            attempts: 1,
+            successes: 1,
+            latency: Latency::default(),
+            cpu_secs,
+            round_trip_us: 1.0,
+        };
+        let agents = vec![agent("a:1", 5.0), agent("b:1", 9.0)];
+        let why = generator_limit(&LoadReport { agents, ..report.clone() });
+        assert_eq!(why.as_deref(), Some("the threads of agent b:1 were 90 % busy"));
         let waits = LoadReport { run_delay_secs: Some(2.0), ..report };
         let why = generator_limit(&waits).unwrap();
         assert_eq!(why, "requests waited 5 % of their time for it to get a core");

@@ -11,6 +11,7 @@ use super::{Connect, Error, Notice, Plan};
 use crate::proto::LoadEvent;
 use crate::units::Span;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Connections used, however many clients the run has: enough for a durable store to commit writes together.
@@ -18,10 +19,11 @@ const CLIENTS: u64 = 32;
 /// Keys between two notices.
 const NOTICE_EVERY: u64 = 500;
 
-/// Writes and verifies the keys that `plan` wants to be there; at least one.
+/// Writes and verifies the keys that `plan` wants to be there; at least one. Ends early once `stop` is set.
 pub(super) fn preload(
     plan: &Plan,
     address: SocketAddr,
+    stop: &AtomicBool,
     observer: &mut dyn FnMut(Notice),
 ) -> Result<(), Error> {
     let began = Instant::now();
@@ -39,11 +41,15 @@ pub(super) fn preload(
             done: 0,
             current: vec![0; clients],
             bad: None,
+            stop,
             observer,
         };
         reactor.run(Instant::now(), &mut pass).map_err(Error::Machine)?;
         if let Some((number, attempt)) = pass.bad {
             return Err(Error::Preload { key: requests.key(number), cause: told(plan, &attempt) });
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::Stopped);
         }
     }
     let event = LoadEvent::Preloaded { keys, secs: began.elapsed().as_secs_f64() };
@@ -62,6 +68,7 @@ struct Pass<'a> {
     current: Vec<u64>,
     /// The first key that failed.
     bad: Option<(u64, Attempt)>,
+    stop: &'a AtomicBool,
     observer: &'a mut dyn FnMut(Notice),
 }
 
@@ -94,7 +101,7 @@ impl Duty for Pass<'_> {
     fn rested(&mut self, _since: Instant, _until: Instant) {}
 
     fn goes_on(&mut self, _now: Instant) -> bool {
-        self.bad.is_none() && self.done < self.keys
+        self.bad.is_none() && self.done < self.keys && !self.stop.load(Ordering::Relaxed)
     }
 
     fn wake_at(&self, _now: Instant) -> Option<Instant> {

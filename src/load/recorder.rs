@@ -42,18 +42,18 @@ impl Window {
 pub(super) struct Recorder {
     window: Window,
     /// Successes, by `operation as usize`. No sample is recorded twice: all attempts are these and `failures`.
-    successes: [Samples; Operation::ALL.len()],
+    pub(super) successes: [Samples; Operation::ALL.len()],
     /// Attempts, by `operation as usize`.
-    attempts: [u64; Operation::ALL.len()],
-    failures: Samples,
+    pub(super) attempts: [u64; Operation::ALL.len()],
+    pub(super) failures: Samples,
     /// By `fault as usize`.
-    faults: [u64; Fault::ALL.len()],
-    absent: u64,
-    backoff: Duration,
-    think: Duration,
-    population: Population,
+    pub(super) faults: [u64; Fault::ALL.len()],
+    pub(super) absent: u64,
+    pub(super) backoff: Duration,
+    pub(super) think: Duration,
+    pub(super) population: Population,
     /// Of an open loop.
-    open: Option<Open>,
+    pub(super) open: Option<Open>,
     /// The second that goes on, and those that are past and not taken yet.
     current: Current,
     past: Vec<Second>,
@@ -61,28 +61,28 @@ pub(super) struct Recorder {
 
 /// How many requests were in flight, and for how long.
 #[derive(Clone, Copy, Debug)]
-struct Population {
+pub(super) struct Population {
     /// Until when `secs` is counted.
     until: Instant,
     /// The number in flight times how long it was so, over the window.
-    secs: f64,
-    at_end: u64,
+    pub(super) secs: f64,
+    pub(super) at_end: u64,
     /// Of the requests in flight at the window's end the part in it, and what passed of it before a client began, less the
     /// part before it of the requests that are counted.
-    edge_secs: f64,
+    pub(super) edge_secs: f64,
 }
 
 /// How a schedule was kept.
-struct Open {
-    service: Samples,
-    slip: Samples,
-    due: u64,
-    sent: u64,
-    waited: u64,
-    waited_time: Duration,
+pub(super) struct Open {
+    pub(super) service: Samples,
+    pub(super) slip: Samples,
+    pub(super) due: u64,
+    pub(super) sent: u64,
+    pub(super) waited: u64,
+    pub(super) waited_time: Duration,
     /// Until the first request of the window is sent, nothing is known.
-    behind_at_start: Option<Duration>,
-    behind_at_end: Duration,
+    pub(super) behind_at_start: Option<Duration>,
+    pub(super) behind_at_end: Duration,
 }
 
 impl Recorder {
@@ -366,12 +366,12 @@ impl Open {
 
 /// A latency distribution in the making: a histogram up to 60 s, three digits of it right.
 pub struct Samples {
-    histogram: Histogram<u64>,
+    pub(super) histogram: Histogram<u64>,
     /// For the mean: the histogram alone would give it to three digits only.
-    sum_ns: u64,
-    min_ns: u64,
-    max_ns: u64,
-    clipped: u64,
+    pub(super) sum_ns: u64,
+    pub(super) min_ns: u64,
+    pub(super) max_ns: u64,
+    pub(super) clipped: u64,
 }
 
 impl Default for Samples {
@@ -406,7 +406,7 @@ impl Samples {
     }
 
     /// The buckets that hold samples, from the shortest latency to the longest.
-    fn buckets(&self) -> Vec<Bucket> {
+    pub(super) fn buckets(&self) -> Vec<Bucket> {
         let recorded = self.histogram.iter_recorded().map(|at| {
             let value = at.value_iterated_to();
             let (low, high) =

@@ -123,45 +123,38 @@ impl Current {
     }
 }
 
-/// Puts together what several parties saw, each in its own order.
+/// Puts together what several parties saw. Each hands over its seconds in their order.
 #[derive(Debug)]
 pub(super) struct Merge {
-    parties: usize,
-    /// With how many parties have handed it over.
-    pending: BTreeMap<i64, (usize, Second)>,
+    /// The latest second of each party, `i64::MAX` of those that are gone.
+    latest: Vec<i64>,
+    /// What some have handed over and others have not.
+    pending: BTreeMap<i64, Second>,
 }
 
 impl Merge {
     /// Of so many parties; at least one.
     pub(super) fn new(parties: usize) -> Merge {
-        Merge { parties, pending: BTreeMap::new() }
+        Merge { latest: vec![i64::MIN; parties], pending: BTreeMap::new() }
     }
 
-    /// Takes what one party saw; gives the second when it was the last.
-    pub(super) fn take(&mut self, second: Second) -> Option<Second> {
-        let number = second.number;
-        let (handed, merged) = self.pending.entry(number).or_insert_with(|| (0, Second::new(number)));
-        *handed += 1;
-        merged.add(&second);
-        let complete = *handed >= self.parties;
-        complete.then(|| self.pending.remove(&number)).flatten().map(|(_, second)| second)
+    /// Takes what one party saw; gives the seconds that all are now past.
+    pub(super) fn take(&mut self, party: usize, second: &Second) -> Vec<Second> {
+        self.latest[party] = second.number;
+        self.pending.entry(second.number).or_insert_with(|| Second::new(second.number)).add(second);
+        self.complete()
     }
 
-    #[cfg_attr(not(test), expect(dead_code))]
     /// A party is gone: nobody waits for it any more. Gives the seconds that were waiting for it alone.
-    pub(super) fn leave(&mut self) -> Vec<Second> {
-        self.parties = self.parties.saturating_sub(1).max(1);
-        let complete: Vec<i64> = self
-            .pending
-            .iter()
-            .filter(|(_, (handed, _))| *handed >= self.parties)
-            .map(|(number, _)| *number)
-            .collect();
-        complete
-            .into_iter()
-            .filter_map(|number| self.pending.remove(&number))
-            .map(|(_, second)| second)
-            .collect()
+    pub(super) fn leave(&mut self, party: usize) -> Vec<Second> {
+        self.latest[party] = i64::MAX;
+        self.complete()
+    }
+
+    fn complete(&mut self) -> Vec<Second> {
+        let past = self.latest.iter().min().copied().unwrap_or(i64::MAX);
+        let pending = self.pending.split_off(&past.saturating_add(1));
+        std::mem::replace(&mut self.pending, pending).into_values().collect()
     }
 }
 
@@ -205,17 +198,35 @@ mod tests {
             second.record(ns, success);
             second
         };
-        assert!(merge.take(second(0, 1_000_000, true)).is_none());
-        assert!(merge.take(second(1, 1_000_000, true)).is_none());
-        let report = merge.take(second(0, 3_000_000, false)).unwrap().report();
+        assert!(merge.take(0, &second(0, 1_000_000, true)).is_empty());
+        assert!(merge.take(0, &second(1, 1_000_000, true)).is_empty());
+        let report = merge.take(1, &second(0, 3_000_000, false))[0].report();
         assert_eq!((report.attempts, report.successes), (2, 1));
         assert_eq!((report.latency_us_mean, report.latency_us_max), (2000.0, 3000.0));
         assert!((report.latency_us_p50 - 1000.0).abs() < 10.0, "{report:?}");
         assert!((report.latency_us_p99 - 3000.0).abs() < 30.0, "{report:?}");
-        // Who is gone is not waited for.
-        let left: Vec<i64> = merge.leave().iter().map(|second| second.number).collect();
-        assert_eq!(left, [1]);
-        assert!(merge.take(second(2, 1_000, true)).is_some());
+    }
+
+    #[test]
+    fn who_is_gone_is_not_waited_for_and_who_stays_is() {
+        let mut merge = Merge::new(3);
+        let told = |seconds: Vec<Second>| -> Vec<(i64, u64)> {
+            seconds.iter().map(|second| (second.number, second.attempts)).collect()
+        };
+        let second = |number| {
+            let mut second = Second::new(number);
+            second.record(1_000, true);
+            second
+        };
+        for (party, number) in [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)] {
+            assert!(told(merge.take(party, &second(number))).is_empty());
+        }
+        // Two have handed over the first seconds, but one of them is the one that is gone.
+        assert!(told(merge.leave(0)).is_empty());
+        assert_eq!(told(merge.take(2, &second(0))), [(0, 3)]);
+        assert_eq!(told(merge.leave(1)), []);
+        assert_eq!(told(merge.take(2, &second(1))), [(1, 3)]);
+        assert_eq!(told(merge.leave(2)), [(2, 1)]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod agents;
 mod audit;
 mod dialects;
 mod compare;

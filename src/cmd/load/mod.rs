@@ -6,12 +6,14 @@ mod files;
 mod live;
 mod text;
 
-use super::{Failure, note, say};
+use super::agent::token;
+use super::{Failure, note, say, with_hint};
+use crate::load::agents::AGENTS_MAX;
 use crate::load::{
     self, Arrivals, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing,
     Plan, Target, Think, ValueSize, WORKLOADS, Workload,
 };
-use crate::proto::{LOAD_REPORT_SCHEMA, LoadEvent};
+use crate::proto::{AgentOutcome, AgentReport, LOAD_REPORT_SCHEMA, LoadEvent, LoadReport};
 use crate::units::{Rate, Span};
 use clap::builder::ValueParser;
 use files::Files;
@@ -29,7 +31,7 @@ const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// A closed loop unless --rate is given: each client is one connection with one request in flight, and sends the next one as
 /// soon as the answer is there. Any server that speaks GET, PUT and DELETE on /kv/{key} will do; with others, name a dialect.
 #[derive(clap::Args)]
-#[command(after_help = workloads_help())]
+#[command(after_help = workloads_help(), override_usage = "weir load [OPTIONS] URL")]
 pub(crate) struct Args {
     /// The server, as http://host:port
     #[arg(value_name = "URL", required_unless_present = "schema")]
@@ -98,7 +100,7 @@ pub(crate) struct Args {
     value_size: Option<ValueSize>,
 
     /// When a client connects: once, or for each request anew
-    #[arg(long, value_name = "WHEN", default_value = "once", value_parser = connect, help_heading = "Connections")]
+    #[arg(long, value_name = "WHEN", default_value = "once", help_heading = "Connections")]
     connect: Connect,
 
     /// When to give a request up
@@ -108,6 +110,14 @@ pub(crate) struct Args {
     /// Do not write and read back all keys before a workload that reads
     #[arg(long, help_heading = "Load")]
     no_preload: bool,
+
+    /// Let these agents put the load on, the clients divided among them; this process only coordinates
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = agent, help_heading = "Agents")]
+    agents: Vec<String>,
+
+    /// The file with the token that the agents hold [env: WEIR_AGENT_TOKEN has the token itself]
+    #[arg(long, value_name = "FILE", requires = "agents", help_heading = "Agents")]
+    token_file: Option<PathBuf>,
 
     /// Add the histograms behind the latencies to --json and --events
     #[arg(long, help_heading = "Output")]
@@ -172,23 +182,33 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         histogram: args.histogram || args.hdr.is_some(),
     };
     let files = Files::new(args.hdr, args.seconds)?;
+    check_agents(&args.agents, plan.clients)?;
+    let token = match args.agents.is_empty() {
+        true => None,
+        false => Some(token(args.token_file.as_deref())?),
+    };
     // Whoever reads events has the screen for himself.
     let mut live = match args.quiet || args.events {
         true => Live::silent(),
         false => Live::start(&plan, args.interval.map(|interval| interval.0)),
     };
-    let report = load::run(&plan, &mut |notice| {
+    let mut observer = |notice| {
         live.hear(&notice);
         if let (true, Notice::Event(event)) = (args.events, &notice) {
             say_json(event);
         }
-    });
+    };
+    let report = match &token {
+        Some(token) => load::agents::run(&plan, &args.agents, token, &mut observer),
+        None => load::run(&plan, &mut observer),
+    };
     live.end();
     let mut report = report.map_err(|error| failure(error, plan.dialect))?;
     let written = files.write(&report);
     if !args.histogram {
         report.histograms.clear();
     }
+    let lost = lost(&report);
     match (args.json, args.events) {
         (true, _) => say_json(&report),
         (_, true) => say_json(&LoadEvent::Report(Box::new(report))),
@@ -199,8 +219,39 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             }
         }
     }
-    // Told last: the figures are there although a file is not.
-    written
+    // Told last: the figures are there although a file or an agent is not.
+    lost.and(written)
+}
+
+/// A report that lacks some clients is printed all the same, but is not what was asked for.
+fn lost(report: &LoadReport) -> Result<(), Failure> {
+    let lost = |agent: &AgentReport| match &agent.outcome {
+        AgentOutcome::Lost(why) => Some(format!("{}: {why}", agent.address)),
+        AgentOutcome::Done => None,
+    };
+    let lost: Vec<String> = report.agents.iter().filter_map(lost).collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let all = report.clients + report.clients_lost;
+    let what = format!("{} of {all} clients are in no figure ({})", report.clients_lost, lost.join(", "));
+    Err(Failure::run(what).hint("Look there for why, start the agent again, and repeat the run."))
+}
+
+/// What is wrong with the agents is said before any of them is called.
+fn check_agents(agents: &[String], clients: u32) -> Result<(), Failure> {
+    if let Some((_, twice)) = agents.iter().enumerate().find(|(place, own)| agents[..*place].contains(own)) {
+        return Err(Failure::input(format!("--agents has {twice} twice")).hint("Name each agent once."));
+    }
+    if agents.len() > AGENTS_MAX {
+        let what = format!("--agents has {} agents, more than {AGENTS_MAX}", agents.len());
+        return Err(Failure::input(what).hint("Let each drive more --clients."));
+    }
+    if agents.len() > clients as usize {
+        let what = format!("--clients {clients} are too few for {} agents", agents.len());
+        return Err(Failure::input(what).hint("Take a client for each agent at least."));
+    }
+    Ok(())
 }
 
 /// What to do about each kind of failure.
@@ -224,6 +275,9 @@ fn failure(error: Error, dialect: &Dialect) -> Failure {
             "The server must store values and give them back as the dialect says; try its requests with `curl -i`."
         }
         Error::Preload { .. } => "The server must store values under /kv/{key}; try one with `curl -T FILE`.",
+        // The remedy is in the cause, as only the one who found it knows it.
+        Error::Agent { .. } => return with_hint(error.to_string(), Failure::run),
+        Error::Stopped => "Start it again.",
         Error::Machine(cause) if cause.kind() == ErrorKind::AddrNotAvailable => {
             "All local ports are taken by connections that ended just now: use --connect once, a shorter --window, or widen net.ipv4.ip_local_port_range."
         }
@@ -303,10 +357,9 @@ fn span_not_zero(text: &str) -> Result<Span, String> {
     Ok(span)
 }
 
-fn connect(text: &str) -> Result<Connect, String> {
-    match text {
-        "once" => Ok(Connect::Once),
-        "each" => Ok(Connect::Each),
-        _ => Err("known are once, each".into()),
-    }
+fn agent(text: &str) -> Result<String, String> {
+    // As of a server, only without the scheme.
+    let as_target = format!("http://{text}").parse::<Target>();
+    as_target.map_err(|_| "an agent is a host and a port, as in 127.0.0.1:7070")?;
+    Ok(text.to_owned())
 }

@@ -1,7 +1,7 @@
 //! The report of `weir load` for people.
 
 use crate::load::{self, Connect, Dialect, Pacing, Plan};
-use crate::proto::{Latency, LoadReport, ScheduleReport};
+use crate::proto::{AgentOutcome, Latency, LoadReport, ScheduleReport};
 use crate::units::{self, Span};
 use std::fmt::Write;
 
@@ -87,6 +87,9 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     if paced {
         figures.insert(2, ("pacing", report.pacing.clone()));
     }
+    if !report.agents.is_empty() {
+        figures.push(("agents", agents(report)));
+    }
     figures.extend(report.errors.iter().map(|(class, count)| (class.as_str(), format!("{count} failed"))));
     if report.backoff_secs > 0.0 {
         figures.push(("back-off", format!("{:.2} s over all clients", report.backoff_secs)));
@@ -144,6 +147,33 @@ fn kept(schedule: &ScheduleReport, latency: &Latency) -> String {
         }
     }
     text
+}
+
+/// Who drove the clients, and whose are missing.
+fn agents(report: &LoadReport) -> String {
+    let all = report.agents.len();
+    let lost: Vec<String> = (report.agents.iter())
+        .filter_map(|agent| match &agent.outcome {
+            AgentOutcome::Lost(why) => Some(format!("{}: {why}", agent.address)),
+            AgentOutcome::Done => None,
+        })
+        .collect();
+    if lost.is_empty() {
+        let shares: Vec<String> =
+            report.agents.iter().map(|agent| format!("{} {}", agent.address, agent.clients)).collect();
+        let spread = units::micros(report.start_spread_us.unwrap_or_default());
+        return format!(
+            "{all} with these clients: {}; each began within {spread} of the instant told",
+            shares.join(", ")
+        );
+    }
+    format!(
+        "{} of {all} lost: {} of {} clients, {}: the figures are of the others only",
+        lost.len(),
+        report.clients_lost,
+        report.clients + report.clients_lost,
+        lost.join(", "),
+    )
 }
 
 /// The workload, and what was stated in its place.
