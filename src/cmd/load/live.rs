@@ -256,7 +256,7 @@ fn view(state: &State, width: usize) -> Vec<String> {
         let shown = |us: f64| if last.attempts == 0 { "–".to_owned() } else { units::micros(us) };
         let rate = format!("{} req/s", units::short(last.successes as f64));
         let latency = format!(
-            "  p50 {}  max {}  p99 {}",
+            "  p50 {:>7}  max {:>7}  p99 {:>7}",
             shown(last.latency_us_p50),
             shown(last.latency_us_max),
             shown(last.latency_us_p99)
@@ -264,7 +264,7 @@ fn view(state: &State, width: usize) -> Vec<String> {
         let rates = state.seconds.iter().map(|second| Some(second.successes as f64));
         let p99s =
             (state.seconds.iter()).map(|second| (second.attempts > 0).then_some(second.latency_us_p99));
-        // Each figure stands beside its curve, and the curves above one another.
+        // Each figure stands beside its curve, and the curves above one another and where they were a second ago.
         let column = latency.chars().count();
         let room = width.saturating_sub(column + 2);
         if room >= SPARKS_MIN {
@@ -353,8 +353,8 @@ mod tests {
             view(&state(&seconds), 60),
             [
                 "window   ███░░░░░░░░░░░░░░░░░░░░░░░░░░░  3s of 30s",
-                "                           48.2k req/s  █▄█",
-                "  p50 250 µs  max 2.00 ms  p99 1.00 ms  ▄█▁",
+                "                            48.2k req/s  █▄█",
+                "  p50  250 µs  max 2.00 ms  p99 1.00 ms  ▄█▁",
                 "  1 error in 1 s, 4 in the window",
             ]
         );
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn curves_have_forty_seconds_where_there_is_room() {
         let seconds: Vec<SecondReport> = (1..=60).map(|n| second(n * 100, 0, 100.0)).collect();
-        for (width, signs) in [(60, 20), (120, 40)] {
+        for (width, signs) in [(60, 18), (120, 40)] {
             let lines = view(&state(&seconds), width);
             assert_eq!(lines[1].chars().filter(|sign| SPARKS.contains(sign)).count(), signs, "{}", lines[1]);
             assert!(lines[1].ends_with('█') && lines[2].ends_with("██"), "{lines:?}");
@@ -412,7 +412,7 @@ mod tests {
         let seconds = [second(10, 0, 100.0), second(0, 0, 0.0), second(0, 0, 0.0)];
         let lines = view(&state(&seconds), 60);
         assert_eq!(lines[1].trim_start(), "0 req/s  █▁▁");
-        assert_eq!(lines[2], "  p50 –  max –  p99 –  █");
+        assert_eq!(lines[2], "  p50       –  max       –  p99       –  █");
         let state = &mut state(&seconds[1..]);
         assert_eq!(state.line(2).unwrap(), "    2 s  window       0 req/s  p50 –  p99 –  max –  0 errors");
     }

@@ -100,10 +100,8 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     if let Some(schedule) = &report.schedule {
         figures.push(("schedule", kept(schedule, &report.latency)));
         if schedule.waited > 0 {
-            let waited = format!(
-                "{} requests for a connection, {:.2} s all together",
-                schedule.waited, schedule.waited_secs
-            );
+            let mean = units::micros(schedule.waited_secs * 1e6 / schedule.waited as f64);
+            let waited = format!("{} requests for a connection, {mean} each on average", schedule.waited);
             figures.push(("waited", waited));
         }
     }
@@ -137,7 +135,10 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
 /// How the schedule of an open loop was kept.
 fn kept(schedule: &ScheduleReport, latency: &Latency) -> String {
     let ScheduleReport { due, sent, slip, .. } = schedule;
-    let mut text = format!("offered {} req/s, sent {sent} of {due} due", units::short(schedule.offered_rps));
+    let mut text = format!(
+        "offered {} req/s, sent {sent} of the {due} due in the window",
+        units::short(schedule.offered_rps)
+    );
     if slip.count > 0 {
         let [p50, p99, max] = [slip.us_p50, slip.us_p99, slip.us_max].map(units::micros);
         let _ = write!(text, "; slip p50 {p50}, p99 {p99}, max {max}");
@@ -322,7 +323,7 @@ mod tests {
         let text = table(&plan(constant("1000")), &open(1000));
         for line in [
             "pacing      constant 1000/s",
-            "schedule    offered 1.00k req/s, sent 10000 of 10000 due; slip p50 1.60 µs, p99 6.40 µs, max 25.6 µs: 0.80 % of the mean latency",
+            "schedule    offered 1.00k req/s, sent 10000 of the 10000 due in the window; slip p50 1.60 µs, p99 6.40 µs, max 25.6 µs: 0.80 % of the mean latency",
             "in flight   0.10 on average, 2 at the end",
             "from intended start         count     absent       mean        p50        p99      p99.9        max",
             "get successes               10000          0     200 µs     200 µs     800 µs    1.60 ms    3.20 ms",
@@ -347,7 +348,7 @@ mod tests {
         });
         let text = table(&plan(constant("5000")), &report);
         assert!(
-            text.contains("waited      40000 requests for a connection, 120000.00 s all together"),
+            text.contains("waited      40000 requests for a connection, 3.00 s each on average"),
             "{text}"
         );
         let warning = text.split("\n\n").last().unwrap();
