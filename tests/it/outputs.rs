@@ -268,7 +268,7 @@ fn violations(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<St
             }
             "const" if says != value => wrong.push(format!("{path} is not {says}")),
             "enum" if !says.as_array().unwrap().contains(value) => {
-                wrong.push(format!("{path} is none of {says}"))
+                wrong.push(format!("{path} is none of {says}"));
             }
             "const" | "enum" => {}
             "type" => {
@@ -316,7 +316,7 @@ fn violations(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<St
                     let path = format!("{path}.{name}");
                     match (keyword.as_str(), known, schema.get("additionalProperties")) {
                         ("properties", Some(known), _) => {
-                            wrong.extend(violations(root, known, member, &path))
+                            wrong.extend(violations(root, known, member, &path));
                         }
                         ("properties", None, None | Some(Value::Bool(_))) => {
                             wrong.push(format!("{path} is not described"));

@@ -37,21 +37,29 @@ pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
             writeln!(out, "{} latencies are above 60 s, where the percentiles end", report.latency.clipped);
     }
     if let Some(schedule) = report.schedule.as_ref().filter(|schedule| schedule.over_capacity) {
-        let _ = write!(out, "\n{}", over_capacity(schedule, report.goodput_rps));
+        let _ = write!(out, "\n{}", over_capacity(schedule, report));
     }
     out
 }
 
 /// What latencies of a queue that grows are not, and what to do.
-fn over_capacity(schedule: &ScheduleReport, goodput_rps: f64) -> String {
+fn over_capacity(schedule: &ScheduleReport, report: &LoadReport) -> String {
     let ScheduleReport { offered_rps, behind_secs_at_start, behind_secs_at_end, .. } = schedule;
+    let remedy = match load::generator_limit(report) {
+        Some(_) => {
+            "The generator was at its own limit: what more the server takes shows when that is lifted."
+        }
+        None => {
+            "Offer less with --rate, or take more --clients if the server has room for more\n\
+             connections; without --rate the server's own pace is measured."
+        }
+    };
     format!(
         "warning: {} req/s were offered and {} answered well. What had waited longest was due {} ago when the\n\
-         window began and {} ago when it ended: latency from the intended start is the length of a queue that grows as long\n\
-         as one waits, not a property of the server. Offer less with --rate, or take more --clients if the server has\n\
-         room for more connections; without --rate the server's own pace is measured.\n",
+         window began and {} ago when it ended: latency from the intended start is the length of a queue that\n\
+         grows as long as one waits, not a property of the server.\n{remedy}\n",
         units::short(*offered_rps),
-        units::short(goodput_rps),
+        units::short(report.goodput_rps),
         units::micros(behind_secs_at_start * 1e6),
         units::micros(behind_secs_at_end * 1e6),
     )
@@ -355,6 +363,12 @@ mod tests {
         assert!(warning.starts_with("warning: 5.00k req/s were offered and 1.00k answered well."), "{text}");
         assert!(warning.contains("800 ms ago") && warning.contains("8.80 s ago"), "{text}");
         assert!(warning.contains("length of a queue") && warning.contains("--rate"), "{text}");
+        // A generator that could not do more is not told to offer less.
+        let limited = table(&plan(constant("5000")), &LoadReport { cpu_secs: 9.5, ..report });
+        assert!(
+            limited.contains("The generator was at its own limit") && !limited.contains("Offer less"),
+            "{limited}"
+        );
         assert!(warning.lines().all(|line| line.chars().count() <= 120), "{text}");
     }
 
