@@ -1,6 +1,6 @@
 //! The report of `weir load` for people.
 
-use crate::load::{self, Connect, Dialect, Pacing, Plan};
+use crate::load::{self, Connect, Dialect, Pacing, Plan, Verify};
 use crate::proto::{AgentOutcome, Latency, LoadReport, ScheduleReport};
 use crate::units::{self, Span};
 use std::fmt::Write;
@@ -8,9 +8,12 @@ use std::fmt::Write;
 /// The report for people.
 pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
     let mut out = String::new();
-    for (name, value) in figures(plan, report) {
+    let figures = figures(plan, report);
+    // Some classes of errors have long names.
+    let width = figures.iter().map(|(name, _)| name.len()).fold(11, usize::max);
+    for (name, value) in figures {
         // Writing to a string cannot fail, here and below.
-        let _ = writeln!(out, "{name:<11} {value}");
+        let _ = writeln!(out, "{name:<width$} {value}");
     }
     out.push('\n');
     let header = ["count", "absent", "mean", "p50", "p99", "p99.9", "max"];
@@ -99,6 +102,13 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
         figures.push(("agents", agents(report)));
     }
     figures.extend(report.errors.iter().map(|(class, count)| (class.as_str(), format!("{count} failed"))));
+    if report.verified > 0 || plan.verify != Verify::NONE {
+        figures.push(("verified", format!("{} values compared to the last byte", report.verified)));
+    }
+    if let Some(connect) = report.connect.filter(|_| report.connects > u64::from(*clients)) {
+        let (p50, p99) = (units::micros(connect.us_p50), units::micros(connect.us_p99));
+        figures.push(("connecting", format!("{} times, p50 {p50}, p99 {p99}", report.connects)));
+    }
     if report.backoff_secs > 0.0 {
         figures.push(("back-off", format!("{:.2} s over all clients", report.backoff_secs)));
     }
@@ -268,6 +278,7 @@ mod tests {
             preload: true,
             pacing,
             connect: Connect::Once,
+            verify: Verify::NONE,
             histogram: false,
         }
     }
