@@ -12,6 +12,7 @@ mod http1;
 mod lab;
 mod load;
 mod open_loop;
+mod outputs;
 mod peers;
 mod register;
 mod replica;
