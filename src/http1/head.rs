@@ -7,6 +7,13 @@
 use super::{FIELDS_MAX, Framing, Reject, is_token};
 use httparse::{Error, Header};
 
+const TWO_LENGTHS: Reject = Reject::bad("two different Content-Length fields");
+const TWO_CODINGS: Reject = Reject::bad("two Transfer-Encoding fields");
+const LENGTH_AND_CODING: Reject = Reject::bad("both Content-Length and Transfer-Encoding");
+
+/// Refusals of heads that say two things about where their body ends.
+pub(super) const CONTRADICTIONS: [Reject; 3] = [TWO_LENGTHS, TWO_CODINGS, LENGTH_AND_CODING];
+
 /// What the fields of a head say that its reader must act on.
 #[derive(Default)]
 pub(super) struct Meaning<'b> {
@@ -53,14 +60,14 @@ impl<'b> Meaning<'b> {
                 14 if is("content-length") => {
                     let length = length(field.value)?;
                     if meaning.length.is_some_and(|other| other != length) {
-                        return Err(Reject::bad("two different Content-Length fields"));
+                        return Err(TWO_LENGTHS);
                     }
                     meaning.length_repeated = meaning.length.is_some();
                     meaning.length = Some(length);
                 }
                 17 if is("transfer-encoding") => {
                     if meaning.coding.is_some() {
-                        return Err(Reject::bad("two Transfer-Encoding fields"));
+                        return Err(TWO_CODINGS);
                     }
                     meaning.coding = Some(field.value);
                 }
@@ -74,7 +81,7 @@ impl<'b> Meaning<'b> {
     pub(super) fn framing(&self, minor: u8) -> Result<Option<Framing>, Reject> {
         match (self.length, self.coding) {
             (length, None) => Ok(length.map(Framing::Length)),
-            (Some(_), Some(_)) => Err(Reject::bad("both Content-Length and Transfer-Encoding")),
+            (Some(_), Some(_)) => Err(LENGTH_AND_CODING),
             (None, Some(_)) if minor == 0 => Err(Reject::bad("Transfer-Encoding in HTTP/1.0")),
             (None, Some(coding)) => chunked(coding).map(|()| Some(Framing::Chunked)),
         }

@@ -55,6 +55,11 @@ impl Reject {
     const fn bad(detail: &'static str) -> Reject {
         Reject::new(400, detail)
     }
+
+    /// Whether the head was well-formed but said two things about where its body ends.
+    pub fn is_contradiction(&self) -> bool {
+        head::CONTRADICTIONS.contains(self)
+    }
 }
 
 /// Whether a byte may stand in a method or a field name (`tchar` of RFC 9110, 5.6.2).

@@ -6,47 +6,68 @@
 use super::dialect::Rule;
 use super::mix::Operation;
 use super::request::Request;
-use crate::http1::response::Familiar;
-use crate::http1::{Decoder, Framing};
+use crate::http1::response::{self, Familiar};
+use crate::http1::{Decoder, Framing, Reject, Slots};
 use memchr::memmem;
 
 /// Longest answer head put up with, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// How much of a body is kept to look for a text in it, beyond the length of that text.
-const KEPT_BYTES_MAX: usize = 64 << 10;
+pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// Why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// No connection could be made.
     Refused,
-    /// The connection ended before the first byte of an answer.
+    /// The connection was reset, or ended before the first byte of an answer.
     Reset,
-    /// No complete answer in time.
+    /// The connection ended in order, but inside an answer.
+    ClosedEarly,
+    /// An answer brought more than it had said, or said two things about its length.
+    WrongLength,
+    /// The head of an answer came in time, its body did not.
+    SlowBody,
+    /// No complete head in time.
     Timeout,
-    /// The connection ended inside an answer.
-    ShortBody,
     /// What came is no HTTP answer to the request, or none that the dialect knows.
     Malformed,
     /// A read brought something else than was written.
     WrongValue,
-    /// Status 4xx.
+    /// A read brought what was written, but something newer had to be there.
+    StaleValue,
+    /// Status 4xx but 429.
     Http4xx,
-    /// Status 5xx.
+    /// Status 429: the server asks for less.
+    Http429,
+    /// Status 5xx but 504, and but a 503 that says its outcome.
     Http5xx,
+    /// Status 503, and the answer says that nothing happened.
+    Http503NotApplied,
+    /// Status 503, and the answer says that nobody knows whether it happened.
+    Http503Unknown,
+    /// Status 504: whether it happened is unknown.
+    Http504,
 }
 
 impl Fault {
     /// All of them; a fault's place here is `fault as usize`.
-    pub const ALL: [Fault; 8] = [
+    pub const ALL: [Fault; 15] = [
         Fault::Refused,
         Fault::Reset,
+        Fault::ClosedEarly,
+        Fault::WrongLength,
+        Fault::SlowBody,
         Fault::Timeout,
-        Fault::ShortBody,
         Fault::Malformed,
         Fault::WrongValue,
+        Fault::StaleValue,
         Fault::Http4xx,
+        Fault::Http429,
         Fault::Http5xx,
+        Fault::Http503NotApplied,
+        Fault::Http503Unknown,
+        Fault::Http504,
     ];
 
     /// The class's name in reports.
@@ -54,12 +75,19 @@ impl Fault {
         match self {
             Fault::Refused => "refused",
             Fault::Reset => "reset",
+            Fault::ClosedEarly => "closed_early",
+            Fault::WrongLength => "wrong_length",
+            Fault::SlowBody => "slow_body",
             Fault::Timeout => "timeout",
-            Fault::ShortBody => "short_body",
             Fault::Malformed => "malformed",
             Fault::WrongValue => "wrong_value",
+            Fault::StaleValue => "stale_value",
             Fault::Http4xx => "http_4xx",
+            Fault::Http429 => "http_429",
             Fault::Http5xx => "http_5xx",
+            Fault::Http503NotApplied => "http_503_not_applied",
+            Fault::Http503Unknown => "http_503_unknown",
+            Fault::Http504 => "http_504",
         }
     }
 }
@@ -86,6 +114,8 @@ pub(super) struct Answer {
     status: u16,
     keep_alive: bool,
     until_close: bool,
+    /// Of a 503, what it says of its outcome.
+    outcome: Option<Fault>,
     /// Whether any of it has arrived.
     begun: bool,
     body_bytes: usize,
@@ -115,6 +145,11 @@ impl Answer {
         self.status
     }
 
+    /// The body, as far as it was kept.
+    pub(super) fn body(&self) -> &[u8] {
+        &self.kept
+    }
+
     /// Takes what has arrived (not nothing); `Ok(true)` when the answer is complete.
     pub(super) fn take(&mut self, input: &[u8], request: &Request) -> Result<bool, Fault> {
         self.begun = true;
@@ -131,20 +166,27 @@ impl Answer {
             (used, of)
         };
         let complete = self.body.as_ref().is_some_and(Decoder::is_done);
-        if used < of && (complete || of - used > HEAD_BYTES_MAX) {
-            // Bytes that answer nothing, or a head without end: the framing is not to be trusted.
-            return Err(Fault::Malformed);
+        match (used < of, complete) {
+            // Bytes that answer nothing: where this answer ended is not to be trusted.
+            (true, true) => Err(Fault::WrongLength),
+            // A head without end.
+            (true, false) if of - used > HEAD_BYTES_MAX => Err(Fault::Malformed),
+            _ => Ok(complete),
         }
-        Ok(complete)
     }
 
-    /// The peer has ended the connection, cleanly or not. `Ok` when that is how this answer ends.
-    pub(super) fn end(&mut self, cleanly: bool) -> Result<(), Fault> {
-        match (self.begun, self.until_close && cleanly) {
+    /// The peer has ended the connection in order. `Ok` when that is how this answer ends.
+    pub(super) fn end(&mut self) -> Result<(), Fault> {
+        match (self.begun, self.until_close) {
             (false, _) => Err(Fault::Reset),
             (true, true) => Ok(()),
-            (true, false) => Err(Fault::ShortBody),
+            (true, false) => Err(Fault::ClosedEarly),
         }
+    }
+
+    /// What is missing when time is up.
+    pub(super) fn late(&self) -> Fault {
+        if self.status == 0 { Fault::Timeout } else { Fault::SlowBody }
     }
 
     /// What a complete answer means for `request`.
@@ -160,7 +202,10 @@ impl Answer {
                 Err(Fault::Malformed)
             }
             _ if ok => Err(Fault::WrongValue),
+            429 => Err(Fault::Http429),
             400..=499 => Err(Fault::Http4xx),
+            503 => Err(self.outcome.unwrap_or(Fault::Http5xx)),
+            504 => Err(Fault::Http504),
             500..=599 => Err(Fault::Http5xx),
             _ => Err(Fault::Malformed),
         }
@@ -186,8 +231,13 @@ impl Answer {
     fn consume(&mut self, input: &[u8], request: &Request) -> Result<usize, Fault> {
         let mut used = 0;
         while self.body.is_none() {
-            let head = self.familiar.parse(&input[used..]).map_err(|_| Fault::Malformed)?;
+            let head = self.familiar.parse(&input[used..]).map_err(refused)?;
             let Some(head) = head else { return Ok(used) };
+            if head.status == 503
+                && let Some(name) = &request.rule.outcome_header
+            {
+                self.outcome = outcome(&input[used..], name);
+            }
             used += head.bytes;
             if head.status >= 200 {
                 self.status = head.status;
@@ -208,12 +258,29 @@ impl Answer {
             let compared = data.len().min(rest.len());
             self.differs |= data[..compared] != rest[..compared];
             self.body_bytes += data.len();
-            if request.rule.keeps_body {
-                let room = (request.expected.len() + KEPT_BYTES_MAX).saturating_sub(self.kept.len());
+            if request.keeps_bytes > 0 {
+                let room = request.keeps_bytes.saturating_sub(self.kept.len());
                 self.kept.extend_from_slice(&data[..data.len().min(room)]);
             }
             used += step.consumed;
         }
+    }
+}
+
+/// The class of an answer whose head was refused.
+fn refused(reject: Reject) -> Fault {
+    if reject.is_contradiction() { Fault::WrongLength } else { Fault::Malformed }
+}
+
+/// What the head of a 503 at the front of `input` says of its outcome in the field `name`. Parsed once more: what is known
+/// of heads that were seen before does not hold their fields.
+fn outcome(input: &[u8], name: &str) -> Option<Fault> {
+    let mut slots = Slots::default();
+    let head = response::parse(input, false, &mut slots).ok().flatten()?;
+    match head.field(name)?.to_ascii_lowercase().as_slice() {
+        b"not-applied" => Some(Fault::Http503NotApplied),
+        b"unknown" => Some(Fault::Http503Unknown),
+        _ => None,
     }
 }
 
@@ -228,7 +295,8 @@ mod tests {
 
     fn request_in(dialect: &'static Dialect, operation: Operation, expected: &str) -> Request {
         let rule = &dialect.form(operation).unwrap().rule;
-        Request { operation, expected: expected.into(), rule, ..Request::default() }
+        let keeps_bytes = if rule.keeps_body { expected.len() + KEPT_BYTES_MAX } else { 0 };
+        Request { operation, expected: expected.into(), rule, keeps_bytes, ..Request::default() }
     }
 
     /// The verdict on `wire` is the same in one piece and byte by byte; `ends` closes the connection behind it.
@@ -244,7 +312,7 @@ mod tests {
             let told = complete.and_then(|complete| {
                 if !complete {
                     assert!(ends, "{wire:?} is not complete");
-                    answer.end(true)?;
+                    answer.end()?;
                 }
                 answer.verdict(request, false)
             });
@@ -289,7 +357,9 @@ mod tests {
             (Operation::Put, "500 Internal Server Error", Err(Fault::Http5xx)),
             (Operation::Delete, "200 OK", Ok(Success::Done)),
             (Operation::Delete, "404 Not Found", Ok(Success::Done)),
-            (Operation::Delete, "429 Too Many Requests", Err(Fault::Http4xx)),
+            (Operation::Delete, "429 Too Many Requests", Err(Fault::Http429)),
+            (Operation::Get, "504 Gateway Timeout", Err(Fault::Http504)),
+            (Operation::Get, "502 Bad Gateway", Err(Fault::Http5xx)),
         ] {
             let wire = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
             check(&request(operation, ""), &wire, false, expected);
@@ -366,7 +436,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nk=",
         ] {
-            check(&read, wire, true, Err(Fault::ShortBody));
+            check(&read, wire, true, Err(Fault::ClosedEarly));
         }
         // Without length or chunks the end of the connection is the end of the body.
         check(&read, "HTTP/1.1 200 OK\r\n\r\nk=ab", true, Ok(Success::Done));
@@ -381,9 +451,93 @@ mod tests {
             let mut answer = Answer::default();
             assert_eq!(answer.take(wire.as_bytes(), &read), Err(Fault::Malformed));
         }
+    }
+
+    #[test]
+    fn an_answer_that_belies_its_own_length_has_a_class_of_its_own() {
+        let read = request(Operation::Get, "k=");
+        for wire in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nk=surplus",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nk=\r\n0\r\n\r\nx",
+            "HTTP/1.1 204 No Content\r\n\r\nx",
+            // Where the server is not to be believed, its status is not either.
+            "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 1\r\n\r\nxy",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nk=a",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+        ] {
+            let mut answer = Answer::default();
+            assert_eq!(answer.take(wire.as_bytes(), &read), Err(Fault::WrongLength), "{wire}");
+        }
+        // What is no number, or no chunk, is no contradiction but nonsense.
+        for wire in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 2x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nk=longer\r\n",
+        ] {
+            let mut answer = Answer::default();
+            assert_eq!(answer.take(wire.as_bytes(), &read), Err(Fault::Malformed), "{wire}");
+        }
+    }
+
+    #[test]
+    fn what_was_too_slow_is_told_by_what_had_come() {
+        let read = request(Operation::Get, "k=");
+        for (wire, expected) in [
+            ("", Fault::Timeout),
+            ("HTTP/1.1 200 OK\r\nContent-Le", Fault::Timeout),
+            ("HTTP/1.1 100 Continue\r\n\r\n", Fault::Timeout),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n", Fault::SlowBody),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nk", Fault::SlowBody),
+        ] {
+            let mut answer = Answer::default();
+            if !wire.is_empty() {
+                assert_eq!(answer.take(wire.as_bytes(), &read), Ok(false));
+            }
+            assert_eq!(answer.late(), expected, "{wire}");
+        }
+    }
+
+    #[test]
+    fn a_503_may_say_its_outcome_where_the_dialect_knows_how() {
+        let unavailable = |outcome: &str| {
+            format!("HTTP/1.1 503 Service Unavailable\r\nServer: x\r\n{outcome}Content-Length: 0\r\n\r\n")
+        };
+        let put = request(Operation::Put, "");
+        for (field, expected) in [
+            ("", Fault::Http5xx),
+            ("Weir-Outcome: not-applied\r\n", Fault::Http503NotApplied),
+            ("weir-outcome: Unknown\r\n", Fault::Http503Unknown),
+            ("Weir-Outcome: perhaps\r\n", Fault::Http5xx),
+            ("X-Outcome: unknown\r\n", Fault::Http5xx),
+        ] {
+            check(&put, &unavailable(field), false, Err(expected));
+        }
+        // Other statuses say it by themselves, and other dialects know no such field.
+        let other = unavailable("Weir-Outcome: unknown\r\n").replace("503", "500");
+        check(&put, &other, false, Err(Fault::Http5xx));
+        let silent = request_in(Dialect::named("etcd").unwrap(), Operation::Put, "");
+        check(&silent, &unavailable("Weir-Outcome: unknown\r\n"), false, Err(Fault::Http5xx));
+
+        // One after the other on one connection, as heads that resemble each other.
         let mut answer = Answer::default();
-        let surplus = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nk=surplus";
-        assert_eq!(answer.take(surplus, &read), Err(Fault::Malformed));
+        for (field, expected) in [
+            ("Weir-Outcome: not-applied\r\n", Fault::Http503NotApplied),
+            ("Weir-Outcome: not-applied\r\n", Fault::Http503NotApplied),
+            ("Weir-Outcome: unknown\r\n", Fault::Http503Unknown),
+            ("", Fault::Http5xx),
+        ] {
+            answer.reset();
+            assert_eq!(answer.take(unavailable(field).as_bytes(), &put), Ok(true));
+            assert_eq!(answer.verdict(&put, false), Err(expected));
+        }
+    }
+
+    #[test]
+    fn a_faults_place_among_all_is_its_number() {
+        for (place, fault) in Fault::ALL.into_iter().enumerate() {
+            assert_eq!(fault as usize, place);
+            assert!(Fault::ALL[..place].iter().all(|other| other.name() != fault.name()));
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! One client: a connection with at most one request in flight.
 //!
-//! Does the socket calls and nothing else: it reads no clock, draws no keys and counts nothing. The reactor tells it
-//! when to send and when its socket is ready; it tells back when the request is over and how.
+//! Does the socket calls and nothing else: it draws no keys, counts nothing, and reads the clock only to time the making
+//! of a connection. The reactor tells it when to send and when its socket is ready; it tells back when the request is over
+//! and how.
 
 use super::Connect;
 use super::answer::{Answer, Fault, Success};
@@ -65,6 +66,18 @@ pub(super) enum Step {
     Over { result: Result<Success, Fault>, broken: bool },
 }
 
+/// The connection that a request went over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Connection {
+    /// It was there already.
+    #[default]
+    Kept,
+    /// It was begun for this request, and never made.
+    Begun,
+    /// It was made for this request, and that took so long.
+    Made(Duration),
+}
+
 /// A connection and its request.
 pub(super) struct Client {
     pub(super) state: State,
@@ -81,8 +94,14 @@ pub(super) struct Client {
     sent: usize,
     /// Whether any byte was ever sent on this connection: before that, its failure is one to connect.
     connected: bool,
+    /// When the connection was begun.
+    begun_at: Instant,
+    /// Of the request in flight.
+    connection: Connection,
     /// The peer is known to send nothing more.
     peer_closed: bool,
+    /// The peer sent something between two requests, which answers neither.
+    strayed: bool,
     answer: Answer,
     rest: Duration,
 }
@@ -99,7 +118,10 @@ impl Client {
             stream: None,
             sent: 0,
             connected: false,
+            begun_at: now,
+            connection: Connection::Kept,
             peer_closed: false,
+            strayed: false,
             answer: Answer::default(),
             rest: REST_MIN,
         }
@@ -108,6 +130,16 @@ impl Client {
     /// The status of the last answer; zero when none was complete.
     pub(super) fn status(&self) -> u16 {
         self.answer.status()
+    }
+
+    /// The body of the last answer, as far as the request had it kept.
+    pub(super) fn body(&self) -> &[u8] {
+        self.answer.body()
+    }
+
+    /// What the last request had to do for its connection.
+    pub(super) fn connection(&self) -> Connection {
+        self.connection
     }
 
     /// How long to rest now that the connection broke once more.
@@ -122,6 +154,12 @@ impl Client {
     pub(super) fn send(&mut self, shared: &mut Shared) -> io::Result<Step> {
         self.sent = 0;
         self.answer.reset();
+        self.connection = Connection::Kept;
+        if self.strayed {
+            // Whatever comes next could be the rest of that, so it is not to be taken for this request's answer.
+            self.strayed = false;
+            return Ok(self.lost(Fault::WrongLength));
+        }
         if self.stream.is_none()
             && let Some(failed) = self.connect(shared)?
         {
@@ -140,6 +178,7 @@ impl Client {
     pub(super) fn ready(&mut self, readable: bool, closed: bool, shared: &mut Shared) -> Step {
         self.peer_closed |= closed;
         if self.state != State::InFlight || self.stream.is_none() {
+            self.strayed |= readable && !closed && self.stream.is_some();
             return Step::Wait;
         }
         if self.sent < self.request.bytes.len()
@@ -156,12 +195,14 @@ impl Client {
 
     /// Gives the request up.
     pub(super) fn time_out(&mut self) -> Step {
-        self.lost(Fault::Timeout)
+        self.lost(self.answer.late())
     }
 
     fn connect(&mut self, shared: &Shared) -> io::Result<Option<Step>> {
         self.connected = false;
         self.peer_closed = false;
+        self.connection = Connection::Begun;
+        self.begun_at = Instant::now();
         let mut stream = match TcpStream::connect(shared.address) {
             Ok(stream) => stream,
             Err(error) if is_ours(&error) => return Err(error),
@@ -181,7 +222,10 @@ impl Client {
             match stream.write(&self.request.bytes[self.sent..]) {
                 Ok(bytes) => {
                     self.sent += bytes;
-                    self.connected = true;
+                    if !self.connected {
+                        self.connected = true;
+                        self.connection = Connection::Made(self.begun_at.elapsed());
+                    }
                 }
                 // Not connected yet, or the socket's buffer is full: either way the poll will tell.
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
@@ -199,7 +243,7 @@ impl Client {
         loop {
             let Some(stream) = &mut self.stream else { return Step::Wait };
             match stream.read(&mut shared.scratch) {
-                Ok(0) => return self.at_end(true, shared),
+                Ok(0) => return self.at_end(shared),
                 Ok(bytes) => match self.answer.take(&shared.scratch[..bytes], &self.request) {
                     Ok(true) => return self.answered(shared),
                     // A short read means that nothing is left, so asking again would be a system call for nothing;
@@ -212,8 +256,8 @@ impl Client {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
                     return Step::Wait;
                 }
-                Err(error) if !self.connected => return self.lost(self.fault_of(&error)),
-                Err(_) => return self.at_end(false, shared),
+                // What had come of an answer was read before: this is no orderly end.
+                Err(error) => return self.lost(self.fault_of(&error)),
             }
         }
     }
@@ -229,8 +273,8 @@ impl Client {
         Step::Over { result: self.answer.verdict(&self.request, shared.absent_is_fine), broken: false }
     }
 
-    fn at_end(&mut self, cleanly: bool, shared: &Shared) -> Step {
-        match self.answer.end(cleanly) {
+    fn at_end(&mut self, shared: &Shared) -> Step {
+        match self.answer.end() {
             Ok(()) => self.answered(shared),
             Err(fault) => self.lost(fault),
         }
@@ -244,7 +288,7 @@ impl Client {
     /// The class of a socket's error.
     fn fault_of(&self, error: &io::Error) -> Fault {
         match error.kind() {
-            ErrorKind::TimedOut => Fault::Timeout,
+            ErrorKind::TimedOut => self.answer.late(),
             ErrorKind::ConnectionReset => Fault::Reset,
             _ if self.connected => Fault::Reset,
             _ => Fault::Refused,

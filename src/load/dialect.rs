@@ -101,13 +101,19 @@ impl Dialect {
 
     fn parse(name: &str, text: &str) -> Result<Dialect, String> {
         let file: File = toml::from_str(text).map_err(|error| one_line(text, &error))?;
+        let outcome_header = file.outcome_header;
+        if outcome_header.as_ref().is_some_and(|name| !is_field_name(name)) {
+            return Err(
+                "outcome_header is no legal name; write it as in outcome_header = \"X-Outcome\"".into()
+            );
+        }
         let sections = [file.get, file.put, file.delete, file.compute_prime, file.compute_hash];
         if sections.iter().all(Option::is_none) {
             return Err("it has no operation; add at least a [get] with a path".into());
         }
         let mut forms = [const { None }; Operation::ALL.len()];
         for (operation, section) in Operation::ALL.into_iter().zip(sections) {
-            let form = section.map(|section| section.form(operation)).transpose();
+            let form = section.map(|section| section.form(operation, outcome_header.clone())).transpose();
             forms[operation as usize] = form.map_err(|why| format!("[{}] {why}", operation.name()))?;
         }
         Ok(Dialect {
@@ -152,6 +158,8 @@ pub(super) struct Rule {
     pub(super) anywhere: bool,
     /// Whether the body must be kept until it is complete, because something is to be looked for.
     pub(super) keeps_body: bool,
+    /// The field by which a 503 says whether the request was carried out.
+    pub(super) outcome_header: Option<String>,
 }
 
 impl Rule {
@@ -164,6 +172,7 @@ impl Rule {
             absent_unless: None,
             anywhere: false,
             keeps_body: false,
+            outcome_header: None,
         };
         &NONE
     }
@@ -239,6 +248,7 @@ fn placeholders(template: &str) -> impl Iterator<Item = (usize, &str)> {
 struct File {
     #[serde(default)]
     value_bytes_min: u64,
+    outcome_header: Option<String>,
     get: Option<Section>,
     put: Option<Section>,
     delete: Option<Section>,
@@ -264,7 +274,7 @@ struct Section {
 }
 
 impl Section {
-    fn form(self, operation: Operation) -> Result<Form, String> {
+    fn form(self, operation: Operation, outcome_header: Option<String>) -> Result<Form, String> {
         let is_get = operation == Operation::Get;
         if !is_get && (self.absent.is_some() || self.absent_if.is_some() || self.absent_unless.is_some()) {
             return Err("says what is absent, but only reads find that; move it to [get]".into());
@@ -285,6 +295,7 @@ impl Section {
             absent_if: self.absent_if,
             absent_unless: self.absent_unless,
             anywhere,
+            outcome_header,
         };
         let method = self.method.unwrap_or_else(|| operation.method().to_owned());
         let sends = matches!(method.as_str(), "PUT" | "POST" | "PATCH");
@@ -325,8 +336,7 @@ impl Form {
             return Err(format!("path `{path}` is none; begin with /, and write %20 for a blank"));
         }
         for (name, value) in &self.headers {
-            let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-            if name.is_empty() || !name.bytes().all(is_token) {
+            if !is_field_name(name) {
                 return Err(format!("header `{name}` has no legal name; write it as in Content-Type"));
             }
             const OURS: &[&str] = &["host", "content-length", "transfer-encoding", "connection", "expect"];
@@ -372,6 +382,12 @@ impl Form {
     }
 }
 
+/// Whether a header may be called so.
+fn is_field_name(name: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_token)
+}
+
 /// The statuses that mean success unless a dialect says otherwise.
 fn ok(operation: Operation) -> &'static [u16] {
     match operation {
@@ -405,6 +421,8 @@ mod tests {
             assert!(row.about.ends_with('.') && dialect.speaks(Operation::Get), "{}", row.name);
         }
         assert_eq!(Dialect::usual().name, "weir");
+        let rule = &Dialect::usual().form(Operation::Put).unwrap().rule;
+        assert_eq!(rule.outcome_header.as_deref(), Some(crate::proto::OUTCOME));
         assert!(Operation::ALL.into_iter().all(|operation| Dialect::usual().speaks(operation)));
         assert!(!Dialect::named("fixed").unwrap().names_key(Operation::Get));
         assert!(Dialect::named("no one's").is_none());
@@ -445,6 +463,7 @@ mod tests {
             ("[get]", "line 1: missing field `path`; docs"),
             ("[get]\npath = \"/\"\nverb = \"GET\"", "line 3: unknown field `verb`"),
             ("[scan]\npath = \"/\"", "unknown field `scan`"),
+            ("outcome_header = \"X Y\"\n[get]\npath = \"/\"", "outcome_header is no legal name"),
             ("[get]\npath = \"{key}\"", "[get] path `{key}` is none; begin with /"),
             ("[get]\npath = \"/a b\"", "write %20 for a blank"),
             (

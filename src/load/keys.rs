@@ -145,6 +145,11 @@ pub fn key_numbers(distribution: Distribution, keys: u64, seed: u64) -> impl Ite
 }
 
 impl Stream {
+    /// Which client's it is, counted over all threads.
+    pub(super) fn client(&self) -> u32 {
+        self.client as u32
+    }
+
     /// The next request.
     pub(super) fn next(&mut self, space: &Space) -> Ask {
         let (place, at) = self.pending.take().unwrap_or_else(|| {

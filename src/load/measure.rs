@@ -3,6 +3,7 @@
 //! The window's instants are fixed before the first request, so every thread judges by its own clock reading whether
 //! a completion counts, and none waits for another.
 
+use super::answer::{Fault, Success};
 use super::keys::{self, Space, Stream};
 use super::mix;
 use super::pacing::Pacing;
@@ -11,6 +12,7 @@ use super::recorder::{Recorder, Window};
 use super::request::{Request, Requests};
 use super::schedule::{self, Schedule};
 use super::seconds::{Merge, Second};
+use super::witness::{Ledger, Witness};
 use super::{Error, Notice, Plan};
 use crate::proto::{FORMAT, LoadEvent, LoadReport, SecondReport};
 use std::net::SocketAddr;
@@ -88,6 +90,7 @@ pub(super) fn count(
     let threads = plan.threads.min(part.clients.len() as u32);
     let space = &Space::new(plan);
     let requests = &Requests::new(plan, plan.connect);
+    let ledger = &Ledger::new(plan.verify);
     let manners = Manners {
         address,
         timeout: plan.timeout,
@@ -119,6 +122,9 @@ pub(super) fn count(
             let duty = Measured {
                 space,
                 requests,
+                witness: ledger
+                    .as_ref()
+                    .map(|ledger| Witness::new(ledger, requests, streams.iter().map(Stream::client))),
                 streams,
                 recorder,
                 window,
@@ -221,6 +227,8 @@ fn work(
 struct Measured<'a> {
     space: &'a Space,
     requests: &'a Requests,
+    /// Where values are verified.
+    witness: Option<Witness<'a>>,
     /// Of this thread's clients.
     streams: Vec<Stream>,
     recorder: Recorder,
@@ -238,8 +246,23 @@ struct Measured<'a> {
 impl Duty for Measured<'_> {
     fn next(&mut self, index: usize, request: &mut Request) -> bool {
         let ask = self.streams[index].next(self.space);
-        self.requests.render(request, ask);
+        match &mut self.witness {
+            Some(witness) => witness.render(index, ask, request),
+            None => self.requests.render(request, ask),
+        }
         true
+    }
+
+    fn judge(
+        &mut self,
+        request: &Request,
+        body: &[u8],
+        result: Result<Success, Fault>,
+    ) -> (Result<Success, Fault>, bool) {
+        match &mut self.witness {
+            Some(witness) => witness.judge(request, body, result),
+            None => (result, false),
+        }
     }
 
     fn done(&mut self, _index: usize, attempt: &Attempt) {
@@ -380,6 +403,10 @@ pub(super) fn report(plan: &Plan, tally: &Tally, seconds: Vec<SecondReport>) -> 
         },
         operations: total.operations(operations()),
         errors: total.errors(),
+        verify: plan.verify.to_string(),
+        verified: total.verified,
+        connects: total.connecting.begun,
+        connect: total.connecting.latency(),
         backoff_secs: total.backoff().as_secs_f64(),
         think_secs: total.think().as_secs_f64(),
         in_flight_mean: Some(total.in_flight_mean()),

@@ -15,13 +15,18 @@ mod pacing;
 mod schedule;
 mod target;
 mod dialect;
+mod encode;
+mod pieces;
+mod verify;
 mod request;
 mod answer;
 mod client;
 mod timer;
+mod connecting;
 mod reactor;
 mod seconds;
 mod recorder;
+mod witness;
 mod preload;
 mod measure;
 pub mod agents;
@@ -35,6 +40,7 @@ pub use pacing::{Arrivals, Pacing, Think};
 pub use recorder::Samples;
 pub use target::Target;
 pub use value_size::ValueSize;
+pub use verify::Verify;
 pub use workload::{WORKLOADS, Workload};
 
 use crate::proto::{AgentOutcome, LoadEvent, LoadReport, SecondReport};
@@ -83,6 +89,8 @@ pub struct Plan {
     pub pacing: Pacing,
     /// When a client connects.
     pub connect: Connect,
+    /// Which of the values that are read are compared as a whole, and checked for being the latest.
+    pub verify: Verify,
     /// Whether the report has the histograms.
     pub histogram: bool,
 }
@@ -204,6 +212,7 @@ impl Plan {
             preload: true,
             pacing: Pacing::default(),
             connect: Connect::Once,
+            verify: Verify::NONE,
             histogram: false,
         }
     }
@@ -310,6 +319,7 @@ impl std::error::Error for Error {
 /// first connection fails requests, not the run.
 pub fn run(plan: &Plan, observer: &mut dyn FnMut(Notice)) -> Result<LoadReport, Error> {
     plan.check()?;
+    let plan = &Plan { verify: plan.verify.anew(), ..plan.clone() };
     let address = reach(plan)?;
     allow_files(u64::from(plan.clients) + FILES_SPARE);
     if plan.preload_keys() > 0 {

@@ -115,10 +115,17 @@ fn told(plan: &Plan, attempt: &Attempt) -> String {
     match attempt.result {
         Ok(_) => format!("{method} found nothing"),
         Err(Fault::Refused) => format!("{method}: connection refused"),
+        Err(Fault::Reset) if attempt.status != 0 => {
+            format!("{method}: the connection was reset inside the answer")
+        }
         Err(Fault::Reset) => format!("{method}: the connection ended without an answer"),
         Err(Fault::Timeout) => format!("{method}: no answer within {}", Span(plan.timeout)),
-        Err(Fault::ShortBody) => format!("{method}: the connection ended inside the answer"),
-        Err(Fault::WrongValue) => format!("{method} brought another value than was written"),
+        Err(Fault::SlowBody) => format!("{method}: no complete answer within {}", Span(plan.timeout)),
+        Err(Fault::ClosedEarly) => format!("{method}: the connection ended inside the answer"),
+        Err(Fault::WrongLength) => format!("{method}: the answer is not as long as it says"),
+        Err(Fault::WrongValue | Fault::StaleValue) => {
+            format!("{method} brought another value than was written")
+        }
         Err(Fault::Malformed)
             if attempt.operation == Operation::Put
                 && plan.dialect.takes(attempt.operation, attempt.status) =>
@@ -126,8 +133,14 @@ fn told(plan: &Plan, attempt: &Attempt) -> String {
             format!("{method} was answered {}, but not as one that is done", attempt.status)
         }
         Err(Fault::Malformed) if attempt.status == 0 => format!("{method}: the answer is not HTTP/1.1"),
-        Err(Fault::Malformed | Fault::Http4xx | Fault::Http5xx) => {
-            format!("{method} was answered {}", attempt.status)
-        }
+        Err(
+            Fault::Malformed
+            | Fault::Http4xx
+            | Fault::Http429
+            | Fault::Http5xx
+            | Fault::Http503NotApplied
+            | Fault::Http503Unknown
+            | Fault::Http504,
+        ) => format!("{method} was answered {}", attempt.status),
     }
 }

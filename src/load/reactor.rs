@@ -9,7 +9,7 @@
 
 use super::Connect;
 use super::answer::{Fault, Success};
-use super::client::{Client, Shared, State, Step};
+use super::client::{Client, Connection, Shared, State, Step};
 use super::mix::Operation;
 use super::request::Request;
 use super::schedule::Schedule;
@@ -44,6 +44,9 @@ pub(super) struct Attempt {
     pub(super) sent: Instant,
     /// When it was over.
     pub(super) until: Instant,
+    pub(super) connection: Connection,
+    /// Whether the value it brought was compared as a whole.
+    pub(super) verified: bool,
 }
 
 /// A request of an open loop at the moment it is sent.
@@ -70,6 +73,15 @@ pub(super) struct Rest {
 pub(super) trait Duty {
     /// Renders the next request of client `index`; `false` when there is none for it any more.
     fn next(&mut self, index: usize, request: &mut Request) -> bool;
+    /// What a watched request that is over with `result` is to be taken for, and whether a value was compared as a whole.
+    fn judge(
+        &mut self,
+        _request: &Request,
+        _body: &[u8],
+        result: Result<Success, Fault>,
+    ) -> (Result<Success, Fault>, bool) {
+        (result, false)
+    }
     /// Takes note of a request of client `index` that is over.
     fn done(&mut self, index: usize, attempt: &Attempt);
     /// Takes note that a client backed off.
@@ -226,6 +238,12 @@ impl Reactor {
     /// Does what follows from `step`. A loop, because a request can be over as soon as it is begun.
     fn follow(&mut self, index: usize, mut step: Step, duty: &mut impl Duty) -> io::Result<()> {
         while let Step::Over { result, broken } = step {
+            let client = &self.clients[index];
+            let (result, verified) = match client.request.watch {
+                Some(_) => duty.judge(&client.request, client.body(), result),
+                None => (result, false),
+            };
+            // Only now: what is complete is also to be checked.
             self.now = Instant::now();
             duty.in_flight(self.now, self.in_flight);
             self.in_flight -= 1;
@@ -237,6 +255,8 @@ impl Reactor {
                 since: client.intended,
                 sent: client.since,
                 until: self.now,
+                connection: client.connection(),
+                verified,
             };
             duty.done(client.source, &attempt);
             if broken {

@@ -3,6 +3,7 @@
 //! Its size depends on nothing that happens. Reads no clock: every instant is handed in.
 
 use super::answer::{Fault, Success};
+use super::connecting::Connecting;
 use super::mix::Operation;
 use super::reactor::{Attempt, Launch, Rest};
 use super::seconds::{Current, Second};
@@ -49,6 +50,9 @@ pub(super) struct Recorder {
     /// By `fault as usize`.
     pub(super) faults: [u64; Fault::ALL.len()],
     pub(super) absent: u64,
+    /// Reads whose value was compared as a whole.
+    pub(super) verified: u64,
+    pub(super) connecting: Connecting,
     pub(super) backoff: Duration,
     pub(super) think: Duration,
     pub(super) population: Population,
@@ -94,6 +98,8 @@ impl Recorder {
             failures: Samples::default(),
             faults: [0; Fault::ALL.len()],
             absent: 0,
+            verified: 0,
+            connecting: Connecting::default(),
             backoff: Duration::ZERO,
             think: Duration::ZERO,
             population: Population { until: begun, secs: 0.0, at_end: 0, edge_secs: 0.0 },
@@ -123,6 +129,8 @@ impl Recorder {
                 self.faults[fault as usize] += 1;
             }
         }
+        self.verified += u64::from(attempt.verified);
+        self.connecting.record(attempt.connection);
         if attempt.sent < self.window.start {
             self.population.edge_secs -= self.window.start.duration_since(attempt.sent).as_secs_f64();
         }
@@ -218,6 +226,8 @@ impl Recorder {
             *mine += theirs;
         }
         self.absent += other.absent;
+        self.verified += other.verified;
+        self.connecting.add(&other.connecting);
         self.backoff += other.backoff;
         self.think += other.think;
         self.population.secs += other.population.secs;
@@ -397,7 +407,7 @@ impl Samples {
         self.clipped += u64::from(ns > HIGHEST_NS);
     }
 
-    fn add(&mut self, other: &Samples) {
+    pub(super) fn add(&mut self, other: &Samples) {
         self.histogram.add(&other.histogram).expect("all have the same bounds");
         self.sum_ns += other.sum_ns;
         self.min_ns = self.min_ns.min(other.min_ns);
@@ -456,7 +466,9 @@ mod tests {
     }
 
     fn attempt(result: Result<Success, Fault>, since: Instant, until: Instant) -> Attempt {
-        Attempt { operation: Operation::Get, result, status: 200, since, sent: since, until }
+        let connection = super::super::client::Connection::Kept;
+        let operation = Operation::Get;
+        Attempt { operation, result, status: 200, since, sent: since, until, connection, verified: false }
     }
 
     fn closed(window: Window) -> Recorder {

@@ -80,8 +80,24 @@ pub struct LoadReport {
     pub schedule: Option<ScheduleReport>,
     /// Per kind of request: `get`, `put`, `delete`, `compute_prime`, `compute_hash`.
     pub operations: Vec<OperationReport>,
-    /// Failed attempts by class: `refused`, `reset`, `timeout`, `short_body`, `malformed`, `wrong_value`, `http_4xx`, `http_5xx`.
+    /// Failed attempts by class: `refused`, `reset`, `closed_early` (in reports from before there were more than eight classes
+    /// `short_body`), `wrong_length`, `slow_body`, `timeout`, `malformed`, `wrong_value`, `stale_value`, `http_4xx`, `http_429`,
+    /// `http_5xx`, `http_503_not_applied`, `http_503_unknown`, `http_504`.
     pub errors: BTreeMap<String, u64>,
+    /// Which reads were to be compared as a whole, as `--verify` writes it; empty in reports from before there was a choice:
+    /// none were.
+    #[serde(default)]
+    pub verify: String,
+    /// Reads whose value was compared as a whole, the wrong and stale ones among them.
+    #[serde(default)]
+    pub verified: u64,
+    /// Connections that these attempts began; 0 in reports from before they were counted.
+    #[serde(default)]
+    pub connects: u64,
+    /// How long it took from the call to connect until the first bytes were sent, of the connections that were made. `None`
+    /// where none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect: Option<Latency>,
     /// Time that clients, all together, spent in the window neither in a request nor free to send one:
     /// backing off after a failure.
     pub backoff_secs: f64,

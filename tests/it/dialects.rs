@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use tempfile::TempDir;
-use weir::load::{self, Connect, Dialect, Mix, Plan, Target, ValueSize};
+use weir::load::{self, Connect, Dialect, Mix, Plan, Target, ValueSize, Verify};
 use weir::proto::LoadReport;
 
 /// A program that listens, killed when dropped.
@@ -187,6 +187,18 @@ fn check_store(dialect: &str, servers: Servers<'_>, plant: impl FnOnce(&str, &st
     ] {
         check(servers, &Plan { connect, value_size, ..plan_in(dialect, "mixed_thirds") });
     }
+
+    // To the last byte, and in order.
+    let verified = Plan {
+        verify: Verify::all(),
+        value_size: ValueSize::Uniform { min: 1, max: 300 },
+        ..plan_in(dialect, "mixed_thirds")
+    };
+    run_until(servers, &verified, |report| {
+        // Where values are long enough for a mark, which most are.
+        all_succeeded(report)
+            && 2 * report.verified > report.operations[0].successes - report.operations[0].absent
+    });
 
     let reads = plan_in(dialect, "get_popular");
     run_until(servers, &reads, all_succeeded);

@@ -9,7 +9,9 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
-use weir::load::{self, Connect, Dialect, Error, Pacing, Plan, ValueSize, Workload, little_residual};
+use weir::load::{
+    self, Connect, Dialect, Error, Pacing, Plan, Think, ValueSize, Verify, Workload, little_residual,
+};
 use weir::proto::{Latency, LoadEvent, LoadReport};
 
 /// What a server does with a request.
@@ -27,16 +29,30 @@ pub(super) enum Reply {
     ValueThenVanish,
     /// The same without a length: the body ends with the connection.
     ValueUntilClose,
+    /// As a key-value store does, but a read brings what was there before the last write.
+    Older,
+    /// As a key-value store does, but the last byte of a value is another.
+    BadTail,
     /// The value of another key.
     WrongValue,
     /// This status and no body.
     Status(u16),
+    /// 503, which says this of its outcome.
+    Unavailable(&'static str),
     /// The connection ends inside the body.
     ShortBody,
+    /// The connection is reset there.
+    ShortThenReset,
+    /// The body never ends.
+    SlowBody,
     /// The connection ends inside the head.
     ShortHead,
     /// The body is longer than it said.
     LongBody,
+    /// Two lengths, one of them right.
+    TwoLengths,
+    /// A value, and more behind it a moment later.
+    Afterthought,
     /// Not HTTP.
     Garbage,
     /// The connection ends instead, cleanly.
@@ -58,6 +74,8 @@ pub(super) struct ServerState {
     /// Requests so far, over all connections.
     requests: usize,
     pub(super) values: HashMap<String, Vec<u8>>,
+    /// What the latest values took the place of.
+    before: HashMap<String, Vec<u8>>,
     /// The request lines of each connection.
     pub(super) lines: Vec<Vec<String>>,
 }
@@ -103,7 +121,10 @@ fn converse(
             state.requests += 1;
             reply(state.requests - 1)
         };
-        if reply == Reply::Reset {
+        if reply == Reply::ShortThenReset {
+            writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\npop")?;
+        }
+        if matches!(reply, Reply::Reset | Reply::ShortThenReset) {
             return Ok(());
         }
         let mut line = String::new();
@@ -141,12 +162,30 @@ fn converse(
         let of_key = of_key.as_str();
         let short = "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n";
         let answer: Vec<u8> = match reply {
-            Reply::Store => match method {
-                "GET" => state.values.get(&key).map_or_else(|| status(404), |value| ok(value)),
-                "PUT" => status(if state.values.insert(key, value).is_some() { 204 } else { 201 }),
+            Reply::Store | Reply::Older | Reply::BadTail => match method {
+                "GET" => {
+                    let before = state.before.get(&key).filter(|_| reply == Reply::Older);
+                    let found = before.or(state.values.get(&key)).cloned();
+                    found.map_or_else(
+                        || status(404),
+                        |mut value| {
+                            if let (Reply::BadTail, Some(last)) = (reply, value.last_mut()) {
+                                *last ^= 1;
+                            }
+                            ok(&value)
+                        },
+                    )
+                }
+                "PUT" => match state.values.insert(key.clone(), value) {
+                    Some(before) => {
+                        state.before.insert(key, before);
+                        status(204)
+                    }
+                    None => status(201),
+                },
                 _ => status(if state.values.remove(&key).is_some() { 204 } else { 404 }),
             },
-            Reply::Value | Reply::ValueThenVanish => ok(of_key.as_bytes()),
+            Reply::Value | Reply::ValueThenVanish | Reply::Afterthought => ok(of_key.as_bytes()),
             Reply::Chunks => {
                 let (start, end) = of_key.split_at(3);
                 let chunk = |part: &str| format!("{:x}\r\n{part}\r\n", part.len());
@@ -161,17 +200,32 @@ fn converse(
             Reply::ValueUntilClose => format!("HTTP/1.1 200 OK\r\n\r\n{of_key}").into(),
             Reply::WrongValue => ok(b"of_another_key=a value"),
             Reply::Status(code) => status(code),
-            Reply::ShortBody => format!("{short}{of_key}").into(),
+            Reply::Unavailable(outcome) => {
+                format!("HTTP/1.1 503 So\r\nContent-Length: 0\r\nWeir-Outcome: {outcome}\r\n\r\n").into()
+            }
+            Reply::ShortBody | Reply::SlowBody => format!("{short}{of_key}").into(),
             Reply::ShortHead => short[..20].into(),
             Reply::LongBody => [ok(of_key.as_bytes()), b"and more".to_vec()].concat(),
+            Reply::TwoLengths => {
+                let lengths = format!("Content-Length: {}\r\nContent-Length: 99", of_key.len());
+                format!("HTTP/1.1 200 OK\r\n{lengths}\r\n\r\n{of_key}").into()
+            }
             Reply::Garbage => b"220 mail.example ESMTP\r\n".to_vec(),
-            Reply::Close | Reply::Reset | Reply::Silence => Vec::new(),
+            Reply::Close | Reply::Reset | Reply::ShortThenReset | Reply::Silence => Vec::new(),
         };
         drop(state);
         writer.write_all(&answer)?;
+        if reply == Reply::Afterthought {
+            writer.write_all(b"and more")?;
+        }
         if !matches!(
             reply,
             Reply::Store
+                | Reply::Older
+                | Reply::BadTail
+                | Reply::Afterthought
+                | Reply::Unavailable(_)
+                | Reply::SlowBody
                 | Reply::Value
                 | Reply::Chunks
                 | Reply::WrongValue
@@ -224,6 +278,7 @@ pub(super) fn plan(address: SocketAddr, workload: &str) -> Plan {
         preload: false,
         pacing: Pacing::default(),
         connect: Connect::Once,
+        verify: Verify::NONE,
         histogram: false,
     }
 }
@@ -258,14 +313,21 @@ fn every_fault_is_counted_in_its_class_and_never_as_goodput() {
     check(&[(Reply::Value, None)]);
     check(&[(Reply::Close, Some("reset"))]);
     check(&[(Reply::Reset, Some("reset"))]);
-    check(&[(Reply::ShortBody, Some("short_body"))]);
-    check(&[(Reply::ShortHead, Some("short_body"))]);
-    check(&[(Reply::LongBody, Some("malformed"))]);
+    check(&[(Reply::ShortBody, Some("closed_early"))]);
+    check(&[(Reply::ShortHead, Some("closed_early"))]);
+    check(&[(Reply::ShortThenReset, Some("reset"))]);
+    check(&[(Reply::TwoLengths, Some("wrong_length"))]);
+    check(&[(Reply::LongBody, Some("wrong_length"))]);
     check(&[(Reply::Garbage, Some("malformed"))]);
     check(&[(Reply::Status(302), Some("malformed"))]);
     check(&[(Reply::WrongValue, Some("wrong_value"))]);
     check(&[(Reply::Status(404), Some("http_4xx"))]);
+    check(&[(Reply::Status(429), Some("http_429"))]);
     check(&[(Reply::Status(503), Some("http_5xx"))]);
+    check(&[(Reply::Unavailable("not-applied"), Some("http_503_not_applied"))]);
+    check(&[(Reply::Unavailable("unknown"), Some("http_503_unknown"))]);
+    check(&[(Reply::Unavailable("perhaps"), Some("http_5xx"))]);
+    check(&[(Reply::Status(504), Some("http_504"))]);
 }
 
 #[test]
@@ -274,18 +336,23 @@ fn faults_among_successes_are_counted_exactly() {
         (Reply::Value, None),
         (Reply::Reset, Some("reset")),
         (Reply::Chunks, None),
-        (Reply::ShortBody, Some("short_body")),
+        (Reply::ShortBody, Some("closed_early")),
         (Reply::Status(404), Some("http_4xx")),
-        (Reply::Status(429), Some("http_4xx")),
+        (Reply::Status(429), Some("http_429")),
         (Reply::Close, Some("reset")),
         (Reply::ValueThenClose, None),
-        (Reply::LongBody, Some("malformed")),
+        (Reply::LongBody, Some("wrong_length")),
         (Reply::WrongValue, Some("wrong_value")),
         (Reply::Garbage, Some("malformed")),
         (Reply::ValueUntilClose, None),
         (Reply::Status(500), Some("http_5xx")),
         (Reply::Status(503), Some("http_5xx")),
-        (Reply::ShortHead, Some("short_body")),
+        (Reply::ShortHead, Some("closed_early")),
+        (Reply::ShortThenReset, Some("reset")),
+        (Reply::TwoLengths, Some("wrong_length")),
+        (Reply::Unavailable("not-applied"), Some("http_503_not_applied")),
+        (Reply::Unavailable("unknown"), Some("http_503_unknown")),
+        (Reply::Status(504), Some("http_504")),
     ]);
     assert!(report.backoff_secs > 0.0);
 }
@@ -317,6 +384,30 @@ fn a_server_that_never_answers_is_given_up() {
 }
 
 #[test]
+fn a_body_that_does_not_end_is_told_from_an_answer_that_does_not_begin() {
+    let server = Server::start(|number| if number % 2 == 0 { Reply::SlowBody } else { Reply::Silence });
+    let plan = Plan { timeout: Duration::from_millis(20), ..plan(server.address, "get_popular") };
+    let report = run(&plan);
+    let silent = report.attempts / 2;
+    let errors = [("slow_body".to_owned(), report.attempts - silent), ("timeout".to_owned(), silent)];
+    assert_eq!(report.errors, errors.into_iter().filter(|(_, count)| *count > 0).collect());
+    assert!(report.attempts > 0 && report.successes == 0);
+}
+
+#[test]
+fn what_comes_between_two_requests_is_not_taken_for_an_answer() {
+    let server = Server::start(|_| Reply::Afterthought);
+    let think = Think::Constant(Duration::from_millis(200));
+    let window = Duration::from_millis(900);
+    let pacing = Pacing::Closed { think };
+    let report = run(&Plan { pacing, window, ..plan(server.address, "get_popular") });
+    // The first request fails if both parts arrive together, else the one that finds the second part there.
+    let wrong = report.attempts - report.successes;
+    assert!(wrong > 0, "{report:?}");
+    assert_eq!(report.errors, BTreeMap::from([("wrong_length".into(), wrong)]));
+}
+
+#[test]
 fn a_server_that_goes_away_refuses_and_the_time_is_accounted_for() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -338,6 +429,7 @@ fn a_server_that_goes_away_refuses_and_the_time_is_accounted_for() {
         report.attempts - report.successes - report.errors.get("http_4xx").unwrap_or(&0)
     );
     assert!(report.backoff_secs > 0.0);
+    assert_eq!((report.connects, report.connect.unwrap().count), (report.attempts, 1));
     // Nearly all of the window was back-off: an account of it that was off would show here most.
     let residual = little_residual(&report).unwrap();
     assert!(residual.abs() < 0.001, "{residual} {report:?}");
@@ -354,6 +446,10 @@ fn a_connection_for_each_request_is_never_used_twice() {
         let streams = server.streams(2);
         assert!(streams.len() as u64 >= report.attempts && report.attempts > 2);
         assert!(streams.iter().all(|lines| lines.len() == 1), "{reply:?}");
+        // Each took its time, and no longer than the request it was made for.
+        let connect = report.connect.unwrap();
+        assert_eq!((report.connects, connect.count), (report.attempts, report.attempts));
+        assert!(connect.us_min > 0.0 && connect.us_mean < report.latency.us_mean, "{report:?}");
         assert_eq!(report.backoff_secs, 0.0);
     }
 }
@@ -364,6 +460,7 @@ fn clients_that_start_in_groups_all_get_their_turn() {
     let report = run(&Plan { clients: 150, threads: 2, ..plan(server.address, "get_popular") });
     assert_eq!((report.attempts, report.errors.len()), (report.successes, 0));
     assert_eq!(server.streams(1).len(), 150);
+    assert_eq!((report.connects, report.connect.unwrap().count), (150, 150));
     // The second and the later groups waited inside the window, and that is in the balance.
     let residual = little_residual(&report).unwrap();
     assert!(residual.abs() < 0.001 && report.backoff_secs == 0.0, "{residual} {report:?}");
@@ -475,6 +572,7 @@ fn the_command_says_in_one_line_what_is_wrong() {
         (&[&url, "--mix", "get=50,scan=50"], 2, "`scan` is nothing to mix; known are get, put"),
         (&[&url, "--distribution", "normal"], 2, "known are uniform, zipfian[:THETA]"),
         (&[&url, "--connect", "never"], 2, "known are once, each"),
+        (&[&url, "--verify", "most"], 2, "write none, all, or a share"),
         (&[&url, "--json", "--events"], 2, "cannot be used with"),
     ] {
         let (output, stdout, stderr) = weir_load(arguments);

@@ -22,4 +22,5 @@ mod serve;
 mod shards;
 mod stores;
 mod tidy;
+mod verify;
 mod workloads;

@@ -10,7 +10,7 @@ use super::{Failure, note, say, with_hint};
 use crate::load::agents::AGENTS_MAX;
 use crate::load::{
     self, Arrivals, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing,
-    Plan, Target, Think, ValueSize, WORKLOADS, Workload,
+    Plan, Target, Think, ValueSize, Verify, WORKLOADS, Workload,
 };
 use crate::proto::{AgentOutcome, AgentReport, LoadEvent, LoadReport};
 use crate::units::{Rate, Span};
@@ -102,6 +102,10 @@ pub(crate) struct Args {
     #[arg(long)]
     no_preload: bool,
 
+    /// Which of the values read to compare to the last byte and check for being the latest: none, all, or a share as in 1%
+    #[arg(long, value_name = "WHICH", default_value = "none")]
+    verify: Verify,
+
     /// Let these agents put the load on, the clients divided among them; this process only coordinates
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = agent)]
     agents: Vec<String>,
@@ -144,6 +148,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             None => Pacing::Closed { think: args.think },
         },
         connect: args.connect,
+        verify: args.verify,
         histogram: args.histogram,
     };
     check_agents(&args.agents, plan.clients)?;

@@ -1,6 +1,6 @@
 //! The report of `weir load` for people.
 
-use crate::load::{self, Connect, Dialect, Plan};
+use crate::load::{self, Connect, Dialect, Plan, Verify};
 use crate::proto::{AgentOutcome, Latency, LoadReport};
 use crate::units::{self, Span};
 use std::fmt::Write;
@@ -58,6 +58,13 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
         figures.push(("agents", agents(report)));
     }
     figures.extend(report.errors.iter().map(|(class, count)| (class.as_str(), format!("{count} failed"))));
+    if report.verified > 0 || plan.verify != Verify::NONE {
+        figures.push(("verified", format!("{} values compared to the last byte", report.verified)));
+    }
+    if let Some(connect) = report.connect.filter(|_| report.connects > u64::from(*clients)) {
+        let (p50, p99) = (units::micros(connect.us_p50), units::micros(connect.us_p99));
+        figures.push(("connecting", format!("{} times, p50 {p50}, p99 {p99}", report.connects)));
+    }
     if report.backoff_secs > 0.0 {
         figures.push(("back-off", format!("{:.2} s over all clients", report.backoff_secs)));
     }

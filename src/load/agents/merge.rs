@@ -33,6 +33,10 @@ pub(super) struct TallyText {
     /// By class.
     faults: BTreeMap<String, u64>,
     absent: u64,
+    verified: u64,
+    /// Connections begun, and how long those took that were made.
+    connects: u64,
+    connecting: SamplesText,
     backoff: Duration,
     think: Duration,
     in_flight_secs: f64,
@@ -85,6 +89,9 @@ impl TallyText {
             failures: SamplesText::of(&recorder.failures),
             faults: Fault::ALL.map(|fault| (fault.name().to_owned(), recorder.faults[fault as usize])).into(),
             absent: recorder.absent,
+            verified: recorder.verified,
+            connects: recorder.connecting.begun,
+            connecting: SamplesText::of(&recorder.connecting.made),
             backoff: recorder.backoff,
             think: recorder.think,
             in_flight_secs: recorder.population.secs,
@@ -136,6 +143,12 @@ impl TallyText {
             return Err(format!("{attempts} attempts are not {successes} successes and {failures} failures"));
         }
         recorder.absent = bounded(self.absent, successes as u64)?;
+        recorder.verified = bounded(self.verified, attempts as u64)?;
+        recorder.connecting.begun = bounded(self.connects, attempts as u64)?;
+        recorder.connecting.made = self.connecting.samples()?;
+        if self.connecting.count() > self.connects {
+            return Err("more connections were made than were begun".into());
+        }
         recorder.backoff = time(self.backoff)?;
         recorder.think = time(self.think)?;
         recorder.population.secs = self.in_flight_secs;
@@ -294,6 +307,7 @@ pub(super) fn together(agents: &[&[SecondReport]]) -> Vec<SecondReport> {
 #[cfg(test)]
 mod tests {
     use super::super::super::answer::Success;
+    use super::super::super::client::Connection;
     use super::super::super::measure;
     use super::super::super::pacing::Arrivals;
     use super::super::super::reactor::{Attempt, Launch, Rest};
@@ -341,7 +355,14 @@ mod tests {
             };
             let operation = Operation::ALL[event % 3];
             let since = until - latency;
-            let attempt = Attempt { operation, result, status: 200, since, sent, until };
+            let connection = match event % 7 {
+                0 => Connection::Begun,
+                1 => Connection::Made(latency / 3),
+                _ => Connection::Kept,
+            };
+            let verified = event % 4 == 0;
+            let attempt =
+                Attempt { operation, result, status: 200, since, sent, until, connection, verified };
             let recorder = &mut tallies[event % parties].recorder;
             recorder.record(&attempt);
             recorder.launched(&Launch { intended: since, free_since: since, sent });
@@ -411,6 +432,9 @@ mod tests {
         check(|text| text.faults.retain(|name, _| name != "reset"), "reset");
         check(|text| *text.attempts.get_mut("get").unwrap() = 0, "more get succeeded");
         check(|text| text.absent = u64::MAX, "is more than");
+        check(|text| text.verified = u64::MAX, "is more than");
+        check(|text| text.connects = u64::MAX, "is more than");
+        check(|text| text.connects = 1, "more connections were made");
         check(|text| text.open = None, "another kind");
         check(|text| text.think = Duration::MAX, "too long");
         check(|text| text.threads = u32::MAX, "is more than");

@@ -40,6 +40,7 @@ pub(super) struct Order {
     preload: bool,
     pacing: PacingText,
     connect: String,
+    verify: String,
     histogram: bool,
 }
 
@@ -91,6 +92,7 @@ impl Order {
             preload: plan.preload,
             pacing: PacingText::of(plan.pacing),
             connect: plan.connect.to_string(),
+            verify: plan.verify.to_string(),
             histogram: plan.histogram,
         }
     }
@@ -126,6 +128,8 @@ impl Order {
             preload: self.preload,
             pacing: self.pacing.pacing()?,
             connect: parsed::<Connect>("connect", &self.connect)?,
+            // As a run of its own: of what other agents write and when, an agent knows nothing.
+            verify: parsed("verify", &self.verify)?,
             histogram: self.histogram,
         };
         Ok((plan, first..end))
@@ -215,6 +219,9 @@ mod tests {
         ] {
             check(&Plan { pacing, ..plan.clone() });
         }
+        let verify = "2.5%".parse().unwrap();
+        let (verified, _) = there_and_back(&Plan { verify, ..plan.clone() }, 2..5);
+        assert_eq!(verified.verify.to_string(), "2.5%");
         let mix: Mix = "get=50,read_modify_write=3,put=30".parse().unwrap();
         check(&Plan {
             mix: Some(mix),
@@ -253,6 +260,7 @@ mod tests {
             (Order { timeout: Duration::ZERO, ..order.clone() }, "time-out"),
             (Order { workload: "none".into(), ..order.clone() }, "workload none is not known"),
             (Order { target: "file:///".into(), ..order.clone() }, "target file:///"),
+            (Order { verify: "-1%".into(), ..order.clone() }, "verify -1%: write"),
             (Order { connect: "often".into(), ..order.clone() }, "connect often: known are"),
             (Order { value_size: "-1".into(), ..order.clone() }, "value size -1"),
             (

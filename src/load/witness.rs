@@ -1,0 +1,511 @@
+//! What clients were told of the keys, and whether a value that is read now may still be.
+//!
+//! Sound where a server is linearizable: a value is called stale only if it was overwritten before its read was sent. A value
+//! counts as overwritten by a write that was sent when the value was known to be there, and acknowledged since. Of how many keys
+//! something is known is bounded; what is forgotten is not found, and nothing is found that is not so.
+
+use super::answer::{Fault, Success};
+use super::keys::Ask;
+use super::mix::Operation;
+use super::request::{Origin, Request, Requests};
+use super::verify::{Mark, PRELOADER, Verify, mix};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Keys of which something is known at once; a power of two.
+const KEYS_MAX: usize = 1 << 14;
+/// Writes that are known of each of them.
+const WRITES_MAX: usize = 8;
+/// Bits for writes whose place among those of their own client is open; a power of two.
+const DOUBT_BITS: u64 = 1 << 20;
+
+/// What all threads know of a run.
+pub(super) struct Ledger {
+    verify: Verify,
+    /// Ticks at every write that begins and at everything that is learned.
+    clock: AtomicU64,
+    /// A key's place follows from its number; the one named last has it.
+    known: Box<[Mutex<Known>]>,
+    /// A bit for each write that may take effect later than ones that its client began after it: whether its bit is that of
+    /// another write, too, does not matter, since a value with doubts is never called stale by its number.
+    doubts: Box<[AtomicU64]>,
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    number: u64,
+    /// Whether the value of the preload is gone.
+    overwritten: bool,
+    /// In no order; those without a count are free.
+    writes: [Write; WRITES_MAX],
+}
+
+/// A write that took effect.
+#[derive(Clone, Copy, Debug, Default)]
+struct Write {
+    writer: u32,
+    count: u64,
+    /// The tick at which it began; zero if it was never acknowledged, only read.
+    begun: u64,
+    /// The tick at which it was known to have taken effect.
+    settled: u64,
+}
+
+/// What is to be kept of a request until it is over.
+#[derive(Debug)]
+pub(super) struct Watch {
+    /// Which of the thread's clients asks.
+    place: usize,
+    number: u64,
+    matter: Matter,
+}
+
+#[derive(Debug)]
+enum Matter {
+    /// A read to be compared as a whole, and what was known before it was sent.
+    Read(Box<Known>),
+    /// A write: its number among its client's, and the tick at which it began.
+    Write { count: u64, begun: u64 },
+}
+
+impl Ledger {
+    /// A ledger for the run of `verify`; `None` where nothing is verified.
+    pub(super) fn new(verify: Verify) -> Option<Ledger> {
+        verify.is_on().then(|| Ledger {
+            verify,
+            clock: AtomicU64::new(1),
+            known: (0..KEYS_MAX).map(|_| Mutex::default()).collect(),
+            doubts: (0..DOUBT_BITS / 64).map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// The place of key `number`, whoever has it.
+    fn place(&self, number: u64) -> MutexGuard<'_, Known> {
+        let place = mix(number) as usize & (KEYS_MAX - 1);
+        // Copies of numbers: whoever panicked over them left none half done.
+        self.known[place].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of key `number`.
+    fn look_up(&self, number: u64) -> Known {
+        let known = *self.place(number);
+        if known.number == number { known } else { Known { number, ..Known::default() } }
+    }
+
+    /// Takes note that the preload's value of key `number` is gone, and `write` took effect. Its tick is taken here.
+    fn learn(&self, number: u64, write: Option<Write>) {
+        let mut known = self.place(number);
+        if known.number != number {
+            *known = Known { number, ..Known::default() };
+        }
+        known.overwritten = true;
+        if let Some(write) = write {
+            known.add(Write { settled: self.tick(), ..write });
+        }
+    }
+
+    fn doubt(&self, writer: u32, count: u64) {
+        let (word, bit) = doubt_of(writer, count);
+        self.doubts[word].fetch_or(bit, Ordering::AcqRel);
+    }
+
+    fn doubts(&self, writer: u32, count: u64) -> bool {
+        let (word, bit) = doubt_of(writer, count);
+        self.doubts[word].load(Ordering::Acquire) & bit != 0
+    }
+}
+
+/// The word and the bit of a write.
+fn doubt_of(writer: u32, count: u64) -> (usize, u64) {
+    let place = mix(mix(u64::from(writer)) ^ count) & (DOUBT_BITS - 1);
+    ((place / 64) as usize, 1 << (place % 64))
+}
+
+impl Known {
+    fn find(&self, writer: u32, count: u64) -> Option<&Write> {
+        self.writes.iter().find(|write| write.writer == writer && write.count == count)
+    }
+
+    /// In place of what is known of the same write, or of the one settled longest.
+    fn add(&mut self, write: Write) {
+        let same = |known: &&mut Write| known.writer == write.writer && known.count == write.count;
+        if let Some(known) = self.writes.iter_mut().find(same) {
+            known.begun = known.begun.max(write.begun);
+        } else if let Some(oldest) = self.writes.iter_mut().min_by_key(|known| known.settled) {
+            *oldest = write;
+        }
+    }
+
+    /// Whether the value of `mark` was gone when this was known.
+    fn rules_out(&self, mark: &Mark, ledger: &Ledger) -> bool {
+        if mark.writer == PRELOADER {
+            return self.overwritten;
+        }
+        let later_by_number = |write: &Write| write.writer == mark.writer && write.count > mark.count;
+        let settled = self.find(mark.writer, mark.count).map_or(u64::MAX, |write| write.settled);
+        self.writes.iter().any(|write| write.begun > settled)
+            || self.writes.iter().any(later_by_number) && !ledger.doubts(mark.writer, mark.count)
+    }
+}
+
+/// A thread's part in it.
+pub(super) struct Witness<'a> {
+    ledger: &'a Ledger,
+    requests: &'a Requests,
+    /// By their places in the thread.
+    clients: Vec<Author>,
+    scratch: [Vec<u8>; 2],
+}
+
+/// What a client has asked for.
+struct Author {
+    /// Counted over all threads.
+    client: u32,
+    writes: u64,
+    reads: u64,
+    /// Of its writes that are under way, key and number. In a closed loop there is one at most.
+    under_way: Vec<(u64, u64)>,
+}
+
+impl<'a> Witness<'a> {
+    /// For the thread of `clients`.
+    pub(super) fn new(
+        ledger: &'a Ledger,
+        requests: &'a Requests,
+        clients: impl Iterator<Item = u32>,
+    ) -> Witness<'a> {
+        let author = |client| Author { client, writes: 0, reads: 0, under_way: Vec::new() };
+        Witness { ledger, requests, clients: clients.map(author).collect(), scratch: Default::default() }
+    }
+
+    /// Makes `request` what client `place` of the thread asks next, and watches it if something is to be learned of it.
+    pub(super) fn render(&mut self, place: usize, ask: Ask, request: &mut Request) {
+        let Ask { operation, number, .. } = ask;
+        let author = &mut self.clients[place];
+        let matter = match operation {
+            Operation::Put | Operation::Delete => {
+                author.writes += 1;
+                let count = author.writes;
+                // Whether this write or one under way of the same key comes last, nobody can say.
+                for &(_, other) in author.under_way.iter().filter(|(other, _)| *other == number) {
+                    self.ledger.doubt(author.client, other);
+                    self.ledger.doubt(author.client, count);
+                }
+                author.under_way.push((number, count));
+                let origin = Origin { writer: author.client, count };
+                self.requests.render_marked(request, ask, origin);
+                Some(Matter::Write { count, begun: self.ledger.tick() })
+            }
+            _ => {
+                self.requests.render(request, ask);
+                let picked = operation == Operation::Get && {
+                    author.reads += 1;
+                    self.ledger.verify.picks(author.client, author.reads)
+                };
+                picked.then(|| {
+                    request.keep_all();
+                    Matter::Read(Box::new(self.ledger.look_up(number)))
+                })
+            }
+        };
+        request.watch = matter.map(|matter| Box::new(Watch { place, number, matter }));
+    }
+
+    /// What a watched request that is over with `result` is to be taken for, and whether a value was compared as a whole.
+    /// `body` is its answer's.
+    pub(super) fn judge(
+        &mut self,
+        request: &Request,
+        body: &[u8],
+        result: Result<Success, Fault>,
+    ) -> (Result<Success, Fault>, bool) {
+        let Some(watch) = &request.watch else { return (result, false) };
+        let Watch { place, number, ref matter } = **watch;
+        let author = &mut self.clients[place];
+        match matter {
+            Matter::Write { count, begun } => {
+                author.under_way.retain(|(_, other)| other != count);
+                if result.is_ok() {
+                    let write = Write { writer: author.client, count: *count, begun: *begun, settled: 0 };
+                    self.ledger.learn(number, Some(write));
+                } else {
+                    // Whatever the failure says: if it should take effect after all, it may do so at any time.
+                    self.ledger.doubt(author.client, *count);
+                }
+                (result, false)
+            }
+            Matter::Read(known) => match result {
+                Ok(Success::Done) => match self.requests.origin(request, number, body, &mut self.scratch) {
+                    Err(()) => (Err(Fault::WrongValue), true),
+                    Ok(None) => (result, false),
+                    Ok(Some(mark)) => (self.place_in_time(number, &mark, known), true),
+                },
+                Ok(Success::Absent) => {
+                    self.ledger.learn(number, None);
+                    (result, false)
+                }
+                Err(fault) => (result, fault == Fault::WrongValue),
+            },
+        }
+    }
+
+    /// Judges a value that is right in itself.
+    fn place_in_time(&self, number: u64, mark: &Mark, known: &Known) -> Result<Success, Fault> {
+        // Of what other runs write and when, nothing is known.
+        if mark.run == self.ledger.verify.run() {
+            if known.rules_out(mark, self.ledger) {
+                return Err(Fault::StaleValue);
+            }
+            if mark.writer != PRELOADER {
+                let write = Write { writer: mark.writer, count: mark.count, begun: 0, settled: 0 };
+                self.ledger.learn(number, Some(write));
+            }
+        }
+        Ok(Success::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Connect, Plan};
+    use super::*;
+
+    const DONE: Result<Success, Fault> = Ok(Success::Done);
+    const STALE: Result<Success, Fault> = Err(Fault::StaleValue);
+
+    /// Two clients and their key.
+    struct Scene {
+        ledger: Ledger,
+        requests: Requests,
+    }
+
+    impl Scene {
+        fn new() -> Scene {
+            let plan = Plan { verify: Verify::all(), ..Plan::example("mixed") };
+            Scene { ledger: Ledger::new(plan.verify).unwrap(), requests: Requests::new(&plan, Connect::Once) }
+        }
+
+        fn witness(&self) -> Witness<'_> {
+            Witness::new(&self.ledger, &self.requests, 0..2)
+        }
+    }
+
+    impl Witness<'_> {
+        fn ask(&mut self, client: usize, operation: Operation) -> Request {
+            let mut request = Request::default();
+            self.render(client, Ask { operation, number: 7, value_bytes: 100 }, &mut request);
+            request
+        }
+
+        /// A write that is acknowledged; gives its value.
+        fn write(&mut self, client: usize) -> Vec<u8> {
+            let put = self.ask(client, Operation::Put);
+            self.over(&put, DONE);
+            value(&put)
+        }
+
+        fn over(&mut self, request: &Request, result: Result<Success, Fault>) {
+            assert_eq!(self.judge(request, b"", result), (result, false));
+        }
+
+        /// What a read that is sent and answered now is taken for.
+        fn read(&mut self, client: usize, value: &[u8]) -> Result<Success, Fault> {
+            let get = self.ask(client, Operation::Get);
+            self.answered(&get, value)
+        }
+
+        fn answered(&mut self, get: &Request, value: &[u8]) -> Result<Success, Fault> {
+            let (result, verified) = self.judge(get, value, DONE);
+            assert!(verified);
+            result
+        }
+    }
+
+    fn value(put: &Request) -> Vec<u8> {
+        put.bytes[put.bytes.len() - 100..].to_vec()
+    }
+
+    #[test]
+    fn what_a_client_has_overwritten_is_stale_for_everybody() {
+        let scene = Scene::new();
+        let mut witness = scene.witness();
+        let preloaded = {
+            let mut put = Request::default();
+            let requests = &scene.requests;
+            requests.render_preloading(&mut put, 7);
+            value(&put)
+        };
+        assert_eq!(witness.read(1, &preloaded), DONE);
+        let first = witness.write(0);
+        assert_eq!((witness.read(1, &first), witness.read(1, &preloaded)), (DONE, STALE));
+        let second = witness.write(1);
+        assert_eq!((witness.read(0, &second), witness.read(0, &first)), (DONE, STALE));
+        let deleted = witness.ask(1, Operation::Delete);
+        witness.over(&deleted, DONE);
+        assert_eq!((witness.read(0, &second), witness.read(1, &first)), (STALE, STALE));
+        // Another thread has the same ledger.
+        let mut other = scene.witness();
+        assert_eq!(other.read(0, &second), STALE);
+    }
+
+    #[test]
+    fn the_preloads_value_does_not_come_back_after_a_key_was_absent() {
+        let scene = Scene::new();
+        let mut witness = scene.witness();
+        let mut put = Request::default();
+        scene.requests.render_preloading(&mut put, 7);
+        let get = witness.ask(0, Operation::Get);
+        witness.over(&get, Ok(Success::Absent));
+        assert_eq!(witness.read(1, &value(&put)), STALE);
+    }
+
+    #[test]
+    fn what_was_sent_before_an_acknowledgement_may_miss_it() {
+        let scene = Scene::new();
+        let mut witness = scene.witness();
+        let first = witness.write(0);
+        let early = witness.ask(1, Operation::Get);
+        let put = witness.ask(0, Operation::Put);
+        // Not acknowledged yet: either will do, and it may be seen before it is.
+        assert_eq!(witness.read(1, &first), DONE);
+        assert_eq!(witness.read(1, &value(&put)), DONE);
+        witness.over(&put, DONE);
+        assert_eq!(witness.answered(&early, &first), DONE);
+        assert_eq!(witness.read(1, &first), STALE);
+    }
+
+    #[test]
+    fn reads_of_one_writer_do_not_go_back() {
+        let scene = Scene::new();
+        let mut witness = scene.witness();
+        let first = witness.write(0);
+        let put = witness.ask(0, Operation::Put);
+        assert_eq!(witness.read(1, &value(&put)), DONE);
+        assert_eq!(witness.read(1, &first), STALE);
+    }
+
+    #[test]
+    fn writes_that_overlap_have_no_order() {
+        let scene = Scene::new();
+        let mut witness = scene.witness();
+        // Of one client, as in an open loop, and of two.
+        for other in [0, 1] {
+            let (one, two) = (witness.ask(0, Operation::Put), witness.ask(other, Operation::Put));
+            witness.over(&two, DONE);
+            witness.over(&one, DONE);
+            for put in [&one, &two, &one] {
+                assert_eq!(witness.read(1, &value(put)), DONE, "{other}");
+            }
+            let last = witness.write(0);
+            for put in [&one, &two] {
+                assert_eq!(witness.read(1, &value(put)), STALE, "{other}");
+            }
+            assert_eq!(witness.read(1, &last), DONE);
+        }
+    }
+
+    #[test]
+    fn a_write_of_unknown_outcome_may_take_effect_at_any_time() {
+        let scene = Scene::new();
+        let mut witness = scene.witness();
+        let lost = witness.ask(0, Operation::Put);
+        witness.over(&lost, Err(Fault::Timeout));
+        let next = witness.write(0);
+        assert_eq!(witness.read(1, &next), DONE);
+        // Late, but nobody said when it would be.
+        assert_eq!(witness.read(1, &value(&lost)), DONE);
+        // It was seen, so what is written now is newer.
+        let last = witness.write(1);
+        assert_eq!((witness.read(1, &last), witness.read(1, &value(&lost))), (DONE, STALE));
+    }
+
+    #[test]
+    fn of_other_runs_nothing_is_known() {
+        let (scene, other) = (Scene::new(), Scene::new());
+        let theirs = other.witness().write(0);
+        let mut witness = scene.witness();
+        for _ in 0..2 {
+            witness.write(0);
+            assert_eq!(witness.read(1, &theirs), DONE);
+        }
+    }
+
+    #[test]
+    fn what_is_forgotten_is_never_taken_for_stale() {
+        let scene = Scene::new();
+        let mut witness = scene.witness();
+        let values: Vec<Vec<u8>> = (0..WRITES_MAX + 2).map(|_| witness.write(0)).collect();
+        let last = witness.write(1);
+        assert_eq!(witness.read(1, &last), DONE);
+        // By its number, though its own row is gone.
+        assert_eq!(witness.read(1, &values[0]), STALE);
+        for number in 0..4 * KEYS_MAX as u64 {
+            scene.ledger.learn(number + 8, None);
+        }
+        assert_eq!(witness.read(1, &values[0]), DONE);
+    }
+
+    #[test]
+    fn whatever_a_linearizable_store_answers_is_never_stale() {
+        use rand_core::{Rng, SeedableRng};
+        let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(5);
+        let scene = Scene::new();
+        let mut witness = scene.witness();
+        // Each request takes effect at one instant between its sending and its answer; some writes are given up first.
+        let mut stored: Option<Vec<u8>> = None;
+        let mut sent: Vec<(Request, Operation)> = Vec::new();
+        let mut applied: Vec<(Request, Result<Success, Fault>, Vec<u8>)> = Vec::new();
+        let mut abandoned: Vec<Request> = Vec::new();
+        let mut reads = 0;
+        for _ in 0..200_000 {
+            match random.next_u64() % 16 {
+                0..=4 if sent.len() < 6 => {
+                    let operation = [Operation::Get, Operation::Put, Operation::Delete, Operation::Get]
+                        [random.next_u64() as usize % 4];
+                    let client = random.next_u64() as usize % 2;
+                    sent.push((witness.ask(client, operation), operation));
+                }
+                5..=9 if !sent.is_empty() => {
+                    let (request, operation) = sent.swap_remove(random.next_u64() as usize % sent.len());
+                    match operation {
+                        Operation::Put => stored = Some(value(&request)),
+                        Operation::Delete => stored = None,
+                        _ => {}
+                    }
+                    let found = match operation == Operation::Get {
+                        true => stored.clone(),
+                        false => Some(Vec::new()),
+                    };
+                    let result = if found.is_some() { DONE } else { Ok(Success::Absent) };
+                    applied.push((request, result, found.unwrap_or_default()));
+                }
+                10..=13 if !applied.is_empty() => {
+                    let place = random.next_u64() as usize % applied.len();
+                    let (request, result, body) = applied.swap_remove(place);
+                    let (judged, verified) = witness.judge(&request, &body, result);
+                    assert_eq!(judged, result);
+                    reads += u64::from(verified);
+                }
+                14 if !sent.is_empty() => {
+                    let (request, operation) = sent.swap_remove(random.next_u64() as usize % sent.len());
+                    witness.over(&request, Err(Fault::Timeout));
+                    if operation == Operation::Put {
+                        abandoned.push(request);
+                    }
+                }
+                // Once at most, but whenever it likes.
+                15 if !abandoned.is_empty() => {
+                    let late = abandoned.swap_remove(random.next_u64() as usize % abandoned.len());
+                    stored = Some(value(&late));
+                }
+                _ => {}
+            }
+        }
+        assert!(reads > 5000, "{reads}");
+    }
+}
