@@ -28,7 +28,8 @@ const SPIN: Duration = Duration::from_millis(2);
 const KEPT_MAX: usize = 1 << 20;
 /// Sockets that one look can report.
 const EVENTS_MAX: usize = 256;
-/// Places in the queue of the listening socket.
+/// Places in the queue of the listening socket: more than there are clients. Where it overflows, a connection seems to be made
+/// and is not, and its request times out without ever having come.
 const BACKLOG: i32 = 1024;
 /// What is read at once, in bytes.
 const READ_BYTES: usize = 64 << 10;
@@ -158,6 +159,8 @@ impl<'o> Responder<'o> {
     fn new(options: &'o Options, until: &UnixStream) -> io::Result<Responder<'o>> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let listener = bind(options.listen)?;
+        // Once more: the standard library has 128 places.
+        listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         epoll::add(&epoll, until, EventData::new_u64(END), EventFlags::IN)?;
