@@ -2,8 +2,8 @@
 //!
 //! Knows a URL and a dialect, not our server; prints nothing. A [`Plan`] goes in, a
 //! [`LoadReport`] comes out. Read on in this order: `workload` and `keys` (with `mix`, `distribution` and `value_size`)
-//! say what is asked for, `dialect`, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `recorder`
-//! counts, `measure` holds the window; `agents` divides it all among several processes.
+//! say what is asked for, `dialect`, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `verify`
+//! and `witness` look at what was read, `recorder` counts, `measure` holds the window; `agents` divides it all among several processes.
 
 mod workload;
 mod mix;

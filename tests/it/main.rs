@@ -18,6 +18,7 @@ mod register;
 mod replica;
 mod reports;
 mod samplers;
+mod selftest;
 mod serve;
 mod shards;
 mod stores;
