@@ -39,6 +39,9 @@ pub struct Results {
     /// What the generator had to say for itself before the first trial; `None` in results from before it was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selftest: Option<Selftest>,
+    /// The cores of the generator and of the responder in it, where it was told them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selftest_cores: Option<[usize; 2]>,
     /// What a request may have to wait for, and which counters tell how busy it was.
     pub resources: Vec<Resource>,
     /// The workloads, in the experiment's order.

@@ -414,6 +414,7 @@ pub(crate) mod tests {
             environment: vec![("cpu".into(), "virtual".into())],
             placements: Vec::new(),
             selftest: Some(Selftest::Simulated),
+            selftest_cores: None,
             resources: resources(model),
             workloads: workloads
                 .iter()

@@ -149,6 +149,16 @@ impl Plan {
         told.join(", ")
     }
 
+    /// The names that the histograms of the report will have.
+    pub fn histogram_names(&self) -> Vec<&'static str> {
+        let asked = Operation::ALL.into_iter().filter(|asked| self.asks(|operation| operation == *asked));
+        let open: &[&str] = match self.pacing {
+            Pacing::Open { .. } => &["service", "slip"],
+            Pacing::Closed { .. } => &[],
+        };
+        ["all"].into_iter().chain(asked.map(Operation::name)).chain(open.iter().copied()).collect()
+    }
+
     /// Whether any request names a key.
     pub fn names_keys(&self) -> bool {
         self.asks(|operation| self.dialect.names_key(operation))

@@ -42,6 +42,16 @@ pub struct Claim {
     pub figures: BTreeMap<String, f64>,
 }
 
+impl Claim {
+    /// ` at try N` where it took more than one, nothing else: to stand behind the verdict.
+    pub fn at_try(&self) -> String {
+        match self.figures.get("tries") {
+            Some(tries) if *tries > 1.0 => format!(" at try {tries}"),
+            _ => String::new(),
+        }
+    }
+}
+
 /// What `weir responder` really did, by its own account.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Truth {

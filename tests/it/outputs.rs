@@ -8,7 +8,7 @@ use super::support::weir;
 use serde_json::{Map, Value};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use weir::proto::LoadReport;
 
 /// Short runs of one client at a server that has every value.
@@ -197,6 +197,41 @@ fn a_file_that_cannot_be_written_is_said_before_anything_is_asked_of_the_server(
         assert_eq!(told.lines().count(), 1, "{told}");
     }
     assert!(server.streams(1).is_empty());
+}
+
+#[test]
+fn each_of_the_files_is_asked_for_before_the_run() {
+    let server = Server::start(|_| Reply::Value);
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("run");
+    let run =
+        |flags: &[&str]| load(&server, &BRIEFLY).args(flags).arg("--hdr").arg(&prefix).output().unwrap();
+    for name in ["run.hgrm", "run-get.hgrm", "run-service.hgrm", "run-slip.hgrm"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        let output = run(&["--rate=200", "--window=100ms"]);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{told}");
+        assert!(told.contains(&format!("{name}: it is not a regular file")), "{told}");
+        fs::remove_dir(folder.path().join(name)).unwrap();
+    }
+    assert!(server.streams(1).is_empty());
+    // A closed loop has no slip, so nothing is in its way.
+    fs::create_dir(folder.path().join("run-slip.hgrm")).unwrap();
+    assert!(run(&["--window=100ms"]).status.success());
+}
+
+#[test]
+fn a_run_whose_starter_holds_its_input_ends_with_it() {
+    let server = Server::start(|_| Reply::Value);
+    let mut command = load(&server, &BRIEFLY);
+    command.args(["--window=1h", "--quiet", "--until-stdin-ends"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // As the kernel does with what a killed process held.
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert_eq!(told, "error: whoever started this is gone\n");
 }
 
 #[test]

@@ -24,30 +24,38 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Says what stands in the way of writing them, as far as it shows by now.
-    pub(super) fn new(hdr: Option<String>, seconds: Option<PathBuf>) -> Result<Files, Failure> {
-        if let Some(prefix) = &hdr {
-            if prefix.is_empty() || prefix.ends_with('/') {
-                return Err(Failure::input(format_args!("--hdr {prefix} names no file"))
-                    .hint("Add what the files' names are to begin with, as in --hdr results/run."));
-            }
-            check(&hdr_path(prefix, ALL))?;
+    /// Says what stands in the way of writing them, as far as it shows by now; `histograms` are the names of all there will be.
+    pub(super) fn new(
+        hdr: Option<String>,
+        seconds: Option<PathBuf>,
+        histograms: &[&str],
+    ) -> Result<Files, Failure> {
+        if let Some(prefix) = hdr.as_ref().filter(|prefix| prefix.is_empty() || prefix.ends_with('/')) {
+            return Err(Failure::input(format_args!("--hdr {prefix} names no file"))
+                .hint("Add what the files' names are to begin with, as in --hdr results/run."));
         }
-        seconds.as_deref().map(check).transpose()?;
-        Ok(Files { hdr, seconds })
+        let files = Files { hdr, seconds };
+        for path in files.hdr_paths(histograms.iter().copied()).into_iter().chain(files.seconds.clone()) {
+            check(&path).map_err(|(what, hint)| Failure::input(what).hint(hint))?;
+        }
+        Ok(files)
     }
 
-    /// Writes them. The report needs its histograms if percentile distributions were asked for.
-    pub(super) fn write(&self, report: &LoadReport) -> Result<(), Failure> {
-        if let Some(prefix) = &self.hdr {
-            for (name, buckets) in &report.histograms {
-                write(&hdr_path(prefix, name), &distribution(buckets))?;
-            }
-        }
-        if let Some(path) = &self.seconds {
-            write(path, &table(&report.seconds))?;
-        }
-        Ok(())
+    fn hdr_paths<'n>(&self, histograms: impl Iterator<Item = &'n str>) -> Vec<PathBuf> {
+        let Some(prefix) = &self.hdr else { return Vec::new() };
+        histograms.map(|name| hdr_path(prefix, name)).collect()
+    }
+
+    /// Writes them, and says what became of those that could not be: one that fails keeps no other from being written. The
+    /// report needs its histograms if percentile distributions were asked for.
+    pub(super) fn write(&self, report: &LoadReport) -> Vec<Failure> {
+        let distributions = self.hdr_paths(report.histograms.keys().map(String::as_str)).into_iter();
+        let distributions =
+            distributions.zip(report.histograms.values().map(|buckets| distribution(buckets)));
+        let seconds = self.seconds.iter().map(|path| (path.clone(), table(&report.seconds)));
+        let written = distributions.chain(seconds).map(|(path, text)| write(&path, &text));
+        // All was well when it was asked for: it is the run that failed, not whoever typed it.
+        written.filter_map(Result::err).map(|(what, hint)| Failure::run(what).hint(hint)).collect()
     }
 }
 
@@ -55,20 +63,20 @@ fn hdr_path(prefix: &str, name: &str) -> PathBuf {
     if name == ALL { format!("{prefix}.hgrm").into() } else { format!("{prefix}-{name}.hgrm").into() }
 }
 
+/// What keeps a file from being written, and the remedy.
+type Obstacle = (String, &'static str);
+
 /// Whether `path` can be written, told by a file beside it that is gone again.
-fn check(path: &Path) -> Result<(), Failure> {
+fn check(path: &Path) -> Result<(), Obstacle> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        return Err(Failure::input(format_args!(
-            "cannot write {}: it is not a regular file",
-            path.display()
-        ))
-        .hint("Give another name; what is no file is not overwritten."));
+        let what = format!("cannot write {}: it is not a regular file", path.display());
+        return Err((what, "Give another name; what is no file is not overwritten."));
     }
-    beside(path).map(drop).map_err(|error| failure(path, &error))
+    beside(path).map(drop).map_err(|error| obstacle(path, &error))
 }
 
 /// Writes `text` into a new file and gives it the name of `path` only when it is whole.
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
+fn write(path: &Path, text: &str) -> Result<(), Obstacle> {
     // Again: it may have become something else meanwhile. What a link points to is replaced, not the link.
     check(path)?;
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -78,7 +86,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
         file.persist(&path)?;
         Ok(())
     };
-    write().map_err(|error| failure(&path, &error))
+    write().map_err(|error| obstacle(&path, &error))
 }
 
 /// A file in the same folder, which is gone unless it is kept.
@@ -88,7 +96,7 @@ fn beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
     tempfile::Builder::new().prefix(".weir-").permissions(Permissions::from_mode(0o666)).tempfile_in(folder)
 }
 
-fn failure(path: &Path, error: &io::Error) -> Failure {
+fn obstacle(path: &Path, error: &io::Error) -> Obstacle {
     let hint = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "Make its folder first, or name another.",
         io::ErrorKind::StorageFull => "Make room on that disk, or name a folder on another.",
@@ -97,7 +105,7 @@ fn failure(path: &Path, error: &io::Error) -> Failure {
     // Without its number, and the path of a file beside it that nobody typed.
     let cause = error.to_string();
     let cause = cause.split(" (os error").next().unwrap_or_default().to_lowercase();
-    Failure::input(format_args!("cannot write {}: {cause}", path.display())).hint(hint)
+    (format!("cannot write {}: {cause}", path.display()), hint)
 }
 
 /// The seconds as RFC 4180 has tables.
@@ -216,6 +224,14 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
+    const HISTOGRAMS: [&str; 3] = ["all", "get", "service"];
+
+    /// With these histograms.
+    fn report() -> LoadReport {
+        let histograms = HISTOGRAMS.map(|name| (name.to_owned(), vec![[1000, 1000, 1]]));
+        LoadReport { histograms: BTreeMap::from(histograms), ..LoadReport::default() }
+    }
+
     /// The rows of a percentile distribution: milliseconds, share, samples up to there, and what stands last.
     fn rows(text: &str) -> Vec<(f64, f64, u64, String)> {
         let mut lines = text.lines();
@@ -310,11 +326,8 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         fs::write(path("seconds.csv"), "older").unwrap();
         let prefix = path("run").to_str().unwrap().to_owned();
-        let files = Files::new(Some(prefix), Some(path("seconds.csv"))).unwrap();
-        let histogram = vec![[1000, 1000, 1]];
-        let histograms = ["all", "get", "service"].map(|name| (name.to_owned(), histogram.clone()));
-        let report = LoadReport { histograms: BTreeMap::from(histograms), ..LoadReport::default() };
-        files.write(&report).unwrap();
+        let files = Files::new(Some(prefix), Some(path("seconds.csv")), &HISTOGRAMS).unwrap();
+        assert!(files.write(&report()).is_empty());
         let mut names: Vec<String> = (fs::read_dir(folder.path()).unwrap())
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
@@ -324,12 +337,29 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_fails_after_the_run_is_said_and_keeps_no_other_from_being_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let prefix = path("run").to_str().unwrap().to_owned();
+        fs::create_dir(path("gone")).unwrap();
+        let files = Files::new(Some(prefix), Some(path("gone/seconds.csv")), &HISTOGRAMS).unwrap();
+        fs::remove_dir(path("gone")).unwrap();
+        fs::create_dir(path("run-get.hgrm")).unwrap();
+        let failures = files.write(&report());
+        let told: Vec<String> = failures.iter().map(Failure::to_string).collect();
+        assert!(told[0].contains("run-get.hgrm: it is not a regular file | hint: "), "{told:?}");
+        assert!(told[1].contains("gone/seconds.csv: no such file or directory | hint: "), "{told:?}");
+        assert_eq!(told.len(), 2);
+        assert!(path("run.hgrm").is_file() && path("run-service.hgrm").is_file());
+    }
+
+    #[test]
     fn what_cannot_be_written_is_said_with_a_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::create_dir(path("taken")).unwrap();
         fs::write(path("file"), "").unwrap();
-        let seconds = |name: &str| Files::new(None, Some(path(name))).unwrap_err().to_string();
+        let seconds = |name: &str| Files::new(None, Some(path(name)), &[]).unwrap_err().to_string();
         for (name, said) in [
             ("absent/seconds.csv", "no such file or directory | hint: Make its folder first"),
             ("file/seconds.csv", "not a directory | hint: Make its folder first"),
@@ -338,7 +368,12 @@ mod tests {
             let failure = seconds(name);
             assert!(failure.contains(said) && failure.contains(name), "{failure}");
         }
-        let failure = Files::new(Some("results/".into()), None).unwrap_err().to_string();
+        let failure = Files::new(Some("results/".into()), None, &[]).unwrap_err().to_string();
         assert!(failure.contains("--hdr results/ names no file"), "{failure}");
+        // Each of the files, not the first alone.
+        fs::create_dir(path("run-service.hgrm")).unwrap();
+        let prefix = path("run").to_str().unwrap().to_owned();
+        let failure = Files::new(Some(prefix), None, &HISTOGRAMS).unwrap_err().to_string();
+        assert!(failure.contains("run-service.hgrm: it is not a regular file"), "{failure}");
     }
 }

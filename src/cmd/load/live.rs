@@ -9,13 +9,10 @@ use crate::proto::{LoadEvent, SecondReport};
 use crate::units;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::VecDeque;
-use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 /// Between two redraws on a terminal, unless something else is asked for.
 const REDRAW_EVERY: Duration = Duration::from_secs(1);
-/// By how much a redraw may come early.
-const SLACK: Duration = Duration::from_millis(100);
 /// Between two lines elsewhere.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Columns of a terminal that does not tell how many it has.
@@ -35,9 +32,9 @@ pub(super) struct Live {
 
 enum Place {
     Nowhere,
-    /// On a terminal, with the time between two redraws and that of the last one.
-    Screen(ProgressBar, Duration, Option<Instant>),
-    /// Elsewhere, with the time between two lines and that of the last one while there are no seconds to count.
+    /// On a terminal, with the time between two redraws and that of the last one; it counts only while there are no seconds.
+    Screen(ProgressBar, Duration, Instant),
+    /// Elsewhere, with the time between two lines and that of the last one, likewise.
     Lines(Duration, Instant),
 }
 
@@ -50,7 +47,7 @@ impl Live {
             (_, false) => {
                 let style = ProgressStyle::with_template("{msg}").expect("a constant that parses");
                 let bar = ProgressBar::with_draw_target(None, terminal).with_style(style);
-                Place::Screen(bar, interval.unwrap_or(REDRAW_EVERY), None)
+                Place::Screen(bar, interval.unwrap_or(REDRAW_EVERY), Instant::now())
             }
             (_, true) => Place::Lines(interval.unwrap_or(LINE_EVERY), Instant::now()),
         };
@@ -75,21 +72,21 @@ impl Live {
         match &mut self.place {
             Place::Nowhere => {}
             Place::Screen(bar, every, drawn) => {
-                let now = Instant::now();
-                // Seconds do not come to the millisecond.
-                let is_due = drawn.is_none_or(|drawn| now.duration_since(drawn) + SLACK >= *every);
+                // Counted, as one that is heard of late is followed by one in time.
+                let is_due = match self.state.phase {
+                    Phase::Preload { .. } => drawn.elapsed() >= *every,
+                    _ => self.state.untold(whole_seconds(*every)).is_some(),
+                };
                 if is_due || self.state.phase.name() != before {
                     bar.set_message(view(&self.state, width()).join("\n"));
-                    *drawn = Some(now);
+                    *drawn = Instant::now();
                 }
             }
             Place::Lines(every, told) => {
-                // Figures are of whole seconds.
-                let seconds = (every.as_secs_f64().ceil() as usize).max(1);
-                if let Some(line) = self.state.line(seconds) {
+                if let Some(line) = self.state.line(whole_seconds(*every)) {
                     note(line);
                 } else if matches!(self.state.phase, Phase::Preload { .. }) && told.elapsed() >= *every {
-                    note(headline(&self.state.phase, 0));
+                    note(format!("{:<7}  {}", self.state.phase.name(), how_far(&self.state.phase).1));
                     *told = Instant::now();
                 }
             }
@@ -102,6 +99,11 @@ impl Live {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Figures are of whole seconds.
+fn whole_seconds(every: Duration) -> usize {
+    (every.as_secs_f64().ceil() as usize).max(1)
 }
 
 /// Columns of the terminal at standard error.
@@ -122,7 +124,7 @@ struct State {
     over: i64,
     /// Failed requests of that part.
     failures: u64,
-    /// The seconds of that part that no line told of.
+    /// The seconds of that part that no line and no redraw told of.
     untold: Vec<SecondReport>,
 }
 
@@ -206,12 +208,14 @@ impl State {
         }
     }
 
+    /// The seconds that were not told of, if they are as many as `every`; now they are.
+    fn untold(&mut self, every: usize) -> Option<Vec<SecondReport>> {
+        (self.untold.len() >= every).then(|| std::mem::take(&mut self.untold))
+    }
+
     /// A line on the last `every` seconds, if it is time for one.
     fn line(&mut self, every: usize) -> Option<String> {
-        if self.untold.len() < every {
-            return None;
-        }
-        let seconds = std::mem::take(&mut self.untold);
+        let seconds = self.untold(every)?;
         Some(line(self.over, self.part, &seconds))
     }
 }
@@ -247,7 +251,8 @@ fn errors(count: u64) -> String {
     format!("{count} error{}", if count == 1 { "" } else { "s" })
 }
 
-/// The view: at most four lines, each shorter than `width`, so that none is ever wrapped.
+/// The view: at most four lines, each shorter than `width`, so that none is ever wrapped. What has no room is left out whole: half
+/// a figure is another one.
 fn view(state: &State, width: usize) -> Vec<String> {
     // A full line already wraps on some terminals.
     let width = width.saturating_sub(1);
@@ -255,12 +260,10 @@ fn view(state: &State, width: usize) -> Vec<String> {
     if let Some(last) = state.seconds.back() {
         let shown = |us: f64| if last.attempts == 0 { "–".to_owned() } else { units::micros(us) };
         let rate = format!("{} req/s", units::short(last.successes as f64));
-        let latency = format!(
-            "  p50 {:>7}  max {:>7}  p99 {:>7}",
-            shown(last.latency_us_p50),
-            shown(last.latency_us_max),
-            shown(last.latency_us_p99)
-        );
+        let [p50, p99, max] =
+            [("p50", last.latency_us_p50), ("p99", last.latency_us_p99), ("max", last.latency_us_max)]
+                .map(|(name, us)| format!("  {name} {:>7}", shown(us)));
+        let latency = format!("{p50}{max}{p99}");
         let rates = state.seconds.iter().map(|second| Some(second.successes as f64));
         let p99s =
             (state.seconds.iter()).map(|second| (second.attempts > 0).then_some(second.latency_us_p99));
@@ -273,19 +276,45 @@ fn view(state: &State, width: usize) -> Vec<String> {
         } else {
             let room = width.saturating_sub(rate.chars().count() + 4);
             let curve = if room >= SPARKS_MIN { sparks(rates, room) } else { String::new() };
-            lines.push(format!("  {rate}  {curve}"));
-            lines.push(latency);
+            lines.push(fitting(width, &[format!("  {rate}"), format!("  {curve}")]));
+            lines.push(fitting(width, &[p50, p99, max]));
         }
-        let failed = errors(failures(last));
-        lines.push(format!("  {failed} in 1 s, {} in the {}", state.failures, state.part));
+        let failed = format!("  {} in 1 s", errors(failures(last)));
+        lines.push(fitting(width, &[failed, format!(", {} in the {}", state.failures, state.part)]));
     }
-    lines.iter().map(|line| line.chars().take(width).collect::<String>().trim_end().to_owned()).collect()
+    lines.iter().map(|line| line.trim_end().to_owned()).filter(|line| !line.is_empty()).collect()
+}
+
+/// The first of `parts`, as many as there is room for.
+fn fitting(width: usize, parts: &[String]) -> String {
+    let mut line = String::new();
+    let mut columns = 0;
+    for part in parts {
+        columns += part.trim_end().chars().count();
+        if columns > width {
+            break;
+        }
+        line += part;
+    }
+    line
 }
 
 /// Which phase it is and how far, with a bar if there is room.
 fn headline(phase: &Phase, width: usize) -> String {
-    let (share, told) = match *phase {
-        Phase::Start => return phase.name().to_owned(),
+    let (share, told) = how_far(phase);
+    let name = format!("{:<7}", phase.name());
+    let room = width.saturating_sub(name.chars().count() + told.chars().count() + 4).min(BAR_MAX);
+    if room >= SPARKS_MIN && !told.is_empty() {
+        let full = ((share * room as f64) as usize).min(room);
+        return format!("{name}  {}{}  {told}", "█".repeat(full), "░".repeat(room - full));
+    }
+    fitting(width, &[name, format!("  {told}")])
+}
+
+/// Which share of the phase is over, and in words.
+fn how_far(phase: &Phase) -> (f64, String) {
+    match *phase {
+        Phase::Start => (0.0, String::new()),
         Phase::Preload { requests, of } => (
             requests as f64 / of.max(1) as f64,
             format!("{} of {} requests", units::short(requests as f64), units::short(of as f64)),
@@ -293,14 +322,7 @@ fn headline(phase: &Phase, width: usize) -> String {
         Phase::Warmup { over, of } | Phase::Window { over, of } => {
             (over as f64 / of.as_secs_f64().max(1e-9), format!("{over}s of {}", units::Span(of)))
         }
-    };
-    let mut line = format!("{:<7}  ", phase.name());
-    let room = width.saturating_sub(line.chars().count() + told.chars().count() + 2).min(BAR_MAX);
-    if room >= SPARKS_MIN {
-        let full = ((share * room as f64) as usize).min(room);
-        let _ = write!(line, "{}{}  ", "█".repeat(full), "░".repeat(room - full));
     }
-    line + &told
 }
 
 /// The last of `values` as a curve of at most `room` signs, from zero to the highest; a blank where there is no value.
@@ -368,10 +390,37 @@ mod tests {
             [
                 "window   █░░░░░░░░░░░░░░░░░░  2s of 30s",
                 "  24.1k req/s  █▄",
-                "  p50 2.00 ms  max 16.0 ms  p99 8.00 ms",
+                "  p50 2.00 ms  p99 8.00 ms  max 16.0 ms",
                 "  3 errors in 1 s, 3 in the window",
             ]
         );
+    }
+
+    #[test]
+    fn what_has_no_room_is_left_out_whole() {
+        let seconds = [second(48_200, 0, 4000.0), second(24_100, 3, 8000.0)];
+        assert_eq!(
+            view(&state(&seconds), 30),
+            [
+                "window   ░░░░░░░░░  2s of 30s",
+                "  24.1k req/s  █▄",
+                "  p50 2.00 ms  p99 8.00 ms",
+                "  3 errors in 1 s"
+            ]
+        );
+        assert_eq!(view(&state(&seconds), 15), ["window", "  24.1k req/s", "  p50 2.00 ms"]);
+        assert_eq!(view(&state(&seconds), 8), ["window"]);
+        assert!(view(&state(&seconds), 5).is_empty());
+    }
+
+    #[test]
+    fn a_redraw_is_due_by_the_seconds_and_not_by_when_they_are_heard_of() {
+        let mut state = state(&[second(1, 0, 1.0), second(2, 0, 1.0)]);
+        // Both at once: one redraw shows them, and the next second has its own.
+        assert_eq!(state.untold(1).map(|seconds| seconds.len()), Some(2));
+        assert!(state.untold(1).is_none());
+        state.hear(&Notice::Second { second: 2, report: second(3, 0, 1.0) });
+        assert!(state.untold(2).is_none() && state.untold(1).is_some());
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod live;
 mod text;
 
 use super::agent::token;
-use super::{Failure, note, say, with_hint};
+use super::{Failure, complain, note, say, with_hint};
 use crate::load::agents::AGENTS_MAX;
 use crate::load::{
     self, Arrivals, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing,
@@ -19,8 +19,10 @@ use clap::builder::ValueParser;
 use files::Files;
 use live::Live;
 use std::fmt::Write;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 /// Longest warm-up, window or time-out: what is longer is a slip of the keyboard.
@@ -152,12 +154,40 @@ pub(crate) struct Args {
     #[arg(long, short, help_heading = "Output")]
     quiet: bool,
 
+    /// End without a report when standard input does: whoever started this holds its other end, and is gone then
+    #[arg(long, hide = true)]
+    until_stdin_ends: bool,
+
     /// Print the JSON schema of the report, and do nothing else
     #[arg(long, exclusive = true, help_heading = "Output")]
     schema: bool,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match args.until_stdin_ends {
+        true => until_stdin_ends(args),
+        false => carry_out(args),
+    }
+}
+
+/// Ends with the run or with standard input, whichever is first: even who is killed at once closes what it held. Agents notice
+/// by themselves that nobody coordinates them any more.
+fn until_stdin_ends(args: Args) -> Result<(), Failure> {
+    let (sender, first) = mpsc::channel();
+    let input = sender.clone();
+    thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        // Nobody hears it if the run is over, and so is this process; likewise below.
+        let _ = input.send(Err(Failure::run("whoever started this is gone")));
+    });
+    thread::spawn(move || {
+        let ran = thread::spawn(|| carry_out(args)).join();
+        let _ = sender.send(ran.unwrap_or_else(|_| Err(Failure::run("the run broke off"))));
+    });
+    first.recv().unwrap_or_else(|_| Err(Failure::run("the run broke off")))
+}
+
+fn carry_out(args: Args) -> Result<(), Failure> {
     // Without a target there is nothing to do but this.
     let Some(target) = args.target else {
         say(LOAD_REPORT_SCHEMA.trim_end());
@@ -186,7 +216,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         verify: args.verify,
         histogram: args.histogram || args.hdr.is_some(),
     };
-    let files = Files::new(args.hdr, args.seconds)?;
+    let files = Files::new(args.hdr, args.seconds, &plan.histogram_names())?;
     check_agents(&args.agents, plan.clients)?;
     let token = match args.agents.is_empty() {
         true => None,
@@ -209,11 +239,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     };
     live.end();
     let mut report = report.map_err(|error| failure(error, plan.dialect))?;
-    let written = files.write(&report);
+    let mut failures = files.write(&report);
     if !args.histogram {
         report.histograms.clear();
     }
-    let lost = lost(&report);
+    failures.extend(lost(&report));
     match (args.json, args.events) {
         (true, _) => say_json(&report),
         (_, true) => say_json(&LoadEvent::Report(Box::new(report))),
@@ -225,22 +255,24 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
     }
     // Told last: the figures are there although a file or an agent is not.
-    lost.and(written)
+    let last = failures.pop();
+    failures.iter().for_each(complain);
+    last.map_or(Ok(()), Err)
 }
 
 /// A report that lacks some clients is printed all the same, but is not what was asked for.
-fn lost(report: &LoadReport) -> Result<(), Failure> {
+fn lost(report: &LoadReport) -> Option<Failure> {
     let lost = |agent: &AgentReport| match &agent.outcome {
         AgentOutcome::Lost(why) => Some(format!("{}: {why}", agent.address)),
         AgentOutcome::Done => None,
     };
     let lost: Vec<String> = report.agents.iter().filter_map(lost).collect();
     if lost.is_empty() {
-        return Ok(());
+        return None;
     }
     let all = report.clients + report.clients_lost;
     let what = format!("{} of {all} clients are in no figure ({})", report.clients_lost, lost.join(", "));
-    Err(Failure::run(what).hint("Look there for why, start the agent again, and repeat the run."))
+    Some(Failure::run(what).hint("Look there for why, start the agent again, and repeat the run."))
 }
 
 /// What is wrong with the agents is said before any of them is called.

@@ -31,7 +31,7 @@ pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
         rows.push(("service, from the send".into(), cells("", service)));
     }
     rows.insert(0, (title.into(), header.map(String::from)));
-    let width = if report.service.is_some() { 22 } else { 16 };
+    let width = rows.iter().map(|(name, _)| name.chars().count()).fold(16, usize::max);
     for (name, cells) in rows {
         line(&mut out, &name, width, cells);
     }
@@ -381,6 +381,21 @@ mod tests {
             "{limited}"
         );
         assert!(warning.lines().all(|line| line.chars().count() <= 120), "{text}");
+    }
+
+    #[test]
+    fn columns_stand_below_one_another_however_long_their_names_are() {
+        let mut report = LoadReport { service: None, schedule: None, ..open(1000) };
+        report.operations[0].operation = "compute_prime".into();
+        report.errors = [("http_503_not_applied".to_owned(), 7)].into();
+        let text = table(&plan(Pacing::default()), &report);
+        let column = |line: &str, of: &str| {
+            let line = text.lines().find(|told| told.starts_with(line)).unwrap_or_else(|| panic!("{text}"));
+            line.find(of).map(|at| line[..at + of.len()].chars().count())
+        };
+        assert_eq!(column("latency of", "count"), column("compute_prime successes", "10000"), "{text}");
+        let begins = |name: &str, value: &str| column(name, value).map(|end| end - value.len());
+        assert_eq!(begins("goodput ", "1.00k"), begins("http_503_not_applied ", "7 failed"), "{text}");
     }
 
     #[test]

@@ -100,7 +100,8 @@ impl Run<'_> {
         let limits = self.limits;
         let (log, file) = Log::append(self.log)?;
         let mut command = self.command();
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
+        // Its input ends with us, and it with that, even if we are killed.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
         let mut process = Process::spawn(&mut command, self.cores).map_err(|error| {
             format!("cannot start {}: {error}; is it still where it was?", self.program.display())
         })?;
@@ -169,7 +170,7 @@ impl Run<'_> {
         if !self.preload {
             command.arg("--no-preload");
         }
-        command.args(&self.workload.args);
+        command.arg("--until-stdin-ends").args(&self.workload.args);
         command
     }
 
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(
             outcome.failure.unwrap(),
             "weir load ended with exit status: 3 without a report: load http://127.0.0.1:1 --workload w --events \
-             --clients 2 --threads 1 --warmup 100ms --window 100ms --seed 7 --no-preload --keys 5"
+             --clients 2 --threads 1 --warmup 100ms --window 100ms --seed 7 --no-preload --until-stdin-ends --keys 5"
         );
     }
 

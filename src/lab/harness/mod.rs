@@ -124,10 +124,13 @@ fn run_into(
             let Some(rig) = &mut rig else { continue };
             // Only now: what this machine refuses is said at once, and of what is measured nothing runs yet.
             if proved.is_none() {
-                proved = prove(experiment, &courses, options, progress, stop);
+                proved = prove(experiment, &courses, &cores, options, progress, stop);
             }
-            let Some(proved) = &proved else { return Ok(()) };
-            own.selftest = Some(if course.is_simulated() { Selftest::Simulated } else { proved.clone() });
+            let Some((proved, on)) = &proved else { return Ok(()) };
+            (own.selftest, own.selftest_cores) = match course.is_simulated() {
+                true => (Some(Selftest::Simulated), None),
+                false => (Some(proved.clone()), *on),
+            };
             let done = course.block(repetition, rig.as_mut(), own, &mut count, progress, stop);
             done.map_err(|why| of_target(course.subject, why))?;
             if stop.load(Ordering::Relaxed) {
@@ -138,34 +141,35 @@ fn run_into(
     Ok(())
 }
 
-/// Has the generator prove itself, once for all targets; `None` if stopped meanwhile. It is pinned as for the first target
-/// that is no model.
+/// Has the generator prove itself, once for all targets, and says on which cores; `None` if stopped meanwhile. It is pinned as for
+/// the first target that is no model.
 fn prove(
     experiment: &Experiment,
     courses: &[Course],
+    cores: &[usize],
     options: &Options,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
-) -> Option<Selftest> {
+) -> Option<(Selftest, Option<[usize; 2]>)> {
     let Some(course) = courses.iter().find(|course| !course.is_simulated()) else {
-        return Some(Selftest::Simulated);
+        return Some((Selftest::Simulated, None));
     };
-    let selftest = match experiment.selftest {
-        false => Selftest::Skipped,
+    let (selftest, on) = match experiment.selftest {
+        false => (Selftest::Skipped, None),
         true => {
+            let on = selftest::cores(course.cores_of(GENERATOR), course.cores_of(SERVER), cores);
             progress.preparing("the generator proves itself");
             let proof = selftest::Proof {
                 program: &options.program,
-                generator: course.cores_of(GENERATOR),
-                responder: course.cores_of(SERVER),
+                cores: on,
                 log: &options.dir.join("selftest.log"),
                 limit: selftest::LIMIT,
             };
-            proof.run(stop)?
+            (proof.run(stop)?, on)
         }
     };
     progress.proved(&selftest);
-    Some(selftest)
+    Some((selftest, on))
 }
 
 /// Where the results of one target are: in `dir`, or in a directory of its own below it where there are several.
@@ -267,6 +271,7 @@ impl<'a> Course<'a> {
             environment: Vec::new(),
             placements: placements.clone(),
             selftest: None,
+            selftest_cores: None,
             resources: Vec::new(),
             workloads: workloads.iter().map(plan_of).collect(),
             levels: experiment.levels.clone(),

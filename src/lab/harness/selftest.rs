@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long it may take before it is killed; a good deal more than it needs.
-pub(super) const LIMIT: Duration = Duration::from_secs(20);
+pub(super) const LIMIT: Duration = Duration::from_secs(30);
 /// How long one that has reported may take to end.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How often the stop flag is looked at.
@@ -25,14 +25,21 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) struct Proof<'a> {
     /// The weir binary.
     pub(super) program: &'a Path,
-    /// The generator's cores in the trials; where these or the next are empty, it chooses itself.
-    pub(super) generator: &'a [usize],
-    /// The server's, for the responder in its place.
-    pub(super) responder: &'a [usize],
+    /// The generator's core and the responder's; it chooses itself where it is told none.
+    pub(super) cores: Option<[usize; 2]>,
     /// Where it says what goes wrong.
     pub(super) log: &'a Path,
     /// When to give it up.
     pub(super) limit: Duration,
+}
+
+/// One core for each of the two: the generator's of the trials, and one of the server's. Where no server of ours runs, the responder
+/// has another of `all`, rather one that the generator has not in the trials either, and shares the last one there is.
+pub(super) fn cores(generator: &[usize], server: &[usize], all: &[usize]) -> Option<[usize; 2]> {
+    let own = *generator.last()?;
+    let free = all.iter().find(|core| !generator.contains(core));
+    let other = || all.iter().find(|core| **core != own);
+    Some([own, *server.first().or(free).or_else(other).unwrap_or(&own)])
 }
 
 impl Proof<'_> {
@@ -84,8 +91,7 @@ impl Proof<'_> {
     fn command(&self) -> Command {
         let mut command = Command::new(self.program);
         command.args(["selftest", "--short", "--json"]);
-        // Each of the two has one thread. Left alone it takes the last two cores there are.
-        if let (Some(generator), Some(responder)) = (self.generator.last(), self.responder.first()) {
+        if let Some([generator, responder]) = self.cores {
             command.arg("--cores").arg(format!("{generator},{responder}"));
         }
         command
@@ -139,16 +145,15 @@ mod tests {
     }
 
     /// Runs one.
-    fn proved(text: &str, cores: [&[usize]; 2], limit: Duration, stop: bool) -> Option<Selftest> {
+    fn proved(text: &str, cores: Option<[usize; 2]>, limit: Duration, stop: bool) -> Option<Selftest> {
         let dir = tempfile::tempdir().unwrap();
         let program = script(dir.path(), text);
-        let [generator, responder] = cores;
         let log = dir.path().join("selftest.log");
-        Proof { program: &program, generator, responder, log: &log, limit }.run(&AtomicBool::new(stop))
+        Proof { program: &program, cores, log: &log, limit }.run(&AtomicBool::new(stop))
     }
 
     fn why(script: &str) -> String {
-        match proved(script, [&[], &[]], LIMIT, false) {
+        match proved(script, None, LIMIT, false) {
             Some(Selftest::Broke(why)) => why,
             other => panic!("{other:?}"),
         }
@@ -156,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_report_counts_also_where_a_claim_fails() {
-        let selftest = proved(&format!("echo '{REPORT}'; exit 1"), [&[], &[]], LIMIT, false).unwrap();
+        let selftest = proved(&format!("echo '{REPORT}'; exit 1"), None, LIMIT, false).unwrap();
         assert_eq!(selftest.failed(), ["T3"]);
         let Selftest::Ran(report) = selftest else { panic!("{selftest:?}") };
         assert_eq!((report.short, report.secs, report.claims.len()), (true, 4.5, 2));
@@ -164,10 +169,22 @@ mod tests {
 
     #[test]
     fn the_generator_is_pinned_to_its_cores_and_the_responder_to_the_servers() {
-        let said = proved("echo \"$@\" >&2", [&[2, 3], &[0, 1]], LIMIT, false);
+        let said = proved("echo \"$@\" >&2", cores(&[2, 3], &[0, 1], &[0, 1, 2, 3]), LIMIT, false);
         let Some(Selftest::Broke(why)) = said else { panic!("{said:?}") };
         assert!(why.ends_with("selftest --short --json --cores 3,0"), "{why}");
         assert!(why.starts_with("weir selftest: it ended without a report: "), "{why}");
+    }
+
+    #[test]
+    fn where_no_server_runs_the_responder_has_a_core_that_the_generator_leaves() {
+        for (generator, all, expected) in [
+            (&[1, 2][..], &[0, 1, 2][..], Some([2, 0])),
+            (&[4, 5], &[4, 5], Some([5, 4])),
+            (&[3], &[3], Some([3, 3])),
+            (&[], &[0, 1], None),
+        ] {
+            assert_eq!(cores(generator, &[], all), expected, "{generator:?} of {all:?}");
+        }
     }
 
     #[test]
@@ -185,8 +202,7 @@ mod tests {
         }
         let nowhere = Proof {
             program: Path::new("nowhere/weir"),
-            generator: &[],
-            responder: &[],
+            cores: None,
             log: Path::new("/dev/null"),
             limit: LIMIT,
         };
@@ -196,7 +212,7 @@ mod tests {
 
     #[test]
     fn one_that_does_not_come_to_an_end_is_killed() {
-        let said = proved("exec sleep 1000", [&[], &[]], Duration::ZERO, false);
+        let said = proved("exec sleep 1000", None, Duration::ZERO, false);
         let why = "weir selftest: it took more than 0 s and was killed: it said nothing";
         assert_eq!(said, Some(Selftest::Broke(why.into())));
     }
@@ -206,7 +222,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let program = script(dir.path(), "sleep 1000 & echo $! >&2; sleep 1000");
         let log = dir.path().join("selftest.log");
-        let proof = Proof { program: &program, generator: &[], responder: &[], log: &log, limit: LIMIT };
+        let proof = Proof { program: &program, cores: None, log: &log, limit: LIMIT };
         let stop = AtomicBool::new(false);
         let (said, child) = thread::scope(|scope| {
             let running = scope.spawn(|| proof.run(&stop));

@@ -2,7 +2,7 @@
 
 use super::page::{Block, Table, section};
 use super::words;
-use crate::lab::results::{Placement, Results, Selftest};
+use crate::lab::results::{Results, Selftest};
 use crate::proto::{Claim, SelftestReport};
 
 /// What stands on the front where the generator is not to be believed on its word; `None` where there is nothing to warn of.
@@ -45,7 +45,8 @@ pub fn selftest_lines(selftest: &Selftest) -> Vec<String> {
             let line = |claim: &Claim| {
                 let Claim { id, name, passed, measured, bound, .. } = claim;
                 let verdict = if *passed { "held" } else { "FAILED" };
-                format!("generator selftest: {id} {name} {verdict}: {measured}; bound: {bound}")
+                let tries = claim.at_try();
+                format!("generator selftest: {id} {name} {verdict}{tries}: {measured}; bound: {bound}")
             };
             report.claims.iter().map(line).collect()
         }
@@ -57,14 +58,15 @@ pub fn selftest_lines(selftest: &Selftest) -> Vec<String> {
     }
 }
 
-/// `all 4 claims held in 6.2 s (T2 T3 T4 T5)`.
+/// `all 4 claims held in 6.2 s (T2, T3 at try 2, T4, T5)`.
 fn held(report: &SelftestReport) -> String {
-    let mut ids: Vec<&str> = report.claims.iter().map(|claim| claim.id.as_str()).collect();
+    let mut ids: Vec<String> =
+        report.claims.iter().map(|claim| format!("{}{}", claim.id, claim.at_try())).collect();
     ids.dedup();
     let count = words::count(report.claims.len() as u32, "claim");
     match ids.is_empty() {
         true => "it made no claim".to_owned(),
-        false => format!("all {count} held in {:.1} s ({})", report.secs, ids.join(" ")),
+        false => format!("all {count} held in {:.1} s ({})", report.secs, ids.join(", ")),
     }
 }
 
@@ -80,7 +82,7 @@ pub(super) fn blocks(results: &Results) -> Vec<Block> {
             "Nothing to prove: the target is simulated, and so is the generator.".to_owned()
         }
         Some(Selftest::Broke(why)) => format!("Its selftest could not be run: {}.", bare(why)),
-        Some(Selftest::Ran(report)) => ran(report, &results.placements),
+        Some(Selftest::Ran(report)) => ran(report, results),
     };
     blocks.push(Block::Text(said));
     if let Some(Selftest::Ran(report)) = &results.selftest {
@@ -91,28 +93,23 @@ pub(super) fn blocks(results: &Results) -> Vec<Block> {
                 [&claim.id, &claim.name, &claim.measured, &claim.bound]
                     .map(String::clone)
                     .into_iter()
-                    .chain([verdict.to_owned()]),
+                    .chain([format!("{verdict}{}", claim.at_try())]),
             );
         }
         blocks.push(Block::Table(table));
         blocks.push(Block::Notes(vec![
-            "An independent responder, a process of its own that shares no code with the server, imposed known delays, \
-             stalls and faults; the generator had to report them. What it claims is in docs/method.md of weir."
+            "An independent responder, a process of its own that shares no code with the generator or the server, imposed \
+             known delays, stalls and faults; the generator had to report them. What it claims is in docs/method.md of weir."
                 .to_owned(),
         ]));
     }
     blocks
 }
 
-fn ran(report: &SelftestReport, placements: &[Placement]) -> String {
+fn ran(report: &SelftestReport, results: &Results) -> String {
     let form = if report.short { "weir selftest --short" } else { "weir selftest" };
-    let on = |part: &str| {
-        let placed = placements.iter().find(|placed| placed.part == part)?;
-        let cores: Vec<String> = placed.cores.iter().map(usize::to_string).collect();
-        Some(match cores.len() {
-            1 => format!("core {}", cores.join(", ")),
-            _ => format!("one of the cores {}", cores.join(", ")),
-        })
+    let in_trials = |core: &usize| {
+        results.placements.iter().any(|placed| placed.part == "generator" && placed.cores.contains(core))
     };
     let failed = report.claims.iter().filter(|claim| !claim.passed).count() as u32;
     let outcome = match failed {
@@ -124,10 +121,14 @@ fn ran(report: &SelftestReport, placements: &[Placement]) -> String {
             report.secs
         ),
     };
-    match on("generator") {
-        Some(cores) => format!(
-            "{form} ran on this machine before the first trial, with the generator on {cores} as in the trials: {outcome}."
-        ),
-        None => format!("{form} ran on this machine before the first trial: {outcome}."),
-    }
+    let on = match results.selftest_cores {
+        Some([generator, responder]) => {
+            let as_there = if in_trials(&generator) { ", where it is in the trials," } else { "" };
+            format!(
+                ", with the generator on core {generator}{as_there} and the responder on core {responder}"
+            )
+        }
+        None => String::new(),
+    };
+    format!("{form} ran on this machine before the first trial{on}: {outcome}.")
 }

@@ -404,10 +404,50 @@ fn a_claim_that_fails_is_a_warning_above_everything_else() {
 }
 
 #[test]
+fn a_claim_that_took_more_than_one_try_says_so_everywhere() {
+    let tried = |passed| {
+        let Some(Selftest::Ran(mut report)) = claims(&[("T2", true), ("T3", passed)]) else { unreachable!() };
+        report.claims[0].figures.insert("tries".into(), 1.0);
+        report.claims[1].figures.insert("tries".into(), 3.0);
+        Selftest::Ran(report)
+    };
+    let [_, markdown, _] = proved(Some(tried(true)));
+    assert!(markdown.contains("(T2, T3 at try 3)"), "{markdown}");
+    assert!(markdown.contains("| ≤ 0.02 | held at try 3 |"), "{markdown}");
+    assert!(selftest_lines(&tried(true))[0].ends_with("(T2, T3 at try 3)"));
+    let lines = selftest_lines(&tried(false));
+    assert!(lines[0].contains(" held: ") && lines[1].contains(" FAILED at try 3: "), "{lines:?}");
+}
+
+#[test]
+fn the_cores_of_the_selftest_are_those_it_had() {
+    let told = |selftest_cores, generator: &[usize]| {
+        let mut results = results();
+        let placement =
+            Placement { part: "generator".into(), cores: generator.to_vec(), shares_with: Vec::new() };
+        results.placements = vec![placement];
+        (results.selftest, results.selftest_cores) = (claims(&[("T2", true)]), selftest_cores);
+        file(&results, "report.md").replace('\u{a0}', " ")
+    };
+    for (cores, generator, said) in [
+        (
+            Some([3, 0]),
+            &[2, 3][..],
+            "trial, with the generator on core 3, where it is in the trials, and the responder on core 0: all",
+        ),
+        (Some([1, 0]), &[3], "trial, with the generator on core 1 and the responder on core 0: all"),
+        (None, &[3], "before the first trial: all"),
+    ] {
+        let page = told(cores, generator);
+        assert!(page.contains(said), "{said:?} is missing in {page}");
+    }
+}
+
+#[test]
 fn what_came_of_the_selftest_is_always_said() {
     let broke = || Some(Selftest::Broke("weir selftest: it ended without a report: no room.".into()));
     for (selftest, said, warned) in [
-        (claims(&[("T2", true), ("T5", true)]), "all 2 claims held in 6.2 s (T2 T5).", false),
+        (claims(&[("T2", true), ("T5", true)]), "all 2 claims held in 6.2 s (T2, T5).", false),
         (claims(&[]), "it made no claim", true),
         (broke(), "could not be run: weir selftest: it ended without a report: no room.", true),
         (Some(Selftest::Skipped), "was not run: the experiment or the command asked for none.", false),
