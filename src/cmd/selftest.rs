@@ -61,13 +61,19 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     let failed: Vec<&str> =
         report.claims.iter().filter(|claim| !claim.passed).map(|claim| claim.id.as_str()).collect();
-    match failed.is_empty() {
-        true => Ok(()),
-        false => {
-            Err(Failure::run(format_args!("the load generator's {} does not hold here", failed.join(", ")))
-                .hint("Let nothing else run on the machine, or name two cores of its own with --cores."))
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let remedies = report.claims.iter().filter(|claim| !claim.passed).map(selftest::remedy);
+    // Each once, in the order of the claims.
+    let mut hints: Vec<&str> = Vec::new();
+    for remedy in remedies {
+        if !hints.contains(&remedy) {
+            hints.push(remedy);
         }
     }
+    let message = format_args!("the load generator's {} does not hold here", failed.join(", ")).to_string();
+    Err(Failure::run(message).hint(hints.join("; ")))
 }
 
 fn line(claim: &Claim) -> String {
@@ -93,7 +99,12 @@ fn cores(text: &str) -> Result<Cores, String> {
     let parsed = text
         .split_once(',')
         .and_then(|(generator, responder)| Some((generator.parse().ok()?, responder.parse().ok()?)));
-    let (generator, responder) = parsed.ok_or("write two numbers of cores, as in 1,0")?;
+    let (generator, responder): (usize, usize) = parsed.ok_or("write two numbers of cores, as in 1,0")?;
+    let there = Cores::available();
+    if let Some(none) = [generator, responder].iter().find(|core| !there.contains(core)) {
+        let there: Vec<String> = there.iter().map(usize::to_string).collect();
+        return Err(format!("this process may not run on core {none}, only on {}", there.join(", ")));
+    }
     Ok(Cores { generator, responder })
 }
 

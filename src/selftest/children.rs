@@ -8,12 +8,15 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// What is said when the time for all claims together is over.
+pub(super) const OUT_OF_TIME: &str = "out of time";
 /// How long a child may take beyond what it was told to.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -38,10 +41,15 @@ pub struct Cores {
 }
 
 impl Cores {
+    /// Those that this process may use; none where the kernel does not say.
+    pub fn available() -> Vec<usize> {
+        let ours = sched_getaffinity(None);
+        ours.map(|ours| (0..CpuSet::MAX_CPU).filter(|core| ours.is_set(*core)).collect()).unwrap_or_default()
+    }
+
     /// The last two that this process may use, or one for both.
     pub fn usual() -> Option<Cores> {
-        let ours = sched_getaffinity(None).ok()?;
-        let ours: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| ours.is_set(*core)).collect();
+        let ours = Cores::available();
         let generator = *ours.last()?;
         Some(Cores { generator, responder: ours.len().checked_sub(2).map_or(generator, |place| ours[place]) })
     }
@@ -52,13 +60,19 @@ pub(super) struct Responder {
     child: Running,
     /// Its end is the responder's.
     stdin: Option<ChildStdin>,
-    lines: BufReader<ChildStdout>,
+    /// What it says, line by line, read in a thread of its own so that nobody waits for ever.
+    lines: mpsc::Receiver<io::Result<String>>,
+    deadline: Instant,
     pub(super) address: SocketAddr,
 }
 
 impl Responder {
-    /// Starts one that does what `flags` say; returns when it listens.
-    pub(super) fn start(programs: &Programs, flags: &[String]) -> Result<Responder, String> {
+    /// Starts one that does what `flags` say; returns when it listens, or when it has not by `deadline`.
+    pub(super) fn start(
+        programs: &Programs,
+        deadline: Instant,
+        flags: &[String],
+    ) -> Result<Responder, String> {
         let mut command = Command::new(&programs.weir);
         command
             .arg("responder")
@@ -69,12 +83,17 @@ impl Responder {
         let mut child = spawn(command, programs.cores.map(|cores| cores.responder))
             .map_err(|error| format!("cannot start the responder: {error}"))?;
         let stdin = child.0.stdin.take();
-        let mut lines = BufReader::new(child.0.stdout.take().ok_or("the responder has no output")?);
-        let mut line = String::new();
-        let read = lines.read_line(&mut line);
-        let address = line.strip_prefix(LISTENING).and_then(|address| address.trim().parse().ok());
-        match (read, address) {
-            (Ok(_), Some(address)) => Ok(Responder { child, stdin, lines, address }),
+        let stdout = child.0.stdout.take().ok_or("the responder has no output")?;
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            // Nobody hears what comes too late.
+            BufReader::new(stdout).lines().try_for_each(|line| sender.send(line))
+        });
+        let line = next_line(&lines, deadline);
+        let address = line.as_ref().ok().and_then(|line| line.strip_prefix(LISTENING)?.trim().parse().ok());
+        match (line, address) {
+            (Ok(_), Some(address)) => Ok(Responder { child, stdin, lines, deadline, address }),
+            (Err(why), _) if why == OUT_OF_TIME => Err(why),
             _ => Err(format!("the responder does not listen: {}", child.complaint())),
         }
     }
@@ -82,13 +101,28 @@ impl Responder {
     /// Ends it and gives its account.
     pub(super) fn truth(mut self) -> Result<Truth, String> {
         drop(self.stdin.take());
-        let mut line = String::new();
-        let read = self.lines.read_line(&mut line);
-        let truth = read
-            .map_err(|error| error.to_string())
-            .and_then(|_| serde_json::from_str(&line).map_err(|_| format!("it said {:?}", line.trim_end())));
-        truth.map_err(|why| format!("the responder gives no account: {why}: {}", self.child.complaint()))
+        let truth = next_line(&self.lines, self.deadline)
+            .and_then(|line| serde_json::from_str(&line).map_err(|_| format!("it said {line:?}")));
+        truth.map_err(|why| match why == OUT_OF_TIME {
+            true => why,
+            false => format!("the responder gives no account: {why}: {}", self.child.complaint()),
+        })
     }
+}
+
+/// Waits for a line of a child.
+fn next_line(lines: &mpsc::Receiver<io::Result<String>>, deadline: Instant) -> Result<String, String> {
+    match lines.recv_timeout(patience(deadline, Duration::ZERO)) {
+        Ok(line) => line.map_err(|error| error.to_string()),
+        Err(RecvTimeoutError::Disconnected) => Err("it said nothing".to_owned()),
+        Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => Err(OUT_OF_TIME.to_owned()),
+        Err(RecvTimeoutError::Timeout) => Err(format!("it said nothing for {} s", PATIENCE.as_secs())),
+    }
+}
+
+/// How long to wait for what takes `length`.
+fn patience(deadline: Instant, length: Duration) -> Duration {
+    (length + PATIENCE).min(deadline.saturating_duration_since(Instant::now()))
 }
 
 /// Puts load on `responder` for about `length` as `flags` say, and gives the report.
@@ -112,8 +146,11 @@ pub(super) fn load(
         let _ = sender.send(read.map(|_| text));
     });
     let text = receiver
-        .recv_timeout(length + PATIENCE)
-        .map_err(|_| "the load generator does not come to an end".to_owned())?
+        .recv_timeout(patience(responder.deadline, length))
+        .map_err(|_| match Instant::now() >= responder.deadline {
+            true => OUT_OF_TIME.to_owned(),
+            false => "the load generator does not come to an end".to_owned(),
+        })?
         .map_err(|error| format!("the load generator's report cannot be read: {error}"))?;
     serde_json::from_str(&text).map_err(|error| match text.trim().is_empty() {
         true => format!("the load generator gives no report: {}", child.complaint()),
@@ -163,6 +200,10 @@ fn spawn(mut command: Command, core: Option<usize>) -> io::Result<Running> {
 pub(super) fn on_core<T: Send>(core: Option<usize>, what: impl FnOnce() -> T + Send) -> io::Result<T> {
     let pinned = || {
         if let Some(core) = core {
+            // The set of the kernel has an end, beyond which there is no asking.
+            if core >= CpuSet::MAX_CPU {
+                return Err(io::Error::other(format!("there is no core {core}")));
+            }
             let mut mask = CpuSet::new();
             mask.set(core);
             sched_setaffinity(None, &mask)
@@ -196,7 +237,9 @@ impl Awake {
                 // Without the least priority it would be in the way of those it is there for.
                 let humble = setpriority_process(None, 19).is_ok();
                 let mut mask = CpuSet::new();
-                mask.set(core);
+                if core < CpuSet::MAX_CPU {
+                    mask.set(core);
+                }
                 if humble && sched_setaffinity(None, &mask).is_ok() {
                     while !stop.load(Ordering::Relaxed) {
                         thread::yield_now();

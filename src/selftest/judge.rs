@@ -1,6 +1,9 @@
 //! Samples against what they should be: pure functions.
 
-use crate::proto::Bucket;
+use crate::proto::{Bucket, Latency};
+
+/// How far a summary may be from its histogram: three digits are kept.
+const GRAIN: f64 = 1e-3;
 
 /// Critical value of [`anderson_darling_exponential`] at 1 %: of samples that are exponential, one in a hundred is above.
 ///
@@ -65,6 +68,37 @@ pub(super) fn quantile_ns(buckets: &[Bucket], q: f64) -> f64 {
         }
     }
     0.0
+}
+
+/// The percentiles of a summary, by their quantile; the last is its longest.
+pub(super) fn percentiles(latency: &Latency) -> [(f64, f64); 5] {
+    let Latency { us_p50, us_p90, us_p99, us_p999, us_max, .. } = *latency;
+    [(0.5, us_p50), (0.9, us_p90), (0.99, us_p99), (0.999, us_p999), (1.0, us_max)]
+}
+
+/// Whether a summary is one of these samples: as many, and its percentiles in order and in the buckets where they have
+/// to be, give or take one sample, for a rank may be rounded either way.
+pub(super) fn agrees(latency: &Latency, buckets: &[Bucket]) -> bool {
+    let all: u64 = buckets.iter().map(|[_, _, count]| count).sum();
+    let at = |rank: u64| {
+        let mut below = 0;
+        buckets.iter().find(|[_, _, count]| {
+            below += count;
+            below >= rank.clamp(1, all)
+        })
+    };
+    let fits = |(q, us): (f64, f64)| {
+        let rank = (all as f64 * q).ceil() as u64;
+        let (Some([low, _, _]), Some([_, high, _])) = (at(rank.saturating_sub(1)), at(rank + 1)) else {
+            return us == 0.0;
+        };
+        us * 1e3 >= *low as f64 * (1.0 - GRAIN) && us * 1e3 <= *high as f64 * (1.0 + GRAIN)
+    };
+    let percentiles = percentiles(latency);
+    latency.count == all
+        && percentiles.into_iter().all(fits)
+        && percentiles.windows(2).all(|pair| pair[0].1 <= pair[1].1 * (1.0 + GRAIN))
+        && latency.us_min <= latency.us_p50 * (1.0 + GRAIN)
 }
 
 /// The differences of neighbours.
@@ -164,6 +198,36 @@ mod tests {
         let longer = buckets((0..1000).map(|ms| (1000.0 - f64::from(ms)) * 1.1));
         assert!(distance_from_uniform(&longer, 10e6, 1000e6) > 0.05);
         assert_eq!(distance_from_uniform(&buckets([0.05; 9]), 10e6, 1000e6), 1.0);
+    }
+
+    #[test]
+    fn a_summary_agrees_with_its_own_samples_only() {
+        let samples = buckets((1..=2000).map(f64::from));
+        let us = |ms: f64| ms * 1e3;
+        let summary = Latency {
+            count: 2000,
+            us_mean: us(1000.5),
+            us_min: us(1.0),
+            us_p50: us(1000.0),
+            us_p90: us(1800.0),
+            us_p99: us(1980.0),
+            us_p999: us(1998.0),
+            us_max: us(2000.0),
+            clipped: 0,
+        };
+        assert!(agrees(&summary, &samples));
+        assert!(agrees(&Latency::default(), &[]));
+        for (what, wrong) in [
+            ("count", Latency { count: 1999, ..summary }),
+            ("p50", Latency { us_p50: us(990.0), ..summary }),
+            ("p90", Latency { us_p90: us(1830.0), ..summary }),
+            ("p99", Latency { us_p99: us(1990.0), ..summary }),
+            ("p999", Latency { us_p999: us(1980.0), ..summary }),
+            ("max", Latency { us_max: us(1000.0), ..summary }),
+            ("min", Latency { us_min: us(1100.0), ..summary }),
+        ] {
+            assert!(!agrees(&wrong, &samples), "{what}");
+        }
     }
 
     #[test]

@@ -13,13 +13,17 @@ mod faults;
 pub use children::{Cores, Programs};
 
 use crate::proto::{Claim, FORMAT, LoadReport, SelftestReport};
-use crate::units::Span;
-use children::Responder;
+use children::{OUT_OF_TIME, Responder};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How often a claim about time is tried. What else the machine does may spoil one run, not three.
 const TRIES: u32 = 3;
+/// How long all claims together may take. The short form has to be over before the lab gives it up.
+const LIMIT: Duration = Duration::from_secs(100);
+const LIMIT_SHORT: Duration = Duration::from_secs(15);
+/// How what was measured begins where nothing was.
+const NOT_TESTED: &str = "could not be tested: ";
 
 /// A row of [`CLAIMS`].
 #[derive(Debug)]
@@ -84,21 +88,20 @@ struct Bench {
     short: bool,
     /// Which try it is, from 1.
     attempt: u32,
+    /// When all has to be over.
+    deadline: Instant,
 }
 
 impl Bench {
+    /// Starts a responder that does what `flags` say.
+    fn responder(&self, flags: &[String]) -> Result<Responder, String> {
+        Responder::start(&self.programs, self.deadline, flags)
+    }
+
     /// Puts load on `responder`, for about `length`; `flags` have blanks between them.
     fn load(&self, responder: &Responder, length: Duration, flags: &str) -> Result<LoadReport, String> {
         let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
         children::load(&self.programs, responder, length, &flags)
-    }
-
-    /// What so many clients in a closed loop get out of a responder that has nothing to do.
-    fn ceiling(&self, clients: u32, window: Duration) -> Result<LoadReport, String> {
-        let responder = Responder::start(&self.programs, &[])?;
-        let flags =
-            format!("--clients {clients} --threads 1 --no-preload --warmup 100ms --window {}", Span(window));
-        self.load(&responder, window, &flags)
     }
 }
 
@@ -127,15 +130,31 @@ impl Outcome {
     }
 }
 
+/// What to do about a claim that does not hold.
+pub fn remedy(claim: &Claim) -> &'static str {
+    let is_of_time = CLAIMS.iter().any(|row| row.id == claim.id && row.is_of_time);
+    match claim.measured.strip_prefix(NOT_TESTED) {
+        Some(OUT_OF_TIME) => {
+            "let nothing else run on the machine, or test fewer claims at once with --claims"
+        }
+        Some(_) => "remove the cause that the claim's line names, and try again",
+        None if is_of_time => "let nothing else run on the machine, or name two idle cores with --cores",
+        None => "that is a fault of the generator: please report it with this output",
+    }
+}
+
 /// Tests the claims, one after the other; `heard` is told of each at once.
+///
+/// Claims that are not reached in the time there is for all together are reported as not holding.
 pub fn run(options: &Options, heard: &mut dyn FnMut(&Claim)) -> SelftestReport {
     let begun = Instant::now();
     let asked_for = |row: &&ClaimRow| {
         options.claims.is_empty() || options.claims.iter().any(|id| id.eq_ignore_ascii_case(row.id))
     };
+    let deadline = begun + if options.short { LIMIT_SHORT } else { LIMIT };
     let mut claims = Vec::new();
     for row in CLAIMS.iter().filter(asked_for) {
-        let claim = test(row, options);
+        let claim = test(row, options, deadline);
         heard(&claim);
         claims.push(claim);
     }
@@ -143,16 +162,19 @@ pub fn run(options: &Options, heard: &mut dyn FnMut(&Claim)) -> SelftestReport {
 }
 
 /// Tests a claim, as often as it may be.
-fn test(row: &ClaimRow, options: &Options) -> Claim {
+fn test(row: &ClaimRow, options: &Options, deadline: Instant) -> Claim {
     let tries = if row.is_of_time { TRIES } else { 1 };
-    let mut bench = Bench { programs: options.programs.clone(), short: options.short, attempt: 1 };
+    let mut bench = Bench { programs: options.programs.clone(), short: options.short, attempt: 1, deadline };
     loop {
-        let outcome = (row.run)(&bench).unwrap_or_else(|why| Outcome {
-            measured: format!("nothing: {why}"),
+        let in_time = || Instant::now() < deadline;
+        let found = if in_time() { (row.run)(&bench) } else { Err(OUT_OF_TIME.to_owned()) };
+        let outcome = found.unwrap_or_else(|why| Outcome {
+            measured: format!("{NOT_TESTED}{why}"),
             bound: row.about.to_owned(),
             ..Outcome::default()
         });
-        if outcome.passed || bench.attempt == tries {
+        // A try that failed says more than one that ran out of time.
+        if outcome.passed || bench.attempt == tries || !in_time() {
             let Outcome { passed, measured, bound, mut figures } = outcome;
             figures.insert("tries".to_owned(), f64::from(bench.attempt));
             return Claim {
@@ -165,5 +187,36 @@ fn test(row: &ClaimRow, options: &Options) -> Claim {
             };
         }
         bench.attempt += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_is_not_reached_in_time_is_reported_all_the_same() {
+        let nowhere = Programs { weir: "/nowhere".into(), load: "/nowhere".into(), cores: None };
+        let options = Options { programs: nowhere, short: true, claims: Vec::new() };
+        let claim = test(&CLAIMS[0], &options, Instant::now());
+        assert!(!claim.passed);
+        assert_eq!(claim.measured, "could not be tested: out of time");
+        assert!(remedy(&claim).contains("--claims"));
+    }
+
+    #[test]
+    fn the_remedy_is_that_of_the_cause() {
+        for (id, measured, part) in [
+            ("T2", "median off by 9 µs", "--cores"),
+            ("T5", "of 9 faults 1 misclassified", "please report it"),
+            (
+                "T5",
+                "could not be tested: cannot start x: no such file",
+                "the cause that the claim's line names",
+            ),
+        ] {
+            let claim = Claim { id: id.to_owned(), measured: measured.to_owned(), ..Claim::default() };
+            assert!(remedy(&claim).contains(part), "{measured}: {}", remedy(&claim));
+        }
     }
 }
