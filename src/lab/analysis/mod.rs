@@ -14,6 +14,7 @@ mod generator;
 pub mod little;
 pub mod rows;
 pub mod stats;
+pub mod steady;
 pub mod waits;
 
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
