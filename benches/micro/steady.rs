@@ -6,7 +6,7 @@ use weir::lab::analysis::steady::synthetic::{KINDS, NOISES, Noise, Score, WINDOW
 use weir::lab::analysis::steady::{BINS_LEAST, Change, Reached, Series, Verdict, judge};
 
 const SERIES: usize = 200;
-const SEED: u64 = 1;
+const SEED: u64 = 2;
 
 /// A table: its title, whose verdicts it shows, and what of them: how many of how many.
 type Table = (&'static str, fn(&[Series]) -> Verdict, fn(&Score) -> (u32, u32));
@@ -20,16 +20,23 @@ const TABLES: &[Table] = &[
 
 /// The tables of docs/method.md, as Markdown.
 pub(crate) fn verdicts(run: &Run) {
-    // One of each is enough to see that it runs.
-    let series = if run.at_most(usize::MAX) == usize::MAX { SERIES } else { 1 };
     let columns: Vec<(Noise, usize)> =
         NOISES.iter().flat_map(|noise| WINDOWS.iter().map(move |bins| (*noise, *bins))).collect();
+    // One of each is enough to see that it runs, and says nothing.
+    if run.at_most(SERIES * 2) < SERIES * 2 {
+        for (kind, (noise, bins)) in KINDS.iter().flat_map(|kind| columns.iter().map(move |of| (kind, of))) {
+            TABLES
+                .iter()
+                .for_each(|(_, judge, _)| assert_eq!(score(*judge, kind, *bins, *noise, 1, SEED).series, 1));
+        }
+        return println!("{} kinds in {} cases each, judged", KINDS.len(), columns.len());
+    }
     for (title, judge, read) in TABLES {
         let head = columns.iter().map(|(noise, bins)| format!(" {} %, {bins} s |", noise.variation * 100.0));
         println!("| {title} |{}\n|---|{}", head.collect::<String>(), "---|".repeat(columns.len()));
         for kind in KINDS {
             let cells = columns.iter().map(|(noise, bins)| {
-                let (count, of) = read(&score(*judge, kind, *bins, *noise, series as u32, SEED));
+                let (count, of) = read(&score(*judge, kind, *bins, *noise, SERIES as u32, SEED));
                 let percent = format!("{:.1}", f64::from(count) * 100.0 / f64::from(of));
                 format!(" {} |", if of == 0 { "–" } else { percent.trim_end_matches(".0") })
             });

@@ -10,11 +10,12 @@ const BATCHES: (usize, usize) = (10, 20);
 const BINS_EACH: usize = 10;
 /// What is more than fast noise explains: a trend so many of its standard errors from none, a batch so many from the mean,
 /// and so many times the variance of batch means. Of series that are flat but for noise with a correlation of neighbours
-/// up to 0.5, one in a hundred passes each, up to 0.7 four: that is how they were chosen.
+/// up to 0.5, at most one in a hundred passes any of them, up to 0.7 one in twenty: that is how they were chosen.
 const TREND: f64 = 3.5;
 const BATCH: f64 = 4.0;
 const VARIANCE: f64 = 3.5;
-/// What a correlation of batch means is taken for at most.
+/// What the correlation of neighbouring batch means is taken for at most; it makes them count for fewer than they are.
+/// Source: Tafazzoli & Wilson, Skart: A Skewness- and Autoregression-Adjusted Batch-Means Procedure (2011).
 const CORRELATION_MOST: f64 = 0.8;
 /// How much of the way from its lowest to its highest bin a batch of whole periods may be off: it does not begin where a
 /// bin does.
@@ -47,8 +48,12 @@ pub(super) fn judge(series: &Series, cut: usize) -> Result<Known, Change> {
         return Err(Change::Trend { share: trend });
     }
     if apart {
-        let (from, to) = (cut + edges[furthest] as usize, cut + edges[furthest + 1].ceil() as usize);
-        return Err(Change::Apart { from, to, share: means[furthest] / mean - 1.0 });
+        // With those beside it that lie at least half as far on the same side.
+        let along = |i: usize| (means[i] - mean) * (means[furthest] - mean).signum() >= off(furthest) / 2.0;
+        let first = (0..=furthest).rev().take_while(|i| along(*i)).last().unwrap_or(furthest);
+        let last = (furthest..means.len()).take_while(|i| along(*i)).last().unwrap_or(furthest);
+        let (from, to) = (cut + edges[first] as usize, cut + edges[last + 1].ceil() as usize);
+        return Err(Change::Apart { from, to, share: average(&means[first..=last]) / mean - 1.0 });
     }
 
     let correlated = correlation(&means).clamp(0.0, CORRELATION_MOST);

@@ -38,7 +38,9 @@ pub(super) fn warm_up(bins: &[f64], moves: f64) -> Cut {
     let is_large = !is_late(cut) || (average(head) - average(rest)).abs() > moves * average(rest);
     // A head that rises or falls and a level rest; if one line through all of it fits better, it is a trend.
     let settles = line(head).squares.1 + line(rest).squares.0 < line(bins).squares.1;
-    match differ(head, rest, noise, APART) && is_large && settles {
+    // What begins like the rest and then goes apart does not warm up.
+    let begins_apart = differ(&head[..head.len().div_ceil(2)], rest, noise, ALIKE);
+    match differ(head, rest, noise, APART) && begins_apart && is_large && settles {
         true => Cut { bins: cut, late: is_late(cut) },
         false => Cut::default(),
     }

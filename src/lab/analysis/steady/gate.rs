@@ -91,8 +91,8 @@ pub(in crate::lab::analysis) fn in_words(verdict: &Verdict, load: &LoadReport) -
     let window = load.seconds.len();
     match verdict {
         Verdict::TooFew if window < BINS_LEAST => checks::Verdict::NotChecked(format!(
-            "a window of {:.0} s has too few seconds (--window {BINS_LEAST}s is the least, 60s tells more)",
-            load.window_secs
+            "a window of {} s has too few seconds (--window {BINS_LEAST}s is the least, 60s tells more)",
+            (load.window_secs * 10.0).round() / 10.0
         )),
         Verdict::TooFew => checks::Verdict::NotChecked("no request succeeded".into()),
         Verdict::Steady(reached) => match moved_by_cut(verdict) {

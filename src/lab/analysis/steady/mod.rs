@@ -4,6 +4,7 @@
 //! of docs/method.md ("Steady state"); how often they are right is the business of [`synthetic`].
 
 mod batches;
+pub mod course;
 mod cut;
 pub(super) mod gate;
 mod line;

@@ -2,6 +2,10 @@
 
 use super::synthetic::{KINDS, KINDS_ASKED, NOISES, WINDOWS, score};
 use super::*;
+use crate::lab::analysis::{Standing, checks, findings};
+use crate::lab::results::Results;
+use crate::lab::simulated::tests::{model, sweep};
+use crate::proto::{ScheduleReport, SecondReport};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -29,7 +33,7 @@ fn of_series_whose_truth_is_known_at_least_95_in_100_verdicts_are_right() {
     let [short, usual, long] = WINDOWS else { panic!() };
     for (i, kind) in KINDS.iter().enumerate() {
         for (bins, noise) in [(short, quiet), (usual, quiet), (usual, as_measured), (long, quiet)] {
-            let score = score(judge, kind, *bins, *noise, 200, 1);
+            let score = score(judge, kind, *bins, *noise, 200, 2);
             let least = if i < KINDS_ASKED { 190 } else { 180 };
             assert!(score.right >= least, "{} in {bins} bins with {noise:?}: {score:?}", kind.name);
         }
@@ -125,4 +129,95 @@ fn of_too_few_bins_and_of_nothing_nothing_is_said() {
         assert_eq!(goodput(&nothing), Verdict::TooFew);
     }
     assert_eq!(judge(&[]), Verdict::TooFew);
+}
+
+/// A sweep in windows of 30 s whose goodput and latency change as `change` says for a second of a repetition.
+fn swept(change: impl Fn(u32, usize) -> f64) -> Results {
+    let mut results = sweep(&model("cpu 1 =10ms"), &["w"], &[1, 4], 2, "30s");
+    for trial in &mut results.trials {
+        let load = trial.load.as_mut().unwrap();
+        for (i, second) in load.seconds.iter_mut().enumerate() {
+            let times = change(trial.repetition, i);
+            second.successes = (second.successes as f64 * times) as u64;
+            second.latency_us_mean /= times;
+        }
+    }
+    results
+}
+
+/// What gate G5 says of four clients, and what becomes of the row.
+fn gate(results: &Results) -> (checks::Verdict, Standing) {
+    let row = &findings(results).workloads[0].rows[1];
+    (row.checks[4].verdict.clone(), row.standing)
+}
+
+#[test]
+fn the_worst_run_of_a_row_decides_and_the_row_is_marked_not_thrown_away() {
+    assert_eq!(gate(&swept(|_, _| 1.0)), (checks::Verdict::Passed, Standing::Valid));
+    let results = swept(|run, second| if run == 1 && second >= 20 { 0.8 } else { 1.0 });
+    let (checks::Verdict::Failed { why, remedy }, standing) = gate(&results) else { panic!() };
+    assert_eq!(standing, Standing::Valid);
+    assert_eq!(why, "goodput from second 21 to 30 of 30 lies 14.3 % below the mean");
+    assert!(remedy.contains("(--window)"), "{remedy}");
+    // That run is the one whose course is shown.
+    let course = findings(&results).workloads[0].course.clone().unwrap();
+    assert_eq!((course.repetition, course.goodput_rps.len(), course.cut_secs), (1, 30, 0));
+    assert_eq!(course.said, format!("Not steady: {why}."));
+}
+
+#[test]
+fn a_warm_up_in_the_window_fails_only_if_it_moves_a_mean() {
+    let (checks::Verdict::Failed { why, remedy }, _) =
+        gate(&swept(|_, second| if second < 6 { 0.7 } else { 1.0 }))
+    else {
+        panic!()
+    };
+    assert_eq!(why, "the first 6 of 30 s still belong to the warm-up, and move goodput by -6.0 %");
+    assert!(remedy.contains("by 6 s or more (--warmup"), "{remedy}");
+    // A twentieth off for one second moves the mean by less than it is known to.
+    let results = swept(|_, second| if second < 1 { 0.95 } else { 1.0 });
+    assert_eq!(gate(&results).0, checks::Verdict::Passed);
+    assert_eq!(findings(&results).workloads[0].course.as_ref().unwrap().cut_secs, 1);
+}
+
+#[test]
+fn noise_in_the_window_is_no_failure_but_says_how_long_it_should_be() {
+    let noise = noisy(30, 0.2);
+    let (checks::Verdict::Partly { missing, .. }, _) = gate(&swept(|_, second| noise[second] / 1000.0))
+    else {
+        panic!()
+    };
+    assert!(
+        missing.starts_with("goodput is known to ±") && missing.contains("takes a window of about"),
+        "{missing}"
+    );
+}
+
+#[test]
+fn the_goodput_of_an_open_loop_may_be_as_uneven_as_its_arrivals() {
+    let noise = noisy(30, 0.2);
+    let mut results = swept(|_, _| 1.0);
+    for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+        load.schedule = Some(ScheduleReport::default());
+        load.seconds.iter_mut().zip(&noise).for_each(|(second, noise)| second.successes = *noise as u64);
+    }
+    assert_eq!(gate(&results).0, checks::Verdict::Passed);
+    for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+        load.seconds.iter_mut().skip(24).for_each(|second| second.latency_us_mean *= 1.5);
+    }
+    let (checks::Verdict::Failed { why, .. }, _) = gate(&results) else { panic!() };
+    assert!(why.starts_with("mean latency "), "{why}");
+}
+
+#[test]
+fn seconds_in_which_nothing_ended_have_no_latency_of_zero() {
+    let mut results = swept(|_, _| 1.0);
+    for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+        load.seconds[12] = SecondReport::default();
+    }
+    let (checks::Verdict::Failed { why, .. }, _) = gate(&results) else { panic!() };
+    assert!(why.starts_with("goodput from second 12 to 15 of 30 lies 31"), "{why}");
+    let course = findings(&results).workloads[0].course.clone().unwrap();
+    assert_eq!((course.goodput_rps[12], course.latency_us_mean[12]), (0.0, None));
+    assert!(course.latency_us_mean[13].is_some());
 }
