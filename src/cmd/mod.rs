@@ -10,6 +10,8 @@ mod lab;
 mod load;
 mod replica;
 mod report;
+mod responder;
+mod selftest;
 mod serve;
 
 use clap::error::ErrorKind;
@@ -36,6 +38,9 @@ enum Command {
     Report(report::Args),
     Compare(compare::Args),
     Audit(audit::Args),
+    Selftest(selftest::Args),
+    #[command(hide = true)]
+    Responder(responder::Args),
 }
 
 /// Why a command ends without having done what was asked.
@@ -87,6 +92,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Report(args) => report::run(args),
             Command::Compare(args) => compare::run(args),
             Command::Audit(args) => audit::run(args),
+            Command::Selftest(args) => selftest::run(args),
+            Command::Responder(args) => responder::run(args),
         },
         Err(error) => usage(&error),
     };

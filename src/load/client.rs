@@ -178,7 +178,12 @@ impl Client {
     pub(super) fn ready(&mut self, readable: bool, closed: bool, shared: &mut Shared) -> Step {
         self.peer_closed |= closed;
         if self.state != State::InFlight || self.stream.is_none() {
-            self.strayed |= readable && !closed && self.stream.is_some();
+            self.strayed |= match &mut self.stream {
+                // What an end brings along has to be read to be seen.
+                Some(stream) if closed => stream.read(&mut shared.scratch).is_ok_and(|bytes| bytes > 0),
+                Some(_) => readable,
+                None => false,
+            };
             return Step::Wait;
         }
         if self.sent < self.request.bytes.len()

@@ -1,9 +1,9 @@
-//! The load generator: many clients in a closed loop against any HTTP key-value server, and what they saw.
+//! The load generator: many clients in a closed or an open loop against any HTTP key-value server, and what they saw.
 //!
 //! Knows a URL and a dialect, not our server; prints nothing. A [`Plan`] goes in, a
 //! [`LoadReport`] comes out. Read on in this order: `workload` and `keys` (with `mix`, `distribution` and `value_size`)
-//! say what is asked for, `dialect`, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `recorder`
-//! counts, `measure` holds the window; `agents` divides it all among several processes.
+//! say what is asked for, `dialect`, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `verify`
+//! and `witness` look at what was read, `recorder` counts, `measure` holds the window; `agents` divides it all among several processes.
 
 mod workload;
 mod mix;
@@ -364,7 +364,7 @@ pub fn generator_limit(report: &LoadReport) -> Option<String> {
     }
     let in_flight_secs = report.in_flight_mean? * report.window_secs;
     let delayed = report.run_delay_secs? / in_flight_secs;
-    let closed = report.schedule.is_none();
+    let closed = report.schedule.is_none() && in_flight_secs > 0.0;
     (closed && delayed > DELAY_MAX)
         .then(|| format!("requests waited {:.0} % of their time for it to get a core", delayed * 100.0))
 }

@@ -200,12 +200,10 @@ impl Reactor {
 
     /// Waits until a socket is ready, at longest until `until`.
     fn wait(&mut self, events: &mut Events, until: Instant) -> io::Result<()> {
-        let left = until.saturating_duration_since(self.now);
-        if let Some(timer) = &mut self.timer
-            && !left.is_zero()
-        {
-            timer.ring_at(until, left)?;
-        }
+        let left = match &mut self.timer {
+            Some(timer) => timer.ring_at(until)?,
+            None => until.saturating_duration_since(self.now),
+        };
         match self.poll.poll(events, Some(left)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
             _ => Ok(()),

@@ -181,13 +181,12 @@ impl Recorder {
         }
         let start = self.window.start;
         open.behind_at_start.get_or_insert_with(|| start.saturating_duration_since(intended));
+        let was_due = u64::from((self.window.start..self.window.end).contains(&intended));
+        open.due += was_due;
         if sent >= self.window.end {
             return;
         }
-        if self.window.holds(intended) {
-            open.due += 1;
-            open.sent += 1;
-        }
+        open.sent += was_due;
         open.slip.record(sent.duration_since(intended.max(free_since)).as_nanos() as u64);
         let waited = free_since.saturating_duration_since(intended);
         open.waited += u64::from(!waited.is_zero());
@@ -203,6 +202,9 @@ impl Recorder {
         if let Some(open) = &mut self.open {
             let next = rest.schedule.next_at();
             open.behind_at_end = next.map_or(Duration::ZERO, |next| end.saturating_duration_since(next));
+            // Nothing was sent in the window: what was due first is due still.
+            let behind = next.map_or(Duration::ZERO, |next| start.saturating_duration_since(next));
+            open.behind_at_start.get_or_insert(behind);
             open.due += rest.schedule.untaken(start, end);
         }
     }
@@ -277,7 +279,8 @@ impl Recorder {
         let open = self.open.as_ref()?;
         let behind_at_start = open.behind_at_start.unwrap_or_default();
         // A stall makes many wait and loses none; with too much on offer most wait, and some are never sent.
-        let over_capacity = open.sent * 100 < open.due * 99 && open.waited * 2 > open.sent;
+        let launched = open.slip.histogram.len();
+        let over_capacity = open.sent * 100 < open.due * 99 && open.waited * 2 >= launched;
         Some(ScheduleReport {
             offered_rps,
             due: open.due,
@@ -378,7 +381,7 @@ impl Open {
 pub struct Samples {
     pub(super) histogram: Histogram<u64>,
     /// For the mean: the histogram alone would give it to three digits only.
-    pub(super) sum_ns: u64,
+    pub(super) sum_ns: u128,
     pub(super) min_ns: u64,
     pub(super) max_ns: u64,
     pub(super) clipped: u64,
@@ -401,7 +404,7 @@ impl Samples {
     /// Keeps one latency.
     pub fn record(&mut self, ns: u64) {
         self.histogram.saturating_record(ns.min(HIGHEST_NS));
-        self.sum_ns += ns;
+        self.sum_ns += u128::from(ns);
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
         self.clipped += u64::from(ns > HIGHEST_NS);
@@ -615,6 +618,18 @@ mod tests {
         assert_eq!((report.waited, report.waited_secs), (2, 0.060));
         assert_eq!((report.behind_secs_at_start, report.behind_secs_at_end), (0.020, 0.010));
         assert!(report.over_capacity == (report.waited * 2 > report.sent));
+    }
+
+    #[test]
+    fn what_was_due_and_never_sent_is_more_than_the_target_takes() {
+        let window = window(100 * MS);
+        let mut recorder = Recorder::new(window, window.start - 50 * MS, true);
+        let pacing = Pacing::Open { rate: Rate(1000.0), arrivals: Arrivals::Constant };
+        let schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start - 50 * MS);
+        recorder.ended(Rest { in_flight: vec![window.start - 50 * MS], schedule }, window.end);
+        let report = recorder.schedule(1000.0).unwrap();
+        assert_eq!((report.due, report.sent, report.over_capacity), (100, 0, true));
+        assert_eq!((report.behind_secs_at_start, report.behind_secs_at_end), (0.050, 0.150));
     }
 
     #[test]

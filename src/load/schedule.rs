@@ -27,6 +27,9 @@ pub(super) struct Schedule {
     due: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
+/// How many instants that nobody waits for any more are drawn, to be counted, over all clients.
+const DRAWN_MAX: u64 = 10_000_000;
+
 /// What one client's instants are drawn from.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
@@ -106,32 +109,70 @@ impl Schedule {
         Some((self.begun + Duration::from_nanos(ns), index))
     }
 
-    /// How many requests were to be sent from `from` to before `until` and were not taken.
-    pub(super) fn untaken(mut self, from: Instant, until: Instant) -> u64 {
-        let mut count = 0;
-        while self.next_at().is_some_and(|at| at < until) {
-            let at = self.take();
-            count += u64::from(at.is_some_and(|(at, _)| at >= from));
-        }
-        count
+    /// How many requests were to be sent from `from` to before `until` and were not taken. Of a Poisson process, instants
+    /// beyond [`DRAWN_MAX`] are not drawn: as many are counted as are to be expected.
+    pub(super) fn untaken(self, from: Instant, until: Instant) -> u64 {
+        let Pacing::Open { rate, arrivals } = self.pacing else { return 0 };
+        let ns = |instant: Instant| instant.saturating_duration_since(self.begun).as_nanos() as u64;
+        let (from, until) = (ns(from), ns(until));
+        let gap_ns = 1e9 / rate.0 * self.of as f64;
+        let drawn_max = DRAWN_MAX / self.clients.len().max(1) as u64;
+        let of_client = |Reverse((next, index)): Reverse<(u64, usize)>| {
+            let mut clock = self.clients[index].clone();
+            if arrivals == Arrivals::Constant {
+                // The next one was taken from the clock already.
+                let first = clock.taken - 1;
+                let before = |ns: u64| clock.first_at(ns, self.of, rate.0).max(first);
+                return before(until).saturating_sub(before(from));
+            }
+            let (mut at, mut count) = (next, 0);
+            for _ in 0..drawn_max {
+                if at >= until {
+                    return count;
+                }
+                count += u64::from(at >= from);
+                at = clock.next_ns(arrivals, self.of, rate.0);
+            }
+            count + (until.saturating_sub(at.max(from)) as f64 / gap_ns).round() as u64
+        };
+        self.due.into_iter().map(of_client).sum()
     }
 
     /// Fixes the next instant of client `index`.
     fn advance(&mut self, index: usize) {
         let Pacing::Open { rate, arrivals } = self.pacing else { return };
-        let clock = &mut self.clients[index];
-        let gap_ns = 1e9 / rate.0;
-        let ns = match arrivals {
-            // From whole numbers, so that no error adds up: the clients take turns, and each keeps its place.
-            Arrivals::Constant => (clock.taken * self.of + clock.client) as f64 * gap_ns,
+        let ns = self.clients[index].next_ns(arrivals, self.of, rate.0);
+        self.due.push(Reverse((ns, index)));
+    }
+}
+
+impl Clock {
+    /// The next instant of one of `of` clients that share a rate, in nanoseconds.
+    fn next_ns(&mut self, arrivals: Arrivals, of: u64, rate: f64) -> u64 {
+        let number = self.taken;
+        self.taken += 1;
+        match arrivals {
+            Arrivals::Constant => self.constant_ns(number, of, rate),
             // Poisson processes of all clients, laid over each other, are one of the sum of their rates.
             Arrivals::Poisson => {
-                clock.at_ns += exponential(&mut clock.random) * gap_ns * self.of as f64;
-                clock.at_ns
+                self.at_ns += exponential(&mut self.random) * 1e9 / rate * of as f64;
+                self.at_ns as u64
             }
-        };
-        clock.taken += 1;
-        self.due.push(Reverse((ns as u64, index)));
+        }
+    }
+
+    /// Instant `number` of an even schedule: from whole numbers, so that no error adds up. The clients take turns, and each
+    /// keeps its place.
+    fn constant_ns(&self, number: u64, of: u64, rate: f64) -> u64 {
+        ((number * of + self.client) as f64 * 1e9 / rate) as u64
+    }
+
+    /// The number of the first instant of an even schedule at `ns` or later.
+    fn first_at(&self, ns: u64, of: u64, rate: f64) -> u64 {
+        // Near enough, and then put right by as much as rounding can be off.
+        let near = (ns as f64 * rate / 1e9 / of as f64) as u64;
+        let first = near.saturating_sub(2);
+        (first..).find(|number| self.constant_ns(*number, of, rate) >= ns).unwrap_or(first)
     }
 }
 
@@ -243,5 +284,18 @@ mod tests {
         assert_eq!(schedule.untaken(at(50), at(200)), 100);
         let schedule = Schedule::new(pacing, clocks(1, 3), 3, begun);
         assert_eq!(schedule.untaken(at(50), at(200)), 150);
+
+        // However many there are: an hour of a thousand million a second.
+        let hour = begun + Duration::from_secs(3600);
+        let many = |arrivals| Schedule::new(open(1e9, arrivals), clocks(1, 7), 7, begun);
+        assert_eq!(many(Arrivals::Constant).untaken(begun, hour), 3_600_000_000_000);
+        let about = many(Arrivals::Poisson).untaken(begun, hour) as f64;
+        assert!((about / 3.6e12 - 1.0).abs() < 1e-3, "{about}");
+        // Drawn one by one as long as that is quick.
+        let mut one_by_one = Schedule::new(open(1e5, Arrivals::Poisson), clocks(1, 7), 7, begun);
+        let counted =
+            Schedule::new(open(1e5, Arrivals::Poisson), clocks(1, 7), 7, begun).untaken(at(50), at(200));
+        let instants = std::iter::from_fn(|| one_by_one.take().filter(|(due, _)| *due < at(200)));
+        assert_eq!(instants.filter(|(due, _)| *due >= at(50)).count() as u64, counted);
     }
 }

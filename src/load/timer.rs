@@ -30,17 +30,19 @@ impl Timer {
         Ok(Timer { fd, rings_at: None })
     }
 
-    /// Lets it ring at `instant`, which is `left` ahead, more than nothing. Each ring is an edge of its own: nothing is to
-    /// be read from it.
-    pub(super) fn ring_at(&mut self, instant: Instant, left: Duration) -> io::Result<()> {
-        if self.rings_at == Some(instant) {
-            return Ok(());
+    /// Lets it ring at `instant`; says how long that is from now. Each ring is an edge of its own: nothing is to be read from
+    /// it.
+    pub(super) fn ring_at(&mut self, instant: Instant) -> io::Result<Duration> {
+        // Read here, since the timer counts from now, and the caller's last reading may be a request old.
+        let left = instant.saturating_duration_since(Instant::now());
+        if self.rings_at == Some(instant) || left.is_zero() {
+            return Ok(left);
         }
         let value = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
         timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &once)?;
         self.rings_at = Some(instant);
-        Ok(())
+        Ok(left)
     }
 }
 
@@ -55,9 +57,8 @@ mod tests {
         let mut timer = Timer::new(poll.registry()).unwrap();
         let mut events = Events::with_capacity(4);
         for _ in 0..3 {
-            let left = Duration::from_micros(300);
-            let instant = Instant::now() + left;
-            timer.ring_at(instant, left).unwrap();
+            let instant = Instant::now() + Duration::from_micros(300);
+            timer.ring_at(instant).unwrap();
             while Instant::now() < instant {
                 poll.poll(&mut events, Some(Duration::from_secs(10))).unwrap();
                 assert!(events.iter().all(|event| event.token() == Timer::TOKEN));

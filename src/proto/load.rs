@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// The JSON schema of a [`LoadReport`], made of its types and their comments: what is published in docs/schemas.
+pub const LOAD_REPORT_SCHEMA: &str = include_str!("../../docs/schemas/load-report.schema.json");
+
 /// A line of `weir load --events`: what just happened, for whoever samples the machine meanwhile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -24,8 +27,9 @@ pub enum LoadEvent {
 
 /// What one run of the load generator saw in its window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LoadReport {
-    /// [`super::FORMAT`].
+    /// The version of this shape: raised when a reader of the old one would misread the new one.
     pub format: u32,
     /// The workload's name.
     pub workload: String,
@@ -140,6 +144,7 @@ pub struct LoadReport {
 
 /// What one agent did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AgentReport {
     /// Where it listened, as `--agents` names it.
     pub address: String,
@@ -163,6 +168,7 @@ pub struct AgentReport {
 
 /// Whether an agent's share is among the figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AgentOutcome {
     /// It is.
@@ -177,6 +183,7 @@ fn is_zero(count: &u32) -> bool {
 
 /// How the schedule of an open loop was kept in the window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ScheduleReport {
     /// Requests per second asked for.
     pub offered_rps: f64,
@@ -204,6 +211,7 @@ pub type Bucket = [u64; 3];
 
 /// One kind of request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OperationReport {
     /// `get`, `put`, `delete`, `compute_prime` or `compute_hash`.
     pub operation: String,
@@ -219,6 +227,7 @@ pub struct OperationReport {
 
 /// One second of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SecondReport {
     /// Requests completed, failed ones included.
     pub attempts: u64,
@@ -239,6 +248,7 @@ pub struct SecondReport {
 
 /// A latency distribution, in microseconds. All zero where `count` is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Latency {
     /// Samples.
     pub count: u64,
@@ -258,4 +268,69 @@ pub struct Latency {
     pub us_max: f64,
     /// Samples longer than the histogram reaches; they are counted at its end.
     pub clipped: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Map, Value, json};
+    use std::fs;
+
+    const PATH: &str = "docs/schemas/load-report.schema.json";
+
+    /// Calls `with` for the object and all objects in it.
+    fn walk(value: &mut Value, with: &mut dyn FnMut(&mut Map<String, Value>)) {
+        if let Value::Object(object) = value {
+            with(object);
+        }
+        match value {
+            Value::Object(object) => object.values_mut().for_each(|value| walk(value, with)),
+            Value::Array(values) => values.iter_mut().for_each(|value| walk(value, with)),
+            _ => {}
+        }
+    }
+
+    /// The schema as the types have it: each doc comment a description, on one line.
+    fn schema() -> Value {
+        let mut schema = schemars::schema_for!(LoadReport).to_value();
+        walk(&mut schema, &mut |object| {
+            if let Some(Value::String(told)) = object.get_mut("description") {
+                *told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+                // What Rust calls so is not in the document.
+                *told = told.replace("; `None`", "; absent").replace("`None`", "Absent");
+            }
+        });
+        schema["title"] = json!("The report of weir load");
+        schema
+    }
+
+    #[test]
+    fn the_published_schema_is_that_of_the_types() {
+        let text = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
+        if std::env::var_os("WEIR_WRITE_SCHEMA").is_some() {
+            fs::write(PATH, &text).unwrap();
+        }
+        let told = "write it anew with WEIR_WRITE_SCHEMA=1 cargo test --lib proto::load";
+        assert!(fs::read_to_string(PATH).unwrap() == text, "{PATH} is not of these types; {told}");
+    }
+
+    #[test]
+    fn every_field_is_described() {
+        let mut lacking = Vec::new();
+        walk(&mut schema(), &mut |object| {
+            // What a shape of several holds is described with the shape.
+            if object.get("additionalProperties") == Some(&json!(false)) {
+                return;
+            }
+            let Some(Value::Object(properties)) = object.get("properties") else { return };
+            for (name, property) in properties {
+                let told = property.get("description").and_then(Value::as_str).unwrap_or_default();
+                // Links are for who reads the code.
+                if told.is_empty() || told.contains("[`") {
+                    lacking.push(format!("{name}: {told:?}"));
+                }
+            }
+        });
+        assert!(lacking.is_empty(), "{}", lacking.join("\n"));
+    }
 }

@@ -8,12 +8,12 @@ mod problem;
 mod selftest;
 
 pub use load::{
-    AgentOutcome, AgentReport, Bucket, Latency, LoadEvent, LoadReport, OperationReport, ScheduleReport,
-    SecondReport,
+    AgentOutcome, AgentReport, Bucket, LOAD_REPORT_SCHEMA, Latency, LoadEvent, LoadReport, OperationReport,
+    ScheduleReport, SecondReport,
 };
 pub use path::{BadKey, key_of_path, key_of_plain_path, path_of_key};
 pub use problem::Problem;
-pub use selftest::{Claim, SelftestReport};
+pub use selftest::{Claim, Delay, SelftestReport, Truth};
 
 /// Version of every JSON shape this program writes; raised when a reader of the old one would misread the new one.
 pub const FORMAT: u32 = 1;

@@ -1,36 +1,85 @@
-//! What `weir selftest` reports, as JSON: the generator's own proof, claim by claim.
+//! What `weir selftest` says, and what its responder says it did, as JSON.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One run of the selftest.
+/// What one run of `weir selftest` found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SelftestReport {
     /// [`super::FORMAT`].
     pub format: u32,
-    /// Whether it was the short form.
+    /// Whether it was the short form: fewer and shorter runs.
     #[serde(default)]
     pub short: bool,
-    /// How long it took.
+    /// How long all of it took.
     pub secs: f64,
-    /// What was claimed and measured, in the order it was.
+    /// Each claim that was tested, in their order.
     pub claims: Vec<Claim>,
 }
 
-/// Something the generator claims of itself, and what came of it.
+impl SelftestReport {
+    /// Whether every claim that was tested holds.
+    pub fn passed(&self) -> bool {
+        self.claims.iter().all(|claim| claim.passed)
+    }
+}
+
+/// A claim of the load generator about itself, tested.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Its number in docs/method.md: `T2`.
+    /// As the method calls it: `T2`.
     pub id: String,
-    /// What is claimed, in a few words.
+    /// In a few words.
     pub name: String,
-    /// Whether it held.
+    /// Whether it holds here.
     pub passed: bool,
-    /// What was measured, with its unit.
+    /// What was measured, for people.
     pub measured: String,
-    /// Up to what it would have held.
+    /// What it may be, for people.
     pub bound: String,
-    /// The figures behind it, by name with the unit last.
+    /// The figures behind it, by name.
     #[serde(default)]
     pub figures: BTreeMap<String, f64>,
+}
+
+/// What `weir responder` really did, by its own account.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Truth {
+    /// [`super::FORMAT`].
+    pub format: u32,
+    /// From the first request to the end of the account.
+    pub secs: f64,
+    /// Connections on which at least one request came.
+    pub connections: u64,
+    /// Requests read to their end.
+    pub requests: u64,
+    /// What became of them, by kind.
+    pub answers: BTreeMap<String, u64>,
+    /// Requests that the clients' own counts say were made before the last one read of each client, and that never came. Only
+    /// where the clients count in their keys.
+    pub never_came: u64,
+    /// From the first request until every fault of the schedule had happened; `None` if some never did.
+    pub schedule_secs: Option<f64>,
+    /// From having read a request to having written its answer, of all that were answered.
+    pub delay: Delay,
+    /// When it froze, after the first request, and for how long.
+    pub stall_secs: Option<[f64; 2]>,
+    /// When each request had been read, after the first, where that was asked for.
+    #[serde(default)]
+    pub arrivals_ns: Vec<u64>,
+}
+
+/// How long answers really took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Delay {
+    /// How many; the first million at most.
+    pub count: u64,
+    /// Shortest.
+    pub us_min: f64,
+    /// Mean.
+    pub us_mean: f64,
+    /// Median.
+    pub us_p50: f64,
+    /// Longest.
+    pub us_max: f64,
 }

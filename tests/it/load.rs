@@ -53,6 +53,8 @@ pub(super) enum Reply {
     TwoLengths,
     /// A value, and more behind it a moment later.
     Afterthought,
+    /// The same, and then the connection ends.
+    Farewell,
     /// Not HTTP.
     Garbage,
     /// The connection ends instead, cleanly.
@@ -185,7 +187,9 @@ fn converse(
                 },
                 _ => status(if state.values.remove(&key).is_some() { 204 } else { 404 }),
             },
-            Reply::Value | Reply::ValueThenVanish | Reply::Afterthought => ok(of_key.as_bytes()),
+            Reply::Value | Reply::ValueThenVanish | Reply::Afterthought | Reply::Farewell => {
+                ok(of_key.as_bytes())
+            }
             Reply::Chunks => {
                 let (start, end) = of_key.split_at(3);
                 let chunk = |part: &str| format!("{:x}\r\n{part}\r\n", part.len());
@@ -217,6 +221,9 @@ fn converse(
         writer.write_all(&answer)?;
         if reply == Reply::Afterthought {
             writer.write_all(b"and more")?;
+        }
+        if reply == Reply::Farewell {
+            writer.write_all(&status(408))?;
         }
         if !matches!(
             reply,
@@ -396,15 +403,18 @@ fn a_body_that_does_not_end_is_told_from_an_answer_that_does_not_begin() {
 
 #[test]
 fn what_comes_between_two_requests_is_not_taken_for_an_answer() {
-    let server = Server::start(|_| Reply::Afterthought);
-    let think = Think::Constant(Duration::from_millis(200));
-    let window = Duration::from_millis(900);
-    let pacing = Pacing::Closed { think };
-    let report = run(&Plan { pacing, window, ..plan(server.address, "get_popular") });
-    // The first request fails if both parts arrive together, else the one that finds the second part there.
-    let wrong = report.attempts - report.successes;
-    assert!(wrong > 0, "{report:?}");
-    assert_eq!(report.errors, BTreeMap::from([("wrong_length".into(), wrong)]));
+    // Proxies say good-bye with an answer that nobody asked for.
+    for reply in [Reply::Afterthought, Reply::Farewell] {
+        let server = Server::start(move |_| reply);
+        let think = Think::Constant(Duration::from_millis(200));
+        let window = Duration::from_millis(900);
+        let pacing = Pacing::Closed { think };
+        let report = run(&Plan { pacing, window, ..plan(server.address, "get_popular") });
+        // The first request fails if both parts arrive together, else the one that finds the second part there.
+        let wrong = report.attempts - report.successes;
+        assert!(wrong > 0, "{report:?}");
+        assert_eq!(report.errors, BTreeMap::from([("wrong_length".into(), wrong)]), "{reply:?}");
+    }
 }
 
 #[test]

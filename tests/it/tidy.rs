@@ -12,6 +12,8 @@ use weir::lab::experiment::Experiment;
 use weir::lab::report::{COLUMNS, PLOTS, WRITERS};
 use weir::lab::sampler::SAMPLERS;
 use weir::load::{DIALECTS, DISTRIBUTIONS, TURNS, WORKLOADS};
+use weir::responder::KINDS;
+use weir::selftest::CLAIMS;
 use weir::server::FRONTS;
 use weir::store::SCHEMES;
 
@@ -32,6 +34,8 @@ const ROOMS: &[(&str, &[&str])] = &[
         "lab",
         &["proto", "units", "lab::printed", "lab::results", "lab::analysis", "lab::report", "lab::simulated"],
     ),
+    ("responder", &["proto"]),
+    ("selftest", &["proto", "units"]),
     ("lab::printed", &[]),
     ("lab::results", &["proto", "units", "lab::printed"]),
     ("lab::analysis", &["proto", "units", "lab::printed", "lab::results"]),
@@ -50,6 +54,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "tiered",
             "server",
             "load",
+            "responder",
+            "selftest",
             "lab",
             "lab::printed",
             "lab::results",
@@ -85,6 +91,8 @@ const ABSENCES: &[(&str, &[&str])] = &[
     ("store", &["http"]),
     ("tiered", &["http", "fjall", "postgres", "mysql"]),
     ("server", &["fjall", "postgres", "mysql"]),
+    ("responder", &["mio", "httparse", "tokio"]),
+    ("selftest", &["mio", "httparse", "tokio"]),
     ("lab::printed", EFFECTS),
     ("lab::results", EFFECTS),
     ("lab::analysis", EFFECTS),
@@ -326,6 +334,8 @@ fn every_row_of_every_table_stands_in_the_reference() {
         ("TURNS", TURNS.iter().map(|(name, _)| *name).collect()),
         ("DIALECTS", DIALECTS.iter().map(|row| row.name).collect()),
         ("DISTRIBUTIONS", DISTRIBUTIONS.iter().map(|row| row.name).collect()),
+        ("CLAIMS", CLAIMS.iter().flat_map(|row| [row.id, row.name]).collect()),
+        ("KINDS", KINDS.iter().map(|row| row.name).collect()),
         ("SAMPLERS", SAMPLERS.iter().map(|row| row.name).collect()),
         ("CHECKS", CHECKS.iter().flat_map(|row| [row.id, row.name]).collect()),
         ("CAUSES", CAUSES.iter().map(|row| row.name).collect()),

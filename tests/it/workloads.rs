@@ -43,23 +43,21 @@ fn each_workload_runs_without_errors_over_its_own_operations() {
     ] {
         told.push(workload);
         let server = Server::start(|_| Reply::Store);
-        let window = Duration::from_millis(100);
         // More keys than the popular ones, so that where only those are preloaded some reads find nothing.
-        let plan = Plan {
-            clients: 4,
-            threads: 2,
-            keys: 50,
-            preload: true,
-            window,
-            ..plan(server.address, workload)
-        };
+        let plan = Plan { clients: 4, threads: 2, keys: 50, preload: true, ..plan(server.address, workload) };
         let mut events = Vec::new();
-        let report = load::run(&plan, &mut |notice| {
-            if let Notice::Event(event) = notice {
-                events.push(event);
-            }
-        })
-        .unwrap();
+        // On a machine that is busy otherwise, the shortest window may pass before anything comes back.
+        let windows = [100, 1000, 10_000].map(Duration::from_millis).into_iter();
+        let reports = windows.map(|window| {
+            events.clear();
+            let report = load::run(&Plan { window, ..plan.clone() }, &mut |notice| {
+                if let Notice::Event(event) = notice {
+                    events.push(event);
+                }
+            });
+            report.unwrap()
+        });
+        let report = reports.into_iter().find(|report| report.attempts >= 100).expect(workload);
         assert_eq!((report.attempts, report.errors.len()), (report.successes, 0), "{report:?}");
         assert_eq!((report.workload.as_str(), report.clients, report.threads), (workload, 4, 2));
         let seen: Vec<&str> = report.operations.iter().map(|row| row.operation.as_str()).collect();
@@ -69,7 +67,7 @@ fn each_workload_runs_without_errors_over_its_own_operations() {
         let Latency { us_mean, us_min, us_p50, us_p90, us_p99, us_p999, us_max, clipped, .. } =
             report.latency;
         assert!([us_min, us_p50, us_p90, us_p99, us_p999, us_max].is_sorted() && us_mean <= us_max);
-        assert!(us_min > 0.0 && clipped == 0 && report.cpu_secs > 0.0);
+        assert!(us_min > 0.0 && clipped == 0 && report.cpu_secs > 0.0, "{report:?}");
         let preloaded = events.iter().find_map(|event| match event {
             LoadEvent::Preloaded { keys, .. } => Some(*keys),
             _ => None,

@@ -1,7 +1,8 @@
 //! `weir load`: flags in, a table, a JSON document or a line per event out.
 //!
-//! The flags become a plan here; `live` shows how it goes, `text` is the report for people.
+//! The flags become a plan here; `live` shows how it goes, `text` is the report for people, `files` has it written.
 
+mod files;
 mod live;
 mod text;
 
@@ -12,9 +13,11 @@ use crate::load::{
     self, Arrivals, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing,
     Plan, Target, Think, ValueSize, Verify, WORKLOADS, Workload,
 };
-use crate::proto::{AgentOutcome, AgentReport, LoadEvent, LoadReport};
+use crate::proto::{AgentOutcome, AgentReport, LOAD_REPORT_SCHEMA, LoadEvent, LoadReport};
 use crate::units::{Rate, Span};
 use clap::builder::ValueParser;
+use files::Files;
+use live::Live;
 use std::fmt::Write;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -28,108 +31,140 @@ const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// A closed loop unless --rate is given: each client is one connection with one request in flight, and sends the next one as
 /// soon as the answer is there. Any server that speaks GET, PUT and DELETE on /kv/{key} will do; with others, name a dialect.
 #[derive(clap::Args)]
-#[command(after_help = workloads_help())]
+#[command(after_help = workloads_help(), override_usage = "weir load [OPTIONS] URL")]
 pub(crate) struct Args {
     /// The server, as http://host:port
-    #[arg(value_name = "URL")]
-    target: Target,
+    #[arg(value_name = "URL", required_unless_present = "schema")]
+    target: Option<Target>,
 
     /// What to ask for; the workloads are listed below
-    #[arg(long, value_name = "NAME", default_value = "get_popular", value_parser = workload)]
+    #[arg(long, value_name = "NAME", default_value = "get_popular", value_parser = workload, help_heading = "Load")]
     workload: &'static Workload,
 
     /// In which words to ask: a dialect listed below, or a file that describes one
-    #[arg(long, value_name = "NAME|FILE.toml", default_value = Dialect::usual().name.as_str(), value_parser = dialect)]
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = Dialect::usual().name.as_str(), value_parser = dialect, help_heading = "Load")]
     dialect: &'static Dialect,
 
     /// Send so many requests per second, all clients together, whatever becomes of them: an open loop
-    #[arg(long, value_name = "N", conflicts_with = "think")]
+    #[arg(long, value_name = "N", conflicts_with = "think", help_heading = "Pacing")]
     rate: Option<Rate>,
 
     /// How the requests of an open loop lie: constant, or poisson for random gaps
-    #[arg(long, value_name = "HOW", default_value = "constant", requires = "rate")]
+    #[arg(long, value_name = "HOW", default_value = "constant", requires = "rate", help_heading = "Pacing")]
     arrivals: Arrivals,
 
     /// Let clients wait between an answer and the next request, as in 10ms or exponential:10ms
-    #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "0s",
+        hide_default_value = true,
+        help_heading = "Pacing"
+    )]
     think: Think,
 
     /// Connections, each with one request in flight
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to(100_000))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to(100_000), help_heading = "Load")]
     clients: u32,
 
     /// Threads that drive the clients; one is enough up to about 100k requests per second
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1024), help_heading = "Load")]
     threads: u32,
 
     /// Time to run before anything counts
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span, help_heading = "Load")]
     warmup: Span,
 
     /// Time to measure
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span_not_zero)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span_not_zero, help_heading = "Load")]
     window: Span,
 
     /// What the clients' requests are drawn from: same seed, same requests
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     seed: u64,
 
     /// How many keys there are [default: the workload's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Keys and values")]
     keys: Option<u64>,
 
     /// What is asked in which shares, as in get=50,put=30,delete=20 [default: the workload's]
-    #[arg(long, value_name = "WEIGHTS")]
+    #[arg(long, value_name = "WEIGHTS", help_heading = "Load")]
     mix: Option<Mix>,
 
     /// Which keys are asked for; the distributions are listed below [default: the workload's]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Keys and values")]
     distribution: Option<Distribution>,
 
     /// How long the values are, as in 100, 100-1000 or zipfian:100-100000 [default: the workload's]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help_heading = "Keys and values")]
     value_size: Option<ValueSize>,
 
     /// When a client connects: once, or for each request anew
-    #[arg(long, value_name = "WHEN", default_value = "once")]
+    #[arg(long, value_name = "WHEN", default_value = "once", help_heading = "Connections")]
     connect: Connect,
 
     /// When to give a request up
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_not_zero)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_not_zero, help_heading = "Connections")]
     timeout: Span,
 
     /// Do not write and read back all keys before a workload that reads
-    #[arg(long)]
+    #[arg(long, help_heading = "Load")]
     no_preload: bool,
 
     /// Which of the values read to compare to the last byte and check for being the latest: none, all, or a share as in 1%
-    #[arg(long, value_name = "WHICH", default_value = "none")]
+    #[arg(long, value_name = "WHICH", default_value = "none", help_heading = "Keys and values")]
     verify: Verify,
 
     /// Let these agents put the load on, the clients divided among them; this process only coordinates
-    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = agent)]
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = agent, help_heading = "Agents")]
     agents: Vec<String>,
 
     /// The file with the token that the agents hold [env: WEIR_AGENT_TOKEN has the token itself]
-    #[arg(long, value_name = "FILE", requires = "agents")]
+    #[arg(long, value_name = "FILE", requires = "agents", help_heading = "Agents")]
     token_file: Option<PathBuf>,
 
     /// Add the histograms behind the latencies to --json and --events
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     histogram: bool,
 
     /// Print the report as one JSON document
-    #[arg(long, conflicts_with = "events")]
+    #[arg(long, conflicts_with = "events", help_heading = "Output")]
     json: bool,
 
     /// Print what happens as JSON lines, at the moment it does; the report is the last one
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     events: bool,
+
+    /// Write percentile distributions for HdrHistogram's plotters: PREFIX.hgrm, PREFIX-get.hgrm and so on
+    #[arg(long, value_name = "PREFIX", help_heading = "Output")]
+    hdr: Option<String>,
+
+    /// Write what happened in each second of the window as a table
+    #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
+    seconds: Option<PathBuf>,
+
+    /// Between two redraws of the live view, or two lines where standard error is no terminal; 0s: neither
+    /// [default: 1s, 10s]
+    #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "events", help_heading = "Output")]
+    interval: Option<Span>,
+
+    /// Show nothing while it runs
+    #[arg(long, short, help_heading = "Output")]
+    quiet: bool,
+
+    /// Print the JSON schema of the report, and do nothing else
+    #[arg(long, exclusive = true, help_heading = "Output")]
+    schema: bool,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    // Without a target there is nothing to do but this.
+    let Some(target) = args.target else {
+        say(LOAD_REPORT_SCHEMA.trim_end());
+        return Ok(());
+    };
     let plan = Plan {
-        target: args.target,
+        target,
         dialect: args.dialect,
         workload: args.workload,
         clients: args.clients,
@@ -149,14 +184,19 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         },
         connect: args.connect,
         verify: args.verify,
-        histogram: args.histogram,
+        histogram: args.histogram || args.hdr.is_some(),
     };
+    let files = Files::new(args.hdr, args.seconds)?;
     check_agents(&args.agents, plan.clients)?;
     let token = match args.agents.is_empty() {
         true => None,
         false => Some(token(args.token_file.as_deref())?),
     };
-    let live = live::Live::start();
+    // Whoever reads events has the screen for himself.
+    let mut live = match args.quiet || args.events {
+        true => Live::silent(),
+        false => Live::start(&plan, args.interval.map(|interval| interval.0)),
+    };
     let mut observer = |notice| {
         live.hear(&notice);
         if let (true, Notice::Event(event)) = (args.events, &notice) {
@@ -168,7 +208,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         None => load::run(&plan, &mut observer),
     };
     live.end();
-    let report = report.map_err(|error| failure(error, plan.dialect))?;
+    let mut report = report.map_err(|error| failure(error, plan.dialect))?;
+    let written = files.write(&report);
+    if !args.histogram {
+        report.histograms.clear();
+    }
     let lost = lost(&report);
     match (args.json, args.events) {
         (true, _) => say_json(&report),
@@ -180,7 +224,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             }
         }
     }
-    lost
+    // Told last: the figures are there although a file or an agent is not.
+    lost.and(written)
 }
 
 /// A report that lacks some clients is printed all the same, but is not what was asked for.

@@ -1,32 +1,71 @@
 //! The report of `weir load` for people.
 
-use crate::load::{self, Connect, Dialect, Plan, Verify};
-use crate::proto::{AgentOutcome, Latency, LoadReport};
+use crate::load::{self, Connect, Dialect, Pacing, Plan, Verify};
+use crate::proto::{AgentOutcome, Latency, LoadReport, ScheduleReport};
 use crate::units::{self, Span};
 use std::fmt::Write;
 
 /// The report for people.
 pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
     let mut out = String::new();
-    for (name, value) in figures(plan, report) {
+    let figures = figures(plan, report);
+    // Some classes of errors have long names.
+    let width = figures.iter().map(|(name, _)| name.len()).fold(11, usize::max);
+    for (name, value) in figures {
         // Writing to a string cannot fail, here and below.
-        let _ = writeln!(out, "{name:<11} {value}");
+        let _ = writeln!(out, "{name:<width$} {value}");
     }
     out.push('\n');
     let header = ["count", "absent", "mean", "p50", "p99", "p99.9", "max"];
-    line(&mut out, "latency of", header.map(String::from));
+    let mut rows = Vec::new();
     for operation in &report.operations {
         let name = format!("{} successes", operation.operation);
-        line(&mut out, &name, cells(&operation.absent.to_string(), &operation.latency));
+        rows.push((name, cells(&operation.absent.to_string(), &operation.latency)));
     }
     if report.operations.len() > 1 || report.attempts > report.successes {
-        line(&mut out, "all attempts", cells("", &report.latency));
+        rows.push(("all attempts".into(), cells("", &report.latency)));
+    }
+    // From two instants in an open loop, from one in a closed one.
+    let title = if report.service.is_some() { "from intended start" } else { "latency of" };
+    if let Some(service) = &report.service {
+        rows.push(("service, from the send".into(), cells("", service)));
+    }
+    rows.insert(0, (title.into(), header.map(String::from)));
+    let width = if report.service.is_some() { 22 } else { 16 };
+    for (name, cells) in rows {
+        line(&mut out, &name, width, cells);
     }
     if report.latency.clipped > 0 {
         let _ =
             writeln!(out, "{} latencies are above 60 s, where the percentiles end", report.latency.clipped);
     }
+    if let Some(schedule) = report.schedule.as_ref().filter(|schedule| schedule.over_capacity) {
+        let _ = write!(out, "\n{}", over_capacity(schedule, report));
+    }
     out
+}
+
+/// What latencies of a queue that grows are not, and what to do.
+fn over_capacity(schedule: &ScheduleReport, report: &LoadReport) -> String {
+    let ScheduleReport { offered_rps, behind_secs_at_start, behind_secs_at_end, .. } = schedule;
+    let remedy = match load::generator_limit(report) {
+        Some(_) => {
+            "The generator was at its own limit: what more the server takes shows when that is lifted."
+        }
+        None => {
+            "Offer less with --rate, or take more --clients if the server has room for more\n\
+             connections; without --rate the server's own pace is measured."
+        }
+    };
+    format!(
+        "warning: {} req/s were offered and {} answered well. What had waited longest was due {} ago when the\n\
+         window began and {} ago when it ended: latency from the intended start is the length of a queue that\n\
+         grows as long as one waits, not a property of the server.\n{remedy}\n",
+        units::short(*offered_rps),
+        units::short(report.goodput_rps),
+        units::micros(behind_secs_at_start * 1e6),
+        units::micros(behind_secs_at_end * 1e6),
+    )
 }
 
 /// What there is to say besides the latencies.
@@ -54,6 +93,11 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
             ),
         ),
     ];
+    // A closed loop without think time is what is not worth a word.
+    let paced = plan.pacing != Pacing::default();
+    if paced {
+        figures.insert(2, ("pacing", report.pacing.clone()));
+    }
     if !report.agents.is_empty() {
         figures.push(("agents", agents(report)));
     }
@@ -67,6 +111,21 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     }
     if report.backoff_secs > 0.0 {
         figures.push(("back-off", format!("{:.2} s over all clients", report.backoff_secs)));
+    }
+    if report.think_secs > 0.0 {
+        figures.push(("think", format!("{:.2} s over all clients", report.think_secs)));
+    }
+    if let Some(schedule) = &report.schedule {
+        figures.push(("schedule", kept(schedule, &report.latency)));
+        if schedule.waited > 0 {
+            let mean = units::micros(schedule.waited_secs * 1e6 / schedule.waited as f64);
+            let waited = format!("{} requests for a connection, {mean} each on average", schedule.waited);
+            figures.push(("waited", waited));
+        }
+    }
+    if let Some(mean) = report.in_flight_mean.filter(|_| paced) {
+        let at_end = report.in_flight_at_end;
+        figures.push(("in flight", format!("{} on average, {at_end} at the end", units::short(mean))));
     }
     if let Some(residual) = load::little_residual(report) {
         // Rounded first, and zero added, so that no figure reads −0.00.
@@ -89,6 +148,24 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
         }
     }
     figures
+}
+
+/// How the schedule of an open loop was kept.
+fn kept(schedule: &ScheduleReport, latency: &Latency) -> String {
+    let ScheduleReport { due, sent, slip, .. } = schedule;
+    let mut text = format!(
+        "offered {} req/s, sent {sent} of the {due} due in the window",
+        units::short(schedule.offered_rps)
+    );
+    if slip.count > 0 {
+        let [p50, p99, max] = [slip.us_p50, slip.us_p99, slip.us_max].map(units::micros);
+        let _ = write!(text, "; slip p50 {p50}, p99 {p99}, max {max}");
+        if latency.us_mean > 0.0 {
+            let share = slip.us_mean * slip.count as f64 / (latency.us_mean * latency.count as f64);
+            let _ = write!(text, ": {} % of the mean latency", percent(share));
+        }
+    }
+    text
 }
 
 /// Who drove the clients, and whose are missing.
@@ -154,8 +231,8 @@ fn cells(absent: &str, latency: &Latency) -> [String; 7] {
     ]
 }
 
-fn line(out: &mut String, name: &str, cells: [String; 7]) {
-    let _ = write!(out, "{name:<16}");
+fn line(out: &mut String, name: &str, width: usize, cells: [String; 7]) {
+    let _ = write!(out, "{name:<width$}");
     for cell in cells {
         let _ = write!(out, " {cell:>10}");
     }
@@ -172,5 +249,154 @@ fn percent(share: f64) -> String {
         0.0 => "0".into(),
         percent if percent < 0.01 => "<0.01".into(),
         percent => units::short(percent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{Arrivals, Workload};
+    use crate::proto::OperationReport;
+    use std::time::Duration;
+
+    fn plan(pacing: Pacing) -> Plan {
+        let workload = Workload::named("get_popular").unwrap();
+        Plan {
+            target: "http://host:1".parse().unwrap(),
+            dialect: Dialect::usual(),
+            workload,
+            clients: 16,
+            threads: 1,
+            warmup: Duration::from_secs(1),
+            window: Duration::from_secs(10),
+            seed: 1,
+            mix: None,
+            distribution: None,
+            keys: workload.keys_default,
+            value_size: workload.value_size_default,
+            timeout: Duration::from_secs(5),
+            preload: true,
+            pacing,
+            connect: Connect::Once,
+            verify: Verify::NONE,
+            histogram: false,
+        }
+    }
+
+    fn latency(count: u64, us: f64) -> Latency {
+        Latency {
+            count,
+            us_mean: us,
+            us_min: us / 2.0,
+            us_p50: us,
+            us_p90: us * 2.0,
+            us_p99: us * 4.0,
+            us_p999: us * 8.0,
+            us_max: us * 16.0,
+            clipped: 0,
+        }
+    }
+
+    fn constant(rate: &str) -> Pacing {
+        Pacing::Open { rate: rate.parse().unwrap(), arrivals: Arrivals::default() }
+    }
+
+    /// Of an open loop at so many requests per second, all of which succeeded.
+    fn open(rate: u64) -> LoadReport {
+        let count = rate * 10;
+        LoadReport {
+            workload: "get_popular".into(),
+            dialect: "weir".into(),
+            clients: 16,
+            threads: 1,
+            seed: 1,
+            window_secs: 10.0,
+            attempts: count,
+            successes: count,
+            goodput_rps: rate as f64,
+            pacing: format!("constant {rate}/s"),
+            latency: latency(count, 200.0),
+            service: Some(latency(count, 100.0)),
+            schedule: Some(ScheduleReport {
+                offered_rps: rate as f64,
+                due: count,
+                sent: count,
+                slip: latency(count, 1.6),
+                ..ScheduleReport::default()
+            }),
+            operations: vec![OperationReport {
+                operation: "get".into(),
+                attempts: count,
+                successes: count,
+                absent: 0,
+                latency: latency(count, 200.0),
+            }],
+            in_flight_mean: Some(0.1),
+            in_flight_at_end: 2,
+            ..LoadReport::default()
+        }
+    }
+
+    #[test]
+    fn an_open_loop_tells_both_latencies_and_how_its_schedule_was_kept() {
+        let text = table(&plan(constant("1000")), &open(1000));
+        for line in [
+            "pacing      constant 1000/s",
+            "schedule    offered 1.00k req/s, sent 10000 of the 10000 due in the window; slip p50 1.60 µs, p99 6.40 µs, max 25.6 µs: 0.80 % of the mean latency",
+            "in flight   0.10 on average, 2 at the end",
+            "from intended start         count     absent       mean        p50        p99      p99.9        max",
+            "get successes               10000          0     200 µs     200 µs     800 µs    1.60 ms    3.20 ms",
+            "service, from the send      10000                100 µs     100 µs     400 µs     800 µs    1.60 ms",
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line}\nin\n{text}");
+        }
+        assert!(!text.contains("warning") && !text.contains("waited"), "{text}");
+    }
+
+    #[test]
+    fn what_is_offered_beyond_capacity_is_a_warning_that_says_what_latency_is_then() {
+        let mut report = open(1000);
+        report.schedule = Some(ScheduleReport {
+            offered_rps: 5000.0,
+            waited: 40_000,
+            waited_secs: 120_000.0,
+            behind_secs_at_start: 0.8,
+            behind_secs_at_end: 8.8,
+            over_capacity: true,
+            ..report.schedule.unwrap()
+        });
+        let text = table(&plan(constant("5000")), &report);
+        assert!(
+            text.contains("waited      40000 requests for a connection, 3.00 s each on average"),
+            "{text}"
+        );
+        let warning = text.split("\n\n").last().unwrap();
+        assert!(warning.starts_with("warning: 5.00k req/s were offered and 1.00k answered well."), "{text}");
+        assert!(warning.contains("800 ms ago") && warning.contains("8.80 s ago"), "{text}");
+        assert!(warning.contains("length of a queue") && warning.contains("--rate"), "{text}");
+        // A generator that could not do more is not told to offer less.
+        let limited = table(&plan(constant("5000")), &LoadReport { cpu_secs: 9.5, ..report });
+        assert!(
+            limited.contains("The generator was at its own limit") && !limited.contains("Offer less"),
+            "{limited}"
+        );
+        assert!(warning.lines().all(|line| line.chars().count() <= 120), "{text}");
+    }
+
+    #[test]
+    fn a_closed_loop_has_one_latency_and_its_think_time() {
+        let report = LoadReport {
+            pacing: "closed, think 10ms".into(),
+            think_secs: 12.5,
+            service: None,
+            schedule: None,
+            ..open(1000)
+        };
+        let text = table(&plan(Pacing::Closed { think: "10ms".parse().unwrap() }), &report);
+        assert!(text.contains("pacing      closed, think 10ms\n"), "{text}");
+        assert!(text.contains("think       12.50 s over all clients\n"), "{text}");
+        let plain = table(&plan(Pacing::default()), &report);
+        assert!(!plain.contains("pacing") && !plain.contains("in flight"), "{plain}");
+        assert!(text.contains("latency of            count") && !text.contains("service"), "{text}");
     }
 }

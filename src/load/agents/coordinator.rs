@@ -8,7 +8,7 @@ use super::super::recorder::Window;
 use super::super::seconds::{Merge, Second};
 use super::super::{Error, Notice, Pacing, Plan, plainly};
 use super::auth::{self, Nonces, Role, Token};
-use super::merge;
+use super::merge::{self, SecondText};
 use super::order::Order;
 use super::wire::{Broken, Ear, LINE_MAX, Mouth, Patience, STRANGERS_LINE_MAX, one_line};
 use super::words::{ToAgent, ToCoordinator};
@@ -27,6 +27,7 @@ const ROUND_TRIPS: u64 = 10;
 const START_IN: Duration = Duration::from_millis(300);
 /// How long agents may take after the window to hand in their figures.
 const FIGURES_MAX: Duration = Duration::from_secs(30);
+const TOO_LATE: &str = "it heard the word to start too late; look for what holds up the network";
 
 /// Carries out `plan` by the agents at these addresses, each `host:port`, and says what all their clients saw.
 ///
@@ -155,8 +156,8 @@ struct Link {
     round_trip: Option<Duration>,
     /// When it was told to start, and when it said that it had heard.
     started: Option<(Instant, Option<Instant>)>,
-    /// Its own seconds of the window.
-    seconds: Vec<SecondReport>,
+    /// Its own seconds of the window, for when another agent is lost.
+    seconds: Vec<SecondText>,
     end: Option<End>,
 }
 
@@ -287,6 +288,10 @@ impl Coordinator<'_> {
                     link.started = link.started.map(|(told, _)| (told, Some(at)));
                 }
                 ToCoordinator::Accepted | ToCoordinator::Reached | ToCoordinator::Pong { .. } => {}
+                // It runs already, while others have not even said that they begin.
+                ToCoordinator::Second(_) if link.started.is_some() => {
+                    return Err(self.links[agents[0]].error(TOO_LATE));
+                }
                 word => return Err(link.error(early(&format!("it said {} out of turn", word.name())))),
             }
             if is_it(&word) {
@@ -336,9 +341,7 @@ impl Coordinator<'_> {
             .iter()
             .find(|link| link.started.and_then(|(_, heard)| heard).is_none_or(|heard| heard >= begin));
         match late {
-            Some(link) => {
-                Err(link.error("it heard the word to start too late; look for what holds up the network"))
-            }
+            Some(link) => Err(link.error(TOO_LATE)),
             None => Ok(begin),
         }
     }
@@ -357,8 +360,12 @@ impl Coordinator<'_> {
             tell_edges(&mut edges, now, observer);
             let Some(Heard { agent, at, word }) = heard else {
                 if now > window.end + FIGURES_MAX {
-                    for link in self.links.iter_mut().filter(|link| link.end.is_none()) {
-                        link.lost("it did not hand in its figures".into());
+                    let silent = (0..self.links.len()).filter(|agent| self.links[*agent].end.is_none());
+                    for agent in silent.collect::<Vec<_>>() {
+                        self.links[agent].lost("it did not hand in its figures".into());
+                        for second in merge.leave(agent) {
+                            observer(measure::noted(&second, &mut seconds));
+                        }
                     }
                 }
                 continue;
@@ -403,7 +410,7 @@ impl Coordinator<'_> {
             ToCoordinator::Second(text) => {
                 let second = text.second(self.plan).map_err(nonsense)?;
                 if second.number >= 0 {
-                    link.seconds.push(second.report());
+                    link.seconds.push(text);
                 }
                 Ok(Some(second))
             }
@@ -433,7 +440,7 @@ impl Coordinator<'_> {
         let seconds = if done.len() == self.links.len() {
             seconds
         } else {
-            merge::together(&done.iter().map(|link| &*link.seconds).collect::<Vec<_>>())
+            merge::together(&plan, &done.iter().map(|link| &*link.seconds).collect::<Vec<_>>())
         };
         let spread = self.links.iter().map(Link::uncertainty).max().unwrap_or_default();
         LoadReport {

@@ -62,7 +62,7 @@ struct OpenText {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SamplesText {
-    sum_ns: u64,
+    sum: Duration,
     min_ns: u64,
     max_ns: u64,
     clipped: u64,
@@ -180,7 +180,7 @@ impl OpenText {
 impl SamplesText {
     fn of(samples: &Samples) -> SamplesText {
         SamplesText {
-            sum_ns: samples.sum_ns,
+            sum: duration(samples.sum_ns),
             min_ns: samples.min_ns,
             max_ns: samples.max_ns,
             clipped: samples.clipped,
@@ -201,10 +201,11 @@ impl SamplesText {
         }
         let count = bounded(self.count(), MOST)?;
         let is_empty = count == 0;
-        if is_empty != (self.min_ns > self.max_ns) || self.clipped > count || is_empty && self.sum_ns > 0 {
+        if is_empty != (self.min_ns > self.max_ns) || self.clipped > count || is_empty && !self.sum.is_zero()
+        {
             return Err("a histogram does not add up".into());
         }
-        samples.sum_ns = bounded(self.sum_ns, MOST)?;
+        samples.sum_ns = time(self.sum)?.as_nanos();
         (samples.min_ns, samples.max_ns, samples.clipped) = (self.min_ns, self.max_ns, self.clipped);
         Ok(samples)
     }
@@ -225,6 +226,12 @@ pub(super) fn empty(plan: &Plan) -> Tally {
 
 fn bounded(number: u64, most: u64) -> Result<u64, String> {
     if number > most { Err(format!("{number} is more than {most}")) } else { Ok(number) }
+}
+
+/// Nanoseconds as a time, which has room for the sum of any run.
+fn duration(ns: u128) -> Duration {
+    const SECOND_NS: u128 = 1_000_000_000;
+    Duration::new(u64::try_from(ns / SECOND_NS).unwrap_or(u64::MAX), (ns % SECOND_NS) as u32)
 }
 
 fn time(time: Duration) -> Result<Duration, String> {
@@ -278,28 +285,16 @@ impl SecondText {
     }
 }
 
-/// The seconds of some agents together, from what each said of its own.
-///
-/// Of several agents the median and the 99th percentile cannot be had from theirs, and are left at zero.
-pub(super) fn together(agents: &[&[SecondReport]]) -> Vec<SecondReport> {
-    if let [alone] = agents {
-        return alone.to_vec();
-    }
+/// The seconds of the window of some agents together, from what each said of its own, in their order.
+pub(super) fn together(plan: &Plan, agents: &[&[SecondText]]) -> Vec<SecondReport> {
     let seconds = agents.iter().map(|seconds| seconds.len()).max().unwrap_or(0);
     (0..seconds)
-        .map(|second| {
-            let mut all = SecondReport::default();
-            let mut sum_us = 0.0;
-            for own in agents.iter().filter_map(|seconds| seconds.get(second)) {
-                all.attempts += own.attempts;
-                all.successes += own.successes;
-                sum_us += own.latency_us_mean * own.attempts as f64;
-                all.latency_us_max = all.latency_us_max.max(own.latency_us_max);
-            }
-            if all.attempts > 0 {
-                all.latency_us_mean = sum_us / all.attempts as f64;
-            }
-            all
+        .map(|number| {
+            let mut all = Second::new(number as i64);
+            // Each was read once before it was kept.
+            let own = agents.iter().filter_map(|seconds| seconds.get(number)?.second(plan).ok());
+            own.for_each(|own| all.add(&own));
+            all.report()
         })
         .collect()
 }
@@ -426,7 +421,7 @@ mod tests {
         check(|text| text.failures.buckets.clear(), "does not add up");
         check(|text| text.failures.buckets[0].1 = u64::MAX, "is more than");
         check(|text| text.failures.buckets[0].0 = u64::MAX, "no histogram has");
-        check(|text| text.failures.sum_ns = u64::MAX, "is more than");
+        check(|text| text.failures.sum = Duration::MAX, "are too long");
         check(|text| text.failures.clipped = u64::MAX, "does not add up");
         check(|text| text.attempts.retain(|name, _| name != "get"), "get");
         check(|text| text.faults.retain(|name, _| name != "reset"), "reset");
@@ -458,21 +453,18 @@ mod tests {
     }
 
     #[test]
-    fn seconds_of_those_that_are_left_keep_what_can_be_added_up() {
-        let second = |attempts, mean, max| SecondReport {
-            attempts,
-            successes: attempts / 2,
-            latency_us_mean: mean,
-            latency_us_p50: mean,
-            latency_us_p99: max,
-            latency_us_max: max,
+    fn seconds_of_those_that_are_left_are_what_they_would_be_without_the_lost_one() {
+        let plan = open_plan();
+        let second = |number, latencies_us: &[u64]| {
+            let mut second = Second::new(number);
+            latencies_us.iter().for_each(|us| second.record(us * 1000, true));
+            second
         };
-        let (one, other) = ([second(10, 100.0, 300.0), second(4, 7.0, 7.0)], [second(30, 200.0, 250.0)]);
-        assert_eq!(together(&[&one]), one);
-        let both = together(&[&one, &other]);
-        let first = SecondReport { latency_us_p50: 0.0, latency_us_p99: 0.0, ..second(40, 175.0, 300.0) };
-        assert_eq!(both[0], first);
-        assert_eq!(both[1].attempts, 4);
-        assert_eq!(together(&[]), []);
+        let (one, other) = ([second(0, &[100, 100, 300]), second(1, &[7])], [second(0, &[200, 250])]);
+        let all = second(0, &[100, 100, 300, 200, 250]);
+        let text = |seconds: &[Second]| seconds.iter().map(SecondText::of).collect::<Vec<_>>();
+        let together = together(&plan, &[&text(&one), &text(&other)]);
+        assert_eq!(together, [all.report(), one[1].report()]);
+        assert_eq!(super::together(&plan, &[]), []);
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Longest line before the other end has proved who it is.
 pub(super) const STRANGERS_LINE_MAX: usize = 4 << 10;
-/// Longest line after that: a tally of a day, second by second, is below it.
+/// Longest line after that: a tally, all histograms full, is far below it.
 pub(super) const LINE_MAX: usize = 64 << 20;
 /// Longest part of a text from the other end that is told to people.
 const TOLD_MAX: usize = 300;

@@ -1,0 +1,218 @@
+//! The two processes of a test: the responder and the load generator, each on a core of its own where there are two.
+//!
+//! Knows their command lines and their JSON, nothing else of them. Whatever happens, neither is left behind.
+
+use crate::proto::{LISTENING, LoadReport, Truth};
+use rustix::process::setpriority_process;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+/// How long a child may take beyond what it was told to.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a test needs to start its children.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// This program, for the responder.
+    pub weir: PathBuf,
+    /// The load generator under test: its first argument is `load`.
+    pub load: PathBuf,
+    /// Where they run; `None`: wherever the kernel puts them.
+    pub cores: Option<Cores>,
+}
+
+/// A core each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cores {
+    /// The load generator's.
+    pub generator: usize,
+    /// The responder's.
+    pub responder: usize,
+}
+
+impl Cores {
+    /// The last two that this process may use, or one for both.
+    pub fn usual() -> Option<Cores> {
+        let ours = sched_getaffinity(None).ok()?;
+        let ours: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| ours.is_set(*core)).collect();
+        let generator = *ours.last()?;
+        Some(Cores { generator, responder: ours.len().checked_sub(2).map_or(generator, |place| ours[place]) })
+    }
+}
+
+/// A running `weir responder`. Dropping it kills it.
+pub(super) struct Responder {
+    child: Running,
+    /// Its end is the responder's.
+    stdin: Option<ChildStdin>,
+    lines: BufReader<ChildStdout>,
+    pub(super) address: SocketAddr,
+}
+
+impl Responder {
+    /// Starts one that does what `flags` say; returns when it listens.
+    pub(super) fn start(programs: &Programs, flags: &[String]) -> Result<Responder, String> {
+        let mut command = Command::new(&programs.weir);
+        command
+            .arg("responder")
+            .args(flags)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = spawn(command, programs.cores.map(|cores| cores.responder))
+            .map_err(|error| format!("cannot start the responder: {error}"))?;
+        let stdin = child.0.stdin.take();
+        let mut lines = BufReader::new(child.0.stdout.take().ok_or("the responder has no output")?);
+        let mut line = String::new();
+        let read = lines.read_line(&mut line);
+        let address = line.strip_prefix(LISTENING).and_then(|address| address.trim().parse().ok());
+        match (read, address) {
+            (Ok(_), Some(address)) => Ok(Responder { child, stdin, lines, address }),
+            _ => Err(format!("the responder does not listen: {}", child.complaint())),
+        }
+    }
+
+    /// Ends it and gives its account.
+    pub(super) fn truth(mut self) -> Result<Truth, String> {
+        drop(self.stdin.take());
+        let mut line = String::new();
+        let read = self.lines.read_line(&mut line);
+        let truth = read
+            .map_err(|error| error.to_string())
+            .and_then(|_| serde_json::from_str(&line).map_err(|_| format!("it said {:?}", line.trim_end())));
+        truth.map_err(|why| format!("the responder gives no account: {why}: {}", self.child.complaint()))
+    }
+}
+
+/// Puts load on `responder` for about `length` as `flags` say, and gives the report.
+pub(super) fn load(
+    programs: &Programs,
+    responder: &Responder,
+    length: Duration,
+    flags: &[String],
+) -> Result<LoadReport, String> {
+    let mut command = Command::new(&programs.load);
+    command.arg("load").arg(format!("http://{}", responder.address)).arg("--json").args(flags);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = spawn(command, programs.cores.map(|cores| cores.generator))
+        .map_err(|error| format!("cannot start {}: {error}", programs.load.display()))?;
+    let mut stdout = child.0.stdout.take().ok_or("the load generator has no output")?;
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut text = String::new();
+        let read = stdout.read_to_string(&mut text);
+        // Nobody hears it if it came too late.
+        let _ = sender.send(read.map(|_| text));
+    });
+    let text = receiver
+        .recv_timeout(length + PATIENCE)
+        .map_err(|_| "the load generator does not come to an end".to_owned())?
+        .map_err(|error| format!("the load generator's report cannot be read: {error}"))?;
+    serde_json::from_str(&text).map_err(|error| match text.trim().is_empty() {
+        true => format!("the load generator gives no report: {}", child.complaint()),
+        false => format!("the load generator's report cannot be read: {error}"),
+    })
+}
+
+/// A child that does not outlive its owner.
+struct Running(Child);
+
+impl Running {
+    /// What it said on standard error, once it has ended.
+    fn complaint(&mut self) -> String {
+        self.end();
+        let mut text = String::new();
+        let stderr: Option<ChildStderr> = self.0.stderr.take();
+        let _ = stderr.map(|mut stderr| stderr.read_to_string(&mut text));
+        match text.trim() {
+            "" => "it does not say why".to_owned(),
+            text => text.to_owned(),
+        }
+    }
+
+    fn end(&mut self) {
+        // The one error is that it ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Starts `command` on `core`.
+fn spawn(mut command: Command, core: Option<usize>) -> io::Result<Running> {
+    // Nothing of this environment's settings: the test is of the programs.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("WEIR_")) {
+        command.env_remove(name);
+    }
+    on_core(core, move || command.spawn().map(Running))?
+}
+
+/// Does `what` in a thread that runs on `core` and nowhere else; children it starts inherit that.
+pub(super) fn on_core<T: Send>(core: Option<usize>, what: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let pinned = || {
+        if let Some(core) = core {
+            let mut mask = CpuSet::new();
+            mask.set(core);
+            sched_setaffinity(None, &mask)
+                .map_err(|error| io::Error::other(format!("it cannot run on core {core}: {error}")))?;
+        }
+        Ok(what())
+    };
+    thread::scope(|scope| scope.spawn(pinned).join())
+        .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
+}
+
+/// Keeps both cores from going to sleep, as long as it lives.
+///
+/// A core that sleeps takes time to wake up, the more the longer it slept (in a virtual machine some 100 µs). Whoever waits
+/// 10 ms for an answer would then see more on top of them than who waits for none, whatever the load generator does.
+pub(super) struct Awake {
+    stop: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Awake {
+    /// Until dropped.
+    pub(super) fn keep(cores: Option<Cores>) -> Awake {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut cores: Vec<usize> =
+            cores.into_iter().flat_map(|cores| [cores.generator, cores.responder]).collect();
+        cores.dedup();
+        let keep = |core: usize| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                // Without the least priority it would be in the way of those it is there for.
+                let humble = setpriority_process(None, 19).is_ok();
+                let mut mask = CpuSet::new();
+                mask.set(core);
+                if humble && sched_setaffinity(None, &mask).is_ok() {
+                    while !stop.load(Ordering::Relaxed) {
+                        thread::yield_now();
+                    }
+                }
+            })
+        };
+        Awake { threads: cores.into_iter().map(keep).collect(), stop }
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
