@@ -1,6 +1,6 @@
 //! Gate G5: does the window show a steady state?
 
-use super::{BINS_LEAST, Change, GOODPUT, Known, LATENCY, Series, Verdict};
+use super::{BINS_LEAST, Change, GOODPUT, Known, LATENCY, Reached, Series, Verdict};
 use crate::lab::analysis::checks::{self, Seen};
 use crate::lab::analysis::little::is_open;
 use crate::lab::analysis::rows::Standing;
@@ -62,11 +62,13 @@ pub(in crate::lab::analysis) fn verdict(load: &LoadReport) -> Verdict {
 /// Which of several verdicts decides, and how many bins it asks for: the highest.
 pub(in crate::lab::analysis) fn gravity(verdict: &Verdict) -> (u8, u64) {
     match verdict {
-        Verdict::Steady(_) if moved_by_cut(verdict).is_none() => (0, 0),
-        Verdict::TooShort { bins_needed, .. } => (1, *bins_needed as u64),
-        Verdict::TooFew => (2, 0),
-        Verdict::Steady(_) => (3, 0),
         Verdict::NotSteady { .. } => (4, 0),
+        Verdict::Steady(reached) | Verdict::TooShort { reached, .. } if moved_by_cut(reached).is_some() => {
+            (3, 0)
+        }
+        Verdict::TooFew => (2, 0),
+        Verdict::TooShort { bins_needed, .. } => (1, *bins_needed as u64),
+        Verdict::Steady(_) => (0, 0),
     }
 }
 
@@ -80,10 +82,10 @@ fn latencies_us(seconds: &[SecondReport]) -> Vec<f64> {
     seconds.iter().map(of_second).collect()
 }
 
-/// The figure that a warm-up in the window moves by more than is asked of its mean, with the share.
-fn moved_by_cut(verdict: &Verdict) -> Option<&Known> {
-    let Verdict::Steady(reached) = verdict else { return None };
-    reached.figures.iter().find(|known| known.moved_by_cut.abs() > known.limits.interval)
+/// The figure that a warm-up in the window moves by more than is asked of its mean, and than its mean is known to.
+fn moved_by_cut(reached: &Reached) -> Option<&Known> {
+    let least = |known: &Known| known.limits.interval.max(known.interval);
+    reached.figures.iter().find(|known| known.moved_by_cut.abs() > least(known))
 }
 
 /// What a verdict on a run means for the gate.
@@ -95,8 +97,10 @@ pub(in crate::lab::analysis) fn in_words(verdict: &Verdict, load: &LoadReport) -
             (load.window_secs * 10.0).round() / 10.0
         )),
         Verdict::TooFew => checks::Verdict::NotChecked("no request succeeded".into()),
-        Verdict::Steady(reached) => match moved_by_cut(verdict) {
-            Some(known) => checks::failed(
+        Verdict::Steady(reached) | Verdict::TooShort { reached, .. }
+            if let Some(known) = moved_by_cut(reached) =>
+        {
+            checks::failed(
                 format!(
                     "the first {} of {window} s still belong to the warm-up, and move {} by {}",
                     reached.cut,
@@ -104,9 +108,9 @@ pub(in crate::lab::analysis) fn in_words(verdict: &Verdict, load: &LoadReport) -
                     signed(known.moved_by_cut)
                 ),
                 &longer_warmup(reached.cut),
-            ),
-            None => checks::Verdict::Passed,
-        },
+            )
+        }
+        Verdict::Steady(_) => checks::Verdict::Passed,
         Verdict::NotSteady { figure, change } => not_steady(figure, *change, window),
         Verdict::TooShort { figure, reached, bins_needed } => checks::Verdict::Partly {
             holds: format!("nothing moves within {window} s by more than noise"),

@@ -160,13 +160,11 @@ pub fn judge(all: &[Series]) -> Verdict {
 /// How many times as long a window has to be until a figure is known well enough; 1 or less if it is.
 fn longer(known: &Known) -> f64 {
     // Half as wide takes four times as long.
-    let times = |reached: f64, asked: f64| (reached / asked).powi(2);
-    let interval = times(known.interval, known.limits.interval);
-    // A trend that would be too large if it is one.
-    match known.trend.abs() > known.limits.moves {
-        true => interval.max(times(known.trend_interval, known.limits.moves)).max(1.5),
-        false => interval,
-    }
+    let interval = (known.interval / known.limits.interval).powi(2);
+    // A trend grows with the window, its error shrinks with the root of that: one that is none will have been seen to be
+    // none when it would stand out, at about twice its interval.
+    let trend = (2.0 * known.trend_interval / known.trend.abs()).powf(2.0 / 3.0).max(1.5);
+    if known.trend.abs() > known.limits.moves { interval.max(trend) } else { interval }
 }
 
 /// The arithmetic mean; not a number of nothing.

@@ -174,6 +174,12 @@ fn a_warm_up_in_the_window_fails_only_if_it_moves_a_mean() {
     };
     assert_eq!(why, "the first 6 of 30 s still belong to the warm-up, and move goodput by -6.0 %");
     assert!(remedy.contains("by 6 s or more (--warmup"), "{remedy}");
+    // Also where the rest is too noisy to be known well.
+    let noise = noisy(30, 0.1);
+    let warming = |second: usize| if second < 6 { 0.5 } else { 1.0 };
+    let (verdict, _) = gate(&swept(|_, second| noise[second] / 1000.0 * warming(second)));
+    let checks::Verdict::Failed { why, .. } = &verdict else { panic!("{verdict:?}") };
+    assert!(why.starts_with("the first 6 of 30 s still belong to the warm-up"), "{why}");
     // A twentieth off for one second moves the mean by less than it is known to.
     let results = swept(|_, second| if second < 1 { 0.95 } else { 1.0 });
     assert_eq!(gate(&results).0, checks::Verdict::Passed);
