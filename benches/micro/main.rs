@@ -10,6 +10,7 @@ mod heap;
 mod http1;
 mod load;
 mod runner;
+mod steady;
 
 use runner::Run;
 use std::process::ExitCode;
@@ -44,6 +45,11 @@ const BENCHES: &[Bench] = &[
     Bench { name: "load-keys", about: "the load generator chooses a key", run: load::keys },
     Bench { name: "load-record", about: "the load generator keeps a latency", run: load::record },
     Bench { name: "http1-parse", about: "the head of a GET is parsed", run: http1::parse },
+    Bench {
+        name: "steady",
+        about: "verdicts on windows of which the truth is known, by the noise and the length of the window",
+        run: steady::verdicts,
+    },
     Bench { name: "http1-write", about: "the head of an answer is written", run: http1::write },
 ];
 

@@ -3,12 +3,11 @@
 //! A gate is a row of [`CHECKS`]. One that cannot be read on this machine says "not checked", never "passed".
 //! Rules and limits are those of docs/method.md, section 3.
 
-use super::generator;
 use super::little::{is_open, little_residual};
 use super::rows::{Row, Standing};
+use super::{generator, steady};
 use crate::lab::results::{Results, Trial};
-use crate::proto::{Latency, LoadReport, ScheduleReport};
-use crate::units::{micros, short};
+use crate::proto::{Latency, LoadReport};
 use serde::Serialize;
 
 /// A gate.
@@ -20,7 +19,7 @@ pub struct Check {
     /// The rule in one sentence.
     pub about: &'static str,
     /// What becomes of a row that fails.
-    pub failed: Standing,
+    pub failed: fn(&Seen) -> Standing,
     /// Judges all runs of a row; the worst of them decides.
     pub judge: fn(&Seen) -> Verdict,
 }
@@ -31,56 +30,56 @@ pub const CHECKS: &[Check] = &[
         id: "G1",
         name: "Little’s law",
         about: "throughput × time accounts within 2 % for the clients of a closed loop, for the requests in flight of an open one",
-        failed: Standing::Invalid,
+        failed: |_| Standing::Invalid,
         judge: little,
     },
     Check {
         id: "G2",
         name: "order",
         about: "min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, no sample beyond the histogram",
-        failed: Standing::Invalid,
+        failed: |_| Standing::Invalid,
         judge: order,
     },
     Check {
         id: "G3",
         name: "generator",
         about: "the generator’s cores are its own, it uses at most 70 % of them and is not late, and against memory it makes 3× the requests",
-        failed: Standing::GeneratorLimited,
+        failed: |_| Standing::GeneratorLimited,
         judge: generator::judge,
     },
     Check {
         id: "G4",
         name: "errors",
         about: "at most 0.1 % of the attempts fail",
-        failed: Standing::Invalid,
+        failed: |_| Standing::Invalid,
         judge: errors,
     },
     Check {
         id: "G5",
         name: "steady",
-        about: "the window shows a steady state: what an open loop offers goes through",
-        failed: Standing::Invalid,
-        judge: steady,
+        about: "neither goodput nor latency moves in the window, they are known to ±1 % and ±2 %, and what an open loop offers goes through",
+        failed: steady::gate::failed,
+        judge: steady::gate::judge,
     },
     Check {
         id: "G6",
         name: "machine",
         about: "steal ≤ 0.5 %, no swap, foreign CPU on our cores ≤ 5 %, frequency drift ≤ 2 %",
-        failed: Standing::Valid,
+        failed: |_| Standing::Valid,
         judge: machine,
     },
     Check {
         id: "G7",
         name: "workload",
         about: "the operations observed are the mix that was asked for",
-        failed: Standing::Valid,
+        failed: |_| Standing::Valid,
         judge: workload,
     },
     Check {
         id: "G8",
         name: "store",
         about: "the window holds no checkpoint, or at least two",
-        failed: Standing::Valid,
+        failed: |_| Standing::Valid,
         judge: checkpoints,
     },
 ];
@@ -126,39 +125,51 @@ pub struct Checked {
     pub id: &'static str,
     /// What it says.
     pub verdict: Verdict,
+    /// What that alone leaves of the row: [`Standing::Valid`] unless the rule is broken.
+    pub leaves: Standing,
 }
 
 impl Checked {
     /// Whether the rule is broken.
     pub fn failed(&self) -> bool {
-        matches!(self.verdict, Verdict::Failed { .. })
+        self.why().is_some()
+    }
+
+    /// What was seen where the rule is broken.
+    pub fn why(&self) -> Option<&str> {
+        match &self.verdict {
+            Verdict::Failed { why, .. } => Some(why),
+            _ => None,
+        }
     }
 }
 
 /// Asks every gate about the runs of one row.
 pub fn checked(results: &Results, ran: &[(&Trial, &LoadReport)], below: Option<&Row>) -> Vec<Checked> {
     let seen = Seen { results, ran, below };
-    CHECKS.iter().map(|check| Checked { id: check.id, verdict: (check.judge)(&seen) }).collect()
+    let asked = |check: &Check| {
+        let verdict = (check.judge)(&seen);
+        let leaves = match verdict {
+            Verdict::Failed { .. } => (check.failed)(&seen),
+            _ => Standing::Valid,
+        };
+        Checked { id: check.id, verdict, leaves }
+    };
+    CHECKS.iter().map(asked).collect()
 }
 
 /// What the verdicts leave of a row that has numbers: the gravest consequence of a failed gate.
 pub fn standing(checked: &[Checked]) -> Standing {
-    let consequence = |standing: Standing| {
-        CHECKS.iter().zip(checked).any(|(check, checked)| check.failed == standing && checked.failed())
-    };
     [Standing::Invalid, Standing::GeneratorLimited]
         .into_iter()
-        .find(|s| consequence(*s))
+        .find(|standing| checked.iter().any(|checked| checked.leaves == *standing))
         .unwrap_or(Standing::Valid)
 }
 
 /// Why a row is no more than a lower bound, in the words of the gate; `None` of one that is not.
 pub(super) fn limited_by(row: &Row) -> Option<&str> {
-    let limits = |(check, _): &(&Check, &Checked)| check.failed == Standing::GeneratorLimited;
-    CHECKS.iter().zip(&row.checks).filter(limits).find_map(|(_, checked)| match &checked.verdict {
-        Verdict::Failed { why, .. } => Some(why.as_str()),
-        _ => None,
-    })
+    let limits = row.checks.iter().filter(|checked| checked.leaves == Standing::GeneratorLimited);
+    limits.filter_map(Checked::why).next()
 }
 
 fn little(seen: &Seen) -> Verdict {
@@ -236,31 +247,6 @@ fn disorder(latency: &Latency) -> Option<String> {
         .chain([(("mean", latency.us_mean), ("max", latency.us_max))])
         .find(|((_, low), (_, high))| *low > high * BUCKET)
         .map(|((a, low), (b, high))| format!("{a} {low:.1} µs > {b} {high:.1} µs"))
-}
-
-/// Today only of an open loop: one in which more is offered than goes through has no steady state, only a queue.
-fn steady(seen: &Seen) -> Verdict {
-    const LATER: &str = "the test for a steady state comes later";
-    let schedules: Vec<(&ScheduleReport, &LoadReport)> =
-        seen.ran.iter().filter_map(|(_, load)| Some((load.schedule.as_ref()?, *load))).collect();
-    let over = schedules.iter().filter(|(of, _)| of.over_capacity);
-    let growth = |of: &ScheduleReport| of.behind_secs_at_end - of.behind_secs_at_start;
-    let worst = over.max_by(|(a, _), (b, _)| growth(a).total_cmp(&growth(b)));
-    match worst {
-        Some((of, load)) => failed(
-            format!(
-                "over capacity: latency is a queue’s length, not a property of the target ({} req/s offered, {} went \
-                 through; the longest waiting request was due for {} at the end, {} more than at the start)",
-                short(of.offered_rps),
-                short(load.attempts as f64 / load.window_secs),
-                micros(of.behind_secs_at_end * 1e6),
-                micros(growth(of).max(0.0) * 1e6),
-            ),
-            "Offer less, or use more connections if the target can take it; until then only service times say something of it.",
-        ),
-        None if schedules.is_empty() => Verdict::NotChecked(LATER.into()),
-        None => Verdict::Partly { holds: "what was offered went through".into(), missing: LATER.into() },
-    }
 }
 
 fn errors(seen: &Seen) -> Verdict {

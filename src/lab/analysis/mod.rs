@@ -14,6 +14,7 @@ mod generator;
 pub mod little;
 pub mod rows;
 pub mod stats;
+pub mod steady;
 pub mod waits;
 
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
@@ -25,6 +26,7 @@ pub use figures::{FIGURES, Figure, Figured, Group, How};
 pub use hits::HitRatio;
 pub use rows::{Row, Standing, Use, row};
 pub use stats::{Estimate, Interval};
+pub use steady::course::Course;
 pub use waits::{Dominant, WAITS, Wait, WaitKind, Waiting, Whereabouts};
 
 use crate::lab::results::{ResourceKind, Results, WorkloadPlan};
@@ -100,6 +102,8 @@ pub struct WorkloadFindings {
     pub printed: Option<PrintedSweep>,
     /// What held the sessions of each database at the levels that decide; empty where nobody looked.
     pub waits: Vec<Dominant>,
+    /// How a run near the knee went second by second; `None` where its window has too few of them.
+    pub course: Option<Course>,
 }
 
 impl WorkloadFindings {
@@ -156,6 +160,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         name: workload.name.clone(),
         about: workload.about.clone(),
         pacing: pacing(results, &workload.name),
+        course: steady::course::course(results, &workload.name, &rows, knee.as_ref()),
         decline: capacity::decline(&rows, &capacity),
         hit_ratios: hits::hit_ratios(results, &workload.name),
         printed: rows::printed_sweep(results, workload),

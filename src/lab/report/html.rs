@@ -6,7 +6,8 @@ use std::fmt::{self, Write};
 
 /// Writes the page.
 pub(super) fn write(report: &Report) -> Vec<File> {
-    let html = document(&report.results.title, &page(report), &report.plots);
+    let figures = [report.plots.as_slice(), &report.courses].concat();
+    let html = document(&report.results.title, &page(report), &figures);
     vec![File { name: "report.html".into(), bytes: html.into_bytes() }]
 }
 

@@ -6,9 +6,11 @@ use std::fmt::Write;
 
 /// Writes the page.
 pub(super) fn write(report: &Report) -> Vec<File> {
-    let figures: Vec<(String, String)> = (report.findings.workloads.iter().zip(&report.slugs))
-        .map(|(found, slug)| (found.name.clone(), format!("plots/{slug}.svg")))
-        .collect();
+    let named = |end: &'static str| {
+        let workloads = report.findings.workloads.iter().zip(&report.slugs);
+        workloads.map(move |(found, slug)| (found.name.clone(), format!("plots/{slug}.{end}")))
+    };
+    let figures: Vec<(String, String)> = named("svg").chain(named("course.svg")).collect();
     let text = document(page(report), &figures);
     vec![File { name: "report.md".into(), bytes: text.into_bytes() }]
 }

@@ -6,6 +6,7 @@
 mod beside;
 mod columns;
 pub mod compare;
+mod course;
 mod csv;
 mod html;
 mod markdown;
@@ -17,7 +18,7 @@ mod series;
 mod words;
 
 pub use columns::{COLUMNS, Cell, Column, Read};
-pub use plots::{PLOTS, Plot, Scale};
+pub use plots::{Over, PLOTS, Plot, Scale};
 pub use proof::selftest_lines;
 pub use series::{Colour, Kind, Point, Series};
 
@@ -68,6 +69,19 @@ pub const WRITERS: &[Writer] = &[
         },
     },
     Writer {
+        name: "plots/WORKLOAD.course.svg",
+        about: "Goodput and latency of a run near the knee, second by second.",
+        write: |report| {
+            (report.slugs.iter().zip(&report.courses))
+                .filter_map(|(slug, figure)| Some((slug, figure.as_ref()?)))
+                .map(|(slug, figure)| File {
+                    name: format!("plots/{slug}.course.svg"),
+                    bytes: course::file(figure).into_bytes(),
+                })
+                .collect()
+        },
+    },
+    Writer {
         name: "results.csv",
         about: "One line for each trial, beside it what its level says over all runs.",
         write: csv::write,
@@ -82,6 +96,8 @@ struct Report<'a> {
     slugs: Vec<String>,
     /// The figure of every workload; `None` where nothing was measured.
     plots: Vec<Option<String>>,
+    /// How a run of every workload went; `None` where none was long enough.
+    courses: Vec<Option<String>>,
 }
 
 /// The files of the report.
@@ -95,7 +111,8 @@ pub fn render(results: &Results) -> Vec<File> {
         slugs.push(slug);
     }
     let plots = findings.workloads.iter().map(plots::figure).collect();
-    let report = Report { results, findings, slugs, plots };
+    let courses = findings.workloads.iter().map(course::figure).collect();
+    let report = Report { results, findings, slugs, plots, courses };
     WRITERS.iter().flat_map(|writer| (writer.write)(&report)).collect()
 }
 

@@ -3,6 +3,7 @@
 use super::Report;
 use super::beside;
 use super::columns::{Bound, columns};
+use super::course;
 use super::proof;
 use super::resources;
 use super::words::{self, UNKNOWN};
@@ -30,7 +31,7 @@ pub(super) enum Block {
     Notes(Vec<String>),
     /// A table.
     Table(Table),
-    /// The plots of a workload, by its index, and how to read them.
+    /// A drawing by its index, and how to read it: first the plots of every workload, then the courses of every one.
     Figure { index: usize, caption: String },
     /// Text to be kept as it is.
     Verbatim(String),
@@ -287,6 +288,11 @@ fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut 
     if let Some(errors) = errors {
         page.push(Block::Part("Failed attempts by class".to_owned()));
         page.push(Block::Table(errors));
+    }
+    if let Some(of) = &found.course {
+        page.push(Block::Part("How a run went".to_owned()));
+        let index = report.findings.workloads.len() + index;
+        page.push(Block::Figure { index, caption: course::caption(of) });
     }
     page.extend(resources::parts(found));
     page.extend(beside::blocks(found));

@@ -1,10 +1,12 @@
-//! The plots: small panels of one workload, stacked on one shared axis of clients, the knee drawn through all.
+//! The plots: small panels of one workload, stacked on one shared axis, the knee drawn through those over clients.
 //!
 //! A panel is a row of [`PLOTS`]. Series are labelled where they end, not in a legend. Colours are a few fixed values
 //! that a style sheet replaces, so that the same drawing suits light and dark.
 
 use super::html::escape;
-use super::series::{Colour, Kind, Point, Series, latency, levels, throughput, utilization};
+use super::series::{
+    Colour, Kind, Point, Series, goodput_course, latency, latency_course, levels, throughput, utilization,
+};
 use crate::lab::analysis::WorkloadFindings;
 use crate::units::{micros, short};
 use plotters::coord::Shift;
@@ -20,6 +22,8 @@ pub struct Plot {
     pub name: &'static str,
     /// What it shows.
     pub title: &'static str,
+    /// The axis it shares with others.
+    pub over: Over,
     /// The unit of its vertical axis.
     pub unit: &'static str,
     /// How that axis runs.
@@ -28,6 +32,15 @@ pub struct Plot {
     pub tick: fn(f64) -> String,
     /// What is drawn.
     pub series: fn(&WorkloadFindings) -> Vec<Series>,
+}
+
+/// What panels share an axis of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// Clients, by powers of two.
+    Clients,
+    /// Seconds of a window.
+    Seconds,
 }
 
 /// How a vertical axis runs.
@@ -46,6 +59,7 @@ pub const PLOTS: &[Plot] = &[
     Plot {
         name: "throughput",
         title: "Goodput",
+        over: Over::Clients,
         unit: "req/s",
         scale: Scale::Linear,
         tick: |rps| trimmed(&short(rps)),
@@ -54,6 +68,7 @@ pub const PLOTS: &[Plot] = &[
     Plot {
         name: "latency",
         title: "Latency",
+        over: Over::Clients,
         unit: "of all attempts, logarithmic",
         scale: Scale::Log,
         tick: |us| trimmed(&micros(us)),
@@ -62,10 +77,29 @@ pub const PLOTS: &[Plot] = &[
     Plot {
         name: "utilization",
         title: "Utilization",
+        over: Over::Clients,
         unit: "busy share, 0–1",
         scale: Scale::Share,
         tick: |share| trimmed(&format!("{share:.2}")),
         series: utilization,
+    },
+    Plot {
+        name: "goodput by second",
+        title: "Goodput, second by second",
+        over: Over::Seconds,
+        unit: "req/s",
+        scale: Scale::Linear,
+        tick: |rps| trimmed(&short(rps)),
+        series: goodput_course,
+    },
+    Plot {
+        name: "latency by second",
+        title: "Mean latency, second by second",
+        over: Over::Seconds,
+        unit: "of all attempts",
+        scale: Scale::Linear,
+        tick: |us| trimmed(&micros(us)),
+        series: latency_course,
     },
 ];
 
@@ -87,15 +121,15 @@ const PALETTE: &[(Colour, RGBColor, &str, &str)] = &[
 /// Drawn twice as large as shown: the backend knows whole units only, and a hairline is half of one.
 pub(super) const ZOOM: i32 = 2;
 pub(super) const WIDTH: i32 = 840;
-const LEFT: i32 = 64;
-const RIGHT: i32 = 170;
+pub(super) const LEFT: i32 = 64;
+pub(super) const RIGHT: i32 = 170;
 /// Above every panel, for its title.
-const HEAD: i32 = 46;
+pub(super) const HEAD: i32 = 46;
 /// Within it, where the title begins.
 const TITLE: i32 = 17;
 const HEIGHT: i32 = 165;
-/// Below the last panel, for the axis and the name of the knee.
-const FOOT: i32 = 50;
+/// Below the last panel, for the axis and the name of the line through all.
+pub(super) const FOOT: i32 = 50;
 
 /// The style sheet that gives a drawing its colours.
 pub(super) fn style() -> String {
@@ -125,7 +159,7 @@ pub(super) fn figure(found: &WorkloadFindings) -> Option<String> {
     if found.rows.iter().all(|row| row.runs == 0) {
         return None;
     }
-    let height = PLOTS.len() as i32 * (HEAD + HEIGHT) + FOOT;
+    let height = height(Over::Clients);
     let mut svg = String::new();
     draw(&mut svg, found, height).expect("writing into a string does not fail");
     Some(element(
@@ -133,6 +167,21 @@ pub(super) fn figure(found: &WorkloadFindings) -> Option<String> {
         height,
         &format!("{}: goodput, latency and utilization by number of clients", found.name),
     ))
+}
+
+/// The panels over an axis, from top to bottom.
+pub(super) fn panels(over: Over) -> impl Iterator<Item = &'static Plot> {
+    PLOTS.iter().filter(move |plot| plot.over == over)
+}
+
+/// How high the figure of these panels is.
+pub(super) fn height(over: Over) -> i32 {
+    panels(over).count() as i32 * (HEAD + HEIGHT) + FOOT
+}
+
+/// The figure as a file that stands alone.
+pub(super) fn file(figure: &str) -> String {
+    alone(figure, height(Over::Clients))
 }
 
 /// What the backend drew as an element without a style of its own, and with words for those who cannot see it.
@@ -145,11 +194,6 @@ pub(super) fn element(drawn: &str, height: i32, label: &str) -> String {
         height * ZOOM,
         escape(label),
     )
-}
-
-/// The same as a file that stands alone.
-pub(super) fn file(figure: &str) -> String {
-    alone(figure, PLOTS.len() as i32 * (HEAD + HEIGHT) + FOOT)
 }
 
 /// An element of this height as a file that stands alone.
@@ -184,6 +228,21 @@ impl Ranged for Axis {
     }
 }
 
+/// The shared axis: its ends, and where on it a point lies.
+#[derive(Clone, Copy)]
+pub(super) struct Shared {
+    pub(super) ends: (f64, f64),
+    pub(super) place: fn(f64) -> f64,
+}
+
+impl Shared {
+    /// Where in the drawing a point lies.
+    pub(super) fn x(&self, at: f64) -> i32 {
+        let width = f64::from((WIDTH - LEFT - RIGHT) * ZOOM);
+        LEFT * ZOOM + (((self.place)(at) - self.ends.0) / (self.ends.1 - self.ends.0) * width).round() as i32
+    }
+}
+
 type Panel<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 pub(super) type Done = Result<(), Box<dyn Error>>;
 
@@ -191,33 +250,20 @@ fn draw(svg: &mut String, found: &WorkloadFindings, height: i32) -> Done {
     let size = ((WIDTH * ZOOM) as u32, (height * ZOOM) as u32);
     let root = SVGBackend::with_string(svg, size).into_drawing_area();
     let levels: Vec<f64> = levels(found).into_iter().map(f64::from).collect();
-    let panels: Vec<Drawn> = PLOTS.iter().map(|plot| drawn(plot, found)).collect();
+    let panels: Vec<Drawn> = panels(Over::Clients).map(|plot| drawn(plot, found)).collect();
     let (first, last) = (levels.first().copied().unwrap_or(1.0), levels.last().copied().unwrap_or(1.0));
     // Half an octave of air, so that a single level has a place too.
-    let axis = (first.log2() - 0.25, last.log2() + 0.25);
-    let x = |clients: f64| {
-        let width = f64::from((WIDTH - LEFT - RIGHT) * ZOOM);
-        LEFT * ZOOM + ((clients.log2() - axis.0) / (axis.1 - axis.0) * width).round() as i32
-    };
+    let shared = Shared { ends: (first.log2() - 0.25, last.log2() + 0.25), place: f64::log2 };
+    let x = |clients: f64| shared.x(clients);
 
-    let knee =
-        found.knee.as_ref().map(|knee| knee.clients).filter(|at| (axis.0..axis.1).contains(&at.log2()));
+    let within = shared.ends.0..shared.ends.1;
+    let knee = found.knee.as_ref().map(|knee| knee.clients).filter(|at| within.contains(&at.log2()));
     let bottom = (height - FOOT) * ZOOM;
     if let Some(knee) = knee {
-        let (at, style) = (x(knee), colour(Colour::Soft).stroke_width(2));
-        // The line pauses where it would strike through a title.
-        let behind_title = |y: i32| {
-            let (panel, within) = (y / ZOOM / (HEAD + HEIGHT), y / ZOOM % (HEAD + HEIGHT));
-            let title = panels.get(panel as usize).map_or(0, |panel| panel.heading.len() as i32 * 7 * ZOOM);
-            at < title && (TITLE - 6..TITLE + 18).contains(&within)
-        };
-        let dashes = (HEAD * ZOOM..bottom).step_by(16);
-        for y in dashes.filter(|y| !behind_title(*y)) {
-            root.draw(&PathElement::new(vec![(at, y), (at, y + 8)], style))?;
-        }
+        upright(&root, &panels, x(knee), bottom)?;
     }
     for (i, drawn) in panels.iter().enumerate() {
-        panel(&root, drawn, i as i32 * (HEAD + HEIGHT) * ZOOM, axis)?;
+        panel(&root, drawn, i, shared)?;
     }
 
     let mut free = i32::MIN;
@@ -239,15 +285,31 @@ fn draw(svg: &mut String, found: &WorkloadFindings, height: i32) -> Done {
     Ok(())
 }
 
+/// A dashed line through all panels.
+pub(super) fn upright(root: &DrawingArea<SVGBackend, Shift>, panels: &[Drawn], at: i32, bottom: i32) -> Done {
+    let style = colour(Colour::Soft).stroke_width(2);
+    // The line pauses where it would strike through a title.
+    let behind_title = |y: i32| {
+        let (panel, within) = (y / ZOOM / (HEAD + HEIGHT), y / ZOOM % (HEAD + HEIGHT));
+        let title = panels.get(panel as usize).map_or(0, |panel| panel.heading.len() as i32 * 7 * ZOOM);
+        at < title && (TITLE - 6..TITLE + 18).contains(&within)
+    };
+    let dashes = (HEAD * ZOOM..bottom).step_by(16);
+    for y in dashes.filter(|y| !behind_title(*y)) {
+        root.draw(&PathElement::new(vec![(at, y), (at, y + 8)], style))?;
+    }
+    Ok(())
+}
+
 /// A panel of a workload.
-struct Drawn {
+pub(super) struct Drawn {
     heading: String,
     scale: Scale,
     tick: fn(f64) -> String,
     series: Vec<Series>,
 }
 
-fn drawn(plot: &Plot, found: &WorkloadFindings) -> Drawn {
+pub(super) fn drawn(plot: &Plot, found: &WorkloadFindings) -> Drawn {
     let series = (plot.series)(found);
     let most = |printed: bool| {
         let of = series.iter().filter(|of| of.kind != Kind::Bound && (of.kind != Kind::Measured) == printed);
@@ -272,8 +334,14 @@ fn drawn(plot: &Plot, found: &WorkloadFindings) -> Drawn {
     }
 }
 
-/// One panel, its head at `top`; `axis` is the shared one, in powers of two.
-fn panel(root: &DrawingArea<SVGBackend, Shift>, drawn: &Drawn, top: i32, axis: (f64, f64)) -> Done {
+/// The panel that stands at this place from the top.
+pub(super) fn panel(
+    root: &DrawingArea<SVGBackend, Shift>,
+    drawn: &Drawn,
+    place: usize,
+    shared: Shared,
+) -> Done {
+    let top = place as i32 * (HEAD + HEIGHT) * ZOOM;
     let Drawn { heading, scale, tick, series } = drawn;
     text(root, heading, (0, top + TITLE * ZOOM), 13, Colour::Ink, (HPos::Left, VPos::Top))?;
     let area = root.clone().shrink((0, top + HEAD * ZOOM), (WIDTH * ZOOM, HEIGHT * ZOOM));
@@ -282,7 +350,7 @@ fn panel(root: &DrawingArea<SVGBackend, Shift>, drawn: &Drawn, top: i32, axis: (
         .margin_right(RIGHT * ZOOM)
         .set_label_area_size(LabelAreaPosition::Left, LEFT * ZOOM)
         .build_cartesian_2d(
-            Axis { ends: axis, ticks: Vec::new() },
+            Axis { ends: shared.ends, ticks: Vec::new() },
             Axis { ends: (least, most), ticks: ticks.clone() },
         )?;
     let from_axis = |y: f64| if *scale == Scale::Log { 10f64.powf(y) } else { y };
@@ -300,7 +368,7 @@ fn panel(root: &DrawingArea<SVGBackend, Shift>, drawn: &Drawn, top: i32, axis: (
 
     let mut labels = Vec::new();
     for line in series {
-        let Some((x, y)) = draw_series(&mut chart, *scale, line, (least, most))? else { continue };
+        let Some((x, y)) = draw_series(&mut chart, shared, *scale, line, (least, most))? else { continue };
         // A bound that leaves the panel at the top is named where it leaves; all others end at the right.
         if line.kind == Kind::Bound && x < (WIDTH - RIGHT - 80) * ZOOM {
             text(root, &line.label, (x + 6 * ZOOM, y), 12, line.colour, (HPos::Left, VPos::Center))?;
@@ -319,20 +387,23 @@ fn panel(root: &DrawingArea<SVGBackend, Shift>, drawn: &Drawn, top: i32, axis: (
 /// Draws a line with its points and whiskers; gives the place of its last point in units of the drawing.
 fn draw_series(
     chart: &mut Panel,
+    shared: Shared,
     scale: Scale,
     series: &Series,
     (least, most): (f64, f64),
 ) -> Result<Option<(i32, i32)>, Box<dyn Error>> {
     let to_axis = |value: f64| if scale == Scale::Log { value.log10() } else { value };
     let placed: Vec<(f64, f64, &Point)> = (series.points.iter())
-        .map(|point| (point.clients.log2(), to_axis(point.value), point))
+        .map(|point| ((shared.place)(point.at), to_axis(point.value), point))
         .filter(|(x, y, _)| x.is_finite() && y.is_finite() && (least..=most).contains(y))
         .collect();
     let style = colour(series.colour);
     let line: Vec<(f64, f64)> = placed.iter().map(|(x, y, _)| (*x, *y)).collect();
     match series.kind {
         Kind::Measured => chart.draw_series([PathElement::new(line, style.stroke_width(3))]).map(drop)?,
-        Kind::Bound => chart.draw_series([PathElement::new(line, style.stroke_width(2))]).map(drop)?,
+        Kind::Bound | Kind::Course => {
+            chart.draw_series([PathElement::new(line, style.stroke_width(2))]).map(drop)?;
+        }
         Kind::Printed | Kind::PrintedPeak => {
             let style = style.stroke_width(3);
             chart
@@ -357,7 +428,7 @@ fn draw_series(
             (Kind::Measured, false) => chart.draw_series([dot(paper), dot(edge)]).map(drop)?,
             (Kind::Printed, true) => chart.draw_series([square(style.filled())]).map(drop)?,
             (Kind::Printed, false) => chart.draw_series([square(paper), square(edge)]).map(drop)?,
-            (Kind::PrintedPeak | Kind::Bound, _) => {}
+            (Kind::PrintedPeak | Kind::Bound | Kind::Course, _) => {}
         }
     }
     Ok(placed.last().map(|(x, y, _)| chart.backend_coord(&(*x, *y))))
@@ -382,12 +453,7 @@ pub(super) fn vertical(scale: Scale, series: &[Series]) -> (f64, f64, Vec<f64>) 
         Scale::Linear => {
             let most = values.iter().copied().fold(0.0, f64::max);
             let most = if most > 0.0 { most * 1.12 } else { 1.0 };
-            let magnitude = 10f64.powf((most / 4.0).log10().floor());
-            let step = [1.0, 2.0, 2.5, 5.0, 10.0]
-                .map(|of| of * magnitude)
-                .into_iter()
-                .find(|step| most / step < 5.0);
-            let step = step.unwrap_or(most);
+            let step = step(most);
             (0.0, most, (0..=5).map(|i| f64::from(i) * step).filter(|tick| *tick <= most).collect())
         }
         Scale::Log => {
@@ -406,6 +472,13 @@ pub(super) fn vertical(scale: Scale, series: &[Series]) -> (f64, f64, Vec<f64>) 
             (least, most, ticks)
         }
     }
+}
+
+/// Between the ticks of an axis from zero to `most`, at most five of them: 1, 2, 2.5 or 5 times a power of ten.
+pub(super) fn step(most: f64) -> f64 {
+    let magnitude = 10f64.powf((most / 4.0).log10().floor());
+    let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|of| of * magnitude);
+    steps.into_iter().find(|step| most / step < 5.0).unwrap_or(most)
 }
 
 /// Moves labels apart so that none covers another, between `top` and `bottom`, in their order.
@@ -487,7 +560,7 @@ mod tests {
     #[test]
     fn ticks_are_round_and_inside_the_axis() {
         let ticks = |scale, values: &[f64]| {
-            let point = |value: &f64| Point { clients: 1.0, value: *value, interval: None, usable: true };
+            let point = |value: &f64| Point { at: 1.0, value: *value, interval: None, usable: true };
             let points = values.iter().map(point).collect();
             let series = Series { label: String::new(), colour: Colour::Ink, kind: Kind::Measured, points };
             let (least, most, ticks) = vertical(scale, &[series]);

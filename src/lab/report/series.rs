@@ -32,12 +32,14 @@ pub enum Kind {
     PrintedPeak,
     /// Computed: a thin line that the axis does not follow.
     Bound,
+    /// Measured second by second: a line without dots.
+    Course,
 }
 
 /// A point of a series.
 pub struct Point {
-    /// Clients; a bound may have a fraction of one.
-    pub clients: f64,
+    /// Where on the panels' shared axis: clients, of which a bound may have a fraction, or seconds.
+    pub at: f64,
     /// In the unit of the panel.
     pub value: f64,
     /// The interval over runs, where there is one.
@@ -72,7 +74,7 @@ pub(super) fn throughput(found: &WorkloadFindings) -> Vec<Series> {
     let mut all = Vec::new();
     let ends = found.rows.first().zip(found.rows.last());
     if let Some(((first, last), rps)) = ends.zip(found.capacity.rps()) {
-        let thin = |clients: f64, value: f64| Point { clients, value, interval: None, usable: true };
+        let thin = |clients: f64, value: f64| Point { at: clients, value, interval: None, usable: true };
         let (first, last) = (f64::from(first.level), f64::from(last.level));
         if let Some(us) = found.cycle_us_alone().filter(|us| *us > 0.0) {
             // A straight line through the origin is a curve on an axis of ratios.
@@ -156,6 +158,25 @@ pub(super) fn utilization(found: &WorkloadFindings) -> Vec<Series> {
     all
 }
 
+pub(super) fn goodput_course(found: &WorkloadFindings) -> Vec<Series> {
+    let values = found.course.iter().flat_map(|course| course.goodput_rps.iter().copied().map(Some));
+    vec![course("goodput", Colour::Series(0), values)]
+}
+
+pub(super) fn latency_course(found: &WorkloadFindings) -> Vec<Series> {
+    let values = found.course.iter().flat_map(|course| course.latency_us_mean.iter().copied());
+    vec![course("mean", Colour::Series(2), values)]
+}
+
+/// A figure at the middle of every second.
+fn course(label: &str, colour: Colour, values: impl Iterator<Item = Option<f64>>) -> Series {
+    let point = |(second, value): (usize, Option<f64>)| {
+        Some(Point { at: second as f64 + 0.5, value: value?, interval: None, usable: true })
+    };
+    let points = values.enumerate().filter_map(point).collect();
+    Series { label: label.to_owned(), colour, kind: Kind::Course, points }
+}
+
 /// What is printed of one figure: a curve, and a line from side to side for each row without clients.
 fn printed(
     found: &WorkloadFindings,
@@ -165,7 +186,7 @@ fn printed(
 ) -> Vec<Series> {
     let Some(sweep) = &found.printed else { return Vec::new() };
     let place = |clients: u32, value: f64, usable: bool| Point {
-        clients: f64::from(clients),
+        at: f64::from(clients),
         value,
         interval: None,
         usable,
@@ -196,5 +217,5 @@ pub(super) fn levels(found: &WorkloadFindings) -> Vec<u32> {
 }
 
 fn point(row: &Row, value: f64) -> Point {
-    Point { clients: f64::from(row.level), value, interval: None, usable: row.usable() }
+    Point { at: f64::from(row.level), value, interval: None, usable: row.usable() }
 }

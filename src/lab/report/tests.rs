@@ -188,6 +188,41 @@ fn figures_carry_all_panels_and_stand_alone() {
 }
 
 #[test]
+fn a_run_near_the_knee_is_shown_second_by_second_where_it_is_long_enough() {
+    let mut results = sweep(&model("cpu 1 =20ms, net 0 =50ms"), &["get", "put"], &[1, 2, 4, 8], 2, "30s");
+    for trial in results.trials.iter_mut().filter(|trial| trial.workload == "put") {
+        let load = trial.load.as_mut().unwrap();
+        load.seconds.truncate(9);
+        load.window_secs = 9.0;
+    }
+    for trial in results.trials.iter_mut().filter(|trial| trial.repetition == 1) {
+        let load = trial.load.as_mut().unwrap();
+        for second in load.seconds.iter_mut().take(7) {
+            second.successes /= 2;
+            second.latency_us_mean *= 2.0;
+        }
+    }
+    let svg = file(&results, "plots/get.course.svg");
+    for said in
+        ["Goodput, second by second, req/s", "Mean latency, second by second", "warm-up 7 s", ">\n30\n<"]
+    {
+        assert!(svg.contains(said), "{said:?} is missing");
+    }
+    let page = file(&results, "report.md").replace('\u{a0}', " ");
+    for said in [
+        "![get](plots/get.course.svg)",
+        "Run 2 at 8 clients, second by second. Not steady: the first 7 of 30 s still belong to the warm-up",
+        "Dashed: where the warm-up seems to end.",
+        "G5: a window of 9 s has too few seconds",
+    ] {
+        assert!(page.contains(said), "{said:?} is missing in {page}");
+    }
+    assert!(!page.contains("put.course.svg"));
+    assert!(render(&results).iter().all(|file| file.name != "plots/put.course.svg"));
+    assert_eq!(file(&results, "report.html").matches("<svg").count(), 3);
+}
+
+#[test]
 fn who_shares_a_core_is_said() {
     let mut results = results();
     let part = |part: &str, with: &[&str]| Placement {

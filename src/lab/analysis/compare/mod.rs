@@ -120,6 +120,9 @@ pub struct FailedGate {
     pub why: String,
     /// What to do about it.
     pub remedy: String,
+    /// What that alone leaves of the row.
+    #[serde(skip)]
+    pub leaves: Standing,
 }
 
 /// A figure over its runs.
@@ -353,7 +356,8 @@ fn of_level(row: &Row, results: &Results, workload: &str, clients: u32) -> SideO
     };
     let failed = CHECKS.iter().zip(&row.checks).filter_map(|(check, checked)| match &checked.verdict {
         Verdict::Failed { why, remedy } => {
-            Some(FailedGate { id: check.id, name: check.name, why: why.clone(), remedy: remedy.clone() })
+            let (why, remedy) = (why.clone(), remedy.clone());
+            Some(FailedGate { id: check.id, name: check.name, why, remedy, leaves: checked.leaves })
         }
         _ => None,
     });
@@ -423,7 +427,7 @@ fn ratio(
 
 /// Whether a gate failed that has this consequence for the row.
 fn consequence(side: &SideOfLevel, of: Standing) -> bool {
-    CHECKS.iter().any(|check| check.failed == of && side.failed.iter().any(|gate| gate.id == check.id))
+    side.failed.iter().any(|gate| gate.leaves == of)
 }
 
 #[cfg(test)]

@@ -115,12 +115,8 @@ fn draw(svg: &mut String, groups: &[Group], height: i32) -> Done {
 }
 
 fn draw_group(root: &DrawingArea<SVGBackend, Shift>, of: &Group, top: i32) -> Done {
-    let point = |bar: &Bar| Point {
-        clients: 1.0,
-        value: bar.of.value,
-        interval: interval(bar.of),
-        usable: bar.usable,
-    };
+    let point =
+        |bar: &Bar| Point { at: 1.0, value: bar.of.value, interval: interval(bar.of), usable: bar.usable };
     let points = of.bars.iter().map(point).collect();
     let series = Series { label: String::new(), colour: Colour::Ink, kind: Kind::Measured, points };
     let (_, most, ticks) = vertical(Scale::Linear, &[series]);

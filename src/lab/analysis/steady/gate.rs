@@ -1,0 +1,174 @@
+//! Gate G5: does the window show a steady state?
+
+use super::{BINS_LEAST, Change, GOODPUT, Known, LATENCY, Reached, Series, Verdict};
+use crate::lab::analysis::checks::{self, Seen};
+use crate::lab::analysis::little::is_open;
+use crate::lab::analysis::rows::Standing;
+use crate::proto::{LoadReport, ScheduleReport, SecondReport};
+use crate::units::{micros, short};
+
+/// The worst run decides.
+pub(in crate::lab::analysis) fn judge(seen: &Seen) -> checks::Verdict {
+    if let Some(verdict) = over_capacity(seen) {
+        return verdict;
+    }
+    let verdicts = seen.ran.iter().map(|(_, load)| verdict(load));
+    let worst = verdicts.zip(seen.ran).max_by_key(|(verdict, _)| gravity(verdict));
+    let said = worst.map(|(verdict, (_, load))| in_words(&verdict, load));
+    match said.unwrap_or_else(|| checks::Verdict::NotChecked("no run".into())) {
+        checks::Verdict::NotChecked(missing) if seen.ran.iter().any(|(_, load)| is_open(load)) => {
+            checks::Verdict::Partly { holds: "what was offered went through".into(), missing }
+        }
+        said => said,
+    }
+}
+
+/// A queue's length is no latency; a mean over something that moves is still the mean of its window.
+pub(in crate::lab::analysis) fn failed(seen: &Seen) -> Standing {
+    if over_capacity(seen).is_some() { Standing::Invalid } else { Standing::Valid }
+}
+
+/// In an open loop in which more is offered than goes through, a queue grows as long as it runs.
+fn over_capacity(seen: &Seen) -> Option<checks::Verdict> {
+    let schedules = seen.ran.iter().filter_map(|(_, load)| Some((load.schedule.as_ref()?, *load)));
+    let growth = |of: &ScheduleReport| of.behind_secs_at_end - of.behind_secs_at_start;
+    let over = schedules.filter(|(of, _)| of.over_capacity);
+    let (of, load) = over.max_by(|(a, _), (b, _)| growth(a).total_cmp(&growth(b)))?;
+    Some(checks::failed(
+        format!(
+            "over capacity: latency is a queue’s length, not a property of the target ({} req/s offered, {} went \
+             through; the longest waiting request was due for {} at the end, {} more than at the start)",
+            short(of.offered_rps),
+            short(load.attempts as f64 / load.window_secs),
+            micros(of.behind_secs_at_end * 1e6),
+            micros(growth(of).max(0.0) * 1e6),
+        ),
+        "Offer less, or use more connections if the target can take it; until then only service times say something of it.",
+    ))
+}
+
+/// What the seconds of a run show.
+pub(in crate::lab::analysis) fn verdict(load: &LoadReport) -> Verdict {
+    let goodput: Vec<f64> = load.seconds.iter().map(|second| second.successes as f64).collect();
+    let latency = latencies_us(&load.seconds);
+    let both = [
+        Series { name: "goodput", bins: &goodput, limits: GOODPUT },
+        Series { name: "mean latency", bins: &latency, limits: LATENCY },
+    ];
+    // The goodput of an open loop is what was asked for: it says how evenly that was, not what the target does.
+    super::judge(if is_open(load) { &both[1..] } else { &both })
+}
+
+/// Which of several verdicts decides, and how many bins it asks for: the highest.
+pub(in crate::lab::analysis) fn gravity(verdict: &Verdict) -> (u8, u64) {
+    match verdict {
+        Verdict::NotSteady { .. } => (4, 0),
+        Verdict::Steady(reached) | Verdict::TooShort { reached, .. } if moved_by_cut(reached).is_some() => {
+            (3, 0)
+        }
+        Verdict::TooFew => (2, 0),
+        Verdict::TooShort { bins_needed, .. } => (1, *bins_needed as u64),
+        Verdict::Steady(_) => (0, 0),
+    }
+}
+
+/// The mean latency of every second; where no request ended, that of the second before.
+fn latencies_us(seconds: &[SecondReport]) -> Vec<f64> {
+    let mut last = seconds.iter().find(|second| second.attempts > 0).map_or(0.0, |of| of.latency_us_mean);
+    let of_second = |second: &SecondReport| {
+        last = if second.attempts > 0 { second.latency_us_mean } else { last };
+        last
+    };
+    seconds.iter().map(of_second).collect()
+}
+
+/// The figure that a warm-up in the window moves by more than is asked of its mean, and than its mean is known to.
+fn moved_by_cut(reached: &Reached) -> Option<&Known> {
+    let least = |known: &Known| known.limits.interval.max(known.interval);
+    reached.figures.iter().find(|known| known.moved_by_cut.abs() > least(known))
+}
+
+/// What a verdict on a run means for the gate.
+pub(in crate::lab::analysis) fn in_words(verdict: &Verdict, load: &LoadReport) -> checks::Verdict {
+    let window = load.seconds.len();
+    match verdict {
+        Verdict::TooFew if window < BINS_LEAST => checks::Verdict::NotChecked(format!(
+            "a window of {} s has too few seconds (--window {BINS_LEAST}s is the least, 60s tells more)",
+            (load.window_secs * 10.0).round() / 10.0
+        )),
+        Verdict::TooFew => checks::Verdict::NotChecked("no request succeeded".into()),
+        Verdict::Steady(reached) | Verdict::TooShort { reached, .. }
+            if let Some(known) = moved_by_cut(reached) =>
+        {
+            checks::failed(
+                format!(
+                    "the first {} of {window} s still belong to the warm-up, and move {} by {}",
+                    reached.cut,
+                    known.name,
+                    signed(known.moved_by_cut)
+                ),
+                &longer_warmup(reached.cut),
+            )
+        }
+        Verdict::Steady(_) => checks::Verdict::Passed,
+        Verdict::NotSteady { figure, change } => not_steady(figure, *change, window),
+        Verdict::TooShort { figure, reached, bins_needed } => checks::Verdict::Partly {
+            holds: format!("nothing moves within {window} s by more than noise"),
+            missing: reached.figures.iter().find(|known| known.name == *figure).map_or_else(
+                String::new,
+                |known| {
+                    let longer = format!("a window of about {:.0} s", round_up(*bins_needed));
+                    match known.interval > known.limits.interval {
+                        true => format!(
+                            "{figure} is known to ±{:.1} %; ±{:.0} % takes {longer}",
+                            known.interval * 100.0,
+                            known.limits.interval * 100.0
+                        ),
+                        false => format!(
+                            "a trend of {} in {figure} may be noise; {longer} would tell",
+                            signed(known.trend)
+                        ),
+                    }
+                },
+            ),
+        },
+    }
+}
+
+fn not_steady(figure: &str, change: Change, window: usize) -> checks::Verdict {
+    match change {
+        Change::Settles { at } => {
+            checks::failed(format!("{figure} settles only after {at} of {window} s"), &longer_warmup(at))
+        }
+        Change::Trend { share } => checks::failed(
+            format!(
+                "{figure} {} by {:.1} % within the window of {window} s",
+                if share < 0.0 { "falls" } else { "rises" },
+                share.abs() * 100.0
+            ),
+            "Lengthen the warm-up (--warmup, or warmup in the experiment file). What goes on for minutes, as in a store that fills, has no steady state: say when the figure was taken.",
+        ),
+        Change::Apart { from, to, share } => checks::failed(
+            format!(
+                "{figure} from second {from} to {to} of {window} lies {:.1} % {} the mean",
+                share.abs() * 100.0,
+                if share < 0.0 { "below" } else { "above" }
+            ),
+            "See what happened then: a checkpoint, a compaction, a stall of the machine. Lengthen the window (--window) until it holds four or more of them, or repeat when the machine is quiet.",
+        ),
+    }
+}
+
+fn longer_warmup(secs: usize) -> String {
+    format!("Lengthen the warm-up by {secs} s or more (--warmup, or warmup in the experiment file).")
+}
+
+fn signed(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
+}
+
+/// To two digits: nobody knows more of it.
+fn round_up(value: f64) -> f64 {
+    let step = 10f64.powf(value.max(1.0).log10().floor() - 1.0).max(1.0);
+    (value / step).ceil() * step
+}
