@@ -181,7 +181,8 @@ impl Recorder {
         }
         let start = self.window.start;
         open.behind_at_start.get_or_insert_with(|| start.saturating_duration_since(intended));
-        let was_due = u64::from((self.window.start..self.window.end).contains(&intended));
+        // Due in the window it was, even if it was sent when that had ended.
+        let was_due = u64::from((start..self.window.end).contains(&intended));
         open.due += was_due;
         if sent >= self.window.end {
             return;
@@ -606,6 +607,10 @@ mod tests {
         launch(at(10), at(5), at(10));
         launch(at(20), at(5), at(23));
         launch(at(30), at(70), at(70));
+        // Was due in the window, and sent only when that had ended.
+        launch(at(89), at(5), at(101));
+        // Its end is the first instant that is not in it.
+        launch(at(100), at(5), at(102));
         let pacing = Pacing::Open { rate: Rate(1000.0), arrivals: Arrivals::Constant };
         let mut schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start);
         for _ in 0..90 {
@@ -613,7 +618,7 @@ mod tests {
         }
         recorder.ended(Rest { in_flight: Vec::new(), schedule }, window.end);
         let report = recorder.schedule(1000.0).unwrap();
-        assert_eq!((report.due, report.sent), (3 + 10, 3), "ten were due at the end and not sent");
+        assert_eq!((report.due, report.sent), (3 + 10 + 1, 3), "eleven were not sent in it");
         assert_eq!((report.slip.count, report.slip.us_max), (4, 3000.0));
         assert_eq!((report.waited, report.waited_secs), (2, 0.060));
         assert_eq!((report.behind_secs_at_start, report.behind_secs_at_end), (0.020, 0.010));
