@@ -1,7 +1,7 @@
 //! What making connections took, apart from the requests they were made for.
 
 use super::client::Connection;
-use super::recorder::Samples;
+use super::samples::Samples;
 use crate::proto::Latency;
 
 /// The connections that attempts had to make.

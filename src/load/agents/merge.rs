@@ -6,7 +6,8 @@
 use super::super::answer::Fault;
 use super::super::measure::Tally;
 use super::super::mix::Operation;
-use super::super::recorder::{Open, Recorder, Samples, Window};
+use super::super::recorder::{Open, Recorder, Window};
+use super::super::samples::Samples;
 use super::super::seconds::Second;
 use super::super::{Pacing, Plan};
 use super::AGENTS_MAX;
