@@ -1,7 +1,7 @@
 //! A child process: pinned before its first instruction, logged, and gone when its owner is.
 
 use crate::lab::sampler::descendants;
-use rustix::process::{Pid, Signal, getsid, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -165,11 +165,12 @@ pub(super) fn kill_within(dir: &Path) {
 /// Who lives in the process group `group` of our session. The id of a group with members is given to nobody else; that of
 /// an empty one may be, but hardly to one of our own session.
 fn members(group: u32) -> Vec<u32> {
-    let session = getsid(None).map_or(0, |session| session.as_raw_nonzero().get());
-    let (group, session) = (group.to_string(), session.to_string());
+    let group = group.to_string();
+    // Compared as the kernel prints it: where the session began outside our pid namespace it is 0, which is no id.
+    let own = stat_of(std::process::id());
     let is_member = |pid: &u32| {
         let stat = stat_of(*pid);
-        stat.get(GROUP) == Some(&group) && stat.get(SESSION) == Some(&session) && !is_gone(*pid)
+        stat.get(GROUP) == Some(&group) && stat.get(SESSION) == own.get(SESSION) && !is_gone(*pid)
     };
     all_pids().filter(is_member).collect()
 }
