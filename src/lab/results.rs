@@ -55,6 +55,54 @@ pub struct Results {
     pub printed: Vec<PrintedRow>,
     /// The trials in the order they ran. A planned trial that is not here did not run.
     pub trials: Vec<Trial>,
+    /// Trials in which one resource was made a little slower on purpose, and those beside them in which none was; in the order
+    /// they ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interventions: Vec<Intervention>,
+    /// What was foretold of the trials before they ran, in the order it was written down.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub predictions: Vec<Registered>,
+}
+
+/// A trial with one resource made slower on purpose, or its counterpart with none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Intervention {
+    /// What was done; `None` of the counterpart, which stands at the beginning of each round.
+    pub change: Option<Change>,
+    /// What was measured. Its repetition counts the rounds.
+    pub trial: Trial,
+}
+
+/// How a resource was made slower.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// The knob: `cpu`, `worker`, `delay`, `lock`, `lane`, `flush` of the server; `link`, `write_cap`, `commit`, `database_cpu` of the lab.
+    pub knob: String,
+    /// The resources whose demand it raises, by their names in [`Results::resources`]; empty of a control, which raises none.
+    pub raises: Vec<String>,
+    /// Added to the demand of each request or, of `lane`, `flush` and `commit`, of each batch; 0 where the change is a factor.
+    #[serde(default)]
+    pub added_us: f64,
+    /// By what the demand was multiplied instead: 1.25 where a rate was lowered to 80 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factor: Option<f64>,
+}
+
+/// A prediction as it was written down before the trials it speaks of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Registered {
+    /// The workload.
+    pub workload: String,
+    /// `one-point` or `three-point`: how many levels had been measured.
+    pub method: String,
+    /// When, as RFC 3339 in UTC.
+    pub at: String,
+    /// How many trials had been measured by then, of [`Results::trials`].
+    pub after_trials: usize,
+    /// SHA-256 of `said`, in hexadecimal digits.
+    pub sha256: String,
+    /// The prediction, as JSON text.
+    pub said: String,
 }
 
 /// One of several targets that were measured in turns, each into a results directory of its own.
@@ -122,7 +170,7 @@ impl Selftest {
 }
 
 /// Something of which a request takes time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resource {
     /// Its name in the report: `server CPU`, `server + database CPU`, `store write lanes`, `disk vda`.
     pub name: String,
@@ -135,13 +183,83 @@ pub struct Resource {
     pub servers_gauge: Option<String>,
     /// What it is, for the rules.
     pub kind: ResourceKind,
+    /// What it is called as a bottleneck; `None` of what can be none, and in results from before it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// Counters in client-seconds of those who wait for it and are not served yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<String>,
+    /// Counters in client-seconds of those it serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub serving: Vec<String>,
+    /// Names of the resources that may be held while this one is waited for or used. What is within none is a client's own place:
+    /// each client is in one of these at a time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub within: Vec<String>,
+}
+
+/// What limits a system, in the field's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Cores of the server.
+    ServerCpu,
+    /// The processor time that a quota leaves the server.
+    ServerQuota,
+    /// The threads that serve connections, busy with something else than computing.
+    ServerWorkers,
+    /// A lock in the server.
+    ServerLock,
+    /// Sessions of the store.
+    Pool,
+    /// Cores of the database.
+    DatabaseCpu,
+    /// The processor time that a quota leaves the database.
+    DatabaseQuota,
+    /// Rows that others are changing.
+    RowLock,
+    /// Commits that wait until the log is on the disk.
+    CommitPath,
+    /// Bytes a second to or from a disk, or a cap on them.
+    Bandwidth,
+    /// Pages that have to be read from a disk.
+    Reads,
+    /// Bytes a second of a link.
+    Network,
+    /// The load generator.
+    Generator,
+    /// A resource without a name of its own, as a station of a simulated target.
+    Other,
+}
+
+impl Limit {
+    /// In the report: `connection pool`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::ServerCpu => "server CPU",
+            Limit::ServerQuota => "server CPU (quota)",
+            Limit::ServerWorkers => "server workers",
+            Limit::ServerLock => "server lock",
+            Limit::Pool => "connection pool",
+            Limit::DatabaseCpu => "database CPU",
+            Limit::DatabaseQuota => "database CPU (quota)",
+            Limit::RowLock => "database row lock",
+            Limit::CommitPath => "commit path",
+            Limit::Bandwidth => "device bandwidth",
+            Limit::Reads => "device reads",
+            Limit::Network => "network",
+            Limit::Generator => "generator",
+            Limit::Other => "other",
+        }
+    }
 }
 
 /// What the rules may conclude from a resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResourceKind {
     /// It can be the bottleneck.
+    #[default]
     Station,
     /// Sessions that are held while a database works: it can be the bottleneck, unless what they wait for there is.
     Pool,

@@ -82,11 +82,11 @@ pub fn resources(model: &Model) -> Vec<Resource> {
             name: station.name.clone(),
             busy: vec![counter(station)],
             servers: f64::from(station.servers),
-            servers_gauge: None,
             kind: match station.name.as_str() {
                 GENERATOR => ResourceKind::Generator,
                 _ => ResourceKind::Station,
             },
+            ..Resource::default()
         })
         .collect()
 }
@@ -429,6 +429,8 @@ pub(crate) mod tests {
             repetitions,
             printed: Vec::new(),
             trials,
+            interventions: Vec::new(),
+            predictions: Vec::new(),
         }
     }
 

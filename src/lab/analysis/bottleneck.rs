@@ -5,9 +5,9 @@
 
 use super::capacity::{Capacity, Knee};
 use super::rows::{POOL_SEEN, Row, Standing, Use};
-use super::stats::{mean, variation};
+use super::stats::{Estimate, mean, variation};
 use super::waits::{Waiting, holding};
-use crate::lab::results::ResourceKind;
+use crate::lab::results::{Limit, ResourceKind};
 use serde::Serialize;
 
 /// Busy enough to be the limit: U ≥ 0.95.
@@ -120,14 +120,24 @@ pub struct Bottleneck {
     pub load_dependent: Vec<Evidence>,
     /// The levels all this was read at, ascending.
     pub levels: Vec<u32>,
+    /// What speaks for it, and what does not: a sentence for each kind of evidence, with its figures.
+    pub because: Vec<String>,
+    /// What goodput would be limited by if the first of the named had no limit: the next ceiling, in requests per second.
+    pub next_ceiling_rps: Option<f64>,
 }
 
 /// How sure a bottleneck is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
-    /// The utilization law carries it.
+    /// Utilization, queue and waits carry it, and making it slower had the effect it must have.
+    Confirmed,
+    /// The same without the last.
     Supported,
+    /// Nothing is: clients spend their time in a delay that any number of them can be in at once.
+    Delay,
+    /// Failures answer faster than successes: what looks like throughput is none.
+    FastFail,
     /// The load generator is the limit or cannot be excluded.
     Generator,
     /// Nothing measured carries a name.
@@ -155,6 +165,12 @@ pub struct Evidence {
     pub reached_at: usize,
     /// Set where this is no resource but a class of database waits; `utilization` is then the share it holds.
     pub waiting: Option<Waiting>,
+    /// What it is called as a bottleneck.
+    pub limit: Option<Limit>,
+    /// Of each client more, how many wait for it: dQ/dN over the levels that decide.
+    pub queue_growth: Option<f64>,
+    /// What making it slower did, over what that must do to a limit.
+    pub elasticity: Option<Estimate>,
 }
 
 impl Evidence {
@@ -220,6 +236,8 @@ pub fn bottleneck(
             .cloned()
             .collect(),
         levels: deciding.iter().map(|row| row.level).collect(),
+        because: Vec::new(),
+        next_ceiling_rps: None,
     }
 }
 
@@ -293,6 +311,9 @@ fn evidence(i: usize, deciding: &[&Row], rows: &[Row], capacity: &Capacity) -> O
             .filter(|row| row.usable() && row.resources[i].utilization >= Some(SATURATED))
             .count(),
         waiting: None,
+        limit: None,
+        queue_growth: None,
+        elasticity: None,
     })
 }
 
@@ -327,5 +348,8 @@ fn wait(deciding: &[&Row]) -> Option<Evidence> {
         load_dependent: false,
         reached_at: 0,
         waiting: Some(waiting),
+        limit: None,
+        queue_growth: None,
+        elasticity: None,
     })
 }

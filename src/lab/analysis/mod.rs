@@ -11,7 +11,10 @@ pub mod compare;
 pub mod hits;
 pub mod figures;
 mod generator;
+pub mod interventions;
 pub mod little;
+pub mod population;
+pub mod predict;
 pub mod rows;
 pub mod stats;
 pub mod steady;
@@ -24,6 +27,9 @@ pub use checks::{CHECKS, Checked, Verdict};
 pub use compare::{Comparison, MEASURES, compare};
 pub use figures::{FIGURES, Figure, Figured, Group, How};
 pub use hits::HitRatio;
+pub use interventions::Effect;
+pub use population::{Place, Population};
+pub use predict::{Foretold, Prediction};
 pub use rows::{Row, Standing, Use, row};
 pub use stats::{Estimate, Interval};
 pub use steady::course::Course;
@@ -100,6 +106,10 @@ pub struct WorkloadFindings {
     pub hit_ratios: Vec<HitRatio>,
     /// What somebody printed of the same workload, at their levels, and what the audit says of it.
     pub printed: Option<PrintedSweep>,
+    /// What became of it when single resources were made slower; empty where nothing was.
+    pub effects: Vec<Effect>,
+    /// What was foretold of it before the sweep; empty where nothing was.
+    pub foretold: Vec<Foretold>,
     /// What held the sessions of each database at the levels that decide; empty where nobody looked.
     pub waits: Vec<Dominant>,
     /// How a run near the knee went second by second; `None` where its window has too few of them.
@@ -165,6 +175,8 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         hit_ratios: hits::hit_ratios(results, &workload.name),
         printed: rows::printed_sweep(results, workload),
         waits: waits::dominant(&rows, &bottleneck.levels),
+        effects: interventions::effects(results, &workload.name),
+        foretold: predict::foretold(results, &workload.name),
         bottleneck,
         rows,
         capacity,

@@ -6,6 +6,7 @@ use super::audit::{AuditedRow, PrintedSweep, audit};
 use super::checks::{self, Checked};
 use super::figures::{self, Figured};
 use super::little::little_residual;
+use super::population::{self, Population};
 use super::stats::{Estimate, mean, median};
 use super::waits::{self, Whereabouts};
 use crate::lab::results::{Resource, ResourceKind, Results, Trial, WorkloadPlan};
@@ -62,6 +63,8 @@ pub struct Row {
     pub little_residual: Option<f64>,
     /// How busy every resource was, in the order of the results.
     pub resources: Vec<Use>,
+    /// Where the clients were; `None` where nobody could tell, and of an open loop.
+    pub population: Option<Population>,
     /// What the resources did, in the order of [`figures::FIGURES`]; what was not read is not in it.
     pub figures: Vec<Figured>,
     /// Where the sessions of each database were; empty where nobody looked.
@@ -181,6 +184,7 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
             .filter_map(|(trial, load)| little_residual(trial.level, load))
             .max_by(|a, b| a.abs().total_cmp(&b.abs())),
         resources: uses(results, &ran),
+        population: population::population(results, &ran).filter(|_| schedules.is_empty()),
         figures: figures::figures(&ran),
         waits: waits::whereabouts(&ran.iter().map(|(trial, _)| *trial).collect::<Vec<_>>()),
         checks: Vec::new(),

@@ -407,8 +407,8 @@ fn waiting(pool: Option<f64>, states: impl Fn(f64) -> Vec<(&'static str, f64)>) 
         name: "store write lanes".into(),
         busy: vec!["database.lanes_secs".into()],
         servers,
-        servers_gauge: None,
         kind: ResourceKind::Pool,
+        ..Default::default()
     }));
     results
 }
@@ -471,8 +471,8 @@ fn a_saturated_processor_comes_before_any_wait() {
         name: "database CPU".into(),
         busy: vec!["database.cpu_secs".into()],
         servers: 1.0,
-        servers_gauge: None,
         kind: ResourceKind::Station,
+        ..Default::default()
     });
     for trial in &mut results.trials {
         trial.opened.counters.insert("database.cpu_secs".into(), 0.0);

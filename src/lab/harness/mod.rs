@@ -278,6 +278,8 @@ impl<'a> Course<'a> {
             repetitions: experiment.repetitions,
             printed: options.printed.clone(),
             trials: Vec::new(),
+            interventions: Vec::new(),
+            predictions: Vec::new(),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Pure: placements and a reading in, resources out.
 
 use crate::lab::experiment::{DATABASE, GENERATOR, REPLICA};
-use crate::lab::results::{Placement, Reading, Resource, ResourceKind};
+use crate::lab::results::{Limit, Placement, Reading, Resource, ResourceKind};
 
 /// Everything a request may wait for that can be counted here.
 pub(super) fn resources_of(
@@ -19,8 +19,8 @@ pub(super) fn resources_of(
         name: format!("{} CPU", named(parts)),
         busy: parts.iter().map(|part| format!("{part}.cpu_secs")).collect(),
         servers: cores.len() as f64,
-        servers_gauge: None,
         kind,
+        ..Resource::default()
     };
     for (index, placement) in targets.iter().enumerate() {
         let together: Vec<&Placement> =
@@ -42,6 +42,7 @@ pub(super) fn resources_of(
             servers: *count,
             servers_gauge: Some(name.clone()),
             kind: ResourceKind::Pool,
+            ..Resource::default()
         })
     });
     resources.extend(lanes);
@@ -49,8 +50,8 @@ pub(super) fn resources_of(
         name: format!("disk {device}"),
         busy: vec![format!("disk.{device}.busy_secs")],
         servers: 1.0,
-        servers_gauge: None,
         kind: ResourceKind::Indication,
+        ..Resource::default()
     }));
     resources.extend(write_cap(reading));
     resources.extend(generator.map(|placement| {
@@ -80,8 +81,9 @@ pub(super) fn write_cap(reading: &Reading) -> Option<Resource> {
         name: format!("write cap {mega} MB/s"),
         busy: vec!["cap.busy_secs".to_owned()],
         servers: 1.0,
-        servers_gauge: None,
         kind: ResourceKind::Cap,
+        limit: Some(Limit::Bandwidth),
+        ..Resource::default()
     })
 }
 

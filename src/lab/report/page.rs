@@ -81,16 +81,22 @@ const SUMMARY: &[Summary] =
         ("p50 there", |found| words::latency(found.knee.as_ref().and_then(|knee| knee.latency_us_p50))),
         ("p99 there", |found| words::latency(found.knee.as_ref().and_then(|knee| knee.latency_us_p99))),
         ("<bottleneck", |found| match found.bottleneck.grade {
-            Grade::Supported => words::names(&found.bottleneck.named),
+            Grade::Confirmed | Grade::Supported => words::names(&found.bottleneck.named),
             Grade::Generator if found.bottleneck.named.is_empty() => UNKNOWN.to_owned(),
             Grade::Generator => "generator".to_owned(),
             Grade::NotIdentified if words::is_open(found) => UNKNOWN.to_owned(),
             Grade::NotIdentified => "not identified".to_owned(),
+            Grade::Delay => "none: a delay".to_owned(),
+            Grade::FastFail => "none: it fails fast".to_owned(),
         }),
         ("<grade", |found| {
             let grade = match (found.bottleneck.grade, found.bottleneck.named.len()) {
+                (Grade::Confirmed, 0 | 1) => "confirmed",
+                (Grade::Confirmed, _) => "confirmed, shared",
                 (Grade::Supported, 0 | 1) => "supported",
                 (Grade::Supported, _) => "supported, shared",
+                (Grade::Delay, _) => "supported",
+                (Grade::FastFail, _) => "no capacity",
                 (Grade::Generator, _) => "target unknown",
                 (Grade::NotIdentified, _) => UNKNOWN,
             };

@@ -355,8 +355,8 @@ fn what_databases_and_disks_did_is_shown_where_it_was_read() {
         name: "write cap 10 MB/s".into(),
         busy: vec!["cap.busy_secs".into()],
         servers: 1.0,
-        servers_gauge: None,
         kind: crate::lab::results::ResourceKind::Station,
+        ..Default::default()
     };
     results.resources.push(cap);
     for trial in results.trials.iter_mut().filter(|trial| trial.workload == "put") {

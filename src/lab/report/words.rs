@@ -188,13 +188,16 @@ pub(super) fn latency_at_knee(found: &WorkloadFindings) -> Option<String> {
 pub(super) fn bottleneck(found: &WorkloadFindings) -> String {
     let bottleneck = &found.bottleneck;
     let said = match (bottleneck.grade, bottleneck.named.as_slice()) {
-        (Grade::Supported, [one]) => {
-            format!("bottleneck {} (supported: {})", one.resource, busy(one))
+        (Grade::Confirmed | Grade::Supported, [one]) => {
+            format!("bottleneck {} ({}: {})", one.resource, sure(bottleneck.grade), busy(one))
         }
-        (Grade::Supported, several) => {
+        (Grade::Confirmed | Grade::Supported, several) => {
             let each: Vec<String> = several.iter().map(|of| percent(of.utilization)).collect();
-            format!("bottleneck shared by {} (supported: {} busy)", names(several), each.join(" and "))
+            let (names, sure) = (names(several), sure(bottleneck.grade));
+            format!("bottleneck shared by {names} ({sure}: {} busy)", each.join(" and "))
         }
+        (Grade::Delay, _) => "nothing limits it but a delay: more clients get more".to_owned(),
+        (Grade::FastFail, _) => "it fails fast: what rises is failures".to_owned(),
         (Grade::Generator, [one, ..]) => format!(
             "bottleneck generator ({} of its cores busy): nothing is known of the target",
             percent(one.utilization)
@@ -211,12 +214,17 @@ pub(super) fn bottleneck(found: &WorkloadFindings) -> String {
         Grade::NotIdentified => {
             format!("{said}; highest utilization {} {}", next.resource, percent(next.utilization))
         }
-        Grade::Supported | Grade::Generator => {
+        Grade::Delay | Grade::FastFail => said,
+        Grade::Confirmed | Grade::Supported | Grade::Generator => {
             let ceiling = known(next.ceiling_rps, |rps| format!(", next ceiling {} req/s", short(rps)));
             let ceiling = if ceiling == UNKNOWN { String::new() } else { ceiling };
             format!("{said}, runner-up {} ({}{ceiling})", next.resource, percent(next.utilization))
         }
     }
+}
+
+fn sure(grade: Grade) -> &'static str {
+    if grade == Grade::Confirmed { "confirmed" } else { "supported" }
 }
 
 fn busy(of: &Evidence) -> String {
