@@ -7,6 +7,8 @@
 pub mod kv;
 pub mod units;
 pub mod counters;
+pub mod station;
+pub mod strain;
 pub mod proto;
 pub mod http1;
 

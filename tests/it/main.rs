@@ -22,6 +22,7 @@ mod selftest;
 mod serve;
 mod shards;
 mod stores;
+mod strain;
 mod tidy;
 mod verify;
 mod workloads;

@@ -16,6 +16,7 @@ use weir::responder::KINDS;
 use weir::selftest::CLAIMS;
 use weir::server::FRONTS;
 use weir::store::SCHEMES;
+use weir::strain::STRAINS;
 
 /// The floor plan: a room, and which others it may import. A room within a room has a row of its own where it may do
 /// less than the one around it. `cmd` and `main` stand above all.
@@ -23,12 +24,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("kv", &[]),
     ("units", &[]),
     ("counters", &[]),
+    ("station", &[]),
+    ("strain", &["units"]),
     ("proto", &["kv", "units"]),
     ("http1", &[]),
     ("cache", &["kv"]),
-    ("store", &["kv", "units", "counters"]),
+    ("store", &["kv", "units", "counters", "station", "strain"]),
     ("tiered", &["kv", "counters", "cache", "store"]),
-    ("server", &["kv", "proto", "http1", "tiered", "counters"]),
+    ("server", &["kv", "proto", "http1", "tiered", "counters", "station", "strain"]),
     ("load", &["kv", "proto", "http1", "units"]),
     (
         "lab",
@@ -47,6 +50,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "kv",
             "units",
             "counters",
+            "station",
+            "strain",
             "proto",
             "http1",
             "cache",
@@ -329,6 +334,7 @@ fn every_row_of_every_table_stands_in_the_reference() {
     let tables: &[(&str, Vec<&str>)] = &[
         ("POLICIES", POLICIES.iter().map(|row| row.name).collect()),
         ("FRONTS", FRONTS.iter().map(|row| row.name).collect()),
+        ("STRAINS", STRAINS.iter().map(|row| row.name).collect()),
         ("SCHEMES", SCHEMES.iter().map(|row| row.prefix).collect()),
         ("WORKLOADS", WORKLOADS.iter().map(|row| row.name).collect()),
         ("TURNS", TURNS.iter().map(|(name, _)| *name).collect()),
