@@ -2,11 +2,13 @@
 //!
 //! Knows neither how the server nor how the load generator is built. `server`, `load` and `lab` meet only here.
 
+mod link;
 mod load;
 mod path;
 mod problem;
 mod selftest;
 
+pub use link::{LinkAccount, LinkDirection};
 pub use load::{
     AgentOutcome, AgentReport, Bucket, LOAD_REPORT_SCHEMA, Latency, LoadEvent, LoadReport, OperationReport,
     ScheduleReport, SecondReport,
