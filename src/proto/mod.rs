@@ -37,6 +37,9 @@ pub const METRICS: &str = "/metrics";
 /// The counters as one flat JSON object: metric name (labels included) to number.
 pub const STATS: &str = "/stats";
 
+/// Where a server of the lab is made slower, and no more: `PUT ?NAME=TIME&…` and `DELETE`, both answered with 204.
+pub const STRAIN: &str = "/strain";
+
 /// How the cache served a request (RFC 9211).
 pub const CACHE_STATUS: &str = "cache-status";
 /// On a failed write, whether it happened: `not-applied` or `unknown`.
