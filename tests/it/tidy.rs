@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use weir::cache::policy::POLICIES;
 use weir::lab::analysis::{CAUSES, CHECKS, FIGURES, MEASURES, RULES, WAITS};
-use weir::lab::experiment::Experiment;
+use weir::lab::experiment::{Experiment, KNOBS};
 use weir::lab::report::{COLUMNS, PLOTS, WRITERS};
 use weir::lab::sampler::SAMPLERS;
 use weir::load::{DIALECTS, DISTRIBUTIONS, TURNS, WORKLOADS};
@@ -37,6 +37,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "lab",
         &["proto", "units", "lab::printed", "lab::results", "lab::analysis", "lab::report", "lab::simulated"],
     ),
+    ("link", &["proto"]),
     ("responder", &["proto"]),
     ("selftest", &["proto", "units"]),
     ("lab::printed", &[]),
@@ -59,6 +60,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "tiered",
             "server",
             "load",
+            "link",
             "responder",
             "selftest",
             "lab",
@@ -96,6 +98,7 @@ const ABSENCES: &[(&str, &[&str])] = &[
     ("store", &["http"]),
     ("tiered", &["http", "fjall", "postgres", "mysql"]),
     ("server", &["fjall", "postgres", "mysql"]),
+    ("link", &["mio", "httparse", "tokio", "http"]),
     ("responder", &["mio", "httparse", "tokio"]),
     ("selftest", &["mio", "httparse", "tokio"]),
     ("lab::printed", EFFECTS),
@@ -342,6 +345,7 @@ fn every_row_of_every_table_stands_in_the_reference() {
         ("DISTRIBUTIONS", DISTRIBUTIONS.iter().map(|row| row.name).collect()),
         ("CLAIMS", CLAIMS.iter().flat_map(|row| [row.id, row.name]).collect()),
         ("KINDS", KINDS.iter().map(|row| row.name).collect()),
+        ("KNOBS", KNOBS.iter().map(|row| row.name).collect()),
         ("SAMPLERS", SAMPLERS.iter().map(|row| row.name).collect()),
         ("CHECKS", CHECKS.iter().flat_map(|row| [row.id, row.name]).collect()),
         ("CAUSES", CAUSES.iter().map(|row| row.name).collect()),

@@ -2,7 +2,7 @@
 //!
 //! Pure: placements and a reading in, resources out.
 
-use crate::lab::experiment::{DATABASE, GENERATOR, REPLICA};
+use crate::lab::experiment::{DATABASE, GENERATOR, LINK, REPLICA};
 use crate::lab::results::{Limit, Placement, Reading, Resource, ResourceKind};
 
 /// Everything a request may wait for that can be counted here.
@@ -13,8 +13,12 @@ pub(super) fn resources_of(
 ) -> Vec<Resource> {
     let mut resources: Vec<Resource> = Vec::new();
     let generator = placements.iter().find(|placement| placement.part == GENERATOR);
+    // On the generator's cores the link is part of the generator's load; elsewhere its cores are a resource like any other.
+    let is_beside = |placement: &Placement| {
+        placement.part == LINK && generator.is_some_and(|of| of.cores == placement.cores)
+    };
     let targets: Vec<&Placement> =
-        placements.iter().filter(|placement| placement.part != GENERATOR).collect();
+        placements.iter().filter(|of| of.part != GENERATOR && !is_beside(of)).collect();
     let cpu = |parts: &[&str], cores: &[usize], kind| Resource {
         name: format!("{} CPU", named(parts)),
         busy: parts.iter().map(|part| format!("{part}.cpu_secs")).collect(),

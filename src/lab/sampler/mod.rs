@@ -7,6 +7,7 @@ mod cap;
 mod core;
 mod database;
 mod disk;
+mod link;
 mod memory;
 mod mysql;
 mod postgres;
@@ -16,8 +17,9 @@ mod stats;
 mod waits;
 
 pub use disk::{Mount, device_of, mount_of};
+pub use link::Link;
 pub use process::descendants;
-pub(super) use stats::{address, get};
+pub(super) use stats::{address, ask, get};
 
 use super::results::Reading;
 use std::io;
@@ -46,6 +48,8 @@ pub struct Context {
     pub databases: Vec<Database>,
     /// The write cap that is imposed, where one is.
     pub cap: Option<Cap>,
+    /// The link between generator and target, where there is one.
+    pub link: Option<Link>,
 }
 
 /// A database that can be asked what it does.
@@ -107,6 +111,11 @@ pub const SAMPLERS: &[Row] = &[
         make: disk::make,
     },
     Row { name: "cap", about: "Bytes written under an imposed write cap.", make: cap::make },
+    Row {
+        name: "link",
+        about: "Bytes, busy time, and who waits, of the link between generator and target.",
+        make: link::make,
+    },
     Row { name: "memory", about: "Free and dirty memory, and pages swapped.", make: memory::make },
     Row {
         name: "pressure",
@@ -193,6 +202,7 @@ mod tests {
             url: Some("http://127.0.0.1:1".into()),
             databases: Vec::new(),
             cap: Some(Cap { cgroup: "/".into(), device: "8:0".into(), bytes_per_sec: 1e6 }),
+            link: None,
         };
         for row in SAMPLERS {
             if let Some(sampler) = (row.make)(&context) {

@@ -134,6 +134,11 @@ pub fn changed(model: &Model, change: &Change) -> Model {
     model
 }
 
+/// What the trials with `change` are drawn from: no trial repeats the draws of another.
+pub fn seed_of(seed: u64, change: Option<&Change>) -> u64 {
+    mix(seed, change.map_or("nothing is changed", |change| &change.knob), 0, 0)
+}
+
 /// Makes each station of `model` slower in turn, as the lab does with a real target: rounds of the model as it is and then of every
 /// change, in random order. A round whose counterpart fails has no more than that.
 pub fn interventions(
@@ -147,23 +152,22 @@ pub fn interventions(
     let Interventions { level, rounds, strength } = wanted;
     let mut done = Vec::new();
     for round in 0..rounds {
-        // Streams of their own: no trial repeats the draws of another.
-        let stream = |knob: &str| mix(seed, &format!("{workload} and {knob}"), level, round);
-        let run =
-            |model: &Model, knob: &str| trial(model, workload, level, round, stream(knob), warmup, window);
-        let base = run(model, "nothing");
+        let run = |model: &Model, change: Option<&Change>| {
+            trial(model, workload, level, round, seed_of(seed, change), warmup, window)
+        };
+        let base = run(model, None);
         let goodput = base.load.as_ref().map_or(0.0, |load| load.goodput_rps);
         done.push(Intervention { change: None, trial: base });
         if goodput <= 0.0 {
             continue;
         }
         let mut turns = changes(model, strength, goodput);
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(stream("the order"));
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(mix(seed, workload, level, round));
         for i in (1..turns.len()).rev() {
             turns.swap(i, (random.next_u64() % (i as u64 + 1)) as usize);
         }
         done.extend(turns.into_iter().map(|change| {
-            let trial = run(&changed(model, &change), &change.knob);
+            let trial = run(&changed(model, &change), Some(&change));
             Intervention { change: Some(change), trial }
         }));
     }
