@@ -220,6 +220,7 @@ impl<'a> Live<'a> {
             url: self.url().filter(|_| self.services.is_none()).map(str::to_owned),
             databases: self.databases(),
             cap: self.cap.clone(),
+            ends_only: !self.course.subject.sampling,
         }
     }
 
