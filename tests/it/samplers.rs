@@ -4,7 +4,7 @@
 use crate::support::{PATIENCE, mariadb, postgres, postgres_with};
 use mysql_async::prelude::Queryable;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -204,9 +204,9 @@ impl Sockets {
     fn open(host: &str, count: usize) -> Sockets {
         let listener = TcpListener::bind((host, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let url = Some(format!("http://127.0.0.1:{port}"));
+        let load_url = Some(format!("http://127.0.0.1:{port}"));
         let mut sockets = Sockets {
-            samplers: Samplers::new(&Context { url, ..Context::default() }),
+            samplers: Samplers::new(&Context { load_url, ..Context::default() }),
             clients: Vec::new(),
             servers: Vec::new(),
         };
@@ -274,7 +274,8 @@ fn without_a_connection_nothing_is_said_of_sockets() {
     // Nor where only the ends of a window are read.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let context = Context { url: Some(format!("http://{address}")), ends_only: true, ..Context::default() };
+    let context =
+        Context { load_url: Some(format!("http://{address}")), ends_only: true, ..Context::default() };
     let mut samplers = Samplers::new(&context);
     let _client = TcpStream::connect(address).unwrap();
     let reading = samplers.read();
@@ -319,7 +320,7 @@ impl Drop for HalfACore {
 #[test]
 fn a_quota_is_read_of_a_process_that_runs_into_it() {
     let Some(group) = HalfACore::make() else {
-        eprintln!("not checked: this machine lets us limit no control group's processor time");
+        let _ = writeln!(io::stderr(), "not checked: no control group's processor time can be limited here");
         return;
     };
     let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();

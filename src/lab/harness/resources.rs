@@ -81,6 +81,8 @@ const ROWS: &[Row] = &[
 /// Counted while a generator is connected, so in no reading from before.
 const SERVER_UNREAD: &str = "sockets.server_unread_secs";
 const GENERATOR_UNREAD: &str = "sockets.generator_unread_secs";
+/// Between the two, where there is one; its part and the beginning of its counters.
+const LINK: &str = "link";
 /// Of each database.
 const WAL_SYNC: &str = ".wal_sync_secs";
 
@@ -178,8 +180,12 @@ fn names_of(resources: &[Resource], limits: &[Limit]) -> Vec<String> {
 /// The cores of all parts but the generator, and the quotas that leave less than these.
 fn processors(placements: &[Placement], reading: &Reading, own: &[Resource]) -> Vec<Resource> {
     let mut resources: Vec<Resource> = Vec::new();
+    let generator = placements.iter().find(|placement| placement.part == GENERATOR);
+    // On the generator's cores a link is part of the generator's load; elsewhere its cores are a resource like any other.
+    let is_beside =
+        |of: &Placement| of.part == LINK && generator.is_some_and(|generator| generator.cores == of.cores);
     let targets: Vec<&Placement> =
-        placements.iter().filter(|placement| placement.part != GENERATOR).collect();
+        placements.iter().filter(|of| of.part != GENERATOR && !is_beside(of)).collect();
     for (index, placement) in targets.iter().enumerate() {
         // Parts on the same cores are one resource, named where the first of them stands.
         if targets[..index].iter().any(|earlier| earlier.cores == placement.cores) {
@@ -253,9 +259,9 @@ fn generator_of(placement: &Placement, reading: &Reading) -> Resource {
 /// The link between generator and server, where one is imposed.
 fn link(reading: &Reading) -> Option<Resource> {
     reading.gauges.get("link.bytes_per_sec")?;
-    let counted = |what: &str| vec![format!("link.{what}_secs")];
+    let counted = |what: &str| vec![format!("{LINK}.{what}_secs")];
     Some(Resource {
-        name: "link".to_owned(),
+        name: LINK.to_owned(),
         busy: counted("busy"),
         servers: 1.0,
         kind: ResourceKind::Cap,

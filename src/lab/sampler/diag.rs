@@ -55,9 +55,8 @@ impl Source {
         })
     }
 
-    /// Gathers the ends of all established connections with `port` at one of them.
+    /// Adds the ends of all established connections with `port` at one of them.
     pub(super) fn ends(&mut self, port: u16, into: &mut Vec<End>) -> io::Result<()> {
-        into.clear();
         match self {
             Source::Netlink { socket, asked, room } => {
                 *asked = asked.wrapping_add(1);
@@ -222,7 +221,6 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::time::Instant;
 
     /// A connection to `host` with three bytes unread at the server's end; a client, and the server's end.
     fn connection(host: &str) -> io::Result<(TcpStream, TcpStream)> {
@@ -292,22 +290,5 @@ mod tests {
         assert_eq!(said(&message, 7), Err(io::ErrorKind::NotFound));
         assert_eq!(said(&message, 8), Ok(false), "somebody else's");
         assert_eq!(said(&message[..18], 7), Err(io::ErrorKind::Other));
-    }
-
-    #[test]
-    #[ignore = "a measurement: what one look costs"]
-    fn what_a_look_costs() {
-        for count in [2, 64, 256] {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let to = listener.local_addr().unwrap();
-            let pairs: Vec<_> =
-                (0..count).map(|_| (TcpStream::connect(to).unwrap(), listener.accept().unwrap())).collect();
-            for mut source in [Source::open().unwrap(), Source::Files] {
-                let (mut ends, start) = (Vec::new(), Instant::now());
-                (0..200).for_each(|_| source.ends(to.port(), &mut ends).unwrap());
-                let name = if matches!(source, Source::Files) { "files" } else { "netlink" };
-                eprintln!("{} connections, {name}: {:?}", pairs.len(), start.elapsed() / 200);
-            }
-        }
     }
 }

@@ -43,8 +43,10 @@ pub struct Context {
     pub cores: Vec<usize>,
     /// Where the store keeps its data.
     pub data: Option<PathBuf>,
-    /// The target's address: `http://127.0.0.1:8080`.
+    /// The target's address, if it may be asked what it counts: `http://127.0.0.1:8080`.
     pub url: Option<String>,
+    /// Where the generator's requests go: to the target, or to what stands before it.
+    pub load_url: Option<String>,
     /// The databases behind the target.
     pub databases: Vec<Database>,
     /// The write cap that is imposed, where one is.
@@ -213,6 +215,7 @@ mod tests {
             cores: vec![0],
             data: Some("/".into()),
             url: Some("http://127.0.0.1:1".into()),
+            load_url: Some("http://127.0.0.1:1".into()),
             databases: Vec::new(),
             cap: Some(Cap { cgroup: "/".into(), device: "8:0".into(), bytes_per_sec: 1e6 }),
             ends_only: false,

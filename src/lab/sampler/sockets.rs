@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::time::{ClockId, clock_gettime};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -30,9 +30,34 @@ const PERIOD_MAX: Duration = Duration::from_secs(1);
 const COST_MAX_RATIO: f64 = 0.005;
 
 pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
-    // Resolved once: the generator does no more.
-    let target: Vec<SocketAddr> = address(context.url.as_deref()?)?.to_socket_addrs().ok()?.collect();
-    (!target.is_empty()).then(|| Box::new(Sockets::start(target)) as Box<dyn Sampler>)
+    let loaded = context.load_url.as_deref()?;
+    let listeners =
+        Listeners { servers: resolved(context.url.as_deref().unwrap_or(loaded))?, loaded: resolved(loaded)? };
+    Some(Box::new(Sockets::start(listeners)))
+}
+
+/// Once: the generator resolves no more often.
+fn resolved(url: &str) -> Option<Vec<SocketAddr>> {
+    let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    Some(address(url)?.to_socket_addrs().ok()?.map(canonical).collect())
+}
+
+/// Where connections lead. What stands between generator and server has a connection to either.
+struct Listeners {
+    /// The server.
+    servers: Vec<SocketAddr>,
+    /// What the generator connects to: the server, or what stands before it.
+    loaded: Vec<SocketAddr>,
+}
+
+impl Listeners {
+    fn all(&self) -> impl Iterator<Item = &SocketAddr> {
+        self.servers.iter().chain(&self.loaded)
+    }
+
+    fn ports(&self) -> BTreeSet<u16> {
+        self.all().map(SocketAddr::port).collect()
+    }
 }
 
 struct Sockets {
@@ -123,12 +148,12 @@ impl Seen {
 
 impl Sockets {
     /// Looks from now on, so that the first reading already knows whether there is anything to be seen.
-    fn start(target: Vec<SocketAddr>) -> Sockets {
+    fn start(listeners: Listeners) -> Sockets {
         let seen = Arc::new(Mutex::new(Seen::new(Instant::now())));
         let (end, ends) = mpsc::channel();
         let shared = Arc::clone(&seen);
         let thread = thread::spawn(move || {
-            if let Err(error) = watch(&target, &ends, &shared) {
+            if let Err(error) = watch(&listeners, &ends, &shared) {
                 log::debug!("sampler sockets: {error}");
                 shared.lock().live = false;
             }
@@ -165,16 +190,17 @@ impl Drop for Sockets {
 }
 
 /// Looks until the other end of `ends` is dropped.
-fn watch(target: &[SocketAddr], ends: &Receiver<()>, seen: &Mutex<Seen>) -> io::Result<()> {
+fn watch(listeners: &Listeners, ends: &Receiver<()>, seen: &Mutex<Seen>) -> io::Result<()> {
     let mut source = Source::open()?;
-    let port = target.first().map_or(0, SocketAddr::port);
+    let ports = listeners.ports();
     let mut found = Vec::new();
     // Any seed will do: the gaps are random only so that nothing that repeats itself is always met in the same state.
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(u64::from(port));
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let mut paid_secs = thread_cpu_secs();
     loop {
-        source.ends(port, &mut found)?;
-        let places = places(&found, target);
+        found.clear();
+        ports.iter().try_for_each(|port| source.ends(*port, &mut found))?;
+        let places = places(&found, listeners);
         let paid_before_secs = std::mem::replace(&mut paid_secs, thread_cpu_secs());
         let period = {
             let mut seen = seen.lock();
@@ -190,23 +216,21 @@ fn watch(target: &[SocketAddr], ends: &Receiver<()>, seen: &Mutex<Seen>) -> io::
     }
 }
 
-/// The places of the connections to `target` of which both ends are among `ends`.
-fn places(ends: &[End], target: &[SocketAddr]) -> Places {
-    let is_target = |address: &SocketAddr| {
-        target.iter().any(|of| (of.ip().to_canonical(), of.port()) == (address.ip(), address.port()))
-    };
-    let generators: HashMap<(SocketAddr, SocketAddr), &End> =
-        (ends.iter()).filter(|end| is_target(&end.peer)).map(|end| ((end.local, end.peer), end)).collect();
+/// The places of the connections to `listeners` of which both ends are among `ends`.
+fn places(ends: &[End], listeners: &Listeners) -> Places {
+    let is_listener = |address: &SocketAddr| listeners.all().any(|of| of == address);
+    let clients: HashMap<(SocketAddr, SocketAddr), &End> =
+        (ends.iter()).filter(|end| is_listener(&end.peer)).map(|end| ((end.local, end.peer), end)).collect();
     let mut places = Places::default();
-    for server in ends.iter().filter(|end| is_target(&end.local)) {
-        let Some(generator) = generators.get(&(server.peer, server.local)) else { continue };
+    for server in ends.iter().filter(|end| is_listener(&end.local)) {
+        let Some(client) = clients.get(&(server.peer, server.local)) else { continue };
         places.connections += 1;
         // What cannot be sent because the other end does not read waits for that end.
-        if server.unread > 0 {
+        if server.unread > 0 && listeners.servers.contains(&server.local) {
             places.server_unread += 1;
-        } else if generator.unread > 0 {
+        } else if client.unread > 0 && listeners.loaded.contains(&server.local) {
             places.generator_unread += 1;
-        } else if server.unacknowledged > 0 || generator.unacknowledged > 0 {
+        } else if server.unacknowledged > 0 || client.unacknowledged > 0 {
             places.unsent += 1;
         }
     }
@@ -223,15 +247,38 @@ fn thread_cpu_secs() -> f64 {
 mod tests {
     use super::*;
 
-    /// Both ends of a connection from port `from` to the target, as (unread, unacknowledged) of server and generator.
+    /// Both ends of a connection from port `from` to port 80, as (unread, unacknowledged) of server and generator.
     fn pair(from: u16, server: (u32, u32), generator: (u32, u32)) -> [End; 2] {
-        let (client, target) = (local(from), local(80));
+        pair_to(80, from, server, generator)
+    }
+
+    fn pair_to(to: u16, from: u16, server: (u32, u32), generator: (u32, u32)) -> [End; 2] {
+        let (client, target) = (local(from), local(to));
         let end = |local, peer, (unread, unacknowledged)| End { local, peer, unread, unacknowledged };
         [end(target, client, server), end(client, target, generator)]
     }
 
     fn local(port: u16) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    fn listeners(server: u16, loaded: u16) -> Listeners {
+        Listeners { servers: vec![local(server)], loaded: vec![local(loaded)] }
+    }
+
+    #[test]
+    fn of_what_stands_between_neither_end_is_the_generators_or_the_servers() {
+        let ends = [
+            pair_to(90, 1001, (5, 0), (0, 0)),
+            pair_to(90, 1002, (0, 0), (5, 0)),
+            pair_to(80, 2001, (5, 0), (0, 0)),
+            pair_to(80, 2002, (0, 0), (5, 0)),
+        ]
+        .concat();
+        let expected = Places { server_unread: 1, generator_unread: 1, unsent: 0, connections: 4 };
+        assert_eq!(places(&ends, &listeners(80, 90)), expected);
+        assert_eq!(listeners(80, 90).ports().len(), 2);
+        assert_eq!(listeners(80, 80).ports().len(), 1, "the same is not asked twice");
     }
 
     #[test]
@@ -246,12 +293,12 @@ mod tests {
         ]
         .concat();
         let expected = Places { server_unread: 2, generator_unread: 1, unsent: 2, connections: 6 };
-        assert_eq!(places(&ends, &[local(80)]), expected);
+        assert_eq!(places(&ends, &listeners(80, 80)), expected);
         // One end alone is on its way in or out, or its other end is elsewhere.
         ends.extend(&pair(1007, (5, 0), (0, 0))[..1]);
         ends.extend(&pair(1008, (0, 0), (5, 0))[1..]);
-        assert_eq!(places(&ends, &[local(80)]), expected);
-        assert_eq!(places(&ends, &[local(81)]), Places::default());
+        assert_eq!(places(&ends, &listeners(80, 80)), expected);
+        assert_eq!(places(&ends, &listeners(81, 81)), Places::default());
     }
 
     #[test]
