@@ -176,7 +176,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         printed: rows::printed_sweep(results, workload),
         waits: waits::dominant(&rows, &bottleneck.levels),
         effects: interventions::effects(results, &workload.name),
-        foretold: predict::foretold(results, &workload.name),
+        foretold: predict::foretold(results, &workload.name, &rows, &capacity),
         bottleneck,
         rows,
         capacity,
