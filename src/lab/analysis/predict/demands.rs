@@ -52,7 +52,7 @@ pub(super) fn point(results: &Results, trial: &Trial) -> Option<Point> {
     if !(per_sec.is_finite() && per_sec > 0.0 && trial.elapsed_secs > 0.0) {
         return None;
     }
-    let gathers = batches(results);
+    let gathered = gathered(results);
     let counted: Vec<(&Resource, Demand)> = results
         .resources
         .iter()
@@ -60,8 +60,8 @@ pub(super) fn point(results: &Results, trial: &Trial) -> Option<Point> {
         .filter_map(|resource| {
             let servers = trial.servers(resource);
             let us = trial.utilization(resource)? * servers / per_sec * 1e6;
-            let gathers = gathers && is_lane(resource);
-            let demand = Demand { name: resource.name.clone(), servers, gathers, us, own_us: us };
+            let name = resource.name.clone();
+            let demand = Demand { gathers: gathered.contains(&name), name, servers, us, own_us: us };
             (us.is_finite() && us >= 0.0 && servers > 0.0).then_some((resource, demand))
         })
         .collect();
@@ -100,10 +100,12 @@ fn is_within(inner: &Resource, holder: &Resource) -> bool {
     inner.within.contains(&holder.name) || (untold && computes)
 }
 
-fn is_lane(resource: &Resource) -> bool {
-    resource.kind == ResourceKind::Pool
-        && resource.name.starts_with("store ")
-        && resource.name.contains(" lanes")
+/// The names of the resources that take all who wait at once.
+pub(super) fn gathered(results: &Results) -> Vec<String> {
+    let is_lane = |name: &str| name.starts_with("store ") && name.contains(" lanes");
+    let lanes = results.resources.iter().filter(|of| of.kind == ResourceKind::Pool && is_lane(&of.name));
+    let lanes = lanes.map(|lane| lane.name.clone());
+    if batches(results) { lanes.collect() } else { Vec::new() }
 }
 
 /// Whether the server's lanes gather: they do, unless the target's flags say `--batching off`.

@@ -214,6 +214,7 @@ pub(super) fn foretold(
     rows: &[Row],
     capacity: &Capacity,
 ) -> Vec<Foretold> {
+    let gathered = demands::gathered(results);
     let registered = results.predictions.iter().filter(|registered| registered.workload == workload);
     registered
         .filter_map(|registered| {
@@ -235,7 +236,7 @@ pub(super) fn foretold(
                 errors: rows.iter().filter(foretold).filter_map(error).collect(),
                 moved: capacity_error
                     .filter(|error| error.abs() > MISS)
-                    .and_then(|_| moved(&prediction, rows)),
+                    .and_then(|_| moved(&prediction, rows, &gathered)),
                 capacity_error,
                 prediction,
             })
@@ -250,8 +251,9 @@ fn came_first(results: &Results, registered: &Registered, prediction: &Predictio
     of_it.all(|trial| prediction.from_levels.contains(&trial.level))
 }
 
-/// The demand that is furthest from what a prediction took it for where the most got through, as a sentence.
-fn moved(prediction: &Prediction, rows: &[Row]) -> Option<String> {
+/// The demand that is furthest from what a prediction took it for where the most got through, as a sentence. What gathers limits
+/// nothing: that less of it falls to each request the more there are is foretold.
+fn moved(prediction: &Prediction, rows: &[Row], gathered: &[String]) -> Option<String> {
     const WORTH_NAMING: f64 = 0.1;
     let goodput = |row: &Row| row.goodput_rps.map(|rps| rps.mean).unwrap_or_default();
     let best = rows.iter().filter(|row| row.usable()).max_by(|a, b| goodput(a).total_cmp(&goodput(b)))?;
@@ -262,7 +264,8 @@ fn moved(prediction: &Prediction, rows: &[Row]) -> Option<String> {
         let then = *demand.us.get(nearest)?;
         Some((demand.resource.clone(), then, there, (there - then).abs() / demand.servers))
     };
-    let furthest = prediction.demands.iter().filter_map(seen).max_by(|a, b| a.3.total_cmp(&b.3));
+    let limiting = prediction.demands.iter().filter(|demand| !gathered.contains(&demand.resource));
+    let furthest = limiting.filter_map(seen).max_by(|a, b| a.3.total_cmp(&b.3));
     let Some((resource, then, there, _)) =
         furthest.filter(|(_, then, there, _)| (there - then).abs() > WORTH_NAMING * then.max(*there))
     else {
