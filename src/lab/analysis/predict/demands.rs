@@ -35,6 +35,11 @@ pub(super) struct Demand {
 }
 
 impl Demand {
+    /// Whether it is held while others work. Under load that takes longer because they have queues, which is no more of it.
+    pub(super) fn is_held(&self) -> bool {
+        self.gathers || self.own_us < self.us
+    }
+
     /// It as a station that a request visits for `own_us`.
     pub(super) fn station(&self, own_us: f64) -> Station {
         let service = match self.gathers {

@@ -86,7 +86,7 @@ pub struct Foretold {
     /// Predicted over measured capacity, less one. Where that was not reached, of what it is at least: the best level's goodput.
     /// `None` where no row is valid.
     pub capacity_error: Option<f64>,
-    /// Of a miss by more than 15 %, the demand that moved most from the nearest level it was made from to the best one, as a sentence.
+    /// Of a miss by more than 15 %, the demand it is due to, at the nearest level it was made from and at the best one, as a sentence.
     pub moved: Option<String>,
 }
 
@@ -136,7 +136,7 @@ fn curve(method: &str, points: &[Point], levels: &[u32]) -> Prediction {
         .collect();
     let own = |i: usize, level: u32| {
         // A batch takes its time however many share it: what falls per request is no faster store.
-        let of = |point: &Point| match alone.demands[i].gathers {
+        let of = |point: &Point| match alone.demands[i].is_held() {
             true => alone.demands[i].own_us,
             false => point.demands.get(i).map_or(0.0, |of| of.own_us),
         };
@@ -154,27 +154,34 @@ fn curve(method: &str, points: &[Point], levels: &[u32]) -> Prediction {
     };
     let predicted = |level: u32| {
         let clients = f64::from(level);
-        // What is held while others work limits by the whole time it is held.
         let slowest =
             alone.demands.iter().enumerate().filter(|(_, demand)| !demand.gathers).map(|(i, demand)| {
-                let of = |point: &Point| point.demands.get(i).map_or(0.0, |of| of.us);
-                between(points, level, share_of_a_batch, of) / demand.servers
+                // What is held while others work limits by all the time that it is held, but not by their queues.
+                let us = match demand.is_held() {
+                    true => demands[i].us.iter().copied().fold(f64::INFINITY, f64::min),
+                    false => own(i, level),
+                };
+                us / demand.servers
             });
         let queued_us = clients * slowest.fold(0.0, f64::max);
         let left = if points.len() > 1 { between(points, level, doublings, left_us) } else { 0.0 };
-        let cycle_us = (modelled_us(level) + left).max(queued_us);
         let away_us = alone.away_us;
         // With one point a lone client's cycle; with three what is served of it: its delay was seen to change.
         let least_us = match points.len() {
             1 => alone.cycle_us,
-            _ => away_us + (0..demands.len()).map(|i| own(i, level)).sum::<f64>(),
+            _ => {
+                let outright = (0..demands.len()).filter(|i| !alone.demands[*i].is_held());
+                away_us + outright.map(|i| own(i, level)).sum::<f64>()
+            }
         };
+        let least_us = least_us.max(queued_us);
+        let cycle_us = (modelled_us(level) + left).max(least_us);
         PredictedLevel {
             level,
             rps: clients / cycle_us * 1e6,
             latency_us: cycle_us - away_us,
-            rps_bound: clients / least_us.max(queued_us) * 1e6,
-            latency_us_bound: least_us.max(queued_us) - away_us,
+            rps_bound: clients / least_us * 1e6,
+            latency_us_bound: least_us - away_us,
         }
     };
     let levels: Vec<PredictedLevel> = levels.iter().map(|level| predicted(*level)).collect();
@@ -236,7 +243,7 @@ pub(super) fn foretold(
                 errors: rows.iter().filter(foretold).filter_map(error).collect(),
                 moved: capacity_error
                     .filter(|error| error.abs() > MISS)
-                    .and_then(|_| moved(&prediction, rows, &gathered)),
+                    .and_then(|error| moved(&prediction, error, rows, &gathered)),
                 capacity_error,
                 prediction,
             })
@@ -251,9 +258,10 @@ fn came_first(results: &Results, registered: &Registered, prediction: &Predictio
     of_it.all(|trial| prediction.from_levels.contains(&trial.level))
 }
 
-/// The demand that is furthest from what a prediction took it for where the most got through, as a sentence. What gathers limits
-/// nothing: that less of it falls to each request the more there are is foretold.
-fn moved(prediction: &Prediction, rows: &[Row], gathered: &[String]) -> Option<String> {
+/// The demand to which a miss of the capacity is due, as a sentence: where too little was foretold, the one that was to limit and
+/// fell; where too much was, the one that rose and limits. What gathers does neither: that less of it falls to each request the
+/// more there are is foretold.
+fn moved(prediction: &Prediction, error: f64, rows: &[Row], gathered: &[String]) -> Option<String> {
     const WORTH_NAMING: f64 = 0.1;
     let goodput = |row: &Row| row.goodput_rps.map(|rps| rps.mean).unwrap_or_default();
     let best = rows.iter().filter(|row| row.usable()).max_by(|a, b| goodput(a).total_cmp(&goodput(b)))?;
@@ -262,15 +270,16 @@ fn moved(prediction: &Prediction, rows: &[Row], gathered: &[String]) -> Option<S
     let seen = |demand: &PredictedDemand| {
         let there = best.resources.iter().find(|of| of.name == demand.resource)?.demand_us?;
         let then = *demand.us.get(nearest)?;
-        Some((demand.resource.clone(), then, there, (there - then).abs() / demand.servers))
+        let limits = if error < 0.0 { then } else { there } / demand.servers;
+        Some((demand.resource.clone(), then, there, limits))
     };
     let limiting = prediction.demands.iter().filter(|demand| !gathered.contains(&demand.resource));
-    let furthest = limiting.filter_map(seen).max_by(|a, b| a.3.total_cmp(&b.3));
-    let Some((resource, then, there, _)) =
-        furthest.filter(|(_, then, there, _)| (there - then).abs() > WORTH_NAMING * then.max(*there))
-    else {
+    let slowest = limiting.filter_map(seen).max_by(|a, b| a.3.total_cmp(&b.3));
+    // It is the reason only if it fell where too little was foretold, and rose where too much was.
+    let moved = |then: f64, there: f64| (there - then) * error.signum() > WORTH_NAMING * then.max(there);
+    let Some((resource, then, there, _)) = slowest.filter(|(_, then, there, _)| moved(*then, *there)) else {
         return Some(format!(
-            "No demand moved by more than {:.0} %: it is the waiting that was foretold wrong.",
+            "The demand that limits did not move by more than {:.0} %: it is the waiting that was foretold wrong.",
             WORTH_NAMING * 100.0
         ));
     };
