@@ -5,10 +5,10 @@
 use super::{Failure, compare, load, note, report, say, with_hint};
 use crate::lab;
 use crate::lab::experiment::{Experiment, PrintedSource};
-use crate::lab::harness::{self, Options, Progress, Ran, Utc};
+use crate::lab::harness::{self, Foretell, Options, Progress, Ran, Utc};
 use crate::lab::printed::{self, PrintedRow};
 use crate::lab::report::{headline, selftest_lines};
-use crate::lab::results::{Intervention, Selftest, Trial};
+use crate::lab::results::{Intervention, Results, Selftest, Trial};
 use crate::units::Span;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs;
@@ -72,7 +72,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let dir = results_dir(&args, &experiment)?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::run(format_args!("cannot find the weir binary to start: {error}")))?;
-    let options = Options { program, dir: dir.clone(), command: command_line(), scale: args.scale, printed };
+    let foretell = Some(foretell as Foretell);
+    let options =
+        Options { program, dir: dir.clone(), command: command_line(), scale: args.scale, printed, foretell };
     let stop = stop_on_signal()?;
     let planned = experiment.trials();
     note(format_args!("{planned} trials; results in {}", dir.display()));
@@ -80,6 +82,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let ran = harness::run(&experiment, &options, &mut shown, &stop);
     shown.bar.finish_and_clear();
     conclude(&dir, ran, planned, stop.load(Ordering::Relaxed))
+}
+
+/// What the analysis foretells of a workload, as text to be written down.
+fn foretell(results: &Results, workload: &str) -> Vec<(String, String)> {
+    let predictions = lab::analysis::predict::predictions(results, workload).into_iter();
+    // Only maps with other keys than text cannot be written as JSON, and there is none.
+    predictions.filter_map(|said| Some((said.method.clone(), serde_json::to_string(&said).ok()?))).collect()
 }
 
 /// Writes and tells what was found of each target; fails if not all of it was measured.

@@ -105,6 +105,26 @@ pub struct Registered {
     pub said: String,
 }
 
+/// The levels that a sweep over `levels`, ascending, is foretold from, in the order they are measured: the lowest, which has to be
+/// one client, the one nearest to the middle on a scale of ratios, and the highest. Fewer where a sweep has fewer; empty where it
+/// has no level 1.
+pub fn foretold_from(levels: &[u32]) -> Vec<u32> {
+    let (Some(1), Some(&highest)) = (levels.first(), levels.last()) else { return Vec::new() };
+    // As ratios of squares, so that two powers of two that are equally far off are so to the last bit: the lower one is taken.
+    let off = |level: &&u32| {
+        let ratio = f64::from(**level).powi(2) / f64::from(highest);
+        ratio.max(1.0 / ratio)
+    };
+    let middle = levels.iter().min_by(|a, b| off(a).total_cmp(&off(b)));
+    let mut from = vec![1];
+    for level in middle.copied().into_iter().chain([highest]) {
+        if !from.contains(&level) {
+            from.push(level);
+        }
+    }
+    from
+}
+
 /// One of several targets that were measured in turns, each into a results directory of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {

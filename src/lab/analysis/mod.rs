@@ -1,7 +1,7 @@
 //! What the measurements say: rows, gates, capacity, knee, bottleneck.
 //!
 //! A pure function of the results: no clock, no `/proc`, no network, and no randomness but a bootstrap seeded by the
-//! results themselves. Methods and limits are those of docs/method.md, sections 3, 5 and 6 (E1, E4).
+//! results themselves. Methods and limits are those of docs/method.md, sections 3, 5, 6 (E1, E4) and 7.
 
 pub mod audit;
 pub mod bottleneck;
@@ -184,7 +184,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         printed: rows::printed_sweep(results, workload),
         waits: waits::dominant(&rows, &bottleneck.levels),
         effects,
-        foretold: predict::foretold(results, &workload.name),
+        foretold: predict::foretold(results, &workload.name, &rows, &capacity),
         bottleneck,
         rows,
         capacity,
