@@ -6,6 +6,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::error::Error;
 use std::fmt::Write;
+use weir::lab::report::apart;
 
 /// Panels over one axis.
 pub(crate) struct Picture {
@@ -188,23 +189,6 @@ fn by_powers(values: &[f64]) -> (f64, f64, Vec<f64>) {
     let decades = least.floor() as i32..=most.ceil() as i32;
     let ticks = decades.flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)));
     (least, most, ticks.filter(|tick| (least..=most).contains(&tick.log10())).collect())
-}
-
-/// Moves labels apart so that none covers another, in their order.
-fn apart(mut labels: Vec<(i32, usize)>, top: i32, bottom: i32) -> Vec<(i32, usize)> {
-    const LINE: i32 = 15 * ZOOM;
-    labels.sort_by_key(|(y, _)| *y);
-    let mut free = top;
-    for (y, _) in &mut labels {
-        *y = (*y).max(free);
-        free = *y + LINE;
-    }
-    let mut free = bottom;
-    for (y, _) in labels.iter_mut().rev() {
-        *y = (*y).min(free);
-        free = *y - LINE;
-    }
-    labels
 }
 
 fn text(root: &Area<'_>, words: &str, at: (i32, i32), size: i32, of: usize, (h, v): (HPos, VPos)) -> Done {

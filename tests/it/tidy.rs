@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use weir::cache::policy::POLICIES;
-use weir::lab::analysis::{CAUSES, CHECKS, FIGURES, MEASURES, RULES, WAITS};
+use weir::lab::analysis::{CAUSES, CHECKS, CRIMES, FIGURES, MEASURES, RULES, WAITS};
 use weir::lab::experiment::{Experiment, KNOBS};
 use weir::lab::report::{COLUMNS, PLOTS, WRITERS};
 use weir::lab::sampler::SAMPLERS;
@@ -348,6 +348,7 @@ fn every_row_of_every_table_stands_in_the_reference() {
         ("KNOBS", KNOBS.iter().map(|row| row.name).collect()),
         ("SAMPLERS", SAMPLERS.iter().map(|row| row.name).collect()),
         ("CHECKS", CHECKS.iter().flat_map(|row| [row.id, row.name]).collect()),
+        ("CRIMES", CRIMES.iter().map(|row| row.name).collect()),
         ("CAUSES", CAUSES.iter().map(|row| row.name).collect()),
         ("WAITS", WAITS.iter().map(|row| row.name).collect()),
         ("FIGURES", FIGURES.iter().map(|row| row.name).collect()),

@@ -33,6 +33,8 @@ pub enum Group {
     Databases,
     /// The parts' processes.
     Processes,
+    /// Time in which something had to wait for a resource of the machine (E3 of docs/method.md, section 6).
+    Pressure,
 }
 
 /// How a figure is computed from what was read.
@@ -88,6 +90,9 @@ pub const FIGURES: &[Figure] = &[
     figure("connections", Group::Databases, "connections", "", "*.connections", How::Gauge),
     figure("threads", Group::Processes, "threads", "", "*.threads", How::Gauge),
     figure("switches_per_request", Group::Processes, "switches", "a request", "*.switches", How::PerAttempt),
+    figure("pressure_some_share", Group::Pressure, "some wait", "share", "*.some_secs", How::PerSecond(1.0)),
+    figure("pressure_full_share", Group::Pressure, "all wait", "share", "*.full_secs", How::PerSecond(1.0)),
+    figure("throttled_share", Group::Pressure, "throttled", "share", "*.throttled_secs", How::PerSecond(1.0)),
 ];
 
 const fn figure(

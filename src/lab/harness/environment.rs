@@ -4,6 +4,7 @@
 
 use super::fleet::{Fleet, Server};
 use crate::lab::sampler::mount_of;
+use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
@@ -128,27 +129,23 @@ fn quota(text: &str) -> Option<f64> {
     (quota > 0.0 && period > 0.0).then(|| quota / period)
 }
 
-/// Size and FNV-1a hash of the binary: the same build, or another?
+/// Size and SHA-256 of the binary: the same build, or another?
 fn fingerprint(program: &Path) -> Option<String> {
     let mut file = File::open(program).ok()?;
     let mut block = vec![0; 64 << 10];
-    let (mut hash, mut bytes) = (FNV_START, 0);
+    let (mut hash, mut bytes) = (Sha256::new(), 0);
     loop {
         match file.read(&mut block).ok()? {
-            0 => return Some(format!("{bytes} bytes, FNV-1a {hash:016x}")),
+            0 => {
+                let digest: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+                return Some(format!("{bytes} bytes, SHA-256 {digest}"));
+            }
             count => {
                 bytes += count;
-                hash = fnv1a(hash, &block[..count]);
+                hash.update(&block[..count]);
             }
         }
     }
-}
-
-const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
-
-/// Source: Fowler, Noll, Vo: FNV-1a, 64 bits.
-fn fnv1a(hash: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 fn settings(server: &Server) -> String {
@@ -179,12 +176,15 @@ mod tests {
         }
     }
 
+    /// Source: FIPS 180-2, the hash of "abc".
     #[test]
     fn the_hash_is_the_published_one() {
-        for (text, hash) in [("", FNV_START), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
-        {
-            assert_eq!(fnv1a(FNV_START, text.as_bytes()), hash);
-        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("abc");
+        fs::write(&path, "abc").unwrap();
+        let told = fingerprint(&path).unwrap();
+        assert_eq!(told, "3 bytes, SHA-256 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(fingerprint(&dir.path().join("absent")), None);
     }
 
     #[test]

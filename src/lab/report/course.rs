@@ -1,23 +1,20 @@
 //! How a run near the knee went: the panels over seconds, stacked, and where its warm-up seems to end.
 
-use super::plots::{self, Done, FOOT, Over, Shared, WIDTH, ZOOM, colour, text};
+use super::plots::{self, Done, Drawing, Drawn, FOOT, Over, Shared, WIDTH, ZOOM, colour, text};
 use super::series::Colour;
 use crate::lab::analysis::{Course, WorkloadFindings};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-/// The panels as an SVG element without a style of its own; `None` where no run was long enough.
-pub(super) fn figure(found: &WorkloadFindings) -> Option<String> {
+/// The panels; `None` where no run was long enough.
+pub(super) fn figure(found: &WorkloadFindings) -> Option<Drawing> {
     let course = found.course.as_ref()?;
+    let panels = plots::panels(Over::Seconds, found);
+    let height = plots::height(&panels);
     let mut svg = String::new();
-    draw(&mut svg, found, course).expect("writing into a string does not fail");
+    draw(&mut svg, &panels, course, height).expect("writing into a string does not fail");
     let label = format!("{}: goodput and mean latency second by second", found.name);
-    Some(plots::element(&svg, plots::height(Over::Seconds), &label))
-}
-
-/// The same as a file that stands alone.
-pub(super) fn file(figure: &str) -> String {
-    plots::alone(figure, plots::height(Over::Seconds))
+    Some(Drawing::new(&svg, height, &label))
 }
 
 /// What stands below it.
@@ -30,23 +27,20 @@ pub(super) fn caption(course: &Course) -> String {
     format!("Run {} at {clients}, second by second. {}{cut}", course.repetition + 1, course.said)
 }
 
-fn draw(svg: &mut String, found: &WorkloadFindings, course: &Course) -> Done {
-    let height = plots::height(Over::Seconds);
+fn draw(svg: &mut String, panels: &[Drawn], course: &Course, height: i32) -> Done {
     let root =
         SVGBackend::with_string(svg, ((WIDTH * ZOOM) as u32, (height * ZOOM) as u32)).into_drawing_area();
     let seconds = course.goodput_rps.len() as f64;
     let shared = Shared { ends: (0.0, seconds), place: |second| second };
-    let panels: Vec<plots::Drawn> =
-        plots::panels(Over::Seconds).map(|plot| plots::drawn(plot, found)).collect();
     let bottom = (height - FOOT) * ZOOM;
     if course.cut_secs > 0 {
         let x = shared.x(course.cut_secs as f64);
-        plots::upright(&root, &panels, x, bottom)?;
+        plots::upright(&root, panels, x, bottom)?;
         let label = format!("warm-up {} s", course.cut_secs);
         text(&root, &label, (x, bottom + 24 * ZOOM), 12, Colour::Soft, (HPos::Center, VPos::Top))?;
     }
-    for (i, drawn) in panels.iter().enumerate() {
-        plots::panel(&root, drawn, i, shared)?;
+    for drawn in panels {
+        plots::panel(&root, drawn, shared)?;
     }
     let step = plots::step(seconds);
     for tick in (0..).map(|i| f64::from(i) * step).take_while(|tick| *tick <= seconds) {

@@ -1,12 +1,14 @@
 //! `report.html`: the page in one file without scripts, for the screen, light or dark, and for paper.
 
+use super::front::{Answer, Lead, Tone};
 use super::page::{Block, Table, page};
 use super::{File, Report, plots};
 use std::fmt::{self, Write};
 
 /// Writes the page.
 pub(super) fn write(report: &Report) -> Vec<File> {
-    let figures = [report.plots.as_slice(), &report.courses].concat();
+    let drawings = report.plots.iter().chain(&report.courses).chain(&report.effects);
+    let figures: Vec<_> = drawings.map(|drawing| Some(drawing.as_ref()?.element.clone())).collect();
     let html = document(&report.results.title, &page(report), &figures);
     vec![File { name: "report.html".into(), bytes: html.into_bytes() }]
 }
@@ -60,6 +62,7 @@ fn write_block(html: &mut String, block: &Block, figures: &[Option<String>]) -> 
             html.push_str("</dl>\n");
             Ok(())
         }
+        Block::Lead(leads) => leads.iter().try_for_each(|lead| write_lead(html, lead)),
         Block::Warning(text) => writeln!(html, "<p class=\"warning\">{}</p>", prose(text)),
         Block::Section { title, anchor } => {
             writeln!(html, "<h2 id=\"{}\">{}</h2>", escape(anchor), prose(title))
@@ -87,6 +90,31 @@ fn write_block(html: &mut String, block: &Block, figures: &[Option<String>]) -> 
         }
         Block::Verbatim(text) => writeln!(html, "<pre>{}</pre>", escape(text.trim_end())),
     }
+}
+
+fn write_lead(html: &mut String, lead: &Lead) -> fmt::Result {
+    let Lead { name, anchor, answers, sentence } = lead;
+    writeln!(
+        html,
+        "<section class=\"lead\">\n<h2><a href=\"#{}\">{}</a></h2>\n<dl>",
+        escape(anchor),
+        escape(name)
+    )?;
+    for Answer { question, said, below, tone } in answers {
+        let class = match tone {
+            Tone::Plain => "",
+            Tone::Care => " class=\"care\"",
+            Tone::Stop => " class=\"stop\"",
+        };
+        writeln!(
+            html,
+            "<div{class}><dt>{}</dt><dd>{}</dd><dd>{}</dd></div>",
+            prose(question),
+            prose(said),
+            prose(below)
+        )?;
+    }
+    writeln!(html, "</dl>\n<p>{}</p>\n</section>", prose(sentence))
 }
 
 fn write_table(html: &mut String, table: &Table) -> fmt::Result {

@@ -1,5 +1,6 @@
 //! `report.md`: the page for a repository or a merge request, with its plots beside it.
 
+use super::front::{Answer, Lead};
 use super::page::{Block, Table, page};
 use super::{File, Report};
 use std::fmt::Write;
@@ -10,7 +11,8 @@ pub(super) fn write(report: &Report) -> Vec<File> {
         let workloads = report.findings.workloads.iter().zip(&report.slugs);
         workloads.map(move |(found, slug)| (found.name.clone(), format!("plots/{slug}.{end}")))
     };
-    let figures: Vec<(String, String)> = named("svg").chain(named("course.svg")).collect();
+    let figures: Vec<(String, String)> =
+        named("svg").chain(named("course.svg")).chain(named("effects.svg")).collect();
     let text = document(page(report), &figures);
     vec![File { name: "report.md".into(), bytes: text.into_bytes() }]
 }
@@ -22,6 +24,10 @@ pub(super) fn document(page: Vec<Block>, figures: &[(String, String)]) -> String
         // Writing into a string does not fail.
         let _ = match block {
             Block::Title { above, title } => write!(text, "# {}\n\n{}\n\n", escape(&title), escape(&above)),
+            Block::Lead(leads) => {
+                leads.iter().for_each(|lead| write_lead(&mut text, lead));
+                Ok(())
+            }
             Block::Front(sentences) => sentences
                 .iter()
                 .try_for_each(|(name, _, sentence)| {
@@ -56,6 +62,19 @@ pub(super) fn document(page: Vec<Block>, figures: &[(String, String)]) -> String
         };
     }
     text.trim_end().to_owned() + "\n"
+}
+
+/// The answers as a table of one row, and the sentence below it.
+fn write_lead(text: &mut String, lead: &Lead) {
+    let column = |cell: fn(&Answer) -> String| -> String {
+        lead.answers.iter().map(|answer| format!(" {} |", cell(answer))).collect()
+    };
+    let questions = column(|answer| escape(answer.question));
+    let said = column(|answer| format!("**{}**, {}", escape(&answer.said), escape(&answer.below)));
+    let rule = column(|_| ":--".to_owned());
+    let (name, sentence) = (escape(&lead.name), escape(&lead.sentence));
+    // Writing into a string does not fail.
+    let _ = write!(text, "|{questions}\n|{rule}\n|{said}\n\n**{name}**: {sentence}\n\n");
 }
 
 fn write_table(text: &mut String, table: &Table) {

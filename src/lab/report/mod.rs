@@ -8,6 +8,8 @@ mod columns;
 pub mod compare;
 mod course;
 mod csv;
+mod evidence;
+mod front;
 mod html;
 mod markdown;
 mod page;
@@ -18,12 +20,13 @@ mod series;
 mod words;
 
 pub use columns::{COLUMNS, Cell, Column, Read};
-pub use plots::{Over, PLOTS, Plot, Scale};
+pub use plots::{Over, PLOTS, Plot, Scale, apart};
 pub use proof::selftest_lines;
-pub use series::{Colour, Kind, Point, Series};
+pub use series::{Colour, Fill, Kind, Point, Series};
 
 use super::analysis::{Findings, findings};
 use super::results::Results;
+use plots::Drawing;
 
 /// A file of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,13 +60,13 @@ pub const WRITERS: &[Writer] = &[
     },
     Writer {
         name: "plots/WORKLOAD.svg",
-        about: "Goodput, latency and utilization of each workload by clients.",
+        about: "Goodput, latency, what the resources did and where the clients were, of each workload by clients.",
         write: |report| {
             (report.slugs.iter().zip(&report.plots))
                 .filter_map(|(slug, figure)| Some((slug, figure.as_ref()?)))
                 .map(|(slug, figure)| File {
                     name: format!("plots/{slug}.svg"),
-                    bytes: plots::file(figure).into_bytes(),
+                    bytes: figure.file().into_bytes(),
                 })
                 .collect()
         },
@@ -76,7 +79,20 @@ pub const WRITERS: &[Writer] = &[
                 .filter_map(|(slug, figure)| Some((slug, figure.as_ref()?)))
                 .map(|(slug, figure)| File {
                     name: format!("plots/{slug}.course.svg"),
-                    bytes: course::file(figure).into_bytes(),
+                    bytes: figure.file().into_bytes(),
+                })
+                .collect()
+        },
+    },
+    Writer {
+        name: "plots/WORKLOAD.effects.svg",
+        about: "What became of goodput when single resources were made slower on purpose.",
+        write: |report| {
+            (report.slugs.iter().zip(&report.effects))
+                .filter_map(|(slug, figure)| Some((slug, figure.as_ref()?)))
+                .map(|(slug, figure)| File {
+                    name: format!("plots/{slug}.effects.svg"),
+                    bytes: figure.file().into_bytes(),
                 })
                 .collect()
         },
@@ -95,14 +111,20 @@ struct Report<'a> {
     /// The name of every workload in links and file names.
     slugs: Vec<String>,
     /// The figure of every workload; `None` where nothing was measured.
-    plots: Vec<Option<String>>,
+    plots: Vec<Option<Drawing>>,
     /// How a run of every workload went; `None` where none was long enough.
-    courses: Vec<Option<String>>,
+    courses: Vec<Option<Drawing>>,
+    /// What interventions did to every workload; `None` where there were none.
+    effects: Vec<Option<Drawing>>,
 }
 
 /// The files of the report.
 pub fn render(results: &Results) -> Vec<File> {
-    let findings = findings(results);
+    rendered(results, findings(results))
+}
+
+/// The files of the report with these findings.
+fn rendered(results: &Results, findings: Findings) -> Vec<File> {
     let mut slugs: Vec<String> = Vec::new();
     for found in &findings.workloads {
         let slug = slug(&found.name);
@@ -112,7 +134,8 @@ pub fn render(results: &Results) -> Vec<File> {
     }
     let plots = findings.workloads.iter().map(plots::figure).collect();
     let courses = findings.workloads.iter().map(course::figure).collect();
-    let report = Report { results, findings, slugs, plots, courses };
+    let effects = findings.workloads.iter().map(plots::effects::figure).collect();
+    let report = Report { results, findings, slugs, plots, courses, effects };
     WRITERS.iter().flat_map(|writer| (writer.write)(&report)).collect()
 }
 

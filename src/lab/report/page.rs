@@ -4,10 +4,14 @@ use super::Report;
 use super::beside;
 use super::columns::{Bound, columns};
 use super::course;
+use super::evidence;
+use super::front::{Lead, leads};
 use super::proof;
 use super::resources;
 use super::words::{self, UNKNOWN};
-use crate::lab::analysis::{CHECKS, Capacity, Grade, Spot, Standing, Verdict, WorkloadFindings};
+use crate::lab::analysis::{
+    CHECKS, Capacity, Grade, Plea, Spot, Standing, Verdict, WorkloadFindings, crimes,
+};
 use crate::lab::results::{Placement, Results};
 use crate::units::short;
 
@@ -17,6 +21,8 @@ pub(super) enum Block {
     Title { above: String, title: String },
     /// What speaks against believing the page, before anything else is read.
     Warning(String),
+    /// The front: questions, answers and a sentence for each workload.
+    Lead(Vec<Lead>),
     /// One sentence for each workload: its name, where its section is, and the sentence.
     Front(Vec<(String, String, String)>),
     /// A heading of the second order and the name it is linked by.
@@ -31,7 +37,8 @@ pub(super) enum Block {
     Notes(Vec<String>),
     /// A table.
     Table(Table),
-    /// A drawing by its index, and how to read it: first the plots of every workload, then the courses of every one.
+    /// A drawing by its index, and how to read it: first the plots of every workload, then the courses of every one, then what
+    /// interventions did to every one.
     Figure { index: usize, caption: String },
     /// Text to be kept as it is.
     Verbatim(String),
@@ -81,7 +88,7 @@ const SUMMARY: &[Summary] =
         ("p50 there", |found| words::latency(found.knee.as_ref().and_then(|knee| knee.latency_us_p50))),
         ("p99 there", |found| words::latency(found.knee.as_ref().and_then(|knee| knee.latency_us_p99))),
         ("<bottleneck", |found| match found.bottleneck.grade {
-            Grade::Confirmed | Grade::Supported => words::names(&found.bottleneck.named),
+            Grade::Confirmed | Grade::Supported => words::limits(&found.bottleneck.named),
             Grade::Generator if found.bottleneck.named.is_empty() => UNKNOWN.to_owned(),
             Grade::Generator => "generator".to_owned(),
             Grade::NotIdentified if words::is_open(found) => UNKNOWN.to_owned(),
@@ -121,13 +128,10 @@ pub(super) fn page(report: &Report) -> Vec<Block> {
         title: results.title.clone(),
     }];
     page.extend(proof::warning(results).map(Block::Warning));
-    page.push(Block::Front(
-        (report.findings.workloads.iter().zip(&report.slugs))
-            .map(|(found, slug)| (found.name.clone(), slug.clone(), words::sentence(found)))
-            .collect(),
-    ));
+    page.push(Block::Lead(leads(report)));
     believe(report, &mut page);
     page.extend(proof::blocks(results));
+    accused(report, &mut page);
     page.push(section("All workloads", "summary"));
     let mut summary = Table::new(&SUMMARY.iter().map(|(heading, _)| *heading).collect::<Vec<_>>());
     for found in &report.findings.workloads {
@@ -212,6 +216,38 @@ fn believe(report: &Report, page: &mut Vec<Block>) {
     ));
 }
 
+/// What benchmarks are accused of, and what these results say to it.
+fn accused(report: &Report, page: &mut Vec<Block>) {
+    let judged = crimes(report.results, &report.findings);
+    let is = |which: fn(&Plea) -> bool| judged.iter().filter(|of| which(&of.plea)).count();
+    let broken = is(|plea| matches!(plea, Plea::Broken(_)));
+    let unread = is(|plea| matches!(plea, Plea::NotChecked(_)));
+    page.push(section("What benchmarks are accused of", "crimes"));
+    page.push(Block::Text(format!(
+        "Of {} rules that benchmarks are known to break, {} hold here, {broken} are broken and {unread} could not be checked.          Each is decided by the results alone.",
+        judged.len(),
+        judged.len() - broken - unread,
+    )));
+    let mut table = Table::new(&["<rule", "<", "<what must hold", "<what the results say"]);
+    // What speaks against the results is read first.
+    let mut lines: Vec<(u8, Vec<String>)> = Vec::new();
+    for of in judged {
+        let (rank, verdict, why) = match of.plea {
+            Plea::Broken(why) => (0, "broken", why),
+            Plea::Held(why) => (1, "held", why),
+            Plea::NotChecked(why) => (2, "not checked", why),
+        };
+        lines.push((rank, vec![of.name.to_owned(), verdict.to_owned(), of.about.to_owned(), why]));
+    }
+    lines.sort_by_key(|(rank, _)| *rank);
+    table.rows = lines.into_iter().map(|(rank, cells)| (cells, rank == 2)).collect();
+    page.push(Block::Table(table));
+    page.push(Block::Notes(vec![
+        "After Heiser, Systems Benchmarking Crimes, and van der Kouwe et al., Benchmarking Crimes (2018)."
+            .to_owned(),
+    ]));
+}
+
 fn sharing(placements: &[Placement]) -> String {
     if placements.is_empty() {
         return "Nothing was pinned to a core.".to_owned();
@@ -269,7 +305,11 @@ fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut 
     if report.plots[index].is_some() {
         page.push(Block::Figure { index, caption: caption(found) });
     }
-    page.push(Block::Text(evidence(found)));
+    page.push(Block::Text(evidence::sentences(found)));
+    let workloads = report.findings.workloads.len();
+    let effects = report.effects[index].as_ref().map(|_| 2 * workloads + index);
+    page.extend(evidence::blocks(found, effects));
+    page.push(Block::Part("Every level".to_owned()));
 
     let columns = columns(report.results);
     // A resource that no trial of this workload has is not shown as a column of dashes.
@@ -295,9 +335,10 @@ fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut 
         page.push(Block::Part("Failed attempts by class".to_owned()));
         page.push(Block::Table(errors));
     }
+    page.extend(evidence::predictions(found));
     if let Some(of) = &found.course {
         page.push(Block::Part("How a run went".to_owned()));
-        let index = report.findings.workloads.len() + index;
+        let index = workloads + index;
         page.push(Block::Figure { index, caption: course::caption(of) });
     }
     page.extend(resources::parts(found));
@@ -327,12 +368,21 @@ fn as_run(results: &Results) -> String {
 }
 
 fn caption(found: &WorkloadFindings) -> String {
-    let mut said = match words::is_open(found) {
-        true => "Whiskers: the interval over runs.".to_owned(),
-        false => {
+    let mut said = match (words::is_open(found), found.foretold.is_empty()) {
+        (true, _) => "Whiskers: the interval over runs.".to_owned(),
+        (false, true) => {
             "Thin grey: the bounds N / R(1) and the capacity. Whiskers: the interval over runs.".to_owned()
         }
+        (false, false) => {
+            "Thin grey: the bound and the capacity; dotted and dashed: what was foretold before the sweep. \
+                           Whiskers: the interval over runs."
+                .to_owned()
+        }
     };
+    if found.rows.iter().any(|row| row.population.is_some()) {
+        said += " Where the clients are: before a resource they wait for it (full colour), in it they are served (pale); hatched, \
+                 nobody can tell.";
+    }
     if found.rows.iter().any(|row| row.runs > 0 && !row.usable()) {
         said += " Hollow: a gate failed.";
     }
@@ -367,59 +417,6 @@ fn above_bound(found: &WorkloadFindings) -> Option<String> {
             words::each_level(&above)
         )
     })
-}
-
-/// The numbers behind knee and bottleneck.
-fn evidence(found: &WorkloadFindings) -> String {
-    let mut said = Vec::new();
-    if let Some(knee) = &found.knee {
-        let other = |value: Option<f64>| words::known(value, words::clients);
-        said.push(format!(
-            "Knee, in clients: {} where the bounds cross, {} by a broken stick, {} by Kleinrock’s power, {} by Kneedle \
-             (swept {}–{}){}.",
-            words::clients(knee.clients),
-            other(knee.broken_stick),
-            other(knee.power),
-            other(knee.kneedle),
-            knee.swept.0,
-            knee.swept.1,
-            if knee.sharp { "" } else { "; they differ by more than 2×, so there is no sharp knee" },
-        ));
-    }
-    said.extend(
-        found
-            .bottleneck
-            .named
-            .iter()
-            .filter_map(|of| Some(words::waiting(&of.resource, of.waiting.as_ref()?))),
-    );
-    for of in found.bottleneck.named.iter().chain(&found.bottleneck.load_dependent) {
-        if of.waiting.is_some() {
-            continue;
-        }
-        let demand = words::latency(of.demand_us);
-        let varies = words::known(of.demand_variation, |share| format!("±{:.1} %", share * 100.0));
-        let ceiling = words::known(of.ceiling_rps, short);
-        said.push(format!(
-            "At {} {} is busy for {:.1} % of the time and takes {demand} per request ({varies} over these levels), \
-             a ceiling of {ceiling} req/s{}.",
-            words::levels(&found.bottleneck.levels),
-            of.resource,
-            of.utilization * 100.0,
-            if of.load_dependent { "; load-dependent (batching), so it is not named" } else { "" },
-        ));
-    }
-    if let Some(next) = found.bottleneck.runner_up.as_ref().filter(|_| !found.bottleneck.named.is_empty()) {
-        said.push(format!(
-            "Without that limit {} would be next, at {} req/s.",
-            next.resource,
-            words::known(next.ceiling_rps, short)
-        ));
-    }
-    if said.is_empty() {
-        said.push(format!("{}.", words::capitalized(&words::capacity(found))));
-    }
-    said.join(" ")
 }
 
 /// What is wrong at which levels, and what to do about it: gate by gate, then the runs without numbers.

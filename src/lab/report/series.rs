@@ -3,8 +3,9 @@
 //! How they are drawn is the business of [`super::plots`].
 
 use super::beside;
+use crate::lab::analysis::predict::PredictedLevel;
 use crate::lab::analysis::rows::Use;
-use crate::lab::analysis::{AuditedRow, Capacity, Row, WorkloadFindings};
+use crate::lab::analysis::{AuditedRow, Capacity, FIGURES, Group, Place, Population, Row, WorkloadFindings};
 use crate::lab::results::ResourceKind;
 use crate::units::short;
 use std::collections::BTreeSet;
@@ -34,6 +35,25 @@ pub enum Kind {
     Bound,
     /// Measured second by second: a line without dots.
     Course,
+    /// Foretold before the sweep, counted in the order it was written down: dotted the first, dashed the others.
+    Foretold(usize),
+    /// Measured: a band between the ends of its points' intervals.
+    Area(Fill),
+    /// Measured: dots alone.
+    Dots,
+}
+
+/// How a band is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Who waits.
+    Full,
+    /// Who is served.
+    Light,
+    /// What is only background.
+    Pale,
+    /// What nobody can tell.
+    Hatched,
 }
 
 /// A point of a series.
@@ -76,7 +96,11 @@ pub(super) fn throughput(found: &WorkloadFindings) -> Vec<Series> {
     if let Some(((first, last), rps)) = ends.zip(found.capacity.rps()) {
         let thin = |clients: f64, value: f64| Point { at: clients, value, interval: None, usable: true };
         let (first, last) = (f64::from(first.level), f64::from(last.level));
-        if let Some(us) = found.cycle_us_alone().filter(|us| *us > 0.0) {
+        if let Some(foretold) = found.foretold.first() {
+            let bound = |of: &PredictedLevel| thin(f64::from(of.level), of.rps_bound);
+            let points = foretold.prediction.levels.iter().map(bound).collect();
+            all.push(Series { label: "bound".into(), colour: Colour::Soft, kind: Kind::Bound, points });
+        } else if let Some(us) = found.cycle_us_alone().filter(|us| *us > 0.0) {
             // A straight line through the origin is a curve on an axis of ratios.
             let steps = 64;
             let at = |i: i32| first.max(0.5) * (last / first.max(0.5)).powf(f64::from(i) / f64::from(steps));
@@ -94,10 +118,29 @@ pub(super) fn throughput(found: &WorkloadFindings) -> Vec<Series> {
             all.push(Series { label, colour: Colour::Soft, kind: Kind::Bound, points });
         }
     }
+    all.extend(foretold(found, Colour::Series(1), |of| of.rps));
     let colour = Colour::Series(0);
     all.push(Series { label: "goodput".into(), colour, kind: Kind::Measured, points: goodput });
     all.extend(printed(found, "printed", colour, |row| Some(row.printed.throughput_rps?.value)));
     all
+}
+
+/// What was foretold, a line for each prediction.
+fn foretold(found: &WorkloadFindings, colour: Colour, read: fn(&PredictedLevel) -> f64) -> Vec<Series> {
+    let point = |of: &PredictedLevel| Point {
+        at: f64::from(of.level),
+        value: read(of),
+        interval: None,
+        usable: true,
+    };
+    (found.foretold.iter().enumerate())
+        .map(|(i, of)| Series {
+            label: format!("{} foretold", of.prediction.method),
+            colour,
+            kind: Kind::Foretold(i),
+            points: of.prediction.levels.iter().map(point).collect(),
+        })
+        .collect()
 }
 
 /// A line of the latency panel: its name, its colour, and its figure of a row.
@@ -117,35 +160,60 @@ pub(super) fn latency(found: &WorkloadFindings) -> Vec<Series> {
         points: found.rows.iter().filter_map(|row| Some(point(row, read(row)?))).collect(),
     };
     let mut all: Vec<Series> = RANKS.iter().map(series).collect();
+    // Only the mean can be foretold, and one line of it is enough here.
+    let foretold = foretold(found, RANKS[0].1, |of| of.latency_us).pop();
+    all.extend(foretold.map(|last| Series { label: "mean foretold".into(), ..last }));
     all.extend(printed(found, "printed mean", RANKS[0].1, beside::latency_us));
     all
 }
 
-pub(super) fn utilization(found: &WorkloadFindings) -> Vec<Series> {
+/// What is never busier than this is a line on the ground: the table has it.
+const SHOWN_MIN: f64 = 0.02;
+
+/// The colour of every resource, the same in all panels.
+fn colours(row: &Row) -> Vec<Colour> {
+    let mut counted = 0..;
+    let colour = |of: &Use| match of.kind {
+        ResourceKind::Station | ResourceKind::Pool | ResourceKind::Cap => {
+            Colour::Series(counted.next().unwrap_or(0))
+        }
+        ResourceKind::Generator | ResourceKind::Indication => Colour::Soft,
+    };
+    row.resources.iter().map(colour).collect()
+}
+
+/// A line for each resource that is busy at all, by one of its figures.
+fn by_resource(found: &WorkloadFindings, read: fn(&Use) -> Option<f64>) -> Vec<Series> {
     let Some(first) = found.rows.first() else { return Vec::new() };
-    let mut colours = 0..;
-    let used = |i: usize| found.rows.iter().any(|row| row.uses(i));
-    let mut all: Vec<Series> = (first.resources.iter().enumerate())
-        .map(|(i, resource)| Series {
+    let is_shown = |i: usize| {
+        found
+            .rows
+            .iter()
+            .any(|row| row.uses(i) && row.resources[i].utilization.is_some_and(|u| u >= SHOWN_MIN))
+    };
+    (first.resources.iter().zip(colours(first)).enumerate())
+        .map(|(i, (resource, colour))| Series {
             label: match resource.kind {
                 ResourceKind::Indication => format!("({})", resource.name),
-                ResourceKind::Station | ResourceKind::Pool | ResourceKind::Cap | ResourceKind::Generator => {
-                    resource.name.clone()
-                }
+                _ => resource.name.clone(),
             },
-            colour: match resource.kind {
-                ResourceKind::Station | ResourceKind::Pool | ResourceKind::Cap => {
-                    Colour::Series(colours.next().unwrap_or(0))
-                }
-                ResourceKind::Generator | ResourceKind::Indication => Colour::Soft,
-            },
+            colour,
             kind: Kind::Measured,
             points: (found.rows.iter())
-                .filter(|_| used(i))
-                .filter_map(|row| Some(point(row, row.resources.get(i)?.utilization?)))
+                .filter(|_| is_shown(i))
+                .filter_map(|row| Some(point(row, read(row.resources.get(i)?)?)))
                 .collect(),
         })
-        .collect();
+        .collect()
+}
+
+pub(super) fn demand(found: &WorkloadFindings) -> Vec<Series> {
+    by_resource(found, |of| of.demand_us.filter(|us| *us > 0.0))
+}
+
+pub(super) fn utilization(found: &WorkloadFindings) -> Vec<Series> {
+    let Some(first) = found.rows.first() else { return Vec::new() };
+    let mut all = by_resource(found, |of| of.utilization);
     // A printed use has the colour of what it stands beside; the last one where we measure no such thing.
     let beside = |of: Option<&Use>| {
         let i = of.and_then(|of| first.resources.iter().position(|other| other.name == of.name));
@@ -156,6 +224,115 @@ pub(super) fn utilization(found: &WorkloadFindings) -> Vec<Series> {
     all.extend(printed(found, "printed disk", disk, |row| Some(row.printed.disk_util_pct?.value / 100.0)));
     all.retain(|series| !series.points.is_empty());
     all
+}
+
+/// A share of the clients: who waits in front of a resource or is in it, and how the band is filled.
+struct Share {
+    label: String,
+    colour: Colour,
+    fill: Fill,
+    read: Box<dyn Fn(&Population) -> f64>,
+}
+
+/// A band that is never wider than this is one with the others.
+const BAND_MIN: f64 = 0.02;
+
+/// Bands that add up to all clients, those in places first, in the order of a request's way.
+pub(super) fn places(found: &WorkloadFindings) -> Vec<Series> {
+    let told: Vec<(&Row, &Population)> =
+        found.rows.iter().filter_map(|row| Some((row, row.population.as_ref()?))).collect();
+    let Some((first, of_first)) = told.first() else { return Vec::new() };
+    let colours = colours(first);
+    let mut shares: Vec<Share> = Vec::new();
+    for place in of_first.places.iter().filter(|place| !place.inner) {
+        let name = &place.resource;
+        let known = first.resources.iter().position(|of| of.name == *name);
+        let colour = known.map_or(Colour::Soft, |i| colours[i]);
+        let part = |of: fn(&Place) -> Option<f64>| {
+            let name = name.clone();
+            Box::new(move |population: &Population| {
+                let place = population.places.iter().find(|place| place.resource == name);
+                place.and_then(of).unwrap_or(0.0).max(0.0)
+            })
+        };
+        let (before, within) = (format!("before {name}"), format!("in {name}"));
+        shares.push(Share { label: before, colour, fill: Fill::Full, read: part(|of| of.waiting) });
+        shares.push(Share { label: within, colour, fill: Fill::Light, read: part(|of| of.serving) });
+    }
+    shares.push(Share {
+        label: "thinking or resting".into(),
+        colour: Colour::Soft,
+        fill: Fill::Light,
+        read: Box::new(|population| population.away.max(0.0)),
+    });
+    let share = |population: &Population, of: &Share| (of.read)(population) / population.clients;
+    let wide = |of: &&Share| told.iter().any(|(_, population)| share(population, of) >= BAND_MIN);
+    let (wide, narrow): (Vec<&Share>, Vec<&Share>) = shares.iter().partition(wide);
+
+    let mut all: Vec<Series> = Vec::new();
+    let mut ground = vec![0.0; told.len()];
+    let mut band = |label: &str, colour: Colour, fill: Fill, of_row: &dyn Fn(&Population) -> f64| {
+        let mut points = Vec::new();
+        for ((row, population), ground) in told.iter().zip(&mut ground) {
+            let (low, high) = (*ground, *ground + of_row(population));
+            points.push(Point { interval: Some((low, high)), ..point(row, high) });
+            *ground = high;
+        }
+        // What is nowhere more than a line needs no name.
+        let is_seen =
+            points.iter().any(|point| point.interval.is_some_and(|(low, high)| high - low >= BAND_MIN));
+        if is_seen {
+            all.push(Series { label: label.to_owned(), colour, kind: Kind::Area(fill), points });
+        }
+    };
+    for of in wide {
+        band(&of.label, of.colour, of.fill, &|population| share(population, of));
+    }
+    let rest = |population: &Population| narrow.iter().map(|of| share(population, of)).sum();
+    band("elsewhere", Colour::Soft, Fill::Light, &rest);
+    let unlocated = |population: &Population| (population.unlocated / population.clients).max(0.0);
+    band("not located", Colour::Soft, Fill::Hatched, &unlocated);
+    all
+}
+
+/// Time in which something waited for the machine or was held back by a quota or a cap.
+pub(super) fn pressure(found: &WorkloadFindings) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    for figure in FIGURES.iter().filter(|figure| figure.group == Group::Pressure) {
+        let of_figure = found.rows.iter().flat_map(|row| &row.figures).filter(|of| of.figure == figure.name);
+        let owners: BTreeSet<&str> = of_figure.map(|of| of.of.as_str()).collect();
+        for owner in owners {
+            let read = |row: &Row| {
+                let of = row.figures.iter().find(|of| of.figure == figure.name && of.of == owner)?;
+                Some(point(row, of.value))
+            };
+            let name = owner.trim_start_matches("pressure ");
+            all.push(Series {
+                label: format!("{name}: {}", figure.heading.0),
+                colour: Colour::Series(all.len()),
+                kind: Kind::Measured,
+                points: found.rows.iter().filter_map(read).collect(),
+            });
+        }
+    }
+    all.retain(|series| series.points.iter().any(|point| point.value >= SHOWN_MIN));
+    all
+}
+
+/// How far every row is from Little's law, on the band that gate G1 allows.
+pub(super) fn residuals(found: &WorkloadFindings) -> Vec<Series> {
+    const ALLOWED: f64 = 0.02;
+    let points: Vec<Point> =
+        found.rows.iter().filter_map(|row| Some(point(row, row.little_residual?))).collect();
+    let band =
+        |at: &Point| Point { at: at.at, value: ALLOWED, interval: Some((-ALLOWED, ALLOWED)), usable: true };
+    let allowed = Series {
+        label: "±2 %".into(),
+        colour: Colour::Soft,
+        kind: Kind::Area(Fill::Pale),
+        points: points.iter().map(band).collect(),
+    };
+    vec![allowed, Series { label: "residual".into(), colour: Colour::Series(0), kind: Kind::Dots, points }]
 }
 
 pub(super) fn goodput_course(found: &WorkloadFindings) -> Vec<Series> {

@@ -3,9 +3,10 @@
 //! Every figure carries its unit and, where one is known, its spread; what is not known is "–", never NaN.
 
 use crate::lab::analysis::{
-    AuditedRow, Capacity, Checked, Estimate, Evidence, Findings, Grade, Interval, PrintedSweep, Row,
-    Standing, Verdict, WAITS, Waiting, WorkloadFindings,
+    AuditedRow, Capacity, Checked, Estimate, Evidence, Findings, Foretold, Grade, Interval, PrintedSweep,
+    Row, Standing, Verdict, WAITS, Waiting, WorkloadFindings,
 };
+use crate::lab::results::{Limit, ResourceKind};
 use crate::units::{micros, short};
 
 /// What stands where a figure is not known.
@@ -189,11 +190,14 @@ pub(super) fn bottleneck(found: &WorkloadFindings) -> String {
     let bottleneck = &found.bottleneck;
     let said = match (bottleneck.grade, bottleneck.named.as_slice()) {
         (Grade::Confirmed | Grade::Supported, [one]) => {
-            format!("bottleneck {} ({}: {})", one.resource, sure(bottleneck.grade), busy(one))
+            // What it is called says nothing of where it was seen.
+            let called = limit(one);
+            let seen = if called == one.resource { String::new() } else { format!("{} ", one.resource) };
+            format!("bottleneck {called} ({}: {seen}{})", sure(bottleneck.grade), busy(one))
         }
         (Grade::Confirmed | Grade::Supported, several) => {
             let each: Vec<String> = several.iter().map(|of| percent(of.utilization)).collect();
-            let (names, sure) = (names(several), sure(bottleneck.grade));
+            let (names, sure) = (limits(several), sure(bottleneck.grade));
             format!("bottleneck shared by {names} ({sure}: {} busy)", each.join(" and "))
         }
         (Grade::Delay, _) => "nothing limits it but a delay: more clients get more".to_owned(),
@@ -216,11 +220,57 @@ pub(super) fn bottleneck(found: &WorkloadFindings) -> String {
         }
         Grade::Delay | Grade::FastFail => said,
         Grade::Confirmed | Grade::Supported | Grade::Generator => {
-            let ceiling = known(next.ceiling_rps, |rps| format!(", next ceiling {} req/s", short(rps)));
+            let ceiling = known(next_ceiling(found), |rps| format!(", next ceiling {} req/s", short(rps)));
             let ceiling = if ceiling == UNKNOWN { String::new() } else { ceiling };
             format!("{said}, runner-up {} ({}{ceiling})", next.resource, percent(next.utilization))
         }
     }
+}
+
+/// What a resource is called as a bottleneck, else its own name.
+fn limit(of: &Evidence) -> &str {
+    of.limit.filter(|limit| *limit != Limit::Other).map_or(of.resource.as_str(), |limit| limit.name())
+}
+
+/// What these are called as bottlenecks: `commit path`, `server CPU and database CPU`.
+pub(super) fn limits(of: &[Evidence]) -> String {
+    listed(&of.iter().map(limit).collect::<Vec<_>>())
+}
+
+/// What goodput would be limited by without what is named, in requests per second.
+pub(super) fn next_ceiling(found: &WorkloadFindings) -> Option<f64> {
+    found.bottleneck.next_ceiling_rps.or(found.bottleneck.runner_up.as_ref()?.ceiling_rps)
+}
+
+/// How much of its cores the generator used at most: what is left is its headroom. `None` where that was not read.
+fn headroom(found: &WorkloadFindings) -> Option<String> {
+    let of_row = |row: &Row| {
+        let generators = row.resources.iter().filter(|of| of.kind == ResourceKind::Generator);
+        generators.filter_map(|of| of.utilization_max).max_by(f64::total_cmp)
+    };
+    let most =
+        found.rows.iter().filter_map(of_row).filter(|share| share.is_finite()).max_by(f64::total_cmp)?;
+    Some(format!("generator at most {} busy", percent(most)))
+}
+
+/// By how much the capacity that was foretold is off, the best informed prediction first. `None` where nothing was foretold.
+fn foretold(found: &WorkloadFindings) -> Option<String> {
+    let said = |of: &Foretold| match (of.intact, of.capacity_error) {
+        (false, _) => format!("{} changed since it was written down", of.prediction.method),
+        (true, Some(error)) => format!("{} {}", of.prediction.method, signed(error)),
+        (true, None) => {
+            let worst = of.errors.iter().map(|(_, error)| *error).max_by(|a, b| a.abs().total_cmp(&b.abs()));
+            format!("{} {} at worst", of.prediction.method, known(worst, signed))
+        }
+    };
+    let all: Vec<String> = found.foretold.iter().rev().map(said).collect();
+    (!all.is_empty()).then(|| format!("prediction off by {}", all.join(", ")))
+}
+
+/// A share with its sign, as whole per cent: `+4 %`, `−12 %`.
+pub(super) fn signed(share: f64) -> String {
+    // Adding 0 turns the −0 of a tiny negative share into +0.
+    format!("{:+.0} %", (share * 100.0).round() + 0.0).replace('-', "−")
 }
 
 fn sure(grade: Grade) -> &'static str {
@@ -237,7 +287,7 @@ fn busy(of: &Evidence) -> String {
 }
 
 /// `58.2 of 64 clients`; where a pool of sessions is full, of those.
-fn held(waiting: &Waiting) -> String {
+pub(super) fn held(waiting: &Waiting) -> String {
     let whose = if waiting.pooled { "sessions of a full pool" } else { "clients" };
     format!("{:.1} of {:.0} {whose}", waiting.sessions, waiting.places)
 }
@@ -371,8 +421,15 @@ pub(super) fn sentence(found: &WorkloadFindings) -> String {
         None => knee(found),
     };
     let closed = |said: String| Some(said).filter(|_| !is_open(found));
-    let parts =
-        [Some(capacity(found)), closed(knee), decline(found), closed(bottleneck(found)), Some(gates(found))];
+    let parts = [
+        Some(capacity(found)),
+        closed(knee),
+        decline(found),
+        closed(bottleneck(found)),
+        headroom(found),
+        foretold(found),
+        Some(gates(found)),
+    ];
     let mut sentence = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
     if let Some(first) = sentence.chars().next() {
         sentence.replace_range(..first.len_utf8(), &first.to_uppercase().to_string());

@@ -30,6 +30,8 @@ pub(super) fn spell(page: &[Block]) -> String {
                 text.push('\n');
                 Ok(())
             }
+            // On the front of a report only.
+            Block::Lead(_) => Ok(()),
             Block::Section { title, .. } | Block::Workload { title, .. } | Block::Part(title) => {
                 write!(text, "{title}\n{}\n", "─".repeat(title.chars().count()))
             }

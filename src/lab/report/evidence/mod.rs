@@ -1,0 +1,361 @@
+//! What stands behind the name of a bottleneck: sentences, the table of candidates, interventions and predictions.
+
+use super::page::{Block, Table};
+use super::plots::effects;
+use super::words::{self, UNKNOWN};
+use crate::lab::analysis::{Effect, Estimate, Evidence, Foretold, Grade, Row, Use, WorkloadFindings};
+use crate::lab::results::{Limit, ResourceKind};
+use crate::units::short;
+
+/// The numbers behind knee and bottleneck, as sentences.
+pub(super) fn sentences(found: &WorkloadFindings) -> String {
+    let mut said = Vec::new();
+    if let Some(knee) = &found.knee {
+        let other = |value: Option<f64>| words::known(value, words::clients);
+        said.push(format!(
+            "Knee, in clients: {} where the bounds cross, {} by a broken stick, {} by Kleinrock’s power, {} by Kneedle \
+             (swept {}–{}){}.",
+            words::clients(knee.clients),
+            other(knee.broken_stick),
+            other(knee.power),
+            other(knee.kneedle),
+            knee.swept.0,
+            knee.swept.1,
+            if knee.sharp { "" } else { "; they differ by more than 2×, so there is no sharp knee" },
+        ));
+    }
+    let bottleneck = &found.bottleneck;
+    said.extend(
+        bottleneck.named.iter().filter_map(|of| Some(words::waiting(&of.resource, of.waiting.as_ref()?))),
+    );
+    if bottleneck.because.is_empty() {
+        for of in bottleneck.named.iter().chain(&bottleneck.load_dependent) {
+            if of.waiting.is_some() {
+                continue;
+            }
+            let demand = words::latency(of.demand_us);
+            let varies = words::known(of.demand_variation, |share| format!("±{:.1} %", share * 100.0));
+            let ceiling = words::known(of.ceiling_rps, short);
+            said.push(format!(
+                "At {} {} is busy for {:.1} % of the time and takes {demand} per request ({varies} over these levels), \
+                 a ceiling of {ceiling} req/s{}.",
+                words::levels(&bottleneck.levels),
+                of.resource,
+                of.utilization * 100.0,
+                if of.load_dependent { "; load-dependent (batching), so it is not named" } else { "" },
+            ));
+        }
+    }
+    if let Some(next) = bottleneck.runner_up.as_ref().filter(|_| !bottleneck.named.is_empty()) {
+        said.push(format!(
+            "Without that limit {} would be next, at {} req/s.",
+            next.resource,
+            words::known(words::next_ceiling(found), short)
+        ));
+    }
+    if said.is_empty() {
+        said.push(format!("{}.", words::capitalized(&words::capacity(found))));
+    }
+    said.join(" ")
+}
+
+/// Why this bottleneck and no other: what speaks for it, the candidates, and what became of interventions. `figure` is the
+/// drawing of the last.
+pub(super) fn blocks(found: &WorkloadFindings, figure: Option<usize>) -> Vec<Block> {
+    if words::is_open(found) || found.rows.iter().all(|row| row.runs == 0) {
+        return Vec::new();
+    }
+    let mut page = vec![Block::Part(heading(found))];
+    page.push(Block::Notes(found.bottleneck.because.iter().map(|said| words::capitalized(said)).collect()));
+    let table = candidates(found);
+    if !table.rows.is_empty() {
+        page.push(Block::Table(table));
+        page.push(Block::Notes(vec![format!(
+            "At {}. Demand: busy time per request, ± its standard deviation over these levels. Queue growth: of each client \
+             more, how many wait there. Elasticity: goodput lost over what a limit would lose.",
+            words::levels(&found.bottleneck.levels)
+        )]));
+    }
+    if let Some(index) = figure {
+        page.push(Block::Figure { index, caption: effects_caption(found) });
+        page.push(Block::Table(interventions(found)));
+    }
+    page
+}
+
+fn heading(found: &WorkloadFindings) -> String {
+    let named = &found.bottleneck.named;
+    match found.bottleneck.grade {
+        Grade::Confirmed | Grade::Supported => format!("Why {}", words::limits(named)),
+        _ => "What the resources say".to_owned(),
+    }
+}
+
+/// A candidate as the table shows it.
+struct Candidate {
+    name: String,
+    called: String,
+    utilization: Option<f64>,
+    demand_us: Option<f64>,
+    demand_variation: Option<f64>,
+    ceiling_rps: Option<f64>,
+    queue_growth: Option<f64>,
+    waits: String,
+    limit: Option<Limit>,
+    elasticity: Option<Estimate>,
+}
+
+/// All that could be the limit, the winner first; what was never busy is left out.
+fn candidates(found: &WorkloadFindings) -> Table {
+    /// Less than this is no candidate.
+    const SHOWN_MIN: f64 = 0.02;
+    let bottleneck = &found.bottleneck;
+    let mut all: Vec<Candidate> = Vec::new();
+    let known = bottleneck.named.iter().chain(&bottleneck.runner_up).chain(&bottleneck.load_dependent);
+    for of in known {
+        if all.iter().all(|known| known.name != of.resource) {
+            all.push(of_evidence(found, of));
+        }
+    }
+    let winners = bottleneck.named.len();
+    let deciding: Vec<&Row> =
+        found.rows.iter().filter(|row| bottleneck.levels.contains(&row.level)).collect();
+    let resources = deciding.first().map_or(0, |row| row.resources.len());
+    let others = (0..resources).filter_map(|i| of_use(found, &deciding, i));
+    let busy = |of: &Candidate| of.utilization.is_some_and(|share| share >= SHOWN_MIN);
+    for of in others.filter(busy) {
+        if all.iter().all(|known| known.name != of.name) {
+            all.push(of);
+        }
+    }
+    let others = all.split_off(winners.min(all.len()));
+    let mut others = others;
+    others.sort_by(|a, b| b.utilization.unwrap_or(0.0).total_cmp(&a.utilization.unwrap_or(0.0)));
+    all.extend(others);
+
+    type Column = (&'static str, fn(&Candidate) -> Option<String>);
+    let columns: [Column; 8] = [
+        ("utilization", |of| of.utilization.map(|share| format!("{share:.2}"))),
+        ("demand", |of| {
+            let varies = words::known(of.demand_variation, |share| format!(" ±{:.0} %", share * 100.0));
+            let varies = if varies == UNKNOWN { String::new() } else { varies };
+            Some(format!("{}{varies}", words::latency(Some(of.demand_us?))))
+        }),
+        ("ceiling, req/s", |of| of.ceiling_rps.map(short)),
+        ("queue growth", |of| of.queue_growth.map(|growth| format!("{growth:.2}").replace('-', "−"))),
+        ("elasticity", |of| of.elasticity.as_ref().map(effects::elasticity)),
+        ("<waits", |of| Some(of.waits.clone()).filter(|waits| !waits.is_empty())),
+        ("<pressure", |_| None),
+        ("<called", |of| Some(of.called.clone()).filter(|called| !called.is_empty())),
+    ];
+    let pressures: Vec<Option<String>> = all.iter().map(|of| pressure(of, &deciding)).collect();
+    let cell = |column: &Column, i: usize| match column.0 {
+        "<pressure" => pressures[i].clone(),
+        _ => (column.1)(&all[i]),
+    };
+    // A column of dashes says nothing.
+    let shown: Vec<&Column> =
+        columns.iter().filter(|column| (0..all.len()).any(|i| cell(column, i).is_some())).collect();
+    let head: Vec<&str> = std::iter::once("<candidate").chain(shown.iter().map(|column| column.0)).collect();
+    let mut table = Table::new(&head);
+    for (i, of) in all.iter().enumerate() {
+        let name = if i < winners { format!("{} (named)", of.name) } else { of.name.clone() };
+        let cells = shown.iter().map(|column| cell(column, i).unwrap_or_else(|| UNKNOWN.to_owned()));
+        table.rows.push((std::iter::once(name).chain(cells).collect(), winners > 0 && i >= winners));
+    }
+    table
+}
+
+fn of_evidence(found: &WorkloadFindings, of: &Evidence) -> Candidate {
+    Candidate {
+        name: of.resource.clone(),
+        called: called(of.limit, &of.resource),
+        utilization: Some(of.utilization).filter(|_| of.waiting.is_none()),
+        demand_us: of.demand_us,
+        demand_variation: of.demand_variation,
+        ceiling_rps: of.ceiling_rps,
+        queue_growth: of.queue_growth,
+        waits: of.waiting.as_ref().map_or_else(String::new, words::held),
+        limit: of.limit,
+        elasticity: of.elasticity.or_else(|| elasticity(found, &of.resource)),
+    }
+}
+
+/// A resource of which nothing was concluded: its means over the levels that decide.
+fn of_use(found: &WorkloadFindings, deciding: &[&Row], i: usize) -> Option<Candidate> {
+    let first = &deciding.first()?.resources[i];
+    if matches!(first.kind, ResourceKind::Indication) {
+        return None;
+    }
+    // As in the evidence: cores that parts share are named after the one that uses them, where there is one.
+    let part = first.mostly.as_ref();
+    let part = part.filter(|part| deciding.iter().all(|row| row.resources[i].mostly.as_ref() == Some(part)));
+    let name = part.map_or_else(|| first.name.clone(), |part| format!("{part} CPU"));
+    let mean = |read: fn(&Use) -> Option<f64>| {
+        let all: Option<Vec<f64>> = deciding.iter().map(|row| read(row.resources.get(i)?)).collect();
+        all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
+    };
+    let demand_us = mean(|of| of.demand_us);
+    let places = || found.rows.iter().filter_map(|row| row.population.as_ref()).flat_map(|of| &of.places);
+    let limit = places().find(|place| place.resource == first.name).and_then(|place| place.limit);
+    Some(Candidate {
+        called: called(limit, &name),
+        utilization: mean(|of| of.utilization),
+        demand_us,
+        demand_variation: None,
+        ceiling_rps: demand_us.filter(|us| *us > 0.0).map(|us| first.servers * 1e6 / us),
+        queue_growth: None,
+        waits: String::new(),
+        limit,
+        elasticity: elasticity(found, &first.name),
+        name,
+    })
+}
+
+/// What a resource is called as a bottleneck, where that is another name.
+fn called(limit: Option<Limit>, name: &str) -> String {
+    let called = limit.filter(|limit| *limit != Limit::Other).map(Limit::name);
+    called.filter(|called| *called != name).unwrap_or_default().to_owned()
+}
+
+fn elasticity(found: &WorkloadFindings, resource: &str) -> Option<Estimate> {
+    let of_it = |effect: &&Effect| effect.change.raises.iter().any(|raised| raised == resource);
+    found.effects.iter().find(of_it).map(|effect| effect.elasticity)
+}
+
+/// The pressure that belongs to a limit, a mean over the levels that decide: `cpu: some wait 48 %`.
+fn pressure(of: &Candidate, deciding: &[&Row]) -> Option<String> {
+    let (owner, figure, said) = match of.limit? {
+        Limit::ServerCpu | Limit::DatabaseCpu => ("pressure cpu", "pressure_some_share", "cpu: some wait"),
+        Limit::ServerQuota => ("server", "throttled_share", "throttled"),
+        Limit::DatabaseQuota => ("database", "throttled_share", "throttled"),
+        Limit::CommitPath | Limit::Bandwidth | Limit::Reads => {
+            ("pressure io", "pressure_some_share", "io: some wait")
+        }
+        _ => return None,
+    };
+    let read = |row: &&Row| {
+        row.figures.iter().find(|known| known.figure == figure && known.of == owner).map(|known| known.value)
+    };
+    let all: Vec<f64> = deciding.iter().filter_map(read).collect();
+    let mean = all.iter().sum::<f64>() / all.len() as f64;
+    mean.is_finite().then(|| format!("{said} {}", words::percent(mean)))
+}
+
+fn effects_caption(found: &WorkloadFindings) -> String {
+    let named = found.effects.iter().any(|effect| effects::is_named(found, effect));
+    let named = if named { " Filled stronger and thicker: the resource that is named." } else { "" };
+    format!(
+        "Bar and whisker: the share of goodput lost, with its interval over the rounds. Upright tick: what had to be lost if \
+         the resource were the limit.{named}"
+    )
+}
+
+fn interventions(found: &WorkloadFindings) -> Table {
+    let mut table =
+        Table::new(&["<made slower", "<by", "clients", "rounds", "a limit loses", "lost", "elasticity"]);
+    let percent = |share: f64| {
+        words::known(Some(share), |share| format!("{:.1} %", share * 100.0 + 0.0).replace('-', "−"))
+    };
+    for effect in &found.effects {
+        let control = effect.change.raises.is_empty();
+        let loss = &effect.loss;
+        table.push([
+            effects::subject(effect),
+            effects::how(effect),
+            effect.level.to_string(),
+            effect.rounds.to_string(),
+            if control { UNKNOWN.to_owned() } else { percent(effect.expected_loss) },
+            format!("{} ({} to {})", percent(loss.mean), percent(loss.low), percent(loss.high)),
+            if control { UNKNOWN.to_owned() } else { effects::elasticity(&effect.elasticity) },
+        ]);
+    }
+    table
+}
+
+/// What was foretold beside what came; nothing where nothing was foretold.
+pub(super) fn predictions(found: &WorkloadFindings) -> Vec<Block> {
+    if found.foretold.is_empty() {
+        return Vec::new();
+    }
+    let mut page = vec![Block::Part("Foretold beside measured".to_owned())];
+    page.push(Block::Table(levels(found)));
+    let mut notes: Vec<String> = found.foretold.iter().map(registered).collect();
+    let above = above_bound(found);
+    if !above.is_empty() {
+        notes.push(format!(
+            "Set back, at {}: goodput above the bound. That is an error in the data, or a request costs less under load than \
+             in the runs the bound was made from.",
+            words::each_level(&above)
+        ));
+    }
+    notes.push(
+        "An error is foretold over measured, less one; levels a prediction was made from are not judged."
+            .to_owned(),
+    );
+    page.push(Block::Notes(notes));
+    page
+}
+
+fn levels(found: &WorkloadFindings) -> Table {
+    let mut table = Table::new(&["clients", "goodput", "bound"]);
+    (table.head[1].1, table.head[2].1) = ("req/s".to_owned(), "req/s".to_owned());
+    for of in &found.foretold {
+        let method = of.prediction.method.clone();
+        table.head.extend([(method.clone(), "req/s".to_owned()), (method, "error".to_owned())]);
+    }
+    table.words = vec![false; table.head.len()];
+    let above = above_bound(found);
+    for row in &found.rows {
+        let of_level = |of: &Foretold| of.prediction.levels.iter().find(|at| at.level == row.level).copied();
+        let bound = found.foretold.iter().find_map(of_level).map(|at| at.rps_bound);
+        let mut cells = vec![
+            row.level.to_string(),
+            row.goodput_rps.as_ref().map_or(UNKNOWN.to_owned(), words::spread),
+            words::known(bound, short),
+        ];
+        for of in &found.foretold {
+            let error = of.errors.iter().find(|(level, _)| *level == row.level).map(|(_, error)| *error);
+            let made_from = of.prediction.from_levels.contains(&row.level);
+            cells.push(words::known(of_level(of).map(|at| at.rps), short));
+            cells.push(match error {
+                None if made_from => "made from".to_owned(),
+                error => words::known(error, words::signed),
+            });
+        }
+        table.rows.push((cells, above.contains(&row.level)));
+    }
+    table
+}
+
+/// Levels whose goodput is above the bound that was foretold, beyond what scatters.
+fn above_bound(found: &WorkloadFindings) -> Vec<u32> {
+    const SLACK: f64 = 1.02;
+    let bound = |level: u32| {
+        let of_level = |of: &Foretold| of.prediction.levels.iter().find(|at| at.level == level).copied();
+        found.foretold.iter().find_map(of_level).map(|at| at.rps_bound)
+    };
+    let above = |row: &&Row| {
+        let goodput = row.goodput_rps.map(|of| of.low);
+        goodput.zip(bound(row.level)).is_some_and(|(goodput, bound)| goodput > SLACK * bound)
+    };
+    found.rows.iter().filter(above).map(|row| row.level).collect()
+}
+
+/// Where a prediction comes from, and how far off it was.
+fn registered(of: &Foretold) -> String {
+    let hash: String = of.sha256.chars().take(16).collect();
+    let intact = if of.intact { "unchanged since" } else { "CHANGED since: it proves nothing" };
+    let error = words::known(of.capacity_error, |error| format!("; capacity {} off", words::signed(error)));
+    let error = if error == UNKNOWN { String::new() } else { error };
+    let moved = of.moved.as_ref().map_or(String::new(), |moved| format!(" {moved}"));
+    format!(
+        "{}: made from {}, written down {} with SHA-256 {hash}…, {intact}{error}.{moved}",
+        words::capitalized(&of.prediction.method),
+        words::each_level(&of.prediction.from_levels),
+        of.at
+    )
+}
+
+#[cfg(test)]
+mod tests;

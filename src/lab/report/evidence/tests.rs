@@ -1,0 +1,240 @@
+//! What the report shows of evidence that is filled in by hand: effects, predictions, places.
+
+use crate::lab::analysis::predict::{PredictedDemand, PredictedLevel};
+use crate::lab::analysis::{
+    Effect, Estimate, Findings, Foretold, Grade, Place, Population, Prediction, findings,
+};
+use crate::lab::report::series::{Fill, Kind, places};
+use crate::lab::report::{File, WRITERS, rendered, words};
+use crate::lab::results::{Change, Limit, Results};
+use crate::lab::simulated::tests::{model, sweep};
+
+const LEVELS: &[u32] = &[1, 2, 4, 8, 16];
+
+/// A sweep of two workloads long enough for a course, and its findings with everything in them.
+fn proven() -> (Results, Findings) {
+    let results = sweep(&model("cpu 1 =20ms, disk 1 =5ms, net 0 =50ms"), &["get", "put"], LEVELS, 3, "30s");
+    let mut findings = findings(&results);
+    let found = &mut findings.workloads[0];
+    found.bottleneck.grade = Grade::Confirmed;
+    found.bottleneck.because = vec!["of each client more 0.98 wait for cpu.".into()];
+    found.bottleneck.next_ceiling_rps = Some(200.0);
+    let named = &mut found.bottleneck.named[0];
+    (named.limit, named.queue_growth) = (Some(Limit::CommitPath), Some(0.98));
+    let effect = |knob: &str, raises: &[&str], expected_loss: f64, losses: &[f64]| Effect {
+        change: Change {
+            knob: knob.into(),
+            raises: raises.iter().map(|name| (*name).to_owned()).collect(),
+            added_us: 250.0,
+            factor: None,
+        },
+        level: 16,
+        rounds: losses.len() as u32,
+        expected_loss,
+        loss: Estimate::of(losses).unwrap(),
+        elasticity: Estimate::of(&losses.iter().map(|loss| loss / expected_loss).collect::<Vec<_>>())
+            .unwrap(),
+    };
+    found.effects = vec![
+        effect("cpu", &["cpu"], 0.23, &[0.22, 0.23, 0.24]),
+        effect("lane", &["disk"], 0.2, &[0.001, -0.002, 0.004]),
+        effect("delay", &[], 0.2, &[0.0, 0.001, -0.001]),
+    ];
+    found.foretold =
+        vec![foretold("one-point", &[1], 60.0, 0.2), foretold("three-point", &[1, 4, 16], 51.0, 0.02)];
+    for row in &mut found.rows {
+        let clients = f64::from(row.level);
+        row.population = Some(Population {
+            clients,
+            away: 0.0,
+            places: vec![
+                place("cpu", false, clients * 0.5, clients * 0.2),
+                place("disk", false, clients * 0.001, clients * 0.2),
+                place("flush", true, clients * 0.1, clients * 0.1),
+            ],
+            unlocated: clients * 0.099,
+        });
+    }
+    (results, findings)
+}
+
+fn place(resource: &str, inner: bool, waiting: f64, serving: f64) -> Place {
+    Place { resource: resource.into(), limit: None, inner, waiting: Some(waiting), serving: Some(serving) }
+}
+
+/// A prediction that levels off at `rps` and misses by `error` everywhere.
+fn foretold(method: &str, from_levels: &[u32], rps: f64, error: f64) -> Foretold {
+    let level = |level: &u32| {
+        let rps = rps.min(f64::from(*level) / 0.075);
+        PredictedLevel {
+            level: *level,
+            rps,
+            latency_us: 75_000.0,
+            rps_bound: rps,
+            latency_us_bound: 75_000.0,
+        }
+    };
+    let demand = PredictedDemand { resource: "cpu".into(), servers: 1.0, us: vec![20_000.0] };
+    Foretold {
+        prediction: Prediction {
+            method: method.into(),
+            from_levels: from_levels.to_vec(),
+            demands: vec![demand],
+            delay_us: 50_000.0,
+            levels: LEVELS.iter().map(level).collect(),
+            capacity_rps: rps,
+        },
+        at: "2026-01-02T03:04:05Z".into(),
+        sha256: "0123456789abcdef0123456789abcdef".into(),
+        intact: true,
+        errors: LEVELS.iter().filter(|of| !from_levels.contains(of)).map(|of| (*of, error)).collect(),
+        capacity_error: Some(error),
+        moved: Some("The demand of cpu moved most.".into()),
+    }
+}
+
+fn text(files: &[File], name: &str) -> String {
+    let file = files.iter().find(|file| file.name == name).unwrap_or_else(|| panic!("no {name}"));
+    String::from_utf8(file.bytes.clone()).unwrap().replace('\u{a0}', " ")
+}
+
+fn check(text: &str, all: &[&str]) {
+    for said in all {
+        assert!(text.contains(said), "{said:?} is missing in {text}");
+    }
+}
+
+#[test]
+fn every_writer_writes_and_the_same_findings_give_the_same_bytes() {
+    let (results, findings) = proven();
+    let files = rendered(&results, findings.clone());
+    for writer in WRITERS {
+        let name = writer.name.replace("WORKLOAD", "get");
+        assert!(files.iter().any(|file| file.name == name && !file.bytes.is_empty()), "{name}");
+    }
+    assert!(files == rendered(&results, findings));
+}
+
+#[test]
+fn the_front_answers_how_fast_where_what_and_whether() {
+    let (results, findings) = proven();
+    let files = rendered(&results, findings);
+    let html = text(&files, "report.html");
+    let (front, _) = html.split_once("id=\"believe\"").unwrap();
+    check(
+        front,
+        &[
+            "<dt>How fast?</dt><dd>50.0 req/s</dd>",
+            "<dt>Where is the knee?</dt><dd>3.8 clients</dd>",
+            "<dt>What limits it?</dt><dd>commit path</dd><dd>confirmed; next disk, 200 req/s</dd>",
+            "<dt>May we believe it?</dt><dd>",
+            "bottleneck commit path (confirmed: cpu 100 % busy",
+            "prediction off by three-point +2 %, one-point +20 %",
+        ],
+    );
+    let markdown = text(&files, "report.md");
+    check(
+        &markdown,
+        &["| How fast? | Where is the knee? | What limits it? | May we believe it? |", "**commit path**"],
+    );
+}
+
+#[test]
+fn what_speaks_against_a_workload_stands_on_its_front() {
+    let (mut results, findings) = proven();
+    let front = |results: &Results, findings: &Findings| {
+        let html = text(&rendered(results, findings.clone()), "report.html");
+        html.split_once("id=\"believe\"").unwrap().0.to_owned()
+    };
+    assert!(!front(&results, &findings).contains("debug build"));
+    results.environment.push(("build".into(), "debug".into()));
+    check(&front(&results, &findings), &["class=\"care\"", "a debug build"]);
+    let mut changed = findings.clone();
+    changed.workloads[0].foretold[0].intact = false;
+    check(
+        &front(&results, &changed),
+        &["a prediction was changed", "one-point changed since it was written down"],
+    );
+    results.trials.clear();
+    let empty = crate::lab::analysis::findings(&results);
+    check(&front(&results, &empty), &["class=\"stop\"", "<dd>no</dd>"]);
+}
+
+#[test]
+fn interventions_are_bars_with_what_a_limit_would_lose() {
+    let (results, findings) = proven();
+    let files = rendered(&results, findings);
+    let svg = text(&files, "plots/get.effects.svg");
+    check(
+        &svg,
+        &[
+            "at 16 clients",
+            "1.00 ± 0.11, named",
+            "nothing: the control",
+            ">\ncontrol\n<",
+            "cpu, +250 µs",
+            "20 %",
+        ],
+    );
+    let markdown = text(&files, "report.md");
+    check(
+        &markdown,
+        &[
+            "![get](plots/get.effects.svg)",
+            "### Why commit path",
+            "Of each client more 0.98 wait for cpu.",
+            "| cpu (named) | 1.00 | 20.0 ms ±0 % | 50.0 | 0.98 | 1.00 ± 0.11 | commit path |",
+            "| disk | lane, +250 µs | 16 | 3 | 20.0 % | 0.1 % (−0.6 % to 0.8 %) |",
+            "| nothing: the control | delay, +250 µs | 16 | 3 | – |",
+        ],
+    );
+    assert!(files.iter().all(|file| file.name != "plots/put.effects.svg"));
+}
+
+#[test]
+fn predictions_stand_beside_what_came_with_their_hash() {
+    let (results, mut findings) = proven();
+    findings.workloads[0].foretold[1].intact = false;
+    findings.workloads[0].foretold[0].prediction.levels[4].rps_bound = 40.0;
+    let files = rendered(&results, findings);
+    check(
+        &text(&files, "report.md"),
+        &[
+            "### Foretold beside measured",
+            "| clients | goodput, req/s | bound, req/s | one-point, req/s | one-point, error |",
+            "| made from |",
+            "One-point: made from 1 client, written down 2026-01-02T03:04:05Z with SHA-256 0123456789abcdef…, unchanged since; \
+             capacity +20 % off. The demand of cpu moved most.",
+            "CHANGED since",
+            "Set back, at 16 clients: goodput above the bound.",
+        ],
+    );
+    check(&text(&files, "plots/get.svg"), &["one-point foretold", "three-point foretold"]);
+}
+
+#[test]
+fn bands_add_up_to_all_clients_and_leave_out_what_is_counted_elsewhere() {
+    let (_, findings) = proven();
+    let bands = places(&findings.workloads[0]);
+    let names: Vec<&str> = bands.iter().map(|band| band.label.as_str()).collect();
+    assert_eq!(names, ["before cpu", "in cpu", "in disk", "not located"]);
+    let fills: Vec<Kind> = bands.iter().map(|band| band.kind).collect();
+    assert_eq!(fills[0], Kind::Area(Fill::Full));
+    assert_eq!(fills[3], Kind::Area(Fill::Hatched));
+    for i in 0..LEVELS.len() {
+        let ends: Vec<(f64, f64)> = bands.iter().map(|band| band.points[i].interval.unwrap()).collect();
+        // What waits for the disk is too little for a band of its own, and still there.
+        assert!((ends.last().unwrap().1 - 1.0).abs() < 0.002, "{ends:?}");
+    }
+    assert!(places(&findings.workloads[1]).iter().all(|band| !band.label.contains("flush")));
+}
+
+#[test]
+fn a_bottleneck_is_called_what_it_is_and_says_where_it_was_seen() {
+    let (_, findings) = proven();
+    assert!(
+        words::bottleneck(&findings.workloads[0])
+            .starts_with("bottleneck commit path (confirmed: cpu 100 % busy")
+    );
+    assert!(words::bottleneck(&findings.workloads[1]).starts_with("bottleneck cpu (supported: 100 % busy"));
+}
