@@ -431,6 +431,7 @@ pub(crate) mod tests {
             trials,
             interventions: Vec::new(),
             predictions: Vec::new(),
+            searches: Vec::new(),
         }
     }
 

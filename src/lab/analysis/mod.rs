@@ -12,6 +12,7 @@ pub mod hits;
 pub mod figures;
 mod generator;
 pub mod interventions;
+pub mod limit;
 pub mod little;
 pub mod population;
 pub mod predict;
@@ -28,6 +29,7 @@ pub use compare::{Comparison, MEASURES, compare};
 pub use figures::{FIGURES, Figure, Figured, Group, How};
 pub use hits::HitRatio;
 pub use interventions::Effect;
+pub use limit::{Searched, Tried, UnderLimit};
 pub use population::{Place, Population};
 pub use predict::{Foretold, Prediction};
 pub use rows::{Row, Standing, Use, row};
@@ -98,6 +100,8 @@ pub struct WorkloadFindings {
     pub capacity: Capacity,
     /// Where more clients stop paying.
     pub knee: Option<Knee>,
+    /// What it gets through under a limit on latency; `None` where that was not searched for.
+    pub under_limit: Option<UnderLimit>,
     /// How far goodput falls past the peak.
     pub decline: Option<Decline>,
     /// What limits it.
@@ -175,6 +179,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         hit_ratios: hits::hit_ratios(results, &workload.name),
         printed: rows::printed_sweep(results, workload),
         waits: waits::dominant(&rows, &bottleneck.levels),
+        under_limit: limit::under_limit(results, &workload.name),
         effects: interventions::effects(results, &workload.name),
         foretold: predict::foretold(results, &workload.name),
         bottleneck,

@@ -44,6 +44,7 @@ impl Experiment {
             }
         }
         self.check_workloads()?;
+        self.check_limits()?;
         self.check_subjects()?;
         self.check_sections()?;
         let parts = self.parts();

@@ -4,11 +4,13 @@
 //! carried out; that is [`super::harness`].
 
 mod check;
+mod limit;
 mod narrow;
 mod placeholder;
 mod sections;
 mod target;
 
+pub use limit::LatencyLimit;
 pub use placeholder::{PLACEHOLDERS, PORT, fill};
 pub use sections::{Cores, DatabaseSettings, Limits, PrintedSource, Workload};
 pub use target::{

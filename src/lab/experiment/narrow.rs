@@ -74,6 +74,9 @@ impl Experiment {
         };
         self.warmup = shorter(self.warmup, WARMUP_LEAST);
         self.window = shorter(self.window, WINDOW_LEAST);
+        for limit in self.workloads.iter_mut().filter_map(|workload| workload.limit.as_mut()) {
+            limit.most = shorter(limit.most, limit.shortest());
+        }
         if share < THINNED_BELOW {
             let own = self.workloads.iter_mut().filter_map(|workload| workload.levels.as_mut());
             own.chain([&mut self.levels]).for_each(thin);

@@ -4,14 +4,17 @@
 use super::fleet::Fleet;
 use super::limits::Limits;
 use super::resources::resources_of;
+use super::search::Offered;
 use super::server::{Server, Start};
 use super::services::{self, Services};
 use super::{Course, Options, Rig, environment, failed, load};
-use crate::lab::experiment::{Commands, Engine, FJALL, Fresh, GENERATOR, SERVER, Target, Workload};
+use crate::lab::experiment::{
+    Commands, Engine, Experiment, FJALL, Fresh, GENERATOR, SERVER, Target, Workload,
+};
 use crate::lab::results::{Resource, Trial};
 use crate::lab::sampler::{self, Cap, Context, Samplers, device_of, get};
 use crate::proto::HEALTHZ;
-use crate::units::Size;
+use crate::units::{Size, Span};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -242,7 +245,8 @@ impl<'a> Live<'a> {
         matches!(&self.course.subject.target, Target::Command(Commands { fresh: Fresh::Trial, .. }) if self.used)
     }
 
-    fn run(&mut self, workload: &Workload, level: u32, repetition: u32) -> Trial {
+    /// One run of the load generator: `warmup` unmeasured, `window` measured.
+    fn run(&mut self, workload: &Workload, level: u32, repetition: u32, warmup: Span, window: Span) -> Trial {
         self.used = true;
         self.ran += 1;
         let run = load::Run {
@@ -252,8 +256,8 @@ impl<'a> Live<'a> {
             level,
             // Another for each trial: the same requests again would find what the last ones left in the cache.
             seed: self.course.experiment.seed.wrapping_add(self.ran),
-            warmup: self.course.experiment.warmup,
-            window: self.course.experiment.window,
+            warmup,
+            window,
             preload: !self.preloaded.contains(&workload.name),
             cores: self.course.cores_of(GENERATOR),
             context: &self.context(),
@@ -343,6 +347,31 @@ impl<'a> Rig<'a> for Live<'a> {
     }
 
     fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
+        let Experiment { warmup, window, .. } = self.course.experiment;
+        self.trial_of(workload, level, repetition, |live| {
+            live.run(workload, level, repetition, *warmup, *window)
+        })
+    }
+
+    fn offered(&mut self, workload: &'a Workload, offered: &Offered, repetition: u32) -> Trial {
+        let mut paced = workload.clone();
+        paced.args.extend(offered.flags());
+        let Offered { clients, warmup, window, .. } = *offered;
+        self.trial_of(workload, clients, repetition, |live| {
+            live.run(&paced, clients, repetition, warmup, window)
+        })
+    }
+}
+
+impl<'a> Live<'a> {
+    /// Runs `run` on a target that lives and is as `workload` wants it. A failure is part of the trial.
+    fn trial_of(
+        &mut self,
+        workload: &'a Workload,
+        level: u32,
+        repetition: u32,
+        run: impl FnOnce(&mut Live<'a>) -> Trial,
+    ) -> Trial {
         // A server or a database that died took its trial with it; the next ones get new ones.
         let died = self.server.as_mut().is_some_and(|server| !server.lives());
         let died =
@@ -355,7 +384,7 @@ impl<'a> Rig<'a> for Live<'a> {
         }
         let ready = self.prepare(workload).and_then(|()| self.cap_writes(workload.write_cap));
         let trial = match ready {
-            Ok(()) => self.run(workload, level, repetition),
+            Ok(()) => run(self),
             Err(why) => failed(workload, level, repetition, &why),
         };
         match self.cap_writes(None) {

@@ -16,6 +16,7 @@ mod mariadb;
 mod postgres;
 mod process;
 mod resources;
+mod search;
 mod selftest;
 mod server;
 mod services;
@@ -280,6 +281,7 @@ impl<'a> Course<'a> {
             trials: Vec::new(),
             interventions: Vec::new(),
             predictions: Vec::new(),
+            searches: Vec::new(),
         }
     }
 
@@ -322,6 +324,9 @@ impl<'a> Course<'a> {
             save(results, &self.options.dir)?;
             progress.ended(name, &results.trials[results.trials.len() - 1]);
         }
+        for workload in self.workloads.iter().filter(|_| begun.is_ok()) {
+            search::search(rig, workload, repetition, results, &self.options.dir, progress, stop)?;
+        }
         Ok(())
     }
 }
@@ -357,6 +362,8 @@ trait Rig<'a> {
     fn resources(&self) -> Vec<Resource>;
     /// Runs one trial. A failure is part of it.
     fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial;
+    /// Runs one trial in an open loop. A failure is part of it.
+    fn offered(&mut self, workload: &'a Workload, offered: &search::Offered, repetition: u32) -> Trial;
 }
 
 /// A queueing model in place of a system.
@@ -381,6 +388,10 @@ impl<'a> Rig<'a> for Modelled<'a> {
     fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
         let Experiment { seed, warmup, window, .. } = self.experiment;
         simulated::trial(self.model, &workload.name, level, repetition, *seed, *warmup, *window)
+    }
+
+    fn offered(&mut self, workload: &'a Workload, offered: &search::Offered, repetition: u32) -> Trial {
+        failed(workload, offered.clients, repetition, "a model has no open loop")
     }
 }
 

@@ -9,6 +9,7 @@ pub mod compare;
 mod course;
 mod csv;
 mod html;
+mod limit;
 mod markdown;
 mod page;
 mod plots;

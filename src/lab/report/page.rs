@@ -4,6 +4,7 @@ use super::Report;
 use super::beside;
 use super::columns::{Bound, columns};
 use super::course;
+use super::limit;
 use super::proof;
 use super::resources;
 use super::words::{self, UNKNOWN};
@@ -295,6 +296,7 @@ fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut 
         page.push(Block::Part("Failed attempts by class".to_owned()));
         page.push(Block::Table(errors));
     }
+    page.extend(limit::blocks(found));
     if let Some(of) = &found.course {
         page.push(Block::Part("How a run went".to_owned()));
         let index = report.findings.workloads.len() + index;

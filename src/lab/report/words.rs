@@ -371,8 +371,14 @@ pub(super) fn sentence(found: &WorkloadFindings) -> String {
         None => knee(found),
     };
     let closed = |said: String| Some(said).filter(|_| !is_open(found));
-    let parts =
-        [Some(capacity(found)), closed(knee), decline(found), closed(bottleneck(found)), Some(gates(found))];
+    let parts = [
+        Some(capacity(found)),
+        closed(knee),
+        super::limit::sentence(found),
+        decline(found),
+        closed(bottleneck(found)),
+        Some(gates(found)),
+    ];
     let mut sentence = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
     if let Some(first) = sentence.chars().next() {
         sentence.replace_range(..first.len_utf8(), &first.to_uppercase().to_string());
