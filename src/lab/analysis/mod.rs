@@ -23,7 +23,7 @@ pub mod waits;
 
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, RULES};
-pub use capacity::{Capacity, Decline, Knee};
+pub use capacity::{Capacity, Decline, Knee, KneeSpread};
 pub use checks::{CHECKS, Checked, Verdict};
 pub use compare::{Comparison, MEASURES, compare};
 pub use figures::{FIGURES, Figure, Figured, Group, How};
@@ -32,7 +32,7 @@ pub use interventions::Effect;
 pub use limit::{Searched, Tried, UnderLimit};
 pub use population::{Place, Population};
 pub use predict::{Foretold, Prediction};
-pub use rows::{Row, Standing, Use, row};
+pub use rows::{OfRun, Row, Standing, Use, row};
 pub use stats::{Estimate, Interval};
 pub use steady::course::Course;
 pub use waits::{Dominant, WAITS, Wait, WaitKind, Waiting, Whereabouts};
@@ -167,7 +167,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         rows.push(row);
     }
     let capacity = capacity::capacity(&rows, results.seed);
-    let knee = capacity::knee(&rows, &capacity);
+    let knee = capacity::knee(&rows, &capacity, results.seed);
     let shares = !generator::shares_with(results).is_empty();
     let bottleneck = bottleneck::bottleneck(&rows, &capacity, knee.as_ref(), shares);
     WorkloadFindings {
