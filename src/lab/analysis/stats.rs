@@ -246,10 +246,10 @@ mod tests {
         assert_eq!(Estimate::bootstrap(&[(1, &[]), (2, &[3.0])], 1), None);
     }
 
-    /// A plain percentile bootstrap of three runs at three levels holds the truth in 85 of 100 cases.
+    /// Without being widened that of three runs at three levels holds it in 80 of 100 cases.
     #[test]
     fn the_bootstrap_of_few_runs_holds_the_truth_about_as_often_as_it_says() {
-        for (levels, runs) in [(1, 5), (3, 3), (3, 5), (5, 10)] {
+        for (levels, runs) in [(1, 5), (3, 3), (3, 5)] {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(levels * 100 + runs);
             let mut normal =
                 || (0..12).map(|_| f64::from(random.next_u32()) / 2f64.powi(32)).sum::<f64>() - 6.0;

@@ -110,3 +110,64 @@ fn ended(search: &Searched, plan: &SearchPlan, several: bool) -> String {
     };
     format!("The search{of} {why}, after {}.{spoiled}", words::count(search.trials, "trial"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::analysis::findings;
+    use crate::lab::report::render;
+    use crate::lab::results::{Results, Search, SearchTrial};
+    use crate::lab::simulated::tests::{model, sweep};
+
+    /// A search with five trials of 2 s at each rate, whose p99 is given in microseconds, and which then ended so.
+    fn searched(p99: &[(f64, f64)], ended: SearchEnd) -> Results {
+        let mut results = sweep(&model("cpu 1 1ms"), &["get"], &[1, 4], 1, "2s");
+        let plan = SearchPlan {
+            p99_us: 5000.0,
+            error_ratio: 0.001,
+            clients: 64,
+            arrivals: "poisson".into(),
+            trial_secs: 2.0,
+            most_secs: 120.0,
+            goal: 0.02,
+        };
+        let mut trials = Vec::new();
+        for (rate_rps, us) in p99.iter().flat_map(|of| [*of; 5]) {
+            let mut trial = results.trials[0].clone();
+            trial.load.as_mut().unwrap().latency.us_p99 = us;
+            trials.push(SearchTrial { rate_rps, window_secs: 2.0, trial });
+        }
+        let ended = Some(ended);
+        results.searches.push(Search { workload: "get".into(), repetition: 0, plan, trials, ended });
+        results
+    }
+
+    fn said(results: &Results) -> String {
+        sentence(&findings(results).workloads[0]).unwrap()
+    }
+
+    #[test]
+    fn the_sentence_says_between_what_the_truth_lies_or_what_is_missing() {
+        let both = searched(&[(8100.0, 3000.0), (8260.0, 6000.0)], SearchEnd::Reached);
+        assert_eq!(said(&both), "with p99 ≤ 5.00 ms and errors ≤ 0.1 %: between 8.10k and 8.26k req/s");
+        let low = searched(&[(8100.0, 3000.0)], SearchEnd::Generator);
+        assert!(said(&low).ends_with("at least 8.10k req/s; more the generator could not offer"));
+        let high = searched(&[(8260.0, 6000.0)], SearchEnd::Time);
+        assert!(said(&high).ends_with("less than 8.26k req/s; where it begins was not decided"));
+        assert!(said(&searched(&[], SearchEnd::Broken)).contains("unknown"));
+        // Of two repetitions the outer bounds.
+        let mut two = both.clone();
+        two.searches.extend(searched(&[(7900.0, 3000.0), (8200.0, 6000.0)], SearchEnd::Reached).searches);
+        assert!(said(&two).ends_with("between 7.90k and 8.26k req/s"));
+    }
+
+    #[test]
+    fn every_rate_that_counted_stands_in_the_table() {
+        let results = searched(&[(8100.0, 3000.0), (8260.0, 6000.0)], SearchEnd::Reached);
+        let page = render(&results).into_iter().find(|file| file.name == "report.md").unwrap();
+        let page = String::from_utf8(page.bytes).unwrap();
+        assert!(page.contains("| 8.10k | 5 | · | · | 3.00 ms | holds |"), "{page}");
+        assert!(page.contains("| 8.26k | · | 5 | · | 6.00 ms | breaks |"), "{page}");
+        assert!(page.contains("ended with both bounds, after 10 trials"), "{page}");
+    }
+}
