@@ -141,7 +141,9 @@ impl Tally {
             // One of either, or none of full length that was not spoiled.
             (Says::Open, _, _) if self.passed > 0 => Lean::Neither,
             (Says::Open, _, Some(true)) => Lean::Up,
-            (Says::Open, _, _) => Lean::Down,
+            (Says::Open, _, Some(false)) => Lean::Down,
+            // What the generator spoiled once is no way down: it is tried again.
+            (Says::Open, _, None) => Lean::Neither,
         }
     }
 }

@@ -27,7 +27,18 @@ fn between(of: &UnderLimit) -> String {
         (Some(holds), None) => format!("at least {} req/s; where it ends was not decided", rate(holds)),
         (None, Some(breaks)) => format!("less than {} req/s; where it begins was not decided", rate(breaks)),
         (None, None) if ended(SearchEnd::Broken) => "unknown: trials delivered no numbers".to_owned(),
-        (None, None) => "unknown: no rate was decided in the time given".to_owned(),
+        (None, None) => {
+            let all = of.searches.iter().flat_map(|search| &search.rates);
+            let mixed = || all.clone().filter(|of| of.says == Says::Mixed).map(|of| of.tally.rate_rps);
+            let said = "unknown: no rate was decided in the time given".to_owned();
+            match mixed().min_by(f64::total_cmp).zip(mixed().max_by(f64::total_cmp)) {
+                Some((least, most)) if least < most => {
+                    format!("{said}; trials disagree from {} to {} req/s", rate(least), rate(most))
+                }
+                Some((only, _)) => format!("{said}; trials disagree at {} req/s", rate(only)),
+                None => said,
+            }
+        }
     }
 }
 
