@@ -10,5 +10,6 @@ pub mod harness;
 pub mod simulated;
 pub mod printed;
 pub mod results;
+pub mod search;
 pub mod analysis;
 pub mod report;

@@ -62,6 +62,70 @@ pub struct Results {
     /// What was foretold of the trials before they ran, in the order it was written down.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub predictions: Vec<Registered>,
+    /// Searches for the highest rate under a limit on latency, in the order they ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub searches: Vec<Search>,
+}
+
+/// A search for the highest rate at which a limit on latency holds, in an open loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Search {
+    /// The workload.
+    pub workload: String,
+    /// In which repetition, and so on which fresh target.
+    pub repetition: u32,
+    /// What was asked.
+    pub plan: SearchPlan,
+    /// Every trial, in the order they ran.
+    pub trials: Vec<SearchTrial>,
+    /// Why there are no more; `None` where it was interrupted.
+    pub ended: Option<SearchEnd>,
+}
+
+/// What a search looks for, and how long.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SearchPlan {
+    /// The 99th percentile that must not be passed, from the instant a request was due.
+    pub p99_us: f64,
+    /// Failed attempts over attempts that must not be passed, 0–1.
+    pub error_ratio: f64,
+    /// Connections.
+    pub clients: u32,
+    /// How requests are spread over time: `poisson`, `constant`.
+    pub arrivals: String,
+    /// How long a trial that counts is measured.
+    pub trial_secs: f64,
+    /// Time for all trials together.
+    pub most_secs: f64,
+    /// How near the two bounds are to come, as a share.
+    pub goal: f64,
+}
+
+/// A trial of a search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SearchTrial {
+    /// Requests per second asked for.
+    pub rate_rps: f64,
+    /// How long it was to be measured; shorter ones only show the way.
+    pub window_secs: f64,
+    /// What was measured; its level is the connections.
+    pub trial: Trial,
+}
+
+/// Why a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SearchEnd {
+    /// Its bounds are as near to each other as asked, but for rates at which trials disagree.
+    Reached,
+    /// Its time was over.
+    Time,
+    /// The limit does not even hold at a rate that is too low to be measured.
+    TooLow,
+    /// At the next higher rate the generator is the limit.
+    Generator,
+    /// Several trials in a row delivered no numbers.
+    Broken,
 }
 
 /// A trial with one resource made slower on purpose, or its counterpart with none.

@@ -406,3 +406,47 @@ fn a_postgresql_that_cannot_start_says_why() {
     let why = Postgres::start(PostgresOptions { settings, ..PostgresOptions::default() }).unwrap_err();
     assert!(why.contains("shared_buffers") && !why.contains('\n'), "{why}");
 }
+
+const LIMITED: &str = r#"
+name = "limited"
+title = "The highest rate under a limit, on a store in memory"
+levels = [4]
+repetitions = 1
+warmup = "100ms"
+window = "300ms"
+selftest = false
+
+[target]
+kind = "weir"
+store = "memory:"
+
+[[workload]]
+name = "get_popular"
+args = ["--keys", "100"]
+limit = { p99 = "20ms", trial = "250ms", most = "6s", clients = 8, goal = "20%" }
+"#;
+
+/// What it finds is the machine's business; that it ends, keeps every trial and puts its bounds in order is ours.
+#[test]
+fn a_search_under_a_limit_ends_with_its_bounds_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let (output, out) = lab(dir.path(), LIMITED, &[]);
+    let (said, complained) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{complained}");
+    assert!(said.contains("with p99 ≤ 20.0 ms and errors ≤ 0.1 %: "), "{said}");
+    let results = results(&out);
+    let [search] = results.searches.as_slice() else { panic!("{} searches", results.searches.len()) };
+    assert!(search.ended.is_some() && !search.trials.is_empty());
+    for tried in &search.trials {
+        let load = tried.trial.load.as_ref();
+        let pacing = load.map(|load| load.pacing.as_str()).unwrap_or("poisson ");
+        assert!(pacing.starts_with("poisson "), "{pacing}: {:?}", tried.trial.failure);
+    }
+    let found = findings(&results).workloads.remove(0).under_limit.unwrap();
+    assert!(found.holds_rps.zip(found.breaks_rps).is_none_or(|(holds, breaks)| holds < breaks), "{found:?}");
+    let page = fs::read_to_string(out.join("report.md")).unwrap();
+    assert!(page.contains("Highest rate with p99 ≤ 20.0 ms"), "{page}");
+    // The sweep is what it was.
+    assert_eq!(results.trials.len(), 1);
+}

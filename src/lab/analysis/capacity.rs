@@ -3,8 +3,8 @@
 //! Works on rows alone, sorted by clients; which of them count is decided by [`super::checks`].
 
 use super::checks::limited_by;
-use super::rows::{Row, Standing};
-use super::stats::{Estimate, Interval, mean};
+use super::rows::{OfRun, Row, Standing};
+use super::stats::{DRAWS, Draws, Estimate, Interval, RUNS_LEAST, mean, percentiles, range, widened};
 use serde::Serialize;
 
 /// What a workload gets through.
@@ -85,6 +85,8 @@ pub struct Knee {
     ///
     /// Source: Satopää et al., Finding a “Kneedle” in a Haystack (2011).
     pub kneedle: Option<f64>,
+    /// How far other runs would have moved them.
+    pub spread: KneeSpread,
     /// The first and last level the methods saw.
     pub swept: (u32, u32),
     /// Whether all four lie within a factor of two; where not, there is no sharp knee.
@@ -95,6 +97,23 @@ pub struct Knee {
     pub latency_us_p50: Option<f64>,
     /// 99th percentile there.
     pub latency_us_p99: Option<f64>,
+}
+
+/// Between which the four estimates of a knee lie, in clients.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct KneeSpread {
+    /// What the ends are. A range is that of the knees of single runs, each run number of all levels together.
+    pub interval: Interval,
+    /// Runs at the level that has fewest.
+    pub runs: u32,
+    /// Of the headline.
+    pub clients: (f64, f64),
+    /// Of the broken stick.
+    pub broken_stick: Option<(f64, f64)>,
+    /// Of the power.
+    pub power: Option<(f64, f64)>,
+    /// Of Kneedle.
+    pub kneedle: Option<(f64, f64)>,
 }
 
 /// Goodput falling past the peak.
@@ -140,7 +159,8 @@ pub fn capacity(rows: &[Row], seed: u64) -> Capacity {
 
     let (first, last) = plateau.unwrap_or((best, best));
     let levels: Vec<u32> = rows[first..=last].iter().map(|row| row.level).collect();
-    let runs: Vec<&[f64]> = rows[first..=last].iter().map(|row| row.goodput_rps_of_runs.as_slice()).collect();
+    let runs: Vec<(u32, &[f64])> =
+        rows[first..=last].iter().map(|row| (row.level, row.goodput_rps_of_runs.as_slice())).collect();
     let limited = rows[first..=last].iter().filter(|row| row.standing == Standing::GeneratorLimited);
     let limited = limited.max_by(|a, b| goodput(a).unwrap_or(0.0).total_cmp(&goodput(b).unwrap_or(0.0)));
     let why = limited.map(|row| limited_by(row).unwrap_or_default().to_owned());
@@ -169,20 +189,17 @@ fn offered(rows: &[Row]) -> Option<Capacity> {
 }
 
 /// Where more clients stop paying. `None` while the capacity is not known, or without a valid row at one client.
-pub fn knee(rows: &[Row], capacity: &Capacity) -> Option<Knee> {
-    let Capacity::Reached { rps, .. } = capacity else { return None };
+///
+/// `seed` draws the bootstrap: the same draws as those of the capacity.
+pub fn knee(rows: &[Row], capacity: &Capacity, seed: u64) -> Option<Knee> {
+    let Capacity::Reached { rps, levels } = capacity else { return None };
     let usable: Vec<&Row> = rows.iter().filter(|row| row.usable()).collect();
-    let alone = usable.iter().find(|row| row.level == 1)?;
-    let clients = rps.mean * alone.cycle_us()? / 1e6;
-    if clients <= 0.0 {
-        return None;
-    }
-    let points: Vec<(f64, f64)> =
-        usable.iter().filter_map(|row| Some((f64::from(row.level), row.goodput_rps?.mean))).collect();
-    let (broken_stick, power, kneedle) = (broken_stick(&points), power(&usable), kneedle(&points));
+    let points: Vec<Point> = usable.iter().filter_map(|row| Point::of(row)).collect();
+    let Estimates { broken_stick, power, kneedle, .. } = Estimates::of(&points, levels);
+    let alone = points.iter().find(|point| point.clients == 1.0)?;
+    let clients = Some(rps.mean * alone.cycle_us / 1e6).filter(|clients| *clients > 0.0)?;
     let all: Vec<f64> = [Some(clients), broken_stick, power, kneedle].into_iter().flatten().collect();
-    let most = all.iter().copied().fold(f64::MIN, f64::max);
-    let least = all.iter().copied().fold(f64::MAX, f64::min);
+    let (least, most) = range(&all);
     let distance = |row: &Row| (f64::from(row.level) / clients).ln().abs();
     let nearest = usable.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
     Some(Knee {
@@ -190,12 +207,131 @@ pub fn knee(rows: &[Row], capacity: &Capacity) -> Option<Knee> {
         broken_stick,
         power,
         kneedle,
+        spread: spread(&usable, levels, clients, broken_stick, seed),
         swept: (usable.first()?.level, usable.last()?.level),
         sharp: most <= 2.0 * least,
         nearest_level: nearest.level,
         latency_us_p50: nearest.latency_us_p50,
         latency_us_p99: nearest.latency_us_p99,
     })
+}
+
+/// The four estimates again, of runs drawn anew; of fewer than three, of single ones.
+fn spread(
+    usable: &[&Row],
+    plateau: &[u32],
+    clients: f64,
+    broken_stick: Option<f64>,
+    seed: u64,
+) -> KneeSpread {
+    let there: Vec<&&Row> = usable.iter().filter(|row| !row.of_runs.is_empty()).collect();
+    let runs = |row: &&&Row| row.of_runs.len();
+    let (least, most) =
+        (there.iter().map(runs).min().unwrap_or(0), there.iter().map(runs).max().unwrap_or(0));
+    let of = |drawn: &dyn Fn(usize, &Row) -> Option<Point>| {
+        let points = there.iter().enumerate().filter_map(|(i, row)| drawn(i, row));
+        Estimates::of(&points.collect::<Vec<_>>(), plateau)
+    };
+    let (interval, all): (Interval, Vec<Estimates>) = if least < RUNS_LEAST {
+        let single = |k: usize| of(&|_, row| Point::drawn(row, &[k % row.of_runs.len()]));
+        let interval = if most < 2 { Interval::Single } else { Interval::Range };
+        (interval, (0..most).map(single).collect())
+    } else {
+        let draws: Vec<Draws> =
+            there.iter().map(|row| Draws::of(seed, row.level, row.of_runs.len())).collect();
+        let drawn = |k: usize| of(&|i, row| Point::drawn(row, draws[i].drawn(k)));
+        (Interval::Bootstrap, (0..DRAWS).map(drawn).collect())
+    };
+    let ends = |read: fn(&Estimates) -> Option<f64>| {
+        let values: Vec<f64> = all.iter().filter_map(read).collect();
+        match interval {
+            Interval::Bootstrap => percentiles(values),
+            _ => (!values.is_empty()).then(|| range(&values)),
+        }
+    };
+    // What is read off a straight line or a mean is widened as a mean is; a level is one that was measured.
+    let freedom =
+        |row: &&&Row| if plateau.contains(&row.level) || row.level == 1 { runs(row) - 1 } else { 0 };
+    let freedom: usize = there.iter().map(freedom).sum();
+    let widened = |middle: f64, ends: (f64, f64)| match interval {
+        Interval::Bootstrap => {
+            let (low, high) = widened(middle, ends, least, freedom);
+            (low.max(0.0), high)
+        }
+        _ => ends,
+    };
+    KneeSpread {
+        interval,
+        runs: least as u32,
+        clients: ends(|of| of.clients).map_or((clients, clients), |ends| widened(clients, ends)),
+        broken_stick: broken_stick.and_then(|at| Some(widened(at, ends(|of| of.broken_stick)?))),
+        power: ends(|of| of.power),
+        kneedle: ends(|of| of.kneedle),
+    }
+}
+
+/// A level as the estimates see it.
+struct Point {
+    clients: f64,
+    goodput_rps: f64,
+    latency_us: Option<f64>,
+    cycle_us: f64,
+}
+
+impl Point {
+    /// Of all runs of a row.
+    fn of(row: &Row) -> Option<Point> {
+        Some(Point {
+            clients: f64::from(row.level),
+            goodput_rps: row.goodput_rps?.mean,
+            latency_us: row.latency_us_mean,
+            cycle_us: row.cycle_us().unwrap_or(f64::NAN),
+        })
+    }
+
+    /// Of some of them, by their places.
+    fn drawn(row: &Row, runs: &[usize]) -> Option<Point> {
+        let goodput: Vec<f64> = runs.iter().map(|run| row.goodput_rps_of_runs[*run]).collect();
+        let attempts: u64 = runs.iter().map(|run| row.of_runs[*run].attempts).sum();
+        // As in the row: over all attempts of all runs.
+        let over_all = |figure: fn(&OfRun) -> f64| {
+            let total: f64 =
+                runs.iter().map(|run| &row.of_runs[*run]).map(|of| figure(of) * of.attempts as f64).sum();
+            total / attempts as f64
+        };
+        let latency_us = over_all(|of| of.latency_us_mean);
+        Some(Point {
+            clients: f64::from(row.level),
+            goodput_rps: mean(&goodput)?,
+            latency_us: Some(latency_us).filter(|us| us.is_finite()),
+            cycle_us: latency_us + over_all(|of| of.think_us_mean),
+        })
+    }
+}
+
+/// The knee of one set of points, four times.
+struct Estimates {
+    clients: Option<f64>,
+    broken_stick: Option<f64>,
+    power: Option<f64>,
+    kneedle: Option<f64>,
+}
+
+impl Estimates {
+    fn of(points: &[Point], plateau: &[u32]) -> Estimates {
+        let on_it =
+            points.iter().filter(|point| plateau.iter().any(|level| f64::from(*level) == point.clients));
+        let capacity = mean(&on_it.map(|point| point.goodput_rps).collect::<Vec<_>>());
+        let alone = points.iter().find(|point| point.clients == 1.0);
+        let clients = capacity.zip(alone).map(|(rps, alone)| rps * alone.cycle_us / 1e6);
+        let swept: Vec<(f64, f64)> = points.iter().map(|point| (point.clients, point.goodput_rps)).collect();
+        Estimates {
+            clients: clients.filter(|clients| clients.is_finite()),
+            broken_stick: broken_stick(&swept),
+            power: power(points),
+            kneedle: kneedle(&swept),
+        }
+    }
 }
 
 /// How far goodput falls behind its peak at a higher level. `None` unless both were measured three times or more and their
@@ -232,13 +368,10 @@ fn broken_stick(points: &[(f64, f64)]) -> Option<f64> {
     (1..points.len()).filter_map(fit).min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, clients)| clients)
 }
 
-fn power(rows: &[&Row]) -> Option<f64> {
-    rows.iter()
-        .filter_map(|row| {
-            Some((row.level, row.goodput_rps?.mean / row.latency_us_mean.filter(|us| *us > 0.0)?))
-        })
-        .max_by(|(_, a), (_, b)| a.total_cmp(b))
-        .map(|(level, _)| f64::from(level))
+fn power(points: &[Point]) -> Option<f64> {
+    let power = |point: &Point| Some(point.goodput_rps / point.latency_us.filter(|us| *us > 0.0)?);
+    let powers = points.iter().filter_map(|point| Some((point.clients, power(point)?)));
+    powers.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(clients, _)| clients)
 }
 
 fn kneedle(points: &[(f64, f64)]) -> Option<f64> {

@@ -13,6 +13,7 @@ pub mod hits;
 pub mod figures;
 mod generator;
 pub mod interventions;
+pub mod limit;
 pub mod little;
 pub mod population;
 pub mod predict;
@@ -23,16 +24,17 @@ pub mod waits;
 
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, RULES};
-pub use capacity::{Capacity, Decline, Knee};
+pub use capacity::{Capacity, Decline, Knee, KneeSpread};
 pub use checks::{CHECKS, Checked, Verdict};
 pub use compare::{Comparison, MEASURES, compare};
 pub use crimes::{CRIMES, Judged, Plea, crimes};
 pub use figures::{FIGURES, Figure, Figured, Group, How};
 pub use hits::HitRatio;
 pub use interventions::Effect;
+pub use limit::{Searched, Tried, UnderLimit};
 pub use population::{Place, Population};
 pub use predict::{Foretold, Prediction};
-pub use rows::{Row, Standing, Use, row};
+pub use rows::{OfRun, Row, Standing, Use, row};
 pub use stats::{Estimate, Interval};
 pub use steady::course::Course;
 pub use waits::{Dominant, WAITS, Wait, WaitKind, Waiting, Whereabouts};
@@ -100,6 +102,8 @@ pub struct WorkloadFindings {
     pub capacity: Capacity,
     /// Where more clients stop paying.
     pub knee: Option<Knee>,
+    /// What it gets through under a limit on latency; `None` where that was not searched for.
+    pub under_limit: Option<UnderLimit>,
     /// How far goodput falls past the peak.
     pub decline: Option<Decline>,
     /// What limits it.
@@ -165,7 +169,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         rows.push(row);
     }
     let capacity = capacity::capacity(&rows, results.seed);
-    let knee = capacity::knee(&rows, &capacity);
+    let knee = capacity::knee(&rows, &capacity, results.seed);
     let shares = !generator::shares_with(results).is_empty();
     let effects = interventions::effects(results, &workload.name);
     let bottleneck = bottleneck::bottleneck(&bottleneck::Seen {
@@ -185,6 +189,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         hit_ratios: hits::hit_ratios(results, &workload.name),
         printed: rows::printed_sweep(results, workload),
         waits: waits::dominant(&rows, &bottleneck.levels),
+        under_limit: limit::under_limit(results, &workload.name),
         effects,
         foretold: predict::foretold(results, &workload.name, &rows, &capacity),
         bottleneck,

@@ -36,7 +36,9 @@ pub struct Row {
     pub standing: Standing,
     /// Successes per second of each run, in the order of the repetitions.
     pub goodput_rps_of_runs: Vec<f64>,
-    /// Their mean over the runs.
+    /// What every run saw beside, in the same order.
+    pub of_runs: Vec<OfRun>,
+    /// Mean of the goodput over the runs.
     pub goodput_rps: Option<Estimate>,
     /// Requests per second, failed ones included, mean over the runs.
     pub attempts_rps: Option<f64>,
@@ -73,6 +75,17 @@ pub struct Row {
     pub checks: Vec<Checked>,
     /// What somebody printed of the same workload at this level.
     pub printed: Option<AuditedRow>,
+}
+
+/// One run of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct OfRun {
+    /// Requests, failed ones included.
+    pub attempts: u64,
+    /// Mean latency of all of them.
+    pub latency_us_mean: f64,
+    /// What a client thought between two of them, mean.
+    pub think_us_mean: f64,
 }
 
 /// How far a row may be trusted.
@@ -167,6 +180,7 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
         runs: ran.len() as u32,
         failures: failures(&trials, planned),
         standing: Standing::Missing,
+        of_runs: ran.iter().map(|(_, load)| of_run(load)).collect(),
         goodput_rps: Estimate::of(&goodput),
         goodput_rps_of_runs: goodput,
         attempts_rps: mean(&attempts),
@@ -217,6 +231,14 @@ fn attempts_mean_us(ran: &[(&Trial, &LoadReport)], of: fn(&LoadReport) -> Option
     let attempts: u64 = all.iter().map(|latency| latency.count).sum();
     let total: f64 = all.iter().map(|latency| latency.us_mean * latency.count as f64).sum();
     (attempts > 0).then(|| total / attempts as f64)
+}
+
+fn of_run(load: &LoadReport) -> OfRun {
+    OfRun {
+        attempts: load.attempts,
+        latency_us_mean: load.latency.us_mean,
+        think_us_mean: load.think_secs / load.attempts.max(1) as f64 * 1e6,
+    }
 }
 
 /// Attempts per second; not finite where there was no window.

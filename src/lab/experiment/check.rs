@@ -50,6 +50,7 @@ impl Experiment {
             }
         }
         self.check_workloads()?;
+        self.check_limits()?;
         self.check_subjects()?;
         self.check_sections()?;
         if let Some(interventions) = &self.interventions {

@@ -5,6 +5,7 @@
 
 mod check;
 mod interventions;
+mod limit;
 mod narrow;
 mod placeholder;
 mod sections;
@@ -12,6 +13,7 @@ mod target;
 mod truth;
 
 pub use interventions::{Interventions, KNOBS, Knob};
+pub use limit::LatencyLimit;
 pub use placeholder::{PLACEHOLDERS, PORT, fill};
 pub use sections::{Cores, DatabaseSettings, Limits, PrintedSource, Workload};
 pub use target::{

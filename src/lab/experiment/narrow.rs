@@ -86,6 +86,9 @@ impl Experiment {
         if let Some(interventions) = &mut self.interventions {
             interventions.window = shorter(interventions.window, WINDOW_LEAST);
         }
+        for limit in self.workloads.iter_mut().filter_map(|workload| workload.limit.as_mut()) {
+            limit.most = shorter(limit.most, limit.shortest());
+        }
         if share < THINNED_BELOW {
             let own = self.workloads.iter_mut().filter_map(|workload| workload.levels.as_mut());
             own.chain([&mut self.levels]).for_each(thin);

@@ -2,6 +2,7 @@
 //!
 //! Only their shapes; what may stand in them is checked next door.
 
+use super::LatencyLimit;
 use crate::units::Size;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -57,6 +58,8 @@ pub struct Workload {
     pub write_cap: Option<Size>,
     /// What the printed table calls it, where that is another name.
     pub printed: Option<String>,
+    /// Under which limit the highest rate is searched for, after the trials of each repetition.
+    pub limit: Option<LatencyLimit>,
 }
 
 impl Workload {

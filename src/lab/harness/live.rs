@@ -6,11 +6,12 @@ use super::interventions::{LOWERED, knobs_of_server};
 use super::limits::Limits;
 use super::link::{self, Link};
 use super::resources::resources_of;
+use super::search::Offered;
 use super::server::{Server, Start};
 use super::services::{self, Services};
 use super::{Course, Options, Rig, environment, failed, load};
 use crate::lab::experiment::{
-    Commands, DATABASE, Engine, FJALL, Fresh, GENERATOR, LINK, SERVER, Target, Workload,
+    Commands, DATABASE, Engine, Experiment, FJALL, Fresh, GENERATOR, LINK, SERVER, Target, Workload,
 };
 use crate::lab::results::{Change, Resource, Trial};
 use crate::lab::sampler::{self, Cap, Context, Samplers, address, ask, device_of, get};
@@ -295,14 +296,15 @@ impl<'a> Live<'a> {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Runs a trial with `change` made, and unmakes it.
+    /// Has `run` run a trial with `change` made, on a target that lives and is as `workload` wants it, and unmakes the change. A failure is
+    /// part of the trial.
     fn trial_of(
         &mut self,
         workload: &'a Workload,
         level: u32,
         repetition: u32,
-        window: Span,
         change: Option<&Change>,
+        run: impl FnOnce(&mut Live<'a>) -> Trial,
     ) -> Trial {
         let ready = self.revive().and_then(|()| self.prepare(workload));
         if let Err(why) = ready {
@@ -310,7 +312,7 @@ impl<'a> Live<'a> {
         }
         let made = self.cap_writes(workload.write_cap).and_then(|()| self.turn(workload, change));
         let trial = match made {
-            Ok(()) => self.run(workload, level, repetition, window),
+            Ok(()) => run(self),
             Err(why) => failed(workload, level, repetition, &why),
         };
         // The next trial would be measured with a change or under a cap that nobody asked for.
@@ -373,7 +375,8 @@ impl<'a> Live<'a> {
         matches!(&self.course.subject.target, Target::Command(Commands { fresh: Fresh::Trial, .. }) if self.used)
     }
 
-    fn run(&mut self, workload: &Workload, level: u32, repetition: u32, window: Span) -> Trial {
+    /// One run of the load generator: `warmup` unmeasured, `window` measured.
+    fn run(&mut self, workload: &Workload, level: u32, repetition: u32, warmup: Span, window: Span) -> Trial {
         self.used = true;
         self.ran += 1;
         let run = load::Run {
@@ -383,7 +386,7 @@ impl<'a> Live<'a> {
             level,
             // Another for each trial: the same requests again would find what the last ones left in the cache.
             seed: self.course.experiment.seed.wrapping_add(self.ran),
-            warmup: self.course.experiment.warmup,
+            warmup,
             window,
             preload: !self.preloaded.contains(&workload.name),
             cores: self.course.cores_of(GENERATOR),
@@ -483,7 +486,19 @@ impl<'a> Rig<'a> for Live<'a> {
     }
 
     fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
-        self.trial_of(workload, level, repetition, self.course.experiment.window, None)
+        let Experiment { warmup, window, .. } = self.course.experiment;
+        self.trial_of(workload, level, repetition, None, |live| {
+            live.run(workload, level, repetition, *warmup, *window)
+        })
+    }
+
+    fn offered(&mut self, workload: &'a Workload, offered: &Offered, repetition: u32) -> Trial {
+        let mut paced = workload.clone();
+        paced.args.extend(offered.flags());
+        let Offered { clients, warmup, window, .. } = *offered;
+        self.trial_of(workload, clients, repetition, None, |live| {
+            live.run(&paced, clients, repetition, warmup, window)
+        })
     }
 
     fn knobs(&mut self, workload: &'a Workload) -> Result<Vec<String>, String> {
@@ -512,7 +527,9 @@ impl<'a> Rig<'a> for Live<'a> {
     ) -> Trial {
         let experiment = self.course.experiment;
         let window = experiment.interventions.as_ref().map_or(experiment.window, |of| of.window);
-        self.trial_of(workload, level, round, window, change)
+        self.trial_of(workload, level, round, change, |live| {
+            live.run(workload, level, round, experiment.warmup, window)
+        })
     }
 }
 

@@ -20,6 +20,7 @@ mod postgres;
 mod predictions;
 mod process;
 mod resources;
+mod search;
 mod selftest;
 mod server;
 mod services;
@@ -301,6 +302,7 @@ impl<'a> Course<'a> {
             trials: Vec::new(),
             interventions: Vec::new(),
             predictions: Vec::new(),
+            searches: Vec::new(),
         }
     }
 
@@ -346,6 +348,9 @@ impl<'a> Course<'a> {
             }
             save(results, &self.options.dir)?;
             progress.ended(name, &results.trials[results.trials.len() - 1]);
+        }
+        for workload in self.workloads.iter().filter(|_| begun.is_ok()) {
+            search::search(rig, workload, repetition, results, &self.options.dir, progress, stop)?;
         }
         match begun.is_ok() && repetition + 1 == self.experiment.repetitions {
             true => self.intervene(rig, results, progress, stop),
@@ -394,6 +399,8 @@ trait Rig<'a> {
     /// Runs one trial of the interventions, with `change` made and then unmade. A failure is part of it.
     fn intervene(&mut self, workload: &'a Workload, level: u32, round: u32, change: Option<&Change>)
     -> Trial;
+    /// Runs one trial in an open loop. A failure is part of it.
+    fn offered(&mut self, workload: &'a Workload, offered: &search::Offered, repetition: u32) -> Trial;
 }
 
 /// A queueing model in place of a system.
@@ -442,6 +449,10 @@ impl<'a> Rig<'a> for Modelled<'a> {
             change.map_or_else(|| self.model.clone(), |change| simulated::changed(self.model, change));
         let seed = simulated::seed_of(*seed, change);
         simulated::trial(&model, &workload.name, level, round, seed, *warmup, window)
+    }
+
+    fn offered(&mut self, workload: &'a Workload, offered: &search::Offered, repetition: u32) -> Trial {
+        failed(workload, offered.clients, repetition, "a model has no open loop")
     }
 }
 

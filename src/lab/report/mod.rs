@@ -11,6 +11,7 @@ mod csv;
 mod evidence;
 mod front;
 mod html;
+mod limit;
 mod markdown;
 mod page;
 mod plots;

@@ -6,6 +6,7 @@ use super::columns::{Bound, columns};
 use super::course;
 use super::evidence;
 use super::front::{Lead, leads};
+use super::limit;
 use super::proof;
 use super::resources;
 use super::words::{self, UNKNOWN};
@@ -336,6 +337,7 @@ fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut 
         page.push(Block::Table(errors));
     }
     page.extend(evidence::predictions(found));
+    page.extend(limit::blocks(found));
     if let Some(of) = &found.course {
         page.push(Block::Part("How a run went".to_owned()));
         let index = workloads + index;

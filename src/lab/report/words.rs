@@ -3,8 +3,8 @@
 //! Every figure carries its unit and, where one is known, its spread; what is not known is "–", never NaN.
 
 use crate::lab::analysis::{
-    AuditedRow, Capacity, Checked, Estimate, Evidence, Findings, Foretold, Grade, Interval, PrintedSweep,
-    Row, Standing, Verdict, WAITS, Waiting, WorkloadFindings,
+    AuditedRow, Capacity, Checked, Estimate, Evidence, Findings, Foretold, Grade, Interval, Knee, KneeSpread,
+    PrintedSweep, Row, Standing, Verdict, WAITS, Waiting, WorkloadFindings,
 };
 use crate::lab::results::{Limit, ResourceKind};
 use crate::units::{micros, short};
@@ -173,8 +173,31 @@ pub(super) fn knee(found: &WorkloadFindings) -> String {
             "no knee in the swept range".to_owned()
         }
         None => "knee unknown".to_owned(),
-        Some(knee) if knee.sharp => format!("knee at {} clients", clients(knee.clients)),
-        Some(knee) => format!("no sharp knee ({} clients where the bounds cross)", clients(knee.clients)),
+        Some(knee) if knee.sharp => format!("knee at {} clients{}", clients(knee.clients), ends(knee)),
+        Some(knee) => {
+            format!("no sharp knee ({} clients where the bounds cross{})", clients(knee.clients), ends(knee))
+        }
+    }
+}
+
+/// Between which the knee lies: ` (3.8–4.3)`; nothing of one run.
+fn ends(knee: &Knee) -> String {
+    let of = &knee.spread;
+    let (low, high) = (clients(of.clients.0), clients(of.clients.1));
+    match of.interval {
+        Interval::Single => String::new(),
+        _ if low == high => String::new(),
+        Interval::Range => format!(" ({low}–{high} in single runs)"),
+        Interval::StudentT | Interval::Bootstrap => format!(" ({low}–{high})"),
+    }
+}
+
+/// What the brackets behind its estimates are.
+pub(super) fn of_knee(spread: &KneeSpread) -> &'static str {
+    match spread.interval {
+        Interval::Single => " One run: how far another would move them is not known.",
+        Interval::Range => " In brackets: lowest to highest of single runs, too few for an interval.",
+        Interval::StudentT | Interval::Bootstrap => " In brackets: 95 % bootstrap over runs.",
     }
 }
 
@@ -424,6 +447,7 @@ pub(super) fn sentence(found: &WorkloadFindings) -> String {
     let parts = [
         Some(capacity(found)),
         closed(knee),
+        super::limit::sentence(found),
         decline(found),
         closed(bottleneck(found)),
         headroom(found),

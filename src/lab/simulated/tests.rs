@@ -67,6 +67,7 @@ pub(crate) fn sweep(
         trials,
         interventions: Vec::new(),
         predictions: Vec::new(),
+        searches: Vec::new(),
     }
 }
 

@@ -3,10 +3,12 @@
 //! The first is what the others are compared with. Nothing is left out that both sides planned: what a gate forbids to
 //! believe is shown and marked. Method and limits are those of docs/method.md, *Comparing*.
 
+mod capacity;
 mod circumstances;
 mod measures;
 mod ratio;
 
+pub use capacity::CapacityRatio;
 pub use circumstances::Difference;
 pub use measures::{BusyGenerator, MEASURES, Measure, Merged};
 pub use ratio::{Method, Quotient};
@@ -67,6 +69,9 @@ pub struct ComparedWorkload {
     pub about: String,
     /// Whether it writes, so that durability matters.
     pub writes: bool,
+    /// How what each side gets through at most compares with the first's, side by side in their order; `None` of the first, and
+    /// where a side does not have the workload.
+    pub capacities: Vec<Option<CapacityRatio>>,
     /// The levels that at least two sides planned, ascending.
     pub levels: Vec<ComparedLevel>,
     /// Levels that only one side planned, each with that side's name.
@@ -197,7 +202,7 @@ pub fn compare(all: &[&Results]) -> Result<Comparison, String> {
         }
     }
     let sides = Sides { all, names: &names, found: &found };
-    let workloads: Vec<ComparedWorkload> = (planned.iter())
+    let mut workloads: Vec<ComparedWorkload> = (planned.iter())
         .map(|name| sides.workload(name))
         .filter(|workload| !workload.levels.is_empty())
         .collect();
@@ -206,6 +211,7 @@ pub fn compare(all: &[&Results]) -> Result<Comparison, String> {
              compare runs that measured at least one workload at the same number of clients"
             .into());
     }
+    capacity::holm(workloads.iter_mut().flat_map(|workload| workload.capacities.iter_mut().flatten()));
     let ratios = (workloads.iter())
         .flat_map(|workload| &workload.levels)
         .flat_map(|level| level.sides.iter().flatten())
@@ -303,9 +309,22 @@ impl Sides<'_> {
             name: name.to_owned(),
             about: about.unwrap_or_default(),
             writes: self.all.iter().any(|results| loads(results, name, None).any(|(_, load)| writes(load))),
+            capacities: self.capacities(name),
             levels,
             alone,
         }
+    }
+
+    fn capacities(&self, workload: &str) -> Vec<Option<CapacityRatio>> {
+        let of = |i: usize| {
+            let found = self.found[i].workloads.iter().find(|found| found.name == workload)?;
+            Some(capacity::Of { results: self.all[i], found })
+        };
+        let ratio = |i: usize| {
+            let (first, other) = (of(0)?, of(i)?);
+            Some(capacity::capacity_ratio(&first, &other, interleaved(self.all[0], self.all[i])))
+        };
+        (0..self.all.len()).map(|i| if i == 0 { None } else { ratio(i) }).collect()
     }
 
     fn level(&self, workload: &str, clients: u32, rows: &[Option<&Row>]) -> ComparedLevel {

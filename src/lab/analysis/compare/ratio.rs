@@ -1,6 +1,6 @@
 //! The ratio of two samples of runs, with an interval: on logarithms, so that neither side is privileged.
 
-use crate::lab::analysis::stats::{mean, student_t_between};
+use crate::lab::analysis::stats::{mean, student_p, student_t_between};
 use serde::Serialize;
 
 /// A ratio of two figures and what is known of it.
@@ -14,6 +14,8 @@ pub struct Quotient {
     pub method: Method,
     /// Pairs of runs, or runs of the side that has fewer.
     pub runs: u32,
+    /// How likely a ratio as far from 1, or further, is by chance if there is no difference; `None` without an interval.
+    pub p: Option<f64>,
 }
 
 /// How a ratio and its interval come about.
@@ -24,6 +26,51 @@ pub enum Method {
     Paired,
     /// Runs of different days or machines: Welch's t over the logarithms of either.
     Welch,
+    /// Fewer than three runs: Welch's t over the seconds within them, as many as there effectively are. It says nothing of
+    /// differences between runs.
+    Within,
+}
+
+/// How well the seconds of one run know their mean.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// Their mean.
+    pub(super) mean: f64,
+    /// The variance of its logarithm.
+    variance: f64,
+    /// With how many degrees of freedom that is known.
+    freedom: f64,
+}
+
+impl Known {
+    /// Of seconds that know their mean as well as `effective` independent ones would.
+    pub(super) fn of(seconds: &[f64], effective: f64) -> Known {
+        /// The effective number is made of ten batches, and known no better than they.
+        const BATCHES: f64 = 10.0;
+        let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
+        let variance = variance(seconds, mean) / effective / mean.powi(2);
+        Known { mean, variance, freedom: (effective.min(BATCHES) - 1.0).max(1.0) }
+    }
+}
+
+/// Mean, variance of its logarithm and degrees of freedom of the mean of several.
+fn together(all: &[Known]) -> (f64, f64, f64) {
+    let n = all.len() as f64;
+    let variance = all.iter().map(|of| of.variance).sum::<f64>() / n.powi(2);
+    let shares = all.iter().map(|of| (of.variance / n.powi(2)).powi(2) / of.freedom).sum::<f64>();
+    (all.iter().map(|of| of.mean).sum::<f64>() / n, variance, variance.powi(2) / shares)
+}
+
+/// The ratio of runs that are too few to say how runs differ, with what their seconds know.
+///
+/// `None` as in [`paired`].
+pub(super) fn within(first: &[Known], other: &[Known]) -> Option<Quotient> {
+    let (mean_a, of_a, freedom_a) = together(first);
+    let (mean_b, of_b, freedom_b) = together(other);
+    let middle = Some(log(mean_b) - log(mean_a)).filter(|middle| middle.is_finite())?;
+    let freedom = (of_a + of_b).powi(2) / (of_a.powi(2) / freedom_a + of_b.powi(2) / freedom_b);
+    let runs = first.len().min(other.len());
+    Some(quotient(middle, Some(((of_a + of_b).sqrt(), freedom)), 0.0, Method::Within, runs))
 }
 
 /// The ratio of runs that belong together: one pair, (first, other), for each repetition that both sides have.
@@ -34,9 +81,8 @@ pub(super) fn paired(pairs: &[(f64, f64)], resolution: f64) -> Option<Quotient> 
     let logs: Vec<f64> = pairs.iter().map(|(first, other)| log(*other) - log(*first)).collect();
     let middle = mean(&logs)?;
     let n = logs.len();
-    let half =
-        (n > 1).then(|| student_t_between((n - 1) as f64) * (variance(&logs, middle) / n as f64).sqrt());
-    Some(quotient(middle, half, resolution, Method::Paired, n))
+    let error = (n > 1).then(|| ((variance(&logs, middle) / n as f64).sqrt(), (n - 1) as f64));
+    Some(quotient(middle, error, resolution, Method::Paired, n))
 }
 
 /// The ratio of two samples that have nothing to do with each other.
@@ -48,20 +94,32 @@ pub(super) fn welch(first: &[f64], other: &[f64], resolution: f64) -> Option<Quo
     let logs = |runs: &[f64]| runs.iter().copied().map(log).collect::<Vec<f64>>();
     let (a, b) = (logs(first), logs(other));
     let (mean_a, mean_b) = (mean(&a)?, mean(&b)?);
-    let half = (a.len() > 1 && b.len() > 1).then(|| {
+    let error = (a.len() > 1 && b.len() > 1).then(|| {
         let (n, m) = (a.len() as f64, b.len() as f64);
         let (of_a, of_b) = (variance(&a, mean_a) / n, variance(&b, mean_b) / m);
         let freedom = (of_a + of_b).powi(2) / (of_a.powi(2) / (n - 1.0) + of_b.powi(2) / (m - 1.0));
-        // Without any spread there are no degrees of freedom, and no width either.
-        if freedom.is_finite() { student_t_between(freedom) * (of_a + of_b).sqrt() } else { 0.0 }
+        ((of_a + of_b).sqrt(), freedom)
     });
-    Some(quotient(mean_b - mean_a, half, resolution, Method::Welch, a.len().min(b.len())))
+    Some(quotient(mean_b - mean_a, error, resolution, Method::Welch, a.len().min(b.len())))
 }
 
-fn quotient(middle: f64, half: Option<f64>, resolution: f64, method: Method, runs: usize) -> Quotient {
-    let half = half.map(|half| half.max(resolution));
+/// A ratio by its logarithm, and the standard error of that with its degrees of freedom.
+fn quotient(
+    middle: f64,
+    error: Option<(f64, f64)>,
+    resolution: f64,
+    method: Method,
+    runs: usize,
+) -> Quotient {
+    // Without any spread there are no degrees of freedom, and no width either.
+    let error = error.map(|(error, freedom)| if freedom.is_finite() { (error, freedom) } else { (0.0, 1.0) });
+    let half = error.map(|(error, freedom)| (student_t_between(freedom) * error).max(resolution));
     let interval = half.map(|half| ((middle - half).exp(), (middle + half).exp()));
-    Quotient { ratio: middle.exp(), interval, method, runs: runs as u32 }
+    let p = error.map(|(error, freedom)| match error > 0.0 {
+        true => student_p(middle / error, freedom),
+        false => f64::from(middle.abs() <= resolution),
+    });
+    Quotient { ratio: middle.exp(), interval, method, runs: runs as u32, p }
 }
 
 /// Not a number where there is no logarithm; whatever it enters is not one either.
@@ -118,6 +176,29 @@ mod tests {
     fn what_has_no_logarithm_has_no_ratio() {
         assert_eq!((paired(&[], 0.0), paired(&[(0.0, 1.0), (1.0, 1.0)], 0.0)), (None, None));
         assert_eq!((welch(&[], &[1.0], 0.0), welch(&[1.0, 1.0], &[1.0, -1.0], 0.0)), (None, None));
+    }
+
+    #[test]
+    fn a_ratio_is_as_unlikely_as_its_interval_is_far_from_one() {
+        // At the edge of its own 95 % interval: t of 2.776 with four degrees of freedom.
+        let edge: Vec<(f64, f64)> =
+            [-2.0, -1.0, 0.0, 1.0, 2.0_f64].iter().map(|x| (1.0, (0.1 * x + 0.196_293).exp())).collect();
+        let of = paired(&edge, 0.0).unwrap();
+        assert!((of.p.unwrap() - 0.05).abs() < 1e-3 && (of.interval.unwrap().0 - 1.0).abs() < 1e-3, "{of:?}");
+        assert_eq!(paired(&[(1.0, 2.0), (1.0, 2.0)], 0.0).unwrap().p, Some(0.0));
+        assert_eq!(welch(&[1.0, 1.0], &[1.0, 1.0], 0.0).unwrap().p, Some(1.0));
+    }
+
+    #[test]
+    fn seconds_within_runs_count_for_as_many_as_they_are() {
+        let bins: Vec<f64> = (0..40).map(|i| if i % 2 == 0 { 99.0 } else { 101.0 }).collect();
+        let faster: Vec<f64> = bins.iter().map(|x| 1.05 * x).collect();
+        let of = |effective: f64| {
+            within(&[Known::of(&bins, effective)], &[Known::of(&faster, effective)]).unwrap()
+        };
+        let width = |of: Quotient| of.interval.map(|(low, high)| high / low).unwrap();
+        assert!((of(40.0).ratio - 1.05).abs() < 1e-9 && of(40.0).method == Method::Within);
+        assert!(width(of(10.0)) > width(of(40.0)) && of(40.0).p < of(10.0).p && of(10.0).p.unwrap() < 0.001);
     }
 
     #[test]

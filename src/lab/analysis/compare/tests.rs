@@ -323,3 +323,91 @@ fn durability_matters_where_something_is_written() {
     let told: Vec<Option<&str>> = comparison.sides.iter().map(|side| side.durability.as_deref()).collect();
     assert_eq!(told, [Some("after fdatasync"), None]);
 }
+
+/// What each run's seconds look like: `rps` and a little noise, the same for every run.
+fn with_seconds(results: &mut Results, secs: usize) {
+    spoil(results, |load| {
+        let second = |i: usize| crate::proto::SecondReport {
+            successes: (load.goodput_rps * (1.0 + 0.002 * ((i * 7919 % 13) as f64 - 6.0) / 6.0)) as u64,
+            ..Default::default()
+        };
+        load.seconds = (0..secs).map(second).collect();
+    });
+}
+
+fn capacity(comparison: &Comparison, workload: usize) -> CapacityRatio {
+    comparison.workloads[workload].capacities[1].clone().unwrap()
+}
+
+#[test]
+fn capacities_are_compared_where_both_sides_have_one() {
+    let levels = &[1, 4, 16, 32, 64];
+    let of = capacity(&compared(&run(&[("weir", 50), ("slow", 100)], levels, 5)), 0);
+    let quotient = of.quotient.unwrap();
+    assert_eq!((of.at_clients, of.says, quotient.method), (None, Says::FirstMore, Method::Paired));
+    assert!((quotient.ratio / 0.5 - 1.0).abs() < 0.03 && of.p_holm.unwrap() < 0.01, "{of:?}");
+    // Two levels make no plateau: goodput at the higher one stands in.
+    let of = capacity(&compared(&run(&[("weir", 50), ("slow", 100)], &[1, 16], 5)), 0);
+    assert_eq!((of.at_clients, of.says), (Some(16), Says::FirstMore));
+}
+
+#[test]
+fn sides_that_differ_in_nothing_are_not_distinguishable() {
+    let mut all = run(&[("weir", 50), ("weir", 50)], &[1, 4, 16, 32], 3);
+    all[1].started = "2026-02-03T04:05:06Z".into();
+    let of = capacity(&compared(&all), 0);
+    assert_eq!((of.says, of.p_holm, of.quotient.unwrap().method), (Says::NotShown, Some(1.0), Method::Welch));
+}
+
+#[test]
+fn of_few_runs_the_seconds_within_them_are_compared() {
+    for repetitions in [1, 2] {
+        let mut all = run(&[("weir", 50), ("slow", 100)], &[1, 16], repetitions);
+        let of = capacity(&compared(&all), 0);
+        assert_eq!(of.quotient.unwrap().interval.is_some(), repetitions == 2, "{of:?}");
+        all.iter_mut().for_each(|results| with_seconds(results, 40));
+        let of = capacity(&compared(&all), 0);
+        assert_eq!((of.quotient.unwrap().method, of.says), (Method::Within, Says::FirstMore), "{of:?}");
+        // A window that settles late says nothing.
+        let settling =
+            &mut all[1].trials.iter_mut().find(|of| of.workload == "get" && of.level == 16).unwrap();
+        let seconds = &mut settling.load.as_mut().unwrap().seconds;
+        seconds.iter_mut().enumerate().for_each(|(i, second)| second.successes *= 1 + u64::from(i > 25));
+        assert_ne!(capacity(&compared(&all), 0).quotient.unwrap().method, Method::Within);
+    }
+    let mut all = run(&[("weir", 50), ("slow", 100)], &[1, 16], 3);
+    all.iter_mut().for_each(|results| with_seconds(results, 40));
+    assert_eq!(capacity(&compared(&all), 0).quotient.unwrap().method, Method::Paired);
+}
+
+#[test]
+fn a_generator_at_its_limit_makes_the_ratio_of_capacities_a_bound() {
+    let mut all = run(&[("weir", 50), ("quick", 25)], &[1, 4, 16, 32], 3);
+    busy_generator(&mut all[1]);
+    let of = capacity(&compared(&all), 0);
+    assert_eq!((of.says, of.bound, of.p_holm), (Says::NotComparable, Some(Bound::AtLeast), None), "{of:?}");
+}
+
+#[test]
+fn the_more_is_tested_the_less_a_single_difference_counts() {
+    let ratio = |ratio: f64, p: f64| CapacityRatio {
+        at_clients: None,
+        quotient: Some(Quotient {
+            ratio,
+            interval: Some((0.9, 1.1)),
+            method: Method::Welch,
+            runs: 3,
+            p: Some(p),
+        }),
+        lacking: None,
+        says: Says::NotShown,
+        bound: None,
+        p_holm: None,
+    };
+    let mut all = [ratio(1.2, 0.03), ratio(1.1, 0.01), ratio(0.9, 0.001), ratio(1.0, 0.6)];
+    capacity::holm(all.iter_mut());
+    let said: Vec<Says> = all.iter().map(|of| of.says).collect();
+    assert_eq!(said, [Says::NotShown, Says::OtherMore, Says::FirstMore, Says::NotShown]);
+    let p: Vec<f64> = all.iter().map(|of| (of.p_holm.unwrap() * 1e3).round() / 1e3).collect();
+    assert_eq!(p, [0.06, 0.03, 0.004, 0.6]);
+}

@@ -48,6 +48,7 @@ pub(super) fn table(comparison: &Comparison) -> String {
                     let method = quotient.map(|of| match of.method {
                         Method::Paired => "paired",
                         Method::Welch => "welch",
+                        Method::Within => "within",
                     });
                     let bound = ratio.and_then(|of| of.bound).map(|of| match of {
                         Bound::AtLeast => "at_least",

@@ -3,6 +3,7 @@
 //! A pure function, as the report is: the same comparison gives the same bytes. What stands on the page is decided once,
 //! in `page`; here it is also spelled for the terminal.
 
+mod capacity;
 mod csv;
 mod page;
 mod plot;

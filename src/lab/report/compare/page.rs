@@ -1,6 +1,6 @@
 //! The page of a comparison, before it is spelled: what stands on it, in which order.
 
-use super::plot;
+use super::{capacity, plot};
 use crate::lab::analysis::compare::{
     Bound, ComparedWorkload, Measure, Merge, Merged, Method, Quotient, Ratio, Says, Side, SideOfLevel,
 };
@@ -289,7 +289,7 @@ pub(super) fn quotient(of: &Quotient) -> String {
 }
 
 /// A ratio with as many digits as the interval of a quiet run deserves.
-fn times(ratio: f64) -> String {
+pub(super) fn times(ratio: f64) -> String {
     match ratio {
         r if !r.is_finite() => UNKNOWN.to_owned(),
         r if r >= 99.95 => short(r),
@@ -309,7 +309,7 @@ pub(super) fn said(comparison: &Comparison, other: usize, of: &Ratio) -> String 
 }
 
 /// What is said, with the side's name.
-fn verdict(comparison: &Comparison, other: usize, says: Says) -> String {
+pub(super) fn verdict(comparison: &Comparison, other: usize, says: Says) -> String {
     match says {
         Says::FirstMore => format!("{} more", comparison.sides[0].name),
         Says::OtherMore => format!("{} more", comparison.sides[other].name),
@@ -342,10 +342,11 @@ pub(super) fn front(comparison: &Comparison) -> Vec<(String, String, String)> {
 fn sentence(comparison: &Comparison, workload: &ComparedWorkload, other: usize) -> Option<String> {
     let levels = workload.levels.iter().filter(|level| level.sides[0].is_some());
     let both: Vec<&SideOfLevel> = levels.filter_map(|level| level.sides[other].as_ref()).collect();
-    let said: Vec<String> = (MEASURES.iter().enumerate())
+    let measures = (MEASURES.iter().enumerate())
         .filter(|(_, measure)| IN_SHORT.contains(&measure.name))
-        .filter_map(|(index, measure)| in_short(comparison, other, measure, index, &both))
-        .collect();
+        .filter_map(|(index, measure)| in_short(comparison, other, measure, index, &both));
+    let said: Vec<String> =
+        capacity::clause(comparison, workload, other).into_iter().chain(measures).collect();
     let said = if said.is_empty() { "nothing to compare".to_owned() } else { said.join("; ") };
     let (name, first) = (&comparison.sides[other].name, &comparison.sides[0].name);
     (!both.is_empty()).then(|| format!("{name} against {first}: {said}."))
@@ -464,6 +465,7 @@ fn reading(comparison: &Comparison) -> Vec<String> {
         "A ratio is the other’s figure over that of {first}, of geometric means over runs, with its 95 % interval in \
          round brackets. “More” is said where the interval lies on one side of 1; where it holds 1 no difference is shown, which does not mean that there is none."
     )];
+    notes.push(capacity::note());
     if methods(Method::Paired) {
         notes.push(
             "The targets were measured in turns, so that ratios are formed repetition by repetition: mean of the \

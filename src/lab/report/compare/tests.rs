@@ -31,8 +31,13 @@ fn the_same_results_give_the_same_bytes() {
 fn the_headline_says_who_has_more_of_what_at_how_many_levels() {
     let lines = headline(&of(&results()));
     assert_eq!(lines.lines().count(), 4);
-    for said in ["get  nginx against weir: goodput 0.", "(nginx more at both levels)", "other against weir: "]
-    {
+    for said in [
+        "get  nginx against weir: goodput at 16 clients 0.",
+        "weir more, p ",
+        "; goodput 0.",
+        "(nginx more at both levels)",
+        "other against weir: ",
+    ] {
         assert!(lines.contains(said), "{said:?} is missing in {lines}");
     }
 }

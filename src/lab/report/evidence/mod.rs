@@ -11,17 +11,25 @@ use crate::units::short;
 pub(super) fn sentences(found: &WorkloadFindings) -> String {
     let mut said = Vec::new();
     if let Some(knee) = &found.knee {
-        let other = |value: Option<f64>| words::known(value, words::clients);
+        let spread = &knee.spread;
+        let other = |value: Option<f64>, ends: Option<(f64, f64)>| {
+            let said = words::known(value, words::clients);
+            match ends.map(|(low, high)| (words::clients(low), words::clients(high))) {
+                Some((low, high)) if low != high && said != UNKNOWN => format!("{said} ({low}–{high})"),
+                _ => said,
+            }
+        };
         said.push(format!(
             "Knee, in clients: {} where the bounds cross, {} by a broken stick, {} by Kleinrock’s power, {} by Kneedle \
-             (swept {}–{}){}.",
-            words::clients(knee.clients),
-            other(knee.broken_stick),
-            other(knee.power),
-            other(knee.kneedle),
+             (swept {}–{}){}.{}",
+            other(Some(knee.clients), Some(spread.clients)),
+            other(knee.broken_stick, spread.broken_stick),
+            other(knee.power, spread.power),
+            other(knee.kneedle, spread.kneedle),
             knee.swept.0,
             knee.swept.1,
             if knee.sharp { "" } else { "; they differ by more than 2×, so there is no sharp knee" },
+            words::of_knee(spread),
         ));
     }
     let bottleneck = &found.bottleneck;
