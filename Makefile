@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 RECORD := records/$(shell date +%F)
 BENCHES := $(addprefix $(RECORD)-,peers batching parts scale)
 
-.PHONY: help run bench test lint
+.PHONY: help run bench truth test lint
 
 help: ## what there is
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 14
@@ -28,6 +28,15 @@ bench: ## measure weir beside other servers, beside itself without batches, and 
 	@mkdir $(RECORD)-parts && set -o pipefail && \
 		cargo bench --locked --bench micro | tee $(RECORD)-parts/micro.txt && \
 		cargo bench --locked --bench system | tee $(RECORD)-parts/system.txt
+
+truth: ## measure targets whose limit is imposed, and score the lab's verdicts on them, into weir-results/truth, in about an hour and a half
+	@[ ! -e weir-results/truth ] || { echo "error: weir-results/truth is there already; move it away, and run this again" >&2; exit 1; }
+	@scripts/setup.sh cargo cc postgresql
+	@cargo build --release --locked
+	@target=$${CARGO_TARGET_DIR:-target} && for file in experiments/truth/*.toml; do \
+		"$$target/release/weir" lab "$$file" --out weir-results/truth/$$(basename "$$file" .toml) || \
+			echo "$$file: not all of it was measured; the score says what is missing" >&2; done; \
+		"$$target/release/weir" score weir-results/truth --markdown weir-results/truth/score.md
 
 test: lint ## all tests, with a real PostgreSQL, a real MariaDB, and the peers of experiments/peers.toml
 	@scripts/setup.sh cc postgresql mariadb nginx redis webdis etcd

@@ -12,6 +12,7 @@ mod load;
 mod replica;
 mod report;
 mod responder;
+mod score;
 mod selftest;
 mod serve;
 
@@ -39,6 +40,7 @@ enum Command {
     Report(report::Args),
     Compare(compare::Args),
     Audit(audit::Args),
+    Score(score::Args),
     Selftest(selftest::Args),
     #[command(hide = true)]
     Link(link::Args),
@@ -95,6 +97,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Report(args) => report::run(args),
             Command::Compare(args) => compare::run(args),
             Command::Audit(args) => audit::run(args),
+            Command::Score(args) => score::run(args),
             Command::Selftest(args) => selftest::run(args),
             Command::Link(args) => link::run(args),
             Command::Responder(args) => responder::run(args),

@@ -18,6 +18,7 @@ pub mod little;
 pub mod population;
 pub mod predict;
 pub mod rows;
+pub mod score;
 pub mod stats;
 pub mod steady;
 pub mod waits;

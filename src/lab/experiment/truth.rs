@@ -144,7 +144,11 @@ impl Case {
                 "reference `{reference}` is the target itself; name the one without the limit"
             ));
         }
-        match workloads_of("reference", reference)?.contains(workload) {
+        // A cap is the workload's own: without it, it is another workload, the only one of its target.
+        let is_capped =
+            experiment.workloads.iter().any(|of| of.name == *workload && of.write_cap.is_some());
+        let others = workloads_of("reference", reference)?;
+        match others.contains(workload) || is_capped && others.len() == 1 {
             true => Ok(()),
             false => Err(format!(
                 "reference `{reference}` takes no part in workload `{workload}`; name another, or add it there"

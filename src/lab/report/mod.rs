@@ -17,6 +17,7 @@ mod page;
 mod plots;
 mod proof;
 mod resources;
+pub mod score;
 mod series;
 mod words;
 

@@ -9,6 +9,8 @@ mod page;
 mod plot;
 mod text;
 
+pub(super) use text::spell;
+
 use super::{File, html, markdown};
 use crate::lab::analysis::Comparison;
 
@@ -27,7 +29,7 @@ pub fn render(comparison: &Comparison) -> Vec<File> {
 
 /// The whole comparison as plain text, without the drawing.
 pub fn text(comparison: &Comparison) -> String {
-    text::spell(&page::page(comparison))
+    spell(&page::page(comparison))
 }
 
 /// What the comparison says, in one line of plain text for each workload and other side.

@@ -16,7 +16,7 @@ const GAP: &str = "  ";
 const NARROWEST: usize = 10;
 
 /// The blocks as text, without a line end behind the last.
-pub(super) fn spell(page: &[Block]) -> String {
+pub(in crate::lab::report) fn spell(page: &[Block]) -> String {
     let mut text = String::new();
     for block in page {
         // Writing into a string does not fail.
