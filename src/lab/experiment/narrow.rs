@@ -74,6 +74,9 @@ impl Experiment {
         };
         self.warmup = shorter(self.warmup, WARMUP_LEAST);
         self.window = shorter(self.window, WINDOW_LEAST);
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.most = shorter(adaptive.most, self.window.0);
+        }
         if share < THINNED_BELOW {
             let own = self.workloads.iter_mut().filter_map(|workload| workload.levels.as_mut());
             own.chain([&mut self.levels]).for_each(thin);

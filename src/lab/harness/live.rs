@@ -6,11 +6,11 @@ use super::limits::Limits;
 use super::resources::resources_of;
 use super::server::{Server, Start};
 use super::services::{self, Services};
-use super::{Course, Options, Rig, environment, failed, load};
+use super::{Course, Options, Precision, Rig, environment, failed, load};
 use crate::lab::experiment::{Commands, Engine, FJALL, Fresh, GENERATOR, SERVER, Target, Workload};
 use crate::lab::results::{Resource, Trial};
 use crate::lab::sampler::{self, Cap, Context, Samplers, device_of, get};
-use crate::proto::HEALTHZ;
+use crate::proto::{HEALTHZ, SecondReport};
 use crate::units::Size;
 use std::collections::BTreeSet;
 use std::fs;
@@ -245,6 +245,15 @@ impl<'a> Live<'a> {
     fn run(&mut self, workload: &Workload, level: u32, repetition: u32) -> Trial {
         self.used = true;
         self.ran += 1;
+        let experiment = self.course.experiment;
+        let precision = experiment.adaptive.map(|adaptive| Precision {
+            least: experiment.window.0,
+            adaptive,
+            is_open: workload.is_open(),
+        });
+        let enough = |seconds: &[SecondReport]| {
+            precision.is_some_and(|precision| (self.course.options.enough)(&precision, seconds))
+        };
         let run = load::Run {
             program: &self.course.options.program,
             url: self.url().unwrap_or_default(),
@@ -253,7 +262,8 @@ impl<'a> Live<'a> {
             // Another for each trial: the same requests again would find what the last ones left in the cache.
             seed: self.course.experiment.seed.wrapping_add(self.ran),
             warmup: self.course.experiment.warmup,
-            window: self.course.experiment.window,
+            window: experiment.adaptive.map_or(experiment.window, |adaptive| adaptive.most),
+            enough: precision.is_some().then_some(&enough),
             preload: !self.preloaded.contains(&workload.name),
             cores: self.course.cores_of(GENERATOR),
             context: &self.context(),

@@ -4,7 +4,7 @@ use super::process::{Log, Process};
 use crate::lab::experiment::{GENERATOR, Workload};
 use crate::lab::results::Reading;
 use crate::lab::sampler::{Context, Samplers};
-use crate::proto::{LoadEvent, LoadReport};
+use crate::proto::{LoadEvent, LoadReport, SecondReport};
 use crate::units::Span;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -31,6 +31,8 @@ impl Default for Limits {
 
 /// How long a generator that has reported may take to end.
 const FAREWELL: Duration = Duration::from_secs(10);
+/// What ends the window of a generator.
+const END: &str = "end";
 /// How often the stop flag is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -48,8 +50,10 @@ pub(super) struct Run<'a> {
     pub(super) seed: u64,
     /// The unmeasured part.
     pub(super) warmup: Span,
-    /// The measured part.
+    /// The measured part, at most.
     pub(super) window: Span,
+    /// Whether the measured part may end already, after each of its seconds; `None` where it has a fixed length.
+    pub(super) enough: Option<&'a dyn Fn(&[SecondReport]) -> bool>,
     /// Whether the keys must be written first.
     pub(super) preload: bool,
     /// Where the generator runs; it gets as many threads.
@@ -112,6 +116,7 @@ impl Run<'_> {
         let mut samplers = Samplers::new(&context);
         let mut deadline =
             Instant::now() + self.measured() + if self.preload { limits.preload } else { limits.grace };
+        let mut seconds = Vec::new();
         loop {
             match lines.recv_timeout(LOOK) {
                 Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
@@ -137,6 +142,12 @@ impl Run<'_> {
                     LoadEvent::WindowStart => {
                         outcome.opened = Some((Instant::now(), samplers.read()));
                         deadline = Instant::now() + self.window.0 + limits.grace;
+                    }
+                    LoadEvent::Second { report, .. } => {
+                        seconds.push(report);
+                        if outcome.closed.is_none() && self.enough.is_some_and(|enough| enough(&seconds)) {
+                            process.tell(END);
+                        }
                     }
                     LoadEvent::WindowEnd => outcome.closed = Some((Instant::now(), samplers.read())),
                     LoadEvent::Report(report) => {
@@ -231,6 +242,7 @@ mod tests {
             seed: 7,
             warmup: short,
             window: short,
+            enough: None,
             preload,
             cores: &[],
             context: &Context::default(),

@@ -26,11 +26,11 @@ pub use database::{Options as MariaDbOptions, Options as PostgresOptions};
 pub use mariadb::MariaDb;
 pub use postgres::Postgres;
 
-use super::experiment::{Cores, Experiment, GENERATOR, SERVER, Subject, Target, Workload};
+use super::experiment::{Adaptive, Cores, Experiment, GENERATOR, SERVER, Subject, Target, Workload};
 use super::printed::PrintedRow;
 use super::results::{Measured, Placement, Reading, Resource, Results, Selftest, Trial, WorkloadPlan};
 use super::{simulated, topology};
-use crate::proto::FORMAT;
+use crate::proto::{FORMAT, SecondReport};
 use live::Live;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -38,7 +38,7 @@ use resources::{take_in, write_cap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The file in the results directory that everything else is made from.
 pub const RESULTS_FILE: &str = "results.json";
@@ -56,6 +56,19 @@ pub struct Options {
     pub scale: Option<f64>,
     /// Rows somebody printed, to be kept beside what is measured.
     pub printed: Vec<PrintedRow>,
+    /// Whether a trial whose window may end sooner has seen enough; asked after each of its seconds.
+    pub enough: fn(&Precision, &[SecondReport]) -> bool,
+}
+
+/// What an experiment asks of a trial that may end before its limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Precision {
+    /// What the window is in any case.
+    pub least: Duration,
+    /// How well the means have to be known.
+    pub adaptive: Adaptive,
+    /// Whether requests are sent at a rate, and goodput says nothing.
+    pub is_open: bool,
 }
 
 /// Hears what the harness does.

@@ -1,6 +1,6 @@
 //! Gate G5: does the window show a steady state?
 
-use super::{BINS_LEAST, Change, GOODPUT, Known, LATENCY, Reached, Series, Verdict};
+use super::{BINS_LEAST, Change, GOODPUT, Known, LATENCY, Limits, Reached, Series, Verdict, stop};
 use crate::lab::analysis::checks::{self, Seen};
 use crate::lab::analysis::little::is_open;
 use crate::lab::analysis::rows::Standing;
@@ -49,14 +49,46 @@ fn over_capacity(seen: &Seen) -> Option<checks::Verdict> {
 
 /// What the seconds of a run show.
 pub(in crate::lab::analysis) fn verdict(load: &LoadReport) -> Verdict {
-    let goodput: Vec<f64> = load.seconds.iter().map(|second| second.successes as f64).collect();
-    let latency = latencies_us(&load.seconds);
+    of_seconds(&load.seconds, is_open(load), GOODPUT, LATENCY, super::judge)
+}
+
+/// What has to be known before a window that may go on is ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wanted {
+    /// Seconds that it lasts in any case.
+    pub least: usize,
+    /// Half of the 95 % interval of goodput, as a share of it.
+    pub goodput: f64,
+    /// The same of the mean latency.
+    pub latency: f64,
+    /// Whether requests are sent at a rate, so that goodput says nothing.
+    pub is_open: bool,
+}
+
+/// Whether a window with these seconds may be ended: to be asked after each of them.
+pub fn enough(seconds: &[SecondReport], wanted: &Wanted) -> bool {
+    let Wanted { least, goodput, latency, is_open } = *wanted;
+    let limits = |of: Limits, interval: f64| Limits { interval, ..of };
+    stop::is_look(seconds.len(), least)
+        && of_seconds(seconds, is_open, limits(GOODPUT, goodput), limits(LATENCY, latency), stop::is_known)
+}
+
+/// What `judge` says of the figures of some seconds.
+fn of_seconds<T>(
+    seconds: &[SecondReport],
+    is_open: bool,
+    goodput_limits: Limits,
+    latency_limits: Limits,
+    judge: impl Fn(&[Series]) -> T,
+) -> T {
+    let goodput: Vec<f64> = seconds.iter().map(|second| second.successes as f64).collect();
+    let latency = latencies_us(seconds);
     let both = [
-        Series { name: "goodput", bins: &goodput, limits: GOODPUT },
-        Series { name: "mean latency", bins: &latency, limits: LATENCY },
+        Series { name: "goodput", bins: &goodput, limits: goodput_limits },
+        Series { name: "mean latency", bins: &latency, limits: latency_limits },
     ];
     // The goodput of an open loop is what was asked for: it says how evenly that was, not what the target does.
-    super::judge(if is_open(load) { &both[1..] } else { &both })
+    judge(if is_open { &both[1..] } else { &both })
 }
 
 /// Which of several verdicts decides, and how many bins it asks for: the highest.
@@ -83,7 +115,7 @@ fn latencies_us(seconds: &[SecondReport]) -> Vec<f64> {
 }
 
 /// The figure that a warm-up in the window moves by more than is asked of its mean, and than its mean is known to.
-fn moved_by_cut(reached: &Reached) -> Option<&Known> {
+pub(super) fn moved_by_cut(reached: &Reached) -> Option<&Known> {
     let least = |known: &Known| known.limits.interval.max(known.interval);
     reached.figures.iter().find(|known| known.moved_by_cut.abs() > least(known))
 }
