@@ -36,6 +36,9 @@ const END: &str = "end";
 /// How often the stop flag is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Whether a window with these seconds is long enough.
+pub(super) type Enough<'a> = dyn Fn(&[SecondReport]) -> bool + 'a;
+
 /// What to run.
 pub(super) struct Run<'a> {
     /// The weir binary.
@@ -53,7 +56,7 @@ pub(super) struct Run<'a> {
     /// The measured part, at most.
     pub(super) window: Span,
     /// Whether the measured part may end already, after each of its seconds; `None` where it has a fixed length.
-    pub(super) enough: Option<&'a dyn Fn(&[SecondReport]) -> bool>,
+    pub(super) enough: Option<&'a Enough<'a>>,
     /// Whether the keys must be written first.
     pub(super) preload: bool,
     /// Where the generator runs; it gets as many threads.
@@ -225,6 +228,16 @@ mod tests {
     }
 
     fn outcome_within(limits: Limits, script: &str, preload: bool, stop: bool) -> Outcome {
+        outcome_until(None, limits, script, preload, stop)
+    }
+
+    fn outcome_until(
+        enough: Option<&Enough>,
+        limits: Limits,
+        script: &str,
+        preload: bool,
+        stop: bool,
+    ) -> Outcome {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("weir");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -242,7 +255,7 @@ mod tests {
             seed: 7,
             warmup: short,
             window: short,
-            enough: None,
+            enough,
             preload,
             cores: &[],
             context: &Context::default(),
@@ -266,6 +279,23 @@ mod tests {
         assert!(elapsed_secs > 0.0);
         assert!(opened.counters.contains_key("generator.cpu_secs"), "{opened:?}");
         assert!(closed.gauges.contains_key("memory.available_bytes"));
+    }
+
+    #[test]
+    fn a_generator_whose_seconds_are_enough_is_told_to_end() {
+        let second = serde_json::to_string(&LoadEvent::Second { second: 0, report: SecondReport::default() });
+        let second = second.unwrap();
+        // It waits until it is told.
+        let script = format!(
+            "echo '{{\"event\":\"window_start\"}}'\n\
+             for i in 1 2 3; do echo '{second}'; done\nread -r line\n\
+             echo '{{\"event\":\"window_end\"}}'\n\
+             if [ \"$line\" = end ]; then echo '{REPORT}'; else exit 1; fi"
+        );
+        let third = |seconds: &[SecondReport]| seconds.len() == 3;
+        let outcome = outcome_until(Some(&third), Limits::default(), &script, false, false);
+        assert_eq!(outcome.failure, None);
+        assert!(outcome.report.is_some());
     }
 
     #[test]

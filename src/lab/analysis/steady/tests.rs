@@ -46,7 +46,7 @@ fn of_series_whose_truth_is_known_at_least_95_in_100_verdicts_are_right() {
 fn of_flat_series_that_end_once_they_are_known_the_interval_holds_the_mean_in_93_of_100() {
     let [flat, ..] = KINDS else { panic!() };
     for noise in NOISES {
-        let score = score_adaptive(flat, (BINS_LEAST, 120), *noise, 300, 4);
+        let score = score_adaptive(flat, (BINS_LEAST, 60), *noise, 300, 4);
         assert!(score.right >= 285, "{noise:?}: {score:?}");
         assert!(score.held * 100 >= score.holdable * 93, "{noise:?}: {score:?}");
     }
@@ -205,7 +205,7 @@ fn the_worst_run_of_a_row_decides_and_the_row_is_marked_not_thrown_away() {
     let (checks::Verdict::Failed { why, remedy }, standing) = gate(&results) else { panic!() };
     assert_eq!(standing, Standing::Valid);
     assert_eq!(why, "goodput from second 21 to 30 of 30 lies 14.3 % below the mean");
-    assert!(remedy.contains("(--window)"), "{remedy}");
+    assert!(remedy.contains("--window 120s"), "{remedy}");
     // That run is the one whose course is shown.
     let course = findings(&results).workloads[0].course.clone().unwrap();
     assert_eq!((course.repetition, course.goodput_rps.len(), course.cut_secs), (1, 30, 0));
@@ -220,7 +220,7 @@ fn a_warm_up_in_the_window_fails_only_if_it_moves_a_mean() {
         panic!()
     };
     assert_eq!(why, "the first 6 of 30 s still belong to the warm-up, and move goodput by -6.0 %");
-    assert!(remedy.contains("by 6 s or more (--warmup"), "{remedy}");
+    assert!(remedy.contains("s or more (--warmup"), "{remedy}");
     // Also where the rest is too noisy to be known well.
     let noise = noisy(30, 0.1);
     let warming = |second: usize| if second < 6 { 0.5 } else { 1.0 };
