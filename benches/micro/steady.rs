@@ -48,7 +48,7 @@ pub(crate) fn verdicts(run: &Run) {
 }
 
 /// What becomes of series that end as soon as they are known.
-const ENDED: (usize, usize) = (BINS_LEAST, 120);
+const ENDED: (usize, usize) = (BINS_LEAST, 60);
 
 /// The table of windows that end by themselves.
 fn ended_early() {

@@ -11,7 +11,7 @@ use weir::proto::SecondReport;
 
 /// Recorded of each level, in seconds: the limit of either side.
 const MOST: usize = 30;
-/// The workloads, and what the server has to be told for each beside its store.
+/// What is asked of it, each on a server of its own.
 const WORKLOADS: &[&str] = &["get_popular", "get_all", "put_all"];
 const CLIENTS: &[&str] = &["1", "8", "64"];
 /// How well goodput is to be known; the mean latency half as well.
@@ -31,7 +31,9 @@ pub(crate) fn run() {
         let dir =
             tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the target directory takes a folder");
         let server = Server::start(&["--store", &format!("fjall:{}", dir.path().display())]);
-        all.push((*workload, CLIENTS.iter().map(|clients| record(&server, workload, clients)).collect()));
+        let levels: Vec<Recorded> =
+            CLIENTS.iter().map(|clients| record(&server, workload, clients)).collect();
+        all.push((*workload, levels));
     }
     for goal in GOALS {
         println!("goodput to ±{:.0} %, mean latency to ±{:.0} %", goal * 100.0, goal * 200.0);
