@@ -2,7 +2,7 @@
 //! which take every figure as it stands.
 
 use crate::runner::Run;
-use weir::lab::analysis::steady::synthetic::{KINDS, NOISES, Noise, Score, WINDOWS, score};
+use weir::lab::analysis::steady::synthetic::{KINDS, NOISES, Noise, Score, WINDOWS, score, score_adaptive};
 use weir::lab::analysis::steady::{BINS_LEAST, Change, Reached, Series, Verdict, judge};
 
 const SERIES: usize = 200;
@@ -28,6 +28,7 @@ pub(crate) fn verdicts(run: &Run) {
             TABLES
                 .iter()
                 .for_each(|(_, judge, _)| assert_eq!(score(*judge, kind, *bins, *noise, 1, SEED).series, 1));
+            assert_eq!(score_adaptive(kind, ENDED, *noise, 1, SEED).series, 1);
         }
         return println!("{} kinds in {} cases each, judged", KINDS.len(), columns.len());
     }
@@ -39,6 +40,36 @@ pub(crate) fn verdicts(run: &Run) {
                 let (count, of) = read(&score(*judge, kind, *bins, *noise, SERIES as u32, SEED));
                 let percent = format!("{:.1}", f64::from(count) * 100.0 / f64::from(of));
                 format!(" {} |", if of == 0 { "–" } else { percent.trim_end_matches(".0") })
+            });
+            println!("| {} |{}", kind.name, cells.collect::<String>());
+        }
+    }
+    ended_early();
+}
+
+/// What becomes of series that end as soon as they are known.
+const ENDED: (usize, usize) = (BINS_LEAST, 60);
+
+/// The table of windows that end by themselves.
+fn ended_early() {
+    type Column = (&'static str, fn(&Score) -> (u64, u64));
+    const COLUMNS: &[Column] = &[
+        ("right, %", |score| (u64::from(score.right) * 100, score.series.into())),
+        ("interval holds the mean, %", |score| (u64::from(score.held) * 100, score.holdable.into())),
+        ("seconds", |score| (score.bins, score.series.into())),
+    ];
+    for (title, read) in COLUMNS {
+        let head = NOISES.iter().map(|noise| format!(" {} % |", noise.variation * 100.0));
+        println!(
+            "| ended early, {title} |{}\n|---|{}",
+            head.collect::<String>(),
+            "---|".repeat(NOISES.len())
+        );
+        for kind in KINDS {
+            let cells = NOISES.iter().map(|noise| {
+                let (sum, of) = read(&score_adaptive(kind, ENDED, *noise, SERIES as u32, SEED));
+                let mean = format!("{:.1}", sum as f64 / of as f64);
+                format!(" {} |", if of == 0 { "–" } else { mean.trim_end_matches(".0") })
             });
             println!("| {} |{}", kind.name, cells.collect::<String>());
         }

@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark tells what it found")]
 
+mod adaptive;
 mod engine;
 mod generator;
 mod instructions;
@@ -46,6 +47,11 @@ const BENCHES: &[Bench] = &[
         name: "stall",
         about: "one stall as a closed loop sees it, as an open one does, and as its clients do; memory of a long run",
         run: stall::run,
+    },
+    Bench {
+        name: "adaptive",
+        about: "what windows that end by themselves save beside one length for all, on recorded runs; in about five minutes",
+        run: adaptive::run,
     },
     Bench {
         name: "engine",

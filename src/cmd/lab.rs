@@ -4,11 +4,13 @@
 
 use super::{Failure, compare, load, note, report, say, with_hint};
 use crate::lab;
+use crate::lab::analysis::steady::{self, Wanted};
 use crate::lab::experiment::{Experiment, PrintedSource};
-use crate::lab::harness::{self, Foretell, Options, Progress, Ran, Utc};
+use crate::lab::harness::{self, Foretell, Options, Precision, Progress, Ran, Utc};
 use crate::lab::printed::{self, PrintedRow};
 use crate::lab::report::{headline, selftest_lines};
 use crate::lab::results::{Intervention, Results, Selftest, Trial};
+use crate::proto::SecondReport;
 use crate::units::Span;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs;
@@ -73,8 +75,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::run(format_args!("cannot find the weir binary to start: {error}")))?;
     let foretell = Some(foretell as Foretell);
+    let command = command_line();
     let options =
-        Options { program, dir: dir.clone(), command: command_line(), scale: args.scale, printed, foretell };
+        Options { program, dir: dir.clone(), command, scale: args.scale, printed, foretell, enough };
     let stop = stop_on_signal()?;
     let planned = experiment.trials();
     note(format_args!("{planned} trials; results in {}", dir.display()));
@@ -89,6 +92,17 @@ fn foretell(results: &Results, workload: &str) -> Vec<(String, String)> {
     let predictions = lab::analysis::predict::predictions(results, workload).into_iter();
     // Only maps with other keys than text cannot be written as JSON, and there is none.
     predictions.filter_map(|said| Some((said.method.clone(), serde_json::to_string(&said).ok()?))).collect()
+}
+
+/// Whether a trial has seen enough: the harness measures, the analysis judges, and neither knows the other.
+fn enough(precision: &Precision, seconds: &[SecondReport]) -> bool {
+    let Precision { least, adaptive, is_open } = *precision;
+    // A begun second counts: the window is no shorter than the file says.
+    let least = least.as_secs_f64().ceil() as usize;
+    steady::enough(
+        seconds,
+        &Wanted { least, goodput: adaptive.goodput, latency: adaptive.latency(), is_open },
+    )
 }
 
 /// Writes and tells what was found of each target; fails if not all of it was measured.

@@ -4,6 +4,7 @@
 //! a completion counts, and none waits for another.
 
 use super::answer::{Fault, Success};
+use super::ending::Ending;
 use super::keys::{self, Space, Stream};
 use super::mix;
 use super::pacing::Pacing;
@@ -35,6 +36,8 @@ pub(super) struct Part<'a> {
     pub(super) begin: Instant,
     /// Set by whoever wants it to end early; what was counted is then of no use.
     pub(super) stop: &'a AtomicBool,
+    /// Where somebody may say that the window is long enough.
+    pub(super) ending: Option<&'a Ending>,
 }
 
 /// What the clients of a part saw. Those of several parts add up to what one process would have seen.
@@ -59,10 +62,11 @@ pub(super) enum Progress<'a> {
 pub(super) fn measure(
     plan: &Plan,
     address: SocketAddr,
+    ending: Option<&Ending>,
     observer: &mut dyn FnMut(Notice),
 ) -> Result<LoadReport, Error> {
     let never = AtomicBool::new(false);
-    let part = Part { clients: 0..plan.clients, begin: Instant::now(), stop: &never };
+    let part = Part { clients: 0..plan.clients, begin: Instant::now(), stop: &never, ending };
     let mut seconds = Vec::new();
     let tally = count(plan, &part, address, &mut |progress| match progress {
         Progress::Event(event) => observer(Notice::Event(event)),
@@ -114,6 +118,9 @@ pub(super) fn count(
 
     let start = part.begin + plan.warmup;
     let window = Window { start, end: start + plan.window };
+    if let Some(ending) = part.ending {
+        ending.of(window);
+    }
     let open = matches!(plan.pacing, Pacing::Open { .. });
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
@@ -128,6 +135,7 @@ pub(super) fn count(
                 streams,
                 recorder,
                 window,
+                ending: part.ending,
                 at_start: None,
                 used: Used::default(),
                 thread,
@@ -158,13 +166,14 @@ pub(super) fn count(
                 Some(at) => receiver.recv_timeout(at.saturating_duration_since(Instant::now())),
                 None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
+            edges.window = ends(window, part.ending);
             // First, because an edge is to be told at its instant.
             edges.tell(Instant::now(), observer);
             match heard {
                 Ok(Heard::Second(thread, second)) => {
                     // What is begun when the window ends is no second of it.
                     let past = seconds.take(thread, &second);
-                    for second in past.iter().filter(|second| second.ends_within(window.length())) {
+                    for second in past.iter().filter(|second| second.ends_within(edges.window.length())) {
                         observer(Progress::Second(second));
                     }
                 }
@@ -179,9 +188,16 @@ pub(super) fn count(
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        edges.tell(Instant::now().max(window.end), observer);
+        edges.window = ends(window, part.ending);
+        edges.tell(Instant::now().max(edges.window.end), observer);
+        total.recorder.end_at(edges.window.end);
         Ok(total)
     })
+}
+
+/// `window`, or as much of it as `ending` leaves.
+fn ends(window: Window, ending: Option<&Ending>) -> Window {
+    Window { end: ending.and_then(Ending::at).unwrap_or(window.end), ..window }
 }
 
 impl Tally {
@@ -233,6 +249,7 @@ struct Measured<'a> {
     streams: Vec<Stream>,
     recorder: Recorder,
     window: Window,
+    ending: Option<&'a Ending>,
     /// What the thread had used when the window began.
     at_start: Option<Used>,
     /// What it used in the window.
@@ -241,6 +258,17 @@ struct Measured<'a> {
     thread: usize,
     sender: mpsc::Sender<Heard>,
     stops: [&'a AtomicBool; 2],
+}
+
+impl Measured<'_> {
+    /// Ends the window sooner if that was said. It has to be asked with every instant that comes, and before it is counted.
+    #[inline]
+    fn look(&mut self) {
+        if let Some(end) = self.ending.and_then(Ending::at) {
+            self.window.end = end;
+            self.recorder.end_at(end);
+        }
+    }
 }
 
 impl Duty for Measured<'_> {
@@ -266,30 +294,37 @@ impl Duty for Measured<'_> {
     }
 
     fn done(&mut self, _index: usize, attempt: &Attempt) {
+        self.look();
         self.recorder.record(attempt);
     }
 
     fn rested(&mut self, since: Instant, until: Instant) {
+        self.look();
         self.recorder.rested(since, until);
     }
 
     fn started(&mut self, since: Instant, until: Instant) {
+        self.look();
         self.recorder.started(since, until);
     }
 
     fn thought(&mut self, since: Instant, until: Instant) {
+        self.look();
         self.recorder.thought(since, until);
     }
 
     fn launched(&mut self, launch: &Launch) {
+        self.look();
         self.recorder.launched(launch);
     }
 
     fn in_flight(&mut self, now: Instant, requests: u32) {
+        self.look();
         self.recorder.in_flight(now, requests);
     }
 
     fn goes_on(&mut self, now: Instant) -> bool {
+        self.look();
         for second in self.recorder.past(now) {
             // Nobody listens only if another thread failed.
             let _ = self.sender.send(Heard::Second(self.thread, second));
@@ -375,7 +410,7 @@ pub(super) fn report(plan: &Plan, tally: &Tally, seconds: Vec<SecondReport>) -> 
     let operations = || shares.iter().map(|&(operation, _)| operation);
     // Where no request names a key, there is nothing to say of keys and values.
     let keyed = plan.names_keys();
-    let window_secs = plan.window.as_secs_f64();
+    let window_secs = total.measured().as_secs_f64();
     LoadReport {
         format: FORMAT,
         workload: plan.workload.name.to_owned(),

@@ -29,12 +29,14 @@ mod samples;
 mod recorder;
 mod witness;
 mod preload;
+mod ending;
 mod measure;
 pub mod agents;
 
 pub use answer::Fault;
 pub use dialect::{DIALECTS, Dialect, DialectRow};
 pub use distribution::{DISTRIBUTIONS, Distribution, DistributionRow};
+pub use ending::Ending;
 pub use keys::key_numbers;
 pub use mix::{Mix, Operation, Step, TURNS, Turn};
 pub use pacing::{Arrivals, Pacing, Think};
@@ -246,7 +248,8 @@ pub enum Notice {
         /// What happened in it.
         report: SecondReport,
     },
-    /// This happened just now. [`LoadEvent::Report`] is never among them: it is what [`run`] gives back.
+    /// This happened just now. Neither [`LoadEvent::Second`] nor [`LoadEvent::Report`] is ever among them: seconds are notices of
+    /// their own, and the report is what [`run`] gives back.
     Event(LoadEvent),
 }
 
@@ -329,6 +332,15 @@ impl std::error::Error for Error {
 /// Blocks for the warm-up and the window, and before them for the preload. A server that fails later than at the
 /// first connection fails requests, not the run.
 pub fn run(plan: &Plan, observer: &mut dyn FnMut(Notice)) -> Result<LoadReport, Error> {
+    run_until(plan, None, observer)
+}
+
+/// As [`run`]; its window is over when `ending` says so, and then was as long as the report's `window_secs`.
+pub fn run_until(
+    plan: &Plan,
+    ending: Option<&Ending>,
+    observer: &mut dyn FnMut(Notice),
+) -> Result<LoadReport, Error> {
     plan.check()?;
     let plan = &Plan { verify: plan.verify.anew(), ..plan.clone() };
     let address = reach(plan)?;
@@ -336,7 +348,7 @@ pub fn run(plan: &Plan, observer: &mut dyn FnMut(Notice)) -> Result<LoadReport, 
     if plan.preload_keys() > 0 {
         preload::preload(plan, address, &AtomicBool::new(false), observer)?;
     }
-    measure::measure(plan, address, observer)
+    measure::measure(plan, address, ending, observer)
 }
 
 /// By how much a report misses Little's law, L = λW: 0.02 is 2 % too much.

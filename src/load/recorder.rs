@@ -105,6 +105,16 @@ impl Recorder {
         }
     }
 
+    /// The window ends sooner than it was to, at an instant that nothing was counted behind yet.
+    pub(super) fn end_at(&mut self, end: Instant) {
+        self.window.end = end;
+    }
+
+    /// How long the window is.
+    pub(super) fn measured(&self) -> Duration {
+        self.window.length()
+    }
+
     /// Counts `attempt` if it was over in the window, with its whole latency even if it began before.
     pub(super) fn record(&mut self, attempt: &Attempt) {
         let latency_ns = attempt.until.duration_since(attempt.since).as_nanos() as u64;

@@ -19,7 +19,15 @@ pub enum LoadEvent {
     },
     /// The warm-up is over; from now on every completion counts.
     WindowStart,
-    /// The measured part is over.
+    /// All clients are past a second of the window.
+    Second {
+        /// Which, counted from 0.
+        second: u64,
+        /// What was seen in it.
+        #[serde(flatten)]
+        report: SecondReport,
+    },
+    /// The measured part is over. The last of its seconds may be told behind it.
     WindowEnd,
     /// The last line.
     Report(Box<LoadReport>),

@@ -7,9 +7,10 @@ use super::load::{Reply, Server};
 use super::support::weir;
 use serde_json::{Map, Value};
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use weir::proto::LoadReport;
+use weir::proto::{LoadEvent, LoadReport};
 
 /// Short runs of one client at a server that has every value.
 const BRIEFLY: [&str; 4] = ["--clients=1", "--no-preload", "--keys=10", "--warmup=0s"];
@@ -232,6 +233,48 @@ fn a_run_whose_starter_holds_its_input_ends_with_it() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert_eq!(told, "error: whoever started this is gone\n");
+}
+
+#[test]
+fn a_run_that_is_told_to_ends_its_window_and_reports_what_was_measured() {
+    let server = Server::start(|_| Reply::Value);
+    for pacing in [
+        &["--clients=4"][..],
+        &["--rate=200", "--clients=5", "--threads=2"],
+        &["--think=30ms", "--clients=3"],
+    ] {
+        let mut command = load(&server, &BRIEFLY[1..]);
+        command.args(pacing).args(["--window=1h", "--events", "--until-stdin-ends"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let (mut seconds, mut edges, mut report) = (Vec::new(), 0, None);
+        for line in lines {
+            match serde_json::from_str(&line).unwrap() {
+                LoadEvent::Second { second, report } => {
+                    assert_eq!(second, seconds.len() as u64, "{line}");
+                    seconds.push(report);
+                    if second == 0 {
+                        input.write_all(b"what is this?\nend\nend\n").unwrap();
+                    }
+                }
+                LoadEvent::WindowStart | LoadEvent::WindowEnd => edges += 1,
+                LoadEvent::Report(said) => report = Some(said),
+                LoadEvent::Preloaded { .. } => {}
+            }
+        }
+        assert!(child.wait().unwrap().success());
+        let report = report.unwrap();
+        assert_eq!((edges, &seconds), (2, &report.seconds), "{pacing:?}");
+        let window = report.window_secs;
+        assert!(window >= seconds.len() as f64 && window < seconds.len() as f64 + 1.0, "{window}");
+        assert!(weir::load::little_residual(&report).unwrap().abs() < 1e-6, "{pacing:?}: {report:?}");
+        assert!((report.goodput_rps * window - report.successes as f64).abs() < 1e-6);
+        if let Some(schedule) = &report.schedule {
+            let due = 200.0 * window;
+            assert!((schedule.due as f64 - due).abs() <= 4.0, "{} due in {window} s", schedule.due);
+        }
+    }
 }
 
 #[test]

@@ -10,8 +10,8 @@ use super::agent::token;
 use super::{Failure, complain, note, say, with_hint};
 use crate::load::agents::AGENTS_MAX;
 use crate::load::{
-    self, Arrivals, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Error, Mix, Notice, Pacing,
-    Plan, Target, Think, ValueSize, Verify, WORKLOADS, Workload,
+    self, Arrivals, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Ending, Error, Mix, Notice,
+    Pacing, Plan, Target, Think, ValueSize, Verify, WORKLOADS, Workload,
 };
 use crate::proto::{AgentOutcome, AgentReport, LOAD_REPORT_SCHEMA, LoadEvent, LoadReport};
 use crate::units::{Rate, Span};
@@ -19,14 +19,17 @@ use clap::builder::ValueParser;
 use files::Files;
 use live::Live;
 use std::fmt::Write;
-use std::io::{self, ErrorKind};
+use std::io::{self, BufRead, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 /// Longest warm-up, window or time-out: what is longer is a slip of the keyboard.
 const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a line on standard input says that ends the window.
+const END: &[u8] = b"end";
 
 /// Put load on an HTTP key-value server and report what its clients saw.
 ///
@@ -154,7 +157,8 @@ pub(crate) struct Args {
     #[arg(long, short, help_heading = "Output")]
     quiet: bool,
 
-    /// End without a report when standard input does: whoever started this holds its other end, and is gone then
+    /// End without a report when standard input does: whoever started this holds its other end, and is gone then. A line `end`
+    /// on it ends the window and nothing else
     #[arg(long, hide = true)]
     until_stdin_ends: bool,
 
@@ -166,7 +170,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.until_stdin_ends {
         true => until_stdin_ends(args),
-        false => carry_out(args),
+        false => carry_out(args, None),
     }
 }
 
@@ -175,19 +179,25 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 fn until_stdin_ends(args: Args) -> Result<(), Failure> {
     let (sender, first) = mpsc::channel();
     let input = sender.clone();
+    let ending = Arc::new(Ending::default());
+    let hears = Arc::clone(&ending);
     thread::spawn(move || {
-        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        for line in io::stdin().lock().split(b'\n').map_while(Result::ok) {
+            if line.trim_ascii() == END {
+                hears.now();
+            }
+        }
         // Nobody hears it if the run is over, and so is this process; likewise below.
         let _ = input.send(Err(Failure::run("whoever started this is gone")));
     });
     thread::spawn(move || {
-        let ran = thread::spawn(|| carry_out(args)).join();
+        let ran = thread::spawn(move || carry_out(args, Some(&ending))).join();
         let _ = sender.send(ran.unwrap_or_else(|_| Err(Failure::run("the run broke off"))));
     });
     first.recv().unwrap_or_else(|_| Err(Failure::run("the run broke off")))
 }
 
-fn carry_out(args: Args) -> Result<(), Failure> {
+fn carry_out(args: Args, ending: Option<&Ending>) -> Result<(), Failure> {
     // Without a target there is nothing to do but this.
     let Some(target) = args.target else {
         say(LOAD_REPORT_SCHEMA.trim_end());
@@ -229,13 +239,17 @@ fn carry_out(args: Args) -> Result<(), Failure> {
     };
     let mut observer = |notice| {
         live.hear(&notice);
-        if let (true, Notice::Event(event)) = (args.events, &notice) {
-            say_json(event);
+        match notice {
+            Notice::Event(event) if args.events => say_json(&event),
+            Notice::Second { second, report } if args.events && second >= 0 => {
+                say_json(&LoadEvent::Second { second: second.unsigned_abs(), report });
+            }
+            _ => {}
         }
     };
     let report = match &token {
         Some(token) => load::agents::run(&plan, &args.agents, token, &mut observer),
-        None => load::run(&plan, &mut observer),
+        None => load::run_until(&plan, ending, &mut observer),
     };
     live.end();
     let mut report = report.map_err(|error| failure(error, plan.dialect))?;

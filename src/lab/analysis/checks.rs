@@ -254,7 +254,7 @@ fn errors(seen: &Seen) -> Verdict {
     let worst = seen.ran.iter().map(|(_, load)| load).max_by(|a, b| a.error_ratio.total_cmp(&b.error_ratio));
     let Some(load) = worst else { return Verdict::NotChecked("no run".into()) };
     if load.attempts == 0 {
-        return failed("no request completed", "Lengthen the window, or see what the target waits for.");
+        return failed("no request completed", "See what the target waits for, or take a longer --window.");
     }
     if load.error_ratio <= LIMIT {
         return Verdict::Passed;
@@ -263,7 +263,16 @@ fn errors(seen: &Seen) -> Verdict {
     if let Some(quick) = fast_failure(seen, load) {
         why = format!("{why}; {quick}");
     }
-    failed(why, "Read the error classes; stay below this level, or give the target what it lacks.")
+    let class = load.errors.iter().max_by_key(|(_, count)| **count);
+    let class = class.map_or_else(String::new, |(class, count)| format!("Most, {count}, are `{class}`. "));
+    let below = match seen.below {
+        Some(below) => format!("stay at {} clients or fewer (--levels)", below.level),
+        None => "begin with fewer clients (--levels)".to_owned(),
+    };
+    failed(
+        why,
+        &format!("{class}Look its cause up in docs/method.md; {below}, or give the target what it lacks."),
+    )
 }
 
 /// Failing fast: refusals so cheap that they flatter throughput and mean latency.
@@ -391,6 +400,9 @@ fn workload(seen: &Seen) -> Verdict {
     Verdict::Passed
 }
 
+/// What a server counts whose store is part of it.
+const EMBEDDED: &str = "stats.weir_flushes_total";
+
 /// A checkpoint is the database's tide: of several the mean is fair, of one the window shows some part.
 fn checkpoints(seen: &Seen) -> Verdict {
     let of_run = |(trial, _): &(&Trial, &LoadReport)| {
@@ -400,7 +412,16 @@ fn checkpoints(seen: &Seen) -> Verdict {
     };
     let runs: Option<Vec<Vec<f64>>> = seen.ran.iter().map(of_run).collect();
     let Some(runs) = runs else {
-        return Verdict::NotChecked("no checkpoints of the store were read".into());
+        let is_embedded = |name: &String| name.starts_with(EMBEDDED);
+        return Verdict::NotChecked(
+            match seen.ran.iter().any(|(trial, _)| trial.closed.counters.keys().any(is_embedded)) {
+                true => {
+                    "the embedded store counts its compactions only behind interfaces that may change any day"
+                }
+                false => "no checkpoints of the store were read",
+            }
+            .into(),
+        );
     };
     // Counters of whole numbers; anything else would be two readings of different servers.
     let one = runs.iter().filter(|grown| grown.iter().any(|count| count.round() == 1.0)).count();
@@ -408,7 +429,7 @@ fn checkpoints(seen: &Seen) -> Verdict {
         0 => Verdict::Passed,
         _ => failed(
             format!("a single checkpoint fell into the window of {one} of {} runs", runs.len()),
-            "Lengthen the window so that it holds several, or raise max_wal_size and checkpoint_timeout so that it holds none.",
+            "Take a longer --window, so that it holds several, or raise max_wal_size and checkpoint_timeout in [postgres] settings, so that it holds none.",
         ),
     }
 }

@@ -2,9 +2,9 @@
 
 use super::checks::{Seen, Verdict, failed};
 use super::little::{is_open, request_secs};
-use crate::lab::results::{ResourceKind, Results, Trial};
+use crate::lab::results::{Placement, ResourceKind, Results, Selftest, Trial};
 use crate::proto::{LoadReport, ScheduleReport};
-use crate::units::micros;
+use crate::units::{micros, short};
 
 /// The part that is the generator.
 const GENERATOR: &str = "generator";
@@ -18,6 +18,14 @@ const WAIT_LIMIT: f64 = 0.01;
 /// do better: a sleeping thread takes that long to wake.
 const SLIP_LIMIT: f64 = 0.01;
 const SLIP_US_P99_LEAST: f64 = 50.0;
+/// How many times the requests of a row it has to make against a server that answers from memory.
+const AGAINST_MEMORY: f64 = 3.0;
+/// The claim of the selftest that measures those, and the busy share of its thread from which on it was the generator that could
+/// do no more.
+const RATE_CLAIM: &str = "T4";
+const CEILING_BUSY: f64 = 0.9;
+/// Values up to so many bytes cost the generator about what the selftest's do.
+const SMALL_BYTES: u64 = 1000;
 
 /// The parts of the target that have the generator's cores; empty where it has them alone, or was not pinned.
 pub(super) fn shares_with(results: &Results) -> Vec<&str> {
@@ -32,10 +40,7 @@ pub(super) fn judge(seen: &Seen) -> Verdict {
     }
     let share = share(seen);
     if let Some(share) = share.filter(|share| *share > BUSY_LIMIT) {
-        return failed(
-            format!("the generator uses {:.0} % of its cores", share * 100.0),
-            "Give the generator more cores, or the target fewer.",
-        );
+        return failed(format!("the generator uses {:.0} % of its cores", share * 100.0), &more_cores(seen));
     }
     // A thread of an open loop sleeps between requests: what waking costs it stands in its slip.
     let waits: Option<Vec<f64>> = seen.ran.iter().filter(|(_, load)| !is_open(load)).map(waited).collect();
@@ -59,16 +64,96 @@ pub(super) fn judge(seen: &Seen) -> Verdict {
                 micros(slip.us_mean),
                 micros(slip.us_p99)
             ),
-            "Give the generator more threads and cores, or offer less. Service times do not contain it.",
+            &format!(
+                "{} Or lower --rate in the workload’s args. Service times do not contain it.",
+                more_cores(seen)
+            ),
         );
     }
     let Some(share) = share else {
         return Verdict::NotChecked("the generator’s processor time was not read".into());
     };
     let late = slip.map(|(_, of)| format!(", and sent {} late on average", micros(of.slip.us_mean)));
-    Verdict::Partly {
-        holds: format!("the generator uses {:.0} % of its cores{}", share * 100.0, late.unwrap_or_default()),
-        missing: "the comparison with a server that answers from memory comes later".into(),
+    let holds = format!("the generator uses {:.0} % of its cores{}", share * 100.0, late.unwrap_or_default());
+    match against_memory(seen) {
+        Err(missing) => Verdict::Partly { holds, missing },
+        Ok(times) if times >= AGAINST_MEMORY => Verdict::Passed,
+        Ok(times) => failed(
+            format!(
+                "the generator makes only {times:.1} times as many requests of a server that answers from memory, and {holds}"
+            ),
+            &more_cores(seen),
+        ),
+    }
+}
+
+/// How many times the requests of the fastest run the generator makes with as many threads against a server that answers from
+/// memory; or why that is not known.
+fn against_memory(seen: &Seen) -> Result<f64, String> {
+    let report = match &seen.results.selftest {
+        Some(Selftest::Ran(report)) => report,
+        Some(Selftest::Simulated) => {
+            return Err("a simulated generator has no other server to be compared with".into());
+        }
+        _ => return Err("no selftest measured what it does against a server that answers from memory".into()),
+    };
+    let figures = report.claims.iter().find(|claim| claim.id == RATE_CLAIM).map(|claim| &claim.figures);
+    let figure = |name: &str| figures.and_then(|figures| figures.get(name)).copied();
+    let (Some(ceiling_rps), Some(busy)) = (figure("ceiling_rps"), figure("generator_busy")) else {
+        return Err(
+            "the selftest did not measure what it does against a server that answers from memory".into()
+        );
+    };
+    if seen.ran.iter().any(|(_, load)| is_open(load)) {
+        return Err(
+            "an open loop is not compared with a server that answers from memory: it sends what it was told"
+                .into(),
+        );
+    }
+    if !seen.ran.iter().all(|(_, load)| is_small(load)) {
+        return Err(format!(
+            "values above {SMALL_BYTES} B are not compared with a server that answers from memory"
+        ));
+    }
+    let times =
+        |load: &LoadReport| ceiling_rps * f64::from(load.threads) / (load.attempts as f64 / load.window_secs);
+    let least = seen.ran.iter().map(|(_, load)| times(load)).fold(f64::INFINITY, f64::min);
+    match least < AGAINST_MEMORY && busy < CEILING_BUSY {
+        // What it would do against a faster one nobody knows.
+        true => Err(format!(
+            "the server that answers from memory, at {} req/s, was slower than the generator",
+            short(ceiling_rps)
+        )),
+        false => Ok(least),
+    }
+}
+
+/// Whether no value is longer than those of the selftest by much; also where there are none.
+fn is_small(load: &LoadReport) -> bool {
+    let longest = load.value_bytes.rsplit([':', '-']).next().unwrap_or_default();
+    longest.is_empty() || longest.parse().is_ok_and(|bytes: u64| bytes <= SMALL_BYTES)
+}
+
+/// What to do for a generator that is the limit, in the words of the experiment: which cores it has, and whose are the others.
+fn more_cores(seen: &Seen) -> String {
+    let placements = &seen.results.placements;
+    let of = |part: &Placement| {
+        let cores: Vec<String> = part.cores.iter().map(usize::to_string).collect();
+        format!("{} = [{}]", part.part, cores.join(", "))
+    };
+    let (own, others): (Vec<_>, Vec<_>) = placements.iter().partition(|part| part.part == GENERATOR);
+    let threads = seen.ran.iter().map(|(_, load)| load.threads).max().unwrap_or(1);
+    match own.first() {
+        Some(own) if !own.cores.is_empty() => format!(
+            "Give the generator more cores than [cores] {}{}; it runs {threads} thread{}. Where there are none, divide the clients among machines with --agents in the workload’s args.",
+            of(own),
+            match others.iter().filter(|part| !part.cores.is_empty()).map(|part| of(part)).collect::<Vec<_>>() {
+                others if others.is_empty() => String::new(),
+                others => format!(" ({})", others.join(", ")),
+            },
+            if threads == 1 { "" } else { "s" },
+        ),
+        _ => "Give the generator more cores, with [cores] in the experiment, or more machines, with --agents in the workload’s args.".into(),
     }
 }
 
@@ -83,7 +168,7 @@ fn shared(results: &Results) -> Option<Verdict> {
     let core = if placement.cores.len() == 1 { "core" } else { "cores" };
     Some(failed(
         format!("the generator shares its {core} with the {with}"),
-        "Give the generator cores of its own, or run it on another machine.",
+        "Give the generator cores of its own, with [cores] in the experiment, or other machines, with --agents in the workload’s args.",
     ))
 }
 
@@ -122,9 +207,8 @@ fn slipped(load: &LoadReport) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::lab::analysis::{Capacity, Grade, Standing, WorkloadFindings, findings};
-    use crate::lab::results::Placement;
     use crate::lab::simulated::tests::{model, sweep};
-    use crate::proto::Latency;
+    use crate::proto::{Claim, Latency, SelftestReport};
 
     const LEVELS: &[u32] = &[1, 4, 8, 16, 32];
 
@@ -201,6 +285,47 @@ mod tests {
         let said = "the generator waited for a core for 1.2 % of its requests’ time";
         assert_eq!(why(&waited(0.012, None)), Some(said));
         assert_eq!(why(&waited(0.5, Some(0.001))), None, "the sampler saw every thread to its end");
+    }
+
+    /// What the highest level says of a selftest with these figures; goodput is 1000 req/s there.
+    fn against(ceiling_rps: f64, generator_busy: f64, change: impl Fn(&mut LoadReport)) -> Verdict {
+        let found = found(|results| {
+            let figures = [("ceiling_rps", ceiling_rps), ("generator_busy", generator_busy)];
+            let figures = figures.map(|(name, figure)| (name.to_owned(), figure)).into();
+            let claim = Claim { id: RATE_CLAIM.to_owned(), passed: true, figures, ..Claim::default() };
+            results.selftest =
+                Some(Selftest::Ran(SelftestReport { claims: vec![claim], ..SelftestReport::default() }));
+            loads(results).for_each(&change);
+        });
+        found.rows.last().unwrap().checks[2].verdict.clone()
+    }
+
+    #[test]
+    fn a_generator_that_does_hardly_more_against_memory_is_the_limit() {
+        assert_eq!(against(3100.0, 0.95, |_| ()), Verdict::Passed);
+        let Verdict::Failed { why, .. } = against(2000.0, 0.95, |_| ()) else { panic!() };
+        assert!(why.starts_with("the generator makes only 2.0 times as many requests"), "{why}");
+        let two_threads = against(2000.0, 0.95, |load| load.threads = 2);
+        assert_eq!(two_threads, Verdict::Passed, "each makes as many");
+    }
+
+    #[test]
+    fn what_cannot_be_compared_with_memory_is_said_and_fails_nothing() {
+        let missing = |verdict| match verdict {
+            Verdict::Partly { missing, .. } => missing,
+            verdict => panic!("{verdict:?}"),
+        };
+        assert!(missing(against(2000.0, 0.5, |_| ())).contains("was slower than the generator"));
+        assert!(
+            missing(against(2000.0, 0.95, |load| load.value_bytes = "100-2000".into()))
+                .contains("above 1000 B")
+        );
+        assert!(
+            missing(against(2000.0, 0.95, |load| load.schedule = Some(ScheduleReport::default())))
+                .contains("open loop")
+        );
+        let skipped = found(|results| results.selftest = Some(Selftest::Skipped));
+        assert!(missing(skipped.rows[0].checks[2].verdict.clone()).contains("no selftest"));
     }
 
     /// A generator that sends late measures itself, unless nobody could have done better.

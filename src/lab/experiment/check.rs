@@ -4,8 +4,8 @@
 
 use super::placeholder::{PLACEHOLDERS, fill, is_known};
 use super::{
-    Commands, Engine, Experiment, FJALL, GENERATOR, LINK, Link, MARIADB, POSTGRES, Quota, SERVER, Subject,
-    Target, Workload,
+    Adaptive, Commands, Engine, Experiment, FJALL, GENERATOR, LINK, Link, MARIADB, POSTGRES, Quota, SERVER,
+    Subject, Target, Workload,
 };
 use crate::lab::sampler;
 use std::collections::BTreeSet;
@@ -49,6 +49,7 @@ impl Experiment {
                 return Err(format!("{key} 0s: it must be longer than zero; write {key} = \"1s\""));
             }
         }
+        self.adaptive.as_ref().map_or(Ok(()), |adaptive| self.check_adaptive(adaptive))?;
         self.check_workloads()?;
         self.check_limits()?;
         self.check_subjects()?;
@@ -67,6 +68,23 @@ impl Experiment {
             )),
             None => Ok(()),
         }
+    }
+
+    fn check_adaptive(&self, adaptive: &Adaptive) -> Result<(), String> {
+        if adaptive.most.0 < self.window.0 {
+            return Err(format!(
+                "adaptive.most {} is shorter than the window of {}, which is the least; lengthen it, or remove [adaptive]",
+                adaptive.most, self.window
+            ));
+        }
+        for (key, share) in [("goodput", adaptive.goodput), ("latency", adaptive.latency())] {
+            if !(share > 0.0 && share < 1.0) {
+                return Err(format!(
+                    "adaptive.{key} {share} is no share of a mean; write {key} = 0.02 for ±2 %"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn check_workloads(&self) -> Result<(), String> {

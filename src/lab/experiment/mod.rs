@@ -15,7 +15,7 @@ mod truth;
 pub use interventions::{Interventions, KNOBS, Knob};
 pub use limit::LatencyLimit;
 pub use placeholder::{PLACEHOLDERS, PORT, fill};
-pub use sections::{Cores, DatabaseSettings, Limits, PrintedSource, Workload};
+pub use sections::{Adaptive, Cores, DatabaseSettings, Limits, PrintedSource, Workload};
 pub use target::{
     Commands, DATABASE, Database, Engine, FJALL, Fresh, GENERATOR, LINK, Link, MARIADB, POSTGRES, Process,
     Quota,
@@ -40,8 +40,10 @@ pub struct Experiment {
     pub repetitions: u32,
     /// The unmeasured part of each trial.
     pub warmup: Span,
-    /// The measured part of each trial.
+    /// The measured part of each trial; the least of it where it is adaptive.
     pub window: Span,
+    /// Whether a trial may be measured longer, until its means are known.
+    pub adaptive: Option<Adaptive>,
     /// What the order of trials and the operation streams are drawn from.
     #[serde(default = "one")]
     pub seed: u64,

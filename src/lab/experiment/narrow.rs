@@ -89,6 +89,9 @@ impl Experiment {
         for limit in self.workloads.iter_mut().filter_map(|workload| workload.limit.as_mut()) {
             limit.most = shorter(limit.most, limit.shortest());
         }
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.most = shorter(adaptive.most, self.window.0);
+        }
         if share < THINNED_BELOW {
             let own = self.workloads.iter_mut().filter_map(|workload| workload.levels.as_mut());
             own.chain([&mut self.levels]).for_each(thin);

@@ -3,7 +3,7 @@
 //! Only their shapes; what may stand in them is checked next door.
 
 use super::LatencyLimit;
-use crate::units::Size;
+use crate::units::{Size, Span};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,6 +23,30 @@ pub struct DatabaseSettings {
 pub struct Limits {
     /// Memory of each, page cache included.
     pub memory: Option<Size>,
+}
+
+/// Up to when the window of a trial may go on, and what has to be known for it to end sooner.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adaptive {
+    /// What the window is at most.
+    pub most: Span,
+    /// Half of the 95 % interval of goodput, as a share of it.
+    #[serde(default = "one_percent")]
+    pub goodput: f64,
+    /// The same of the mean latency; twice the share of goodput where it is not said.
+    pub latency: Option<f64>,
+}
+
+impl Adaptive {
+    /// Half of the 95 % interval of the mean latency, as a share of it.
+    pub fn latency(&self) -> f64 {
+        self.latency.unwrap_or(2.0 * self.goodput)
+    }
+}
+
+fn one_percent() -> f64 {
+    0.01
 }
 
 /// Which part runs on which cores.
@@ -66,6 +90,11 @@ impl Workload {
     /// What `weir load` calls it.
     pub fn of_load(&self) -> &str {
         self.workload.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Whether it sends at a rate, whatever the answers.
+    pub fn is_open(&self) -> bool {
+        self.args.iter().any(|arg| arg.split('=').next() == Some("--rate"))
     }
 }
 

@@ -38,6 +38,30 @@ fn an_experiment_reads_as_written() {
 }
 
 #[test]
+fn a_window_may_go_on_until_its_means_are_known() {
+    let read = |section: &str| {
+        let text = SMALL.replace("[target]", &format!("[adaptive]\n{section}\n[target]"));
+        Experiment::parse(&text)
+    };
+    let adaptive = read("most = \"60s\"").unwrap().adaptive.unwrap();
+    assert_eq!((adaptive.goodput, adaptive.latency()), (0.01, 0.02));
+    let mut experiment = read("most = \"60s\"\ngoodput = 0.03\nlatency = 0.05").unwrap();
+    let adaptive = experiment.adaptive.unwrap();
+    assert_eq!((adaptive.goodput, adaptive.latency()), (0.03, 0.05));
+    experiment.scale(0.1);
+    assert_eq!(experiment.adaptive.unwrap().most.to_string(), "6s");
+    for (section, complaint) in [
+        ("most = \"900ms\"", "adaptive.most 900ms is shorter than the window of 1s"),
+        ("most = \"9s\"\ngoodput = 3", "adaptive.goodput 3 is no share of a mean"),
+        ("most = \"9s\"\nlatency = 0.0", "adaptive.latency 0 is no share of a mean"),
+        ("most = \"9s\"\nleast = \"1s\"", "unknown field"),
+    ] {
+        let said = read(section).unwrap_err();
+        assert!(said.contains(complaint), "{said}");
+    }
+}
+
+#[test]
 fn every_private_store_and_the_replica_are_parts() {
     let parts = |store: &str| {
         let text = SMALL.replace("store = \"postgres\"", store).replace("[postgres]", "[mariadb]");

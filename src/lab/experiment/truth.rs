@@ -145,8 +145,7 @@ impl Case {
             ));
         }
         // A cap is the workload's own: without it, it is another workload, the only one of its target.
-        let is_capped =
-            experiment.workloads.iter().any(|of| of.name == *workload && of.write_cap.is_some());
+        let is_capped = experiment.workloads.iter().any(|of| of.name == *workload && of.write_cap.is_some());
         let others = workloads_of("reference", reference)?;
         match others.contains(workload) || is_capped && others.len() == 1 {
             true => Ok(()),

@@ -9,13 +9,13 @@ use super::resources::resources_of;
 use super::search::Offered;
 use super::server::{Server, Start};
 use super::services::{self, Services};
-use super::{Course, Options, Rig, environment, failed, load};
+use super::{Course, Options, Precision, Rig, environment, failed, load};
 use crate::lab::experiment::{
-    Commands, DATABASE, Engine, Experiment, FJALL, Fresh, GENERATOR, LINK, SERVER, Target, Workload,
+    Adaptive, Commands, DATABASE, Engine, Experiment, FJALL, Fresh, GENERATOR, LINK, SERVER, Target, Workload,
 };
 use crate::lab::results::{Change, Resource, Trial};
 use crate::lab::sampler::{self, Cap, Context, Samplers, address, ask, device_of, get};
-use crate::proto::{HEALTHZ, STRAIN};
+use crate::proto::{HEALTHZ, STRAIN, SecondReport};
 use crate::units::{BitRate, Size, Span};
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,6 +59,16 @@ pub(super) struct Live<'a> {
     cap: Option<Cap>,
     /// Trials begun so far.
     ran: u64,
+}
+
+/// How long a run is.
+#[derive(Clone, Copy)]
+struct Length {
+    /// The unmeasured part.
+    warmup: Span,
+    /// The measured part; the least of it where `adaptive` says how it ends.
+    window: Span,
+    adaptive: Option<Adaptive>,
 }
 
 impl<'a> Live<'a> {
@@ -375,10 +385,18 @@ impl<'a> Live<'a> {
         matches!(&self.course.subject.target, Target::Command(Commands { fresh: Fresh::Trial, .. }) if self.used)
     }
 
-    /// One run of the load generator: `warmup` unmeasured, `window` measured.
-    fn run(&mut self, workload: &Workload, level: u32, repetition: u32, warmup: Span, window: Span) -> Trial {
+    /// One run of the load generator.
+    fn run(&mut self, workload: &Workload, level: u32, repetition: u32, length: Length) -> Trial {
         self.used = true;
         self.ran += 1;
+        let precision = length.adaptive.map(|adaptive| Precision {
+            least: length.window.0,
+            adaptive,
+            is_open: workload.is_open(),
+        });
+        let enough = |seconds: &[SecondReport]| {
+            precision.is_some_and(|precision| (self.course.options.enough)(&precision, seconds))
+        };
         let run = load::Run {
             program: &self.course.options.program,
             url: self.load_url(),
@@ -386,8 +404,9 @@ impl<'a> Live<'a> {
             level,
             // Another for each trial: the same requests again would find what the last ones left in the cache.
             seed: self.course.experiment.seed.wrapping_add(self.ran),
-            warmup,
-            window,
+            warmup: length.warmup,
+            window: length.adaptive.map_or(length.window, |adaptive| adaptive.most),
+            enough: precision.is_some().then_some(&enough),
             preload: !self.preloaded.contains(&workload.name),
             cores: self.course.cores_of(GENERATOR),
             context: &self.context(),
@@ -486,18 +505,18 @@ impl<'a> Rig<'a> for Live<'a> {
     }
 
     fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
-        let Experiment { warmup, window, .. } = self.course.experiment;
-        self.trial_of(workload, level, repetition, None, |live| {
-            live.run(workload, level, repetition, *warmup, *window)
-        })
+        let Experiment { warmup, window, adaptive, .. } = *self.course.experiment;
+        let length = Length { warmup, window, adaptive };
+        self.trial_of(workload, level, repetition, None, |live| live.run(workload, level, repetition, length))
     }
 
     fn offered(&mut self, workload: &'a Workload, offered: &Offered, repetition: u32) -> Trial {
         let mut paced = workload.clone();
         paced.args.extend(offered.flags());
         let Offered { clients, warmup, window, .. } = *offered;
+        let length = Length { warmup, window, adaptive: None };
         self.trial_of(workload, clients, repetition, None, |live| {
-            live.run(&paced, clients, repetition, warmup, window)
+            live.run(&paced, clients, repetition, length)
         })
     }
 
@@ -527,9 +546,8 @@ impl<'a> Rig<'a> for Live<'a> {
     ) -> Trial {
         let experiment = self.course.experiment;
         let window = experiment.interventions.as_ref().map_or(experiment.window, |of| of.window);
-        self.trial_of(workload, level, round, change, |live| {
-            live.run(workload, level, round, experiment.warmup, window)
-        })
+        let length = Length { warmup: experiment.warmup, window, adaptive: None };
+        self.trial_of(workload, level, round, change, |live| live.run(workload, level, round, length))
     }
 }
 

@@ -4,7 +4,7 @@ use super::process::{Log, Process};
 use crate::lab::experiment::{GENERATOR, Workload};
 use crate::lab::results::Reading;
 use crate::lab::sampler::{Context, Samplers};
-use crate::proto::{LoadEvent, LoadReport};
+use crate::proto::{LoadEvent, LoadReport, SecondReport};
 use crate::units::Span;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -31,8 +31,13 @@ impl Default for Limits {
 
 /// How long a generator that has reported may take to end.
 const FAREWELL: Duration = Duration::from_secs(10);
+/// What ends the window of a generator.
+const END: &str = "end";
 /// How often the stop flag is looked at.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Whether a window with these seconds is long enough.
+pub(super) type Enough<'a> = dyn Fn(&[SecondReport]) -> bool + 'a;
 
 /// What to run.
 pub(super) struct Run<'a> {
@@ -48,8 +53,10 @@ pub(super) struct Run<'a> {
     pub(super) seed: u64,
     /// The unmeasured part.
     pub(super) warmup: Span,
-    /// The measured part.
+    /// The measured part, at most.
     pub(super) window: Span,
+    /// Whether the measured part may end already, after each of its seconds; `None` where it has a fixed length.
+    pub(super) enough: Option<&'a Enough<'a>>,
     /// Whether the keys must be written first.
     pub(super) preload: bool,
     /// Where the generator runs; it gets as many threads.
@@ -115,6 +122,7 @@ impl Run<'_> {
         let mut samplers = Samplers::new(&context);
         let mut deadline =
             Instant::now() + self.measured() + if self.preload { limits.preload } else { limits.grace };
+        let mut seconds = Vec::new();
         loop {
             match lines.recv_timeout(LOOK) {
                 Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
@@ -140,6 +148,12 @@ impl Run<'_> {
                     LoadEvent::WindowStart => {
                         outcome.opened = Some((Instant::now(), samplers.read()));
                         deadline = Instant::now() + self.window.0 + limits.grace;
+                    }
+                    LoadEvent::Second { report, .. } => {
+                        seconds.push(report);
+                        if outcome.closed.is_none() && self.enough.is_some_and(|enough| enough(&seconds)) {
+                            process.tell(END);
+                        }
                     }
                     LoadEvent::WindowEnd => outcome.closed = Some((Instant::now(), samplers.read())),
                     LoadEvent::Report(report) => {
@@ -217,6 +231,16 @@ mod tests {
     }
 
     fn outcome_within(limits: Limits, script: &str, preload: bool, stop: bool) -> Outcome {
+        outcome_until(None, limits, script, preload, stop)
+    }
+
+    fn outcome_until(
+        enough: Option<&Enough>,
+        limits: Limits,
+        script: &str,
+        preload: bool,
+        stop: bool,
+    ) -> Outcome {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("weir");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -234,6 +258,7 @@ mod tests {
             seed: 7,
             warmup: short,
             window: short,
+            enough,
             preload,
             cores: &[],
             context: &Context::default(),
@@ -258,6 +283,23 @@ mod tests {
         assert!(elapsed_secs > 0.0);
         assert!(opened.counters.contains_key("generator.cpu_secs"), "{opened:?}");
         assert!(closed.gauges.contains_key("memory.available_bytes"));
+    }
+
+    #[test]
+    fn a_generator_whose_seconds_are_enough_is_told_to_end() {
+        let second = serde_json::to_string(&LoadEvent::Second { second: 0, report: SecondReport::default() });
+        let second = second.unwrap();
+        // It waits until it is told.
+        let script = format!(
+            "echo '{{\"event\":\"window_start\"}}'\n\
+             for i in 1 2 3; do echo '{second}'; done\nread -r line\n\
+             echo '{{\"event\":\"window_end\"}}'\n\
+             if [ \"$line\" = end ]; then echo '{REPORT}'; else exit 1; fi"
+        );
+        let third = |seconds: &[SecondReport]| seconds.len() == 3;
+        let outcome = outcome_until(Some(&third), Limits::default(), &script, false, false);
+        assert_eq!(outcome.failure, None);
+        assert!(outcome.report.is_some());
     }
 
     #[test]

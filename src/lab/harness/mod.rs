@@ -32,13 +32,13 @@ pub use mariadb::MariaDb;
 pub use postgres::Postgres;
 pub use predictions::Foretell;
 
-use super::experiment::{Cores, Experiment, GENERATOR, SERVER, Subject, Target, Workload};
+use super::experiment::{Adaptive, Cores, Experiment, GENERATOR, SERVER, Subject, Target, Workload};
 use super::printed::PrintedRow;
 use super::results::{
     Change, Intervention, Measured, Placement, Reading, Resource, Results, Selftest, Trial, WorkloadPlan,
 };
 use super::{simulated, topology};
-use crate::proto::FORMAT;
+use crate::proto::{FORMAT, SecondReport};
 use interventions::Base;
 use live::Live;
 use rand_core::{Rng, SeedableRng};
@@ -47,7 +47,7 @@ use resources::{take_in, write_cap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The file in the results directory that everything else is made from.
 pub const RESULTS_FILE: &str = "results.json";
@@ -67,6 +67,19 @@ pub struct Options {
     pub printed: Vec<PrintedRow>,
     /// What foretells the rest of a sweep from its first trials; `None` where nobody does.
     pub foretell: Option<Foretell>,
+    /// Whether a trial whose window may end sooner has seen enough; asked after each of its seconds.
+    pub enough: fn(&Precision, &[SecondReport]) -> bool,
+}
+
+/// What an experiment asks of a trial that may end before its limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Precision {
+    /// What the window is in any case.
+    pub least: Duration,
+    /// How well the means have to be known.
+    pub adaptive: Adaptive,
+    /// Whether requests are sent at a rate, and goodput says nothing.
+    pub is_open: bool,
 }
 
 /// Hears what the harness does.

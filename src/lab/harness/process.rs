@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
@@ -61,6 +61,12 @@ impl Process {
     /// Its standard input, if that is a pipe; once.
     pub(super) fn stdin(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
+    }
+
+    /// Writes a line to its standard input, if that is a pipe. One that has ended hears nothing any more, and its end is
+    /// noticed elsewhere.
+    pub(super) fn tell(&mut self, line: &str) {
+        let _ = self.child.stdin.as_mut().map(|stdin| writeln!(stdin, "{line}"));
     }
 
     /// How it ended; `None` while it runs.

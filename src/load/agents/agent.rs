@@ -263,7 +263,7 @@ fn count(
     mouth: &Mouth,
     gone: &AtomicBool,
 ) -> Result<ToCoordinator, String> {
-    let part = measure::Part { clients, begin, stop: gone };
+    let part = measure::Part { clients, begin, stop: gone, ending: None };
     let tally = measure::count(plan, &part, address, &mut |progress| {
         // The edges of the window are the same instants at the coordinator, which knows them by itself.
         if let Progress::Second(second) = progress {

@@ -17,6 +17,11 @@ const VARIANCE: f64 = 3.5;
 /// What the correlation of neighbouring batch means is taken for at most; it makes them count for fewer than they are.
 /// Source: Tafazzoli & Wilson, Skart: A Skewness- and Autoregression-Adjusted Batch-Means Procedure (2011).
 const CORRELATION_MOST: f64 = 0.8;
+/// Of the variance that neighbouring bins explain, what that of a mean has at least, and up to which correlation they are believed.
+/// Ten batch means say of their own variance what chance has it, and whoever ends with the first narrow interval finds the
+/// lucky ones. Not all of it, because a correlation is taken for too much rather than for too little.
+const EXPLAINED: f64 = 0.8;
+const CORRELATION_BELIEVED: f64 = 0.5;
 /// How much of the way from its lowest to its highest bin a batch of whole periods may be off: it does not begin where a
 /// bin does.
 const EDGE: f64 = 0.25;
@@ -58,7 +63,12 @@ pub(super) fn judge(series: &Series, cut: usize) -> Result<Known, Change> {
 
     let correlated = correlation(&means).clamp(0.0, CORRELATION_MOST);
     let effective = count * (1.0 - correlated) / (1.0 + correlated);
-    let error = (variance / effective).sqrt();
+    // What repeats itself is no noise, and neighbouring bins cannot tell the two apart.
+    let least = match period {
+        None => EXPLAINED * noise::long_run_variance_up_to(CORRELATION_BELIEVED, bins) / bins.len() as f64,
+        Some(_) => 0.0,
+    };
+    let error = (variance / effective).max(least).sqrt();
     let of_bins = line(bins).squares.0 / (bins.len() - 1) as f64;
     Ok(Known {
         name: series.name,

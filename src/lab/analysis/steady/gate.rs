@@ -1,6 +1,6 @@
 //! Gate G5: does the window show a steady state?
 
-use super::{BINS_LEAST, Change, GOODPUT, Known, LATENCY, Reached, Series, Verdict};
+use super::{BINS_LEAST, Change, GOODPUT, Known, LATENCY, Limits, Reached, Series, Verdict, stop};
 use crate::lab::analysis::checks::{self, Seen};
 use crate::lab::analysis::little::is_open;
 use crate::lab::analysis::rows::Standing;
@@ -49,14 +49,46 @@ fn over_capacity(seen: &Seen) -> Option<checks::Verdict> {
 
 /// What the seconds of a run show.
 pub(in crate::lab::analysis) fn verdict(load: &LoadReport) -> Verdict {
-    let goodput: Vec<f64> = load.seconds.iter().map(|second| second.successes as f64).collect();
-    let latency = latencies_us(&load.seconds);
+    of_seconds(&load.seconds, is_open(load), GOODPUT, LATENCY, super::judge)
+}
+
+/// What has to be known before a window that may go on is ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wanted {
+    /// Seconds that it lasts in any case.
+    pub least: usize,
+    /// Half of the 95 % interval of goodput, as a share of it.
+    pub goodput: f64,
+    /// The same of the mean latency.
+    pub latency: f64,
+    /// Whether requests are sent at a rate, so that goodput says nothing.
+    pub is_open: bool,
+}
+
+/// Whether a window with these seconds may be ended: to be asked after each of them.
+pub fn enough(seconds: &[SecondReport], wanted: &Wanted) -> bool {
+    let Wanted { least, goodput, latency, is_open } = *wanted;
+    let limits = |of: Limits, interval: f64| Limits { interval, ..of };
+    stop::is_look(seconds.len(), least)
+        && of_seconds(seconds, is_open, limits(GOODPUT, goodput), limits(LATENCY, latency), stop::is_known)
+}
+
+/// What `judge` says of the figures of some seconds.
+fn of_seconds<T>(
+    seconds: &[SecondReport],
+    is_open: bool,
+    goodput_limits: Limits,
+    latency_limits: Limits,
+    judge: impl Fn(&[Series]) -> T,
+) -> T {
+    let goodput: Vec<f64> = seconds.iter().map(|second| second.successes as f64).collect();
+    let latency = latencies_us(seconds);
     let both = [
-        Series { name: "goodput", bins: &goodput, limits: GOODPUT },
-        Series { name: "mean latency", bins: &latency, limits: LATENCY },
+        Series { name: "goodput", bins: &goodput, limits: goodput_limits },
+        Series { name: "mean latency", bins: &latency, limits: latency_limits },
     ];
     // The goodput of an open loop is what was asked for: it says how evenly that was, not what the target does.
-    super::judge(if is_open(load) { &both[1..] } else { &both })
+    judge(if is_open { &both[1..] } else { &both })
 }
 
 /// Which of several verdicts decides, and how many bins it asks for: the highest.
@@ -83,7 +115,7 @@ fn latencies_us(seconds: &[SecondReport]) -> Vec<f64> {
 }
 
 /// The figure that a warm-up in the window moves by more than is asked of its mean, and than its mean is known to.
-fn moved_by_cut(reached: &Reached) -> Option<&Known> {
+pub(super) fn moved_by_cut(reached: &Reached) -> Option<&Known> {
     let least = |known: &Known| known.limits.interval.max(known.interval);
     reached.figures.iter().find(|known| known.moved_by_cut.abs() > least(known))
 }
@@ -93,7 +125,7 @@ pub(in crate::lab::analysis) fn in_words(verdict: &Verdict, load: &LoadReport) -
     let window = load.seconds.len();
     match verdict {
         Verdict::TooFew if window < BINS_LEAST => checks::Verdict::NotChecked(format!(
-            "a window of {} s has too few seconds (--window {BINS_LEAST}s is the least, 60s tells more)",
+            "a window of {} s has too few seconds (--window {BINS_LEAST}s is the least; with [adaptive] it is as long as it has to be)",
             (load.window_secs * 10.0).round() / 10.0
         )),
         Verdict::TooFew => checks::Verdict::NotChecked("no request succeeded".into()),
@@ -107,17 +139,18 @@ pub(in crate::lab::analysis) fn in_words(verdict: &Verdict, load: &LoadReport) -
                     known.name,
                     signed(known.moved_by_cut)
                 ),
-                &longer_warmup(reached.cut),
+                &longer_warmup(reached.cut, load),
             )
         }
         Verdict::Steady(_) => checks::Verdict::Passed,
-        Verdict::NotSteady { figure, change } => not_steady(figure, *change, window),
+        Verdict::NotSteady { figure, change } => not_steady(figure, *change, load),
         Verdict::TooShort { figure, reached, bins_needed } => checks::Verdict::Partly {
             holds: format!("nothing moves within {window} s by more than noise"),
             missing: reached.figures.iter().find(|known| known.name == *figure).map_or_else(
                 String::new,
                 |known| {
-                    let longer = format!("a window of about {:.0} s", round_up(*bins_needed));
+                    let secs = round_up(*bins_needed);
+                    let longer = format!("a window of about {secs:.0} s (--window {secs:.0}s, or most = \"{secs:.0}s\" in [adaptive])");
                     match known.interval > known.limits.interval {
                         true => format!(
                             "{figure} is known to ±{:.1} %; ±{:.0} % takes {longer}",
@@ -135,18 +168,23 @@ pub(in crate::lab::analysis) fn in_words(verdict: &Verdict, load: &LoadReport) -
     }
 }
 
-fn not_steady(figure: &str, change: Change, window: usize) -> checks::Verdict {
+fn not_steady(figure: &str, change: Change, load: &LoadReport) -> checks::Verdict {
+    let window = load.seconds.len();
     match change {
-        Change::Settles { at } => {
-            checks::failed(format!("{figure} settles only after {at} of {window} s"), &longer_warmup(at))
-        }
+        Change::Settles { at } => checks::failed(
+            format!("{figure} settles only after {at} of {window} s"),
+            &longer_warmup(at, load),
+        ),
         Change::Trend { share } => checks::failed(
             format!(
                 "{figure} {} by {:.1} % within the window of {window} s",
                 if share < 0.0 { "falls" } else { "rises" },
                 share.abs() * 100.0
             ),
-            "Lengthen the warm-up (--warmup, or warmup in the experiment file). What goes on for minutes, as in a store that fills, has no steady state: say when the figure was taken.",
+            &format!(
+                "{} What goes on for minutes, as in a store that fills, has no steady state: say when the figure was taken.",
+                longer_warmup(window, load)
+            ),
         ),
         Change::Apart { from, to, share } => checks::failed(
             format!(
@@ -154,13 +192,21 @@ fn not_steady(figure: &str, change: Change, window: usize) -> checks::Verdict {
                 share.abs() * 100.0,
                 if share < 0.0 { "below" } else { "above" }
             ),
-            "See what happened then: a checkpoint, a compaction, a stall of the machine. Lengthen the window (--window) until it holds four or more of them, or repeat when the machine is quiet.",
+            &format!(
+                "See what happened then: a checkpoint, a compaction, a stall of the machine. Take a window that holds four or more of them, \
+                 as with --window {}s, or repeat when the machine is quiet.",
+                4 * window
+            ),
         ),
     }
 }
 
-fn longer_warmup(secs: usize) -> String {
-    format!("Lengthen the warm-up by {secs} s or more (--warmup, or warmup in the experiment file).")
+/// By so many seconds at least.
+fn longer_warmup(secs: usize, load: &LoadReport) -> String {
+    let longer = load.warmup_secs.ceil() as usize + secs;
+    format!(
+        "Lengthen the warm-up to {longer} s or more (--warmup {longer}s, or warmup = \"{longer}s\" in the experiment file)."
+    )
 }
 
 fn signed(share: f64) -> String {

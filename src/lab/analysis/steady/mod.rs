@@ -10,7 +10,10 @@ pub(super) mod gate;
 mod line;
 mod noise;
 mod period;
+pub mod stop;
 pub mod synthetic;
+
+pub use gate::{Wanted, enough};
 
 use serde::Serialize;
 

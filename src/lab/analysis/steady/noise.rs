@@ -16,13 +16,19 @@ const SQUARES_LEFT: f64 = 0.4377;
 /// between bins one, two and three apart, which are as 1 : 1+φ : 1+φ+φ². Steps and trends hardly enter differences.
 /// Source: von Neumann, Distribution of the Ratio of the Mean Square Successive Difference to the Variance (1941).
 pub(super) fn long_run_variance(bins: &[f64]) -> f64 {
+    long_run_variance_up_to(CORRELATION.1, bins)
+}
+
+/// The same if the correlation of neighbouring bins is believed up to `most` only. What it is taken for beyond that is more often
+/// chance than truth, and makes the variance many times as large.
+pub(super) fn long_run_variance_up_to(most: f64, bins: &[f64]) -> f64 {
     let one = mean_square(bins, 1);
     if one <= 0.0 {
         return 0.0;
     }
     let by_two = mean_square(bins, 2) / one - 1.0;
     let by_three = ((4.0 * mean_square(bins, 3) / one - 3.0).max(0.0).sqrt() - 1.0) / 2.0;
-    let correlation = f64::midpoint(by_two, by_three).clamp(CORRELATION.0, CORRELATION.1);
+    let correlation = f64::midpoint(by_two, by_three).clamp(CORRELATION.0, most);
     one * (1.0 + correlation) / (2.0 * (1.0 - correlation).powi(2))
 }
 

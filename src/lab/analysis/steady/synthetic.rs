@@ -2,7 +2,8 @@
 //!
 //! The same seed gives the same series. Tests hold the score, `cargo bench --bench micro -- steady` prints it.
 
-use super::{GOODPUT, LATENCY, Series, Verdict, average};
+use super::stop::{is_known, looks};
+use super::{GOODPUT, LATENCY, Series, Verdict, average, judge};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::f64::consts::TAU;
@@ -152,6 +153,13 @@ pub struct Score {
     pub covered: u32,
     /// Of how many.
     pub coverable: u32,
+    /// Of those that have a steady state and were not called unsteady, known well enough or not: in how many the mean lies in
+    /// the interval.
+    pub held: u32,
+    /// Of how many.
+    pub holdable: u32,
+    /// Bins of all series that were looked at: fewer than there were where a series was ended early.
+    pub bins: u64,
 }
 
 /// Lets `judge` say what it thinks of so many series of a kind, each of `bins` bins, as a closed loop would give them: where
@@ -160,6 +168,38 @@ pub fn score(
     judge: fn(&[Series]) -> Verdict,
     kind: &Kind,
     bins: usize,
+    noise: Noise,
+    series: u32,
+    seed: u64,
+) -> Score {
+    scored(judge, |_| bins, (kind, bins), noise, series, seed)
+}
+
+/// The same of series that end as soon as [`is_known`] says so, from `least` bins on, and with `most` in any case. What is true
+/// of such a series is what is true of the part that was seen.
+pub fn score_adaptive(
+    kind: &Kind,
+    (least, most): (usize, usize),
+    noise: Noise,
+    series: u32,
+    seed: u64,
+) -> Score {
+    let end = |all: &[Series]| {
+        let early = looks(least).take_while(|bins| *bins < most).find(|bins| is_known(&first(all, *bins)));
+        early.unwrap_or(most)
+    };
+    scored(judge, end, (kind, most), noise, series, seed)
+}
+
+/// Their first so many bins.
+fn first<'a>(all: &[Series<'a>], bins: usize) -> Vec<Series<'a>> {
+    all.iter().map(|series| Series { bins: &series.bins[..bins], ..*series }).collect()
+}
+
+fn scored(
+    judge: fn(&[Series]) -> Verdict,
+    end: impl Fn(&[Series]) -> usize,
+    (kind, bins): (&Kind, usize),
     noise: Noise,
     series: u32,
     seed: u64,
@@ -179,13 +219,42 @@ pub fn score(
         // What is in flight at the edges of a bin belongs to either side.
         let mut edges = || 1.0 + EDGES * normal(&mut random);
         let latency: Vec<f64> = goodput.iter().map(|rps| CLIENTS * 1e6 / rps.max(1.0) * edges()).collect();
-        let verdict = judge(&[
+        let all = [
             Series { name: "goodput", bins: &goodput, limits: GOODPUT },
             Series { name: "mean latency", bins: &latency, limits: LATENCY },
-        ]);
-        score.count(&truth, &verdict, noise);
+        ];
+        let end = end(&all);
+        score.bins += end as u64;
+        score.count(&truth.until(end), &judge(&first(&all, end)), noise);
     }
     score
+}
+
+impl Truth {
+    /// What is true of its first so many bins.
+    fn until(self, bins: usize) -> Truth {
+        let share = bins as f64 / self.levels.len() as f64;
+        if bins == self.levels.len() {
+            return self;
+        }
+        let levels = self.levels[..bins].to_vec();
+        let (low, high) = levels
+            .iter()
+            .fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), of| (low.min(*of), high.max(*of)));
+        let state = match self.state {
+            // A trend has come only so far.
+            State::Steady { trend, .. } if trend > 0.0 => {
+                State::Steady { level: average(&levels), trend: trend * share }
+            }
+            // What is to come was not to be seen. Less than twice what is allowed cannot be told from it in a window that knows
+            // the mean just well enough: the error of a trend is √12 times as large.
+            _ if high - low <= 2.0 * GOODPUT.moves => {
+                State::Steady { level: average(&levels), trend: high - low }
+            }
+            as_the_whole => as_the_whole,
+        };
+        Truth { levels, state }
+    }
 }
 
 impl Score {
@@ -195,6 +264,13 @@ impl Score {
         let n = truth.levels.len() as f64;
         // The standard error of the mean, as it truly is.
         let error = noise.variation * ((1.0 + noise.correlation) / (1.0 - noise.correlation) / n).sqrt();
+        if let (Verdict::Steady(reached) | Verdict::TooShort { reached, .. }, State::Steady { level, .. }) =
+            (verdict, &truth.state)
+            && let Some(known) = reached.figures.first()
+        {
+            self.holdable += 1;
+            self.held += u32::from((known.mean / GOODPUT_RPS - level).abs() <= known.interval * level);
+        }
         let right = match (verdict, &truth.state) {
             (Verdict::Steady(reached), State::Steady { level, .. }) => {
                 let left = average(&truth.levels[reached.cut..]);
