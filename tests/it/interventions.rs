@@ -1,8 +1,10 @@
 //! Experiments in which one resource after the other is made slower, and those with a link between generator and server.
 
+use crate::support;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use weir::lab::results::{Intervention, Results};
 
 fn lab(dir: &Path, experiment: &str) -> Results {
@@ -98,4 +100,21 @@ fn a_link_lets_through_no_more_than_its_rate() {
     assert!(load.successes as f64 * 500.0 <= most, "{} values of 500 bytes", load.successes);
     let busy = trial.growth("link.busy_secs").unwrap();
     assert!(busy > 0.0 && busy <= trial.elapsed_secs + 0.1, "{busy}");
+}
+
+/// A lower bound only: a commit waits for at least as long as it was told to.
+#[test]
+fn commits_of_postgres_are_delayed_until_that_is_taken_back() {
+    let server = support::postgres();
+    let ask = |sql: &str| server.query("postgres", sql).unwrap();
+    let setting = |name: &str| ask(&format!("SHOW {name}"))[0][0].clone();
+    let before = [setting("commit_delay"), setting("commit_siblings")];
+    ask("CREATE TABLE t (a int)");
+    server.delay_commits(30_000).unwrap();
+    assert_eq!([setting("commit_delay"), setting("commit_siblings")], ["30000", "0"]);
+    let start = Instant::now();
+    ask("INSERT INTO t VALUES (1)");
+    assert!(start.elapsed() >= Duration::from_millis(30), "{:?}", start.elapsed());
+    server.delay_commits(0).unwrap();
+    assert_eq!([setting("commit_delay"), setting("commit_siblings")], before);
 }
