@@ -108,13 +108,18 @@ impl Base<'_> {
     }
 }
 
+/// What the server computes with: its cores and, where it has one, its quota. What is added is a share of the one that is busier.
 fn server_cpu(base: &Base) -> Raised {
     let computes = |of: &&Resource| {
         of.kind == ResourceKind::Station && of.busy.iter().any(|busy| busy == "server.cpu_secs")
     };
-    let resource = base.resources.iter().find(computes);
-    let servers = resource.map_or(1.0, |resource| base.trial.servers(resource));
-    Raised { names: resource.map(|resource| resource.name.clone()).into_iter().collect(), servers }
+    let used = |of: &Resource| base.trial.utilization(of).unwrap_or(0.0);
+    let all = base.resources.iter().filter(computes);
+    let busier = all.clone().max_by(|a, b| used(a).total_cmp(&used(b)));
+    Raised {
+        names: all.map(|resource| resource.name.clone()).collect(),
+        servers: busier.map_or(1.0, |resource| base.trial.servers(resource)),
+    }
 }
 
 /// The lanes that are busier, those that read or those that write, and how long a batch of theirs takes.
@@ -358,6 +363,21 @@ mod tests {
             "PostgreSQL takes no more"
         );
         assert_eq!(shown("cpu", &resources, &Trial { load: None, ..trial }), "not measured");
+    }
+
+    #[test]
+    fn under_a_quota_a_request_gets_a_share_of_what_is_fuller() {
+        let both = |quota: f64| {
+            let cores = Resource {
+                busy: vec!["server.cpu_secs".into(), "database.cpu_secs".into()],
+                ..resource("server + database CPU", "", 1.0)
+            };
+            [cores, resource("server CPU", "server.cpu_secs", quota)]
+        };
+        let trial = base(&[("server.cpu_secs", 0.45), ("database.cpu_secs", 0.3)]);
+        let names = "server + database CPU, server CPU";
+        assert_eq!(shown("cpu", &both(0.5), &trial), format!("{names} +150us None"));
+        assert_eq!(shown("cpu", &both(0.9), &trial), format!("{names} +300us None"));
     }
 
     #[test]
