@@ -12,8 +12,10 @@ const GENERATOR: &str = "generator";
 const LINK: &str = "link";
 /// Of its cores' time, how much it may use.
 const BUSY_LIMIT: f64 = 0.7;
-/// Of its requests' time, how much it may wait for a core.
+/// Of its requests' time, how much it may wait for a core; below the least share of its threads' time nobody could do better: a
+/// thread that sleeps until an answer comes waits about two microseconds until it runs.
 const WAIT_LIMIT: f64 = 0.01;
+const WAIT_LEAST: f64 = 0.05;
 /// Of the latency that an open loop shows, how much may be the generator's own lateness; below the least, nobody could
 /// do better: a sleeping thread takes that long to wake.
 const SLIP_LIMIT: f64 = 0.01;
@@ -191,8 +193,12 @@ fn share(seen: &Seen) -> Option<f64> {
 fn waited((trial, load): &(&Trial, &LoadReport)) -> Option<f64> {
     let sampled = trial.growth("generator.run_delay_secs").map(|secs| secs / trial.elapsed_secs);
     let own = || Some(load.run_delay_secs? / load.window_secs);
+    let per_sec = sampled.or_else(own)?;
+    if per_sec <= WAIT_LEAST * f64::from(load.threads) {
+        return Some(0.0);
+    }
     // R·X: so much time passes in requests every second.
-    let share = sampled.or_else(own)? / (request_secs(load) / load.window_secs);
+    let share = per_sec / (request_secs(load) / load.window_secs);
     share.is_finite().then_some(share)
 }
 

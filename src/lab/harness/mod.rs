@@ -154,7 +154,15 @@ fn run_into(
             rig = rig.filter(|_| courses.len() == 1);
             if rig.is_none() {
                 let made = course.rig(&cores, own.trials.len() as u64, stop);
-                rig = Some(made.map_err(|why| of_target(course.subject, why))?);
+                rig = match made {
+                    Ok(rig) => Some(rig),
+                    // A limit that this machine cannot impose is an answer, too.
+                    Err(why) if experiment.truth.is_some() => {
+                        course.refused(&why, repetition, own, &mut count, progress)?;
+                        None
+                    }
+                    Err(why) => return Err(of_target(course.subject, why)),
+                };
             }
             let Some(rig) = &mut rig else { continue };
             // Only now: what this machine refuses is said at once, and of what is measured nothing runs yet.
@@ -319,6 +327,35 @@ impl<'a> Course<'a> {
         }
     }
 
+    /// Whether it is there only to be compared with targets whose limit is known.
+    fn is_reference(&self) -> bool {
+        let name = self.subject.name.as_ref();
+        self.experiment
+            .truth
+            .as_ref()
+            .is_some_and(|truth| truth.cases.iter().all(|case| Some(&case.target) != name))
+    }
+
+    /// Keeps that none of its trials of one repetition could be run.
+    fn refused(
+        &self,
+        why: &str,
+        repetition: u32,
+        results: &mut Results,
+        count: &mut Count,
+        progress: &mut dyn Progress,
+    ) -> Result<(), String> {
+        let name = self.subject.name.as_deref();
+        for (workload, level) in order(self.experiment, &self.workloads, repetition) {
+            count.begun += 1;
+            progress.begins(count.begun, count.total, name, &workload.name, level);
+            let trial = failed(workload, level, repetition, why);
+            progress.ended(name, &trial);
+            results.trials.push(trial);
+        }
+        save(results, &self.options.dir)
+    }
+
     /// Runs every trial of one repetition, or as many as there is time for until `stop` is set.
     fn block(
         &'a self,
@@ -336,10 +373,13 @@ impl<'a> Course<'a> {
         if stop.load(Ordering::Relaxed) {
             return Ok(());
         }
-        if repetition == 0 {
-            begun.as_ref().map_err(String::clone)?;
-            results.environment = rig.environment();
-            results.resources = rig.resources();
+        match &begun {
+            Ok(()) if repetition == 0 => {
+                results.environment = rig.environment();
+                results.resources = rig.resources();
+            }
+            Err(why) if repetition == 0 && self.experiment.truth.is_none() => return Err(why.clone()),
+            _ => {}
         }
         for (workload, level) in order(self.experiment, &self.workloads, repetition) {
             count.begun += 1;
@@ -365,7 +405,8 @@ impl<'a> Course<'a> {
         for workload in self.workloads.iter().filter(|_| begun.is_ok()) {
             search::search(rig, workload, repetition, results, &self.options.dir, progress, stop)?;
         }
-        match begun.is_ok() && repetition + 1 == self.experiment.repetitions {
+        let is_last = repetition + 1 == self.experiment.repetitions;
+        match begun.is_ok() && is_last && !self.is_reference() {
             true => self.intervene(rig, results, progress, stop),
             false => Ok(()),
         }

@@ -7,12 +7,17 @@ use crate::lab::analysis::stats::{mean, variation};
 use crate::lab::analysis::waits::holding;
 use crate::lab::results::{Limit, Resource, ResourceKind};
 
+/// So many levels with at least twice the clients of the best one mean that the best one came too early to decide.
+const PAST_BEST_MIN: usize = 3;
+
 /// The rows that decide, ascending.
 pub(super) fn deciding<'a>(rows: &'a [Row], capacity: &Capacity, knee: Option<&Knee>) -> Vec<&'a Row> {
     let on_plateau: Vec<&Row> =
         rows.iter().filter(|row| row.usable() && capacity.plateau().contains(&row.level)).collect();
     if let Capacity::NotReached { level, .. } = capacity {
-        return shoulder(rows, *level);
+        // Many more clients, and goodput only falls: they are all past the limit.
+        let past = rows.iter().filter(|row| row.usable() && row.level >= 2 * level).collect::<Vec<_>>();
+        return if past.len() >= PAST_BEST_MIN { past } else { shoulder(rows, *level) };
     }
     let past_knee: Vec<&Row> = on_plateau
         .iter()

@@ -6,9 +6,8 @@ use crate::lab::results::{Limit, ResourceKind};
 
 /// A queue that takes at least so many of each client more is where they pile up.
 const PILES_UP: f64 = 0.5;
-/// Two resources share the load if the queue of the other holds at least so much of the clients …
-const SHARED_QUEUE: f64 = 0.15;
-/// … and their ceilings are no further apart than this: which of them has the longer queue is then chance.
+/// Two resources share the load if both are saturated and their ceilings are no further apart than this: which of them has the
+/// longer queue is then chance.
 const SHARED_CEILING: f64 = 0.05;
 /// So much of a lane's busy time in the flush means that the lane waits for it.
 const MOSTLY: f64 = 0.6;
@@ -117,10 +116,11 @@ pub const RULES: &[Rule] = &[
         about: "hardly anybody waits, and each client gets what one alone gets: a delay, and no limit",
         apply: |case| {
             let queues = case.queues.as_ref().filter(|_| !case.is_open)?;
-            let alone = queues.low == queues.high;
+            // One client waits for nobody, however busy what serves it is.
+            let alone = queues.high == 1;
             let saturated = case.evidence.iter().any(|of| of.is_hard() && of.saturated());
             let free = queues.linearity >= LINEAR && queues.waiting_share <= HARDLY_ANY;
-            (free && (alone || !saturated)).then(|| {
+            (alone || free && !saturated).then(|| {
                 let share = queues.waiting_share * 100.0;
                 let each = queues.linearity * 100.0;
                 Conclusion::of(Grade::Delay, Vec::new()).why(format!(
@@ -194,7 +194,7 @@ impl Case {
             let is_used = of.resource == holder.resource
                 || of.kind == ResourceKind::Cap
                 || of.within.contains(&holder.resource);
-            of.is_hard() && of.limits() && is_used
+            of.is_hard() && of.saturated() && is_used
         })
     }
 
@@ -215,15 +215,18 @@ impl Case {
         )))
     }
 
-    /// What limits behind the queue of resource `second`, if it is as near to its limit as what limits behind that of `first`.
+    /// What limits behind the queue of resource `second`, if it is as near to its limit as what limits behind that of `first`. A
+    /// lock is held over all that a write does in the store: that is inside it, and not beside it.
     fn shares(&self, first: usize, second: usize) -> Option<usize> {
-        let queues = self.queues.as_ref()?;
-        let queue = queues.place(&self.evidence[second].resource)?.waiting_at_high / f64::from(queues.high);
+        let is_over = self.evidence[first].limit == Some(Limit::ServerLock);
+        if is_over && self.evidence[second].kind == ResourceKind::Pool {
+            return None;
+        }
         let (one, other) = (self.held_up(first), self.held_up(second));
         let ([one], [other]) = (&one.named[..], &other.named[..]) else { return None };
         let ceilings = self.evidence[*one].ceiling_rps.zip(self.evidence[*other].ceiling_rps);
         let near = ceilings.is_some_and(|(a, b)| (a / b - 1.0).abs() <= SHARED_CEILING);
-        (one != other && near && queue >= SHARED_QUEUE).then_some(*other)
+        (one != other && near).then_some(*other)
     }
 
     /// What limits, if clients pile up in front of resource `at`: itself, or what those are held up by that it serves.
