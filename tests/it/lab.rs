@@ -208,7 +208,8 @@ fn agree(stream: &TcpStream) -> Option<()> {
             }
         }
         reader.read_exact(&mut vec![0; body_bytes]).ok()?;
-        let stats = r#"{"weir_things_total": 1, "weir_store_lanes{lane=\"write\"}": 2}"#;
+        let stats = r#"{"weir_things_total": 1, "weir_store_lanes{lane=\"write\"}": 2,
+            "weir_store_busy_seconds_total{lane=\"write\"}": 0.5}"#;
         let answer = match first.starts_with("GET /stats ") {
             true => format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{stats}", stats.len()),
             false => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
