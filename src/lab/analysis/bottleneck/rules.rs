@@ -9,6 +9,8 @@ const PILES_UP: f64 = 0.5;
 /// Two resources share the load if both are saturated and their ceilings are no further apart than this: which of them has the
 /// longer queue is then chance.
 const SHARED_CEILING: f64 = 0.05;
+/// A generator busy for less of the time has nobody waiting for it for long.
+const AT_WORK: f64 = 0.5;
 /// So much of a lane's busy time in the flush means that the lane waits for it.
 const MOSTLY: f64 = 0.6;
 /// Each client gets at least so much of what one alone gets: nobody is in anybody's way.
@@ -87,7 +89,11 @@ pub const RULES: &[Rule] = &[
         apply: |case| {
             let busiest = case.busiest(|of| of.kind == ResourceKind::Generator);
             let saturated = busiest.is_some_and(|i| case.evidence[i].saturated());
-            let piles_up = busiest.is_some_and(|i| case.evidence[i].queue_growth >= Some(PILES_UP));
+            // Looking at sockets itself holds up whoever has the core: a generator that is mostly idle has no queue.
+            let piles_up = busiest.is_some_and(|i| {
+                let of = &case.evidence[i];
+                of.queue_growth >= Some(PILES_UP) && of.utilization >= AT_WORK
+            });
             let target_saturated = case.evidence.iter().any(|of| of.can_limit() && of.saturated());
             let alone = case.generator_limited && !target_saturated;
             (saturated || piles_up || alone)
