@@ -408,6 +408,9 @@ pub struct Reading {
     pub gauges: BTreeMap<String, f64>,
 }
 
+/// How the failure of a trial begins that did not run because this machine cannot impose what the experiment asks for.
+pub const NOT_IMPOSED: &str = "not imposed: ";
+
 impl Trial {
     /// How much counter `name` grew in the window; `None` where it was not read.
     pub fn growth(&self, name: &str) -> Option<f64> {

@@ -16,8 +16,13 @@ pub struct Effect {
     pub level: u32,
     /// Rounds in which both the change and its counterpart were measured.
     pub rounds: u32,
-    /// The share of goodput that had to be lost if the resource were the limit, 0–1; of a control, if it were one server.
+    /// Of the resources whose demand it raises the fullest, whose limit `expected_loss` speaks of; `None` of a control.
+    pub of: Option<String>,
+    /// The share of goodput that had to be lost if that resource were the limit, 0–1; of a control, if it were one server.
     pub expected_loss: f64,
+    /// What a delay of that length would cost if nothing were limited, over `expected_loss`: of a resource that serves nearly as many as
+    /// there are clients it is near 1, and the change tells nothing.
+    pub as_delay: f64,
     /// The share that was lost, a mean over the rounds.
     pub loss: Estimate,
     /// Lost over expected: about 1 at the limit, about 0 elsewhere.
@@ -57,52 +62,83 @@ fn effect(resources: &[Resource], made: &[&Intervention], knob: &str) -> Option<
         made.iter().find(same).map(|of| &of.trial)
     };
     let mut expected = Vec::new();
+    let mut delays = Vec::new();
     let mut losses = Vec::new();
     let mut ratios = Vec::new();
+    let mut of = None;
     for (change, trial) in &changed {
         let Some((base, before)) = base_of(trial).and_then(|base| Some((base, goodput(base)?))) else {
             continue;
         };
-        let (Some(after), Some(due)) = (goodput(trial), loss_of_a_limit(resources, change, base)) else {
+        let (Some(after), Some(due)) = (goodput(trial), Due::of(resources, change, base)) else {
             continue;
         };
         let loss = 1.0 - after / before;
-        expected.push(due);
+        expected.push(due.loss);
+        delays.push(due.as_delay);
         losses.push(loss);
-        ratios.push(loss / due);
+        ratios.push(loss / due.loss);
+        of = of.or(due.of);
     }
     let (change, trial) = changed.first()?;
     Some(Effect {
         change: (*change).clone(),
         level: trial.level,
         rounds: losses.len() as u32,
+        of,
         expected_loss: mean(&expected)?,
+        as_delay: mean(&delays)?,
         loss: Estimate::of(&losses)?,
         elasticity: Estimate::of(&ratios)?,
     })
 }
 
-/// Successes per second; `None` of a trial that failed or brought nothing.
+/// Of attempts, how many may fail before goodput says something else than how fast it goes.
+const ERRORS_MAX: f64 = 0.001;
+
+/// Successes per second; `None` of a trial that failed, brought nothing, or in which requests failed.
 fn goodput(trial: &Trial) -> Option<f64> {
-    trial.load.as_ref().map(|load| load.goodput_rps).filter(|rps| *rps > 0.0)
+    let load =
+        trial.load.as_ref().filter(|load| trial.failure.is_none() && load.error_ratio <= ERRORS_MAX)?;
+    Some(load.goodput_rps).filter(|rps| *rps > 0.0)
 }
 
-/// The share of goodput that `change` takes from a resource that is the limit of `base`.
-fn loss_of_a_limit(resources: &[Resource], change: &Change, base: &Trial) -> Option<f64> {
-    if let Some(factor) = change.factor {
-        return Some(1.0 - 1.0 / factor).filter(|loss| *loss > 0.0);
+/// What a change must cost.
+struct Due {
+    /// The resource that it is the limit of.
+    of: Option<String>,
+    /// The share of goodput.
+    loss: f64,
+    /// [`Effect::as_delay`].
+    as_delay: f64,
+}
+
+impl Due {
+    /// What `change` takes from the fullest of the resources it raises, if that is the limit of `base`. `None` where that is not known.
+    fn of(resources: &[Resource], change: &Change, base: &Trial) -> Option<Due> {
+        let load = base.load.as_ref()?;
+        let raised = resources.iter().filter(|of| change.raises.contains(&of.name));
+        let full = |of: &Resource| base.utilization(of).unwrap_or(0.0);
+        let raised = raised.max_by(|a, b| full(a).total_cmp(&full(b)));
+        if raised.is_none() && !change.raises.is_empty() {
+            return None;
+        }
+        let servers = raised.map_or(1.0, |of| base.servers(of));
+        let attempts_per_sec = load.attempts as f64 / load.window_secs;
+        // A limit is busy all the time: what it takes of each request, or of each batch, follows from how many there were.
+        let per_sec = match raised.and_then(|of| batches(of, base)) {
+            Some(batches) => batches / base.elapsed_secs,
+            None => attempts_per_sec,
+        };
+        let demand_us = servers / per_sec * 1e6;
+        let added_us = change.factor.map_or(change.added_us, |factor| demand_us * (factor - 1.0));
+        let loss = added_us / (demand_us + added_us);
+        // Every client's cycle is longer by it.
+        let cycle_us = f64::from(base.level) / attempts_per_sec * 1e6;
+        let as_delay = added_us / (cycle_us + added_us) / loss;
+        let known = loss.is_finite() && loss > 0.0 && as_delay.is_finite();
+        known.then(|| Due { of: raised.map(|of| of.name.clone()), loss, as_delay })
     }
-    let raised = change.raises.first().and_then(|name| resources.iter().find(|of| of.name == *name));
-    let servers = raised.map_or(1.0, |of| base.servers(of));
-    // A limit is busy all the time: what it takes of each request, or of each batch, follows from how many there were.
-    let done = raised.and_then(|of| batches(of, base));
-    let load = base.load.as_ref()?;
-    let per_sec = match done {
-        Some(batches) => batches / base.elapsed_secs,
-        None => load.attempts as f64 / load.window_secs,
-    };
-    let demand_us = servers / per_sec * 1e6;
-    Some(change.added_us / (demand_us + change.added_us)).filter(|loss| loss.is_finite() && *loss > 0.0)
 }
 
 /// How many batches a resource did; `None` of one that takes single requests.

@@ -203,6 +203,7 @@ impl<'a> Course<'a> {
                 wanted.level.or(self.experiment.levels_of(workload).iter().max().copied()).unwrap_or(1);
             let mut knobs = match rig.knobs(workload) {
                 Ok(knobs) => knobs,
+                Err(_) if stop.load(Ordering::Relaxed) => return Ok(()),
                 Err(why) => {
                     let trial = failed(workload, level, 0, &why);
                     self.keep(Intervention { change: None, trial }, results, progress)?;

@@ -35,7 +35,8 @@ pub use predictions::Foretell;
 use super::experiment::{Adaptive, Cores, Experiment, GENERATOR, SERVER, Subject, Target, Workload};
 use super::printed::PrintedRow;
 use super::results::{
-    Change, Intervention, Measured, Placement, Reading, Resource, Results, Selftest, Trial, WorkloadPlan,
+    Change, Intervention, Measured, NOT_IMPOSED, Placement, Reading, Resource, Results, Selftest, Trial,
+    WorkloadPlan,
 };
 use super::{simulated, topology};
 use crate::proto::{FORMAT, SecondReport};
@@ -346,10 +347,11 @@ impl<'a> Course<'a> {
         progress: &mut dyn Progress,
     ) -> Result<(), String> {
         let name = self.subject.name.as_deref();
+        let why = format!("{NOT_IMPOSED}{why}");
         for (workload, level) in order(self.experiment, &self.workloads, repetition) {
             count.begun += 1;
             progress.begins(count.begun, count.total, name, &workload.name, level);
-            let trial = failed(workload, level, repetition, why);
+            let trial = failed(workload, level, repetition, &why);
             progress.ended(name, &trial);
             results.trials.push(trial);
         }

@@ -77,6 +77,8 @@ pub(super) fn evidence(
     let alone = first.mostly.as_ref().filter(|part| uses.iter().all(|of| of.mostly.as_ref() == Some(part)));
     Some(Evidence {
         resource: alone.map_or_else(|| first.name.clone(), |part| format!("{part} CPU")),
+        id: first.name.clone(),
+        is_hard: is_hard(of),
         kind: first.kind,
         utilization: mean(&utilizations)?,
         demand_us,
@@ -88,7 +90,7 @@ pub(super) fn evidence(
             .filter(|row| row.usable() && row.resources[i].utilization >= Some(SATURATED))
             .count(),
         waiting: None,
-        limit: limit_of(of, first.mostly.as_deref().filter(|_| alone.is_some())),
+        limit: limit_of(of, alone.map(String::as_str)),
         within: of.within.clone(),
         queue_growth: None,
         elasticity: None,
@@ -117,6 +119,8 @@ pub(super) fn wait(deciding: &[&Row]) -> Option<Evidence> {
     let waiting = holding(&deciding)?;
     Some(Evidence {
         resource: format!("{} {}", waiting.parts.join(" + "), waiting.class),
+        id: String::new(),
+        is_hard: false,
         // The utilization law says nothing of it; only the rule for waits may name it.
         kind: ResourceKind::Indication,
         utilization: waiting.share,
@@ -133,13 +137,22 @@ pub(super) fn wait(deciding: &[&Row]) -> Option<Evidence> {
     })
 }
 
-/// What it is called as a bottleneck: of cores that parts share, after the part that uses them.
+/// What it is called as a bottleneck. Cores that several parts share are called after the part that uses them, and where none has nearly
+/// all of their time they are no part's.
 fn limit_of(of: &Resource, mostly: Option<&str>) -> Option<Limit> {
-    match of.kind {
-        ResourceKind::Generator => Some(Limit::Generator),
-        _ if mostly.is_some_and(|part| part.starts_with("database")) => Some(Limit::DatabaseCpu),
+    match (of.kind, mostly) {
+        (ResourceKind::Generator, _) => Some(Limit::Generator),
+        (_, Some(part)) if part.starts_with("database") => Some(Limit::DatabaseCpu),
+        (_, None) if of.busy.len() > 1 => None,
         _ => of.limit,
     }
+}
+
+/// [`Evidence::is_hard`].
+fn is_hard(of: &Resource) -> bool {
+    use Limit::{Bandwidth, DatabaseCpu, DatabaseQuota, Network, ServerCpu, ServerQuota};
+    let hard = [ServerCpu, ServerQuota, DatabaseCpu, DatabaseQuota, Bandwidth, Network];
+    of.limit.is_some_and(|limit| hard.contains(&limit))
 }
 
 /// What a class of database waits is called as a bottleneck.

@@ -3,27 +3,25 @@
 use super::rules::{Case, Conclusion};
 use super::{Evidence, Grade};
 use crate::lab::analysis::interventions::Effect;
-use crate::lab::analysis::stats::Estimate;
 
-/// A limit that is made slower loses at least so much of what it must lose.
+/// A limit that is made slower loses at least so much of what it must lose …
 const CONFIRMS: f64 = 0.7;
+/// … and no more than this: what collapses was not made a little slower.
+const COLLAPSES: f64 = 1.5;
 /// What is no limit loses at most so much.
 const REFUTES: f64 = 0.3;
+/// One round may be chance.
+const ROUNDS_MIN: u32 = 2;
 
-/// What making `of` slower did over what that must do to a limit; of several changes that raise its demand the first. A change
-/// that raises others, too, says nothing of it alone.
-pub(super) fn elasticity(of: &Evidence, effects: &[Effect]) -> Option<Estimate> {
-    let raises = |effect: &&Effect| match &of.waiting {
-        None => effect.change.raises.contains(&of.resource),
-        // The log's flush is a resource; sessions that wait for it are a class of waits.
-        Some(_) => effect.change.knob == "commit" && of.limit == Some(crate::lab::results::Limit::CommitPath),
-    };
-    effects.iter().find(raises).map(|effect| effect.elasticity)
+/// The change that tells something of `of`: one that raises its demand, made where clients pile up.
+pub(super) fn effect<'a>(of: &Evidence, effects: &'a [Effect], levels: &[u32]) -> Option<&'a Effect> {
+    let loaded = |effect: &&Effect| levels.first().is_some_and(|lowest| effect.level >= *lowest);
+    effects.iter().filter(loaded).find(|effect| of.is_slowed_by(effect))
 }
 
 /// The conclusion with its grade, after all evidence; and every piece of evidence in a sentence.
-pub(super) fn graded(case: &Case, ruled: Conclusion, effects: &[Effect]) -> Conclusion {
-    let Conclusion { mut grade, mut named, because } = ruled;
+pub(super) fn graded(case: &Case, ruled: Conclusion, effects: &[Effect], levels: &[u32]) -> Conclusion {
+    let Conclusion { mut grade, mut named, because, is_firm } = ruled;
     let mut said: Vec<String> = Vec::new();
     if grade == Grade::Supported {
         said.extend(named.iter().filter_map(|i| used(&case.evidence[*i])));
@@ -32,27 +30,44 @@ pub(super) fn graded(case: &Case, ruled: Conclusion, effects: &[Effect]) -> Conc
     if grade == Grade::Supported {
         said.extend(named.iter().filter_map(|i| held(&case.evidence[*i])));
         let control = effects.iter().find(|effect| effect.change.raises.is_empty());
-        let slowed: Vec<(&Evidence, Estimate)> =
-            named.iter().filter_map(|i| Some((&case.evidence[*i], case.evidence[*i].elasticity?))).collect();
-        said.extend(slowed.iter().map(|(of, lost)| slower(of, *lost)));
-        said.extend(control.map(|effect| {
+        let slowed: Vec<(&Evidence, &Effect)> = named
+            .iter()
+            .filter_map(|i| Some((&case.evidence[*i], effect(&case.evidence[*i], effects, levels)?)))
+            .collect();
+        said.extend(slowed.iter().map(|(of, effect)| slower(of, effect)));
+        said.extend(control.filter(|_| !slowed.is_empty()).map(|effect| {
             format!(
-                "A delay that holds nothing, as long as that, lost {:.0} % of goodput ({} rounds).",
+                "A delay of {:.0} µs that holds nothing cost {:.0} % of goodput (mean of {} rounds).",
+                effect.change.added_us,
                 effect.loss.mean * 100.0,
                 effect.rounds
             )
         }));
-        let quiet = control.is_none_or(|effect| effect.elasticity.mean <= REFUTES);
+        let quiet = control.is_some_and(|effect| effect.elasticity.mean <= REFUTES);
         match slowed.as_slice() {
-            [(_, lost)] if named.len() == 1 && lost.mean >= CONFIRMS && quiet => grade = Grade::Confirmed,
-            [(_, lost)] if named.len() == 1 && lost.mean <= REFUTES => {
+            [(_, effect)] if named.len() == 1 && is_firm && quiet && confirms(effect) => {
+                grade = Grade::Confirmed;
+            }
+            [(_, effect)] if named.len() == 1 && refutes(effect) => {
                 said.push("So it is not what limits, whatever else speaks for it.".to_owned());
                 (grade, named) = (Grade::NotIdentified, Vec::new());
             }
             _ => {}
         }
     }
-    Conclusion { grade, named, because: said }
+    Conclusion { grade, named, because: said, is_firm }
+}
+
+/// In every round, and not because any delay of that length would have cost as much.
+fn confirms(effect: &Effect) -> bool {
+    let lost = effect.elasticity;
+    let as_much = (CONFIRMS..=COLLAPSES).contains(&lost.mean) && lost.low > REFUTES;
+    effect.rounds >= ROUNDS_MIN && as_much && effect.as_delay <= REFUTES
+}
+
+fn refutes(effect: &Effect) -> bool {
+    let lost = effect.elasticity;
+    effect.rounds >= ROUNDS_MIN && lost.mean <= REFUTES && lost.high < CONFIRMS
 }
 
 /// E1.
@@ -84,7 +99,8 @@ fn held(of: &Evidence) -> Option<String> {
 }
 
 /// E5.
-fn slower(of: &Evidence, lost: Estimate) -> String {
+fn slower(of: &Evidence, effect: &Effect) -> String {
+    let lost = effect.elasticity;
     format!(
         "Made slower, {} cost {:.2} of the goodput that a limit must cost ({:.2} to {:.2} over {} rounds).",
         of.resource, lost.mean, lost.low, lost.high, lost.runs

@@ -50,7 +50,7 @@ pub struct Bottleneck {
     pub levels: Vec<u32>,
     /// What speaks for it, and what does not: a sentence for each kind of evidence, with its figures.
     pub because: Vec<String>,
-    /// What goodput would be limited by if the first of the named had no limit: the next ceiling, in requests per second.
+    /// What the runner-up would let through, in requests per second: the next ceiling, if the first of the named had no limit.
     pub next_ceiling_rps: Option<f64>,
 }
 
@@ -58,7 +58,7 @@ pub struct Bottleneck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
-    /// Utilization, queue and waits carry it, and making it slower had the effect it must have.
+    /// A queue that grows and a demand that stays the same carry it, and making it slower had the effect it must have, in every round.
     Confirmed,
     /// The same without the last.
     Supported,
@@ -75,8 +75,12 @@ pub enum Grade {
 /// A resource at the levels that decide.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evidence {
-    /// The resource's name.
+    /// What it is shown as: the resource's name, or of cores that several parts share the one that has nearly all of their time.
     pub resource: String,
+    /// The resource's name in the results.
+    pub id: String,
+    /// Whether at full use nothing more goes through, whoever holds it and whatever for: cores, quotas, rates.
+    pub is_hard: bool,
     /// What may be concluded from it.
     pub kind: ResourceKind,
     /// Busy share, 0–1, mean over the levels.
@@ -104,6 +108,16 @@ pub struct Evidence {
 }
 
 impl Evidence {
+    /// Whether a change raised the demand of this resource, and of none that is fuller.
+    pub fn is_slowed_by(&self, effect: &Effect) -> bool {
+        match (&self.waiting, &effect.of) {
+            (None, Some(fullest)) => *fullest == self.id,
+            // The log's flush is a resource; sessions that wait for it are a class of waits.
+            (Some(_), _) => effect.change.knob == "commit" && self.limit == Some(Limit::CommitPath),
+            (None, None) => false,
+        }
+    }
+
     /// Whether the utilization law says that it is a limit.
     fn limits(&self) -> bool {
         let carries = match self.kind {
@@ -123,13 +137,6 @@ impl Evidence {
 
     fn constant(&self) -> bool {
         self.demand_variation.is_some_and(|variation| variation <= CONSTANT)
-    }
-
-    /// Whether at full use nothing more goes through, whoever holds it and whatever for: cores, quotas, rates.
-    fn is_hard(&self) -> bool {
-        use Limit::{Bandwidth, DatabaseCpu, DatabaseQuota, Network, ServerCpu, ServerQuota};
-        let hard = [ServerCpu, ServerQuota, DatabaseCpu, DatabaseQuota, Bandwidth, Network];
-        self.limit.is_some_and(|limit| hard.contains(&limit))
     }
 }
 
@@ -156,6 +163,7 @@ pub(super) struct Seen<'a> {
 pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
     let Seen { rows, capacity, knee, resources, effects, generator_shares } = *seen;
     let deciding = evidence::deciding(rows, capacity, knee);
+    let levels: Vec<u32> = deciding.iter().map(|row| row.level).collect();
     let queues = Queues::of(rows, &deciding);
     let mut all: Vec<Evidence> = resources
         .iter()
@@ -164,8 +172,8 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
         .collect();
     all.extend(evidence::wait(&deciding));
     for of in &mut all {
-        of.queue_growth = queues.as_ref().and_then(|queues| queues.waiting(&of.resource));
-        of.elasticity = grade::elasticity(of, effects);
+        of.queue_growth = queues.as_ref().and_then(|queues| queues.waiting(&of.id));
+        of.elasticity = grade::effect(of, effects, &levels).map(|effect| effect.elasticity);
     }
     let case = Case {
         evidence: all,
@@ -174,16 +182,17 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
         generator_shares,
         fails_fast: fails_fast(rows),
         is_open: matches!(capacity, Capacity::Offered { .. }),
+        is_alone: rows.iter().all(|row| row.level == 1),
     };
     let ruled = RULES.iter().find_map(|rule| (rule.apply)(&case));
     let ruled = ruled.unwrap_or_else(|| Conclusion::of(Grade::NotIdentified, Vec::new()));
-    let Conclusion { grade, named, because } = grade::graded(&case, ruled, effects);
+    let Conclusion { grade, named, because, .. } = grade::graded(&case, ruled, effects, &levels);
     let evidence = &case.evidence;
     // A pool that waits for the database has no ceiling of its own, nor have workers that wait for a core.
     let is_held = |of: &Evidence| {
         named.iter().any(|i| {
             let winner = &evidence[*i];
-            winner.within.contains(&of.resource) || winner.waiting.is_some() && of.kind == ResourceKind::Pool
+            winner.within.contains(&of.id) || winner.waiting.is_some() && of.kind == ResourceKind::Pool
         })
     };
     let others = || {
@@ -192,17 +201,18 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
             !is_held(of) && of.kind != ResourceKind::Indication && !of.load_dependent && of.waiting.is_none()
         })
     };
+    let runner_up = others().max_by(|a, b| a.utilization.total_cmp(&b.utilization)).cloned();
     Bottleneck {
         grade,
-        runner_up: others().max_by(|a, b| a.utilization.total_cmp(&b.utilization)).cloned(),
-        next_ceiling_rps: others().filter_map(|of| of.ceiling_rps).min_by(f64::total_cmp),
+        next_ceiling_rps: runner_up.as_ref().and_then(|of| of.ceiling_rps),
+        runner_up,
         named: named.iter().map(|i| evidence[*i].clone()).collect(),
         load_dependent: evidence
             .iter()
             .filter(|of| of.can_limit() && of.saturated() && of.load_dependent)
             .cloned()
             .collect(),
-        levels: deciding.iter().map(|row| row.level).collect(),
+        levels,
         because,
     }
 }

@@ -17,9 +17,9 @@ pub struct Queues {
     pub unlocated: f64,
     /// Clients that wait for anything at the higher level, as a share of them.
     pub waiting_share: f64,
-    /// Goodput per client at the higher level over that at the lowest usable one: 1 where every client gets the same
-    /// however many there are.
-    pub linearity: f64,
+    /// Goodput per client at the higher level over that of one client alone: 1 where every client gets the same
+    /// however many there are. `None` where one alone was not measured.
+    pub linearity: Option<f64>,
 }
 
 /// A place and what became of it for each client more.
@@ -67,7 +67,9 @@ impl Queues {
             high: high.level,
             unlocated: per_client(at_low.unlocated, at_high.unlocated),
             waiting_share: if at_high.clients > 0.0 { waiting / at_high.clients } else { 0.0 },
-            linearity: each(high).zip(each(first)).map_or(0.0, |(high, first)| high / first),
+            linearity: each(high)
+                .zip(each(first).filter(|rps| first.level == 1 && *rps > 0.0))
+                .map(|(high, first)| high / first),
             places,
         })
     }

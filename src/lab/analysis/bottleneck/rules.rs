@@ -11,6 +11,8 @@ const PILES_UP: f64 = 0.5;
 const SHARED_CEILING: f64 = 0.05;
 /// A generator busy for less of the time has nobody waiting for it for long.
 const AT_WORK: f64 = 0.5;
+/// So much of a core's time inside a resource that is named: the name might be the core's.
+const CLOSE: f64 = 0.85;
 /// So much of a lane's busy time in the flush means that the lane waits for it.
 const MOSTLY: f64 = 0.6;
 /// Each client gets at least so much of what one alone gets: nobody is in anybody's way.
@@ -36,11 +38,18 @@ pub struct Conclusion {
     pub named: Vec<usize>,
     /// What else is to be said, a sentence each.
     pub because: Vec<String>,
+    /// Whether a queue that grows, or a wait that holds most clients, carries it, with a demand that is the same at all levels. Only
+    /// then can interventions confirm it.
+    pub is_firm: bool,
 }
 
 impl Conclusion {
     pub(super) fn of(grade: Grade, named: Vec<usize>) -> Conclusion {
-        Conclusion { grade, named, because: Vec::new() }
+        Conclusion { grade, named, because: Vec::new(), is_firm: false }
+    }
+
+    fn firm(self, is_firm: bool) -> Conclusion {
+        Conclusion { is_firm, ..self }
     }
 
     fn why(mut self, sentence: String) -> Conclusion {
@@ -64,6 +73,8 @@ pub struct Case {
     pub fails_fast: Option<String>,
     /// Whether the loop was open.
     pub is_open: bool,
+    /// Whether there was never more than one client.
+    pub is_alone: bool,
 }
 
 /// The rules in the order they are asked; the first that applies decides.
@@ -108,7 +119,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "queue",
         about: "of each client more at least half wait for one resource: named is that resource, if it is saturated, or what \
-                those it serves are held up by; two queues that grow together share the load",
+                those it serves are held up by; a second one that is saturated with a ceiling as low shares the load",
         apply: |case| case.queue(),
     },
     Rule {
@@ -119,17 +130,20 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "delay",
-        about: "hardly anybody waits, and each client gets what one alone gets: a delay, and no limit",
+        about: "there is one client alone; or hardly anybody waits, nothing is saturated, and each client gets what one alone gets: \
+                a delay, and no limit",
         apply: |case| {
             let queues = case.queues.as_ref().filter(|_| !case.is_open)?;
-            // One client waits for nobody, however busy what serves it is.
-            let alone = queues.high == 1;
-            let saturated = case.evidence.iter().any(|of| of.is_hard() && of.saturated());
-            let free = queues.linearity >= LINEAR && queues.waiting_share <= HARDLY_ANY;
-            (alone || free && !saturated).then(|| {
-                let share = queues.waiting_share * 100.0;
-                let each = queues.linearity * 100.0;
-                Conclusion::of(Grade::Delay, Vec::new()).why(format!(
+            let found = Conclusion::of(Grade::Delay, Vec::new());
+            // However busy what serves it is.
+            if case.is_alone {
+                return Some(found.why("One client alone waits for nobody.".to_owned()));
+            }
+            let saturated = case.evidence.iter().any(|of| of.is_hard && of.saturated());
+            let each = queues.linearity.filter(|each| *each >= LINEAR)?;
+            (queues.high > 1 && queues.waiting_share <= HARDLY_ANY && !saturated).then(|| {
+                let (share, each) = (queues.waiting_share * 100.0, each * 100.0);
+                found.why(format!(
                     "At {} clients {share:.0} % of them wait, and each gets {each:.0} % of what one alone gets.",
                     queues.high
                 ))
@@ -153,7 +167,7 @@ pub const RULES: &[Rule] = &[
         about: "queues were not read, or tell nothing; busy for at least 95 % of the time on average, with the same demand per \
                 request at every one of these levels; an imposed cap if it was reached at three levels, whatever a request takes of it",
         apply: |case| {
-            let named: Vec<usize> = case.all(|of| of.limits() && (case.queues.is_none() || of.is_hard()));
+            let named: Vec<usize> = case.all(|of| of.limits() && (case.queues.is_none() || of.is_hard));
             (!named.is_empty()).then(|| Conclusion::of(Grade::Supported, named))
         },
     },
@@ -190,18 +204,28 @@ impl Case {
     }
 
     fn index(&self, resource: &str) -> Option<usize> {
-        self.evidence.iter().position(|of| of.resource == resource)
+        self.evidence.iter().position(|of| of.id == resource)
     }
 
     /// What is saturated, whoever uses it: cores, quotas and rates that are used by those whom `holder` serves. A processor
     /// that has a name of its own part counts for all who use it.
     fn saturated_inside(&self, holder: &Evidence) -> Vec<usize> {
         self.all(|of| {
-            let is_used = of.resource == holder.resource
-                || of.kind == ResourceKind::Cap
-                || of.within.contains(&holder.resource);
-            of.is_hard() && of.saturated() && is_used
+            let is_used = of.id == holder.id || of.within.contains(&holder.id);
+            of.is_hard && of.saturated() && is_used
         })
+    }
+
+    /// Whether something hard inside `holder` is nearly saturated: with a few per cent more it would be named instead.
+    fn is_close(&self, holder: &Evidence) -> bool {
+        let mut inside = self.evidence.iter().filter(|of| of.is_hard && of.within.contains(&holder.id));
+        inside.any(|of| of.utilization >= CLOSE)
+    }
+
+    /// A conclusion that names what is saturated inside.
+    fn by_what_is_inside(&self, inside: Vec<usize>) -> Conclusion {
+        let is_firm = inside.iter().all(|i| self.evidence[*i].limits());
+        Conclusion::of(Grade::Supported, inside).firm(is_firm)
     }
 
     /// Follows the queue that grows, and the one beside it if both resources are at their limit.
@@ -215,6 +239,7 @@ impl Case {
         }
         let mut found = self.held_up(self.index(first)?);
         found.named.extend(other);
+        found.is_firm &= growth >= PILES_UP;
         Some(found.why(format!(
             "Of each client more, {growth:.2} wait for {first} (from {} to {} clients).",
             queues.low, queues.high
@@ -240,7 +265,7 @@ impl Case {
         let holder = &self.evidence[at];
         let inside = self.saturated_inside(holder);
         if !inside.is_empty() {
-            return Conclusion::of(Grade::Supported, inside);
+            return self.by_what_is_inside(inside);
         }
         if holder.kind == ResourceKind::Pool {
             if holder.load_dependent {
@@ -250,14 +275,14 @@ impl Case {
             // wait, so that more sessions get more: there the sessions are the limit.
             let serial = |i: &usize| self.evidence[*i].limit == Some(Limit::RowLock);
             if let Some(wait) = self.wait().filter(serial) {
-                return Conclusion::of(Grade::Supported, vec![wait]);
+                return Conclusion::of(Grade::Supported, vec![wait]).firm(true);
             }
         }
         if let Some(flush) = self.queued_flush(holder) {
-            return Conclusion::of(Grade::Supported, vec![flush]);
+            return Conclusion::of(Grade::Supported, vec![flush]).firm(self.evidence[flush].limits());
         }
         match holder.limits() {
-            true => Conclusion::of(Grade::Supported, vec![at]),
+            true => Conclusion::of(Grade::Supported, vec![at]).firm(!self.is_close(holder)),
             false => Conclusion::of(Grade::NotIdentified, Vec::new()).why(format!(
                 "It is busy for {:.0} % of the time, which does not explain the queue.",
                 holder.utilization * 100.0
@@ -269,7 +294,7 @@ impl Case {
     fn batches(&self, lane: &Evidence) -> Conclusion {
         let inner = |of: &Evidence| {
             of.limit == Some(Limit::CommitPath)
-                && of.within.contains(&lane.resource)
+                && of.within.contains(&lane.id)
                 && of.utilization >= MOSTLY * lane.utilization
         };
         let flush = self.busiest(inner).or_else(|| self.wait());
@@ -289,12 +314,12 @@ impl Case {
     fn queued_flush(&self, holder: &Evidence) -> Option<usize> {
         let queues = self.queues.as_ref()?;
         self.evidence.iter().position(|of| {
-            let queued = queues.place(&of.resource).map_or(0.0, |place| place.waiting_at_high);
+            let queued = queues.place(&of.id).map_or(0.0, |place| place.waiting_at_high);
             let served = holder.demand_us.zip(holder.ceiling_rps).map_or(1.0, |(us, rps)| us * rps / 1e6);
             of.limit == Some(Limit::CommitPath)
                 && of.kind == ResourceKind::Station
                 && of.saturated()
-                && of.within.contains(&holder.resource)
+                && of.within.contains(&holder.id)
                 && queued >= 0.5 * served * holder.utilization
                 && queued >= 0.5
         })
@@ -305,25 +330,25 @@ impl Case {
         let queues = self.queues.as_ref()?;
         let pools = self.evidence.iter().filter(|of| of.kind == ResourceKind::Pool);
         let grows = |of: &&Evidence| {
-            let all =
-                queues.waiting(&of.resource).unwrap_or(0.0) + queues.serving(&of.resource).unwrap_or(0.0);
+            let all = queues.waiting(&of.id).unwrap_or(0.0) + queues.serving(&of.id).unwrap_or(0.0);
             all >= PILES_UP
         };
         let pool = pools.filter(grows).max_by(|a, b| a.utilization.total_cmp(&b.utilization))?;
-        let growth = queues.serving(&pool.resource).unwrap_or(0.0);
+        let growth = queues.serving(&pool.id).unwrap_or(0.0);
         let piles = format!(
             "Of each client more, {growth:.2} are in the store, in {} (from {} to {} clients).",
             pool.resource, queues.low, queues.high
         );
         let inside = self.saturated_inside(pool);
         if !inside.is_empty() {
-            return Some(Conclusion::of(Grade::Supported, inside).why(piles));
+            return Some(self.by_what_is_inside(inside).why(piles));
         }
         if let Some(wait) = self.wait() {
-            return Some(Conclusion::of(Grade::Supported, vec![wait]).why(piles));
+            return Some(Conclusion::of(Grade::Supported, vec![wait]).firm(true).why(piles));
         }
         if let Some(flush) = self.queued_flush(pool) {
-            return Some(Conclusion::of(Grade::Supported, vec![flush]).why(piles));
+            let is_firm = self.evidence[flush].limits();
+            return Some(Conclusion::of(Grade::Supported, vec![flush]).firm(is_firm).why(piles));
         }
         (pool.load_dependent && pool.saturated()).then(|| self.batches(pool).why(piles))
     }

@@ -8,7 +8,7 @@ pub use class::Class;
 
 use super::bottleneck::Grade;
 use super::{Findings, Row, WorkloadFindings, findings};
-use crate::lab::results::{Results, Trial};
+use crate::lab::results::{NOT_IMPOSED, Results, Trial};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -294,7 +294,11 @@ fn judge(run: &Run, found: &[Findings], imposed: &Imposed) -> Case {
     };
     let Some(own) = own else { return case };
     if let Some(why) = own.failure() {
-        case.outcome = Outcome::NotImposed(why.to_owned());
+        // Anything else that went wrong is no property of the machine.
+        case.outcome = match why.strip_prefix(NOT_IMPOSED) {
+            Some(why) => Outcome::NotImposed(why.to_owned()),
+            None => Outcome::Discarded(format!("every trial failed: {why}")),
+        };
         return case;
     }
     if own.rows().next().is_none() {
@@ -328,7 +332,7 @@ fn ratio(reference: Measured, own: Measured) -> Option<f64> {
     own.rows().rev().find_map(|row| {
         let other = reference.rows().find(|other| other.level == row.level)?;
         let (own, other) = (row.goodput_rps?.mean, other.goodput_rps?.mean);
-        (other > 0.0).then_some(other / own)
+        (other > 0.0 && own > 0.0).then_some(other / own)
     })
 }
 

@@ -45,7 +45,7 @@ const BOTH: &[(&str, Limit)] = &[("cpu", Limit::ServerCpu), ("lock", Limit::Serv
 pub(crate) fn scored() -> Score {
     let mut refused = target("refused", "cpu 1 =1ms", BOTH);
     for trial in &mut refused.trials {
-        (trial.load, trial.failure) = (None, Some("no control groups here".into()));
+        (trial.load, trial.failure) = (None, Some("not imposed: no control groups here".into()));
     }
     let mut dark = target("dark", "cpu 1 =2ms, net 0 =2ms", BOTH);
     dark.resources.clear();

@@ -30,7 +30,9 @@ fn proven() -> (Results, Findings) {
         },
         level: 16,
         rounds: losses.len() as u32,
+        of: raises.first().map(|name| (*name).to_owned()),
         expected_loss,
+        as_delay: 0.05,
         loss: Estimate::of(losses).unwrap(),
         elasticity: Estimate::of(&losses.iter().map(|loss| loss / expected_loss).collect::<Vec<_>>())
             .unwrap(),

@@ -30,7 +30,7 @@ pub(in crate::lab::report) fn figure(found: &WorkloadFindings) -> Option<Drawing
 
 /// Whether this effect is of a resource that is named as the limit.
 pub(in crate::lab::report) fn is_named(found: &WorkloadFindings, effect: &Effect) -> bool {
-    found.bottleneck.named.iter().any(|of| effect.change.raises.contains(&of.resource))
+    found.bottleneck.named.iter().any(|of| of.is_slowed_by(effect))
 }
 
 /// What was made slower: the resources, or that it is the control.
