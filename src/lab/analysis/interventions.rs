@@ -96,6 +96,9 @@ fn effect(resources: &[Resource], made: &[&Intervention], knob: &str) -> Option<
 /// Of attempts, how many may fail before goodput says something else than how fast it goes.
 const ERRORS_MAX: f64 = 0.001;
 
+/// A change that even a limit would hardly notice tells nothing.
+const LOSS_LEAST: f64 = 0.02;
+
 /// Successes per second; `None` of a trial that failed, brought nothing, or in which requests failed.
 fn goodput(trial: &Trial) -> Option<f64> {
     let load =
@@ -136,7 +139,7 @@ impl Due {
         // Every client's cycle is longer by it.
         let cycle_us = f64::from(base.level) / attempts_per_sec * 1e6;
         let as_delay = added_us / (cycle_us + added_us) / loss;
-        let known = loss.is_finite() && loss > 0.0 && as_delay.is_finite();
+        let known = loss.is_finite() && loss >= LOSS_LEAST && as_delay.is_finite();
         known.then(|| Due { of: raised.map(|of| of.name.clone()), loss, as_delay })
     }
 }
