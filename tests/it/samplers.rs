@@ -1,7 +1,13 @@
-//! What the samplers see of real databases: counters that move when they should, and sessions where they are.
+//! What the samplers see of real databases, sockets and quotas: counters that move when they should, and sessions and
+//! connections where they are.
 
-use crate::support::{PATIENCE, mariadb, postgres};
+use crate::support::{PATIENCE, mariadb, postgres, postgres_with};
 use mysql_async::prelude::Queryable;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -114,10 +120,25 @@ fn sessions_that_change_one_row_in_postgresql_wait_for_its_lock() {
     for grown in ["database.wal_bytes", "database.write_transactions", "database.cpu_secs"] {
         assert!(trial.growth(grown).unwrap() > 0.0, "{grown}");
     }
-    for read in ["database.commits", "database.wal_syncs", "database.blocks_hit", "database.checkpoints"] {
-        assert!(trial.growth(read).is_some(), "{read}");
+    for read in ["commits", "wal_syncs", "wal_sync_secs", "wal_write_secs", "blocks_hit", "checkpoints"] {
+        assert!(trial.growth(&format!("database.{read}")).is_some(), "{read}");
     }
-    assert!(!trial.closed.counters.contains_key("database.wal_sync_secs"), "its clock is off by default");
+}
+
+#[test]
+fn the_time_commits_take_to_reach_the_disk_is_counted_unless_the_settings_say_no() {
+    for (settings, is_counted) in [(&[][..], true), (&[("track_wal_io_timing", "off")], false)] {
+        let server = postgres_with(settings);
+        let mut samplers = Samplers::new(&context(Engine::Postgres, &server.url(), server.pid()));
+        let before = samplers.read();
+        let secs = |reading: &Reading| reading.counters.get("database.wal_sync_secs").copied();
+        assert_eq!(secs(&before).is_some(), is_counted);
+        // What a session did is handed in when it ends, at the latest.
+        server.query("postgres", "CREATE TABLE written (key int)").unwrap();
+        let syncs = |reading: &Reading| reading.counters["database.wal_syncs"];
+        let after = read_until(&mut samplers, |reading| syncs(reading) > syncs(&before));
+        assert!(!is_counted || secs(&after) > secs(&before), "{:?} {:?}", secs(&before), secs(&after));
+    }
 }
 
 #[test]
@@ -169,5 +190,156 @@ fn sessions_that_change_one_row_in_mariadb_wait_for_its_lock() {
     assert!(there.in_class("row lock") >= CLIENTS as f64 / 2.0, "{there:?}");
     for grown in ["commits", "commit_statements", "wal_bytes", "syncs", "questions", "row_lock_waits"] {
         assert!(trial.growth(&format!("database.{grown}")).unwrap() > 0.0, "{grown}");
+    }
+}
+
+/// Connections to a listener that reads only what it is told to, and a sampler that looks at them.
+struct Sockets {
+    samplers: Samplers,
+    clients: Vec<TcpStream>,
+    servers: Vec<TcpStream>,
+}
+
+impl Sockets {
+    fn open(host: &str, count: usize) -> Sockets {
+        let listener = TcpListener::bind((host, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let load_url = Some(format!("http://127.0.0.1:{port}"));
+        let mut sockets = Sockets {
+            samplers: Samplers::new(&Context { load_url, ..Context::default() }),
+            clients: Vec::new(),
+            servers: Vec::new(),
+        };
+        for _ in 0..count {
+            sockets.clients.push(TcpStream::connect(("127.0.0.1", port)).unwrap());
+            sockets.servers.push(listener.accept().unwrap().0);
+        }
+        sockets
+    }
+
+    /// How many connections have something unread at the server and at the generator, once that is `expected`.
+    fn until(&mut self, expected: (f64, f64)) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let opened = read_until(&mut self.samplers, |reading| looks(reading) > 0.0);
+            let closed = read_until(&mut self.samplers, |reading| looks(reading) >= looks(&opened) + 2.0);
+            let growth = |name: &str| {
+                let name = format!("sockets.{name}_secs");
+                closed.counters[&name] - opened.counters[&name]
+            };
+            let mean = |name: &str| growth(name) / growth("observed");
+            let found = (mean("server_unread"), mean("generator_unread"));
+            if (found.0 - expected.0).abs() < 0.01 && (found.1 - expected.1).abs() < 0.01 {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{found:?}, not {expected:?}");
+        }
+    }
+}
+
+fn looks(reading: &Reading) -> f64 {
+    reading.counters.get("sockets.samples").copied().unwrap_or(0.0)
+}
+
+#[test]
+fn what_nobody_reads_is_seen_at_the_end_where_it_lies() {
+    // A server on both families has its end of a connection of IPv4 in the other.
+    for host in ["127.0.0.1", "::"] {
+        // Not every machine has IPv6.
+        if TcpListener::bind((host, 0)).is_err() {
+            continue;
+        }
+        let mut sockets = Sockets::open(host, 5);
+        sockets.until((0.0, 0.0));
+        sockets.clients[..3].iter_mut().for_each(|client| client.write_all(b"GET").unwrap());
+        sockets.until((3.0, 0.0));
+        for server in &mut sockets.servers[..2] {
+            server.read_exact(&mut [0; 3]).unwrap();
+            server.write_all(b"200").unwrap();
+        }
+        sockets.until((1.0, 2.0));
+        sockets.clients[..2].iter_mut().for_each(|client| client.read_exact(&mut [0; 3]).unwrap());
+        sockets.until((1.0, 0.0));
+        // One that is gone waits for nobody.
+        sockets.clients.remove(2);
+        sockets.until((0.0, 0.0));
+    }
+}
+
+#[test]
+fn without_a_connection_nothing_is_said_of_sockets() {
+    let mut sockets = Sockets::open("127.0.0.1", 0);
+    let reading = sockets.samplers.read();
+    assert!(!reading.counters.keys().any(|name| name.starts_with("sockets.")), "{reading:?}");
+    // Nor where only the ends of a window are read.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let context =
+        Context { load_url: Some(format!("http://{address}")), ends_only: true, ..Context::default() };
+    let mut samplers = Samplers::new(&context);
+    let _client = TcpStream::connect(address).unwrap();
+    let reading = samplers.read();
+    assert!(!reading.counters.keys().any(|name| name.starts_with("sockets.")), "{reading:?}");
+}
+
+#[test]
+fn looking_at_many_connections_takes_no_more_than_half_a_percent_of_a_core() {
+    let mut sockets = Sockets::open("127.0.0.1", 256);
+    let opened = read_until(&mut sockets.samplers, |reading| looks(reading) >= 2.0);
+    let closed = read_until(&mut sockets.samplers, |reading| looks(reading) >= looks(&opened) + 10.0);
+    let growth = |name: &str| closed.counters[name] - opened.counters[name];
+    // The period follows the cost. Looks are few here, and gaps random: twice the bound is not exceeded by chance.
+    let share = growth("sockets.cost_secs") / growth("sockets.observed_secs");
+    assert!(share < 0.01, "{share}");
+}
+
+/// A group of version 1 or 2 with half a core, where this machine lets us make one.
+struct HalfACore(PathBuf);
+
+impl HalfACore {
+    fn make() -> Option<HalfACore> {
+        let name = format!("weir-test-{}", std::process::id());
+        let v1 = Path::new("/sys/fs/cgroup/cpu");
+        let group =
+            if v1.join("cpu.cfs_quota_us").exists() { v1 } else { Path::new("/sys/fs/cgroup") }.join(name);
+        fs::create_dir(&group).ok()?;
+        let made = HalfACore(group);
+        let set = |file: &str, value: &str| fs::write(made.0.join(file), value).is_ok();
+        let is_set = set("cpu.max", "50000 100000") || set("cpu.cfs_quota_us", "50000");
+        is_set.then_some(made)
+    }
+}
+
+impl Drop for HalfACore {
+    fn drop(&mut self) {
+        // Not before the last process in it is reaped.
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_quota_is_read_of_a_process_that_runs_into_it() {
+    let Some(group) = HalfACore::make() else {
+        let _ = writeln!(io::stderr(), "not checked: no control group's processor time can be limited here");
+        return;
+    };
+    let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let parts = vec![("server".to_owned(), busy.id())];
+    let mut samplers = Samplers::new(&Context { parts, ..Context::default() });
+    let before = samplers.read();
+    let joins = fs::write(group.0.join("cgroup.procs"), busy.id().to_string());
+    let after = joins.map(|()| {
+        read_until(&mut samplers, |reading| {
+            reading.counters.get("server.throttled_periods").is_some_and(|count| *count > 0.0)
+        })
+    });
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+    let after = after.unwrap();
+    // Where we are limited ourselves, half a core need not be the tightest.
+    assert!(after.gauges["server.quota_cores"] <= 0.5);
+    assert!(after.gauges.get("server.quota_cores") != before.gauges.get("server.quota_cores"));
+    for grown in ["server.quota_periods", "server.throttled_secs"] {
+        assert!(after.counters[grown] > 0.0, "{grown}");
     }
 }

@@ -18,6 +18,8 @@ pub struct Subject {
     pub workloads: Option<Vec<String>>,
     /// Further flags of `weir load` for all of them.
     pub load: Vec<String>,
+    /// Whether it is looked at while it is measured, not only at the ends of each window.
+    pub sampling: bool,
     /// What it is.
     pub target: Target,
 }
@@ -180,7 +182,7 @@ pub(super) fn subjects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec
         toml::Value::Table(table) => {
             let target = Target::deserialize(table).map_err(|error| D::Error::custom(error.message()))?;
             let (durability, load) = (String::new(), Vec::new());
-            Ok(vec![Subject { name: None, durability, workloads: None, load, target }])
+            Ok(vec![Subject { name: None, durability, workloads: None, load, sampling: true, target }])
         }
         toml::Value::Array(list) => {
             list.into_iter().map(|of| subject(of).map_err(D::Error::custom)).collect()
@@ -199,16 +201,18 @@ fn subject(value: toml::Value) -> Result<Subject, String> {
         workloads: Option<Vec<String>>,
         #[serde(default)]
         load: Vec<String>,
+        #[serde(default = "yes")]
+        sampling: bool,
     }
     let toml::Value::Table(mut table) = value else { return Err("target is no table".into()) };
     // What belongs to its place in the experiment is taken out: the rest must be a target, without unknown fields.
-    let taken = ["name", "durability", "workloads", "load"];
+    let taken = ["name", "durability", "workloads", "load", "sampling"];
     let place: toml::Table = taken.iter().filter_map(|key| table.remove_entry(*key)).collect();
-    let Place { name, durability, workloads, load } =
+    let Place { name, durability, workloads, load, sampling } =
         Place::deserialize(place).map_err(|error| format!("in a [[target]]: {}", error.message()))?;
     let target =
         Target::deserialize(table).map_err(|error| format!("target `{name}`: {}", error.message()))?;
-    Ok(Subject { name: Some(name), durability, workloads, load, target })
+    Ok(Subject { name: Some(name), durability, workloads, load, sampling, target })
 }
 
 /// A model as its stations, one `[[target.station]]` each.
@@ -221,6 +225,10 @@ fn model<'de, D: Deserializer<'de>>(deserializer: D) -> Result<simulated::Model,
     }
     let Stations { stations } = Stations::deserialize(deserializer)?;
     Ok(simulated::Model { stations })
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn root() -> String {

@@ -139,6 +139,9 @@ fn several_targets_have_workloads_and_parts_of_their_own() {
         ]
     );
     assert_eq!(experiment.subjects[0].durability, "fsync");
+    assert!(experiment.subjects[0].sampling, "who says nothing is looked at");
+    let unwatched = several().replacen("durability = \"fsync\"", "sampling = false", 1);
+    assert!(!Experiment::parse(&unwatched).unwrap().subjects[0].sampling);
     // Two levels, two repetitions.
     assert_eq!(experiment.trials(), (2 + 1 + 1) * 4);
 }

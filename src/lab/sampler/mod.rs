@@ -6,12 +6,15 @@
 mod cap;
 mod core;
 mod database;
+mod diag;
 mod disk;
 mod memory;
 mod mysql;
 mod postgres;
 mod pressure;
 mod process;
+mod quota;
+mod sockets;
 mod stats;
 mod waits;
 
@@ -40,12 +43,16 @@ pub struct Context {
     pub cores: Vec<usize>,
     /// Where the store keeps its data.
     pub data: Option<PathBuf>,
-    /// The target's address: `http://127.0.0.1:8080`.
+    /// The target's address, if it may be asked what it counts: `http://127.0.0.1:8080`.
     pub url: Option<String>,
+    /// Where the generator's requests go: to the target, or to what stands before it.
+    pub load_url: Option<String>,
     /// The databases behind the target.
     pub databases: Vec<Database>,
     /// The write cap that is imposed, where one is.
     pub cap: Option<Cap>,
+    /// Whether nothing is read between the ends of a window.
+    pub ends_only: bool,
 }
 
 /// A database that can be asked what it does.
@@ -86,7 +93,7 @@ pub struct Row {
     /// What it reads, in one sentence.
     pub about: &'static str,
     /// Makes it; `None` where the context has nothing for it.
-    pub make: fn(&Context) -> Option<Box<dyn Sampler>>,
+    pub make: Make,
 }
 
 /// Every sampler, in the order they read: the processes first, because a generator is gone soon after its window.
@@ -105,6 +112,11 @@ pub const SAMPLERS: &[Row] = &[
         name: "disk",
         about: "Reads, writes, bytes, flushes, busy time and time in queue of the disk that holds the data.",
         make: disk::make,
+    },
+    Row {
+        name: "quota",
+        about: "The tightest processor quota of the control groups above each part, and how often it held.",
+        make: quota::make,
     },
     Row { name: "cap", about: "Bytes written under an imposed write cap.", make: cap::make },
     Row { name: "memory", about: "Free and dirty memory, and pages swapped.", make: memory::make },
@@ -127,9 +139,21 @@ pub const SAMPLERS: &[Row] = &[
     Row {
         name: "waits",
         about: "Where the sessions of each database are, asked 25 times a second.",
-        make: waits::make,
+        make: |context| between(context, waits::make),
+    },
+    Row {
+        name: "sockets",
+        about: "Where requests and answers lie unread, looked at up to 20 times a second.",
+        make: |context| between(context, sockets::make),
     },
 ];
+
+type Make = fn(&Context) -> Option<Box<dyn Sampler>>;
+
+/// A sampler that reads between the ends of a window, too.
+fn between(context: &Context, make: Make) -> Option<Box<dyn Sampler>> {
+    (!context.ends_only).then(|| make(context)).flatten()
+}
 
 /// Every sampler that has something to read in one context.
 pub struct Samplers(Vec<Box<dyn Sampler>>);
@@ -191,8 +215,10 @@ mod tests {
             cores: vec![0],
             data: Some("/".into()),
             url: Some("http://127.0.0.1:1".into()),
+            load_url: Some("http://127.0.0.1:1".into()),
             databases: Vec::new(),
             cap: Some(Cap { cgroup: "/".into(), device: "8:0".into(), bytes_per_sec: 1e6 }),
+            ends_only: false,
         };
         for row in SAMPLERS {
             if let Some(sampler) = (row.make)(&context) {
