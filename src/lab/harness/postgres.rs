@@ -1,7 +1,7 @@
 //! A private PostgreSQL: made for one run, on a free port, pinned, durable, and gone with its owner.
 //!
 //! Knows the server's programs and its settings, nothing of what is stored. Durability stays on: `fsync` and the rest
-//! are the server's own defaults unless the settings say otherwise. Tests use it, too, to kill a database and see what
+//! are the server's own defaults unless the settings say otherwise; of its clocks the log's is on. Tests use it, too, to kill a database and see what
 //! survives.
 
 use super::database::{Options, PATIENCE, Private, USER, answer_of};
@@ -13,6 +13,9 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 /// Where packages put the programs that are not for every user's PATH.
 const PACKAGED: &[(&str, &str)] = &[("/usr/lib/postgresql", ""), ("/usr", "pgsql-"), ("/usr/local", "pgsql")];
+/// What the lab sets where the settings say nothing, with the first version that knows it. The clock of the log is two looks at
+/// the time for each write and each flush of it, and says how long commits wait for the disk.
+const DEFAULTS: &[(u32, &str, &str)] = &[(14, "track_wal_io_timing", "on")];
 
 /// A running server. Dropping it stops it and removes its data.
 #[derive(Debug)]
@@ -110,13 +113,21 @@ fn run(private: &mut Private, program: &Path) -> Result<(), String> {
         // No socket file: its path may be too long, its folder not ours, and nobody needs it.
         ("unix_socket_directories", ""),
     ];
-    for (name, value) in private.settings().chain(own) {
+    // Of a setting that is there twice the last one holds.
+    let defaults = defaults(&fs::read_to_string(cluster.join("PG_VERSION")).unwrap_or_default());
+    for (name, value) in defaults.into_iter().chain(private.settings()).chain(own) {
         command.arg("-c").arg(format!("{name}={value}"));
     }
     private.run(command, || {
         let rows = query(port, &log, "postgres", "SHOW data_directory")?;
         Ok(rows.iter().flatten().any(|dir| Path::new(dir) == cluster))
     })
+}
+
+/// The defaults of the version that made the data: `15`, or before there were round numbers `9.6`.
+fn defaults<'a>(version: &str) -> Vec<(&'a str, &'a str)> {
+    let major = version.trim().split('.').next().and_then(|major| major.parse::<u32>().ok()).unwrap_or(0);
+    DEFAULTS.iter().filter(|(since, ..)| major >= *since).map(|(_, name, value)| (*name, *value)).collect()
 }
 
 fn query(port: u16, log: &Path, database: &str, sql: &str) -> Result<Vec<Vec<String>>, String> {

@@ -38,7 +38,9 @@ const QUESTIONS: &[Question] = &[
         gauges: false,
         sql: "SELECT wal_write::float8 AS wal_writes, wal_sync::float8 AS wal_syncs,
                      (CASE WHEN current_setting('track_wal_io_timing')::bool
-                      THEN wal_sync_time / 1000 END)::float8 AS wal_sync_secs
+                      THEN wal_sync_time / 1000 END)::float8 AS wal_sync_secs,
+                     (CASE WHEN current_setting('track_wal_io_timing')::bool
+                      THEN wal_write_time / 1000 END)::float8 AS wal_write_secs
               FROM pg_stat_wal",
     },
     Question {
@@ -46,7 +48,9 @@ const QUESTIONS: &[Question] = &[
         gauges: false,
         sql: "SELECT sum(writes)::float8 AS wal_writes, sum(fsyncs)::float8 AS wal_syncs,
                      (CASE WHEN current_setting('track_wal_io_timing')::bool
-                      THEN sum(fsync_time) / 1000 END)::float8 AS wal_sync_secs
+                      THEN sum(fsync_time) / 1000 END)::float8 AS wal_sync_secs,
+                     (CASE WHEN current_setting('track_wal_io_timing')::bool
+                      THEN sum(write_time) / 1000 END)::float8 AS wal_write_secs
               FROM pg_stat_io WHERE object = 'wal'",
     },
     Question {
