@@ -62,6 +62,39 @@ impl fmt::Display for Rate {
     }
 }
 
+/// Bits per second, written `10mbit`, `500kbit` or `1gbit`, as network people do; from 1 up to 1 Tbit.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct BitRate(pub f64);
+
+impl BitRate {
+    /// The same in bytes.
+    pub fn bytes_per_sec(self) -> f64 {
+        self.0 / 8.0
+    }
+}
+
+impl FromStr for BitRate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BitRate, String> {
+        const UNITS: &[(&str, f64)] = &[("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9), ("bit", 1.0)];
+        let rate = scaled(text, UNITS).filter(|rate| (1.0..=1e12).contains(rate));
+        rate.map(BitRate)
+            .ok_or_else(|| "a bit rate is a number with bit, kbit, mbit or gbit, as in 10mbit".into())
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            rate if rate >= 1e9 => write!(f, "{}gbit", trimmed(rate / 1e9)),
+            rate if rate >= 1e6 => write!(f, "{}mbit", trimmed(rate / 1e6)),
+            rate if rate >= 1e3 => write!(f, "{}kbit", trimmed(rate / 1e3)),
+            rate => write!(f, "{}bit", trimmed(rate)),
+        }
+    }
+}
+
 /// A number of bytes, written `1024`, `64KiB`, `8MiB`, `1GiB` or with the decimal `kB`, `MB`, `GB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
@@ -161,7 +194,7 @@ macro_rules! serde_as_text {
     )*};
 }
 
-serde_as_text!(Span, Size, Rate);
+serde_as_text!(Span, Size, Rate, BitRate);
 
 #[cfg(test)]
 mod tests {
@@ -212,6 +245,24 @@ mod tests {
         }
         for wrong in ["", "0", "-1", "fast", "1/m", "/s", "2G", "1e9"] {
             assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn bit_rates_read_back_as_written() {
+        for (text, rate, shown) in [
+            ("10mbit", 10e6, "10mbit"),
+            ("1.5 Mbit", 1.5e6, "1.5mbit"),
+            ("500kbit", 500e3, "500kbit"),
+            ("1gbit", 1e9, "1gbit"),
+            ("64bit", 64.0, "64bit"),
+        ] {
+            let parsed: BitRate = text.parse().unwrap();
+            assert_eq!((parsed.0, parsed.to_string().as_str()), (rate, shown));
+        }
+        assert_eq!(BitRate(8e6).bytes_per_sec(), 1e6);
+        for wrong in ["", "10", "10MB", "mbit", "-1mbit", "0bit", "2000gbit", "10mbits"] {
+            assert!(wrong.parse::<BitRate>().is_err(), "{wrong}");
         }
     }
 

@@ -8,7 +8,7 @@ use crate::lab::experiment::{Experiment, PrintedSource};
 use crate::lab::harness::{self, Options, Progress, Ran, Utc};
 use crate::lab::printed::{self, PrintedRow};
 use crate::lab::report::{headline, selftest_lines};
-use crate::lab::results::{Selftest, Trial};
+use crate::lab::results::{Intervention, Selftest, Trial};
 use crate::units::Span;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs;
@@ -346,6 +346,29 @@ impl Progress for Shown {
         self.bar.set_length(total as u64);
         self.bar.set_position(number as u64 - 1);
         self.bar.set_message(format!("{}, {level} clients", of_target(target, workload)));
+    }
+
+    fn intervenes(
+        &mut self,
+        number: usize,
+        total: usize,
+        target: Option<&str>,
+        workload: &str,
+        knob: Option<&str>,
+    ) {
+        let what = knob.map_or("nothing changed".to_owned(), |knob| format!("{knob} slower"));
+        let workload = of_target(target, workload);
+        self.bar.set_message(format!("{workload}, intervention {number} of {total}: {what}"));
+    }
+
+    fn intervened(&mut self, target: Option<&str>, intervention: &Intervention) {
+        let Intervention { change, trial } = intervention;
+        if let Some(why) = &trial.failure {
+            let workload = of_target(target, &trial.workload);
+            let with = change.as_ref().map_or("nothing changed", |change| &change.knob);
+            let line = format!("intervention on {workload} ({with}) failed: {why}");
+            self.bar.suspend(|| note(line));
+        }
     }
 
     fn ended(&mut self, target: Option<&str>, trial: &Trial) {

@@ -7,6 +7,7 @@ mod agent;
 mod audit;
 mod compare;
 mod lab;
+mod link;
 mod load;
 mod replica;
 mod report;
@@ -39,6 +40,8 @@ enum Command {
     Compare(compare::Args),
     Audit(audit::Args),
     Selftest(selftest::Args),
+    #[command(hide = true)]
+    Link(link::Args),
     #[command(hide = true)]
     Responder(responder::Args),
 }
@@ -93,6 +96,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Compare(args) => compare::run(args),
             Command::Audit(args) => audit::run(args),
             Command::Selftest(args) => selftest::run(args),
+            Command::Link(args) => link::run(args),
             Command::Responder(args) => responder::run(args),
         },
         Err(error) => usage(&error),

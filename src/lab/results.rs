@@ -233,6 +233,29 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// All of them, in their order.
+    pub const ALL: [Limit; 14] = [
+        Limit::ServerCpu,
+        Limit::ServerQuota,
+        Limit::ServerWorkers,
+        Limit::ServerLock,
+        Limit::Pool,
+        Limit::DatabaseCpu,
+        Limit::DatabaseQuota,
+        Limit::RowLock,
+        Limit::CommitPath,
+        Limit::Bandwidth,
+        Limit::Reads,
+        Limit::Network,
+        Limit::Generator,
+        Limit::Other,
+    ];
+
+    /// The one that the report calls `name`.
+    pub fn of_name(name: &str) -> Option<Limit> {
+        Limit::ALL.into_iter().find(|limit| limit.name() == name)
+    }
+
     /// In the report: `connection pool`.
     pub fn name(self) -> &'static str {
         match self {

@@ -3,7 +3,7 @@
 //! The rule: the generator's innocence comes first. Wherever there are two cores it has its own, because a generator
 //! that competes with what it measures measures itself. [`plan`] is pure; [`available`] asks the kernel.
 
-use super::experiment::{Cores, DATABASE, GENERATOR, SERVER};
+use super::experiment::{Cores, DATABASE, GENERATOR, LINK, SERVER};
 use super::results::Placement;
 use std::collections::BTreeMap;
 use std::io;
@@ -17,13 +17,29 @@ pub fn available() -> io::Result<Vec<usize>> {
     Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| mask.is_set(core)).collect())
 }
 
+/// Places `parts` on `cores` as [`plan_of`] does; a link that has no cores of its own in `wanted` has the generator's: it is part of
+/// the load's way and takes nothing from the target.
+pub fn plan(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Placement>, String> {
+    if !parts.contains(&LINK) || !parts.contains(&GENERATOR) || wanted.parts.contains_key(LINK) {
+        return plan_of(cores, parts, wanted);
+    }
+    let others: Vec<&str> = parts.iter().copied().filter(|part| *part != LINK).collect();
+    let planned = plan_of(cores, &others, wanted)?;
+    let cores_of = |part: &str| planned.iter().find(|placement| placement.part == part);
+    let chosen = parts.iter().filter_map(|part| {
+        let placement = cores_of(if *part == LINK { GENERATOR } else { part })?;
+        Some((*part, placement.cores.clone()))
+    });
+    Ok(placements(parts, &chosen.collect()))
+}
+
 /// Places `parts` on `cores` (ascending, not empty), with `wanted` cores where the experiment names them. What was
 /// written for a larger machine is scaled down in proportion. With `of`, a number counts our cores rather than the
 /// machine's: core 0 is the first that is ours.
 ///
 /// Low numbers go to the server, high ones to the generator. Two parts have either the same cores or none in common:
 /// otherwise no counter could tell how busy the cores of either are.
-pub fn plan(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Placement>, String> {
+fn plan_of(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Placement>, String> {
     let Cores { of, parts: wanted } = wanted;
     if of.is_some_and(|of| of > cores.len()) {
         if cores.is_empty() {
@@ -224,6 +240,15 @@ mod tests {
             let all: Vec<usize> = (0..cores).collect();
             assert_eq!(shown(&all, parts, &[]), expected, "{cores} cores, {parts:?}");
         }
+    }
+
+    #[test]
+    fn a_link_is_with_the_generator_unless_it_is_placed() {
+        const WITH_LINK: &[&str] = &[SERVER, LINK, GENERATOR];
+        assert_eq!(shown(&[0], WITH_LINK, &[]), "server* 0 link* 0 generator* 0");
+        assert_eq!(shown(&[0, 1], WITH_LINK, &[]), "server 0 link* 1 generator* 1");
+        assert_eq!(shown(&[0, 1, 2], WITH_LINK, &[(LINK, &[0])]), "server 1 link 0 generator 2");
+        assert_eq!(shown(&[0, 1, 2], WITH_LINK, &[(GENERATOR, &[0])]), "server 1+2 link* 0 generator* 0");
     }
 
     #[test]

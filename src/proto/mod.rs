@@ -2,11 +2,13 @@
 //!
 //! Knows neither how the server nor how the load generator is built. `server`, `load` and `lab` meet only here.
 
+mod link;
 mod load;
 mod path;
 mod problem;
 mod selftest;
 
+pub use link::{LinkAccount, LinkDirection};
 pub use load::{
     AgentOutcome, AgentReport, Bucket, LOAD_REPORT_SCHEMA, Latency, LoadEvent, LoadReport, OperationReport,
     ScheduleReport, SecondReport,
@@ -34,6 +36,9 @@ pub const READYZ: &str = "/readyz";
 pub const METRICS: &str = "/metrics";
 /// The counters as one flat JSON object: metric name (labels included) to number.
 pub const STATS: &str = "/stats";
+
+/// Where a server of the lab is made slower, and no more: `PUT ?NAME=TIME&…` and `DELETE`, both answered with 204.
+pub const STRAIN: &str = "/strain";
 
 /// How the cache served a request (RFC 9211).
 pub const CACHE_STATUS: &str = "cache-status";

@@ -7,7 +7,8 @@ use super::error::{Extra, Failure};
 use super::reply::{
     Request, Timing, cache_status, write_failure, write_made, write_page, write_row, write_row_head,
 };
-use super::routes::{Action, Unless, route};
+use super::routes::{Action, Unless, refuse, route};
+use super::strained::Endured;
 use super::wire::{End, OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
 use super::{Worker, lab, metrics};
 use crate::http1::request::{self, Method};
@@ -28,12 +29,16 @@ pub(super) struct Connection<S> {
     wire: Wire<S>,
     /// Percent-decoded keys.
     scratch: Vec<u8>,
+    /// Where requests are strained: the next one, or the one under way, has been.
+    endured: Option<Box<Endured>>,
 }
 
 /// What the parsed head leaves to be done.
 enum Task {
     /// The head is not complete.
     Incomplete,
+    /// It has to be strained first, and is still there.
+    Endure,
     /// It is answered already.
     Answered { keep_alive: bool },
     /// The store has to be asked, or a body read.
@@ -82,7 +87,7 @@ enum Work {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(stream: S, worker: Rc<Worker>) -> Connection<S> {
         let idle = worker.shared.options.patience.idle;
-        Connection { wire: Wire::new(stream, worker, idle), scratch: Vec::new() }
+        Connection { wire: Wire::new(stream, worker, idle), scratch: Vec::new(), endured: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -113,6 +118,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.wire.fill_head().await?;
                     continue;
                 }
+                Task::Endure => {
+                    // What is answered so far need not wait for it.
+                    self.wire.flush().await?;
+                    // On the heap: connections that are not strained must not be larger for it.
+                    self.endured = Some(Box::new(Box::pin(self.wire.worker.endure()).await));
+                    continue;
+                }
                 Task::Answered { keep_alive } => keep_alive,
                 Task::Work(request, work) => {
                     let keep_alive = self.work(request, work).await?;
@@ -122,6 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Task::Refused(request, failure) => self.refuse(&request, &failure).await?,
             };
+            self.endured = None;
             if !keep_alive {
                 self.wire.flush().await?;
                 self.wire.linger().await;
@@ -166,10 +179,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let head_bytes = head.bytes;
         // Now, so that nothing is moved under the cache's lock.
         self.wire.output.reserve(2 * LOCKED_BYTES_MAX);
-        let routed = match options.lab.then(|| lab::route(&head)).flatten() {
+        let mut routed = match options.lab.then(|| lab::route(&head)).flatten() {
             Some(found) => found.map(Action::Lab),
             None => route(&head, &mut self.scratch),
         };
+        if options.lab && routed.as_ref().is_ok_and(Action::is_work) {
+            match &self.endured {
+                None if self.wire.worker.is_strained() => return Task::Endure,
+                None => {}
+                Some(endured) => {
+                    if let Some(failure) = &endured.failure {
+                        routed = Err(refuse(head.method, failure.clone()));
+                    }
+                }
+            }
+        }
         // A cached row answers a request without a body on the spot.
         if let Ok(Action::Get { key, unless, timing }) = &routed
             && request.framing == Framing::Length(0)
@@ -254,7 +278,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Work::Put { key, content_type, condition, timing } => {
                 self.wire.flush().await?;
-                let put = tiers.put(&key, &content_type, body, condition).await;
+                let put = worker.put(&key, &content_type, body, condition).await;
                 request.keep_alive &= !worker.is_draining();
                 put.map(|Made { version, existed, queued }| {
                     let status = if existed { 204 } else { 201 };
@@ -266,7 +290,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Work::Delete { key, condition, timing } => {
                 self.wire.flush().await?;
-                let deleted = tiers.delete(&key, condition).await;
+                let deleted = worker.delete(&key, condition).await;
                 request.keep_alive &= !worker.is_draining();
                 deleted
                     .map(|Made { queued, .. }| {
@@ -285,7 +309,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         write_made(&mut self.wire.output, &request, status, Some(version), None);
                         status
                     }
-                    lab::Done::Cleared => {
+                    lab::Done::Told => {
                         write_made(&mut self.wire.output, &request, 204, None, None);
                         204
                     }
@@ -376,11 +400,12 @@ fn plan(worker: &Worker, action: Action<'_>) -> Work {
             Some(why) => page(503, "text/plain", format!("{why}\n")),
         },
         Action::Metrics => {
-            let text = shared.metrics.prometheus(&shared.tiers, worker.is_draining());
+            let text =
+                shared.metrics.prometheus(&shared.tiers, shared.strained.as_ref(), worker.is_draining());
             page(200, "text/plain; version=0.0.4", text)
         }
         Action::Stats => {
-            let text = shared.metrics.json(&shared.tiers, worker.is_draining());
+            let text = shared.metrics.json(&shared.tiers, shared.strained.as_ref(), worker.is_draining());
             page(200, "application/json", text)
         }
     }

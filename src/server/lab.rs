@@ -1,4 +1,4 @@
-//! Routes that only `--lab` opens: fill and clear the store, and work for the processors.
+//! Routes that only `--lab` opens: fill and clear the store, work for the processors, and strains.
 //!
 //! For measurements. Anybody who reaches the server may empty it, so `cmd` opens them on loopback addresses only.
 
@@ -9,7 +9,9 @@ use super::query::{Params, is_well_formed};
 use super::routes::{content_type, name, origin_form, refuse};
 use crate::http1::request::Head;
 use crate::kv::Key;
+use crate::strain::{self, Wanted};
 use crate::tiered::WriteError;
+use std::borrow::Cow;
 
 /// What such a request asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,6 +26,15 @@ pub(super) enum Action {
     /// The first primes, this many.
     Primes(usize),
     Hash(Vec<u8>),
+    /// On top of what it was started with; nothing takes back what was added.
+    Strain(Option<Wanted>),
+}
+
+impl Action {
+    /// Whether it is something to be measured, and not what prepares for it.
+    pub(super) fn is_work(&self) -> bool {
+        matches!(self, Action::Primes(_) | Action::Hash(_))
+    }
 }
 
 /// What became of it.
@@ -32,7 +43,8 @@ pub(super) enum Done {
         status: u16,
         version: u64,
     },
-    Cleared,
+    /// Nothing is left to say.
+    Told,
     /// JSON.
     Page(String),
 }
@@ -40,29 +52,33 @@ pub(super) enum Done {
 struct Place {
     path: &'static str,
     method: &'static str,
+    /// All methods of this path; empty where others have the path elsewhere.
+    allow: &'static str,
     /// From the query; a mistake is answered with what it should be.
     action: fn(&Head<'_, '_>, Params) -> Result<Action, Failure>,
 }
 
 const PLACES: &[Place] = &[
-    Place { path: "/preload", method: "POST", action: preload },
-    Place { path: "/kv", method: "DELETE", action: clear },
-    Place { path: "/compute/prime", method: "GET", action: primes },
-    Place { path: "/compute/hash", method: "GET", action: hash },
+    Place { path: "/preload", method: "POST", allow: "POST", action: preload },
+    Place { path: "/kv", method: "DELETE", allow: "", action: clear },
+    Place { path: "/compute/prime", method: "GET", allow: "GET", action: primes },
+    Place { path: "/compute/hash", method: "GET", allow: "GET", action: hash },
+    Place { path: "/strain", method: "PUT", allow: "PUT, DELETE", action: add_strains },
+    Place { path: "/strain", method: "DELETE", allow: "PUT, DELETE", action: take_strains_back },
 ];
 
 /// Finds the route; `None` where there is none, and the plain interface has the word.
 pub(super) fn route(head: &Head<'_, '_>) -> Option<Result<Action, Failure>> {
     let target = origin_form(head.target);
     let path_end = memchr::memchr(b'?', target).unwrap_or(target.len());
-    let place = PLACES.iter().find(|place| place.path.as_bytes() == &target[..path_end])?;
-    if place.method != name(head.method) {
-        // `/kv` has other methods elsewhere.
-        let wrong = Failure::new(405, "method_not_allowed", format!("this route takes {}", place.method))
+    let mut places = PLACES.iter().filter(|place| place.path.as_bytes() == &target[..path_end]).peekable();
+    let allow = places.peek()?.allow;
+    let Some(place) = places.find(|place| place.method == name(head.method)) else {
+        let wrong = Failure::new(405, "method_not_allowed", format!("this route takes {allow}"))
             .not_applied()
-            .with(Extra::Allow(place.method));
-        return (place.path != "/kv").then_some(Err(wrong));
-    }
+            .with(Extra::Allow(allow));
+        return (!allow.is_empty()).then_some(Err(wrong));
+    };
     let query = target.get(path_end + 1..).unwrap_or_default();
     let routed = if is_well_formed(query) {
         let mut params = Params::default();
@@ -104,7 +120,27 @@ fn hash(_: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
     }
 }
 
-fn wrong_query(what: &'static str) -> Failure {
+fn add_strains(_: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
+    let pairs = params.iter().map(|(name, value)| {
+        let text = |bytes| std::str::from_utf8(bytes).ok();
+        text(name).zip(text(value)).ok_or_else(|| wrong_query("the query is not UTF-8"))
+    });
+    let pairs = pairs.collect::<Result<Vec<_>, Failure>>()?;
+    if pairs.is_empty() {
+        let known = strain::names();
+        return Err(wrong_query(format!("write ?NAME=VALUE&NAME=VALUE with any of {known}")));
+    }
+    Wanted::of(pairs).map(|wanted| Action::Strain(Some(wanted))).map_err(wrong_query)
+}
+
+fn take_strains_back(head: &Head<'_, '_>, _: Params) -> Result<Action, Failure> {
+    match memchr::memchr(b'?', head.target) {
+        None => Ok(Action::Strain(None)),
+        Some(_) => Err(wrong_query("this takes back all that was added; to say so, leave the query out")),
+    }
+}
+
+fn wrong_query(what: impl Into<Cow<'static, str>>) -> Failure {
     Failure::new(400, "bad_query", what)
 }
 
@@ -120,7 +156,21 @@ pub(super) async fn perform(shared: &Shared, action: Action, body: Vec<u8>) -> R
         Action::Clear => {
             let cleared = shared.tiers.clear().await;
             cleared.map_err(|error| Failure::of_write(WriteError::Store(error)))?;
-            Ok(Done::Cleared)
+            Ok(Done::Told)
+        }
+        Action::Strain(wanted) => {
+            // `cmd` gives them to every server of the lab.
+            let strained = shared.strained.as_ref();
+            let strained = strained
+                .ok_or_else(|| Failure::new(404, "no_route", "this server takes no strains").not_applied())?;
+            match wanted {
+                Some(wanted) => strained
+                    .strains
+                    .add(&wanted)
+                    .map_err(|why| Failure::new(409, "no_lock", why).not_applied())?,
+                None => strained.strains.take_back(),
+            }
+            Ok(Done::Told)
         }
         Action::Primes(count) => {
             let pool = shared.compute.as_ref().ok_or(Full).map_err(full)?;
@@ -180,5 +230,13 @@ mod tests {
         check("HEAD /compute/hash?text=a", "405 this route takes GET");
         check("GET /compute", "-");
         check("GET /kv/preload", "-");
+        check("PUT /strain?cpu=250us&fail=3", "Strain(Some(");
+        check("DELETE /strain", "Strain(None)");
+        check("DELETE /strain?cpu=1ms", "400 this takes back all that was added");
+        check("GET /strain", "405 this route takes PUT, DELETE");
+        check("PUT /strain", "400 write ?NAME=VALUE&NAME=VALUE with any of cpu, worker, delay,");
+        check("PUT /strain?%ff=1ms", "400 the query is not UTF-8");
+        check("PUT /strain?cpu", "400 cpu=: a duration is a number with");
+        check("PUT /strain?cpus=1ms", "400 cpus is no strain; known are cpu,");
     }
 }

@@ -2,9 +2,12 @@
 //!
 //! Every worker has counters of its own, merged when they are read.
 
+use super::busy::Busy;
 use super::compute;
+use super::strained::Strained;
 use crate::counters::{Counter, Distribution, Histogram, micros};
 use crate::http1::request::Method;
+use crate::station::Visits;
 use crate::tiered::{GhostCounts, LaneMeters, Lanes, SHARDS_MAX, Status, Tiered, Tiers};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -24,6 +27,8 @@ pub(super) struct WorkerMetrics {
     pub(super) connections: Counter,
     /// Connections refused because too many were open.
     pub(super) shed_connections: Counter,
+    /// How long it did not wait for events.
+    pub(super) busy: Busy,
 }
 
 /// The counters of all workers, and what else is shown.
@@ -38,8 +43,10 @@ pub(super) struct Metrics {
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "other"];
 /// Every status the server answers with; the last stands for any other.
-const STATUSES: [u16; 21] =
-    [200, 201, 204, 304, 400, 404, 405, 408, 412, 413, 414, 417, 431, 500, 501, 503, 504, 505, 403, 429, 0];
+const STATUSES: [u16; 22] = [
+    200, 201, 204, 304, 400, 404, 405, 408, 412, 413, 414, 417, 431, 500, 501, 503, 504, 505, 403, 409, 429,
+    0,
+];
 
 fn method_index(method: Option<Method>) -> usize {
     match method {
@@ -89,7 +96,7 @@ impl Metrics {
     }
 
     /// Everything there is to show, in one order.
-    fn collect(&self, tiers: &Tiers, draining: bool) -> Page {
+    fn collect(&self, tiers: &Tiers, strained: Option<&Strained>, draining: bool) -> Page {
         let mut page = Page::default();
         let requests = page.family("weir_http_requests_total", "counter", "Requests answered.");
         for (m, method) in METHODS.iter().enumerate() {
@@ -112,6 +119,10 @@ impl Metrics {
         );
         let accepted = self.sum(|worker| &worker.connections) as f64;
         page.one("weir_http_connections_total", "counter", "Connections accepted.", accepted);
+        page.one("weir_workers", "gauge", "Threads that serve connections.", self.workers.len() as f64);
+        let busy: Duration = self.workers.iter().map(|worker| worker.busy.so_far()).sum();
+        let about = "Time in which workers did not wait for events, over all workers.";
+        page.one("weir_worker_busy_seconds_total", "counter", about, busy.as_secs_f64());
 
         let shards = labelled(tiers);
         let reads = page.family("weir_cache_requests_total", "counter", "Reads, by how they were served.");
@@ -172,6 +183,10 @@ impl Metrics {
                 let store = tiered.store_meters();
                 [&store.read, &store.write].map(|lane| lane.busy_nanos.get() as f64 * 1e-9)
             }),
+            ("weir_store_request_seconds_total", "counter", "Time in the store, over requests.", |tiered| {
+                let store = tiered.store_meters();
+                [&store.read, &store.write].map(|lane| lane.request_nanos.get() as f64 * 1e-9)
+            }),
         ] {
             let family = page.family(name, kind, about);
             for (label, tiered) in &shards {
@@ -199,6 +214,11 @@ impl Metrics {
                     family.histogram(&joined(lane, label), &total, per_unit);
                 }
             }
+        }
+        let flush = |(label, tiered): &(String, &Tiered)| Some((braced("", label), tiered.flush()?.visits()));
+        page.visits(FLUSHES, &shards.iter().filter_map(flush).collect::<Vec<_>>());
+        if let Some(lock) = strained.and_then(Strained::lock_visits) {
+            page.visits(LOCK, &[("{lock=\"commit\"}".to_owned(), lock)]);
         }
         page.each("weir_store_claims_total", "counter", "Times the store was claimed.", &shards, |tiered| {
             tiered.store_meters().claims.get() as f64
@@ -238,13 +258,13 @@ impl Metrics {
     }
 
     /// Prometheus text, version 0.0.4.
-    pub(super) fn prometheus(&self, tiers: &Tiers, draining: bool) -> String {
-        self.collect(tiers, draining).prometheus()
+    pub(super) fn prometheus(&self, tiers: &Tiers, strained: Option<&Strained>, draining: bool) -> String {
+        self.collect(tiers, strained, draining).prometheus()
     }
 
     /// One flat JSON object: name with labels → number; histograms by their `_sum` and `_count`.
-    pub(super) fn json(&self, tiers: &Tiers, draining: bool) -> String {
-        self.collect(tiers, draining).json()
+    pub(super) fn json(&self, tiers: &Tiers, strained: Option<&Strained>, draining: bool) -> String {
+        self.collect(tiers, strained, draining).json()
     }
 }
 
@@ -274,6 +294,26 @@ pub(super) fn not_ready(tiers: &Tiers) -> Option<String> {
     let away: Vec<String> = away.collect();
     (!away.is_empty()).then(|| away.join("; "))
 }
+
+/// What is shown of a station: a counter's name, what it is, and where it is found.
+type Shown = [(&'static str, &'static str, fn(&Visits) -> f64)];
+
+const FLUSHES: &Shown = &[
+    ("weir_flushes_total", "Flushes of the embedded store.", |visits| visits.count as f64),
+    ("weir_flush_busy_seconds_total", "Time in flushes.", |visits| visits.busy.as_secs_f64()),
+    ("weir_flush_queue_seconds_total", "Time that lanes waited to flush.", |visits| {
+        visits.waited.as_secs_f64()
+    }),
+];
+
+const LOCK: &Shown = &[
+    ("weir_lock_busy_seconds_total", "Time in which a write held the lock.", |visits| {
+        visits.busy.as_secs_f64()
+    }),
+    ("weir_lock_queue_seconds_total", "Time that writes waited for the lock.", |visits| {
+        visits.waited.as_secs_f64()
+    }),
+];
 
 /// The lanes' labels, as in [`both`].
 const LANES: [&str; 2] = ["lane=\"read\"", "lane=\"write\""];
@@ -342,6 +382,19 @@ impl Page {
         let family = self.family(name, kind, about);
         for (label, tiered) in shards {
             family.number(&braced("", label), value(tiered));
+        }
+    }
+
+    /// What went on at stations of one kind, each with its labels. Without any there is nothing to show.
+    fn visits(&mut self, shown: &Shown, stations: &[(String, Visits)]) {
+        if stations.is_empty() {
+            return;
+        }
+        for (name, about, value) in shown {
+            let family = self.family(name, "counter", about);
+            for (labels, visits) in stations {
+                family.number(labels, value(visits));
+            }
         }
     }
 

@@ -10,6 +10,9 @@ mod compute;
 mod fronts;
 mod wire;
 mod seats;
+mod strained;
+mod pauses;
+mod busy;
 mod reply;
 mod query;
 mod error;
@@ -19,11 +22,13 @@ pub use fronts::{FRONTS, FrontAt, FrontRow, find as find_front};
 
 use crate::http1::Limits;
 use crate::kv::VALUE_BYTES_MAX;
+use crate::strain::Strains;
 use crate::tiered::Tiers;
 use compute::Pool;
 use connection::Connection;
 use fronts::Front;
 use metrics::{Metrics, WorkerMetrics};
+use pauses::Pauses;
 use seats::Seats;
 use std::io;
 use std::net::SocketAddr;
@@ -34,6 +39,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use strained::Strained;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
@@ -51,6 +57,8 @@ pub struct Options {
     pub fronts: Vec<FrontAt>,
     /// Whether anybody may clear the store and make the server compute.
     pub lab: bool,
+    /// What slows requests and writes down, and may be changed while it serves; only with `lab`.
+    pub strains: Option<Arc<Strains>>,
     /// Most rows the cache may hold, for fronts that tell it.
     pub cache_entries: usize,
     /// Threads, at least one.
@@ -87,6 +95,7 @@ impl Default for Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             fronts: Vec::new(),
             lab: false,
+            strains: None,
             cache_entries: 0,
             workers: 1,
             limits: Limits::default(),
@@ -118,6 +127,8 @@ struct Shared {
     metrics: Metrics,
     /// Where there is something to compute.
     compute: Option<Pool>,
+    /// Where somebody may slow it down.
+    strained: Option<Strained>,
     /// Turns true once, when the server is to end: for those who wait for it.
     draining: watch::Sender<bool>,
     /// The same for those who only ask, with every answer.
@@ -136,6 +147,7 @@ struct Worker {
     metrics: Arc<WorkerMetrics>,
     seats: Rc<Seats>,
     spare: Spare,
+    pauses: Pauses,
 }
 
 impl Server {
@@ -155,9 +167,10 @@ impl Server {
         let computes = options.lab || options.fronts.iter().any(|front| front.row.computes);
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
         let metrics = Metrics::new(workers, compute.as_ref().map(Pool::meters));
+        let strained = options.strains.clone().filter(|_| options.lab).map(Strained::new);
         let (draining, _) = watch::channel(false);
-        let shared =
-            Arc::new(Shared { options, tiers, metrics, compute, draining, drains: AtomicBool::new(false) });
+        let drains = AtomicBool::new(false);
+        let shared = Arc::new(Shared { options, tiers, metrics, compute, strained, draining, drains });
         let workers = doors
             .into_iter()
             .zip(&shared.metrics.workers)
@@ -175,9 +188,11 @@ impl Server {
                             Err(error) => return told.send(error).unwrap_or_default(),
                         };
                     drop(told);
+                    metrics.busy.begin(runtime.metrics());
                     let patience = shared.options.patience;
-                    let seats = Seats::new(patience.idle.min(patience.head));
-                    let worker = Worker { shared, metrics, seats: Rc::new(seats), spare: Spare::default() };
+                    let seats = Rc::new(Seats::new(patience.idle.min(patience.head)));
+                    let (spare, pauses) = (Spare::default(), Pauses::default());
+                    let worker = Worker { shared, metrics, seats, spare, pauses };
                     runtime.block_on(serve(Rc::new(worker), doors));
                 };
                 let thread = thread.spawn(work)?;

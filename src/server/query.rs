@@ -24,6 +24,11 @@ impl Params {
         self.0.iter().find(|(known, _)| known == name.as_bytes()).map(|(_, value)| value.as_slice())
     }
 
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.0.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
+    }
+
     /// The value called `name`, if there is nothing else.
     pub(super) fn only(self, name: &str) -> Option<Vec<u8>> {
         match <[_; 1]>::try_from(self.0) {

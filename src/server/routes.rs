@@ -35,6 +35,17 @@ pub(super) enum Action<'k> {
     Lab(lab::Action),
 }
 
+impl Action<'_> {
+    /// Whether it is what a server is there for, and not a question about it or a word to it.
+    pub(super) fn is_work(&self) -> bool {
+        match self {
+            Action::Get { .. } | Action::Put { .. } | Action::Delete { .. } => true,
+            Action::Lab(action) => action.is_work(),
+            Action::Healthz | Action::Readyz | Action::Metrics | Action::Stats => false,
+        }
+    }
+}
+
 /// `If-None-Match` of a read: answer 304 instead of these versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unless {

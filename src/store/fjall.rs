@@ -2,7 +2,7 @@
 //!
 //! One batch is one journal write and one flush. The engine makes a batch readable only after its flush.
 
-use super::{Answer, Claim, Error, Found, Kind, Lanes, Part, Session, Store};
+use super::{Answer, Claim, Error, Flush, Found, Kind, Lanes, Part, Session, Store};
 use crate::kv::{Change, Key, Row, Version, Write};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use parking_lot::Mutex;
@@ -16,6 +16,7 @@ pub(super) struct Fjall {
     directory: PathBuf,
     /// The claim in force; sessions of an earlier one are refused.
     claimed: Mutex<Option<(u64, Arc<Tables>)>>,
+    flush: Arc<Flush>,
 }
 
 /// The open engine.
@@ -28,7 +29,8 @@ impl Fjall {
     pub(super) fn open(url: &str) -> Result<Fjall, Error> {
         match url.strip_prefix("fjall:") {
             Some(directory) if !directory.is_empty() => {
-                Ok(Fjall { directory: directory.into(), claimed: Mutex::new(None) })
+                let (claimed, flush) = (Mutex::new(None), Arc::default());
+                Ok(Fjall { directory: directory.into(), claimed, flush })
             }
             _ => Err(Error::new(Kind::Config, format!("{url} names no directory; write fjall:./weir-data"))),
         }
@@ -93,7 +95,8 @@ impl Store for Fjall {
         Box::pin(async move {
             match &*self.claimed.lock() {
                 Some((current, tables)) if *current == epoch => {
-                    Ok(Box::new(FjallSession(Arc::clone(tables))) as Box<dyn Session>)
+                    let (tables, flush) = (Arc::clone(tables), Arc::clone(&self.flush));
+                    Ok(Box::new(FjallSession { tables, flush }) as Box<dyn Session>)
                 }
                 _ => Err(Error::new(Kind::Unavailable, "the embedded store is being opened anew")),
             }
@@ -104,13 +107,20 @@ impl Store for Fjall {
         // The engine has one journal: a second write lane would only halve the batches.
         Lanes { read: 1, write: 1 }
     }
+
+    fn flush(&self) -> Option<Arc<Flush>> {
+        Some(Arc::clone(&self.flush))
+    }
 }
 
-struct FjallSession(Arc<Tables>);
+struct FjallSession {
+    tables: Arc<Tables>,
+    flush: Arc<Flush>,
+}
 
 impl FjallSession {
     fn read_now(&self, keys: &[Key]) -> Result<Vec<Option<Row>>, Error> {
-        let read = |key: &Key| match self.0.rows.get(key.as_bytes()).map_err(|error| unread(&error))? {
+        let read = |key: &Key| match self.tables.rows.get(key.as_bytes()).map_err(|error| unread(&error))? {
             None => Ok(None),
             Some(bytes) => {
                 let damaged =
@@ -123,22 +133,26 @@ impl FjallSession {
 
     fn write_now(&self, writes: &[Write]) -> Result<Vec<Found>, Error> {
         let mut found = Vec::with_capacity(writes.len());
-        let mut batch = self.0.database.batch().durability(Some(PersistMode::SyncData));
+        let mut batch = self.tables.database.batch().durability(Some(PersistMode::SyncData));
         for write in writes {
-            let present = self.0.rows.contains_key(write.key.as_bytes()).map_err(|error| unread(&error))?;
+            let present =
+                self.tables.rows.contains_key(write.key.as_bytes()).map_err(|error| unread(&error))?;
             found.push(Found::present(present));
             match &write.change {
-                Change::Put(row) => batch.insert(&self.0.rows, write.key.as_bytes(), encode(row)),
-                Change::Delete => batch.remove(&self.0.rows, write.key.as_bytes()),
+                Change::Put(row) => batch.insert(&self.tables.rows, write.key.as_bytes(), encode(row)),
+                Change::Delete => batch.remove(&self.tables.rows, write.key.as_bytes()),
             }
         }
-        batch.commit().map_err(|error| uncommitted(&error))?;
+        self.flush.in_turn(|| batch.commit()).map_err(|error| uncommitted(&error))?;
         Ok(found)
     }
 
     fn clear_now(&self) -> Result<(), Error> {
-        self.0.rows.clear().map_err(|error| uncommitted(&error))?;
-        self.0.database.persist(PersistMode::SyncData).map_err(|error| uncommitted(&error))
+        let clear = || {
+            self.tables.rows.clear()?;
+            self.tables.database.persist(PersistMode::SyncData)
+        };
+        self.flush.in_turn(clear).map_err(|error| uncommitted(&error))
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod contract;
 mod error;
 mod fjall;
+mod flush;
 mod gather;
 mod memory;
 mod mysql;
@@ -14,6 +15,7 @@ mod part;
 mod postgres;
 
 pub use error::{Error, Kind};
+pub use flush::Flush;
 pub use gather::{
     Batching, Config, Gather, LaneMeters, Meters, Observer, Receiver, Reply, Sender, Status, WriteRequest,
     Written, channel,
@@ -23,6 +25,7 @@ pub use postgres::replica;
 
 use crate::kv::{Key, Row, Write};
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// What a store's calls return: a future that may be sent between threads.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -43,6 +46,11 @@ pub trait Store: Send + Sync {
 
     /// How many sessions serve it best.
     fn lanes(&self) -> Lanes;
+
+    /// Where its sessions flush, if that is in this process.
+    fn flush(&self) -> Option<Arc<Flush>> {
+        None
+    }
 }
 
 /// A store held for this server alone, until dropped.

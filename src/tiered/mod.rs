@@ -12,7 +12,7 @@ mod replica;
 mod shards;
 
 pub use crate::cache::{Counts as CacheCounts, GhostCounts};
-pub use crate::store::{Error, Kind, LaneMeters, Lanes, Meters, SHARDS_MAX, Status};
+pub use crate::store::{Error, Flush, Kind, LaneMeters, Lanes, Meters, SHARDS_MAX, Status};
 pub use replica::Replica;
 pub use shards::{Shard, Tiers};
 
@@ -254,6 +254,11 @@ impl Tiered {
     /// What the store's lanes counted so far.
     pub fn store_meters(&self) -> Arc<Meters> {
         self.gather.meters()
+    }
+
+    /// The store's flush, where the store is embedded.
+    pub fn flush(&self) -> Option<Arc<Flush>> {
+        self.gather.flush()
     }
 
     /// How many lanes there are.

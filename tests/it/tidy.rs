@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use weir::cache::policy::POLICIES;
 use weir::lab::analysis::{CAUSES, CHECKS, FIGURES, MEASURES, RULES, WAITS};
-use weir::lab::experiment::Experiment;
+use weir::lab::experiment::{Experiment, KNOBS};
 use weir::lab::report::{COLUMNS, PLOTS, WRITERS};
 use weir::lab::sampler::SAMPLERS;
 use weir::load::{DIALECTS, DISTRIBUTIONS, TURNS, WORKLOADS};
@@ -16,6 +16,7 @@ use weir::responder::KINDS;
 use weir::selftest::CLAIMS;
 use weir::server::FRONTS;
 use weir::store::SCHEMES;
+use weir::strain::STRAINS;
 
 /// The floor plan: a room, and which others it may import. A room within a room has a row of its own where it may do
 /// less than the one around it. `cmd` and `main` stand above all.
@@ -23,17 +24,20 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("kv", &[]),
     ("units", &[]),
     ("counters", &[]),
+    ("station", &[]),
+    ("strain", &["units"]),
     ("proto", &["kv", "units"]),
     ("http1", &[]),
     ("cache", &["kv"]),
-    ("store", &["kv", "units", "counters"]),
+    ("store", &["kv", "units", "counters", "station", "strain"]),
     ("tiered", &["kv", "counters", "cache", "store"]),
-    ("server", &["kv", "proto", "http1", "tiered", "counters"]),
+    ("server", &["kv", "proto", "http1", "tiered", "counters", "station", "strain"]),
     ("load", &["kv", "proto", "http1", "units"]),
     (
         "lab",
         &["proto", "units", "lab::printed", "lab::results", "lab::analysis", "lab::report", "lab::simulated"],
     ),
+    ("link", &["proto"]),
     ("responder", &["proto"]),
     ("selftest", &["proto", "units"]),
     ("lab::printed", &[]),
@@ -47,6 +51,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "kv",
             "units",
             "counters",
+            "station",
+            "strain",
             "proto",
             "http1",
             "cache",
@@ -54,6 +60,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "tiered",
             "server",
             "load",
+            "link",
             "responder",
             "selftest",
             "lab",
@@ -91,6 +98,7 @@ const ABSENCES: &[(&str, &[&str])] = &[
     ("store", &["http"]),
     ("tiered", &["http", "fjall", "postgres", "mysql"]),
     ("server", &["fjall", "postgres", "mysql"]),
+    ("link", &["mio", "httparse", "tokio", "http"]),
     ("responder", &["mio", "httparse", "tokio"]),
     ("selftest", &["mio", "httparse", "tokio"]),
     ("lab::printed", EFFECTS),
@@ -329,6 +337,7 @@ fn every_row_of_every_table_stands_in_the_reference() {
     let tables: &[(&str, Vec<&str>)] = &[
         ("POLICIES", POLICIES.iter().map(|row| row.name).collect()),
         ("FRONTS", FRONTS.iter().map(|row| row.name).collect()),
+        ("STRAINS", STRAINS.iter().map(|row| row.name).collect()),
         ("SCHEMES", SCHEMES.iter().map(|row| row.prefix).collect()),
         ("WORKLOADS", WORKLOADS.iter().map(|row| row.name).collect()),
         ("TURNS", TURNS.iter().map(|(name, _)| *name).collect()),
@@ -336,6 +345,7 @@ fn every_row_of_every_table_stands_in_the_reference() {
         ("DISTRIBUTIONS", DISTRIBUTIONS.iter().map(|row| row.name).collect()),
         ("CLAIMS", CLAIMS.iter().flat_map(|row| [row.id, row.name]).collect()),
         ("KINDS", KINDS.iter().map(|row| row.name).collect()),
+        ("KNOBS", KNOBS.iter().map(|row| row.name).collect()),
         ("SAMPLERS", SAMPLERS.iter().map(|row| row.name).collect()),
         ("CHECKS", CHECKS.iter().flat_map(|row| [row.id, row.name]).collect()),
         ("CAUSES", CAUSES.iter().map(|row| row.name).collect()),

@@ -8,6 +8,8 @@ use crate::units::micros;
 
 /// The part that is the generator.
 const GENERATOR: &str = "generator";
+/// The link between it and the target, whose work counts with the generator's.
+const LINK: &str = "link";
 /// Of its cores' time, how much it may use.
 const BUSY_LIMIT: f64 = 0.7;
 /// Of its requests' time, how much it may wait for a core.
@@ -17,10 +19,11 @@ const WAIT_LIMIT: f64 = 0.01;
 const SLIP_LIMIT: f64 = 0.01;
 const SLIP_US_P99_LEAST: f64 = 50.0;
 
-/// The parts that have the generator's cores; empty where it has them alone, or was not pinned.
-pub(super) fn shares_with(results: &Results) -> &[String] {
+/// The parts of the target that have the generator's cores; empty where it has them alone, or was not pinned.
+pub(super) fn shares_with(results: &Results) -> Vec<&str> {
     let generator = results.placements.iter().find(|placement| placement.part == GENERATOR);
-    generator.map_or(&[], |placement| &placement.shares_with)
+    let others = generator.into_iter().flat_map(|placement| &placement.shares_with).map(String::as_str);
+    others.filter(|part| *part != LINK).collect()
 }
 
 pub(super) fn judge(seen: &Seen) -> Verdict {
@@ -74,7 +77,8 @@ pub(super) fn judge(seen: &Seen) -> Verdict {
 fn shared(results: &Results) -> Option<Verdict> {
     let others = shares_with(results);
     let (last, before) = others.split_last()?;
-    let with = if before.is_empty() { last.clone() } else { format!("{} and {last}", before.join(", ")) };
+    let with =
+        if before.is_empty() { (*last).to_owned() } else { format!("{} and {last}", before.join(", ")) };
     let placement = results.placements.iter().find(|placement| placement.part == GENERATOR)?;
     let core = if placement.cores.len() == 1 { "core" } else { "cores" };
     Some(failed(

@@ -165,7 +165,15 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
     let capacity = capacity::capacity(&rows, results.seed);
     let knee = capacity::knee(&rows, &capacity);
     let shares = !generator::shares_with(results).is_empty();
-    let bottleneck = bottleneck::bottleneck(&rows, &capacity, knee.as_ref(), shares);
+    let effects = interventions::effects(results, &workload.name);
+    let bottleneck = bottleneck::bottleneck(&bottleneck::Seen {
+        rows: &rows,
+        capacity: &capacity,
+        knee: knee.as_ref(),
+        resources: &results.resources,
+        effects: &effects,
+        generator_shares: shares,
+    });
     WorkloadFindings {
         name: workload.name.clone(),
         about: workload.about.clone(),
@@ -175,7 +183,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         hit_ratios: hits::hit_ratios(results, &workload.name),
         printed: rows::printed_sweep(results, workload),
         waits: waits::dominant(&rows, &bottleneck.levels),
-        effects: interventions::effects(results, &workload.name),
+        effects,
         foretold: predict::foretold(results, &workload.name),
         bottleneck,
         rows,

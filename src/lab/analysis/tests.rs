@@ -52,7 +52,7 @@ fn two_stations_of_equal_demand_share_the_limit() {
 fn a_pure_delay_has_no_bottleneck_and_no_capacity() {
     let found = found("net 0 20ms, cpu 1 50us", &[1, 2, 4, 8, 16]);
     assert!(matches!(found.capacity, Capacity::NotReached { level: 16, .. }), "{:?}", found.capacity);
-    assert_eq!((found.knee, found.bottleneck.grade), (None, Grade::NotIdentified));
+    assert_eq!((found.knee, found.bottleneck.grade), (None, Grade::Delay));
     assert_eq!(found.bottleneck.runner_up.unwrap().resource, "cpu");
 }
 

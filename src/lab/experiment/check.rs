@@ -4,7 +4,8 @@
 
 use super::placeholder::{PLACEHOLDERS, fill, is_known};
 use super::{
-    Commands, Engine, Experiment, FJALL, GENERATOR, MARIADB, POSTGRES, SERVER, Subject, Target, Workload,
+    Commands, Engine, Experiment, FJALL, GENERATOR, LINK, Link, MARIADB, POSTGRES, Quota, SERVER, Subject,
+    Target, Workload,
 };
 use crate::lab::sampler;
 use std::collections::BTreeSet;
@@ -14,7 +15,12 @@ use std::path::{Component, Path};
 const WRITE_CAP_LEAST: u64 = 64 << 10;
 
 /// What no process may be called: the generator's part, and its log.
-const OWN_PARTS: &[&str] = &[GENERATOR, "load"];
+const OWN_PARTS: &[&str] = &[GENERATOR, LINK, "load"];
+
+/// Less than this share of a core and a process cannot be told from one that hangs.
+const QUOTA_LEAST: f64 = 0.01;
+/// Below this a link's burst is less than one packet.
+const LINK_RATE_LEAST: f64 = 100e3;
 
 /// Flags the lab sets itself, and the file's key that decides instead.
 const OWN_FLAGS: &[(&str, &str)] = &[
@@ -46,6 +52,12 @@ impl Experiment {
         self.check_workloads()?;
         self.check_subjects()?;
         self.check_sections()?;
+        if let Some(interventions) = &self.interventions {
+            interventions.check(self)?;
+        }
+        if let Some(truth) = &self.truth {
+            truth.check(self)?;
+        }
         let parts = self.parts();
         match self.cores.parts.keys().find(|part| !parts.contains(part)) {
             Some(part) => Err(format!(
@@ -188,7 +200,7 @@ fn writes_in_one_place(target: &Target) -> bool {
 
 fn check_target(target: &Target) -> Result<(), String> {
     match target {
-        Target::Weir { store, replica, args, flush_delay } => {
+        Target::Weir { store, replica, args, flush_delay, quota, link } => {
             let is_own = |name: &String| [FJALL, POSTGRES, MARIADB].contains(&name.as_str());
             if let Some(unknown) = store.iter().find(|name| !is_own(name) && !name.contains(':')) {
                 return Err(format!(
@@ -211,6 +223,8 @@ fn check_target(target: &Target) -> Result<(), String> {
             if flush_delay.is_some_and(|delay| delay.0.is_zero()) {
                 return Err("target.flush_delay 0s: it delays nothing; remove it, or write \"2ms\"".into());
             }
+            check_quota(quota, target)?;
+            link.as_ref().map_or(Ok(()), check_link)?;
             own_flags("target.args", args)
         }
         Target::Command(commands) => check_commands(commands),
@@ -219,6 +233,36 @@ fn check_target(target: &Target) -> Result<(), String> {
         }
         Target::Url { .. } => Ok(()),
         Target::Simulated(model) => model.check().map_err(|why| format!("target.station: {why}")),
+    }
+}
+
+fn check_quota(quota: &Quota, target: &Target) -> Result<(), String> {
+    for (part, cores) in
+        [("server", quota.server), ("generator", quota.generator), ("database", quota.database)]
+    {
+        if cores.is_some_and(|cores| !(QUOTA_LEAST..=1024.0).contains(&cores)) {
+            return Err(format!(
+                "target.quota.{part} {}: cores’ worth of processor time, at least {QUOTA_LEAST}; write {part} = 0.5",
+                cores.unwrap_or_default()
+            ));
+        }
+    }
+    match quota.database.is_some() && target.databases().is_empty() {
+        true => Err("target.quota.database: the lab starts no database here; remove it".into()),
+        false => Ok(()),
+    }
+}
+
+fn check_link(link: &Link) -> Result<(), String> {
+    match link {
+        Link { rate: None, delay: None } => Err(
+            "target.link does nothing; write link = { rate = \"10mbit\", delay = \"20ms\" }, or one of them"
+                .into(),
+        ),
+        Link { rate: Some(rate), .. } if rate.0 < LINK_RATE_LEAST => {
+            Err(format!("target.link.rate {rate}: at least 100kbit; write rate = \"10mbit\""))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -4,17 +4,22 @@
 //! carried out; that is [`super::harness`].
 
 mod check;
+mod interventions;
 mod narrow;
 mod placeholder;
 mod sections;
 mod target;
+mod truth;
 
+pub use interventions::{Interventions, KNOBS, Knob};
 pub use placeholder::{PLACEHOLDERS, PORT, fill};
 pub use sections::{Cores, DatabaseSettings, Limits, PrintedSource, Workload};
 pub use target::{
-    Commands, DATABASE, Database, Engine, FJALL, Fresh, GENERATOR, MARIADB, POSTGRES, Process, REPLICA,
+    Commands, DATABASE, Database, Engine, FJALL, Fresh, GENERATOR, LINK, Link, MARIADB, POSTGRES, Process,
+    Quota,
 };
-pub use target::{SERVER, Subject, Target};
+pub use target::{REPLICA, SERVER, Subject, Target};
+pub use truth::{Case, Expected, Split, Truth};
 
 use crate::units::Span;
 use serde::Deserialize;
@@ -56,6 +61,10 @@ pub struct Experiment {
     pub cores: Cores,
     /// Rows somebody printed of the same experiment, to stand beside what is measured.
     pub printed: Option<PrintedSource>,
+    /// What is made slower on purpose after the last repetition; `None`: nothing.
+    pub interventions: Option<Interventions>,
+    /// What is known of the targets' limits; `None`: nothing is.
+    pub truth: Option<Truth>,
     /// The workloads, in the report's order.
     #[serde(rename = "workload", default)]
     pub workloads: Vec<Workload>,

@@ -62,6 +62,15 @@ impl Experiment {
         self.postgres.take_if(|_| !engines.contains(&Engine::Postgres));
         self.mariadb.take_if(|_| !engines.contains(&Engine::MariaDb));
         self.limits.memory.take_if(|_| engines.is_empty());
+        let truth = self.truth.take().map(|mut truth| {
+            truth.narrow(self);
+            truth
+        });
+        self.truth = truth.filter(|truth| !truth.cases.is_empty());
+        // Stations of a model that is gone.
+        if self.interventions.as_ref().is_some_and(|of| of.check(self).is_err()) {
+            self.interventions = None;
+        }
     }
 
     /// Shortens warm-up and window to `share` of themselves, but not below what still says something, and below a
@@ -74,6 +83,9 @@ impl Experiment {
         };
         self.warmup = shorter(self.warmup, WARMUP_LEAST);
         self.window = shorter(self.window, WINDOW_LEAST);
+        if let Some(interventions) = &mut self.interventions {
+            interventions.window = shorter(interventions.window, WINDOW_LEAST);
+        }
         if share < THINNED_BELOW {
             let own = self.workloads.iter_mut().filter_map(|workload| workload.levels.as_mut());
             own.chain([&mut self.levels]).for_each(thin);

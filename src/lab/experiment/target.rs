@@ -3,7 +3,7 @@
 //! Only the shape and what follows from it; what may stand in it is checked next door.
 
 use crate::lab::simulated;
-use crate::units::Span;
+use crate::units::{BitRate, Span};
 use serde::{Deserialize, Deserializer, de::Error};
 use std::collections::BTreeMap;
 
@@ -42,6 +42,11 @@ pub enum Target {
         args: Vec<String>,
         /// By how much every flush of its stores to their disk takes longer than it does here.
         flush_delay: Option<Span>,
+        /// How much processor time its parts may use.
+        #[serde(default)]
+        quota: Quota,
+        /// What stands between the generator and it.
+        link: Option<Link>,
     },
     /// Any HTTP server, as the command lines of its processes; started anew for each repetition.
     Command(Commands),
@@ -52,6 +57,28 @@ pub enum Target {
     },
     /// A queueing model in place of a system: the whole lab runs in milliseconds, and the answer is known.
     Simulated(#[serde(deserialize_with = "model")] simulated::Model),
+}
+
+/// Cores' worth of processor time: 0.2 is a fifth of one core. `None`: as much as there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quota {
+    /// Of the server.
+    pub server: Option<f64>,
+    /// Of the load generator, in the trials.
+    pub generator: Option<f64>,
+    /// Of each private database.
+    pub database: Option<f64>,
+}
+
+/// A network between generator and server.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// How much goes through in each direction; `None`: as much as comes.
+    pub rate: Option<BitRate>,
+    /// How long all of it takes on its way, in each direction.
+    pub delay: Option<Span>,
 }
 
 /// A server as the command lines of its processes.
@@ -124,6 +151,8 @@ pub const DATABASE: &str = "database";
 pub const REPLICA: &str = "replica";
 /// `weir load`.
 pub const GENERATOR: &str = "generator";
+/// `weir link`, between the two.
+pub const LINK: &str = "link";
 
 /// The store name that stands for a PostgreSQL of the lab's own.
 pub const POSTGRES: &str = "postgres";
@@ -144,7 +173,8 @@ impl Target {
             Target::Url { .. } => return vec![GENERATOR.to_owned()],
             Target::Simulated(_) => return Vec::new(),
         };
-        [SERVER.to_owned()].into_iter().chain(behind).chain([GENERATOR.to_owned()]).collect()
+        let link = self.link().map(|_| LINK.to_owned());
+        [SERVER.to_owned()].into_iter().chain(behind).chain(link).chain([GENERATOR.to_owned()]).collect()
     }
 
     /// The databases the lab starts for it: one for each private store in their order, then the replica.
@@ -171,6 +201,22 @@ impl Target {
     pub fn flush_delay(&self) -> Option<Span> {
         match self {
             Target::Weir { flush_delay, .. } => *flush_delay,
+            _ => None,
+        }
+    }
+
+    /// How much processor time its parts may use.
+    pub fn quota(&self) -> Quota {
+        match self {
+            Target::Weir { quota, .. } => *quota,
+            _ => Quota::default(),
+        }
+    }
+
+    /// What stands between the generator and it.
+    pub fn link(&self) -> Option<Link> {
+        match self {
+            Target::Weir { link, .. } => *link,
             _ => None,
         }
     }

@@ -229,6 +229,100 @@ fn a_flush_delay_is_of_a_store_of_the_labs_own() {
 }
 
 #[test]
+fn a_target_may_have_quotas_and_a_link() {
+    let keys = "store = \"postgres\"\nquota = { server = 0.2, database = 0.35 }\nlink = { rate = \"10mbit\", delay = \"20ms\" }";
+    let experiment = Experiment::parse(&SMALL.replace("store = \"postgres\"", keys)).unwrap();
+    let target = &experiment.subjects[0].target;
+    assert_eq!(target.quota(), Quota { server: Some(0.2), generator: None, database: Some(0.35) });
+    assert_eq!(target.link().unwrap().rate.unwrap().bytes_per_sec(), 1.25e6);
+    assert_eq!(target.parts(), [SERVER, DATABASE, LINK, GENERATOR]);
+    assert_eq!(Experiment::parse(SMALL).unwrap().subjects[0].target.quota(), Quota::default());
+    let key = "store = \"postgres\"";
+    for (keys, complaint) in [
+        ("quota = { server = 0 }", "target.quota.server 0: cores’ worth of processor time"),
+        ("quota = { generator = -1.0 }", "target.quota.generator -1: "),
+        ("quota = { sever = 0.1 }", "unknown field `sever`"),
+        ("link = {}", "target.link does nothing; write link = "),
+        ("link = { rate = \"10kbit\" }", "target.link.rate 10kbit: at least 100kbit"),
+        ("link = { rate = \"10MB\" }", "a bit rate is a number with bit"),
+    ] {
+        let why = Experiment::parse(&SMALL.replace(key, &format!("{key}\n{keys}"))).unwrap_err();
+        assert!(why.contains(complaint) && !why.contains('\n'), "{keys}: {why}");
+    }
+    let bare = SMALL.replace(key, "store = \"fjall\"\nquota = { database = 0.5 }").replace("[postgres]", "");
+    let why = Experiment::parse(&bare.replace("settings = ", "#")).unwrap_err();
+    assert!(why.contains("target.quota.database: the lab starts no database here"), "{why}");
+}
+
+#[test]
+fn interventions_have_a_measure_each_of_which_can_be_chosen() {
+    let parsed = |section: &str| Experiment::parse(&format!("{SMALL}\n[interventions]\n{section}"));
+    let of = parsed("").unwrap().interventions.unwrap();
+    assert_eq!((of.level, of.rounds, of.strength, of.window.secs()), (None, 3, 0.3, 2.0));
+    assert!(KNOBS.iter().all(|knob| of.wants(knob.name)));
+    let of = parsed("level = 32\nknobs = [\"cpu\", \"delay\"]").unwrap().interventions.unwrap();
+    assert_eq!((of.level, of.wants("cpu"), of.wants("lock")), (Some(32), true, false));
+    assert!(Experiment::parse(SMALL).unwrap().interventions.is_none());
+    for (section, complaint) in [
+        ("level = 0", "interventions.level 0"),
+        ("rounds = 0", "interventions.rounds 0"),
+        ("strength = 0.0", "interventions.strength 0: a share from 0.01"),
+        ("window = \"0s\"", "interventions.window 0s"),
+        ("knobs = []", "interventions.knobs names none"),
+        ("knobs = [\"turbo\"]", "interventions.knobs `turbo` is none; use some of cpu, worker, delay"),
+        ("level = 3\nhow = 4", "unknown field `how`"),
+    ] {
+        let why = parsed(section).unwrap_err();
+        assert!(why.contains(complaint) && !why.contains('\n'), "{section}: {why}");
+    }
+    let model = several() + "[interventions]\nknobs = [\"one\"]";
+    let mut experiment = Experiment::parse(&model).unwrap();
+    assert!(experiment.interventions.as_ref().unwrap().wants("one"), "a model's knobs are its stations");
+    experiment.keep_targets(&["ours".to_owned()]).unwrap();
+    assert!(experiment.interventions.is_none() && experiment.check().is_ok());
+}
+
+#[test]
+fn what_is_known_of_the_targets_names_what_there_is() {
+    const CASE: &str = "[[truth.case]]\ntarget = \"ours\"\nworkload = \"put_rare\"\nexpect = \"commit path\"\n\
+        severity = \"5ms\"\nsplit = \"held-out\"\nreference = \"model\"";
+    let parsed = |case: &str| Experiment::parse(&format!("{}\n[truth]\n{case}", several()));
+    let truth = parsed(CASE).unwrap().truth.unwrap();
+    assert_eq!((truth.cases[0].target.as_str(), truth.cases[0].split), ("ours", Split::HeldOut));
+    assert_eq!(truth.cases[0].reference.as_deref(), Some("model"));
+    for (from, to, complaint) in [
+        (
+            "\"ours\"",
+            "\"hours\"",
+            "truth.case 1: target `hours` is no target; use one of ours, theirs, model",
+        ),
+        (
+            "\"put_rare\"",
+            "\"put\"",
+            "truth.case 1: workload `put` is none of target `ours`; use one of get_pop",
+        ),
+        ("workload = \"put_rare\"\n", "", "target `ours` has several workloads; say workload = one of"),
+        ("\"commit path\"", "\"disk\"", "truth.case 1: expect `disk` is nothing that can be found; use none"),
+        ("\"held-out\"", "\"heldout\"", "unknown variant `heldout`, expected `tune` or `held-out`"),
+        ("\"model\"", "\"ours\"", "reference `ours` is the target itself"),
+        ("\"model\"", "\"modal\"", "reference `modal` is no target"),
+        ("\"model\"", "\"theirs\"", "reference `theirs` takes no part in workload `put_rare`"),
+        ("severity", "severty", "unknown field `severty`"),
+        (CASE, "", "truth: there is no case"),
+    ] {
+        let case = CASE.replacen(from, to, 1);
+        let why = parsed(&case).unwrap_err();
+        assert!(why.contains(complaint) && !why.contains('\n'), "{to}: {why}");
+    }
+    let one = format!("{SMALL}\n[truth]\n{}", CASE.replace("\nreference = \"model\"", ""));
+    let why = Experiment::parse(&one).unwrap_err();
+    assert!(why.contains("target `ours`: the one target has no name; write [[target]]"), "{why}");
+    let mut fewer = parsed(CASE).unwrap();
+    fewer.keep_targets(&["ours".to_owned(), "theirs".to_owned()]).unwrap();
+    assert!(fewer.truth.is_none() && fewer.check().is_ok(), "a case without its reference is no case");
+}
+
+#[test]
 fn the_experiments_we_ship_are_valid() {
     for text in [
         include_str!("../../../experiments/quick.toml"),

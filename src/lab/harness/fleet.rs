@@ -1,11 +1,11 @@
 //! The lab's own databases: started and pinned, limited, made fresh for each repetition, and fed into a replica.
 
 use super::database::Options;
-use super::limits::{Limits, Part, Wanted};
+use super::limits::{Limits, Part};
 use super::mariadb::MariaDb;
 use super::postgres::Postgres;
 use super::process::blind;
-use crate::lab::experiment::{Database, Engine, Experiment, SERVER, Target, Workload};
+use crate::lab::experiment::{Database, Engine, Experiment, GENERATOR, SERVER, Target, Workload};
 use crate::lab::results::Placement;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -83,17 +83,20 @@ impl Fleet {
             let placement = placements.iter().find(|placement| placement.part == database.part);
             placement.map(|placement| placement.cores.clone()).unwrap_or_default()
         };
-        // Without a database it is the server that writes.
-        let part = |name: &str, capped| Part { name: name.to_owned(), capped };
-        let parts: Vec<Part> = match plan.is_empty() {
-            true => vec![part(SERVER, true)],
+        let quota = target.quota();
+        let databases = plan.iter().map(|database| Part {
+            name: database.part.clone(),
             // The replica is not in the way of a write, and its pace is nobody's.
-            false => plan.iter().map(|database| part(&database.part, database.store.is_some())).collect(),
-        };
-        let wanted = Wanted {
+            capped: database.store.is_some(),
             memory: experiment.limits.memory.map(|size| size.0),
-            write_cap: workloads.iter().any(|workload| workload.write_cap.is_some()),
-        };
+            quota: quota.database,
+        });
+        let part = |name: &str, capped, quota| Part { name: name.to_owned(), capped, memory: None, quota };
+        // Without a database it is the server that writes.
+        let own = [part(SERVER, plan.is_empty(), quota.server), part(GENERATOR, false, quota.generator)];
+        let own = own.into_iter().filter(|part| part.capped || part.quota.is_some());
+        let parts: Vec<Part> = databases.chain(own).collect();
+        let write_cap = workloads.iter().any(|workload| workload.write_cap.is_some());
         Ok(Fleet {
             settings: Settings {
                 postgres,
@@ -105,7 +108,7 @@ impl Fleet {
             },
             plan,
             servers: Vec::new(),
-            limits: Limits::new(&parts, wanted)?,
+            limits: Limits::new(&parts, write_cap)?,
             fresh: 0,
             current: String::new(),
         })
@@ -121,7 +124,7 @@ impl Fleet {
         for index in self.servers.len()..self.plan.len() {
             let server = self.settings.start(&self.plan[index], index)?;
             if let Some((limits, pid)) = self.limits.as_ref().zip(server.pid()) {
-                limits.take(index, pid)?;
+                limits.take(&self.plan[index].part, pid)?;
             }
             self.servers.push(server);
         }
@@ -161,12 +164,20 @@ impl Fleet {
         Ok(())
     }
 
-    /// Puts the target's server under the limits, where there is no database to be limited.
-    pub(super) fn take_server(&self, pid: u32) -> Result<(), String> {
-        match &self.limits {
-            Some(limits) if self.plan.is_empty() => limits.take(0, pid),
-            _ => Ok(()),
-        }
+    /// Puts a process that is no database under the limits of its part, where that has any.
+    pub(super) fn take(&self, part: &str, pid: u32) -> Result<(), String> {
+        self.limits.as_ref().map_or(Ok(()), |limits| limits.take(part, pid))
+    }
+
+    /// Has every commit of the PostgreSQL servers that are stores wait so many microseconds before it flushes; 0 is none.
+    pub(super) fn delay_commits(&self, us: u64) -> Result<(), String> {
+        let stores = self.members().filter(|(database, _)| database.store.is_some());
+        stores.filter_map(|(_, server)| server.as_postgres()).try_for_each(|server| server.delay_commits(us))
+    }
+
+    /// Whether a store is a PostgreSQL.
+    pub(super) fn has_postgres(&self) -> bool {
+        self.plan.iter().any(|of| of.store.is_some() && of.engine == Engine::Postgres)
     }
 
     /// Every database with its server.
@@ -239,6 +250,13 @@ impl Server {
         match self {
             Server::Postgres(_) => "PostgreSQL",
             Server::MariaDb(_) => "MariaDB",
+        }
+    }
+
+    fn as_postgres(&self) -> Option<&Postgres> {
+        match self {
+            Server::Postgres(server) => Some(server),
+            Server::MariaDb(_) => None,
         }
     }
 

@@ -2,22 +2,31 @@
 //! runs already.
 
 use super::fleet::Fleet;
+use super::interventions::{LOWERED, knobs_of_server};
 use super::limits::Limits;
+use super::link::{self, Link};
 use super::resources::resources_of;
 use super::server::{Server, Start};
 use super::services::{self, Services};
 use super::{Course, Options, Rig, environment, failed, load};
-use crate::lab::experiment::{Commands, Engine, FJALL, Fresh, GENERATOR, SERVER, Target, Workload};
-use crate::lab::results::{Resource, Trial};
-use crate::lab::sampler::{self, Cap, Context, Samplers, device_of, get};
-use crate::proto::HEALTHZ;
-use crate::units::Size;
+use crate::lab::experiment::{
+    Commands, DATABASE, Engine, FJALL, Fresh, GENERATOR, LINK, SERVER, Target, Workload,
+};
+use crate::lab::results::{Change, Resource, Trial};
+use crate::lab::sampler::{self, Cap, Context, Samplers, address, ask, device_of, get};
+use crate::proto::{HEALTHZ, STRAIN};
+use crate::units::{BitRate, Size, Span};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tempfile::TempDir;
+
+/// The flag that opens a server to the lab.
+const LAB: &str = "--lab";
+/// How long a server may take to be told of a strain: it may be short of workers.
+const STRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Processes on this machine, or a server that runs already.
 pub(super) struct Live<'a> {
@@ -26,6 +35,7 @@ pub(super) struct Live<'a> {
     stop: &'a AtomicBool,
     services: Option<Services>,
     // In the order in which they must go: the server before its stores.
+    link: Option<Link>,
     server: Option<Server>,
     fleet: Fleet,
     data: Vec<TempDir>,
@@ -65,6 +75,7 @@ impl<'a> Live<'a> {
             cores,
             stop,
             services: None,
+            link: None,
             server: None,
             fleet: Fleet::new(experiment, target, workloads, placements, &options.dir, &options.program)?,
             data: Vec::new(),
@@ -117,11 +128,16 @@ impl<'a> Live<'a> {
     /// Starts the server over the stores of this repetition, with `flags` beyond the target's.
     fn serve(&mut self, args: &[String], flags: &'a [String]) -> Result<(), String> {
         // The old one ends before the new one claims the stores, and takes with it what it kept in memory.
+        self.link = None;
         self.server = None;
         if self.stores.iter().any(|store| store.starts_with("memory:")) {
             self.preloaded.clear();
         }
-        let args: Vec<String> = args.iter().chain(flags).cloned().collect();
+        let mut args: Vec<String> = args.iter().chain(flags).cloned().collect();
+        // Only a server of the lab can be made slower while it runs.
+        if self.course.experiment.interventions.is_some() && !args.iter().any(|arg| arg == LAB) {
+            args.push(LAB.to_owned());
+        }
         // A database flushes what is in it; what is in the server's own directory the server flushes.
         let delay = self.course.subject.target.flush_delay().filter(|_| !self.data.is_empty());
         if delay.is_some() && self.shim.is_none() {
@@ -137,9 +153,27 @@ impl<'a> Live<'a> {
             slowed: delay.map(|delay| delay.0).zip(self.shim.as_ref().map(TempDir::path)),
         };
         let server = Server::start(&start, self.stop)?;
-        self.fleet.take_server(server.pid())?;
+        self.fleet.take(SERVER, server.pid())?;
         self.serving = flags;
         self.server = Some(server);
+        self.connect(1.0)
+    }
+
+    /// Sets the link between generator and server, if the target has one, with its rate times `factor`.
+    fn connect(&mut self, factor: f64) -> Result<(), String> {
+        self.link = None;
+        let (Some(wanted), Some(server)) = (self.course.subject.target.link(), &self.server) else {
+            return Ok(());
+        };
+        let start = link::Start {
+            program: &self.course.options.program,
+            to: address(server.url()).unwrap_or_default(),
+            rate: wanted.rate.map(|BitRate(bits)| BitRate(bits * factor)),
+            delay: wanted.delay,
+            cores: self.course.cores_of(LINK),
+            log: &self.course.options.dir.join("link.log"),
+        };
+        self.link = Some(Link::start(&start, self.stop)?);
         Ok(())
     }
 
@@ -158,10 +192,13 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Tries every write cap of the experiment out, once.
-    fn probe_caps(&mut self) -> Result<(), String> {
+    /// Tries every quota and every write cap of the experiment out, once.
+    fn probe_limits(&mut self) -> Result<(), String> {
         if !self.probes.is_empty() {
             return Ok(());
+        }
+        if let Some(limits) = self.fleet.limits() {
+            self.probes = limits.probe_quotas()?;
         }
         let caps: BTreeSet<u64> =
             self.course.workloads.iter().filter_map(|workload| Some(workload.write_cap?.0)).collect();
@@ -173,7 +210,7 @@ impl<'a> Live<'a> {
             let said = format!("dd wrote {:.1} MB/s under it", written / 1e6);
             probes.push((format!("write cap {}/s", Size(cap)), said));
         }
-        self.probes = probes;
+        self.probes.extend(probes);
         Ok(())
     }
 
@@ -188,7 +225,12 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// The address the requests go to.
+    /// The address the requests go to; where there is a link, the link's.
+    fn load_url(&self) -> &str {
+        self.link.as_ref().map(Link::url).or(self.url()).unwrap_or_default()
+    }
+
+    /// The address of the server.
     fn url(&self) -> Option<&str> {
         match &self.course.subject.target {
             Target::Url { url } => Some(url),
@@ -210,18 +252,20 @@ impl<'a> Live<'a> {
             .members()
             .filter_map(|(database, server)| Some((database.part.clone(), server.pid()?)));
         let services = self.services.iter().flat_map(Services::parts);
+        let link = self.link.as_ref().map(|link| (LINK.to_owned(), link.pid()));
         let cores: BTreeSet<usize> =
             self.course.placements.iter().flat_map(|placement| &placement.cores).copied().collect();
         Context {
-            parts: server.into_iter().chain(databases).chain(services).collect(),
+            parts: server.into_iter().chain(databases).chain(services).chain(link).collect(),
             cores: cores.into_iter().collect(),
             data: self.data_dir().map(Path::to_owned),
             // Of a strange server nothing is asked that it might not end.
             url: self.url().filter(|_| self.services.is_none()).map(str::to_owned),
-            load_url: self.url().map(str::to_owned),
+            load_url: Some(self.load_url().to_owned()),
             databases: self.databases(),
             cap: self.cap.clone(),
             ends_only: !self.course.subject.sampling,
+            link: self.link.as_ref().map(Link::asked),
         }
     }
 
@@ -239,27 +283,113 @@ impl<'a> Live<'a> {
         self.fleet.members().map(of).collect()
     }
 
+    /// Starts what has died anew: it took its trial with it, the next ones get new ones.
+    fn revive(&mut self) -> Result<(), String> {
+        let died = self.server.as_mut().is_some_and(|server| !server.lives());
+        let died = died || self.link.as_mut().is_some_and(|link| !link.lives());
+        let died =
+            died || !self.fleet.lives() || self.services.as_mut().is_some_and(|of| of.ended().is_some());
+        if died || self.is_stale() {
+            self.broken = self.begin().err();
+        }
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+
+    /// Runs a trial with `change` made, and unmakes it.
+    fn trial_of(
+        &mut self,
+        workload: &'a Workload,
+        level: u32,
+        repetition: u32,
+        window: Span,
+        change: Option<&Change>,
+    ) -> Trial {
+        let ready = self.revive().and_then(|()| self.prepare(workload));
+        if let Err(why) = ready {
+            return failed(workload, level, repetition, &why);
+        }
+        let made = self.cap_writes(workload.write_cap).and_then(|()| self.turn(workload, change));
+        let trial = match made {
+            Ok(()) => self.run(workload, level, repetition, window),
+            Err(why) => failed(workload, level, repetition, &why),
+        };
+        // The next trial would be measured with a change or under a cap that nobody asked for.
+        let unmade = change.map_or(Ok(()), |change| self.turn_back(change)).and(self.cap_writes(None));
+        if let Err(why) = unmade {
+            self.broken = Some(why);
+        }
+        trial
+    }
+
+    /// Makes `change`.
+    fn turn(&mut self, workload: &Workload, change: Option<&Change>) -> Result<(), String> {
+        let Some(Change { knob, added_us, .. }) = change else { return Ok(()) };
+        match knob.as_str() {
+            "link" => self.connect(LOWERED),
+            "write_cap" => {
+                self.cap_writes(workload.write_cap.map(|cap| Size((cap.0 as f64 * LOWERED) as u64)))
+            }
+            "database_cpu" => self.scale_databases(LOWERED),
+            // A delay of 0 would be none.
+            "commit" => self.fleet.delay_commits((added_us.round() as u64).max(1)),
+            knob => self.strain("PUT", &format!("{STRAIN}?{knob}={added_us:.3}us")),
+        }
+    }
+
+    /// Unmakes `change`, also where it was made in part.
+    fn turn_back(&mut self, change: &Change) -> Result<(), String> {
+        match change.knob.as_str() {
+            "link" => self.connect(1.0),
+            "write_cap" => Ok(()),
+            "database_cpu" => self.scale_databases(1.0),
+            "commit" => self.fleet.delay_commits(0),
+            // A server that is gone has taken it with it.
+            _ if self.server.as_mut().is_none_or(|server| !server.lives()) => Ok(()),
+            _ => self.strain("DELETE", STRAIN),
+        }
+    }
+
+    fn scale_databases(&self, factor: f64) -> Result<(), String> {
+        let Some(limits) = self.fleet.limits() else { return Ok(()) };
+        limits.scale_quotas(|part| part.starts_with(DATABASE), factor)
+    }
+
+    /// Has the server strain itself, or stop it.
+    fn strain(&self, method: &str, path: &str) -> Result<(), String> {
+        let url = self.url().unwrap_or_default();
+        match ask(method, url, path, STRAIN_MAX) {
+            Ok((204, _)) => Ok(()),
+            Ok((status, body)) => {
+                let said = String::from_utf8_lossy(&body);
+                let said = said.split_whitespace().take(20).collect::<Vec<_>>().join(" ");
+                Err(format!("the server answered {method} {path} with {status}: {said}"))
+            }
+            Err(error) => Err(format!("the server did not answer {method} {path}: {error}")),
+        }
+    }
+
     /// Whether it is wanted anew for each trial, and is no longer new.
     fn is_stale(&self) -> bool {
         matches!(&self.course.subject.target, Target::Command(Commands { fresh: Fresh::Trial, .. }) if self.used)
     }
 
-    fn run(&mut self, workload: &Workload, level: u32, repetition: u32) -> Trial {
+    fn run(&mut self, workload: &Workload, level: u32, repetition: u32, window: Span) -> Trial {
         self.used = true;
         self.ran += 1;
         let run = load::Run {
             program: &self.course.options.program,
-            url: self.url().unwrap_or_default(),
+            url: self.load_url(),
             workload,
             level,
             // Another for each trial: the same requests again would find what the last ones left in the cache.
             seed: self.course.experiment.seed.wrapping_add(self.ran),
             warmup: self.course.experiment.warmup,
-            window: self.course.experiment.window,
+            window,
             preload: !self.preloaded.contains(&workload.name),
             cores: self.course.cores_of(GENERATOR),
             context: &self.context(),
             log: &self.course.options.dir.join("load.log"),
+            started: &|pid| self.fleet.take(GENERATOR, pid),
             limits: load::Limits::default(),
         };
         let mut outcome = run.run(self.stop);
@@ -268,7 +398,9 @@ impl<'a> Live<'a> {
         }
         let died = self.server.as_mut().is_some_and(|server| !server.lives());
         let died = died.then(|| "the server ended during the trial; server.log says why".to_owned());
-        let ended = || died.or_else(|| self.services.as_mut()?.ended());
+        let cut = self.link.as_mut().is_some_and(|link| !link.lives());
+        let cut = cut.then(|| "the link ended during the trial; link.log says why".to_owned());
+        let ended = || died.or(cut).or_else(|| self.services.as_mut()?.ended());
         let (load, failure) = (outcome.report.take(), outcome.failure.take().or_else(ended));
         let (elapsed_secs, opened, closed) = outcome.readings();
         Trial {
@@ -290,6 +422,7 @@ impl<'a> Rig<'a> for Live<'a> {
         self.used = false;
         self.broken = None;
         // The old server ends before its store goes.
+        self.link = None;
         self.server = None;
         self.services = None;
         self.data.clear();
@@ -297,7 +430,7 @@ impl<'a> Rig<'a> for Live<'a> {
             Target::Weir { store, args, .. } => {
                 self.refresh_stores(store)?;
                 self.serve(args, &[])?;
-                self.probe_caps()?;
+                self.probe_limits()?;
             }
             Target::Command(commands) => {
                 let Options { program, dir, .. } = &self.course.options;
@@ -335,6 +468,11 @@ impl<'a> Rig<'a> for Live<'a> {
                 format!("{delay} added to every fsync and fdatasync of the stores"),
             ));
         }
+        if let Some(link) = self.course.subject.target.link() {
+            let rate = link.rate.map(|rate| format!("{rate} in each direction"));
+            let delay = link.delay.map(|delay| format!("{delay} in each direction"));
+            facts.push(("link".into(), rate.into_iter().chain(delay).collect::<Vec<_>>().join(", ")));
+        }
         facts.extend(self.probes.iter().cloned());
         facts
     }
@@ -345,29 +483,36 @@ impl<'a> Rig<'a> for Live<'a> {
     }
 
     fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
-        // A server or a database that died took its trial with it; the next ones get new ones.
-        let died = self.server.as_mut().is_some_and(|server| !server.lives());
-        let died =
-            died || !self.fleet.lives() || self.services.as_mut().is_some_and(|of| of.ended().is_some());
-        if died || self.is_stale() {
-            self.broken = self.begin().err();
-        }
-        if let Some(why) = &self.broken {
-            return failed(workload, level, repetition, why);
-        }
-        let ready = self.prepare(workload).and_then(|()| self.cap_writes(workload.write_cap));
-        let trial = match ready {
-            Ok(()) => self.run(workload, level, repetition),
-            Err(why) => failed(workload, level, repetition, &why),
-        };
-        match self.cap_writes(None) {
-            Ok(()) => trial,
-            // The next trial would be measured under a cap nobody asked for.
-            Err(why) => {
-                self.broken = Some(why);
-                trial
-            }
-        }
+        self.trial_of(workload, level, repetition, self.course.experiment.window, None)
+    }
+
+    fn knobs(&mut self, workload: &'a Workload) -> Result<Vec<String>, String> {
+        let target = &self.course.subject.target;
+        let Target::Weir { .. } = target else { return Ok(Vec::new()) };
+        self.revive()?;
+        self.prepare(workload)?;
+        let only_stats = Context { url: self.url().map(str::to_owned), ..Context::default() };
+        let own = [
+            ("link", target.link().is_some_and(|link| link.rate.is_some())),
+            ("write_cap", workload.write_cap.is_some()),
+            ("commit", self.fleet.has_postgres()),
+            ("database_cpu", target.quota().database.is_some()),
+        ];
+        let own = own.into_iter().filter(|(_, is_there)| *is_there).map(|(knob, _)| knob);
+        let all = knobs_of_server(&Samplers::new(&only_stats).read()).into_iter().chain(own);
+        Ok(all.map(str::to_owned).collect())
+    }
+
+    fn intervene(
+        &mut self,
+        workload: &'a Workload,
+        level: u32,
+        round: u32,
+        change: Option<&Change>,
+    ) -> Trial {
+        let experiment = self.course.experiment;
+        let window = experiment.interventions.as_ref().map_or(experiment.window, |of| of.window);
+        self.trial_of(workload, level, round, window, change)
     }
 }
 

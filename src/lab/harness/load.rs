@@ -58,6 +58,8 @@ pub(super) struct Run<'a> {
     pub(super) context: &'a Context,
     /// Where the generator says what goes wrong.
     pub(super) log: &'a Path,
+    /// Told its process id as soon as it runs; an error ends the run.
+    pub(super) started: &'a dyn Fn(u32) -> Result<(), String>,
     /// When to give it up.
     pub(super) limits: Limits,
 }
@@ -105,6 +107,7 @@ impl Run<'_> {
         let mut process = Process::spawn(&mut command, self.cores).map_err(|error| {
             format!("cannot start {}: {error}; is it still where it was?", self.program.display())
         })?;
+        (self.started)(process.pid())?;
         let lines = lines_of(&mut process);
         let mut context = self.context.clone();
         // First, because it is the one that will be gone.
@@ -235,6 +238,7 @@ mod tests {
             cores: &[],
             context: &Context::default(),
             log: &dir.path().join("load.log"),
+            started: &|_| Ok(()),
             limits,
         };
         run.run(&AtomicBool::new(stop))

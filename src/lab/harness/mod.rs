@@ -9,7 +9,9 @@ mod calendar;
 mod database;
 mod environment;
 mod fleet;
+mod interventions;
 mod limits;
+mod link;
 mod live;
 mod load;
 mod mariadb;
@@ -28,9 +30,12 @@ pub use postgres::Postgres;
 
 use super::experiment::{Cores, Experiment, GENERATOR, SERVER, Subject, Target, Workload};
 use super::printed::PrintedRow;
-use super::results::{Measured, Placement, Reading, Resource, Results, Selftest, Trial, WorkloadPlan};
+use super::results::{
+    Change, Intervention, Measured, Placement, Reading, Resource, Results, Selftest, Trial, WorkloadPlan,
+};
 use super::{simulated, topology};
 use crate::proto::FORMAT;
+use interventions::Base;
 use live::Live;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -68,6 +73,17 @@ pub trait Progress {
     fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32);
     /// It is over, measured or failed.
     fn ended(&mut self, target: Option<&str>, trial: &Trial);
+    /// A trial with `knob` turned begins, or one with none, the `number`th of `total` of this workload.
+    fn intervenes(
+        &mut self,
+        number: usize,
+        total: usize,
+        target: Option<&str>,
+        workload: &str,
+        knob: Option<&str>,
+    );
+    /// It is over, measured or failed.
+    fn intervened(&mut self, target: Option<&str>, intervention: &Intervention);
 }
 
 /// What came of an experiment.
@@ -322,7 +338,10 @@ impl<'a> Course<'a> {
             save(results, &self.options.dir)?;
             progress.ended(name, &results.trials[results.trials.len() - 1]);
         }
-        Ok(())
+        match begun.is_ok() && repetition + 1 == self.experiment.repetitions {
+            true => self.intervene(rig, results, progress, stop),
+            false => Ok(()),
+        }
     }
 }
 
@@ -357,6 +376,15 @@ trait Rig<'a> {
     fn resources(&self) -> Vec<Resource>;
     /// Runs one trial. A failure is part of it.
     fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial;
+    /// The names of the knobs that can be turned under `workload`.
+    fn knobs(&mut self, workload: &'a Workload) -> Result<Vec<String>, String>;
+    /// What turning one of them is to change; `None` where `base` does not tell.
+    fn change(&self, base: &Base, knob: &str, strength: f64) -> Option<Change> {
+        base.change(knob, strength)
+    }
+    /// Runs one trial of the interventions, with `change` made and then unmade. A failure is part of it.
+    fn intervene(&mut self, workload: &'a Workload, level: u32, round: u32, change: Option<&Change>)
+    -> Trial;
 }
 
 /// A queueing model in place of a system.
@@ -381,6 +409,30 @@ impl<'a> Rig<'a> for Modelled<'a> {
     fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
         let Experiment { seed, warmup, window, .. } = self.experiment;
         simulated::trial(self.model, &workload.name, level, repetition, *seed, *warmup, *window)
+    }
+
+    fn knobs(&mut self, _: &'a Workload) -> Result<Vec<String>, String> {
+        Ok(self.model.stations.iter().map(|station| station.name.clone()).collect())
+    }
+
+    fn change(&self, base: &Base, knob: &str, strength: f64) -> Option<Change> {
+        let goodput = base.trial.load.as_ref().map(|load| load.goodput_rps).filter(|rate| *rate > 0.0)?;
+        simulated::changes(self.model, strength, goodput).into_iter().find(|change| change.knob == knob)
+    }
+
+    fn intervene(
+        &mut self,
+        workload: &'a Workload,
+        level: u32,
+        round: u32,
+        change: Option<&Change>,
+    ) -> Trial {
+        let Experiment { seed, warmup, window, interventions, .. } = self.experiment;
+        let window = interventions.as_ref().map_or(*window, |of| of.window);
+        let model =
+            change.map_or_else(|| self.model.clone(), |change| simulated::changed(self.model, change));
+        let seed = simulated::seed_of(*seed, change);
+        simulated::trial(&model, &workload.name, level, round, seed, *warmup, window)
     }
 }
 

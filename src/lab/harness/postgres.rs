@@ -5,10 +5,13 @@
 //! survives.
 
 use super::database::{Options, PATIENCE, Private, USER, answer_of};
+use super::process::look_until;
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 /// Where packages put the programs that are not for every user's PATH.
@@ -16,6 +19,9 @@ const PACKAGED: &[(&str, &str)] = &[("/usr/lib/postgresql", ""), ("/usr", "pgsql
 /// What the lab sets where the settings say nothing, with the first version that knows it. The clock of the log is two looks at
 /// the time for each write and each flush of it, and says how long commits wait for the disk.
 const DEFAULTS: &[(u32, &str, &str)] = &[(14, "track_wal_io_timing", "on")];
+
+/// How long it may take until settings are loaded.
+const RELOAD_MAX: Duration = Duration::from_secs(5);
 
 /// A running server. Dropping it stops it and removes its data.
 #[derive(Debug)]
@@ -72,6 +78,35 @@ impl Postgres {
     /// Runs `sql` in `database` and gives the rows as text.
     pub fn query(&self, database: &str, sql: &str) -> Result<Vec<Vec<String>>, String> {
         query(self.private.port(), self.private.log(), database, sql)
+    }
+
+    /// Has every commit wait so many microseconds before it flushes the log, whoever else commits; 0 makes both settings again what
+    /// the server was started with. Returns when it is so.
+    pub fn delay_commits(&self, us: u64) -> Result<(), String> {
+        let change = match us {
+            0 => ["RESET commit_delay".to_owned(), "RESET commit_siblings".to_owned()],
+            _ => [format!("SET commit_delay = {us}"), "SET commit_siblings = 0".to_owned()],
+        };
+        for what in change {
+            self.query("postgres", &format!("ALTER SYSTEM {what}"))?;
+        }
+        self.query("postgres", "SELECT pg_reload_conf()")?;
+        // Asked in a session of its own each time: what a new one has is what is in force.
+        let sql = match us {
+            0 => "SELECT count(*) = 0 FROM pg_settings WHERE name IN ('commit_delay', 'commit_siblings')
+                  AND sourcefile LIKE '%postgresql.auto.conf'"
+                .to_owned(),
+            _ => format!(
+                "SELECT current_setting('commit_delay') = '{us}' AND current_setting('commit_siblings') = '0'"
+            ),
+        };
+        let in_force = || {
+            let rows = self.query("postgres", &sql)?;
+            Ok(rows.iter().flatten().any(|cell| cell == "t").then_some(()))
+        };
+        look_until(RELOAD_MAX, &AtomicBool::new(false), in_force)?.ok_or_else(|| {
+            "PostgreSQL does not take commit_delay; leave it and commit_siblings out of [postgres]".to_owned()
+        })
     }
 
     /// Shuts it down in order; the data stays.

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -56,6 +56,11 @@ impl Process {
     /// Its standard output, if that is a pipe; once.
     pub(super) fn stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
+    }
+
+    /// Its standard input, if that is a pipe; once.
+    pub(super) fn stdin(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
     }
 
     /// How it ended; `None` while it runs.

@@ -2,7 +2,7 @@
 //!
 //! Pure: placements and a reading in, resources out.
 
-use crate::lab::experiment::{DATABASE, GENERATOR, REPLICA, SERVER};
+use crate::lab::experiment::{DATABASE, GENERATOR, LINK, REPLICA, SERVER};
 use crate::lab::results::{Limit, Placement, Reading, Resource, ResourceKind};
 
 /// A resource that the server counts itself: one for each set of labels that its busy seconds have.
@@ -81,8 +81,6 @@ const ROWS: &[Row] = &[
 /// Counted while a generator is connected, so in no reading from before.
 const SERVER_UNREAD: &str = "sockets.server_unread_secs";
 const GENERATOR_UNREAD: &str = "sockets.generator_unread_secs";
-/// Between the two, where there is one; its part and the beginning of its counters.
-const LINK: &str = "link";
 /// Of each database.
 const WAL_SYNC: &str = ".wal_sync_secs";
 

@@ -8,6 +8,7 @@ mod core;
 mod database;
 mod diag;
 mod disk;
+mod link;
 mod memory;
 mod mysql;
 mod postgres;
@@ -19,8 +20,9 @@ mod stats;
 mod waits;
 
 pub use disk::{Mount, device_of, mount_of};
+pub use link::Link;
 pub use process::descendants;
-pub(super) use stats::{address, get};
+pub(super) use stats::{address, ask, get};
 
 use super::results::Reading;
 use std::io;
@@ -53,6 +55,8 @@ pub struct Context {
     pub cap: Option<Cap>,
     /// Whether nothing is read between the ends of a window.
     pub ends_only: bool,
+    /// The link between generator and target, where there is one.
+    pub link: Option<Link>,
 }
 
 /// A database that can be asked what it does.
@@ -119,6 +123,11 @@ pub const SAMPLERS: &[Row] = &[
         make: quota::make,
     },
     Row { name: "cap", about: "Bytes written under an imposed write cap.", make: cap::make },
+    Row {
+        name: "link",
+        about: "Bytes, busy time, and who waits, of the link between generator and target.",
+        make: link::make,
+    },
     Row { name: "memory", about: "Free and dirty memory, and pages swapped.", make: memory::make },
     Row {
         name: "pressure",
@@ -219,6 +228,7 @@ mod tests {
             databases: Vec::new(),
             cap: Some(Cap { cgroup: "/".into(), device: "8:0".into(), bytes_per_sec: 1e6 }),
             ends_only: false,
+            link: None,
         };
         for row in SAMPLERS {
             if let Some(sampler) = (row.make)(&context) {

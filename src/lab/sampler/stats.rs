@@ -61,6 +61,16 @@ pub(in crate::lab) fn address(url: &str) -> Option<&str> {
 
 /// One GET: status and body.
 pub(in crate::lab) fn get(url: &str, path: &str, patience: Duration) -> io::Result<(u16, Vec<u8>)> {
+    ask("GET", url, path, patience)
+}
+
+/// One request without a body: status and body of the answer.
+pub(in crate::lab) fn ask(
+    method: &str,
+    url: &str,
+    path: &str,
+    patience: Duration,
+) -> io::Result<(u16, Vec<u8>)> {
     let host = address(url).ok_or_else(|| io::Error::other(format!("{url} is not http://HOST:PORT")))?;
     let addresses: Vec<SocketAddr> = host.to_socket_addrs()?.collect();
     let address = addresses.first().ok_or_else(|| io::Error::other(format!("{host} has no address")))?;
@@ -68,7 +78,9 @@ pub(in crate::lab) fn get(url: &str, path: &str, patience: Duration) -> io::Resu
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
     stream.set_nodelay(true)?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+    // Of a method that may have a body it is said that there is none.
+    let length = if method == "GET" { "" } else { "Content-Length: 0\r\n" };
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{length}Connection: close\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.take(BYTES_MAX).read_to_end(&mut answer)?;
     split(&answer).ok_or_else(|| io::Error::other(format!("{url}{path} did not answer in HTTP")))

@@ -236,7 +236,7 @@ async fn perform(worker: &Worker, front: &Front, operation: &mut Operation) -> R
         Operation::Put { key, value } => {
             counts.add(Count::Puts);
             let was_cached = tiers.is_cached(key.as_bytes());
-            let put = tiers.put(key, CONTENT_TYPE, std::mem::take(value), Precondition::None).await;
+            let put = worker.put(key, CONTENT_TYPE, std::mem::take(value), Precondition::None).await;
             put.map_err(Failure::of_write)?;
             wrote();
             Ok(Done::Written { was_cached })
@@ -250,7 +250,7 @@ async fn perform(worker: &Worker, front: &Front, operation: &mut Operation) -> R
         Operation::Delete(key) => {
             counts.add(Count::Deletes);
             let was_cached = tiers.is_cached(key.as_bytes());
-            tiers.delete(key, Precondition::None).await.map_err(Failure::of_write)?;
+            worker.delete(key, Precondition::None).await.map_err(Failure::of_write)?;
             wrote();
             Ok(Done::Written { was_cached })
         }
@@ -320,12 +320,12 @@ async fn exchange(worker: &Worker, key: &Key, value: &[u8]) -> Result<Option<Row
             Some(row) => Precondition::VersionIn(vec![row.version()]),
         };
         let is_last = condition == Precondition::None;
-        match tiers.put(key, CONTENT_TYPE, value.to_vec(), condition).await {
+        match worker.put(key, CONTENT_TYPE, value.to_vec(), condition).await {
             Ok(_) => return Ok(read),
             Err(WriteError::ConditionFailed(_)) => {}
             // Without batches there are no conditions.
             Err(WriteError::Store(error)) if error.kind() == Kind::Rejected && !is_last => {
-                let put = tiers.put(key, CONTENT_TYPE, value.to_vec(), Precondition::None).await;
+                let put = worker.put(key, CONTENT_TYPE, value.to_vec(), Precondition::None).await;
                 return put.map(|_| read).map_err(Failure::of_write);
             }
             Err(error) => return Err(Failure::of_write(error)),

@@ -15,9 +15,10 @@ mod queue;
 
 pub use post::{Receiver, Sender, channel};
 
-use super::{Error, Kind, Lanes, Part, Role, Store};
+use super::{Error, Flush, Kind, Lanes, Part, Role, Store};
 use crate::counters::{Counter, Histogram};
 use crate::kv::{Key, Precondition, Row, Version};
+use crate::strain::Strains;
 use queue::Queues;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 /// How requests are gathered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// What the store is to the server.
     pub role: Role,
@@ -44,6 +45,8 @@ pub struct Config {
     /// Answers writes before they are committed. Loses acknowledged writes: it is how the tests of durability show
     /// that they can see a loss.
     pub acknowledge_early: bool,
+    /// What slows lanes and flushes down, for measurements.
+    pub strains: Option<Arc<Strains>>,
 }
 
 impl Default for Config {
@@ -56,6 +59,7 @@ impl Default for Config {
             claim_patience: Duration::from_secs(10),
             batching: Batching::Gathered,
             acknowledge_early: false,
+            strains: None,
         }
     }
 }
@@ -164,6 +168,8 @@ pub struct LaneMeters {
     pub queued: Histogram,
     /// Nanoseconds in which a batch was in the store, over all lanes.
     pub busy_nanos: Counter,
+    /// The same times the requests in the batch: for how long requests were in the store, summed over them.
+    pub request_nanos: Counter,
     /// Requests refused or given up because too many waited, or too long.
     pub shed: Counter,
 }
@@ -217,6 +223,9 @@ impl Gather {
         observer: Arc<dyn Observer>,
     ) -> Result<Gather, Error> {
         let lanes = config.lanes.unwrap_or_else(|| store.lanes());
+        if let (Some(flush), Some(strains)) = (store.flush(), &config.strains) {
+            flush.strain(Arc::clone(strains));
+        }
         let (status, _) = watch::channel(Status::Down("it is being claimed".into()));
         let (lost, lost_receiver) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
@@ -230,7 +239,7 @@ impl Gather {
             meters: Arc::default(),
         });
         let (reads, read_threads) = lane::spawn::<ReadRequest>("weir-read", lanes.read, &shared)?;
-        let (writes, write_threads) = match config.role {
+        let (writes, write_threads) = match shared.config.role {
             Role::Store(_) => lane::spawn::<WriteRequest>("weir-write", lanes.write, &shared)?,
             Role::Replica => (Queues::none(), Vec::new()),
         };
@@ -301,6 +310,11 @@ impl Gather {
     /// What the lanes counted so far.
     pub fn meters(&self) -> Arc<Meters> {
         Arc::clone(&self.shared.meters)
+    }
+
+    /// The store's flush, where the store is embedded.
+    pub fn flush(&self) -> Option<Arc<Flush>> {
+        self.shared.store.flush()
     }
 
     /// How many lanes there are.

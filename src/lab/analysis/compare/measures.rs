@@ -122,13 +122,13 @@ pub const MEASURES: &[Measure] = &[
     },
 ];
 
-/// The part whose processor time is nobody's but the lab's.
-const GENERATOR: &str = "generator";
+/// The parts whose processor time is nobody's but the lab's.
+const OWN_PARTS: [&str; 2] = ["generator", "link"];
 
 /// The parts of the target, in the order of the placements.
 pub(super) fn parts(results: &Results) -> Vec<String> {
     let parts = results.placements.iter().map(|placed| placed.part.clone());
-    parts.filter(|part| part != GENERATOR).collect()
+    parts.filter(|part| !OWN_PARTS.contains(&part.as_str())).collect()
 }
 
 /// Mean number of cores that all parts of the target together kept busy. `None` where one of them was not read: a sum

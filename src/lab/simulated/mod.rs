@@ -3,7 +3,7 @@
 //! It yields the same trials as a real target, in milliseconds instead of minutes, so that what the analysis finds
 //! can be compared with what was put in. Touches no clock; the same seed gives the same trial.
 
-use super::results::{Reading, Resource, ResourceKind, Trial};
+use super::results::{Change, Intervention, Limit, Reading, Resource, ResourceKind, Trial};
 use crate::proto::{FORMAT, Latency, LoadReport, OperationReport, SecondReport};
 use crate::units::Span;
 use hdrhistogram::Histogram;
@@ -12,6 +12,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet, VecDeque};
+use std::time::Duration;
 
 /// The station that plays the load generator, where a model has one: a limit there is no limit of the target.
 pub const GENERATOR: &str = "generator";
@@ -37,6 +38,9 @@ pub struct Station {
     /// How service times spread around that mean.
     #[serde(default)]
     pub service: Service,
+    /// What it is called as a bottleneck: `commit_path`; [`Limit::Other`] where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
 }
 
 /// How service times spread.
@@ -80,15 +84,94 @@ pub fn resources(model: &Model) -> Vec<Resource> {
     limited
         .map(|station| Resource {
             name: station.name.clone(),
-            busy: vec![counter(station)],
+            busy: vec![counter(station, "busy")],
             servers: f64::from(station.servers),
             kind: match station.name.as_str() {
                 GENERATOR => ResourceKind::Generator,
                 _ => ResourceKind::Station,
             },
+            limit: Some(match station.name.as_str() {
+                GENERATOR => Limit::Generator,
+                _ => station.limit.unwrap_or(Limit::Other),
+            }),
+            waiting: vec![counter(station, "waiting")],
+            serving: vec![counter(station, "serving")],
             ..Resource::default()
         })
         .collect()
+}
+
+/// How large interventions are and how often they are repeated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interventions {
+    /// Clients of every trial.
+    pub level: u32,
+    /// How often each station is made slower, and how many counterparts there are.
+    pub rounds: u32,
+    /// The demand that is added, as a share of a station's servers / goodput.
+    pub strength: f64,
+}
+
+/// What can be made slower in `model`: every station, in its order, by `strength` × servers / `goodput_rps`. A pure delay has no
+/// servers to be short of: it takes the part of the control, which raises no resource.
+pub fn changes(model: &Model, strength: f64, goodput_rps: f64) -> Vec<Change> {
+    let change = |station: &Station| Change {
+        knob: station.name.clone(),
+        raises: (station.servers > 0).then(|| station.name.clone()).into_iter().collect(),
+        added_us: strength * f64::from(station.servers.max(1)) / goodput_rps * 1e6,
+        factor: None,
+    };
+    model.stations.iter().map(change).collect()
+}
+
+/// `model` with the demand of one station raised as `change` says; a change of no station of it changes nothing.
+pub fn changed(model: &Model, change: &Change) -> Model {
+    let mut model = model.clone();
+    if let Some(station) = model.stations.iter_mut().find(|station| station.name == change.knob) {
+        let secs = station.demand.secs() * change.factor.unwrap_or(1.0) + change.added_us / 1e6;
+        station.demand = Span(Duration::from_secs_f64(secs));
+    }
+    model
+}
+
+/// What the trials with `change` are drawn from: no trial repeats the draws of another.
+pub fn seed_of(seed: u64, change: Option<&Change>) -> u64 {
+    mix(seed, change.map_or("nothing is changed", |change| &change.knob), 0, 0)
+}
+
+/// Makes each station of `model` slower in turn, as the lab does with a real target: rounds of the model as it is and then of every
+/// change, in random order. A round whose counterpart fails has no more than that.
+pub fn interventions(
+    model: &Model,
+    wanted: Interventions,
+    workload: &str,
+    seed: u64,
+    warmup: Span,
+    window: Span,
+) -> Vec<Intervention> {
+    let Interventions { level, rounds, strength } = wanted;
+    let mut done = Vec::new();
+    for round in 0..rounds {
+        let run = |model: &Model, change: Option<&Change>| {
+            trial(model, workload, level, round, seed_of(seed, change), warmup, window)
+        };
+        let base = run(model, None);
+        let goodput = base.load.as_ref().map_or(0.0, |load| load.goodput_rps);
+        done.push(Intervention { change: None, trial: base });
+        if goodput <= 0.0 {
+            continue;
+        }
+        let mut turns = changes(model, strength, goodput);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(mix(seed, workload, level, round));
+        for i in (1..turns.len()).rev() {
+            turns.swap(i, (random.next_u64() % (i as u64 + 1)) as usize);
+        }
+        done.extend(turns.into_iter().map(|change| {
+            let trial = run(&changed(model, &change), Some(&change));
+            Intervention { change: Some(change), trial }
+        }));
+    }
+    done
 }
 
 /// Simulates `level` clients for `warmup` and then `window` of virtual time. A model that [`Model::check`] refuses
@@ -152,10 +235,27 @@ struct Client {
 
 #[derive(Clone, Default)]
 struct Queue {
-    waiting: VecDeque<u32>,
+    /// Who waits, and since when.
+    waiting: VecDeque<(u32, u64)>,
     working: u32,
-    busy_before_window: u64,
-    busy_until_close: u64,
+    /// Client-time in service. A server serves one client, so it is the time in which servers were busy, too.
+    served: Spent,
+    /// Client-time of those who waited, without those who still do.
+    waited: Spent,
+}
+
+/// Time that was spent somewhere, in nanoseconds.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    before_window: u64,
+    until_close: u64,
+}
+
+impl Spent {
+    fn add(&mut self, from: u64, to: u64, opens: u64, closes: u64) {
+        self.before_window += to.min(opens) - from.min(opens);
+        self.until_close += to.min(closes) - from.min(closes);
+    }
 }
 
 impl<'a> Network<'a> {
@@ -200,7 +300,7 @@ impl<'a> Network<'a> {
         self.clients[client as usize].station = station;
         let servers = self.model.stations[station].servers;
         if servers > 0 && self.queues[station].working == servers {
-            self.queues[station].waiting.push_back(client);
+            self.queues[station].waiting.push_back((client, now));
         } else {
             self.queues[station].working += 1;
             self.serve(client, station, now);
@@ -210,16 +310,19 @@ impl<'a> Network<'a> {
     fn serve(&mut self, client: u32, station: usize, now: u64) {
         let ends = now + draw(&self.model.stations[station], &mut self.random);
         let queue = &mut self.queues[station];
-        queue.busy_before_window += ends.min(self.opens) - now.min(self.opens);
-        queue.busy_until_close += ends.min(self.closes) - now.min(self.closes);
+        queue.served.add(now, ends, self.opens, self.closes);
         self.sequence += 1;
         self.agenda.push(Reverse((ends, self.sequence, client)));
     }
 
     fn leave(&mut self, station: usize, now: u64) {
-        match self.queues[station].waiting.pop_front() {
-            Some(next) => self.serve(next, station, now),
-            None => self.queues[station].working -= 1,
+        let queue = &mut self.queues[station];
+        match queue.waiting.pop_front() {
+            Some((next, since)) => {
+                queue.waited.add(since, now, self.opens, self.closes);
+                self.serve(next, station, now);
+            }
+            None => queue.working -= 1,
         }
     }
 
@@ -248,15 +351,18 @@ impl<'a> Network<'a> {
         warmup: Span,
         window: Span,
     ) -> Trial {
-        let reading = |busy: fn(&Queue) -> u64| {
-            let limited =
-                self.model.stations.iter().zip(&self.queues).filter(|(station, _)| station.servers > 0);
-            let counters =
-                limited.map(|(station, queue)| (counter(station), busy(queue) as f64 / 1e9)).collect();
-            Reading { counters, gauges: BTreeMap::new() }
+        let reading = |at: fn(&Spent) -> u64| {
+            let counters = self.model.stations.iter().zip(&self.queues).flat_map(|(station, queue)| {
+                let [served, waited] =
+                    [queue.served, self.waited(queue)].map(|spent| at(&spent) as f64 / 1e9);
+                let busy = (station.servers > 0).then_some(("busy", served));
+                let counted = busy.into_iter().chain([("serving", served), ("waiting", waited)]);
+                counted.map(|(what, secs)| (counter(station, what), secs))
+            });
+            Reading { counters: counters.collect(), gauges: BTreeMap::new() }
         };
         let generator = self.model.stations.iter().position(|of| of.name == GENERATOR && of.servers > 0);
-        let cpu = generator.map(|i| self.queues[i].busy_until_close - self.queues[i].busy_before_window);
+        let cpu = generator.map(|i| self.queues[i].served.until_close - self.queues[i].served.before_window);
         let latency = self.latency();
         let load = LoadReport {
             format: FORMAT,
@@ -302,9 +408,18 @@ impl<'a> Network<'a> {
             load: Some(load),
             failure: None,
             elapsed_secs: window.secs(),
-            opened: reading(|queue| queue.busy_before_window),
-            closed: reading(|queue| queue.busy_until_close),
+            opened: reading(|spent| spent.before_window),
+            closed: reading(|spent| spent.until_close),
         }
+    }
+
+    /// What was waited in a queue, those included who wait when the window closes.
+    fn waited(&self, queue: &Queue) -> Spent {
+        let mut waited = queue.waited;
+        for (_, since) in &queue.waiting {
+            waited.add(*since, self.closes, self.opens, self.closes);
+        }
+        waited
     }
 
     /// What the latencies lack of the time in the window: [`LoadReport::edge_secs`].
@@ -347,8 +462,9 @@ fn draw(station: &Station, random: &mut Xoshiro256PlusPlus) -> u64 {
     }
 }
 
-fn counter(station: &Station) -> String {
-    format!("station.{}.busy_secs", station.name)
+/// `what` is `busy`, `waiting` or `serving`.
+fn counter(station: &Station, what: &str) -> String {
+    format!("station.{}.{what}_secs", station.name)
 }
 
 fn nanos(span: Span) -> u64 {
@@ -364,159 +480,4 @@ fn mix(seed: u64, workload: &str, level: u32, repetition: u32) -> u64 {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::lab::results::{Results, Selftest, WorkloadPlan};
-
-    /// `name servers demand`, exponential, comma-separated; a `=` before the demand makes it deterministic.
-    pub(crate) fn model(text: &str) -> Model {
-        let station = |text: &str| {
-            let words: Vec<&str> = text.split_whitespace().collect();
-            let exact = words[2].strip_prefix('=');
-            Station {
-                name: words[0].to_owned(),
-                servers: words[1].parse().unwrap(),
-                demand: exact.unwrap_or(words[2]).parse().unwrap(),
-                service: if exact.is_some() { Service::Deterministic } else { Service::Exponential },
-            }
-        };
-        Model { stations: text.split(", ").map(station).collect() }
-    }
-
-    /// A whole experiment on a simulated target: `workload` at every level, `repetitions` times.
-    pub(crate) fn sweep(
-        model: &Model,
-        workloads: &[&str],
-        levels: &[u32],
-        repetitions: u32,
-        secs: &str,
-    ) -> Results {
-        let mut trials = Vec::new();
-        for repetition in 0..repetitions {
-            for workload in workloads {
-                for level in levels {
-                    let (warmup, window) = ("500ms".parse().unwrap(), secs.parse().unwrap());
-                    trials.push(trial(model, workload, *level, repetition, 7, warmup, window));
-                }
-            }
-        }
-        Results {
-            format: FORMAT,
-            weir_version: "0.1.0".into(),
-            name: "simulated".into(),
-            title: "A simulated target".into(),
-            experiment_toml: "name = \"simulated\"\n".into(),
-            command: "weir lab simulated --seed 7".into(),
-            started: "2026-01-02T03:04:05Z".into(),
-            scale: None,
-            measured: None,
-            seed: 7,
-            environment: vec![("cpu".into(), "virtual".into())],
-            placements: Vec::new(),
-            selftest: Some(Selftest::Simulated),
-            selftest_cores: None,
-            resources: resources(model),
-            workloads: workloads
-                .iter()
-                .map(|name| WorkloadPlan {
-                    name: (*name).to_owned(),
-                    about: "One request after the other.".into(),
-                    levels: None,
-                    printed: None,
-                })
-                .collect(),
-            levels: levels.to_vec(),
-            repetitions,
-            printed: Vec::new(),
-            trials,
-            interventions: Vec::new(),
-            predictions: Vec::new(),
-        }
-    }
-
-    /// Exact mean value analysis of single-server and delay stations: throughput per second.
-    /// Source: Reiser & Lavenberg, Mean-Value Analysis of Closed Multichain Queuing Networks (1980).
-    fn mva(model: &Model, clients: u32) -> f64 {
-        let mut queued = vec![0.0; model.stations.len()];
-        let mut throughput = 0.0;
-        for n in 1..=clients {
-            let residence: Vec<f64> = (model.stations.iter().zip(&queued))
-                .map(|(station, queued)| match station.servers {
-                    0 => station.demand.secs(),
-                    _ => station.demand.secs() * (1.0 + queued),
-                })
-                .collect();
-            throughput = f64::from(n) / residence.iter().sum::<f64>();
-            queued = residence.iter().map(|secs| throughput * secs).collect();
-        }
-        throughput
-    }
-
-    fn load(model: &Model, level: u32, window: &str) -> (Trial, LoadReport) {
-        let trial = trial(model, "w", level, 0, 1, "1s".parse().unwrap(), window.parse().unwrap());
-        let load = trial.load.clone().unwrap();
-        (trial, load)
-    }
-
-    #[test]
-    fn throughput_is_that_of_mean_value_analysis() {
-        for (text, level) in [
-            ("cpu 1 1ms", 1),
-            ("cpu 1 1ms, disk 1 0.5ms", 2),
-            ("cpu 1 1ms, disk 1 1ms, net 0 3ms", 6),
-            ("cpu 1 2ms, disk 1 1ms, net 0 10ms", 20),
-        ] {
-            let model = model(text);
-            let (exact, seen) = (mva(&model, level), load(&model, level, "40s").1.goodput_rps);
-            assert!((seen / exact - 1.0).abs() < 0.02, "{text}, {level} clients: {seen} instead of {exact}");
-        }
-    }
-
-    #[test]
-    fn many_servers_work_side_by_side() {
-        let (trial, load) = load(&model("cpu 4 =10ms"), 3, "2s");
-        assert!((load.goodput_rps - 300.0).abs() <= 3.0, "{}", load.goodput_rps);
-        let utilization = trial.utilization(&resources(&model("cpu 4 =10ms"))[0]).unwrap();
-        assert!((utilization - 0.75).abs() < 1e-9, "{utilization}");
-    }
-
-    #[test]
-    fn a_report_is_complete_and_keeps_littles_law() {
-        let (_, load) = load(&model("cpu 1 1ms, net 0 4ms"), 8, "2500ms");
-        assert_eq!((load.seconds.len(), load.operations.len(), load.clients), (2, 1, 8));
-        let latency = load.latency;
-        let ranks =
-            [latency.us_min, latency.us_p50, latency.us_p90, latency.us_p99, latency.us_p999, latency.us_max];
-        assert!(ranks.is_sorted() && latency.us_mean < latency.us_max);
-        let client_secs = load.attempts as f64 * latency.us_mean / 1e6 + load.edge_secs;
-        let residual = client_secs / load.window_secs / 8.0 - 1.0;
-        assert!(residual.abs() < 1e-9, "{residual}");
-        assert_eq!((load.in_flight_mean, load.in_flight_at_end), (Some(8.0), 8));
-    }
-
-    #[test]
-    fn the_seed_decides_and_repetitions_differ() {
-        let model = model("cpu 1 1ms");
-        let of = |seed, repetition| {
-            let (warmup, window) = ("0s".parse().unwrap(), "200ms".parse().unwrap());
-            trial(&model, "w", 2, repetition, seed, warmup, window).load.unwrap().latency
-        };
-        assert_eq!(of(1, 0), of(1, 0));
-        assert_ne!(of(1, 0), of(1, 1));
-        assert_ne!(of(1, 0), of(2, 0));
-    }
-
-    #[test]
-    fn a_model_that_would_not_move_is_refused() {
-        assert!(Model { stations: vec![] }.check().is_err());
-        for (text, word) in [("a 1 0s", "1us"), ("a 1 1ms, a 1 1ms", "name"), ("a 1 2h", "hour")] {
-            let why = model(text).check().unwrap_err();
-            assert!(why.contains(word), "{why}");
-            let span: Span = "1s".parse().unwrap();
-            assert_eq!(trial(&model(text), "w", 1, 0, 1, span, span).failure, Some(why));
-        }
-        let toml = "[[stations]]\nname = \"cpu\"\nservers = 1\ndemand = \"1ms\"\nservice = \"deterministic\"";
-        assert_eq!(toml::from_str::<Model>(toml).unwrap(), model("cpu 1 =1ms"));
-        assert!(toml::from_str::<Model>(&toml.replace("servers", "servants")).is_err());
-    }
-}
+pub(crate) mod tests;

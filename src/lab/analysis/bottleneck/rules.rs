@@ -1,0 +1,326 @@
+//! The rules that name a bottleneck.
+
+use super::queues::Queues;
+use super::{Evidence, Grade};
+use crate::lab::results::{Limit, ResourceKind};
+
+/// A queue that takes at least so many of each client more is where they pile up.
+const PILES_UP: f64 = 0.5;
+/// Two resources share the load if the queue of the other holds at least so much of the clients …
+const SHARED_QUEUE: f64 = 0.15;
+/// … and their ceilings are no further apart than this: which of them has the longer queue is then chance.
+const SHARED_CEILING: f64 = 0.05;
+/// So much of a lane's busy time in the flush means that the lane waits for it.
+const MOSTLY: f64 = 0.6;
+/// Each client gets at least so much of what one alone gets: nobody is in anybody's way.
+const LINEAR: f64 = 0.8;
+/// So few of the clients wait that no queue says anything.
+const HARDLY_ANY: f64 = 0.2;
+
+/// A rule that may name the bottleneck.
+pub struct Rule {
+    /// A few words.
+    pub name: &'static str,
+    /// When it applies, in one sentence.
+    pub about: &'static str,
+    /// Concludes from the case; `None` where the rule does not apply.
+    pub apply: fn(&Case) -> Option<Conclusion>,
+}
+
+/// What a rule concludes.
+pub struct Conclusion {
+    /// How sure, before interventions are asked.
+    pub grade: Grade,
+    /// The resources named, as indices into the evidence.
+    pub named: Vec<usize>,
+    /// What else is to be said, a sentence each.
+    pub because: Vec<String>,
+}
+
+impl Conclusion {
+    pub(super) fn of(grade: Grade, named: Vec<usize>) -> Conclusion {
+        Conclusion { grade, named, because: Vec::new() }
+    }
+
+    fn why(mut self, sentence: String) -> Conclusion {
+        self.because.push(sentence);
+        self
+    }
+}
+
+/// What a rule sees.
+pub struct Case {
+    /// Every resource that could be read at the levels in question, and last the class of database waits that holds most
+    /// of the clients, where one does.
+    pub evidence: Vec<Evidence>,
+    /// Where clients pile up; `None` where nobody counted.
+    pub queues: Option<Queues>,
+    /// Whether a row among them is limited by the generator.
+    pub generator_limited: bool,
+    /// Whether the generator has no cores of its own.
+    pub generator_shares: bool,
+    /// How it shows that the highest levels fail fast.
+    pub fails_fast: Option<String>,
+    /// Whether the loop was open.
+    pub is_open: bool,
+}
+
+/// The rules in the order they are asked; the first that applies decides.
+pub const RULES: &[Rule] = &[
+    Rule {
+        name: "shared cores",
+        about: "the generator shares its cores with what it measures: what either would do alone is not known",
+        apply: |case| case.generator_shares.then(|| Conclusion::of(Grade::Generator, Vec::new())),
+    },
+    Rule {
+        name: "fast-fail",
+        about: "at the highest levels failures answer much sooner than successes, or attempts rise while goodput falls: \
+                what rises is no throughput",
+        apply: |case| {
+            let why = case.fails_fast.clone()?;
+            Some(Conclusion::of(Grade::FastFail, Vec::new()).why(format!("At the highest levels {why}.")))
+        },
+    },
+    Rule {
+        name: "generator",
+        about: "the generator is saturated, or answers pile up in front of it, or it fails its gate with nothing else saturated: \
+                nothing is known of the target",
+        apply: |case| {
+            let busiest = case.busiest(|of| of.kind == ResourceKind::Generator);
+            let saturated = busiest.is_some_and(|i| case.evidence[i].saturated());
+            let piles_up = busiest.is_some_and(|i| case.evidence[i].queue_growth >= Some(PILES_UP));
+            let target_saturated = case.evidence.iter().any(|of| of.can_limit() && of.saturated());
+            let alone = case.generator_limited && !target_saturated;
+            (saturated || piles_up || alone)
+                .then(|| Conclusion::of(Grade::Generator, Vec::from_iter(busiest)))
+        },
+    },
+    Rule {
+        name: "generator not excluded",
+        about: "something else is saturated, but the generator fails its gate: either may be the limit, so none is named",
+        apply: |case| case.generator_limited.then(|| Conclusion::of(Grade::NotIdentified, Vec::new())),
+    },
+    Rule {
+        name: "queue",
+        about: "of each client more at least half wait for one resource: named is that resource, if it is saturated, or what \
+                those it serves are held up by; two queues that grow together share the load",
+        apply: |case| case.queue(),
+    },
+    Rule {
+        name: "store",
+        about: "clients pile up inside the store: named is the class of database waits that holds at least half of them, or a \
+                processor that is saturated there, or the flush that they queue for",
+        apply: |case| case.store(),
+    },
+    Rule {
+        name: "delay",
+        about: "hardly anybody waits, and each client gets what one alone gets: a delay, and no limit",
+        apply: |case| {
+            let queues = case.queues.as_ref().filter(|_| !case.is_open)?;
+            let alone = queues.low == queues.high;
+            let saturated = case.evidence.iter().any(|of| of.is_hard() && of.saturated());
+            let free = queues.linearity >= LINEAR && queues.waiting_share <= HARDLY_ANY;
+            (free && (alone || !saturated)).then(|| {
+                let share = queues.waiting_share * 100.0;
+                let each = queues.linearity * 100.0;
+                Conclusion::of(Grade::Delay, Vec::new()).why(format!(
+                    "At {} clients {share:.0} % of them wait, and each gets {each:.0} % of what one alone gets.",
+                    queues.high
+                ))
+            })
+        },
+    },
+    Rule {
+        name: "database wait",
+        about: "queues were not read; nothing is saturated but pools of sessions, and one class of database wait (row lock, commit \
+                path, …) holds at least half of the clients, or of a full pool’s sessions, at every one of these levels",
+        apply: |case| {
+            let firm = |of: &Evidence| matches!(of.kind, ResourceKind::Station | ResourceKind::Cap);
+            let saturated = |of: &Evidence| firm(of) && of.saturated();
+            let wait = case.wait().filter(|_| case.queues.is_none());
+            wait.filter(|_| !case.evidence.iter().any(saturated))
+                .map(|i| Conclusion::of(Grade::Supported, vec![i]))
+        },
+    },
+    Rule {
+        name: "one or more saturated",
+        about: "queues were not read, or tell nothing; busy for at least 95 % of the time on average, with the same demand per \
+                request at every one of these levels; an imposed cap if it was reached at three levels, whatever a request takes of it",
+        apply: |case| {
+            let named: Vec<usize> = case.all(|of| of.limits() && (case.queues.is_none() || of.is_hard()));
+            (!named.is_empty()).then(|| Conclusion::of(Grade::Supported, named))
+        },
+    },
+    Rule {
+        name: "none",
+        about: "no resource that was read carries the throughput: a lock, or something nobody samples",
+        apply: |case| {
+            let found = Conclusion::of(Grade::NotIdentified, Vec::new());
+            let lost = case.queues.as_ref().filter(|queues| queues.unlocated >= PILES_UP);
+            Some(match lost {
+                Some(queues) => found.why(format!(
+                    "Of each client more, {:.2} are in no place that was read (from {} to {} clients).",
+                    queues.unlocated, queues.low, queues.high
+                )),
+                None => found,
+            })
+        },
+    },
+];
+
+impl Case {
+    fn all(&self, which: impl Fn(&Evidence) -> bool) -> Vec<usize> {
+        (0..self.evidence.len()).filter(|i| which(&self.evidence[*i])).collect()
+    }
+
+    fn busiest(&self, among: impl Fn(&Evidence) -> bool) -> Option<usize> {
+        let among = self.all(among).into_iter();
+        among.max_by(|a, b| self.evidence[*a].utilization.total_cmp(&self.evidence[*b].utilization))
+    }
+
+    /// The class of database waits that holds at least half of those who can be there.
+    fn wait(&self) -> Option<usize> {
+        self.evidence.iter().position(|of| of.waiting.is_some())
+    }
+
+    fn index(&self, resource: &str) -> Option<usize> {
+        self.evidence.iter().position(|of| of.resource == resource)
+    }
+
+    /// What is saturated, whoever uses it: cores, quotas and rates that are used by those whom `holder` serves. A processor
+    /// that has a name of its own part counts for all who use it.
+    fn saturated_inside(&self, holder: &Evidence) -> Vec<usize> {
+        self.all(|of| {
+            let is_used = of.resource == holder.resource
+                || of.kind == ResourceKind::Cap
+                || of.within.contains(&holder.resource);
+            of.is_hard() && of.limits() && is_used
+        })
+    }
+
+    /// Follows the queue that grows, and the one beside it if both resources are at their limit.
+    fn queue(&self) -> Option<Conclusion> {
+        let queues = self.queues.as_ref()?;
+        let mut outer = queues.outer().into_iter();
+        let (first, growth) = outer.next()?;
+        let other = outer.find_map(|(second, _)| self.shares(self.index(first)?, self.index(second)?));
+        if growth < PILES_UP && other.is_none() {
+            return None;
+        }
+        let mut found = self.held_up(self.index(first)?);
+        found.named.extend(other);
+        Some(found.why(format!(
+            "Of each client more, {growth:.2} wait for {first} (from {} to {} clients).",
+            queues.low, queues.high
+        )))
+    }
+
+    /// What limits behind the queue of resource `second`, if it is as near to its limit as what limits behind that of `first`.
+    fn shares(&self, first: usize, second: usize) -> Option<usize> {
+        let queues = self.queues.as_ref()?;
+        let queue = queues.place(&self.evidence[second].resource)?.waiting_at_high / f64::from(queues.high);
+        let (one, other) = (self.held_up(first), self.held_up(second));
+        let ([one], [other]) = (&one.named[..], &other.named[..]) else { return None };
+        let ceilings = self.evidence[*one].ceiling_rps.zip(self.evidence[*other].ceiling_rps);
+        let near = ceilings.is_some_and(|(a, b)| (a / b - 1.0).abs() <= SHARED_CEILING);
+        (one != other && near && queue >= SHARED_QUEUE).then_some(*other)
+    }
+
+    /// What limits, if clients pile up in front of resource `at`: itself, or what those are held up by that it serves.
+    fn held_up(&self, at: usize) -> Conclusion {
+        let holder = &self.evidence[at];
+        let inside = self.saturated_inside(holder);
+        if !inside.is_empty() {
+            return Conclusion::of(Grade::Supported, inside);
+        }
+        if holder.kind == ResourceKind::Pool {
+            if holder.load_dependent {
+                return self.batches(holder);
+            }
+            // Rows that are locked go one after the other however many sessions wait for them. A log is flushed for all who
+            // wait, so that more sessions get more: there the sessions are the limit.
+            let serial = |i: &usize| self.evidence[*i].limit == Some(Limit::RowLock);
+            if let Some(wait) = self.wait().filter(serial) {
+                return Conclusion::of(Grade::Supported, vec![wait]);
+            }
+        }
+        if let Some(flush) = self.queued_flush(holder) {
+            return Conclusion::of(Grade::Supported, vec![flush]);
+        }
+        match holder.limits() {
+            true => Conclusion::of(Grade::Supported, vec![at]),
+            false => Conclusion::of(Grade::NotIdentified, Vec::new()).why(format!(
+                "It is busy for {:.0} % of the time, which does not explain the queue.",
+                holder.utilization * 100.0
+            )),
+        }
+    }
+
+    /// A lane that takes more requests at once the more there are: it is no limit itself, but what it waits for may be.
+    fn batches(&self, lane: &Evidence) -> Conclusion {
+        let inner = |of: &Evidence| {
+            of.limit == Some(Limit::CommitPath)
+                && of.within.contains(&lane.resource)
+                && of.utilization >= MOSTLY * lane.utilization
+        };
+        let flush = self.busiest(inner).or_else(|| self.wait());
+        match flush {
+            Some(flush) => Conclusion::of(Grade::Supported, vec![flush]).why(format!(
+                "{} takes more requests at once the more there are, and spends most of its time there: more clients still get more.",
+                capitalized(&lane.resource)
+            )),
+            None => Conclusion::of(Grade::NotIdentified, Vec::new()).why(format!(
+                "{} takes more requests at once the more there are (batching), so that being busy is not its limit.",
+                capitalized(&lane.resource)
+            )),
+        }
+    }
+
+    /// The flush that most of those whom `holder` serves queue for: one at a time, and no batch shares it.
+    fn queued_flush(&self, holder: &Evidence) -> Option<usize> {
+        let queues = self.queues.as_ref()?;
+        self.evidence.iter().position(|of| {
+            let queued = queues.place(&of.resource).map_or(0.0, |place| place.waiting_at_high);
+            let served = holder.demand_us.zip(holder.ceiling_rps).map_or(1.0, |(us, rps)| us * rps / 1e6);
+            of.limit == Some(Limit::CommitPath)
+                && of.kind == ResourceKind::Station
+                && of.saturated()
+                && of.within.contains(&holder.resource)
+                && queued >= 0.5 * served * holder.utilization
+                && queued >= 0.5
+        })
+    }
+
+    /// Looks into the store, where clients pile up without waiting for a session.
+    fn store(&self) -> Option<Conclusion> {
+        let queues = self.queues.as_ref()?;
+        let pools = self.evidence.iter().filter(|of| of.kind == ResourceKind::Pool);
+        let grows = |of: &&Evidence| {
+            let all =
+                queues.waiting(&of.resource).unwrap_or(0.0) + queues.serving(&of.resource).unwrap_or(0.0);
+            all >= PILES_UP
+        };
+        let pool = pools.filter(grows).max_by(|a, b| a.utilization.total_cmp(&b.utilization))?;
+        let growth = queues.serving(&pool.resource).unwrap_or(0.0);
+        let piles = format!(
+            "Of each client more, {growth:.2} are in the store, in {} (from {} to {} clients).",
+            pool.resource, queues.low, queues.high
+        );
+        let inside = self.saturated_inside(pool);
+        if !inside.is_empty() {
+            return Some(Conclusion::of(Grade::Supported, inside).why(piles));
+        }
+        if let Some(wait) = self.wait() {
+            return Some(Conclusion::of(Grade::Supported, vec![wait]).why(piles));
+        }
+        if let Some(flush) = self.queued_flush(pool) {
+            return Some(Conclusion::of(Grade::Supported, vec![flush]).why(piles));
+        }
+        (pool.load_dependent && pool.saturated()).then(|| self.batches(pool).why(piles))
+    }
+}
+
+fn capitalized(name: &str) -> String {
+    let mut rest = name.chars();
+    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
+}
