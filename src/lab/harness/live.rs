@@ -272,9 +272,10 @@ impl<'a> Live<'a> {
             data: self.data_dir().map(Path::to_owned),
             // Of a strange server nothing is asked that it might not end.
             url: self.url().filter(|_| self.services.is_none()).map(str::to_owned),
-            load_url: self.url().map(str::to_owned),
+            load_url: Some(self.load_url().to_owned()),
             databases: self.databases(),
             cap: self.cap.clone(),
+            ends_only: !self.course.subject.sampling,
             link: self.link.as_ref().map(Link::asked),
             ends_only: !self.course.subject.sampling,
         }

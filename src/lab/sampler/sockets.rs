@@ -3,8 +3,8 @@
 //! A request that nobody has read waits for the server's workers, an answer that nobody has read waits for the generator;
 //! neither program can count them. A thread looks at both ends of every connection to the target again and again until the sampler is
 //! dropped. What it saw stands until it looks again, so the counters are connection-seconds, and over the time of a window they
-//! are mean numbers of connections. It looks as often as half a percent of one core allows, at most
-//! 20 times a second. Where the ends of no connection were seen, because they are on two machines or in
+//! are mean numbers of connections, as far as the look itself does not hold up what it looks at (docs/method.md, Sampling). Its period
+//! aims at half a percent of one core, at most 20 times a second. Where the ends of no connection were seen, because they are on two machines or in
 //! namespaces apart, there are no counters.
 
 use super::diag::{End, Source};
