@@ -132,7 +132,7 @@ fn one_line(text: &str, error: &toml::de::Error) -> String {
     let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
     let remedy = match () {
         _ if what.starts_with("unknown field") => "; correct or remove it",
-        _ if what.starts_with("missing field") => "; add it, as in experiments/quick.toml",
+        _ if what.starts_with("missing field") => "; add it, see docs/reference.md#experiment-files",
         _ => "; see docs/reference.md for the form",
     };
     match error.span() {
