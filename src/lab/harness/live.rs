@@ -275,7 +275,6 @@ impl<'a> Live<'a> {
             load_url: Some(self.load_url().to_owned()),
             databases: self.databases(),
             cap: self.cap.clone(),
-            ends_only: !self.course.subject.sampling,
             link: self.link.as_ref().map(Link::asked),
             ends_only: !self.course.subject.sampling,
         }

@@ -53,8 +53,6 @@ pub struct Context {
     pub databases: Vec<Database>,
     /// The write cap that is imposed, where one is.
     pub cap: Option<Cap>,
-    /// Whether nothing is read between the ends of a window.
-    pub ends_only: bool,
     /// The link between generator and target, where there is one.
     pub link: Option<Link>,
     /// Whether nothing is read between the ends of a window.
@@ -229,7 +227,6 @@ mod tests {
             load_url: Some("http://127.0.0.1:1".into()),
             databases: Vec::new(),
             cap: Some(Cap { cgroup: "/".into(), device: "8:0".into(), bytes_per_sec: 1e6 }),
-            ends_only: false,
             link: None,
             ends_only: false,
         };

@@ -36,10 +36,25 @@ fn shoulder(rows: &[Row], best: u32) -> Vec<&Row> {
     let below = rows[..at].iter().rev().take_while(near).count();
     let above = rows[at + 1..].iter().take_while(near).count();
     let around = &rows[at - below..=at + above];
-    match around {
-        [first, .., last] if last.level >= 2 * first.level => around.iter().collect(),
-        _ => vec![&rows[at]],
+    // As on a plateau: below twice the crossing of the bounds nobody need wait yet.
+    let alone_us = rows.iter().find(|row| row.level == 1 && row.usable()).and_then(Row::cycle_us);
+    let knee = alone_us.map_or(0.0, |us| goodput(&rows[at]) * us / 1e6);
+    let past: Vec<&Row> = around.iter().filter(|row| f64::from(row.level) >= 2.0 * knee).collect();
+    let doubles = |rows: &[&Row]| matches!(rows, [first, .., last] if last.level >= 2 * first.level);
+    let around: Vec<&Row> = around.iter().collect();
+    match () {
+        () if doubles(&past) => past,
+        () if doubles(&around) => around,
+        () => vec![&rows[at]],
     }
+}
+
+/// The usable levels with at least a quarter of the most clients, where there are two and more.
+pub(super) fn upper(rows: &[Row]) -> Option<Vec<&Row>> {
+    let usable = || rows.iter().filter(|row| row.usable());
+    let most = usable().map(|row| row.level).max()?;
+    let upper: Vec<&Row> = usable().filter(|row| 4 * row.level >= most).collect();
+    (upper.len() >= 2).then_some(upper)
 }
 
 /// Resource `i` over the `deciding` rows. `None` where its utilization was not read at one of them.

@@ -48,7 +48,8 @@ pub(super) fn graded(case: &Case, ruled: Conclusion, effects: &[Effect], levels:
             [(_, effect)] if named.len() == 1 && is_firm && quiet && confirms(effect) => {
                 grade = Grade::Confirmed;
             }
-            [(_, effect)] if named.len() == 1 && refutes(effect) => {
+            // A flush that is delayed takes more with it: PostgreSQL then gets more through, not less.
+            [(of, effect)] if named.len() == 1 && of.waiting.is_none() && refutes(effect) => {
                 said.push("So it is not what limits, whatever else speaks for it.".to_owned());
                 (grade, named) = (Grade::NotIdentified, Vec::new());
             }

@@ -30,6 +30,10 @@ const CONSTANT: f64 = 0.10;
 const EARLY: f64 = 0.7;
 /// Goodput that stays above this share of the best, while the clients double, no longer rises as it should.
 const SHOULDER: f64 = 0.85;
+/// So many of the clients added leave no doubt that the queue never empties …
+const NEARLY_ALL: f64 = 0.8;
+/// … and then this much of the time is all of it.
+const HANDED_ON: f64 = 0.85;
 /// An imposed cap is named if it was reached at so many levels, the best one among them: one alone may be chance.
 const CAP_LEVELS_MIN: usize = 3;
 /// A demand that falls by more than this factor over such levels is no constant.
@@ -120,11 +124,23 @@ impl Evidence {
 
     /// Whether the utilization law says that it is a limit.
     fn limits(&self) -> bool {
-        let carries = match self.kind {
+        self.saturated() && self.carries()
+    }
+
+    /// The same of what is handed on from one to the next: where nearly all clients that are added wait for it, it is never free,
+    /// and what it lacks of its time is how long it takes to wake the next.
+    fn limits_with_queue(&self) -> bool {
+        let handed_on = matches!(self.limit, Some(Limit::ServerLock | Limit::Pool));
+        let queued = self.queue_growth >= Some(NEARLY_ALL) && self.utilization >= HANDED_ON;
+        (self.saturated() || handed_on && queued) && self.carries()
+    }
+
+    fn carries(&self) -> bool {
+        let demand = match self.kind {
             ResourceKind::Cap => self.reached_at >= CAP_LEVELS_MIN,
             _ => !self.load_dependent && self.constant(),
         };
-        self.can_limit() && self.saturated() && carries
+        self.can_limit() && demand
     }
 
     fn can_limit(&self) -> bool {
@@ -170,7 +186,11 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
         .enumerate()
         .filter_map(|(i, of)| evidence::evidence(i, of, &deciding, rows, capacity))
         .collect();
-    all.extend(evidence::wait(&deciding));
+    let upper = evidence::upper(rows);
+    // One level decides nothing by itself, but with the queues read the upper ones show where clients pile up.
+    all.extend(
+        evidence::wait(&deciding).or_else(|| evidence::wait(upper.as_ref().filter(|_| queues.is_some())?)),
+    );
     for of in &mut all {
         of.queue_growth = queues.as_ref().and_then(|queues| queues.waiting(&of.id));
         of.elasticity = grade::effect(of, effects, &levels).map(|effect| effect.elasticity);

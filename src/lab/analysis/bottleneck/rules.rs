@@ -281,7 +281,7 @@ impl Case {
         if let Some(flush) = self.queued_flush(holder) {
             return Conclusion::of(Grade::Supported, vec![flush]).firm(self.evidence[flush].limits());
         }
-        match holder.limits() {
+        match holder.limits_with_queue() {
             true => Conclusion::of(Grade::Supported, vec![at]).firm(!self.is_close(holder)),
             false => Conclusion::of(Grade::NotIdentified, Vec::new()).why(format!(
                 "It is busy for {:.0} % of the time, which does not explain the queue.",

@@ -121,6 +121,42 @@ fn a_lock_held_over_the_commit_is_a_lock_however_busy_the_disk_is_behind_it() {
     );
 }
 
+/// Who waits for a lock has to be woken, and meanwhile nobody holds it.
+#[test]
+fn a_lock_that_is_handed_on_is_never_free_though_its_time_has_gaps() {
+    let lock = |at| scene(&[actor("server lock", Limit::ServerLock, at)]);
+    let queued = |n: f64| (if n < 2.0 { 0.5 } else { 0.92 }, Some((n - 1.0).max(0.0)), None);
+    assert_eq!(verdict(&lock(queued)), (Grade::Supported, vec![Limit::ServerLock]));
+    let free = |n: f64| (if n < 2.0 { 0.4 } else { 0.7 }, Some((n - 1.0).max(0.0)), None);
+    assert_eq!(verdict(&lock(free)), (Grade::NotIdentified, vec![]));
+    // Of workers it is their processor that may lack.
+    let workers = scene(&[actor("server workers", Limit::ServerWorkers, queued)]);
+    assert_eq!(verdict(&workers), (Grade::NotIdentified, vec![]));
+}
+
+/// PostgreSQL flushes for all who wait: more clients get more, and all of them are at the log.
+#[test]
+fn a_log_that_all_wait_for_is_named_where_goodput_still_rises() {
+    let mut results =
+        scene(&[actor("store write lanes", Limit::Pool, |n| (n / 64.0, Some(0.0), Some(n))).pool(64.0)]);
+    rising(&mut results);
+    let results = with_waits(results, |n| vec![("IO:WALSync", 1.0), ("LWLock:WALWrite", n - 1.0)]);
+    assert_eq!(verdict(&results), (Grade::Supported, vec![Limit::CommitPath]));
+}
+
+/// Goodput that rises with the clients: 50 requests a second for each.
+fn rising(results: &mut Results) {
+    for trial in &mut results.trials {
+        let load = trial.load.as_mut().unwrap();
+        let rps = 50.0 * f64::from(trial.level);
+        load.attempts = (rps * load.window_secs) as u64;
+        (load.successes, load.goodput_rps) = (load.attempts, rps);
+        load.latency.us_mean = 20_000.0;
+        load.latency.us_max = load.latency.us_max.max(20_000.0);
+        (load.edge_secs, load.mix, load.operations) = (0.0, Default::default(), Vec::new());
+    }
+}
+
 #[test]
 fn a_flush_done_one_at_a_time_is_named_where_the_lanes_queue_for_it() {
     let results = scene(&[
@@ -164,16 +200,7 @@ fn a_lane_that_batches_is_no_limit_but_the_flush_it_waits_for_is() {
     let flush = |at| actor("store flush", Limit::CommitPath, at).within(&["store write lanes"]);
     let batching = |actors: &[Actor]| {
         let mut results = scene(actors);
-        for trial in &mut results.trials {
-            // Goodput rises with the clients: 50 requests a second for each.
-            let load = trial.load.as_mut().unwrap();
-            let rps = 50.0 * f64::from(trial.level);
-            load.attempts = (rps * load.window_secs) as u64;
-            (load.successes, load.goodput_rps) = (load.attempts, rps);
-            load.latency.us_mean = 20_000.0;
-            load.latency.us_max = load.latency.us_max.max(20_000.0);
-            (load.edge_secs, load.mix, load.operations) = (0.0, Default::default(), Vec::new());
-        }
+        rising(&mut results);
         results
     };
     let results = batching(&[lane(), flush(|_| (0.9, Some(0.0), Some(0.9)))]);
