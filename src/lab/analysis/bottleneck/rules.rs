@@ -95,7 +95,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "generator",
-        about: "the generator is saturated, or answers pile up in front of it, or it fails its gate with nothing else saturated: \
+        about: "the generator is saturated, or answers pile up in front of it, or it is busy for half of the time, fails its gate, and nothing else is saturated: \
                 nothing is known of the target",
         apply: |case| {
             let busiest = case.busiest(|of| of.kind == ResourceKind::Generator);
@@ -106,14 +106,16 @@ pub const RULES: &[Rule] = &[
                 of.queue_growth >= Some(PILES_UP) && of.utilization >= AT_WORK
             });
             let target_saturated = case.evidence.iter().any(|of| of.can_limit() && of.saturated());
-            let alone = case.generator_limited && !target_saturated;
+            // Merely too near to what it makes at most: it is not excluded, and not found to be the limit either.
+            let at_work = busiest.is_none_or(|i| case.evidence[i].utilization >= AT_WORK);
+            let alone = case.generator_limited && !target_saturated && at_work;
             (saturated || piles_up || alone)
                 .then(|| Conclusion::of(Grade::Generator, Vec::from_iter(busiest)))
         },
     },
     Rule {
         name: "generator not excluded",
-        about: "something else is saturated, but the generator fails its gate: either may be the limit, so none is named",
+        about: "the generator fails its gate: it may be the limit, or what else is saturated, so none is named",
         apply: |case| case.generator_limited.then(|| Conclusion::of(Grade::NotIdentified, Vec::new())),
     },
     Rule {
