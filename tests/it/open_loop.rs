@@ -158,8 +158,12 @@ fn a_run_ten_times_as_long_needs_no_more_memory() {
     let url = format!("http://{}", serve.address);
     // A closed loop, an open one, and one with a queue that only grows.
     for pacing in [&[][..], &["--rate", "2000"], &["--rate", "1M"]] {
-        let (short, long) = (peak_kib(&url, "300ms", pacing), peak_kib(&url, "3s", pacing));
-        // Eight bytes for each request would be more.
-        assert!(short > 0 && long < short + 512, "{short} KiB, then {long} KiB with {pacing:?}");
+        let short = peak_kib(&url, "300ms", pacing);
+        // Eight bytes for each request would be more. What grows with requests grows every time; a busy machine's buffers do not.
+        let mut longs = (0..3).map(|_| peak_kib(&url, "3s", pacing));
+        assert!(
+            short > 0 && longs.any(|long| long < short + 512),
+            "more than {short} + 512 KiB with {pacing:?}"
+        );
     }
 }
