@@ -276,6 +276,9 @@ pub struct Resource {
     /// Counters in client-seconds of those it serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub serving: Vec<String>,
+    /// Counters in seconds of its own threads: what they computed, and how long they waited for a core to do so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub computing: Vec<String>,
     /// Names of the resources that may be held while this one is waited for or used. What is within none is a client's own place:
     /// each client is in one of these at a time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -411,21 +414,42 @@ pub struct Reading {
 /// How the failure of a trial begins that did not run because this machine cannot impose what the experiment asks for.
 pub const NOT_IMPOSED: &str = "not imposed: ";
 
+/// How the names of what a server counts itself begin.
+const SERVERS_OWN: &str = "stats.";
+/// Its own clock, in seconds since it was started.
+const SERVERS_CLOCK: &str = "stats.weir_uptime_seconds";
+
 impl Trial {
     /// How much counter `name` grew in the window; `None` where it was not read.
     pub fn growth(&self, name: &str) -> Option<f64> {
         Some(self.closed.counters.get(name)? - self.opened.counters.get(name)?)
     }
 
+    /// How much counter `name` grew per second; `None` where it was not read.
+    pub fn per_sec(&self, name: &str) -> Option<f64> {
+        let secs = if name.starts_with(SERVERS_OWN) { self.server_secs() } else { self.elapsed_secs };
+        Some(self.growth(name)? / secs).filter(|_| secs > 0.0)
+    }
+
+    /// The time between the server's two answers about itself, by its own clock. It answers when it comes to it: one whose workers are
+    /// busy for long is late, and what it says then is of a longer time than the window, or of a shorter one.
+    fn server_secs(&self) -> f64 {
+        let at = |reading: &Reading| reading.gauges.get(SERVERS_CLOCK).copied();
+        let between = at(&self.closed).zip(at(&self.opened)).map(|(closed, opened)| closed - opened);
+        between.filter(|secs| *secs > 0.0).unwrap_or(self.elapsed_secs)
+    }
+
     /// Busy share of `resource` in the window, 0–1; `None` where one of its counters was not read.
     pub fn utilization(&self, resource: &Resource) -> Option<f64> {
-        let busy = resource.busy.iter().map(|name| self.growth(name)).sum::<Option<f64>>()?;
-        (self.elapsed_secs > 0.0).then(|| busy / (self.elapsed_secs * self.servers(resource)))
+        let busy = resource.busy.iter().map(|name| self.per_sec(name)).sum::<Option<f64>>()?;
+        (self.elapsed_secs > 0.0).then(|| busy / self.servers(resource))
     }
 
     /// How many requests `resource` works on at once in this trial.
     pub fn servers(&self, resource: &Resource) -> f64 {
         let told = resource.servers_gauge.as_ref().and_then(|gauge| self.opened.gauges.get(gauge));
-        told.copied().filter(|servers| *servers > 0.0).unwrap_or(resource.servers)
+        let told = told.copied().filter(|servers| *servers > 0.0).unwrap_or(resource.servers);
+        // A quota above the generator's group may leave it more than its cores.
+        if resource.kind == ResourceKind::Generator { told.min(resource.servers) } else { told }
     }
 }

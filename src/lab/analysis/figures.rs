@@ -153,8 +153,8 @@ fn of_figure(figure: &'static Figure, ran: &[(&Trial, &LoadReport)]) -> Vec<Figu
 fn value(how: How, trial: &Trial, load: &LoadReport, name: &str) -> Option<f64> {
     let gauge = |reading: &Reading| reading.gauges.get(name).copied();
     Some(match how {
-        How::PerSecond(unit) => trial.growth(name)? / trial.elapsed_secs * unit,
-        How::PerAttempt => trial.growth(name)? / load.attempts as f64,
+        How::PerSecond(unit) => trial.per_sec(name)? * unit,
+        How::PerAttempt => trial.per_sec(name)? * trial.elapsed_secs / load.attempts as f64,
         How::Growth => trial.growth(name)?,
         How::Gauge => (gauge(&trial.opened)? + gauge(&trial.closed)?) / 2.0,
     })

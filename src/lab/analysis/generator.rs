@@ -191,7 +191,7 @@ fn share(seen: &Seen) -> Option<f64> {
 /// How long the generator's threads waited for a core, as a share of the time requests were under way: by the sampler,
 /// else by what the generator read of itself.
 fn waited((trial, load): &(&Trial, &LoadReport)) -> Option<f64> {
-    let sampled = trial.growth("generator.run_delay_secs").map(|secs| secs / trial.elapsed_secs);
+    let sampled = trial.per_sec("generator.run_delay_secs");
     let own = || Some(load.run_delay_secs? / load.window_secs);
     let per_sec = sampled.or_else(own)?;
     if per_sec <= WAIT_LEAST * f64::from(load.threads) {

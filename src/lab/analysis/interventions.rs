@@ -130,7 +130,7 @@ impl Due {
         let attempts_per_sec = load.attempts as f64 / load.window_secs;
         // A limit is busy all the time: what it takes of each request, or of each batch, follows from how many there were.
         let per_sec = match raised.and_then(|of| batches(of, base)) {
-            Some(batches) => batches / base.elapsed_secs,
+            Some(batches) => batches,
             None => attempts_per_sec,
         };
         let demand_us = servers / per_sec * 1e6;
@@ -144,11 +144,11 @@ impl Due {
     }
 }
 
-/// How many batches a resource did; `None` of one that takes single requests.
+/// How many batches a resource did per second; `None` of one that takes single requests.
 fn batches(of: &Resource, trial: &Trial) -> Option<f64> {
     let counts = of.busy.iter().filter_map(|busy| {
         let (from, to) = BATCHES.iter().find(|(from, _)| busy.starts_with(from))?;
-        trial.growth(&busy.replacen(from, to, 1)).filter(|batches| *batches > 0.0)
+        trial.per_sec(&busy.replacen(from, to, 1)).filter(|batches| *batches > 0.0)
     });
     counts.reduce(|sum, batches| sum + batches)
 }

@@ -42,10 +42,8 @@ pub(super) fn population(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Op
         of_runs.as_deref().and_then(mean)
     };
     let counted = |names: &[String]| {
-        let grown = |trial: &Trial, _: &LoadReport| {
-            let secs = names.iter().map(|name| trial.growth(name)).sum::<Option<f64>>()?;
-            (trial.elapsed_secs > 0.0).then(|| secs / trial.elapsed_secs)
-        };
+        let grown =
+            |trial: &Trial, _: &LoadReport| names.iter().map(|name| trial.per_sec(name)).sum::<Option<f64>>();
         (!names.is_empty()).then(|| over_runs(&grown)).flatten()
     };
     let place = |resource: &Resource| {

@@ -117,6 +117,8 @@ pub struct Use {
     pub utilization: Option<f64>,
     /// The same in the busiest run.
     pub utilization_max: Option<f64>,
+    /// Of the time that it was busy, the share in which its own threads computed or waited for a core, mean over the runs.
+    pub computing: Option<f64>,
     /// Service demand: its busy time per attempt, D = U·m / X, mean over the runs.
     /// Source: the utilization law, Denning & Buzen, The Operational Analysis of Queueing Network Models (1978).
     pub demand_us: Option<f64>,
@@ -280,6 +282,17 @@ fn mostly(resource: &Resource, ran: &[(&Trial, &LoadReport)]) -> Option<String> 
     name.strip_suffix(".cpu_secs").map(str::to_owned)
 }
 
+/// Of the time that `resource` was busy, the share in which its threads computed or waited for a core.
+fn computing(resource: &Resource, ran: &[(&Trial, &LoadReport)]) -> Option<f64> {
+    let share = |trial: &Trial| {
+        let secs = resource.computing.iter().map(|name| trial.per_sec(name)).sum::<Option<f64>>()?;
+        Some(secs / (trial.utilization(resource)? * trial.servers(resource)))
+            .filter(|share| share.is_finite())
+    };
+    let known = ran.iter().filter(|_| !resource.computing.is_empty());
+    mean(&known.filter_map(|(trial, _)| share(trial)).collect::<Vec<f64>>())
+}
+
 fn uses(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Vec<Use> {
     let finite = |values: Vec<f64>| mean(&values);
     results
@@ -301,6 +314,7 @@ fn uses(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Vec<Use> {
                 mostly: mostly(resource, ran),
                 utilization: finite(seen.iter().map(|(utilization, ..)| *utilization).collect()),
                 utilization_max: seen.iter().map(|(utilization, ..)| *utilization).max_by(f64::total_cmp),
+                computing: computing(resource, ran),
                 demand_us: finite(
                     seen.iter().map(|(utilization, x, servers)| utilization * servers / x * 1e6).collect(),
                 ),

@@ -18,6 +18,8 @@ struct Row {
     /// Counters of client-seconds.
     waiting: Option<&'static str>,
     serving: Option<&'static str>,
+    /// How the counters of its threads begin; there is one sum of them for all shards.
+    threads: Option<&'static str>,
     /// What these are called that may be held meanwhile; they stand above it in the table.
     within: &'static [Limit],
 }
@@ -33,6 +35,7 @@ const ROWS: &[Row] = &[
         // A request that no worker has read yet lies in its socket.
         waiting: Some(SERVER_UNREAD),
         serving: Some("stats.weir_worker_busy_seconds_total"),
+        threads: None,
         within: &[],
     },
     Row {
@@ -43,6 +46,7 @@ const ROWS: &[Row] = &[
         servers: Some("stats.weir_compute_threads"),
         waiting: Some("stats.weir_compute_queue_seconds_sum"),
         serving: Some("stats.weir_compute_busy_seconds_total"),
+        threads: None,
         within: &[],
     },
     Row {
@@ -54,6 +58,7 @@ const ROWS: &[Row] = &[
         waiting: Some("stats.weir_lock_queue_seconds_total"),
         // Who holds it is in a lane, and counted there.
         serving: None,
+        threads: None,
         within: &[],
     },
     Row {
@@ -64,6 +69,7 @@ const ROWS: &[Row] = &[
         servers: Some("stats.weir_store_lanes"),
         waiting: Some("stats.weir_store_queue_seconds_sum"),
         serving: Some("stats.weir_store_request_seconds_total"),
+        threads: Some("server.threads.{lane}"),
         within: &[],
     },
     Row {
@@ -74,6 +80,7 @@ const ROWS: &[Row] = &[
         servers: None,
         waiting: Some("stats.weir_flush_queue_seconds_total"),
         serving: Some("stats.weir_flush_busy_seconds_total"),
+        threads: None,
         within: &[Limit::Pool, Limit::ServerLock],
     },
 ];
@@ -155,6 +162,7 @@ impl Row {
                 limit: Some(self.limit),
                 waiting: counted(self.waiting),
                 serving: counted(self.serving),
+                computing: self.computing(labels, reading),
                 within: names_of(above, self.within),
             })
         };
@@ -162,10 +170,25 @@ impl Row {
     }
 
     fn named(&self, labels: &str) -> String {
-        let of = |label: &str| Some(labels.split_once(&format!("{label}=\""))?.1.split_once('"')?.0);
-        let shard = of("shard").map(|shard| format!(" of shard {shard}")).unwrap_or_default();
-        self.name.replace("{lane}", of("lane").unwrap_or_default()).replace("{shard}", &shard)
+        let shard = label(labels, "shard").map(|shard| format!(" of shard {shard}")).unwrap_or_default();
+        self.name.replace("{lane}", label(labels, "lane").unwrap_or_default()).replace("{shard}", &shard)
     }
+
+    /// The counters of its threads; none where several shards have them together.
+    fn computing(&self, labels: &str, reading: &Reading) -> Vec<String> {
+        let Some(threads) = self.threads.filter(|_| label(labels, "shard").is_none()) else {
+            return Vec::new();
+        };
+        let threads = threads.replace("{lane}", label(labels, "lane").unwrap_or_default());
+        let all = ["cpu_secs", "run_delay_secs"].map(|what| format!("{threads}.{what}"));
+        let is_read = all.iter().all(|name| reading.counters.contains_key(name));
+        if is_read { all.into() } else { Vec::new() }
+    }
+}
+
+/// The value of label `name` in `{lane="read",shard="1"}`.
+fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
+    Some(labels.split_once(&format!("{name}=\""))?.1.split_once('"')?.0)
 }
 
 /// The names of those that are called one of `limits`.
@@ -244,7 +267,8 @@ fn generator_of(placement: &Placement, reading: &Reading) -> Resource {
     let gauge = format!("{GENERATOR}.quota_cores");
     let quota = reading.gauges.get(&gauge).filter(|quota| **quota < cores && parts.len() == 1);
     Resource {
-        servers_gauge: quota.map(|_| gauge),
+        // It is started for each trial, so that only its trials tell.
+        servers_gauge: (parts.len() == 1).then_some(gauge),
         kind: ResourceKind::Generator,
         limit: Some(Limit::Generator),
         // An answer that it has not read yet lies in its socket.
@@ -494,7 +518,7 @@ mod tests {
             &[
                 "server + database CPU: 1 server CPU",
                 "database CPU: 0.35 database CPU (quota) database.quota_cores",
-                "generator CPU: 1 generator",
+                "generator CPU: 1 generator generator.quota_cores",
             ],
         );
     }

@@ -1,10 +1,11 @@
 //! What the parts use of the processor and of memory, summed over each part's tree of processes.
 //!
 //! CPU time and the time spent waiting for a core come from `schedstat` of every thread, in nanoseconds; the 10 ms
-//! ticks of `stat` stand in where a kernel has no `schedstat`, and for threads that ended between two readings.
+//! ticks of `stat` stand in where a kernel has no `schedstat`, and for threads that ended between two readings. Threads that weir
+//! named after what they do are also summed by that.
 
 use super::{Context, Reading, Sampler, tick_secs, value_of};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::{fs, io};
 
 pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
@@ -36,7 +37,15 @@ struct Used {
     ticks_secs: f64,
     /// Of `ticks_secs`, what threads did that ended before the first reading.
     before_secs: f64,
-    threads: HashMap<u32, Ran>,
+    threads: HashMap<u32, Thread>,
+}
+
+/// One thread.
+#[derive(Debug, Default)]
+struct Thread {
+    /// What it does, if its name says so: `write` of `weir-write-3`.
+    task: Option<String>,
+    ran: Ran,
 }
 
 /// One thread's `schedstat`.
@@ -99,13 +108,26 @@ impl Part {
         }
         let name = &self.name;
         let threads = || self.seen.values().flat_map(|used| used.threads.values());
+        let mut tasks: BTreeMap<&str, Ran> = BTreeMap::new();
+        for (task, ran) in threads().filter_map(|thread| Some((thread.task.as_ref()?, thread.ran))) {
+            let sum = tasks.entry(task).or_default();
+            sum.cpu_secs += ran.cpu_secs;
+            sum.run_delay_secs += ran.run_delay_secs;
+        }
+        for (task, ran) in tasks {
+            into.count(format!("{name}.threads.{task}.cpu_secs"), ran.cpu_secs);
+            into.count(format!("{name}.threads.{task}.run_delay_secs"), ran.run_delay_secs);
+        }
         into.count(format!("{name}.cpu_secs"), self.seen.values().map(Used::cpu_secs).sum());
         // With its accounting off the kernel prints zeros for these two; and of a thread that ended unseen they are
         // lost. Left out they fail to prove anything, too low they would prove the wrong thing.
-        let switches: f64 = threads().map(|ran| ran.switches).sum();
+        let switches: f64 = threads().map(|thread| thread.ran.switches).sum();
         if switches > 0.0 && self.seen.values().all(|used| used.is_complete(tick_secs)) {
             into.count(format!("{name}.switches"), switches);
-            into.count(format!("{name}.run_delay_secs"), threads().map(|ran| ran.run_delay_secs).sum());
+            into.count(
+                format!("{name}.run_delay_secs"),
+                threads().map(|thread| thread.ran.run_delay_secs).sum(),
+            );
         }
         into.gauge(format!("{name}.threads"), tree.iter().map(|stat| stat.threads).sum());
         if memory_known {
@@ -127,20 +149,27 @@ impl Used {
     }
 
     fn threads_secs(&self) -> f64 {
-        self.threads.values().map(|ran| ran.cpu_secs).sum()
+        self.threads.values().map(|thread| thread.ran.cpu_secs).sum()
     }
 }
 
 /// Takes in every thread of a process. One that ends meanwhile keeps what was last seen of it.
-fn read_threads(pid: u32, threads: &mut HashMap<u32, Ran>) {
+fn read_threads(pid: u32, threads: &mut HashMap<u32, Thread>) {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
     for task in tasks.flatten() {
         let Some(thread) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
         if let Some(ran) = parse_schedstat(&text) {
-            threads.insert(thread, ran);
+            let named = || fs::read_to_string(task.path().join("comm")).ok().and_then(|name| task_of(&name));
+            threads.entry(thread).or_insert_with(|| Thread { task: named(), ran }).ran = ran;
         }
     }
+}
+
+/// What a thread of weir's does, by its name: `write` of `weir-write-3`. `None` of others.
+fn task_of(name: &str) -> Option<String> {
+    let (task, number) = name.trim_end().strip_prefix("weir-")?.rsplit_once('-')?;
+    number.parse::<u32>().ok().map(|_| task.to_owned())
 }
 
 /// Every process of the machine.
@@ -205,6 +234,14 @@ mod tests {
     }
 
     #[test]
+    fn threads_say_what_they_do() {
+        assert_eq!(task_of("weir-write-12\n").as_deref(), Some("write"));
+        for name in ["weir\n", "weir-keeper\n", "tokio-runtime-w\n", ""] {
+            assert_eq!(task_of(name), None, "{name}");
+        }
+    }
+
+    #[test]
     fn a_tree_is_its_root_and_all_below() {
         let stat = |pid, parent| Stat { pid, parent, ticks: 0.0, threads: 1.0 };
         let all = [stat(1, 0), stat(10, 1), stat(11, 10), stat(12, 10), stat(13, 12), stat(20, 1)];
@@ -216,7 +253,11 @@ mod tests {
     #[test]
     fn a_thread_that_ended_still_counts() {
         let ran = Ran { cpu_secs: 0.5, run_delay_secs: 0.0, switches: 1.0 };
-        let mut used = Used { ticks_secs: 1.49, before_secs: 1.0, threads: HashMap::from([(1, ran)]) };
+        let mut used = Used {
+            ticks_secs: 1.49,
+            before_secs: 1.0,
+            threads: HashMap::from([(1, Thread { task: None, ran })]),
+        };
         assert_eq!(used.cpu_secs(), 1.5, "the exact sum wins while all threads live");
         assert!(used.is_complete(0.01));
         used.ticks_secs = 2.0;

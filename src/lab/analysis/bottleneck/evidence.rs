@@ -105,9 +105,11 @@ pub(super) fn evidence(
             .filter(|row| row.usable() && row.resources[i].utilization >= Some(SATURATED))
             .count(),
         waiting: None,
+        computing: mean(&uses.iter().filter_map(|of| of.computing).collect::<Vec<f64>>()),
         limit: limit_of(of, alone.map(String::as_str)),
         within: of.within.clone(),
         queue_growth: None,
+        pressure: None,
         elasticity: None,
     })
 }
@@ -146,8 +148,10 @@ pub(super) fn wait(deciding: &[&Row]) -> Option<Evidence> {
         reached_at: 0,
         limit: limit_of_class(waiting.class),
         waiting: Some(waiting),
+        computing: None,
         within: Vec::new(),
         queue_growth: None,
+        pressure: None,
         elasticity: None,
     })
 }

@@ -1,7 +1,7 @@
 //! How sure a verdict is: what the evidence says in sentences, and what interventions add to it or take from it (E5).
 
 use super::rules::{Case, Conclusion};
-use super::{Evidence, Grade};
+use super::{Evidence, Grade, Pressed, Pressure};
 use crate::lab::analysis::interventions::Effect;
 
 /// A limit that is made slower loses at least so much of what it must lose …
@@ -28,6 +28,7 @@ pub(super) fn graded(case: &Case, ruled: Conclusion, effects: &[Effect], levels:
     }
     said.extend(because);
     if grade == Grade::Supported {
+        said.extend(named.iter().filter_map(|i| pressed(&case.evidence[*i])));
         said.extend(named.iter().filter_map(|i| held(&case.evidence[*i])));
         let control = effects.iter().find(|effect| effect.change.raises.is_empty());
         let slowed: Vec<(&Evidence, &Effect)> = named
@@ -45,7 +46,7 @@ pub(super) fn graded(case: &Case, ruled: Conclusion, effects: &[Effect], levels:
         }));
         let quiet = control.is_some_and(|effect| effect.elasticity.mean <= REFUTES);
         match slowed.as_slice() {
-            [(_, effect)] if named.len() == 1 && is_firm && quiet && confirms(effect) => {
+            [(of, effect)] if named.len() == 1 && is_firm && quiet && allows(of) && confirms(effect) => {
                 grade = Grade::Confirmed;
             }
             // A flush that is delayed takes more with it: PostgreSQL then gets more through, not less.
@@ -84,6 +85,21 @@ fn used(of: &Evidence) -> Option<String> {
         of.utilization * 100.0,
         spread.unwrap_or_default()
     ))
+}
+
+/// E3.
+fn pressed(of: &Evidence) -> Option<String> {
+    let Pressure { of: pressed, share } = of.pressure?;
+    let share = share * 100.0;
+    Some(match pressed {
+        Pressed::Cpu => format!("For {share:.0} % of the time some thread waited for a core."),
+        Pressed::Io => format!("For {share:.0} % of the time some thread waited for a disk."),
+        Pressed::Quota => format!("Its quota held it back for {share:.0} % of the time."),
+    })
+}
+
+fn allows(of: &Evidence) -> bool {
+    of.pressure.is_none_or(|pressure| pressure.allows())
 }
 
 /// E4.

@@ -1,16 +1,18 @@
 //! What limits a workload, and how sure that is (docs/method.md, Bottleneck).
 //!
-//! Four kinds of evidence, each a number: how busy a resource is and what it takes of each request (E1), for what the clients
-//! wait (E2), where the databases' sessions are (E4), and what happens when it is made slower (E5). [`RULES`] name a resource, or
+//! Five kinds of evidence, each a number: how busy a resource is and what it takes of each request (E1), for what the clients
+//! wait (E2), whom the kernel holds back (E3), where the databases' sessions are (E4), and what happens when it is made slower (E5). [`RULES`] name a resource, or
 //! nothing at all where the numbers do not carry a name.
 
 mod evidence;
 mod grade;
+mod pressure;
 mod queues;
 mod rules;
 #[cfg(test)]
 mod tests;
 
+pub use pressure::{Pressed, Pressure, pressure};
 pub use rules::{Case, Conclusion, RULES, Rule};
 
 use super::capacity::{Capacity, Knee};
@@ -101,12 +103,17 @@ pub struct Evidence {
     pub reached_at: usize,
     /// Set where this is no resource but a class of database waits; `utilization` is then the share it holds.
     pub waiting: Option<Waiting>,
+    /// Of the time that it was busy, the share in which its own threads computed or waited for a core; `None` where it has none, or
+    /// they were not read.
+    pub computing: Option<f64>,
     /// What it is called as a bottleneck.
     pub limit: Option<Limit>,
     /// The resources that may be held meanwhile.
     pub within: Vec<String>,
     /// Of each client more, how many wait for it: dQ/dN over the levels that decide.
     pub queue_growth: Option<f64>,
+    /// Who is held back for want of it; `None` where the kernel counts nothing of the kind.
+    pub pressure: Option<Pressure>,
     /// What making it slower did, over what that must do to a limit.
     pub elasticity: Option<Estimate>,
 }
@@ -133,6 +140,11 @@ impl Evidence {
         let handed_on = matches!(self.limit, Some(Limit::ServerLock | Limit::Pool));
         let queued = self.queue_growth >= Some(NEARLY_ALL) && self.utilization >= HANDED_ON;
         (self.saturated() || handed_on && queued) && self.carries()
+    }
+
+    /// The same of one that is held up now and then by another with the same limit.
+    fn nearly_limits(&self) -> bool {
+        self.utilization >= HANDED_ON && self.carries()
     }
 
     fn carries(&self) -> bool {
@@ -192,6 +204,7 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
         evidence::wait(&deciding).or_else(|| evidence::wait(upper.as_ref().filter(|_| queues.is_some())?)),
     );
     for of in &mut all {
+        of.pressure = of.limit.and_then(|limit| pressure(limit, &deciding));
         of.queue_growth = queues.as_ref().and_then(|queues| queues.waiting(&of.id));
         of.elasticity = grade::effect(of, effects, &levels).map(|effect| effect.elasticity);
     }

@@ -13,6 +13,8 @@ const SHARED_CEILING: f64 = 0.05;
 const AT_WORK: f64 = 0.5;
 /// So much of a core's time inside a resource that is named: the name might be the core's.
 const CLOSE: f64 = 0.85;
+/// So much of a session's time that is computed with makes the processor the session's business.
+const COMPUTES: f64 = 0.3;
 /// So much of a lane's busy time in the flush means that the lane waits for it.
 const MOSTLY: f64 = 0.6;
 /// Each client gets at least so much of what one alone gets: nobody is in anybody's way.
@@ -212,15 +214,12 @@ impl Case {
     /// What is saturated, whoever uses it: cores, quotas and rates that are used by those whom `holder` serves. A processor
     /// that has a name of its own part counts for all who use it.
     fn saturated_inside(&self, holder: &Evidence) -> Vec<usize> {
-        self.all(|of| {
-            let is_used = of.id == holder.id || of.within.contains(&holder.id);
-            of.is_hard && of.saturated() && is_used
-        })
+        self.all(|of| of.is_hard && of.saturated() && (of.id == holder.id || is_inside(of, holder)))
     }
 
     /// Whether something hard inside `holder` is nearly saturated: with a few per cent more it would be named instead.
     fn is_close(&self, holder: &Evidence) -> bool {
-        let mut inside = self.evidence.iter().filter(|of| of.is_hard && of.within.contains(&holder.id));
+        let mut inside = self.evidence.iter().filter(|of| of.is_hard && is_inside(of, holder));
         inside.any(|of| of.utilization >= CLOSE)
     }
 
@@ -255,11 +254,16 @@ impl Case {
         if is_over && self.evidence[second].kind == ResourceKind::Pool {
             return None;
         }
-        let (one, other) = (self.held_up(first), self.held_up(second));
-        let ([one], [other]) = (&one.named[..], &other.named[..]) else { return None };
-        let ceilings = self.evidence[*one].ceiling_rps.zip(self.evidence[*other].ceiling_rps);
+        let limit = |at: usize| match self.held_up(at).named[..] {
+            [named] => Some(named),
+            // Of two that let the same through one has the queue, and the other now and then nothing to do.
+            [] if self.evidence[at].nearly_limits() => Some(at),
+            _ => None,
+        };
+        let (one, other) = limit(first).zip(limit(second))?;
+        let ceilings = self.evidence[one].ceiling_rps.zip(self.evidence[other].ceiling_rps);
         let near = ceilings.is_some_and(|(a, b)| (a / b - 1.0).abs() <= SHARED_CEILING);
-        (one != other && near).then_some(*other)
+        (one != other && near).then_some(other)
     }
 
     /// What limits, if clients pile up in front of resource `at`: itself, or what those are held up by that it serves.
@@ -354,6 +358,14 @@ impl Case {
         }
         (pool.load_dependent && pool.saturated()).then(|| self.batches(pool).why(piles))
     }
+}
+
+/// Whether `of` is used while `holder` is held, for a good part of the time. Sessions whose threads hardly compute, and do not wait for a
+/// core either, are held for something else, whoever keeps the server's processor busy.
+fn is_inside(of: &Evidence, holder: &Evidence) -> bool {
+    let is_servers = matches!(of.limit, Some(Limit::ServerCpu | Limit::ServerQuota));
+    let beside = is_servers && holder.computing.is_some_and(|share| share < COMPUTES);
+    of.within.contains(&holder.id) && !beside
 }
 
 fn capitalized(name: &str) -> String {

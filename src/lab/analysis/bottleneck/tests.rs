@@ -184,6 +184,69 @@ fn workers_are_excused_by_a_saturated_processor_and_by_nothing_else() {
     assert!((bottleneck.next_ceiling_rps.unwrap() / 1250.0 - 1.0).abs() < 0.05);
 }
 
+/// A core that a worker burns, and one session that is held as long, in turns: `computing` of its time it computes itself.
+fn core_and_session(computing: f64) -> Results {
+    let mut results = scene(&[
+        actor("server CPU", Limit::ServerCpu, |n| (if n < 2.0 { 0.5 } else { 0.99 }, None, None))
+            .within(&["server workers", "store read lanes"]),
+        actor("server workers", Limit::ServerWorkers, |n| {
+            (if n < 2.0 { 0.5 } else { 0.99 }, Some(0.7 * (n - 1.0)), Some(1.0))
+        }),
+        actor("store read lanes", Limit::Pool, |n| {
+            (if n < 2.0 { 0.5 } else { 0.945 }, Some(0.3 * (n - 1.0)), Some(0.9))
+        })
+        .pool(1.0),
+    ]);
+    results.resources[2].computing = vec!["lanes.cpu".into()];
+    for trial in &mut results.trials {
+        let busy = trial.growth("store read lanes.busy").unwrap();
+        grow(trial, "lanes.cpu", busy * computing);
+    }
+    results
+}
+
+#[test]
+fn a_session_held_beside_a_busy_core_shares_the_load_and_one_that_computes_does_not() {
+    assert_eq!(verdict(&core_and_session(0.01)), (Grade::Supported, vec![Limit::ServerCpu, Limit::Pool]));
+    assert_eq!(verdict(&core_and_session(0.9)), (Grade::Supported, vec![Limit::ServerCpu]));
+}
+
+/// One that is fully busy answers when it comes to it; its own clock says how long it counted.
+#[test]
+fn a_server_that_answers_late_is_as_busy_as_it_says_over_its_own_time() {
+    let mut results = scene(&[actor("server workers", Limit::ServerWorkers, taken)]);
+    results.resources[0].busy = vec!["stats.busy".into()];
+    for trial in &mut results.trials {
+        let late = [0.7, 1.0, 1.3][trial.level.ilog2() as usize % 3];
+        let (busy, secs) = (trial.growth("server workers.busy").unwrap(), trial.elapsed_secs);
+        grow(trial, "stats.busy", busy * late);
+        trial.opened.gauges.insert("stats.weir_uptime_seconds".into(), 7.0);
+        trial.closed.gauges.insert("stats.weir_uptime_seconds".into(), 7.0 + secs * late);
+    }
+    assert_eq!(verdict(&results), (Grade::Supported, vec![Limit::ServerWorkers]));
+    assert!((found(&results).bottleneck.named[0].utilization - 1.0).abs() < 1e-9);
+    // Without that clock it looks busier and less busy from level to level.
+    results.trials.iter_mut().for_each(|trial| trial.opened.gauges.clear());
+    assert_eq!(verdict(&results).0, Grade::NotIdentified);
+}
+
+#[test]
+fn the_generators_quota_is_known_from_the_trials_it_ran_in() {
+    let mut results = scene(&[actor("generator CPU", Limit::Generator, |_| (0.2, None, None))]);
+    results.resources[0].kind = ResourceKind::Generator;
+    results.resources[0].servers_gauge = Some("generator.quota_cores".into());
+    let limited = |results: &mut Results, cores: f64| {
+        for trial in &mut results.trials {
+            trial.opened.gauges.insert("generator.quota_cores".into(), cores);
+        }
+        found(results).bottleneck.grade
+    };
+    assert_eq!(limited(&mut results, 0.2), Grade::Generator);
+    // What is left to the group above it is more than its core.
+    assert_ne!(limited(&mut results, 4.0), Grade::Generator);
+    assert_eq!(results.trials[0].servers(&results.resources[0]), 1.0);
+}
+
 #[test]
 fn a_pool_is_excused_by_locked_rows_and_not_by_a_log_that_more_sessions_could_share() {
     let pool = || scene(&[actor("store write lanes", Limit::Pool, two_sessions).pool(2.0)]);
@@ -275,6 +338,25 @@ fn what_costs_what_a_limit_must_cost_is_confirmed() {
     assert!((of("disk").expected_loss - 0.3 / 1.3).abs() < 0.01);
     assert!(of("cpu").elasticity.mean < 0.3 && of("net").elasticity.mean < 0.3, "{:?}", found.effects);
     assert_eq!(of("net").rounds, 3);
+}
+
+#[test]
+fn a_quota_that_held_nobody_back_is_not_confirmed() {
+    let mut results = intervened("it 1 =2ms, net 0 =2ms");
+    let graded = |results: &mut Results, secs: f64| {
+        for trial in &mut results.trials {
+            let elapsed = trial.elapsed_secs;
+            grow(trial, "server.throttled_secs", secs * elapsed);
+        }
+        let bottleneck = found(results).bottleneck;
+        (bottleneck.grade, bottleneck.because.concat())
+    };
+    let named = results.resources.iter().position(|of| of.name == "it").unwrap();
+    results.resources[named].limit = Some(Limit::ServerQuota);
+    let (grade, because) = graded(&mut results, 0.6);
+    assert_eq!(grade, Grade::Confirmed, "{because}");
+    assert!(because.contains("Its quota held it back for 60 % of the time."), "{because}");
+    assert_eq!(graded(&mut results, 0.01).0, Grade::Supported);
 }
 
 #[test]

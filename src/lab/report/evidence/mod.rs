@@ -3,6 +3,7 @@
 use super::page::{Block, Table};
 use super::plots::effects;
 use super::words::{self, UNKNOWN};
+use crate::lab::analysis::bottleneck::pressure;
 use crate::lab::analysis::{Effect, Estimate, Evidence, Foretold, Grade, Row, Use, WorkloadFindings};
 use crate::lab::results::{Limit, ResourceKind};
 use crate::units::short;
@@ -156,7 +157,7 @@ fn candidates(found: &WorkloadFindings) -> Table {
         ("<pressure", |_| None),
         ("<called", |of| Some(of.called.clone()).filter(|called| !called.is_empty())),
     ];
-    let pressures: Vec<Option<String>> = all.iter().map(|of| pressure(of, &deciding)).collect();
+    let pressures: Vec<Option<String>> = all.iter().map(|of| pressed(of, &deciding)).collect();
     let cell = |column: &Column, i: usize| match column.0 {
         "<pressure" => pressures[i].clone(),
         _ => (column.1)(&all[i]),
@@ -231,23 +232,10 @@ fn elasticity(found: &WorkloadFindings, resource: &str) -> Option<Estimate> {
     found.effects.iter().find(of_it).map(|effect| effect.elasticity)
 }
 
-/// The pressure that belongs to a limit, a mean over the levels that decide: `cpu: some wait 48 %`.
-fn pressure(of: &Candidate, deciding: &[&Row]) -> Option<String> {
-    let (owner, figure, said) = match of.limit? {
-        Limit::ServerCpu | Limit::DatabaseCpu => ("pressure cpu", "pressure_some_share", "cpu: some wait"),
-        Limit::ServerQuota => ("server", "throttled_share", "throttled"),
-        Limit::DatabaseQuota => ("database", "throttled_share", "throttled"),
-        Limit::CommitPath | Limit::Bandwidth | Limit::Reads => {
-            ("pressure io", "pressure_some_share", "io: some wait")
-        }
-        _ => return None,
-    };
-    let read = |row: &&Row| {
-        row.figures.iter().find(|known| known.figure == figure && known.of == owner).map(|known| known.value)
-    };
-    let all: Vec<f64> = deciding.iter().filter_map(read).collect();
-    let mean = all.iter().sum::<f64>() / all.len() as f64;
-    mean.is_finite().then(|| format!("{said} {}", words::percent(mean)))
+/// The pressure that belongs to a limit: `cpu: some wait 48 %`.
+fn pressed(of: &Candidate, deciding: &[&Row]) -> Option<String> {
+    let found = pressure(of.limit?, deciding)?;
+    Some(format!("{} {}", found.of.name(), words::percent(found.share)))
 }
 
 fn effects_caption(found: &WorkloadFindings) -> String {
