@@ -45,16 +45,19 @@ pub(super) fn graded(case: &Case, ruled: Conclusion, effects: &[Effect], levels:
             )
         }));
         let quiet = control.is_some_and(|effect| effect.elasticity.mean <= REFUTES);
-        match slowed.as_slice() {
-            [(of, effect)] if named.len() == 1 && is_firm && quiet && allows(of) && confirms(effect) => {
-                grade = Grade::Confirmed;
-            }
-            // A flush that is delayed takes more with it: PostgreSQL then gets more through, not less.
-            [(of, effect)] if named.len() == 1 && of.waiting.is_none() && refutes(effect) => {
-                said.push("So it is not what limits, whatever else speaks for it.".to_owned());
-                (grade, named) = (Grade::NotIdentified, Vec::new());
-            }
-            _ => {}
+        // Of several that share the load each has to cost what a limit costs.
+        let all_confirm = slowed.iter().all(|(of, effect)| allows(of) && confirms(effect));
+        if is_firm && quiet && !slowed.is_empty() && slowed.len() == named.len() && all_confirm {
+            grade = Grade::Confirmed;
+        }
+        // A flush that is delayed takes more with it: PostgreSQL then gets more through, not less.
+        if let [(of, effect)] = slowed[..]
+            && named.len() == 1
+            && of.waiting.is_none()
+            && refutes(effect)
+        {
+            said.push("So it is not what limits, whatever else speaks for it.".to_owned());
+            (grade, named) = (Grade::NotIdentified, Vec::new());
         }
     }
     Conclusion { grade, named, because: said, is_firm }

@@ -340,6 +340,36 @@ fn what_costs_what_a_limit_must_cost_is_confirmed() {
     assert_eq!(of("net").rounds, 3);
 }
 
+/// Two of the same height: whichever is made slower is then the lower one, and costs what a limit costs.
+#[test]
+fn of_two_that_share_the_load_each_has_to_cost_what_a_limit_costs() {
+    let mut results = intervened("it 1 =2ms, net 0 =2ms");
+    let twin = |name: &str| Resource { name: name.into(), limit: Some(Limit::Pool), ..Resource::default() };
+    let it = results.resources.iter().position(|of| of.name == "it").unwrap();
+    let twin = Resource {
+        kind: ResourceKind::Pool,
+        servers: 1.0,
+        busy: results.resources[it].busy.clone(),
+        ..twin("twin")
+    };
+    results.resources.insert(it + 1, Resource { waiting: vec!["twin.waiting".into()], ..twin });
+    for trial in &mut results.trials {
+        let waiting = trial.elapsed_secs * f64::from(trial.level) / 10.0;
+        grow(trial, "twin.waiting", waiting);
+    }
+    let both = |results: &Results| {
+        let bottleneck = found(results).bottleneck;
+        (bottleneck.grade, bottleneck.named.len())
+    };
+    assert_eq!(both(&results), (Grade::Supported, 2), "only one of them was made slower");
+    let turned: Vec<Intervention> = results.interventions.clone();
+    for made in turned.into_iter().filter(|made| made.change.as_ref().is_some_and(|of| of.knob == "it")) {
+        let change = Change { knob: "twin".into(), raises: vec!["twin".into()], ..made.change.unwrap() };
+        results.interventions.push(Intervention { change: Some(change), ..made });
+    }
+    assert_eq!(both(&results), (Grade::Confirmed, 2));
+}
+
 #[test]
 fn a_quota_that_held_nobody_back_is_not_confirmed() {
     let mut results = intervened("it 1 =2ms, net 0 =2ms");
