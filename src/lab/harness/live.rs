@@ -57,6 +57,10 @@ pub(super) struct Live<'a> {
     probes: Vec<(String, String)>,
     /// The write cap in force.
     cap: Option<Cap>,
+    /// What was changed for a trial and is not known to be as it was: limits and databases outlive the server.
+    changed: Option<Change>,
+    /// How often something died and all was started anew.
+    revivals: u32,
     /// Trials begun so far.
     ran: u64,
 }
@@ -99,6 +103,8 @@ impl<'a> Live<'a> {
             broken: None,
             probes: Vec::new(),
             cap: None,
+            changed: None,
+            revivals: 0,
             ran,
         })
     }
@@ -301,6 +307,7 @@ impl<'a> Live<'a> {
         let died =
             died || !self.fleet.lives() || self.services.as_mut().is_some_and(|of| of.ended().is_some());
         if died || self.is_stale() {
+            self.revivals += u32::from(died);
             self.broken = self.begin().err();
         }
         self.broken.clone().map_or(Ok(()), Err)
@@ -316,21 +323,34 @@ impl<'a> Live<'a> {
         change: Option<&Change>,
         run: impl FnOnce(&mut Live<'a>) -> Trial,
     ) -> Trial {
-        let ready = self.revive().and_then(|()| self.prepare(workload));
+        let ready = self.revive().and_then(|()| self.restore()).and_then(|()| self.prepare(workload));
         if let Err(why) = ready {
             return failed(workload, level, repetition, &why);
         }
+        // Before it is made: what was made in part has to be unmade, too.
+        self.changed = change.cloned();
         let made = self.cap_writes(workload.write_cap).and_then(|()| self.turn(workload, change));
         let trial = match made {
             Ok(()) => run(self),
             Err(why) => failed(workload, level, repetition, &why),
         };
-        // The next trial would be measured with a change or under a cap that nobody asked for.
-        let unmade = change.map_or(Ok(()), |change| self.turn_back(change)).and(self.cap_writes(None));
-        if let Err(why) = unmade {
-            self.broken = Some(why);
-        }
+        // What cannot be unmade now is unmade before the next trial, or that one fails for it.
+        let _ = self.restore();
         trial
+    }
+
+    /// Unmakes what was changed or capped for a trial, if that was not done yet: the next one would be measured with what nobody asked for.
+    fn restore(&mut self) -> Result<(), String> {
+        if let Some(change) = self.changed.clone() {
+            self.turn_back(&change).map_err(|why| {
+                format!("what was changed before ({}) is still changed: {why}", change.knob)
+            })?;
+            self.changed = None;
+        }
+        match self.cap {
+            Some(_) => self.cap_writes(None),
+            None => Ok(()),
+        }
     }
 
     /// Makes `change`.
@@ -535,6 +555,10 @@ impl<'a> Rig<'a> for Live<'a> {
         let own = own.into_iter().filter(|(_, is_there)| *is_there).map(|(knob, _)| knob);
         let all = knobs_of_server(&Samplers::new(&only_stats).read()).into_iter().chain(own);
         Ok(all.map(str::to_owned).collect())
+    }
+
+    fn revivals(&self) -> u32 {
+        self.revivals
     }
 
     fn intervene(

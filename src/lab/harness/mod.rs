@@ -452,6 +452,10 @@ trait Rig<'a> {
     fn change(&self, base: &Base, knob: &str, strength: f64) -> Option<Change> {
         base.change(knob, strength)
     }
+    /// How often something of it died and it was started anew.
+    fn revivals(&self) -> u32 {
+        0
+    }
     /// Runs one trial of the interventions, with `change` made and then unmade. A failure is part of it.
     fn intervene(&mut self, workload: &'a Workload, level: u32, round: u32, change: Option<&Change>)
     -> Trial;
