@@ -46,13 +46,14 @@ impl Server {
     pub(super) fn start(start: &Start, stop: &AtomicBool) -> Result<Server, String> {
         let (log, file) = Log::append(start.log)?;
         let mut command = Command::new(start.program);
-        command.args(["serve", "--listen", "127.0.0.1:0"]);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--until-stdin-ends"]);
         command.args(start.stores.iter().flat_map(|store| ["--store", store]));
         command.args(start.replica.iter().flat_map(|url| ["--read-fallback", url]));
         if !start.args.iter().any(|arg| arg == "--workers" || arg.starts_with("--workers=")) {
             command.args(["--workers", &start.cores.len().to_string()]);
         }
-        command.args(start.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
+        // Its input ends with us, and it with that, even if we are killed.
+        command.args(start.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
         if let Some((delay, dir)) = start.slowed {
             slow_flush::preload(&mut command, delay, dir)?;
         }
