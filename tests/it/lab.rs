@@ -379,6 +379,33 @@ fn a_lab_that_is_killed_leaves_no_weir_behind() {
     support::until("all are gone", || children.iter().all(is_gone));
 }
 
+/// The strain once failed the requests that write and read back the keys, so that nothing was measured.
+#[test]
+fn a_target_that_fails_requests_does_so_once_its_keys_are_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let experiment = "name = \"fails\"\ntitle = \"Failures\"\nlevels = [2, 4]\nrepetitions = 1\nwarmup = \"100ms\"\n\
+        window = \"300ms\"\nselftest = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
+        args = [\"--lab\", \"--strain\", \"delay=1ms,fail=0\"]\n\
+        [interventions]\nrounds = 1\nwindow = \"300ms\"\nknobs = [\"cpu\"]\n\
+        [[workload]]\nname = \"get_all\"\nargs = [\"--keys\", \"100\"]\n\
+        [[workload]]\nname = \"put_all\"\nargs = [\"--keys\", \"100\"]\n";
+    let (output, out) = lab(dir.path(), experiment, &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let results = results(&out);
+    let made = results.interventions.iter().map(|made| &made.trial);
+    let trials: Vec<_> = results.trials.iter().chain(made).collect();
+    assert_eq!(trials.len(), 8);
+    for trial in trials {
+        let load = trial.load.as_ref().unwrap();
+        assert!(
+            trial.failure.is_none() && load.error_ratio > 0.05,
+            "{} {}",
+            trial.workload,
+            load.error_ratio
+        );
+    }
+}
+
 #[test]
 fn a_target_that_is_not_there_is_named() {
     let dir = tempfile::tempdir().unwrap();

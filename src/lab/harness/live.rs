@@ -1,6 +1,7 @@
 //! What trials run against: processes on this machine, started and limited as the experiment says, or a server that
 //! runs already.
 
+use super::failing::{LAB, without_fail};
 use super::fleet::Fleet;
 use super::interventions::{LOWERED, knobs_of_server};
 use super::limits::Limits;
@@ -24,8 +25,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The flag that opens a server to the lab.
-const LAB: &str = "--lab";
 /// How long a server may take to be told of a strain: it may be short of workers.
 const STRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -47,6 +46,8 @@ pub(super) struct Live<'a> {
     replica: Option<String>,
     /// The flags the server runs with beyond the target's: those of the workload it was started for.
     serving: &'a [String],
+    /// The strain `fail` that the server shall have once keys are written, as in `fail=4`.
+    failing: Option<String>,
     /// Workloads whose keys are in the target.
     preloaded: BTreeSet<String>,
     /// Whether a trial has been run on what was started last.
@@ -98,6 +99,7 @@ impl<'a> Live<'a> {
             stores: Vec::new(),
             replica: None,
             serving: &[],
+            failing: None,
             preloaded: BTreeSet::new(),
             used: false,
             broken: None,
@@ -150,7 +152,8 @@ impl<'a> Live<'a> {
         if self.stores.iter().any(|store| store.starts_with("memory:")) {
             self.preloaded.clear();
         }
-        let mut args: Vec<String> = args.iter().chain(flags).cloned().collect();
+        let (mut args, failing) = without_fail(args.iter().chain(flags).cloned().collect());
+        self.failing = failing;
         // Only a server of the lab can be made slower while it runs.
         if self.course.experiment.interventions.is_some() && !args.iter().any(|arg| arg == LAB) {
             args.push(LAB.to_owned());
@@ -364,7 +367,7 @@ impl<'a> Live<'a> {
             "database_cpu" => self.scale_databases(LOWERED),
             // A delay of 0 would be none.
             "commit" => self.fleet.delay_commits((added_us.round() as u64).max(1)),
-            knob => self.strain("PUT", &format!("{STRAIN}?{knob}={added_us:.3}us")),
+            _ => self.strain(false),
         }
     }
 
@@ -377,7 +380,19 @@ impl<'a> Live<'a> {
             "commit" => self.fleet.delay_commits(0),
             // A server that is gone has taken it with it.
             _ if self.server.as_mut().is_none_or(|server| !server.lives()) => Ok(()),
-            _ => self.strain("DELETE", STRAIN),
+            _ => self.tell("DELETE", STRAIN),
+        }
+    }
+
+    /// Has the server strain itself by what is changed, and also fail as the target says if `fails`.
+    fn strain(&self, fails: bool) -> Result<(), String> {
+        let is_strain = |change: &&Change| change.factor.is_none() && change.knob != "commit";
+        let changed = self.changed.as_ref().filter(is_strain);
+        let changed = changed.map(|Change { knob, added_us, .. }| format!("{knob}={added_us:.3}us"));
+        let words: Vec<String> = changed.into_iter().chain(self.failing.clone().filter(|_| fails)).collect();
+        match words.as_slice() {
+            [] => self.tell("DELETE", STRAIN),
+            words => self.tell("PUT", &format!("{STRAIN}?{}", words.join("&"))),
         }
     }
 
@@ -386,8 +401,8 @@ impl<'a> Live<'a> {
         limits.scale_quotas(|part| part.starts_with(DATABASE), factor)
     }
 
-    /// Has the server strain itself, or stop it.
-    fn strain(&self, method: &str, path: &str) -> Result<(), String> {
+    /// Tells the server something that it has nothing to answer to.
+    fn tell(&self, method: &str, path: &str) -> Result<(), String> {
         let url = self.url().unwrap_or_default();
         match ask(method, url, path, STRAIN_MAX) {
             Ok((204, _)) => Ok(()),
@@ -417,6 +432,12 @@ impl<'a> Live<'a> {
         let enough = |seconds: &[SecondReport]| {
             precision.is_some_and(|precision| (self.course.options.enough)(&precision, seconds))
         };
+        let preload = !self.preloaded.contains(&workload.name);
+        // What fails some requests must not fail those that write and read back the keys.
+        let fail = |fails: bool| self.failing.as_ref().map_or(Ok(()), |_| self.strain(fails));
+        if let Err(why) = fail(!preload) {
+            return failed(workload, level, repetition, &why);
+        }
         let run = load::Run {
             program: &self.course.options.program,
             url: self.load_url(),
@@ -427,11 +448,12 @@ impl<'a> Live<'a> {
             warmup: length.warmup,
             window: length.adaptive.map_or(length.window, |adaptive| adaptive.most),
             enough: precision.is_some().then_some(&enough),
-            preload: !self.preloaded.contains(&workload.name),
+            preload,
             cores: self.course.cores_of(GENERATOR),
             context: &self.context(),
             log: &self.course.options.dir.join("load.log"),
             started: &|pid| self.fleet.take(GENERATOR, pid),
+            filled: &|| fail(true),
             limits: load::Limits::default(),
         };
         let mut outcome = run.run(self.stop);

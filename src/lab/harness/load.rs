@@ -67,6 +67,8 @@ pub(super) struct Run<'a> {
     pub(super) log: &'a Path,
     /// Told its process id as soon as it runs; an error ends the run.
     pub(super) started: &'a dyn Fn(u32) -> Result<(), String>,
+    /// Told once every key is written and the warm-up begins, where none has to be once the window does; an error ends the run.
+    pub(super) filled: &'a dyn Fn() -> Result<(), String>,
     /// When to give it up.
     pub(super) limits: Limits,
 }
@@ -143,9 +145,15 @@ impl Run<'_> {
                 Ok(line) => match parse(&line)? {
                     LoadEvent::Preloaded { .. } => {
                         outcome.preloaded = true;
+                        (self.filled)()?;
                         deadline = Instant::now() + self.measured() + limits.grace;
                     }
                     LoadEvent::WindowStart => {
+                        // Who only writes says nothing of keys.
+                        if !outcome.preloaded {
+                            outcome.preloaded = true;
+                            (self.filled)()?;
+                        }
                         outcome.opened = Some((Instant::now(), samplers.read()));
                         deadline = Instant::now() + self.window.0 + limits.grace;
                     }
@@ -264,6 +272,7 @@ mod tests {
             context: &Context::default(),
             log: &dir.path().join("load.log"),
             started: &|_| Ok(()),
+            filled: &|| Ok(()),
             limits,
         };
         run.run(&AtomicBool::new(stop))

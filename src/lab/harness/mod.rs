@@ -9,6 +9,7 @@
 mod calendar;
 mod database;
 mod environment;
+mod failing;
 mod fleet;
 mod interventions;
 mod limits;
