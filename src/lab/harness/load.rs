@@ -6,12 +6,10 @@ use crate::lab::results::Reading;
 use crate::lab::sampler::{Context, Samplers};
 use crate::proto::{LoadEvent, LoadReport, SecondReport};
 use crate::units::Span;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// How long a generator may take before it is killed.
@@ -113,11 +111,9 @@ impl Run<'_> {
         let mut command = self.command();
         // Its input ends with us, and it with that, even if we are killed.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
-        let mut process = Process::spawn(&mut command, self.cores).map_err(|error| {
-            format!("cannot start {}: {error}; is it still where it was?", self.program.display())
-        })?;
+        let mut process = Process::start(&mut command, self.cores)?;
         (self.started)(process.pid())?;
-        let lines = lines_of(&mut process);
+        let lines = process.lines();
         let mut context = self.context.clone();
         // First, because it is the one that will be gone.
         context.parts.insert(0, (GENERATOR.to_owned(), process.pid()));
@@ -202,21 +198,6 @@ impl Run<'_> {
     fn measured(&self) -> Duration {
         self.warmup.0 + self.window.0
     }
-}
-
-/// What the generator prints, line by line as it comes; ends with its output.
-fn lines_of(process: &mut Process) -> Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
-    let stdout = process.stdout();
-    thread::spawn(move || {
-        let Some(stdout) = stdout else { return };
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }
 
 fn parse(line: &str) -> Result<LoadEvent, String> {
