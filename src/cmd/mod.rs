@@ -15,8 +15,8 @@ mod responder;
 mod score;
 mod selftest;
 mod serve;
+mod usage;
 
-use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::fmt::{self, Display};
@@ -87,7 +87,8 @@ impl Display for Failure {
 /// Runs the command line `args` (the program's name first) and gives the process's exit code: 0 done, 1 failed,
 /// 2 wrong input.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let done = match Cli::try_parse_from(args) {
+    let words: Vec<OsString> = args.into_iter().collect();
+    let done = match Cli::try_parse_from(&words) {
         Ok(cli) => match cli.command {
             Command::Serve(args) => serve::run(*args),
             Command::Load(args) => load::run(args),
@@ -102,34 +103,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Link(args) => link::run(args),
             Command::Responder(args) => responder::run(args),
         },
-        Err(error) => usage(&error),
+        Err(error) => usage::usage(&error, &words),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             complain(&failure);
             ExitCode::from(failure.code)
-        }
-    }
-}
-
-/// Prints help where it was asked for; makes one line of a wrong flag.
-fn usage(error: &clap::Error) -> Result<(), Failure> {
-    let text = error.render().to_string();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            say(text.trim_end());
-            Ok(())
-        }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Err(Failure::input("a sub-command is missing")
-                .hint("Try `weir serve`, or `weir --help` for all of them."))
-        }
-        _ => {
-            let what: Vec<&str> = text.split("\n\n").next().unwrap_or(&text).split_whitespace().collect();
-            let what = what.join(" ");
-            Err(Failure::input(what.strip_prefix("error: ").unwrap_or(&what))
-                .hint("--help lists the flags, and the environment variables that stand for them."))
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Experiments in which one resource after the other is made slower, and those with a link between generator and server.
 
 use crate::support;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use weir::lab::results::{Intervention, Results};
 
@@ -16,11 +19,12 @@ fn lab(dir: &Path, experiment: &str) -> Results {
     serde_json::from_slice(&fs::read(out.join("results.json")).unwrap()).unwrap()
 }
 
-/// The knobs of a round, sorted, without the counterpart, which has to stand in front.
+/// The knobs of a round, sorted, without the one counterpart.
 fn knobs(of: &[Intervention], round: u32) -> Vec<&str> {
-    let of: Vec<_> = of.iter().filter(|one| one.trial.repetition == round).collect();
-    assert!(of[0].change.is_none(), "each round begins with nothing changed");
-    let mut knobs: Vec<&str> = of[1..].iter().map(|one| one.change.as_ref().unwrap().knob.as_str()).collect();
+    let of = of.iter().filter(|one| one.trial.repetition == round);
+    let (bases, turned): (Vec<_>, Vec<_>) = of.partition(|one| one.change.is_none());
+    assert_eq!(bases.len(), 1);
+    let mut knobs: Vec<&str> = turned.iter().map(|one| one.change.as_ref().unwrap().knob.as_str()).collect();
     knobs.sort_unstable();
     knobs
 }
@@ -41,7 +45,8 @@ fn the_stations_of_a_model_are_made_slower_in_turn() {
     for one in &results.interventions {
         assert_eq!((one.trial.level, one.trial.load.as_ref().unwrap().window_secs), (16, 20.0));
         if one.change.as_ref().is_some_and(|change| change.knob == "disk") {
-            assert!(goodput(one) < 0.85 * goodput(&results.interventions[0]), "{}", goodput(one));
+            let base = results.interventions.iter().find(|one| one.change.is_none()).unwrap();
+            assert!(goodput(one) < 0.85 * goodput(base), "{}", goodput(one));
         }
     }
 }
@@ -80,6 +85,86 @@ fn a_server_is_made_slower_while_it_runs_and_then_no_more() {
     assert_eq!(rates.iter().filter(|rate| **rate == 12.5e6).count(), 3);
     let parts: Vec<&str> = results.placements.iter().map(|placement| placement.part.as_str()).collect();
     assert_eq!(parts, ["server", "link", "generator"]);
+}
+
+/// A round was once compared with a base that had been measured on the server that died.
+#[test]
+fn a_round_in_which_the_server_is_killed_is_dropped_and_the_next_one_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("experiment.toml"), dir.path().join("out"));
+    let experiment = "name = \"live\"\ntitle = \"A server\"\nlevels = [2]\nrepetitions = 1\nwarmup = \"100ms\"\n\
+         window = \"300ms\"\nselftest = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
+         [interventions]\nrounds = 2\nwindow = \"500ms\"\nknobs = [\"cpu\", \"delay\", \"worker\"]\n\
+         [[workload]]\nname = \"get_popular\"\nargs = [\"--keys\", \"100\"]\n";
+    fs::write(&file, experiment).unwrap();
+    let mut lab = support::weir();
+    let lab = lab.arg("lab").arg(file).arg("--out").arg(&out).stdout(Stdio::null()).stderr(Stdio::piped());
+    let lab = lab.spawn().unwrap();
+    let read =
+        || -> Option<Results> { serde_json::from_slice(&fs::read(out.join("results.json")).ok()?).ok() };
+    support::until("an intervention is measured", || read().is_some_and(|of| !of.interventions.is_empty()));
+    let is_server = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).nth(1) == Some(b"serve")
+    };
+    let server = weir::lab::sampler::descendants(lab.id()).into_iter().find(is_server).unwrap();
+    kill_process(Pid::from_raw(server.cast_signed()).unwrap(), Signal::KILL).unwrap();
+    let output = lab.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "interventions fail no run: {said}");
+    assert!(said.contains("started anew within this round: none of it is compared"), "{said}");
+    let results = read().unwrap();
+    let counted = |round: u32| {
+        let of = results.interventions.iter().filter(move |one| one.trial.repetition == round);
+        of.filter(|one| one.trial.failure.is_none()).count()
+    };
+    assert_eq!((counted(0), counted(1)), (0, 4), "{said}");
+}
+
+/// What could not be taken back was once never tried again: every later trial of the repetition failed, or, where the server was
+/// started anew meanwhile, was measured with the change still made.
+#[test]
+fn a_change_that_could_not_be_taken_back_is_taken_back_before_anything_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("experiment.toml"), dir.path().join("out"));
+    let experiment = "name = \"live\"\ntitle = \"A database\"\nlevels = [2]\nrepetitions = 1\nwarmup = \"100ms\"\n\
+         window = \"300ms\"\nselftest = false\n[target]\nkind = \"weir\"\nstore = \"postgres\"\n\
+         [interventions]\nrounds = 5000\nwindow = \"300ms\"\nknobs = [\"commit\"]\n\
+         [[workload]]\nname = \"put_all\"\nargs = [\"--keys\", \"100\"]\n";
+    fs::write(&file, experiment).unwrap();
+    let mut lab = support::weir();
+    let lab = lab.arg("lab").arg(file).arg("--out").arg(&out).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut lab = lab.spawn().unwrap();
+    let root = lab.id();
+    let data = || -> Option<PathBuf> {
+        let words = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let all = weir::lab::sampler::descendants(root).into_iter().map(words);
+        let postgres = all.into_iter().find(|words| words.contains("/postgres\0-D\0"))?;
+        postgres.split('\0').nth(2).map(PathBuf::from)
+    };
+    let is_delayed = || -> Option<bool> {
+        Some(fs::read_to_string(data()?.join("postgresql.auto.conf")).ok()?.contains("commit_delay"))
+    };
+    support::until("commits are delayed", || is_delayed() == Some(true));
+    // Where nothing can be written, no setting can be changed.
+    let closed = data().unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+    let mut said = BufReader::new(lab.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let why = said.find(|line| line.contains("what was changed before (commit) is still changed")).unwrap();
+    assert!(why.starts_with("intervention on put_all ("), "{why}");
+    assert_eq!(is_delayed(), Some(true));
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    let bases = || -> usize {
+        let results = fs::read(out.join("results.json")).unwrap_or_default();
+        let results: Option<Results> = serde_json::from_slice(&results).ok();
+        let made = results.map(|results| results.interventions).unwrap_or_default();
+        let failed = made.iter().position(|made| made.trial.failure.is_some()).unwrap_or(made.len());
+        made[failed..].iter().filter(|made| made.change.is_none() && made.trial.failure.is_none()).count()
+    };
+    support::until("a base is measured again", || bases() > 0);
+    kill_process(Pid::from_raw(lab.id().cast_signed()).unwrap(), Signal::TERM).unwrap();
+    said.for_each(drop);
+    lab.wait().unwrap();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The lab from outside: its private PostgreSQL, and whole runs on a target of which the truth is known.
 
+use crate::support;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -351,6 +352,58 @@ fn interrupt(before: &[&str], signal: Signal) -> String {
     assert!(said.contains("interrupted before anything was measured"), "{said}");
     assert!(!Path::new(&format!("/proc/{generator}")).exists());
     status
+}
+
+/// Each once outlived its lab: the server had nobody to tell it.
+#[test]
+fn a_lab_that_is_killed_leaves_no_weir_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("experiment.toml");
+    let experiment = "name = \"long\"\ntitle = \"A long one\"\nlevels = [1]\nrepetitions = 1\nwarmup = \"1s\"\n\
+        window = \"10m\"\nselftest = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
+        link = { rate = \"100mbit\" }\n[[workload]]\nname = \"put_all\"\n";
+    fs::write(&file, experiment).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let command = command.arg("lab").arg(file).arg("--out").arg(dir.path().join("out"));
+    let mut lab = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // Server, link and generator.
+    support::until("all are started", || sampler::descendants(lab.id()).len() == 4);
+    let children = sampler::descendants(lab.id())[1..].to_vec();
+    lab.kill().unwrap();
+    lab.wait().unwrap();
+    let is_gone = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // Dead, and perhaps not yet collected by whoever inherited it.
+        stat.rsplit(") ").next().is_none_or(|state| state.is_empty() || state.starts_with('Z'))
+    };
+    support::until("all are gone", || children.iter().all(is_gone));
+}
+
+/// The strain once failed the requests that write and read back the keys, so that nothing was measured.
+#[test]
+fn a_target_that_fails_requests_does_so_once_its_keys_are_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let experiment = "name = \"fails\"\ntitle = \"Failures\"\nlevels = [2, 4]\nrepetitions = 1\nwarmup = \"100ms\"\n\
+        window = \"300ms\"\nselftest = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
+        args = [\"--lab\", \"--strain\", \"delay=1ms,fail=0\"]\n\
+        [interventions]\nrounds = 1\nwindow = \"300ms\"\nknobs = [\"cpu\"]\n\
+        [[workload]]\nname = \"get_all\"\nargs = [\"--keys\", \"100\"]\n\
+        [[workload]]\nname = \"put_all\"\nargs = [\"--keys\", \"100\"]\n";
+    let (output, out) = lab(dir.path(), experiment, &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let results = results(&out);
+    let made = results.interventions.iter().map(|made| &made.trial);
+    let trials: Vec<_> = results.trials.iter().chain(made).collect();
+    assert_eq!(trials.len(), 8);
+    for trial in trials {
+        let load = trial.load.as_ref().unwrap();
+        assert!(
+            trial.failure.is_none() && load.error_ratio > 0.05,
+            "{} {}",
+            trial.workload,
+            load.error_ratio
+        );
+    }
 }
 
 #[test]

@@ -568,7 +568,7 @@ fn the_command_says_in_one_line_what_is_wrong() {
     for (arguments, code, told) in [
         (&[url.as_str()][..], 1, "connection refused | hint: Start it with `weir serve`"),
         (&["https://127.0.0.1:1"], 2, "only http"),
-        (&["127.0.0.1:1"], 2, "write http://host:port"),
+        (&["127.0.0.1:1"], 2, "hint: Write http://host:port"),
         (&[&url, "--workload", "get_nothing"], 2, "known are get_popular, get_all, put_all, mixed"),
         (&[&url, "--clients", "0"], 2, "--clients"),
         (&[&url, "--threads", "0"], 2, "--threads"),
@@ -579,11 +579,11 @@ fn the_command_says_in_one_line_what_is_wrong() {
         (&[&url, "--keys", "0"], 2, "--keys"),
         (&[&url, "--value-size", "65MiB"], 2, "at most 64MiB"),
         (&[&url, "--value-size", "9-1"], 2, "the shortest comes first"),
-        (&[&url, "--mix", "get=50,scan=50"], 2, "`scan` is nothing to mix; known are get, put"),
+        (&[&url, "--mix", "get=50,scan=50"], 2, "`scan` is nothing to mix | hint: Known are get, put"),
         (&[&url, "--distribution", "normal"], 2, "known are uniform, zipfian[:THETA]"),
         (&[&url, "--connect", "never"], 2, "known are once, each"),
         (&[&url, "--verify", "most"], 2, "write none, all, or a share"),
-        (&[&url, "--json", "--events"], 2, "cannot be used with"),
+        (&[&url, "--json", "--events"], 2, "--json and --events do not go together"),
     ] {
         let (output, stdout, stderr) = weir_load(arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?} {stderr}");

@@ -26,5 +26,6 @@ mod shards;
 mod stores;
 mod strain;
 mod tidy;
+mod usage;
 mod verify;
 mod workloads;

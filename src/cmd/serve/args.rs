@@ -131,6 +131,11 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     #[serde(skip)]
     pub(super) acknowledge_early: bool,
+
+    /// Drain and end when standard input does: whoever started this holds its other end, and is gone then
+    #[arg(long, hide = true)]
+    #[serde(skip)]
+    pub(super) until_stdin_ends: bool,
 }
 
 impl Args {
@@ -164,6 +169,7 @@ impl Args {
             batching: self.batching.or(file.batching),
             strain: self.strain.or(file.strain),
             acknowledge_early: self.acknowledge_early,
+            until_stdin_ends: self.until_stdin_ends,
         }
     }
 

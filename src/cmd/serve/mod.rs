@@ -12,8 +12,11 @@ use crate::server::Server;
 use crate::store::{self, Batching, Kind, replica};
 use crate::tiered::{Replica, Shard, Tiers};
 use plan::{Plan, UNBATCHED_LANES, plan};
+use rustix::process::{Signal, getpid, kill_process};
+use std::io;
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let until_stdin_ends = args.until_stdin_ends;
     let plan = plan(args)?;
     start_log();
     let tiers = start_tiers(&plan).map_err(|error| store_failure(&error))?;
@@ -32,6 +35,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     })?;
     // Before anybody is told: whoever reads the address may end the server at once.
     let wait_for_end = end()?;
+    if until_stdin_ends {
+        std::thread::spawn(end_with_stdin);
+    }
     say(format_args!("{} {}", crate::proto::LISTENING, server.address()));
     for (name, address) in server.fronts() {
         say(format_args!("{} {name} {address}", crate::proto::FRONT));
@@ -89,7 +95,7 @@ fn store_failure(error: &store::Error) -> Failure {
 /// Listens for SIGTERM and SIGINT from now on; what it gives waits for the first of them.
 pub(super) fn end() -> Result<impl FnOnce(), Failure> {
     use tokio::signal::unix::{SignalKind, signal};
-    let cannot = |error: std::io::Error| Failure::run(format!("cannot wait for signals: {error}"));
+    let cannot = |error: io::Error| Failure::run(format!("cannot wait for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let entered = runtime.enter();
     let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
@@ -103,6 +109,13 @@ pub(super) fn end() -> Result<impl FnOnce(), Failure> {
             }
         });
     })
+}
+
+/// Tells this process to end once its standard input has: even who is killed at once closes what it held.
+fn end_with_stdin() {
+    // An error is an end, too.
+    let _ = io::copy(&mut io::stdin(), &mut io::sink());
+    let _ = kill_process(getpid(), Signal::TERM);
 }
 
 /// Lets the floors below be heard on standard error.

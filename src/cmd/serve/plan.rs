@@ -101,6 +101,17 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
         return Err(Failure::input(format!("--read-fallback {} is a --store, too", store::redacted(url)))
             .hint("A replica is a server of its own; make one with `weir replica init`."));
     }
+    // Another store flushes by itself, and where nobody hears of strains.
+    let flushes = |url: &String| url.starts_with("fjall:");
+    if let Some(strains) = strains.as_ref().filter(|_| !store_urls.iter().any(flushes)) {
+        let words = strains.base().words();
+        if let Some(flush) = words.iter().find(|word| word.starts_with("flush=")) {
+            return Err(Failure::input(format!(
+                "--strain {flush} would slow nothing: no store has a flush of ours"
+            ))
+            .hint("Use a --store fjall:DIRECTORY, or take lane in place of flush."));
+        }
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let deadline =
         positive("store-timeout", args.store_timeout)?.unwrap_or(std::time::Duration::from_secs(10));
@@ -328,6 +339,10 @@ mod tests {
             (&["--listen", "0.0.0.0:80"], "can be reached from other machines"),
             (&["--listen", "nowhere"], "--listen"),
             (&["--workers", "0"], "--workers is 0"),
+            (
+                &["--lab", "--store", "memory:", "--strain", "lane=1ms,flush=2ms"],
+                "--strain flush=2ms would slow nothing: no store has a flush of ours",
+            ),
             (&["--value-bytes", "65MiB"], "65MiB is too large"),
             (
                 &["--store", "fjall:a", "--store", "fjall:b", "--store", "fjall:a"],

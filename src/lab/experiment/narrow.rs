@@ -67,10 +67,8 @@ impl Experiment {
             truth
         });
         self.truth = truth.filter(|truth| !truth.cases.is_empty());
-        // Stations of a model that is gone.
-        if self.interventions.as_ref().is_some_and(|of| of.check(self).is_err()) {
-            self.interventions = None;
-        }
+        // Stations of a model that is gone, and the like.
+        self.interventions = self.interventions.take().and_then(|of| of.narrowed(self));
     }
 
     /// Shortens warm-up and window to `share` of themselves, but not below what still says something, and below a

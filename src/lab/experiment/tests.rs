@@ -295,10 +295,33 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
         ("knobs = []", "interventions.knobs names none"),
         ("knobs = [\"turbo\"]", "interventions.knobs `turbo` is none; use some of cpu, worker, delay"),
         ("level = 3\nhow = 4", "unknown field `how`"),
+        (
+            "knobs = [\"cpu\", \"link\"]",
+            "interventions.knobs `link` turns nothing: no target has a link with a rate; add link = { rate = \"100mbit\" } to it, or",
+        ),
+        ("knobs = [\"lock\"]", "`lock` turns nothing: no target has a lock; add \"--lab\""),
+        ("knobs = [\"flush\"]", "`flush` turns nothing: no target flushes a store of its own; set"),
+        ("knobs = [\"write_cap\"]", "`write_cap` turns nothing: no target has a workload with"),
+        (
+            "knobs = [\"database_cpu\"]",
+            "`database_cpu` turns nothing: no target has databases with a quota; add",
+        ),
     ] {
         let why = parsed(section).unwrap_err();
         assert!(why.contains(complaint) && !why.contains('\n'), "{section}: {why}");
     }
+    // Each with what its knob needs.
+    let full = SMALL
+        .replace(
+            "args = [\"--cache-entries\", \"10\"]",
+            "args = [\"--strain\", \"cpu=1us,lock=0s\"]\nlink = { rate = \"1mbit\" }",
+        )
+        .replace("store = \"postgres\"", "store = [\"postgres\", \"fjall:x\"]\nquota = { database = 0.5 }");
+    let all: Vec<&str> = KNOBS.iter().map(|knob| knob.name).filter(|name| *name != "write_cap").collect();
+    Experiment::parse(&format!("{full}\n[interventions]\nknobs = {all:?}")).unwrap();
+    let strange = SMALL.replace("kind = \"weir\"\nstore = \"postgres\"\nargs = [\"--cache-entries\", \"10\"]\n[postgres]\nsettings = { shared_buffers = \"128MB\", fsync = true, max_connections = 50 }\n[cores]\nserver = [0]", "kind = \"url\"\nurl = \"http://127.0.0.1:1\"");
+    let why = Experiment::parse(&format!("{strange}\n[interventions]\nknobs = [\"cpu\"]")).unwrap_err();
+    assert!(why.contains("`cpu` turns nothing: no target is a weir of the lab’s own"), "{why}");
     let model = several() + "[interventions]\nknobs = [\"one\"]";
     let mut experiment = Experiment::parse(&model).unwrap();
     assert!(experiment.interventions.as_ref().unwrap().wants("one"), "a model's knobs are its stations");

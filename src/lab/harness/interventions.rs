@@ -1,7 +1,8 @@
 //! Makes one resource after the other a little slower, and measures what that costs.
 //!
-//! After the last repetition of a target, for each workload: rounds of a trial with nothing changed and then one for each knob,
-//! in random order. A knob adds a share of what its resource works on one request, or lowers a rate to four fifths.
+//! After the last repetition of a target, for each workload: rounds of a trial with nothing changed, the base, and one for each knob, all
+//! in random order. A knob adds a share of what its resource works on one request, or lowers a rate to four fifths; how much that is
+//! is known from the last base before it, or from the repetitions. What is compared ran on one and the same server.
 
 use super::{Course, Progress, Rig, failed, save};
 use crate::lab::experiment::{Interventions, Workload};
@@ -233,27 +234,44 @@ impl<'a> Course<'a> {
         let Rounds { wanted, workload, level, knobs } = *rounds;
         let (target, in_round) = (self.subject.name.as_deref(), 1 + knobs.len());
         let total = wanted.rounds as usize * in_round;
+        let is_measured = |trial: &Trial| {
+            trial.failure.is_none() && trial.load.as_ref().is_some_and(|load| load.goodput_rps > 0.0)
+        };
+        let is_same = |of: &&Trial| of.workload == workload.name && of.level == level && is_measured(of);
+        let mut known = results.trials.iter().rev().find(is_same).cloned();
         for round in 0..wanted.rounds {
-            let begun = round as usize * in_round + 1;
-            progress.intervenes(begun, total, target, &workload.name, None);
-            let base = rig.intervene(workload, level, round, None);
-            // An interrupted trial is no failure of the target.
-            if stop.load(Ordering::Relaxed) {
-                return Ok(());
+            let mut order = shuffled(knobs, self.experiment.seed, &workload.name, round);
+            if known.is_none() {
+                // Nobody knows yet how much is a share of what.
+                order.sort_by_key(Option::is_some);
             }
-            self.keep(Intervention { change: None, trial: base.clone() }, results, progress)?;
-            for (turn, knob) in
-                shuffled(knobs, self.experiment.seed, &workload.name, round).iter().enumerate()
-            {
-                let base = Base { resources: &results.resources, trial: &base };
-                // Without a counterpart nobody knows how much is a share of what.
-                let Some(change) = rig.change(&base, knob, wanted.strength) else { continue };
-                progress.intervenes(begun + 1 + turn, total, target, &workload.name, Some(knob));
-                let trial = rig.intervene(workload, level, round, Some(&change));
+            let mut revivals = None;
+            for (turn, knob) in order.into_iter().enumerate() {
+                let base = known.as_ref().map(|trial| Base { resources: &results.resources, trial });
+                let change = knob.map(|knob| rig.change(base.as_ref()?, knob, wanted.strength));
+                let Some(change) = change.map_or(Some(None), |change| change.map(Some)) else { continue };
+                let number = round as usize * in_round + turn + 1;
+                progress.intervenes(number, total, target, &workload.name, knob);
+                let mut trial = rig.intervene(workload, level, round, change.as_ref());
+                // An interrupted trial is no failure of the target.
                 if stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                self.keep(Intervention { change: Some(change), trial }, results, progress)?;
+                let is_revived = *revivals.get_or_insert(rig.revivals()) != rig.revivals();
+                if is_revived {
+                    let own = trial.failure.take().map(|why| format!("{why}; ")).unwrap_or_default();
+                    trial.failure = Some(format!("{own}{REVIVED}"));
+                    drop_round(results, &workload.name, round);
+                }
+                let is_lost = is_revived || (change.is_none() && !is_measured(&trial));
+                if change.is_none() && !is_lost {
+                    known = Some(trial.clone());
+                }
+                self.keep(Intervention { change, trial }, results, progress)?;
+                // What was or would be measured beside it can be compared with nothing.
+                if is_lost {
+                    break;
+                }
             }
         }
         Ok(())
@@ -271,14 +289,27 @@ impl<'a> Course<'a> {
     }
 }
 
-/// `knobs` in the order of a round.
-fn shuffled<'k>(knobs: &'k [String], seed: u64, workload: &str, round: u32) -> Vec<&'k str> {
+/// Why a round is not compared: a fresh server is another one.
+const REVIVED: &str =
+    "something of the target had died and all was started anew within this round: none of it is compared";
+
+/// Lets no trial of a round count.
+fn drop_round(results: &mut Results, workload: &str, round: u32) {
+    let trials = results.interventions.iter_mut().map(|made| &mut made.trial);
+    for trial in trials.filter(|trial| trial.workload == workload && trial.repetition == round) {
+        trial.failure.get_or_insert_with(|| REVIVED.to_owned());
+    }
+}
+
+/// A round of `knobs` in its order, with `None` where nothing is turned.
+fn shuffled<'k>(knobs: &'k [String], seed: u64, workload: &str, round: u32) -> Vec<Option<&'k str>> {
     let mixed =
         workload.bytes().chain(round.to_le_bytes()).fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
     let mut random = Xoshiro256PlusPlus::seed_from_u64(mixed);
-    let mut order: Vec<&str> = knobs.iter().map(String::as_str).collect();
+    let mut order: Vec<Option<&str>> =
+        [None].into_iter().chain(knobs.iter().map(|knob| Some(knob.as_str()))).collect();
     // Fisher–Yates. The modulo favours low places by less than one part in 2^57 here.
     for last in (1..order.len()).rev() {
         order.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
@@ -289,8 +320,12 @@ fn shuffled<'k>(knobs: &'k [String], seed: u64, workload: &str, round: u32) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::experiment::KNOBS;
+    use crate::lab::experiment::{Experiment, KNOBS};
+    use crate::lab::harness::Options;
+    use crate::lab::harness::search::Offered;
+    use crate::lab::results::Selftest;
     use crate::proto::LoadReport;
+    use std::collections::BTreeSet;
 
     fn resource(name: &str, busy: &str, servers: f64) -> Resource {
         Resource { name: name.into(), busy: vec![busy.into()], servers, ..Resource::default() }
@@ -406,18 +441,143 @@ mod tests {
     }
 
     #[test]
-    fn each_round_has_every_knob_once_in_an_order_of_its_own() {
+    fn each_round_has_every_knob_and_its_base_once_in_an_order_of_its_own() {
         let knobs: Vec<String> = KNOBS.iter().map(|knob| knob.name.to_owned()).collect();
         let of = |round| shuffled(&knobs, 1, "put_all", round);
         assert_ne!(of(0), of(1));
         assert_eq!(of(0), of(0), "the seed decides");
-        let sorted = |mut order: Vec<&'static str>| {
+        let sorted = |round| {
+            let mut order = of(round);
             order.sort_unstable();
             order
         };
-        let names = |round: u32| {
-            of(round).iter().map(|name| KNOBS.iter().find(|knob| knob.name == *name).unwrap().name).collect()
+        assert_eq!((sorted(0), sorted(0).len()), (sorted(1), KNOBS.len() + 1));
+        let places = (0..50).map(|round| of(round).iter().position(Option::is_none).unwrap());
+        assert_eq!(places.collect::<BTreeSet<_>>().len(), KNOBS.len() + 1, "a base stands anywhere");
+    }
+
+    /// A target that is revived in some of its trials, counted from 1, or whose base fails there.
+    #[derive(Default)]
+    struct Mortal {
+        begun: usize,
+        revived_at: Vec<usize>,
+        fails_at: Vec<usize>,
+        revivals: u32,
+    }
+
+    impl<'a> Rig<'a> for Mortal {
+        fn begin(&mut self) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn environment(&self) -> Vec<(String, String)> {
+            Vec::new()
+        }
+
+        fn resources(&self) -> Vec<Resource> {
+            Vec::new()
+        }
+
+        fn trial(&mut self, _: &'a Workload, _: u32, _: u32) -> Trial {
+            base(&[])
+        }
+
+        fn knobs(&mut self, _: &'a Workload) -> Result<Vec<String>, String> {
+            Ok(["cpu", "delay", "worker"].map(str::to_owned).to_vec())
+        }
+
+        fn revivals(&self) -> u32 {
+            self.revivals
+        }
+
+        fn intervene(&mut self, of: &'a Workload, level: u32, round: u32, _: Option<&Change>) -> Trial {
+            self.begun += 1;
+            self.revivals += u32::from(self.revived_at.contains(&self.begun));
+            match self.fails_at.contains(&self.begun) {
+                true => failed(of, level, round, "it fell over"),
+                false => Trial { level, repetition: round, ..base(&[]) },
+            }
+        }
+
+        fn offered(&mut self, _: &'a Workload, _: &Offered, _: u32) -> Trial {
+            base(&[])
+        }
+    }
+
+    #[derive(Default)]
+    struct Silent;
+
+    impl Progress for Silent {
+        fn preparing(&mut self, _: &str) {}
+        fn proved(&mut self, _: &Selftest) {}
+        fn begins(&mut self, _: usize, _: usize, _: Option<&str>, _: &str, _: u32) {}
+        fn ended(&mut self, _: Option<&str>, _: &Trial) {}
+        fn intervenes(&mut self, _: usize, _: usize, _: Option<&str>, _: &str, _: Option<&str>) {}
+        fn intervened(&mut self, _: Option<&str>, _: &Intervention) {}
+    }
+
+    /// What two rounds of three knobs left: of each round its trials, `+` for one that counts, `B` where that is the base.
+    fn two_rounds(rig: &mut Mortal, is_swept: bool) -> (String, Results) {
+        let dir = tempfile::tempdir().unwrap();
+        let experiment = Experiment::parse(
+            "name = \"m\"\ntitle = \"m\"\nlevels = [8]\nrepetitions = 1\nwarmup = \"1s\"\nwindow = \"1s\"\n\
+             [target]\nkind = \"weir\"\n[interventions]\nrounds = 2\n[[workload]]\nname = \"w\"\n",
+        );
+        let experiment = experiment.unwrap();
+        let options = Options {
+            program: "weir".into(),
+            dir: dir.path().to_owned(),
+            command: String::new(),
+            scale: None,
+            printed: Vec::new(),
+            foretell: None,
+            enough: |_, _| false,
         };
-        assert_eq!(sorted(names(0)), sorted(names(1)));
+        let course = Course::new(&experiment, &experiment.subjects[0], &options, &[0]).unwrap();
+        let mut results = course.nothing_yet("now");
+        results.trials.extend(is_swept.then(|| base(&[])));
+        course.intervene(rig, &mut results, &mut Silent, &AtomicBool::new(false)).unwrap();
+        let shown = |round| {
+            let of = results.interventions.iter().filter(move |made| made.trial.repetition == round);
+            of.map(|made| match (&made.trial.failure, &made.change) {
+                (Some(_), _) => '-',
+                (None, None) => 'B',
+                (None, Some(_)) => '+',
+            })
+            .collect::<String>()
+        };
+        (format!("{} {}", shown(0), shown(1)), results)
+    }
+
+    #[test]
+    fn a_base_stands_where_it_was_drawn_once_it_is_known_what_is_a_share_of_what() {
+        let (shown, results) = two_rounds(&mut Mortal::default(), true);
+        assert_eq!(shown, "+B++ ++B+");
+        assert!(results.interventions.iter().all(|made| made.trial.failure.is_none()));
+        let (shown, _) = two_rounds(&mut Mortal::default(), false);
+        assert_eq!(shown, "B+++ ++B+", "in the first round nothing else tells");
+    }
+
+    /// A knob was once compared with a base that had been measured on the server before.
+    #[test]
+    fn a_round_within_which_the_target_died_is_dropped_with_its_reason() {
+        let (shown, results) = two_rounds(&mut Mortal { revived_at: vec![3], ..Mortal::default() }, true);
+        assert_eq!(shown, "--- ++B+");
+        for made in &results.interventions[..3] {
+            assert_eq!(made.trial.failure.as_deref(), Some(REVIVED));
+        }
+        let dies = Mortal { revived_at: vec![2], fails_at: vec![2], ..Mortal::default() };
+        let (_, results) = two_rounds(&mut { dies }, true);
+        let why = results.interventions[1].trial.failure.as_deref().unwrap();
+        assert!(why.starts_with("it fell over; ") && why.ends_with(REVIVED), "{why}");
+        // Between two rounds nobody minds.
+        let (shown, _) = two_rounds(&mut Mortal { revived_at: vec![1, 5], ..Mortal::default() }, true);
+        assert_eq!(shown, "+B++ ++B+");
+    }
+
+    #[test]
+    fn a_round_without_a_base_is_not_gone_on_with() {
+        let (shown, _) = two_rounds(&mut Mortal { fails_at: vec![2], ..Mortal::default() }, true);
+        assert_eq!(shown, "+- ++B+");
     }
 }

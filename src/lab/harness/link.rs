@@ -6,13 +6,12 @@ use super::process::{Log, Process, look_until};
 use crate::lab::sampler;
 use crate::proto::{LISTENING, LinkAccount};
 use crate::units::{BitRate, Span};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::path::Path;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 /// How long it may take until it listens.
@@ -58,10 +57,8 @@ impl Link {
         command.args(start.rate.iter().flat_map(|rate| ["--rate".to_owned(), rate.to_string()]));
         command.args(start.delay.iter().flat_map(|delay| ["--delay".to_owned(), delay.to_string()]));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
-        let mut process = Process::spawn(&mut command, start.cores).map_err(|error| {
-            format!("cannot start {}: {error}; is it still where it was?", start.program.display())
-        })?;
-        let answers = lines_of(process.stdout());
+        let mut process = Process::start(&mut command, start.cores)?;
+        let answers = process.lines();
         let listening = look_until(PATIENCE, stop, || match answers.try_recv() {
             Ok(line) => Ok(line.strip_prefix(LISTENING).map(|address| address.trim().to_owned())),
             Err(TryRecvError::Empty) => Ok(None),
@@ -110,20 +107,6 @@ impl Talk {
         let line = self.answers.recv_timeout(ANSWER_MAX).map_err(io::Error::other)?;
         Ok(serde_json::from_str(&line)?)
     }
-}
-
-/// What it prints, line by line; ends with its output.
-fn lines_of(stdout: Option<ChildStdout>) -> Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let Some(stdout) = stdout else { return };
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What trials run against: processes on this machine, started and limited as the experiment says, or a server that
 //! runs already.
 
+use super::failing::{LAB, without_fail};
 use super::fleet::Fleet;
 use super::interventions::{LOWERED, knobs_of_server};
 use super::limits::Limits;
@@ -24,8 +25,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The flag that opens a server to the lab.
-const LAB: &str = "--lab";
 /// How long a server may take to be told of a strain: it may be short of workers.
 const STRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -47,6 +46,8 @@ pub(super) struct Live<'a> {
     replica: Option<String>,
     /// The flags the server runs with beyond the target's: those of the workload it was started for.
     serving: &'a [String],
+    /// The strain `fail` that the server shall have once keys are written, as in `fail=4`.
+    failing: Option<String>,
     /// Workloads whose keys are in the target.
     preloaded: BTreeSet<String>,
     /// Whether a trial has been run on what was started last.
@@ -57,6 +58,10 @@ pub(super) struct Live<'a> {
     probes: Vec<(String, String)>,
     /// The write cap in force.
     cap: Option<Cap>,
+    /// What was changed for a trial and is not known to be as it was: limits and databases outlive the server.
+    changed: Option<Change>,
+    /// How often something died and all was started anew.
+    revivals: u32,
     /// Trials begun so far.
     ran: u64,
 }
@@ -94,11 +99,14 @@ impl<'a> Live<'a> {
             stores: Vec::new(),
             replica: None,
             serving: &[],
+            failing: None,
             preloaded: BTreeSet::new(),
             used: false,
             broken: None,
             probes: Vec::new(),
             cap: None,
+            changed: None,
+            revivals: 0,
             ran,
         })
     }
@@ -144,7 +152,8 @@ impl<'a> Live<'a> {
         if self.stores.iter().any(|store| store.starts_with("memory:")) {
             self.preloaded.clear();
         }
-        let mut args: Vec<String> = args.iter().chain(flags).cloned().collect();
+        let (mut args, failing) = without_fail(args.iter().chain(flags).cloned().collect());
+        self.failing = failing;
         // Only a server of the lab can be made slower while it runs.
         if self.course.experiment.interventions.is_some() && !args.iter().any(|arg| arg == LAB) {
             args.push(LAB.to_owned());
@@ -301,6 +310,7 @@ impl<'a> Live<'a> {
         let died =
             died || !self.fleet.lives() || self.services.as_mut().is_some_and(|of| of.ended().is_some());
         if died || self.is_stale() {
+            self.revivals += u32::from(died);
             self.broken = self.begin().err();
         }
         self.broken.clone().map_or(Ok(()), Err)
@@ -316,21 +326,34 @@ impl<'a> Live<'a> {
         change: Option<&Change>,
         run: impl FnOnce(&mut Live<'a>) -> Trial,
     ) -> Trial {
-        let ready = self.revive().and_then(|()| self.prepare(workload));
+        let ready = self.revive().and_then(|()| self.restore()).and_then(|()| self.prepare(workload));
         if let Err(why) = ready {
             return failed(workload, level, repetition, &why);
         }
+        // Before it is made: what was made in part has to be unmade, too.
+        self.changed = change.cloned();
         let made = self.cap_writes(workload.write_cap).and_then(|()| self.turn(workload, change));
         let trial = match made {
             Ok(()) => run(self),
             Err(why) => failed(workload, level, repetition, &why),
         };
-        // The next trial would be measured with a change or under a cap that nobody asked for.
-        let unmade = change.map_or(Ok(()), |change| self.turn_back(change)).and(self.cap_writes(None));
-        if let Err(why) = unmade {
-            self.broken = Some(why);
-        }
+        // What cannot be unmade now is unmade before the next trial, or that one fails for it.
+        let _ = self.restore();
         trial
+    }
+
+    /// Unmakes what was changed or capped for a trial, if that was not done yet: the next one would be measured with what nobody asked for.
+    fn restore(&mut self) -> Result<(), String> {
+        if let Some(change) = self.changed.clone() {
+            self.turn_back(&change).map_err(|why| {
+                format!("what was changed before ({}) is still changed: {why}", change.knob)
+            })?;
+            self.changed = None;
+        }
+        match self.cap {
+            Some(_) => self.cap_writes(None),
+            None => Ok(()),
+        }
     }
 
     /// Makes `change`.
@@ -344,7 +367,7 @@ impl<'a> Live<'a> {
             "database_cpu" => self.scale_databases(LOWERED),
             // A delay of 0 would be none.
             "commit" => self.fleet.delay_commits((added_us.round() as u64).max(1)),
-            knob => self.strain("PUT", &format!("{STRAIN}?{knob}={added_us:.3}us")),
+            _ => self.strain(false),
         }
     }
 
@@ -357,7 +380,19 @@ impl<'a> Live<'a> {
             "commit" => self.fleet.delay_commits(0),
             // A server that is gone has taken it with it.
             _ if self.server.as_mut().is_none_or(|server| !server.lives()) => Ok(()),
-            _ => self.strain("DELETE", STRAIN),
+            _ => self.tell("DELETE", STRAIN),
+        }
+    }
+
+    /// Has the server strain itself by what is changed, and also fail as the target says if `fails`.
+    fn strain(&self, fails: bool) -> Result<(), String> {
+        let is_strain = |change: &&Change| change.factor.is_none() && change.knob != "commit";
+        let changed = self.changed.as_ref().filter(is_strain);
+        let changed = changed.map(|Change { knob, added_us, .. }| format!("{knob}={added_us:.3}us"));
+        let words: Vec<String> = changed.into_iter().chain(self.failing.clone().filter(|_| fails)).collect();
+        match words.as_slice() {
+            [] => self.tell("DELETE", STRAIN),
+            words => self.tell("PUT", &format!("{STRAIN}?{}", words.join("&"))),
         }
     }
 
@@ -366,8 +401,8 @@ impl<'a> Live<'a> {
         limits.scale_quotas(|part| part.starts_with(DATABASE), factor)
     }
 
-    /// Has the server strain itself, or stop it.
-    fn strain(&self, method: &str, path: &str) -> Result<(), String> {
+    /// Tells the server something that it has nothing to answer to.
+    fn tell(&self, method: &str, path: &str) -> Result<(), String> {
         let url = self.url().unwrap_or_default();
         match ask(method, url, path, STRAIN_MAX) {
             Ok((204, _)) => Ok(()),
@@ -397,6 +432,12 @@ impl<'a> Live<'a> {
         let enough = |seconds: &[SecondReport]| {
             precision.is_some_and(|precision| (self.course.options.enough)(&precision, seconds))
         };
+        let preload = !self.preloaded.contains(&workload.name);
+        // What fails some requests must not fail those that write and read back the keys.
+        let fail = |fails: bool| self.failing.as_ref().map_or(Ok(()), |_| self.strain(fails));
+        if let Err(why) = fail(!preload) {
+            return failed(workload, level, repetition, &why);
+        }
         let run = load::Run {
             program: &self.course.options.program,
             url: self.load_url(),
@@ -407,11 +448,12 @@ impl<'a> Live<'a> {
             warmup: length.warmup,
             window: length.adaptive.map_or(length.window, |adaptive| adaptive.most),
             enough: precision.is_some().then_some(&enough),
-            preload: !self.preloaded.contains(&workload.name),
+            preload,
             cores: self.course.cores_of(GENERATOR),
             context: &self.context(),
             log: &self.course.options.dir.join("load.log"),
             started: &|pid| self.fleet.take(GENERATOR, pid),
+            filled: &|| fail(true),
             limits: load::Limits::default(),
         };
         let mut outcome = run.run(self.stop);
@@ -535,6 +577,10 @@ impl<'a> Rig<'a> for Live<'a> {
         let own = own.into_iter().filter(|(_, is_there)| *is_there).map(|(knob, _)| knob);
         let all = knobs_of_server(&Samplers::new(&only_stats).read()).into_iter().chain(own);
         Ok(all.map(str::to_owned).collect())
+    }
+
+    fn revivals(&self) -> u32 {
+        self.revivals
     }
 
     fn intervene(

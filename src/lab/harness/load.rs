@@ -6,12 +6,10 @@ use crate::lab::results::Reading;
 use crate::lab::sampler::{Context, Samplers};
 use crate::proto::{LoadEvent, LoadReport, SecondReport};
 use crate::units::Span;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// How long a generator may take before it is killed.
@@ -67,6 +65,8 @@ pub(super) struct Run<'a> {
     pub(super) log: &'a Path,
     /// Told its process id as soon as it runs; an error ends the run.
     pub(super) started: &'a dyn Fn(u32) -> Result<(), String>,
+    /// Told once every key is written and the warm-up begins, where none has to be once the window does; an error ends the run.
+    pub(super) filled: &'a dyn Fn() -> Result<(), String>,
     /// When to give it up.
     pub(super) limits: Limits,
 }
@@ -111,11 +111,9 @@ impl Run<'_> {
         let mut command = self.command();
         // Its input ends with us, and it with that, even if we are killed.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
-        let mut process = Process::spawn(&mut command, self.cores).map_err(|error| {
-            format!("cannot start {}: {error}; is it still where it was?", self.program.display())
-        })?;
+        let mut process = Process::start(&mut command, self.cores)?;
         (self.started)(process.pid())?;
-        let lines = lines_of(&mut process);
+        let lines = process.lines();
         let mut context = self.context.clone();
         // First, because it is the one that will be gone.
         context.parts.insert(0, (GENERATOR.to_owned(), process.pid()));
@@ -143,9 +141,15 @@ impl Run<'_> {
                 Ok(line) => match parse(&line)? {
                     LoadEvent::Preloaded { .. } => {
                         outcome.preloaded = true;
+                        (self.filled)()?;
                         deadline = Instant::now() + self.measured() + limits.grace;
                     }
                     LoadEvent::WindowStart => {
+                        // Who only writes says nothing of keys.
+                        if !outcome.preloaded {
+                            outcome.preloaded = true;
+                            (self.filled)()?;
+                        }
                         outcome.opened = Some((Instant::now(), samplers.read()));
                         deadline = Instant::now() + self.window.0 + limits.grace;
                     }
@@ -194,21 +198,6 @@ impl Run<'_> {
     fn measured(&self) -> Duration {
         self.warmup.0 + self.window.0
     }
-}
-
-/// What the generator prints, line by line as it comes; ends with its output.
-fn lines_of(process: &mut Process) -> Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
-    let stdout = process.stdout();
-    thread::spawn(move || {
-        let Some(stdout) = stdout else { return };
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }
 
 fn parse(line: &str) -> Result<LoadEvent, String> {
@@ -264,6 +253,7 @@ mod tests {
             context: &Context::default(),
             log: &dir.path().join("load.log"),
             started: &|_| Ok(()),
+            filled: &|| Ok(()),
             limits,
         };
         run.run(&AtomicBool::new(stop))

@@ -9,6 +9,7 @@
 mod calendar;
 mod database;
 mod environment;
+mod failing;
 mod fleet;
 mod interventions;
 mod limits;
@@ -451,6 +452,10 @@ trait Rig<'a> {
     /// What turning one of them is to change; `None` where `base` does not tell.
     fn change(&self, base: &Base, knob: &str, strength: f64) -> Option<Change> {
         base.change(knob, strength)
+    }
+    /// How often something of it died and it was started anew.
+    fn revivals(&self) -> u32 {
+        0
     }
     /// Runs one trial of the interventions, with `change` made and then unmade. A failure is part of it.
     fn intervene(&mut self, workload: &'a Workload, level: u32, round: u32, change: Option<&Change>)

@@ -5,11 +5,12 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,14 @@ impl Process {
         Ok(Process { child })
     }
 
+    /// The same; what goes wrong is one line with the program.
+    pub(super) fn start(command: &mut Command, cores: &[usize]) -> Result<Process, String> {
+        Process::spawn(command, cores).map_err(|error| {
+            let program = Path::new(command.get_program()).display();
+            format!("cannot start {program}: {error}; is it still where it was?")
+        })
+    }
+
     /// The process id.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
@@ -56,6 +65,22 @@ impl Process {
     /// Its standard output, if that is a pipe; once.
     pub(super) fn stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
+    }
+
+    /// What it prints, line by line as it comes; ends with its output. Read to the end even if nobody waits any more, so that it
+    /// never blocks on a full pipe.
+    pub(super) fn lines(&mut self) -> Receiver<String> {
+        let (sender, receiver) = mpsc::channel();
+        let stdout = self.stdout();
+        thread::spawn(move || {
+            // Without a pipe the dropped sender says so.
+            let Some(stdout) = stdout else { return };
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                // An error is that nobody waits.
+                let _ = sender.send(line);
+            }
+        });
+        receiver
     }
 
     /// Its standard input, if that is a pipe; once.
@@ -287,7 +312,6 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{BufRead, BufReader, Write};
     use std::process::Stdio;
 
     #[test]
@@ -297,7 +321,7 @@ mod tests {
         let mut command = Command::new("grep");
         command.args(["Cpus_allowed_list", "/proc/self/status"]).stdout(Stdio::piped());
         let mut child = Process::spawn(&mut command, &[core]).unwrap();
-        let line = BufReader::new(child.stdout().unwrap()).lines().next().unwrap().unwrap();
+        let line = child.lines().recv().unwrap();
         assert_eq!(line.split_whitespace().last().unwrap(), core.to_string());
         assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), before);
     }

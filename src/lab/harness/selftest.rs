@@ -52,13 +52,9 @@ impl Proof<'_> {
         let mut command = self.command();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
         // Pinning its parts is its own business: it has two, on different cores.
-        let mut process = match Process::spawn(&mut command, &[]) {
+        let mut process = match Process::start(&mut command, &[]) {
             Ok(process) => process,
-            Err(error) => {
-                let program = self.program.display();
-                let why = format!("cannot start {program}: {error}; is it still where it was?");
-                return Some(Selftest::Broke(why));
-            }
+            Err(why) => return Some(Selftest::Broke(why)),
         };
         let said = output_of(&mut process);
         let proved = self.follow(&said, &log, stop);

@@ -6,12 +6,10 @@ use super::process::{Log, Process, look_until};
 use super::slow_flush;
 use crate::lab::sampler::get;
 use crate::proto::{LISTENING, READYZ};
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver, TryRecvError};
-use std::thread;
+use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 
 /// How long a server may take to open its store and answer.
@@ -46,23 +44,22 @@ impl Server {
     pub(super) fn start(start: &Start, stop: &AtomicBool) -> Result<Server, String> {
         let (log, file) = Log::append(start.log)?;
         let mut command = Command::new(start.program);
-        command.args(["serve", "--listen", "127.0.0.1:0"]);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--until-stdin-ends"]);
         command.args(start.stores.iter().flat_map(|store| ["--store", store]));
         command.args(start.replica.iter().flat_map(|url| ["--read-fallback", url]));
         if !start.args.iter().any(|arg| arg == "--workers" || arg.starts_with("--workers=")) {
             command.args(["--workers", &start.cores.len().to_string()]);
         }
-        command.args(start.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
+        // Its input ends with us, and it with that, even if we are killed.
+        command.args(start.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
         if let Some((delay, dir)) = start.slowed {
             slow_flush::preload(&mut command, delay, dir)?;
         }
-        let mut process = Process::spawn(&mut command, start.cores).map_err(|error| {
-            format!("cannot start {}: {error}; is it still where it was?", start.program.display())
-        })?;
-        let address = address_from(process.stdout());
+        let mut process = Process::start(&mut command, start.cores)?;
+        let lines = process.lines();
         let failed = |why: &str| format!("weir serve {why}: {}; see {}", log.tail(), start.log.display());
-        let listening = look_until(PATIENCE, stop, || match address.try_recv() {
-            Ok(address) => Ok(Some(address)),
+        let listening = look_until(PATIENCE, stop, || match lines.try_recv() {
+            Ok(line) => Ok(line.strip_prefix(LISTENING).map(|address| address.trim().to_owned())),
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => {
                 // Its output is closed: it is ending, and the next moment knows how.
@@ -104,22 +101,6 @@ impl Server {
     pub(super) fn lives(&mut self) -> bool {
         self.process.ended().is_none()
     }
-}
-
-/// The address the server names on its output. Reads on to the end, so that the server never blocks on a full pipe.
-fn address_from(stdout: Option<ChildStdout>) -> Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        // `Start::start` made it a pipe; without one the dropped sender says so.
-        let Some(stdout) = stdout else { return };
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            if let Some(address) = line.strip_prefix(LISTENING) {
-                // Nobody waits any more if starting was given up.
-                let _ = sender.send(address.trim().to_owned());
-            }
-        }
-    });
-    receiver
 }
 
 #[cfg(test)]

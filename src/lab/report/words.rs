@@ -2,6 +2,7 @@
 //!
 //! Every figure carries its unit and, where one is known, its spread; what is not known is "–", never NaN.
 
+use crate::lab::analysis::predict;
 use crate::lab::analysis::{
     AuditedRow, Capacity, Checked, Estimate, Evidence, Findings, Foretold, Grade, Interval, Knee, KneeSpread,
     PrintedSweep, Row, Standing, Verdict, WAITS, Waiting, WorkloadFindings,
@@ -278,16 +279,29 @@ fn headroom(found: &WorkloadFindings) -> Option<String> {
 
 /// By how much the capacity that was foretold is off, the best informed prediction first. `None` where nothing was foretold.
 fn foretold(found: &WorkloadFindings) -> Option<String> {
-    let said = |of: &Foretold| match (of.intact, of.capacity_error) {
-        (false, _) => format!("{} changed since it was written down", of.prediction.method),
-        (true, Some(error)) => format!("{} {}", of.prediction.method, signed(error)),
-        (true, None) => {
-            let worst = of.errors.iter().map(|(_, error)| *error).max_by(|a, b| a.abs().total_cmp(&b.abs()));
-            format!("{} {} at worst", of.prediction.method, known(worst, signed))
+    let off = |error: f64| match (error * 100.0).round() {
+        0.0 => "right to the per cent".to_owned(),
+        high if high > 0.0 => format!("{high:.0} % too high"),
+        low => format!("{:.0} % too low", -low),
+    };
+    let said = |of: &Foretold| {
+        let from = match of.prediction.method.as_str() {
+            predict::ONE_POINT => "from one level",
+            predict::THREE_POINT => "from three levels",
+            other => other,
+        };
+        match (of.intact, of.capacity_error) {
+            (false, _) => format!("{from} changed since it was written down"),
+            (true, Some(error)) => format!("{from} {}", off(error)),
+            (true, None) => {
+                let errors = of.errors.iter().map(|(_, error)| *error);
+                let worst = errors.max_by(|a, b| a.abs().total_cmp(&b.abs()));
+                format!("{from} {} at worst", known(worst, off))
+            }
         }
     };
     let all: Vec<String> = found.foretold.iter().rev().map(said).collect();
-    (!all.is_empty()).then(|| format!("prediction off by {}", all.join(", ")))
+    (!all.is_empty()).then(|| format!("prediction {}", all.join(", ")))
 }
 
 /// A share with its sign, as whole per cent: `+4 %`, `−12 %`.

@@ -131,7 +131,7 @@ fn the_front_answers_how_fast_where_what_and_whether() {
             "<dt>What limits it?</dt><dd>commit path</dd><dd>confirmed; next disk, 200 req/s</dd>",
             "<dt>May we believe it?</dt><dd>",
             "bottleneck commit path (confirmed: cpu 100 % busy",
-            "prediction off by three-point +2 %, one-point +20 %",
+            "prediction from three levels 2 % too high, from one level 20 % too high",
         ],
     );
     let markdown = text(&files, "report.md");
@@ -155,7 +155,7 @@ fn what_speaks_against_a_workload_stands_on_its_front() {
     changed.workloads[0].foretold[0].intact = false;
     check(
         &front(&results, &changed),
-        &["a prediction was changed", "one-point changed since it was written down"],
+        &["a prediction was changed", "from one level changed since it was written down"],
     );
     results.trials.clear();
     let empty = crate::lab::analysis::findings(&results);
