@@ -25,6 +25,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tempfile::TempDir;
 
+/// Strains requests by next to nothing.
+const HARDLY_STRAINED: &str = "cpu=0.001us";
 /// How long a server may take to be told of a strain: it may be short of workers.
 const STRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -60,6 +62,10 @@ pub(super) struct Live<'a> {
     cap: Option<Cap>,
     /// What was changed for a trial and is not known to be as it was: limits and databases outlive the server.
     changed: Option<Change>,
+    /// Whether the trial is one of a round, which all go the same way through the server.
+    in_round: bool,
+    /// Whether the server was told to strain requests for such a trial, and not yet to leave that.
+    strained: bool,
     /// How often something died and all was started anew.
     revivals: u32,
     /// Trials begun so far.
@@ -106,6 +112,8 @@ impl<'a> Live<'a> {
             probes: Vec::new(),
             cap: None,
             changed: None,
+            in_round: false,
+            strained: false,
             revivals: 0,
             ran,
         })
@@ -350,6 +358,11 @@ impl<'a> Live<'a> {
             })?;
             self.changed = None;
         }
+        // A server that is gone has taken it with it.
+        if self.strained && self.server.as_mut().is_some_and(|server| server.lives()) {
+            self.tell("DELETE", STRAIN)?;
+        }
+        self.strained = false;
         match self.cap {
             Some(_) => self.cap_writes(None),
             None => Ok(()),
@@ -358,6 +371,10 @@ impl<'a> Live<'a> {
 
     /// Makes `change`.
     fn turn(&mut self, workload: &Workload, change: Option<&Change>) -> Result<(), String> {
+        if self.in_round {
+            self.strained = true;
+            self.strain(false)?;
+        }
         let Some(Change { knob, added_us, .. }) = change else { return Ok(()) };
         match knob.as_str() {
             "link" => self.connect(LOWERED),
@@ -367,7 +384,8 @@ impl<'a> Live<'a> {
             "database_cpu" => self.scale_databases(LOWERED),
             // A delay of 0 would be none.
             "commit" => self.fleet.delay_commits((added_us.round() as u64).max(1)),
-            _ => self.strain(false),
+            // The server has been told.
+            _ => Ok(()),
         }
     }
 
@@ -378,18 +396,23 @@ impl<'a> Live<'a> {
             "write_cap" => Ok(()),
             "database_cpu" => self.scale_databases(1.0),
             "commit" => self.fleet.delay_commits(0),
-            // A server that is gone has taken it with it.
-            _ if self.server.as_mut().is_none_or(|server| !server.lives()) => Ok(()),
-            _ => self.tell("DELETE", STRAIN),
+            // Taken back with all that strains it.
+            _ => Ok(()),
         }
     }
 
     /// Has the server strain itself by what is changed, and also fail as the target says if `fails`.
+    ///
+    /// Requests that are strained go another way than a hit of the cache, which may take as long as what is added. So in a round
+    /// all go it, also where nothing strains them.
     fn strain(&self, fails: bool) -> Result<(), String> {
         let is_strain = |change: &&Change| change.factor.is_none() && change.knob != "commit";
         let changed = self.changed.as_ref().filter(is_strain);
+        let computes = changed.is_some_and(|change| change.knob == "cpu");
+        let same_way = (self.in_round && !computes).then(|| HARDLY_STRAINED.to_owned());
         let changed = changed.map(|Change { knob, added_us, .. }| format!("{knob}={added_us:.3}us"));
-        let words: Vec<String> = changed.into_iter().chain(self.failing.clone().filter(|_| fails)).collect();
+        let failing = self.failing.clone().filter(|_| fails);
+        let words: Vec<String> = changed.into_iter().chain(same_way).chain(failing).collect();
         match words.as_slice() {
             [] => self.tell("DELETE", STRAIN),
             words => self.tell("PUT", &format!("{STRAIN}?{}", words.join("&"))),
@@ -593,7 +616,11 @@ impl<'a> Rig<'a> for Live<'a> {
         let experiment = self.course.experiment;
         let window = experiment.interventions.as_ref().map_or(experiment.window, |of| of.window);
         let length = Length { warmup: experiment.warmup, window, adaptive: None };
-        self.trial_of(workload, level, round, change, |live| live.run(workload, level, round, length))
+        self.in_round = true;
+        let trial =
+            self.trial_of(workload, level, round, change, |live| live.run(workload, level, round, length));
+        self.in_round = false;
+        trial
     }
 }
 
