@@ -1,10 +1,13 @@
 //! Requests as bytes, and the values they carry.
 //!
-//! Of the dialect's templates, cut into `pieces` once per run, only copying is left. Bytes out: no sockets.
+//! Of the dialect's templates, cut into `pieces` once per run, only copying is left. Bytes out: no sockets. What a value in an
+//! answer says is `origin`'s.
+
+mod origin;
 
 use super::answer::KEPT_BYTES_MAX;
 use super::dialect::{Dialect, Rule};
-use super::encode::{base64_bytes, read_base64, write_base64, write_percent};
+use super::encode::{base64_bytes, write_base64, write_percent};
 use super::keys::Ask;
 use super::mix::Operation;
 use super::pieces::{Fill, Piece, Pieces};
@@ -13,7 +16,6 @@ use super::verify::{MARK_BYTES, Mark, PRELOADER, Verify};
 use super::witness::Watch;
 use super::{Connect, Plan};
 use crate::kv::VALUE_BYTES_MAX;
-use memchr::memmem;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -131,67 +133,6 @@ impl Requests {
         let value_bytes = self.sizes.of_key(number);
         let mark = self.mark(PRELOADED, value_bytes);
         self.write(request, Ask { operation: Operation::Get, number, value_bytes }, true, mark);
-    }
-
-    /// Compares `body`, which begins as `request` expects of a read of key `number`, to its last byte. `Err` when it is no
-    /// value of that key; otherwise where it comes from, `None` where it carries no mark: because it is too short for one,
-    /// was written by a run without them, or is not to be found in the answer.
-    pub(super) fn origin(
-        &self,
-        request: &Request,
-        number: u64,
-        body: &[u8],
-        [whole, scratch]: &mut [Vec<u8>; 2],
-    ) -> Result<Option<Mark>, ()> {
-        let Some(form) = &self.forms[Operation::Get as usize] else { return Ok(None) };
-        let is_value = |piece: &Piece| matches!(piece.fill, Fill::Value | Fill::ValueBase64);
-        let Some(place) = form.proof.iter().position(is_value) else { return Ok(None) };
-        let encoded = form.proof[place].fill == Fill::ValueBase64;
-        let start = match form.rule.anywhere {
-            true => memmem::find(body, &request.expected).ok_or(())?,
-            false => 0,
-        };
-        let value = body.get(start + request.value_at..).ok_or(())?;
-
-        let mut digits = itoa::Buffer::new();
-        let digits = digits.format(number).as_bytes();
-        let mark_at = self.key_prefix.len() + digits.len() + "=".len();
-        let front = match encoded {
-            true => {
-                scratch.clear();
-                let characters = base64_bytes(mark_at + MARK_BYTES);
-                read_base64(scratch, &value[..value.len().min(characters)]);
-                scratch.as_slice()
-            }
-            false => value,
-        };
-        let mark = front.get(mark_at..mark_at + MARK_BYTES).and_then(|text| Mark::read(text, number));
-        let value_bytes = match &mark {
-            Some(mark) => Some(mark.value_bytes),
-            None if form.whole => Some(value.len()),
-            // Up to the text that follows the value, which has no character of it.
-            None => form.proof.get(place + 1).filter(|next| !next.text.is_empty()).and_then(|next| {
-                let end = memmem::find(value, &next.text)?;
-                scratch.clear();
-                read_base64(scratch, &value[..end]);
-                Some(if encoded { scratch.len() } else { end })
-            }),
-        };
-        let short = mark_at + MARK_BYTES;
-        let Some(value_bytes) = value_bytes else {
-            // Where values may be too short for a mark, this may be one of them; where it ends is not to be seen.
-            return if self.sizes.min < short { Ok(None) } else { Err(()) };
-        };
-        if value_bytes > body.len() || mark.is_none() && value_bytes < self.sizes.min.min(short) {
-            return Err(());
-        }
-        whole.clear();
-        let filling = Filling { number, digits, value_bytes, mark, body_bytes: 0 };
-        for piece in &form.proof {
-            self.fill(whole, scratch, piece, filling);
-        }
-        let right = if form.whole { body == whole.as_slice() } else { body[start..].starts_with(whole) };
-        if right { Ok(mark) } else { Err(()) }
     }
 
     /// What a value of so many bytes says of its origin.
@@ -576,7 +517,7 @@ mod tests {
                 let mark = Mark { run: plan.verify.run(), writer: 3, count: 9, value_bytes: 100 };
                 assert_eq!(origin(&body), Ok(Some(mark)), "{}", text(&body));
 
-                let start = memmem::find(&body, &get.expected).unwrap() + get.expected.len();
+                let start = memchr::memmem::find(&body, &get.expected).unwrap() + get.expected.len();
                 let whole = matches!(dialect.name.as_str(), "weir" | "webdis");
                 let value_end = if dialect.name == "etcd" { start + 120 } else { start + 85 };
                 for place in start..value_end.min(body.len()) {
