@@ -134,6 +134,9 @@ fn invalid(given: &str, cause: &str, lists: &str) -> Failure {
             .hint("Write one, as in 127.0.0.1:8080; port 0 takes a free one.");
     }
     let cause = cause.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some(known) = cause.strip_prefix("known are ") {
+        return Failure::input(format_args!("{given} is not known")).hint(format_args!("Known are {known}."));
+    }
     match cause.contains("; ") {
         true => with_hint(format!("{given}: {cause}"), Failure::input),
         false => Failure::input(format_args!("{given}: {cause}")).hint(lists),

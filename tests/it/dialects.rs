@@ -318,8 +318,14 @@ fn what_a_dialect_cannot_say_is_refused_before_anything_is_asked() {
             &["--dialect", "etcd", "--value-size", "0-9"],
             "dialect etcd takes no values of less than 1 B | hint",
         ),
-        (&["--dialect", "klingon"], "known are weir, fixed, webdis, etcd, or name a FILE.toml"),
-        (&["--dialect", &wrong], "[get] knows nothing to put for {name}; there are {key}, {key_base64}"),
+        (
+            &["--dialect", "klingon"],
+            "--dialect klingon is not known | hint: Known are weir, fixed, webdis, etcd, or name a FILE.toml",
+        ),
+        (
+            &["--dialect", &wrong],
+            "[get] knows nothing to put for {name} | hint: There are {key}, {key_base64}",
+        ),
         (&["--dialect", &none], "cannot read it"),
     ] {
         let (output, stdout, stderr) = weir_load(&[&[url], arguments].concat());

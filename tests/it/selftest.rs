@@ -375,7 +375,7 @@ fn what_cannot_be_tested_does_not_hold() {
     );
     let output = weir().args(["selftest", "--claims", "T9"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("known are T2, T3, T4, T5"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Known are T2, T3, T4, T5"));
     for cores in ["99999999999,0", "5000000,5000000"] {
         let output = weir().args(["selftest", "--cores", cores]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{cores}");

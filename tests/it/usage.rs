@@ -25,7 +25,7 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         ("load URL --clients 0", "--clients 0 is out of range", "Write a number from 1 to 100000."),
         ("load URL --keys 0", "--keys 0 is out of range", "Write a number from 1 on."),
         ("load URL --clients few", "--clients few is no whole number", "Write one, as in 4."),
-        ("load URL --workload nope", "--workload nope: known are get_popular,", "`weir load --help` lists"),
+        ("load URL --workload nope", "--workload nope is not known", "Known are get_popular,"),
         ("load URL --json --events", "--json and --events do not go together", "Leave one of them out."),
         ("load URL --schema", "--schema goes together with nothing else", "Leave the rest out, or it."),
         ("load URL --token-file f", "weir load: what is given does nothing without --agents", "Add --agents"),
