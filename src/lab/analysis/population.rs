@@ -1,6 +1,8 @@
 //! Where the clients are: how many wait for each resource and how many it serves (E2 of docs/method.md, section 6).
 //!
 //! A client is in one place at a time, so the places add up to the clients there are; what is left over is said.
+//! A thread that answers from sockets is busy for longer than it has a client in its hands: while it takes the request out,
+//! and once the answer is delivered, the client lies in a socket and is counted there.
 
 use super::stats::mean;
 use crate::lab::results::{Limit, Resource, ResourceKind, Results, Trial};
@@ -31,7 +33,7 @@ pub struct Place {
     pub inner: bool,
     /// Clients that wait for it; `None` where its queue cannot be seen.
     pub waiting: Option<f64>,
-    /// Clients it serves.
+    /// Clients it serves; of a thread's time only so much as is left for those who lie in no socket.
     pub serving: Option<f64>,
 }
 
@@ -56,19 +58,59 @@ pub(super) fn population(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Op
             serving,
         })
     };
-    let places: Vec<Place> = results.resources.iter().filter_map(place).collect();
+    let mut places: Vec<Place> = results.resources.iter().filter_map(place).collect();
     if places.iter().all(|place| place.limit == Some(Limit::Generator)) {
         return None;
     }
     let clients = over_runs(&|trial, _| Some(f64::from(trial.level)))?;
     let away = over_runs(&|_, load| Some((load.think_secs + load.backoff_secs) / load.window_secs))?;
-    let located: f64 = places.iter().filter(|place| !place.inner).map(Place::clients).sum();
+    let located =
+        |places: &[Place]| places.iter().filter(|place| !place.inner).map(Place::clients).sum::<f64>();
+    let over = located(&places) + away - clients;
+    let is_looked_at = |name: &String| {
+        let resource = results.resources.iter().find(|resource| resource.name == *name);
+        resource.is_some_and(|resource| resource.waiting.iter().any(|of| of.starts_with(SOCKETS)))
+    };
+    let threads = places.iter_mut().filter(|place| !place.inner && is_looked_at(&place.resource));
+    take_off(over, threads.filter_map(|place| place.serving.as_mut()).collect());
+    let located = located(&places);
     Some(Population { clients, away, unlocated: clients - away - located, places })
+}
+
+/// What is looked at in sockets.
+const SOCKETS: &str = "sockets.";
+
+/// Takes `over` off the figures in proportion, down to zero. What is not over is not touched.
+fn take_off(over: f64, figures: Vec<&mut f64>) {
+    let total: f64 = figures.iter().map(|figure| **figure).sum();
+    if over > 0.0 && total > 0.0 {
+        let left = 1.0 - (over / total).min(1.0);
+        figures.into_iter().for_each(|figure| *figure *= left);
+    }
 }
 
 impl Place {
     /// All clients there.
     pub fn clients(&self) -> f64 {
         self.waiting.unwrap_or(0.0) + self.serving.unwrap_or(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_twice_is_taken_off_threads_and_no_more_than_they_have() {
+        let check = |over: f64, expected: [f64; 2]| {
+            let mut figures = [0.4, 0.6];
+            take_off(over, figures.iter_mut().collect());
+            let near = |(found, expected): (f64, f64)| (found - expected).abs() < 1e-9;
+            assert!(figures.into_iter().zip(expected).all(near), "{over}: {figures:?}");
+        };
+        check(-2.0, [0.4, 0.6]);
+        check(0.5, [0.2, 0.3]);
+        check(2.0, [0.0, 0.0]);
+        take_off(1.0, Vec::new());
     }
 }

@@ -1,39 +1,59 @@
 //! Where requests and answers lie unread: at the server, at the generator, or on their way.
 //!
 //! A request that nobody has read waits for the server's workers, an answer that nobody has read waits for the generator;
-//! neither program can count them. A thread looks at both ends of every connection to the target again and again until the sampler is
-//! dropped. What it saw stands until it looks again, so the counters are connection-seconds, and over the time of a window they
-//! are mean numbers of connections, as far as the look itself does not hold up what it looks at (docs/method.md, Sampling). Its period
-//! aims at half a percent of one core, at most 20 times a second. Where the ends of no connection were seen, because they are on two machines or in
-//! namespaces apart, there are no counters.
+//! neither program can count them. A thread looks at a few connections to the target, chosen at random, at random times, until the
+//! sampler is dropped. Their share stands for all connections until it looks again, so the counters are connection-seconds,
+//! and over the time of a window they are mean numbers of connections.
+//!
+//! A look must be short: while it takes a core from the server or the generator, the other goes on, and what it sends lies unread.
+//! So a look at all connections is taken seldom, after a look that counts, and only to learn which ones there are. Where the
+//! ends of no connection were seen, because they are on two machines or in namespaces apart, there are no counters.
 
-use super::diag::{End, Source};
+use super::diag::{End, Questions, Source};
 use super::stats::address;
 use super::{Context, Reading, Sampler};
 use parking_lot::Mutex;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use rustix::time::{ClockId, clock_gettime};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// How many connections a look asks for.
+const SAMPLE: usize = 4;
+/// Looks from one core before the next: to go there costs more than a look.
+const STAY: usize = 4;
 /// Between two looks on average, where a look is cheap enough.
-const PERIOD_MIN: Duration = Duration::from_millis(50);
+const PERIOD_MIN: Duration = Duration::from_millis(25);
 /// However expensive it is.
 const PERIOD_MAX: Duration = Duration::from_secs(1);
-/// Of one core's time.
-const COST_MAX_RATIO: f64 = 0.005;
+/// Of one core's time, for looks.
+const COST_MAX_RATIO: f64 = 0.002;
+/// No look counts for more towards that.
+const LOOK_MAX: Duration = Duration::from_millis(1);
+/// How many looks the mean cost of one is taken over.
+const MEMORY: f64 = 8.0;
+/// Between any two looks: what the last one held up has gone its way, also after a look at all connections.
+const GAP_MIN: Duration = Duration::from_millis(5);
+/// How often all connections are looked at while none is known or their number changes: a generator makes its connections one by one.
+const REFRESH_NEW: Duration = Duration::from_millis(50);
+/// How soon again once one is gone.
+const REFRESH_MIN: Duration = Duration::from_millis(200);
+/// How soon in any case, for those that are new.
+const REFRESH_MAX: Duration = Duration::from_secs(4);
 
 pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
     let loaded = context.load_url.as_deref()?;
     let listeners =
         Listeners { servers: resolved(context.url.as_deref().unwrap_or(loaded))?, loaded: resolved(loaded)? };
-    Some(Box::new(Sockets::start(listeners)))
+    Some(Box::new(Sockets::start(listeners, Posts::among(&context.cores))))
 }
 
 /// Once: the generator resolves no more often.
@@ -67,14 +87,58 @@ struct Sockets {
     thread: Option<JoinHandle<()>>,
 }
 
+/// The cores to look from. A core that looks does nothing else meanwhile, and what the others send to it lies unread: from
+/// a core of the server the server's queue is too long, from one of the generator's the generator's. So it is none of theirs, or
+/// one after the other.
+struct Posts {
+    sets: Vec<CpuSet>,
+    looks: usize,
+}
+
+impl Posts {
+    /// Those that no part runs on, together; where there are none, each of `busy`.
+    fn among(busy: &[usize]) -> Posts {
+        let allowed = sched_getaffinity(None).unwrap_or_default();
+        let of = |cores: &[usize]| {
+            let mut set = CpuSet::new();
+            cores.iter().for_each(|core| set.set(*core));
+            set
+        };
+        let free: Vec<usize> =
+            (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core) && !busy.contains(core)).collect();
+        let sets = match free.as_slice() {
+            [] => busy.iter().map(|core| of(&[*core])).collect(),
+            free => vec![of(free)],
+        };
+        Posts { sets, looks: 0 }
+    }
+
+    /// Before each look: goes to the next post after some.
+    fn turn(&mut self) {
+        let count = self.sets.len();
+        if count > 0 && self.looks.is_multiple_of(STAY) && (count > 1 || self.looks == 0) {
+            // Where it is not allowed to, the thread stays where the kernel puts it.
+            let _ = sched_setaffinity(None, &self.sets[self.looks / STAY % count]);
+        }
+        self.looks += 1;
+    }
+}
+
 /// How many connections are in each place; one is in one place only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Places {
-    server_unread: u32,
-    generator_unread: u32,
-    unsent: u32,
-    /// All of which both ends were seen.
-    connections: u32,
+    server_unread: f64,
+    generator_unread: f64,
+    unsent: f64,
+    /// All.
+    connections: f64,
+}
+
+/// A connection that leads to a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Connection {
+    client: SocketAddr,
+    server: SocketAddr,
 }
 
 /// What was seen so far.
@@ -90,6 +154,9 @@ struct Seen {
     server_unread_secs: f64,
     generator_unread_secs: f64,
     unsent_secs: f64,
+    /// Processor time of a look: a mean that forgets.
+    look_secs: f64,
+    /// And of all that the thread does.
     cost_secs: f64,
 }
 
@@ -104,6 +171,7 @@ impl Seen {
             server_unread_secs: 0.0,
             generator_unread_secs: 0.0,
             unsent_secs: 0.0,
+            look_secs: 0.0,
             cost_secs: 0.0,
         }
     }
@@ -112,18 +180,20 @@ impl Seen {
     fn stand(&mut self, now: Instant) {
         let secs = now.saturating_duration_since(self.until).as_secs_f64();
         self.observed_secs += secs;
-        self.server_unread_secs += secs * f64::from(self.last.server_unread);
-        self.generator_unread_secs += secs * f64::from(self.last.generator_unread);
-        self.unsent_secs += secs * f64::from(self.last.unsent);
+        self.server_unread_secs += secs * self.last.server_unread;
+        self.generator_unread_secs += secs * self.last.generator_unread;
+        self.unsent_secs += secs * self.last.unsent;
         self.until = self.until.max(now);
     }
 
-    fn look(&mut self, now: Instant, places: Places, cost_secs: f64) {
+    fn look(&mut self, now: Instant, places: Places, look_secs: f64) {
         self.stand(now);
         self.last = places;
-        self.live |= places.connections > 0;
+        self.live |= places.connections > 0.0;
         self.samples += 1.0;
-        self.cost_secs += cost_secs;
+        // A virtual core that was taken away counts as used: such a look says nothing of the next.
+        let change = look_secs.min(LOOK_MAX.as_secs_f64()) - self.look_secs;
+        self.look_secs += change / if self.samples == 1.0 { 1.0 } else { MEMORY };
     }
 
     fn show(&self, into: &mut Reading) {
@@ -141,19 +211,19 @@ impl Seen {
 
     /// How long to leave between looks that cost what they did so far.
     fn period(&self) -> Duration {
-        let affordable_secs = self.cost_secs / self.samples.max(1.0) / COST_MAX_RATIO;
+        let affordable_secs = self.look_secs / COST_MAX_RATIO;
         Duration::from_secs_f64(affordable_secs.min(PERIOD_MAX.as_secs_f64())).max(PERIOD_MIN)
     }
 }
 
 impl Sockets {
     /// Looks from now on, so that the first reading already knows whether there is anything to be seen.
-    fn start(listeners: Listeners) -> Sockets {
+    fn start(listeners: Listeners, posts: Posts) -> Sockets {
         let seen = Arc::new(Mutex::new(Seen::new(Instant::now())));
         let (end, ends) = mpsc::channel();
         let shared = Arc::clone(&seen);
         let thread = thread::spawn(move || {
-            if let Err(error) = watch(&listeners, &ends, &shared) {
+            if let Err(error) = watch(&listeners, posts, &ends, &shared) {
                 log::debug!("sampler sockets: {error}");
                 shared.lock().live = false;
             }
@@ -190,51 +260,118 @@ impl Drop for Sockets {
 }
 
 /// Looks until the other end of `ends` is dropped.
-fn watch(listeners: &Listeners, ends: &Receiver<()>, seen: &Mutex<Seen>) -> io::Result<()> {
+fn watch(listeners: &Listeners, mut posts: Posts, ends: &Receiver<()>, seen: &Mutex<Seen>) -> io::Result<()> {
+    // A timer that may be late is set off with others, and they are what is looked at.
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
     let mut source = Source::open()?;
-    let ports = listeners.ports();
-    let mut found = Vec::new();
-    // Any seed will do: the gaps are random only so that nothing that repeats itself is always met in the same state.
+    // Any seed will do: chance is there only so that nothing that repeats itself is always met in the same state.
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
-    let mut paid_secs = thread_cpu_secs();
+    let mut known = all(&mut source, listeners)?;
+    let mut refreshed = Instant::now();
+    // Whether the list has become longer or shorter since the time before.
+    let mut changed = true;
+    let mut questions = Questions::default();
+    seen.lock().live = !known.is_empty();
     loop {
-        found.clear();
-        ports.iter().try_for_each(|port| source.ends(*port, &mut found))?;
-        let places = places(&found, listeners);
-        let paid_before_secs = std::mem::replace(&mut paid_secs, thread_cpu_secs());
-        let period = {
+        // Made before the wait, so that the kernel looks at the first as soon as this thread runs.
+        let sample = choose(&mut known, &mut rng);
+        questions.clear();
+        for (local, peer) in &sample {
+            questions.ask(*local, *peer);
+            questions.ask(*peer, *local);
+        }
+        posts.turn();
+        let paid_secs = thread_cpu_secs();
+        let gap = {
             let mut seen = seen.lock();
-            seen.look(Instant::now(), places, paid_secs - paid_before_secs);
-            seen.period()
+            seen.cost_secs = paid_secs;
+            gap(seen.period(), &mut rng)
         };
-        // Between half of the period and one and a half.
-        let share = 0.5 + f64::from(rng.next_u32()) / f64::from(u32::MAX);
-        match ends.recv_timeout(period.mul_f64(share)) {
+        match ends.recv_timeout(gap) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+        let found = source.look(&mut questions)?;
+        let now = Instant::now();
+        let (places, missing) = places(&found, known.len(), listeners);
+        seen.lock().look(now, places, thread_cpu_secs() - paid_secs);
+        let rest = match (known.is_empty() || changed, missing) {
+            (true, _) => REFRESH_NEW,
+            (false, true) => REFRESH_MIN,
+            (false, false) => REFRESH_MAX,
+        };
+        if refreshed.elapsed() >= rest {
+            let count = known.len();
+            known = all(&mut source, listeners)?;
+            changed = known.len() != count;
+            refreshed = Instant::now();
         }
     }
 }
 
-/// The places of the connections to `listeners` of which both ends are among `ends`.
-fn places(ends: &[End], listeners: &Listeners) -> Places {
+/// How long until the next look: [`GAP_MIN`], and a time without memory that makes `mean` of it on average.
+fn gap(mean: Duration, rng: &mut impl Rng) -> Duration {
+    // Never 0, whose logarithm is none.
+    let chance = (f64::from(rng.next_u32()) + 1.0) / (f64::from(u32::MAX) + 1.0);
+    let rest = mean.saturating_sub(GAP_MIN);
+    GAP_MIN + rest.mul_f64(-chance.ln()).min(PERIOD_MAX)
+}
+
+/// Some of the connections, each as its two ends in the order they are asked for; `known` is left in another order.
+fn choose(known: &mut [Connection], rng: &mut impl Rng) -> Vec<(SocketAddr, SocketAddr)> {
+    let count = known.len().min(SAMPLE);
+    for at in 0..count {
+        let rest = known.len() - at;
+        known.swap(at, at + rng.next_u32() as usize % rest);
+    }
+    let ordered = |of: &Connection| match rng.next_u32() >> 31 {
+        0 => (of.client, of.server),
+        _ => (of.server, of.client),
+    };
+    known[..count].iter().map(ordered).collect()
+}
+
+/// All connections to `listeners` of which both ends are here.
+fn all(source: &mut Source, listeners: &Listeners) -> io::Result<Vec<Connection>> {
+    let mut found = Vec::new();
+    listeners.ports().into_iter().try_for_each(|port| source.all(port, &mut found))?;
+    Ok(connections(&found, listeners))
+}
+
+fn connections(ends: &[End], listeners: &Listeners) -> Vec<Connection> {
     let is_listener = |address: &SocketAddr| listeners.all().any(|of| of == address);
-    let clients: HashMap<(SocketAddr, SocketAddr), &End> =
-        (ends.iter()).filter(|end| is_listener(&end.peer)).map(|end| ((end.local, end.peer), end)).collect();
+    let servers: HashSet<(SocketAddr, SocketAddr)> =
+        ends.iter().filter(|end| is_listener(&end.local)).map(|end| (end.local, end.peer)).collect();
+    let clients = ends.iter().filter(|end| servers.contains(&(end.peer, end.local)));
+    clients.map(|end| Connection { client: end.local, server: end.peer }).collect()
+}
+
+/// The places of `known` connections of which some were looked at, and whether any of these is gone. `found` has both
+/// ends of each, one after the other in the order they were asked for.
+fn places(found: &[Option<End>], known: usize, listeners: &Listeners) -> (Places, bool) {
     let mut places = Places::default();
-    for server in ends.iter().filter(|end| is_listener(&end.local)) {
-        let Some(client) = clients.get(&(server.peer, server.local)) else { continue };
-        places.connections += 1;
-        // What cannot be sent because the other end does not read waits for that end.
-        if server.unread > 0 && listeners.servers.contains(&server.local) {
-            places.server_unread += 1;
-        } else if client.unread > 0 && listeners.loaded.contains(&server.local) {
-            places.generator_unread += 1;
-        } else if server.unacknowledged > 0 || client.unacknowledged > 0 {
-            places.unsent += 1;
+    let both = |pair: &[Option<End>]| Some([pair[0]?, pair[1]?]);
+    for pair in found.chunks_exact(2).filter_map(both) {
+        places.connections += 1.0;
+        // Where it was first seen. A request that is answered while its two ends are asked for is not two.
+        match pair.into_iter().find(|end| end.unread > 0) {
+            Some(end) if listeners.servers.contains(&end.local) => places.server_unread += 1.0,
+            Some(end) if listeners.loaded.contains(&end.peer) => places.generator_unread += 1.0,
+            Some(_) => {}
+            None if pair.iter().any(|end| end.unacknowledged > 0) => places.unsent += 1.0,
+            None => {}
         }
     }
-    places
+    let missing = places.connections < (found.len() / 2) as f64;
+    let scale = known as f64 / places.connections.max(1.0);
+    let of_all = |count: f64| count * scale;
+    let scaled = Places {
+        server_unread: of_all(places.server_unread),
+        generator_unread: of_all(places.generator_unread),
+        unsent: of_all(places.unsent),
+        connections: of_all(places.connections),
+    };
+    (scaled, missing)
 }
 
 /// What this thread has used of the processor.
@@ -246,8 +383,10 @@ fn thread_cpu_secs() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashMap;
 
-    /// Both ends of a connection from port `from` to port 80, as (unread, unacknowledged) of server and generator.
+    /// Both ends of a connection from port `from` to port 80, as (unread, unacknowledged) of server and generator; the
+    /// server's was looked at first.
     fn pair(from: u16, server: (u32, u32), generator: (u32, u32)) -> [End; 2] {
         pair_to(80, from, server, generator)
     }
@@ -266,6 +405,15 @@ mod tests {
         Listeners { servers: vec![local(server)], loaded: vec![local(loaded)] }
     }
 
+    /// The places of connections that were all looked at.
+    fn places_of(ends: &[End], listeners: &Listeners) -> Places {
+        let known = connections(ends, listeners);
+        let found: Vec<Option<End>> = ends.iter().copied().map(Some).collect();
+        let (places, missing) = places(&found, known.len(), listeners);
+        assert!(!missing);
+        places
+    }
+
     #[test]
     fn of_what_stands_between_neither_end_is_the_generators_or_the_servers() {
         let ends = [
@@ -275,8 +423,8 @@ mod tests {
             pair_to(80, 2002, (0, 0), (5, 0)),
         ]
         .concat();
-        let expected = Places { server_unread: 1, generator_unread: 1, unsent: 0, connections: 4 };
-        assert_eq!(places(&ends, &listeners(80, 90)), expected);
+        let expected = Places { server_unread: 1.0, generator_unread: 1.0, unsent: 0.0, connections: 4.0 };
+        assert_eq!(places_of(&ends, &listeners(80, 90)), expected);
         assert_eq!(listeners(80, 90).ports().len(), 2);
         assert_eq!(listeners(80, 80).ports().len(), 1, "the same is not asked twice");
     }
@@ -292,13 +440,65 @@ mod tests {
             pair(1006, (0, 0), (0, 0)),
         ]
         .concat();
-        let expected = Places { server_unread: 2, generator_unread: 1, unsent: 2, connections: 6 };
-        assert_eq!(places(&ends, &listeners(80, 80)), expected);
+        let expected = Places { server_unread: 2.0, generator_unread: 1.0, unsent: 2.0, connections: 6.0 };
+        assert_eq!(places_of(&ends, &listeners(80, 80)), expected);
         // One end alone is on its way in or out, or its other end is elsewhere.
         ends.extend(&pair(1007, (5, 0), (0, 0))[..1]);
         ends.extend(&pair(1008, (0, 0), (5, 0))[1..]);
-        assert_eq!(places(&ends, &listeners(80, 80)), expected);
-        assert_eq!(places(&ends, &listeners(81, 81)), Places::default());
+        assert_eq!(connections(&ends, &listeners(80, 80)).len(), 6);
+        assert_eq!(connections(&ends, &listeners(81, 81)), []);
+    }
+
+    #[test]
+    fn a_request_that_is_answered_between_the_looks_at_its_ends_is_where_it_was_first_seen() {
+        let [server, client] = pair(1001, (5, 0), (7, 0));
+        for (found, expected) in [([server, client], (1.0, 0.0)), ([client, server], (0.0, 1.0))] {
+            let found = found.map(Some);
+            let (places, _) = places(&found, 1, &listeners(80, 80));
+            assert_eq!((places.server_unread, places.generator_unread), expected);
+        }
+    }
+
+    #[test]
+    fn the_share_of_those_looked_at_stands_for_all_and_one_that_is_gone_for_none() {
+        let seen = [pair(1001, (5, 0), (0, 0)), pair(1002, (0, 0), (0, 0))].concat();
+        let mut found: Vec<Option<End>> = seen.into_iter().map(Some).collect();
+        let (all_there, missing) = places(&found, 10, &listeners(80, 80));
+        assert_eq!((all_there.server_unread, all_there.connections, missing), (5.0, 10.0, false));
+        found.extend([None, Some(pair(1003, (0, 0), (5, 0))[1])]);
+        assert_eq!(places(&found, 10, &listeners(80, 80)), (all_there, true));
+        assert_eq!(places(&[None, None], 10, &listeners(80, 80)), (Places::default(), true));
+        assert_eq!(places(&[], 0, &listeners(80, 80)), (Places::default(), false));
+    }
+
+    #[test]
+    fn each_connection_is_chosen_as_often_as_any_other_and_either_end_first() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let server = local(80);
+        let mut known: Vec<Connection> =
+            (1..=16).map(|port| Connection { client: local(port), server }).collect();
+        let (mut chosen, mut server_first) = (HashMap::new(), 0);
+        for _ in 0..1000 {
+            let sample = choose(&mut known, &mut rng);
+            let ports = sample.iter().map(|(one, other)| one.port().min(other.port()));
+            assert_eq!(ports.clone().collect::<HashSet<u16>>().len(), SAMPLE, "none twice in one look");
+            ports.for_each(|port| *chosen.entry(port).or_insert(0) += 1);
+            server_first += sample.iter().filter(|(first, _)| *first == server).count();
+        }
+        // 4000 draws of 16: 250 each, give or take 14.
+        assert!(chosen.len() == 16 && chosen.values().all(|count| (180..320).contains(count)), "{chosen:?}");
+        assert!((1800..2200).contains(&server_first), "{server_first}");
+        assert_eq!(choose(&mut known[..2], &mut rng).len(), 2);
+        assert_eq!(choose(&mut [], &mut rng), []);
+    }
+
+    #[test]
+    fn gaps_are_as_long_as_asked_for_on_average() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let gaps: Vec<Duration> = (0..10_000).map(|_| gap(PERIOD_MIN, &mut rng)).collect();
+        let mean = gaps.iter().sum::<Duration>() / 10_000;
+        assert!((24.0..26.0).contains(&(mean.as_secs_f64() * 1e3)), "{mean:?}");
+        assert!(gaps.iter().all(|gap| (GAP_MIN..=GAP_MIN + PERIOD_MAX).contains(gap)));
     }
 
     #[test]
@@ -306,13 +506,13 @@ mod tests {
         let start = Instant::now();
         let after = |millis| start + Duration::from_millis(millis);
         let mut seen = Seen::new(start);
-        let waiting = |server_unread| Places { server_unread, connections: 4, ..Places::default() };
-        seen.look(after(0), waiting(4), 0.0);
-        seen.look(after(250), waiting(2), 0.0);
+        let waiting = |server_unread| Places { server_unread, connections: 4.0, ..Places::default() };
+        seen.look(after(0), waiting(4.0), 0.0);
+        seen.look(after(250), waiting(2.0), 0.0);
         seen.stand(after(750));
         assert_eq!((seen.server_unread_secs, seen.observed_secs), (2.0, 0.75));
         // A look that was taken before the reading and comes after it.
-        seen.look(after(700), waiting(1), 0.0);
+        seen.look(after(700), waiting(1.0), 0.0);
         seen.stand(after(1000));
         assert_eq!((seen.server_unread_secs, seen.observed_secs, seen.samples), (2.25, 1.0, 3.0));
     }
@@ -320,13 +520,17 @@ mod tests {
     #[test]
     fn looks_that_cost_more_are_rarer() {
         let mut seen = Seen::new(Instant::now());
-        let mut period_after = |cost_secs| {
-            seen.look(Instant::now(), Places::default(), cost_secs);
+        let mut period_after = |cost_secs, times| {
+            (0..times).for_each(|_| seen.look(Instant::now(), Places::default(), cost_secs));
             seen.period()
         };
-        assert_eq!(period_after(0.0001), PERIOD_MIN);
-        // Over both looks 1 ms each: half a percent of 200 ms.
-        assert_eq!(period_after(0.0019), Duration::from_millis(200));
-        assert_eq!(period_after(1.0), PERIOD_MAX);
+        assert_eq!(period_after(0.00003, 1), PERIOD_MIN);
+        let near = |period: Duration, secs: f64| (period.as_secs_f64() - secs).abs() < 0.001;
+        // A five-hundredth of 50 ms is 100 us.
+        assert!(near(period_after(0.0001, 100), 0.05));
+        // One that was stolen from makes the next ones rarer, and is forgotten.
+        assert!(period_after(0.5, 1) < 5 * PERIOD_MIN * 2);
+        assert!(near(period_after(0.0001, 100), 0.05));
+        assert!(near(period_after(1.0, 100), 0.5));
     }
 }
