@@ -155,6 +155,7 @@ impl Run<'_> {
                             process.tell(END);
                         }
                     }
+                    LoadEvent::Bin { .. } => {}
                     LoadEvent::WindowEnd => outcome.closed = Some((Instant::now(), samplers.read())),
                     LoadEvent::Report(report) => {
                         if outcome.closed.is_none() || outcome.opened.is_none() {
