@@ -394,8 +394,8 @@ impl<'a> Live<'a> {
             adaptive,
             is_open: workload.is_open(),
         });
-        let enough = |seconds: &[SecondReport]| {
-            precision.is_some_and(|precision| (self.course.options.enough)(&precision, seconds))
+        let enough = |bins: &[SecondReport]| {
+            precision.is_some_and(|precision| (self.course.options.enough)(&precision, bins))
         };
         let run = load::Run {
             program: &self.course.options.program,
