@@ -4,18 +4,19 @@
 use crate::runner::Run;
 use weir::lab::analysis::steady::synthetic::{KINDS, NOISES, Noise, Score, WINDOWS, score, score_adaptive};
 use weir::lab::analysis::steady::{BINS_LEAST, Change, Reached, Series, Verdict, judge};
+use weir::lab::experiment::Adaptive;
 
 const SERIES: usize = 200;
 const SEED: u64 = 2;
 
-/// A table: its title, whose verdicts it shows, and what of them: how many of how many.
-type Table = (&'static str, fn(&[Series]) -> Verdict, fn(&Score) -> (u32, u32));
+/// A table: its title, whose verdicts it shows (those of the rules, or of the textbook), and what of them: how many of how many.
+type Table = (&'static str, usize, fn(&Score) -> (u32, u32));
 
 const TABLES: &[Table] = &[
-    ("right, %", judge, |score| (score.right, score.series)),
-    ("called too short, %", judge, |score| (score.too_short, score.series)),
-    ("interval holds the mean, % of those called steady", judge, |score| (score.covered, score.coverable)),
-    ("right by the textbook, %", textbook, |score| (score.right, score.series)),
+    ("right, %", 0, |score| (score.right, score.series)),
+    ("called too short, %", 0, |score| (score.too_short, score.series)),
+    ("interval holds the mean, % of those called steady", 0, |score| (score.covered, score.coverable)),
+    ("right by the textbook, %", 1, |score| (score.right, score.series)),
 ];
 
 /// The tables of docs/method.md, as Markdown.
@@ -25,21 +26,29 @@ pub(crate) fn verdicts(run: &Run) {
     // One of each is enough to see that it runs, and says nothing.
     if run.at_most(SERIES * 2) < SERIES * 2 {
         for (kind, (noise, bins)) in KINDS.iter().flat_map(|kind| columns.iter().map(move |of| (kind, of))) {
-            TABLES
-                .iter()
-                .for_each(|(_, judge, _)| assert_eq!(score(*judge, kind, *bins, *noise, 1, SEED).series, 1));
-            assert_eq!(score_adaptive(kind, ENDED, *noise, 1, SEED).series, 1);
+            for judge in [judge, textbook] {
+                assert_eq!(score(judge, kind, *bins, *noise, 1, SEED).series, 1);
+            }
+            assert_eq!(score_adaptive(kind, ENDED, noise.variation, 1, SEED).series, 1);
         }
         return println!("{} kinds in {} cases each, judged", KINDS.len(), columns.len());
     }
-    for (title, judge, read) in TABLES {
+    // Both judgements of every case once: what the tables show of them is all there.
+    let scores: Vec<Vec<[Score; 2]>> = (KINDS.iter())
+        .map(|kind| {
+            let of = |(noise, bins): &(Noise, usize)| {
+                [judge, textbook].map(|judge| score(judge, kind, *bins, *noise, SERIES as u32, SEED))
+            };
+            columns.iter().map(of).collect()
+        })
+        .collect();
+    for (title, whose, read) in TABLES {
         let head = columns.iter().map(|(noise, bins)| format!(" {} %, {bins} s |", noise.variation * 100.0));
         println!("| {title} |{}\n|---|{}", head.collect::<String>(), "---|".repeat(columns.len()));
-        for kind in KINDS {
-            let cells = columns.iter().map(|(noise, bins)| {
-                let (count, of) = read(&score(*judge, kind, *bins, *noise, SERIES as u32, SEED));
-                let percent = format!("{:.1}", f64::from(count) * 100.0 / f64::from(of));
-                format!(" {} |", if of == 0 { "–" } else { percent.trim_end_matches(".0") })
+        for (kind, scores) in KINDS.iter().zip(&scores) {
+            let cells = scores.iter().map(|scores| {
+                let (count, of) = read(&scores[*whose]);
+                cell(f64::from(count) * 100.0, of.into())
             });
             println!("| {} |{}", kind.name, cells.collect::<String>());
         }
@@ -47,32 +56,31 @@ pub(crate) fn verdicts(run: &Run) {
     ended_early();
 }
 
-/// What becomes of series that end as soon as they are known.
-const ENDED: (usize, usize) = (BINS_LEAST, 60);
+/// A mean, or a dash where there is nothing to take it of.
+fn cell(sum: f64, of: u64) -> String {
+    let mean = format!("{:.1}", sum / of as f64);
+    format!(" {} |", if of == 0 { "–" } else { mean.trim_end_matches(".0") })
+}
 
-/// The table of windows that end by themselves.
+/// What becomes of series that end as soon as they are known: seconds at least, and at most.
+const ENDED: (u64, u64) = (Adaptive::LEAST.0.as_secs(), 60);
+
+/// The table of windows that end by themselves: right, how often the interval holds the mean, both in per cent, and seconds.
 fn ended_early() {
-    type Column = (&'static str, fn(&Score) -> (u64, u64));
-    const COLUMNS: &[Column] = &[
-        ("right, %", |score| (u64::from(score.right) * 100, score.series.into())),
-        ("interval holds the mean, %", |score| (u64::from(score.held) * 100, score.holdable.into())),
-        ("seconds", |score| (score.bins, score.series.into())),
-    ];
-    for (title, read) in COLUMNS {
-        let head = NOISES.iter().map(|noise| format!(" {} % |", noise.variation * 100.0));
-        println!(
-            "| ended early, {title} |{}\n|---|{}",
-            head.collect::<String>(),
-            "---|".repeat(NOISES.len())
-        );
-        for kind in KINDS {
-            let cells = NOISES.iter().map(|noise| {
-                let (sum, of) = read(&score_adaptive(kind, ENDED, *noise, SERIES as u32, SEED));
-                let mean = format!("{:.1}", sum as f64 / of as f64);
-                format!(" {} |", if of == 0 { "–" } else { mean.trim_end_matches(".0") })
-            });
-            println!("| {} |{}", kind.name, cells.collect::<String>());
-        }
+    let head = NOISES.iter().map(|noise| format!(" {} % |", noise.variation * 100.0));
+    println!("| ended early |{}\n|---|{}", head.collect::<String>(), "---|".repeat(NOISES.len()));
+    for kind in KINDS {
+        let cells = NOISES.iter().map(|noise| {
+            let score = score_adaptive(kind, ENDED, noise.variation, SERIES as u32, SEED);
+            let [right, held, secs] = [
+                (f64::from(score.right) * 100.0, score.series),
+                (f64::from(score.held) * 100.0, score.holdable),
+                (score.tenths as f64 / 10.0, score.series),
+            ]
+            .map(|(sum, of)| cell(sum, of.into()).trim_matches([' ', '|']).to_owned());
+            format!(" {right}; {held}; {secs} |")
+        });
+        println!("| {} |{}", kind.name, cells.collect::<String>());
     }
 }
 

@@ -1,109 +1,259 @@
-//! What a window that ends by itself saves: long runs are recorded once, and the rule is replayed on their seconds.
+//! What a window that ends by itself saves, and whether its interval holds: long runs are recorded once, and the rule is replayed
+//! on stretches of them.
 //!
-//! The other side is one length for all levels, chosen for the worst of them with the same rule: that is what a fixed window
-//! has to be if every level shall be known as well. Both sides see the same seconds.
+//! The other side is one length for all levels, that which the rule takes for the worst of them: what a fixed window has to be if
+//! every level shall be known as well. Both sides see the same recording. With `WEIR_RECORDED=DIR` the recording is kept there as
+//! `WORKLOAD-CLIENTS.json`, and what is there already is not measured again.
 
 use crate::support::{Server, load};
-use weir::lab::analysis::steady::{
-    BINS_LEAST, GOODPUT, LATENCY, Limits, Series, Verdict, Wanted, enough, judge,
-};
-use weir::proto::SecondReport;
+use std::path::{Path, PathBuf};
+use weir::lab::analysis::steady::window::Window;
+use weir::lab::analysis::steady::{GOODPUT, LATENCY, Limits, Verdict, Wanted, enough, judge};
+use weir::lab::experiment::Adaptive;
+use weir::lab::harness::BIN;
+use weir::proto::{LoadReport, SecondReport};
 
-/// Recorded of each level, in seconds: the limit of either side.
-const MOST: usize = 30;
+/// Recorded of each level: the limit of either side.
+const RECORDED: &str = "75s";
 /// What is asked of it, each on a server of its own.
 const WORKLOADS: &[&str] = &["get_popular", "get_all", "put_all"];
 const CLIENTS: &[&str] = &["1", "8", "64"];
 /// How well goodput is to be known; the mean latency half as well.
 const GOALS: &[f64] = &[0.02, 0.03, 0.05];
+/// Starts of stretches lie so many seconds apart. Behind its end the recording is played backwards, which has the same noise and no
+/// step where both meet.
+const APART: f64 = 2.5;
+/// How long it takes to end a window that was found long enough.
+const ENDING: f64 = 0.2;
 
 /// A level of a workload.
 struct Recorded {
+    workload: &'static str,
     clients: &'static str,
-    seconds: Vec<SecondReport>,
+    secs: f64,
+    bins: Vec<SecondReport>,
 }
 
-/// Prints for each workload how long every level takes either way, and how well it is then known.
+/// A stretch that was ended as soon as the rule let it.
+struct Ended {
+    /// After how many seconds.
+    after: f64,
+    /// Whether that was the rule, and not the recording's end.
+    known: bool,
+    /// Half an interval of goodput and of the mean latency, and whether it holds the mean of the whole recording; `None` where
+    /// what was seen is not steady.
+    figures: Option<[(f64, bool); 2]>,
+}
+
+/// Prints for each workload how long every level takes either way, and how often the intervals hold.
 pub(crate) fn run() {
-    let mut all = Vec::new();
-    for workload in WORKLOADS {
-        // On the disk, because a folder for temporary files is often memory.
-        let dir =
-            tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the target directory takes a folder");
-        let server = Server::start(&["--store", &format!("fjall:{}", dir.path().display())]);
-        let levels: Vec<Recorded> =
-            CLIENTS.iter().map(|clients| record(&server, workload, clients)).collect();
-        all.push((*workload, levels));
-    }
+    let kept = std::env::var_os("WEIR_RECORDED").map(PathBuf::from);
+    let all: Vec<Vec<Recorded>> =
+        WORKLOADS.iter().map(|workload| recorded(workload, kept.as_deref())).collect();
+    about(all.iter().flatten());
     for goal in GOALS {
         println!("goodput to ±{:.0} %, mean latency to ±{:.0} %", goal * 100.0, goal * 200.0);
-        println!("| workload | clients | req/s | seconds vary by | adaptive | known to | fixed | known to |");
-        println!("|---|---|---|---|---|---|---|---|");
-        let sums: Vec<(usize, usize, usize)> =
-            all.iter().map(|(workload, levels)| compare(workload, levels, *goal)).collect();
-        let cells = sums.iter().map(|(_, _, cells)| cells).sum::<usize>();
-        let adaptive = sums.iter().map(|(adaptive, ..)| adaptive).sum::<usize>();
-        let worst = sums.iter().map(|(_, fixed, cells)| fixed / cells).max().unwrap_or(0);
-        println!(
-            "all: {adaptive} s, {:.2} of the {} s that one length for all workloads takes\n",
-            adaptive as f64 / (worst * cells) as f64,
-            worst * cells
-        );
-    }
-}
-
-fn record(server: &Server, workload: &str, clients: &'static str) -> Recorded {
-    let window = format!("{MOST}s");
-    let flags = ["--workload", workload, "--clients", clients, "--warmup", "1s", "--window", &window];
-    Recorded { clients, seconds: load(server.url(), &flags).seconds }
-}
-
-/// Prints the levels of a workload; gives the seconds of either side, and how many levels there are.
-fn compare(workload: &str, levels: &[Recorded], goal: f64) -> (usize, usize, usize) {
-    let ends: Vec<usize> = levels.iter().map(|level| end(&level.seconds, goal)).collect();
-    let worst = ends.iter().copied().max().unwrap_or(0);
-    for (level, end) in levels.iter().zip(&ends) {
-        let rates: Vec<f64> = level.seconds.iter().map(|second| second.successes as f64).collect();
-        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-        let deviation =
-            rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (rates.len() - 1) as f64;
-        println!(
-            "| {workload} | {} | {mean:.0} | {:.1} % | {end} s | {} | {worst} s | {} |",
-            level.clients,
-            deviation.sqrt() / mean * 100.0,
-            known(&level.seconds[..*end], goal),
-            known(&level.seconds[..worst], goal),
-        );
-    }
-    let (adaptive, fixed) = (ends.iter().sum::<usize>(), worst * levels.len());
-    println!(
-        "{workload}: {adaptive} s, {:.2} of the {fixed} s that the worst level needs for all",
-        adaptive as f64 / fixed as f64
-    );
-    (adaptive, fixed, levels.len())
-}
-
-/// After how many seconds the lab ends such a level.
-fn end(seconds: &[SecondReport], goal: f64) -> usize {
-    let wanted = Wanted { least: BINS_LEAST, goodput: goal, latency: 2.0 * goal, is_open: false };
-    let early = (BINS_LEAST..seconds.len()).find(|length| enough(&seconds[..*length], &wanted));
-    early.unwrap_or(seconds.len())
-}
-
-/// Half of the interval of goodput and of the mean latency.
-fn known(seconds: &[SecondReport], goal: f64) -> String {
-    let goodput: Vec<f64> = seconds.iter().map(|second| second.successes as f64).collect();
-    let latency: Vec<f64> = seconds.iter().map(|second| second.latency_us_mean).collect();
-    let verdict = judge(&[
-        Series { name: "goodput", bins: &goodput, limits: Limits { interval: goal, ..GOODPUT } },
-        Series { name: "mean latency", bins: &latency, limits: Limits { interval: 2.0 * goal, ..LATENCY } },
-    ]);
-    match verdict {
-        Verdict::Steady(reached) | Verdict::TooShort { reached, .. } => {
-            let figures = reached.figures.iter().map(|known| format!("±{:.1} %", known.interval * 100.0));
-            figures.collect::<Vec<_>>().join(", ")
+        println!("| workload | clients | ends after, s | not in {RECORDED} | known to | holds the mean |");
+        println!("|---|---|---|---|---|---|");
+        let sums: Vec<Sum> = all.iter().map(|levels| level_by_level(levels, *goal)).collect();
+        let worst = sums.iter().map(|sum| sum.worst).fold(0.0, f64::max);
+        for sum in &sums {
+            sum.told(worst);
         }
-        Verdict::NotSteady { figure, .. } => format!("not steady ({figure})"),
-        Verdict::TooFew => "too few seconds".to_owned(),
+        let together = sums.iter().fold(Sum::of(""), |all, sum| Sum {
+            adaptive: all.adaptive + sum.adaptive,
+            levels: all.levels + sum.levels,
+            held: [0, 1].map(|moves| [0, 1].map(|of| all.held[moves][of] + sum.held[moves][of])),
+            worst,
+            ..all
+        });
+        together.told(worst);
+        for (held, of) in together.held.iter().zip(["are not unsteady as a whole", "are"]) {
+            let share = held[0] as f64 / held[1] as f64 * 100.0;
+            println!(
+                "intervals that hold the mean of the whole recording, of those that {of}: {} of {}, {share:.0} %",
+                held[0], held[1]
+            );
+        }
+        println!();
     }
+}
+
+/// The levels of a workload, from the folder or measured.
+fn recorded(workload: &'static str, kept: Option<&Path>) -> Vec<Recorded> {
+    let path = |clients: &str| Some(kept?.join(format!("{workload}-{clients}.json")));
+    let known = |clients: &str| path(clients).filter(|path| path.exists());
+    // On the disk, because a folder for temporary files is often memory.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the target directory takes a folder");
+    let server = (!CLIENTS.iter().all(|clients| known(clients).is_some()))
+        .then(|| Server::start(&["--store", &format!("fjall:{}", dir.path().display())]));
+    let level = |clients: &&'static str| {
+        let report = match (known(clients), &server) {
+            (None, Some(server)) => {
+                let report = record(server, workload, clients);
+                let text = serde_json::to_string(&report).expect("a report is JSON");
+                path(clients).into_iter().for_each(|path| {
+                    std::fs::write(&path, &text).expect("WEIR_RECORDED is a folder that takes files");
+                });
+                report
+            }
+            (path, _) => {
+                let text = std::fs::read_to_string(path.unwrap_or_default()).expect("a file that was there");
+                serde_json::from_str::<LoadReport>(&text).expect("a report that was kept")
+            }
+        };
+        let bins = report.bins.expect("a recording is in bins");
+        Recorded { workload, clients, secs: bins.secs, bins: bins.list }
+    };
+    CLIENTS.iter().map(level).collect()
+}
+
+fn record(server: &Server, workload: &str, clients: &str) -> LoadReport {
+    let bin = BIN.to_string();
+    let flags = ["--workload", workload, "--clients", clients, "--warmup", "1s", "--window", RECORDED];
+    load(server.url(), &[&flags[..], &["--bin", &bin]].concat())
+}
+
+/// Prints what the recordings are like: how much bins of several lengths vary, and how neighbours are correlated.
+fn about<'a>(all: impl Iterator<Item = &'a Recorded>) {
+    const LENGTHS: [f64; 6] = [0.1, 0.2, 0.5, 1.0, 3.0, 10.0];
+    let head: String = LENGTHS.iter().map(|length| format!(" {length} s |")).collect();
+    println!("goodput of bins varies by, and correlation of neighbours; what gate G5 says of the whole");
+    println!("| workload | clients | req/s |{head} |\n|---|---|---|{}---|", "---|".repeat(LENGTHS.len()));
+    for level in all {
+        let cells = LENGTHS.iter().map(|length| {
+            let each = (length / level.secs).round() as usize;
+            let rates: Vec<f64> = level.bins.chunks_exact(each).map(|bins| successes(bins) as f64).collect();
+            let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+            let off = |lag: usize| -> f64 {
+                rates.iter().zip(&rates[lag..]).map(|(a, b)| (a - mean) * (b - mean)).sum()
+            };
+            let varies = (off(0) / (rates.len() - 1) as f64).sqrt() / mean * 100.0;
+            format!(" {varies:.1} %, {:.2} |", off(1) / off(0))
+        });
+        let said = match Window::told(level.secs, &level.bins).verdict(false) {
+            Verdict::Steady(_) => "steady".to_owned(),
+            Verdict::TooShort { .. } => "too short".to_owned(),
+            Verdict::NotSteady { figure, change } => format!("{figure}: {change:?}"),
+            Verdict::TooFew => "too few".to_owned(),
+        };
+        let cells: String = cells.collect();
+        println!("| {} | {} | {:.0} |{cells} {said} |", level.workload, level.clients, level.means()[0]);
+    }
+    println!();
+}
+
+fn successes(bins: &[SecondReport]) -> u64 {
+    bins.iter().map(|bin| bin.successes).sum()
+}
+
+impl Recorded {
+    /// Goodput and mean latency of all of it.
+    fn means(&self) -> [f64; 2] {
+        let attempts: u64 = self.bins.iter().map(|bin| bin.attempts).sum();
+        let latency: f64 = self.bins.iter().map(|bin| bin.attempts as f64 * bin.latency_us_mean).sum();
+        [
+            successes(&self.bins) as f64 / (self.bins.len() as f64 * self.secs),
+            latency / attempts.max(1) as f64,
+        ]
+    }
+
+    /// What becomes of it from each start.
+    fn stretches(&self, goal: f64) -> Vec<Ended> {
+        let each = (APART / self.secs).round() as usize;
+        let starts = (0..self.bins.len()).step_by(each);
+        let there_and_back: Vec<SecondReport> =
+            self.bins.iter().chain(self.bins.iter().rev()).copied().collect();
+        let from = |start: usize| {
+            let bins = &there_and_back[start..start + self.bins.len()];
+            let wanted =
+                Wanted { least: Adaptive::LEAST.0, goodput: goal, latency: 2.0 * goal, is_open: false };
+            let early = (1..bins.len()).find(|count| enough(&bins[..*count], self.secs, &wanted));
+            let count = early.unwrap_or(bins.len());
+            let after = count as f64 * self.secs + if early.is_some() { ENDING } else { 0.0 };
+            Ended { after, known: early.is_some(), figures: self.figures(&bins[..count], goal) }
+        };
+        starts.map(from).collect()
+    }
+
+    /// How well a stretch knows goodput and mean latency, and whether rightly.
+    fn figures(&self, bins: &[SecondReport], goal: f64) -> Option<[(f64, bool); 2]> {
+        let limits = (Limits { interval: goal, ..GOODPUT }, Limits { interval: 2.0 * goal, ..LATENCY });
+        match Window::told(self.secs, bins).judged(false, limits, judge) {
+            Verdict::Steady(reached) | Verdict::TooShort { reached, .. } => {
+                let of = |figure: usize| {
+                    let known = reached.figures[figure];
+                    (known.interval, (self.means()[figure] / known.mean - 1.0).abs() <= known.interval)
+                };
+                Some([of(0), of(1)])
+            }
+            Verdict::NotSteady { .. } | Verdict::TooFew => None,
+        }
+    }
+}
+
+/// What a workload takes, or all of them.
+struct Sum {
+    workload: &'static str,
+    levels: usize,
+    /// Seconds of all levels, each ended by the rule, and of the worst.
+    adaptive: f64,
+    worst: f64,
+    /// Intervals that hold the mean of the whole, of how many; of recordings that gate G5 calls unsteady apart from the others.
+    held: [[usize; 2]; 2],
+}
+
+impl Sum {
+    fn of(workload: &'static str) -> Sum {
+        Sum { workload, levels: 0, adaptive: 0.0, worst: 0.0, held: [[0; 2]; 2] }
+    }
+
+    /// Beside one length for its own levels, and one for those of all workloads.
+    fn told(&self, worst: f64) {
+        let [own, all] = [self.worst, worst].map(|length| length * self.levels as f64);
+        let name = if self.workload.is_empty() { "all" } else { self.workload };
+        println!(
+            "{name}: {:.1} s, {:.2} of {own:.1} s for one length of its own, {:.2} of {all:.1} s for one length of all",
+            self.adaptive,
+            self.adaptive / own,
+            self.adaptive / all,
+        );
+    }
+}
+
+/// Prints the levels of a workload: means over the starts.
+fn level_by_level(levels: &[Recorded], goal: f64) -> Sum {
+    let mut sum = Sum::of(levels.first().map_or("", |level| level.workload));
+    for level in levels {
+        let ended = level.stretches(goal);
+        let count = ended.len() as f64;
+        let after = ended.iter().map(|of| of.after).sum::<f64>() / count;
+        let (least, most) = ended
+            .iter()
+            .fold((f64::INFINITY, 0.0), |(least, most), of| (of.after.min(least), of.after.max(most)));
+        let figures: Vec<[(f64, bool); 2]> =
+            ended.iter().filter(|of| of.known).filter_map(|of| of.figures).collect();
+        let known =
+            |figure: usize| figures.iter().map(|of| of[figure].0).sum::<f64>() / figures.len() as f64 * 100.0;
+        let held = |figure: usize| figures.iter().filter(|of| of[figure].1).count();
+        println!(
+            "| {} | {} | {after:.1} ({least:.1}–{most:.1}) | {:.0} % | ±{:.1} %, ±{:.1} % | {} and {} of {} |",
+            level.workload,
+            level.clients,
+            ended.iter().filter(|of| !of.known).count() as f64 / count * 100.0,
+            known(0),
+            known(1),
+            held(0),
+            held(1),
+            figures.len()
+        );
+        sum.levels += 1;
+        sum.adaptive += after;
+        sum.worst = sum.worst.max(after);
+        let whole = Window::told(level.secs, &level.bins).verdict(false);
+        let all = &mut sum.held[usize::from(matches!(whole, Verdict::NotSteady { .. }))];
+        all[0] += held(0) + held(1);
+        all[1] += 2 * figures.len();
+    }
+    sum
 }

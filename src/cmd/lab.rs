@@ -5,7 +5,7 @@
 use super::{Failure, compare, load, note, report, say, with_hint};
 use crate::lab;
 use crate::lab::analysis::steady::{self, Wanted};
-use crate::lab::experiment::{Experiment, PrintedSource};
+use crate::lab::experiment::{Adaptive, Experiment, PrintedSource};
 use crate::lab::harness::{self, Foretell, Options, Precision, Progress, Ran, Utc};
 use crate::lab::printed::{self, PrintedRow};
 use crate::lab::report::{headline, selftest_lines};
@@ -95,13 +95,17 @@ fn foretell(results: &Results, workload: &str) -> Vec<(String, String)> {
 }
 
 /// Whether a trial has seen enough: the harness measures, the analysis judges, and neither knows the other.
-fn enough(precision: &Precision, seconds: &[SecondReport]) -> bool {
+fn enough(precision: &Precision, bins: &[SecondReport]) -> bool {
     let Precision { least, adaptive, is_open } = *precision;
-    // A begun second counts: the window is no shorter than the file says.
-    let least = least.as_secs_f64().ceil() as usize;
     steady::enough(
-        seconds,
-        &Wanted { least, goodput: adaptive.goodput, latency: adaptive.latency(), is_open },
+        bins,
+        harness::BIN.secs(),
+        &Wanted {
+            least: least.max(Adaptive::LEAST.0),
+            goodput: adaptive.goodput,
+            latency: adaptive.latency(),
+            is_open,
+        },
     )
 }
 

@@ -12,10 +12,10 @@ use super::reactor::{Attempt, Duty, Launch, Manners, Reactor};
 use super::recorder::{Recorder, Window};
 use super::request::{Request, Requests};
 use super::schedule::{self, Schedule};
-use super::seconds::{Merge, Second};
+use super::seconds::{Merge, Second, Told};
 use super::witness::{Ledger, Witness};
 use super::{Error, Notice, Plan};
-use crate::proto::{FORMAT, LoadEvent, LoadReport, SecondReport};
+use crate::proto::{FORMAT, LoadEvent, LoadReport};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ pub(super) struct Tally {
 pub(super) enum Progress<'a> {
     /// An edge of the window is reached.
     Event(LoadEvent),
-    /// All threads are past this second.
+    /// All threads are past this second, or this bin.
     Second(&'a Second),
 }
 
@@ -67,21 +67,12 @@ pub(super) fn measure(
 ) -> Result<LoadReport, Error> {
     let never = AtomicBool::new(false);
     let part = Part { clients: 0..plan.clients, begin: Instant::now(), stop: &never, ending };
-    let mut seconds = Vec::new();
+    let mut told = Told::new(plan);
     let tally = count(plan, &part, address, &mut |progress| match progress {
         Progress::Event(event) => observer(Notice::Event(event)),
-        Progress::Second(second) => observer(noted(second, &mut seconds)),
+        Progress::Second(second) => told.hear(second, observer),
     })?;
-    Ok(report(plan, &tally, seconds))
-}
-
-/// What an observer hears of `second`; kept in `seconds` if it lies in the window.
-pub(super) fn noted(second: &Second, seconds: &mut Vec<SecondReport>) -> Notice {
-    let report = second.report();
-    if second.number >= 0 {
-        seconds.push(report);
-    }
-    Notice::Second { second: second.number, report }
+    Ok(report(plan, &tally, told))
 }
 
 /// Carries out a part of `plan`: begins when it says, and returns when its window is over.
@@ -125,7 +116,7 @@ pub(super) fn count(
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         for (thread, (streams, clocks)) in shares.into_iter().enumerate() {
-            let recorder = Recorder::new(window, part.begin, open);
+            let recorder = Recorder::new(window, part.begin, open, plan.bin);
             let duty = Measured {
                 space,
                 requests,
@@ -154,7 +145,7 @@ pub(super) fn count(
         drop(sender);
 
         let mut total = Tally {
-            recorder: Recorder::new(window, part.begin, open),
+            recorder: Recorder::new(window, part.begin, open, plan.bin),
             threads,
             cpu: Duration::ZERO,
             run_delay: Some(Duration::ZERO),
@@ -173,7 +164,8 @@ pub(super) fn count(
                 Ok(Heard::Second(thread, second)) => {
                     // What is begun when the window ends is no second of it.
                     let past = seconds.take(thread, &second);
-                    for second in past.iter().filter(|second| second.ends_within(edges.window.length())) {
+                    let length = edges.window.length();
+                    for second in past.iter().filter(|second| second.ends_within(length, plan.bin)) {
                         observer(Progress::Second(second));
                     }
                 }
@@ -218,7 +210,7 @@ impl Tally {
 
 /// What a thread tells.
 enum Heard {
-    /// This one is past a second.
+    /// This one is past a second, or a bin.
     Second(usize, Second),
     /// It has ended.
     Over(Box<std::io::Result<(Recorder, Used)>>),
@@ -403,7 +395,8 @@ impl Edges {
 }
 
 /// What there is to say of `tally`, which is of all clients of `plan`.
-pub(super) fn report(plan: &Plan, tally: &Tally, seconds: Vec<SecondReport>) -> LoadReport {
+pub(super) fn report(plan: &Plan, tally: &Tally, told: Told) -> LoadReport {
+    let (seconds, bins) = told.reports();
     let total = &tally.recorder;
     let (attempts, successes) = (total.attempts(), total.successes());
     let shares = mix::shares(plan.turns());
@@ -450,6 +443,7 @@ pub(super) fn report(plan: &Plan, tally: &Tally, seconds: Vec<SecondReport>) -> 
         cpu_secs: tally.cpu.as_secs_f64(),
         run_delay_secs: tally.run_delay.map(|delay| delay.as_secs_f64()),
         seconds,
+        bins,
         histograms: if plan.histogram { total.histograms(operations()) } else { Default::default() },
         clients_lost: 0,
         start_spread_us: None,

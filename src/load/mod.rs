@@ -96,6 +96,16 @@ pub struct Plan {
     pub verify: Verify,
     /// Whether the report has the histograms.
     pub histogram: bool,
+    /// How long the bins are in which the window is told: a second, or [a whole part of one](is_bin).
+    pub bin: Duration,
+}
+
+/// A shorter bin says more of the machine's clock than of anything else.
+const BIN_LEAST: Duration = Duration::from_millis(10);
+
+/// Whether the window can be told in bins of this length: a second is made of them.
+pub fn is_bin(length: Duration) -> bool {
+    length >= BIN_LEAST && seconds::SECOND.as_nanos().is_multiple_of(length.as_nanos())
 }
 
 /// When a client makes a connection.
@@ -227,6 +237,7 @@ impl Plan {
             connect: Connect::Once,
             verify: Verify::NONE,
             histogram: false,
+            bin: seconds::SECOND,
         }
     }
 }
@@ -248,8 +259,15 @@ pub enum Notice {
         /// What happened in it.
         report: SecondReport,
     },
-    /// This happened just now. Neither [`LoadEvent::Second`] nor [`LoadEvent::Report`] is ever among them: seconds are notices of
-    /// their own, and the report is what [`run`] gives back.
+    /// A bin is over on all threads that is shorter than a second; counted likewise.
+    Bin {
+        /// Which.
+        bin: i64,
+        /// What happened in it.
+        report: SecondReport,
+    },
+    /// This happened just now. Neither [`LoadEvent::Second`], [`LoadEvent::Bin`] nor [`LoadEvent::Report`] is ever among them: seconds
+    /// and bins are notices of their own, and the report is what [`run`] gives back.
     Event(LoadEvent),
 }
 

@@ -85,8 +85,8 @@ pub(super) struct Open {
 }
 
 impl Recorder {
-    /// Of an `open` loop or a closed one, from `begun` on.
-    pub(super) fn new(window: Window, begun: Instant, open: bool) -> Recorder {
+    /// Of an `open` loop or a closed one, from `begun` on, whose course is kept in bins of this length.
+    pub(super) fn new(window: Window, begun: Instant, open: bool, bin: Duration) -> Recorder {
         Recorder {
             successes: std::array::from_fn(|_| Samples::default()),
             attempts: [0; Operation::ALL.len()],
@@ -99,7 +99,7 @@ impl Recorder {
             think: Duration::ZERO,
             population: Population { until: begun, secs: 0.0, at_end: 0, edge_secs: 0.0 },
             open: open.then(Open::default),
-            current: Current::new(window.start, begun),
+            current: Current::new(window.start, begun, bin),
             past: Vec::new(),
             window,
         }
@@ -388,6 +388,7 @@ mod tests {
     use super::*;
     use crate::load::pacing::{Arrivals, Pacing};
     use crate::load::schedule::{Schedule, clocks};
+    use crate::load::seconds::SECOND;
     use crate::units::Rate;
 
     const MS: Duration = Duration::from_millis(1);
@@ -404,7 +405,7 @@ mod tests {
     }
 
     fn closed(window: Window) -> Recorder {
-        Recorder::new(window, window.start, false)
+        Recorder::new(window, window.start, false, SECOND)
     }
 
     /// Latencies in, a summary out.
@@ -504,7 +505,7 @@ mod tests {
     #[test]
     fn requests_in_flight_are_counted_over_the_window_only() {
         let window = window(100 * MS);
-        let mut recorder = Recorder::new(window, window.start - 50 * MS, false);
+        let mut recorder = Recorder::new(window, window.start - 50 * MS, false, SECOND);
         recorder.in_flight(window.start - 10 * MS, 0);
         recorder.in_flight(window.start + 50 * MS, 1);
         recorder.in_flight(window.start + 50 * MS, 3);
@@ -516,7 +517,7 @@ mod tests {
     #[test]
     fn lateness_is_the_generators_and_waiting_is_the_connections() {
         let window = window(100 * MS);
-        let mut recorder = Recorder::new(window, window.start, true);
+        let mut recorder = Recorder::new(window, window.start, true, SECOND);
         let at = |ms: u32| window.start + ms * MS;
         let mut launch =
             |intended, free_since, sent| recorder.launched(&Launch { intended, free_since, sent });
@@ -546,7 +547,7 @@ mod tests {
     #[test]
     fn what_was_due_and_never_sent_is_more_than_the_target_takes() {
         let window = window(100 * MS);
-        let mut recorder = Recorder::new(window, window.start - 50 * MS, true);
+        let mut recorder = Recorder::new(window, window.start - 50 * MS, true, SECOND);
         let pacing = Pacing::Open { rate: Rate(1000.0), arrivals: Arrivals::Constant };
         let schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start - 50 * MS);
         recorder.ended(Rest { in_flight: vec![window.start - 50 * MS], schedule }, window.end);

@@ -1,8 +1,9 @@
-//! The run second by second: what each thread saw in one, and all of them together.
+//! The run second by second, or in shorter bins: what each thread saw in one, and all of them together.
 //!
-//! A second is handed over once it is past, so that only a few are ever held. Reads no clock.
+//! A bin is handed over once it is past, so that only a few are ever held. Reads no clock.
 
-use crate::proto::SecondReport;
+use super::{Notice, Plan};
+use crate::proto::{Bins, SecondReport};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,12 +12,13 @@ use std::time::{Duration, Instant};
 const SIGNIFICANT_DIGITS: u8 = 2;
 const LOWEST_NS: u64 = 1;
 const HIGHEST_NS: u64 = 60_000_000_000;
-const SECOND: Duration = Duration::from_secs(1);
+/// The longest bin, and what the others are whole parts of.
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 
-/// What was over in one second, in one thread or in several.
+/// What was over in one second, or in one bin where those are shorter, in one thread or in several.
 #[derive(Clone, Debug)]
 pub(super) struct Second {
-    /// Counted from the window's start; those of the warm-up are below zero.
+    /// In bins, counted from the window's start; those of the warm-up are below zero.
     pub(super) number: i64,
     pub(super) attempts: u64,
     pub(super) successes: u64,
@@ -49,7 +51,7 @@ impl Second {
         self.histogram.saturating_record(latency_ns);
     }
 
-    /// Takes over what somebody else saw in the same second.
+    /// Takes over what somebody else saw in the same bin, or what was seen in a bin of this second.
     pub(super) fn add(&mut self, other: &Second) {
         self.attempts += other.attempts;
         self.successes += other.successes;
@@ -58,9 +60,9 @@ impl Second {
         self.histogram.add(&other.histogram).expect("all have the same bounds");
     }
 
-    /// Whether it is over when a window of this length is.
-    pub(super) fn ends_within(&self, window: Duration) -> bool {
-        self.number < window.as_secs() as i64
+    /// Whether it, a bin of this length, is over when a window is.
+    pub(super) fn ends_within(&self, window: Duration, bin: Duration) -> bool {
+        self.number < whole_bins(window, bin)
     }
 
     /// What there is to say of it.
@@ -83,26 +85,32 @@ impl Second {
     }
 }
 
-/// The second that a thread is in.
+/// How many bins of this length are over after `time`.
+pub(super) fn whole_bins(time: Duration, bin: Duration) -> i64 {
+    (time.as_nanos() / bin.as_nanos()) as i64
+}
+
+/// The bin that a thread is in.
 #[derive(Debug)]
 pub(super) struct Current {
     second: Second,
+    length: Duration,
     /// When it ends.
     end: Instant,
 }
 
 impl Current {
-    /// The one that holds `now`, counted from `origin`, which may lie ahead.
-    pub(super) fn new(origin: Instant, now: Instant) -> Current {
-        // In whole seconds before the origin, and a begun one counts.
-        let before = origin.saturating_duration_since(now).as_nanos().div_ceil(SECOND.as_nanos()) as u32;
+    /// The one of this length that holds `now`, counted from `origin`, which may lie ahead.
+    pub(super) fn new(origin: Instant, now: Instant, length: Duration) -> Current {
+        // In whole bins before the origin, and a begun one counts.
+        let before = origin.saturating_duration_since(now).as_nanos().div_ceil(length.as_nanos()) as u32;
+        let after = whole_bins(now.saturating_duration_since(origin), length);
         let end = match before {
-            0 => origin + SECOND * (now.duration_since(origin).as_secs() as u32 + 1),
-            _ => origin - SECOND * (before - 1),
+            0 => origin + length * (after as u32 + 1),
+            _ => origin - length * (before - 1),
         };
-        let number =
-            if before == 0 { now.duration_since(origin).as_secs() as i64 } else { -i64::from(before) };
-        Current { second: Second::new(number), end }
+        let number = if before == 0 { after } else { -i64::from(before) };
+        Current { second: Second::new(number), length, end }
     }
 
     /// Keeps an attempt that was over at `until`; gives the second that this has ended.
@@ -118,8 +126,55 @@ impl Current {
         while now >= self.end {
             let next = Second::new(self.second.number + 1);
             ended.push(std::mem::replace(&mut self.second, next));
-            self.end += SECOND;
+            self.end += self.length;
         }
+    }
+}
+
+/// What was told of the window so far: seconds, put together from their bins where those are shorter.
+#[derive(Debug)]
+pub(super) struct Told {
+    bin: Duration,
+    bins: Vec<SecondReport>,
+    seconds: Vec<SecondReport>,
+    /// The second whose bins are being told.
+    so_far: Option<Second>,
+}
+
+impl Told {
+    /// Nothing, yet, of a run of `plan`.
+    pub(super) fn new(plan: &Plan) -> Told {
+        Told { bin: plan.bin, bins: Vec::new(), seconds: Vec::new(), so_far: None }
+    }
+
+    /// Takes the next bin, and tells of it and of the second that it ends.
+    pub(super) fn hear(&mut self, bin: &Second, observer: &mut dyn FnMut(Notice)) {
+        let each = whole_bins(SECOND, self.bin);
+        if each > 1 {
+            let report = bin.report();
+            if bin.number >= 0 {
+                self.bins.push(report);
+            }
+            observer(Notice::Bin { bin: bin.number, report });
+        }
+        let number = bin.number.div_euclid(each);
+        let mut second = self.so_far.take().unwrap_or_else(|| Second::new(number));
+        second.add(bin);
+        if bin.number.rem_euclid(each) + 1 < each {
+            self.so_far = Some(second);
+            return;
+        }
+        let report = second.report();
+        if number >= 0 {
+            self.seconds.push(report);
+        }
+        observer(Notice::Second { second: number, report });
+    }
+
+    /// The seconds of the window, and its bins where they are shorter.
+    pub(super) fn reports(self) -> (Vec<SecondReport>, Option<Bins>) {
+        let bins = Bins { secs: self.bin.as_secs_f64(), list: self.bins };
+        (self.seconds, (self.bin < SECOND).then_some(bins))
     }
 }
 
@@ -164,7 +219,7 @@ mod tests {
 
     fn current(warmup_ms: u64) -> (Instant, Current) {
         let begun = Instant::now();
-        (begun, Current::new(begun + Duration::from_millis(warmup_ms), begun))
+        (begun, Current::new(begun + Duration::from_millis(warmup_ms), begun, SECOND))
     }
 
     #[test]
@@ -174,6 +229,40 @@ mod tests {
             assert_eq!(current.second.number, first, "warm-up {warmup_ms} ms");
             assert_eq!(current.end, begun + Duration::from_millis(ends_ms), "warm-up {warmup_ms} ms");
         }
+    }
+
+    #[test]
+    fn bins_are_counted_from_the_window_too() {
+        let (begun, tenth) = (Instant::now(), Duration::from_millis(100));
+        for (warmup_ms, first, ends_ms) in [(0, 0, 100), (1, -1, 1), (250, -3, 50)] {
+            let current = Current::new(begun + Duration::from_millis(warmup_ms), begun, tenth);
+            assert_eq!(current.second.number, first, "warm-up {warmup_ms} ms");
+            assert_eq!(current.end, begun + Duration::from_millis(ends_ms), "warm-up {warmup_ms} ms");
+        }
+        let late = Current::new(begun, begun + Duration::from_millis(1234), tenth);
+        assert_eq!((late.second.number, late.end), (12, begun + Duration::from_millis(1300)));
+    }
+
+    #[test]
+    fn seconds_are_put_together_from_their_bins() {
+        let plan = Plan { bin: Duration::from_millis(500), ..Plan::example("get_all") };
+        let (mut told, mut heard) = (Told::new(&plan), Vec::new());
+        // Of the warm-up only half a second is left, and of the last second as much.
+        for number in -1..5 {
+            let mut bin = Second::new(number);
+            bin.record(1_000_000 * (number + 2) as u64, number > 0);
+            told.hear(&bin, &mut |notice| match notice {
+                Notice::Bin { bin, report } => heard.push(("bin", bin, report.attempts)),
+                Notice::Second { second, report } => heard.push(("second", second, report.attempts)),
+                _ => panic!("{notice:?}"),
+            });
+        }
+        let seconds: Vec<_> = heard.iter().filter(|(what, ..)| *what == "second").collect();
+        assert_eq!(seconds, [&("second", -1, 1), &("second", 0, 2), &("second", 1, 2)]);
+        assert_eq!(heard.len() - seconds.len(), 6);
+        let (seconds, bins) = told.reports();
+        assert_eq!(bins.map(|bins| (bins.secs, bins.list.len())), Some((0.5, 5)));
+        assert_eq!((seconds.len(), seconds[0].successes, seconds[0].latency_us_mean), (2, 1, 2500.0));
     }
 
     #[test]

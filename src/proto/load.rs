@@ -27,6 +27,14 @@ pub enum LoadEvent {
         #[serde(flatten)]
         report: SecondReport,
     },
+    /// They are past a bin of it that is shorter than a second; only where `--bin` asked for such.
+    Bin {
+        /// Which, counted from 0.
+        bin: u64,
+        /// What was seen in it.
+        #[serde(flatten)]
+        report: SecondReport,
+    },
     /// The measured part is over. The last of its seconds may be told behind it.
     WindowEnd,
     /// The last line.
@@ -135,6 +143,9 @@ pub struct LoadReport {
     pub run_delay_secs: Option<f64>,
     /// The window in bins of one second; a last bin shorter than that is left out.
     pub seconds: Vec<SecondReport>,
+    /// The same in shorter bins, where `--bin` asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bins: Option<Bins>,
     /// The histograms behind the latencies, where `--histogram` asked for them: `all`, `service`, `slip`, and each operation's
     /// successes by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -233,7 +244,24 @@ pub struct OperationReport {
     pub latency: Latency,
 }
 
-/// One second of the window.
+/// The window in bins that are shorter than a second; a last one that was cut off is left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Bins {
+    /// How long each of them is: a whole part of a second.
+    pub secs: f64,
+    /// From the first of the window on.
+    pub list: Vec<SecondReport>,
+}
+
+impl LoadReport {
+    /// The window in the shortest bins there are: how long each is in seconds, and all of them.
+    pub fn finest(&self) -> (f64, &[SecondReport]) {
+        self.bins.as_ref().map_or((1.0, &self.seconds), |bins| (bins.secs, &bins.list))
+    }
+}
+
+/// One second of the window, or one of its [`Bins`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SecondReport {

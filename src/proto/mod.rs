@@ -10,8 +10,8 @@ mod selftest;
 
 pub use link::{LinkAccount, LinkDirection};
 pub use load::{
-    AgentOutcome, AgentReport, Bucket, LOAD_REPORT_SCHEMA, Latency, LoadEvent, LoadReport, OperationReport,
-    ScheduleReport, SecondReport,
+    AgentOutcome, AgentReport, Bins, Bucket, LOAD_REPORT_SCHEMA, Latency, LoadEvent, LoadReport,
+    OperationReport, ScheduleReport, SecondReport,
 };
 pub use path::{BadKey, key_of_path, key_of_plain_path, path_of_key};
 pub use problem::Problem;

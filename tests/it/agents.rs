@@ -162,7 +162,19 @@ fn what_two_agents_counted_is_what_the_server_counted() {
     let token = TokenFile::new(TOKEN);
     let agents = [Agent::start(&token), Agent::start(&token)];
     let names = [&*agents[0].address, &*agents[1].address];
-    let flags = ["--workload", "put_all", "--clients", "7", "--warmup", "0s", "--window", "2s", "--json"];
+    let flags = [
+        "--workload",
+        "put_all",
+        "--clients",
+        "7",
+        "--warmup",
+        "0s",
+        "--window",
+        "2s",
+        "--bin",
+        "200ms",
+        "--json",
+    ];
     let report = report(&coordinator(server.address, &names, &token, &flags).output().unwrap());
 
     let counted = answered(&server, "PUT") + answered(&server, "DELETE");
@@ -181,6 +193,7 @@ fn what_two_agents_counted_is_what_the_server_counted() {
     // What is over at the very end of the window belongs to a second that has only begun.
     let by_second: u64 = report.seconds.iter().map(|second| second.attempts).sum();
     assert!(report.seconds.len() == 2 && by_second <= report.attempts && by_second + 7 >= report.attempts);
+    check_bins(&report);
     assert!(report.start_spread_us.is_some_and(|spread| spread > 0.0));
     let residual = weir::load::little_residual(&report).unwrap();
     assert!(residual.abs() < 0.05, "{residual}");
@@ -252,13 +265,21 @@ fn keys_are_preloaded_once_and_events_come_as_from_one_process() {
     assert_eq!(answered(&server, "PUT"), 30);
 }
 
+/// Five bins make a second, whoever counted in them.
+fn check_bins(report: &LoadReport) {
+    let bins = report.bins.as_ref().unwrap();
+    let seconds = bins.list.chunks_exact(5).map(|bins| bins.iter().map(|bin| bin.attempts).sum::<u64>());
+    assert_eq!((bins.secs, bins.list.len()), (0.2, 10));
+    assert!(seconds.eq(report.seconds.iter().map(|second| second.attempts)), "{report:?}");
+}
+
 #[test]
 fn the_share_of_an_agent_that_was_killed_is_said_to_be_missing() {
     let server = Server::start("memory:", &[]);
     let token = TokenFile::new(TOKEN);
     let mut agents = [Agent::start(&token), Agent::start(&token)];
     let names = agents.each_ref().map(|agent| agent.address.clone());
-    let flags = ["--clients", "9", "--warmup", "0s", "--window", "2s", "--events"];
+    let flags = ["--clients", "9", "--warmup", "0s", "--window", "2s", "--bin", "200ms", "--events"];
     let names = names.each_ref().map(String::as_str);
     let mut running = Running::start(coordinator(server.address, &names, &token, &flags));
     running.until_the_window_starts();
@@ -272,6 +293,7 @@ fn the_share_of_an_agent_that_was_killed_is_said_to_be_missing() {
     assert_eq!((report.agents[1].attempts, report.agents[0].attempts), (0, report.attempts));
     assert!(report.attempts > 0 && report.seconds.len() == 2);
     assert!(report.seconds.iter().map(|second| second.attempts).sum::<u64>() <= report.attempts);
+    check_bins(&report);
     // The law holds for the clients that were there.
     let residual = weir::load::little_residual(&report).unwrap();
     assert!(residual.abs() < 0.05, "{residual}");

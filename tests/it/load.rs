@@ -287,6 +287,7 @@ pub(super) fn plan(address: SocketAddr, workload: &str) -> Plan {
         connect: Connect::Once,
         verify: Verify::NONE,
         histogram: false,
+        bin: Duration::from_secs(1),
     }
 }
 

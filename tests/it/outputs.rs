@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use weir::proto::{LoadEvent, LoadReport};
+use weir::proto::{LoadEvent, LoadReport, SecondReport};
 
 /// Short runs of one client at a server that has every value.
 const BRIEFLY: [&str; 4] = ["--clients=1", "--no-preload", "--keys=10", "--warmup=0s"];
@@ -241,14 +241,14 @@ fn a_run_that_is_told_to_ends_its_window_and_reports_what_was_measured() {
     for pacing in [
         &["--clients=4"][..],
         &["--rate=200", "--clients=5", "--threads=2"],
-        &["--think=30ms", "--clients=3"],
+        &["--think=30ms", "--clients=3", "--bin=250ms"],
     ] {
         let mut command = load(&server, &BRIEFLY[1..]);
         command.args(pacing).args(["--window=1h", "--events", "--until-stdin-ends"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let (mut seconds, mut edges, mut report) = (Vec::new(), 0, None);
+        let (mut seconds, mut bins, mut edges, mut report) = (Vec::new(), Vec::new(), 0, None);
         for line in lines {
             match serde_json::from_str(&line).unwrap() {
                 LoadEvent::Second { second, report } => {
@@ -258,6 +258,10 @@ fn a_run_that_is_told_to_ends_its_window_and_reports_what_was_measured() {
                         input.write_all(b"what is this?\nend\nend\n").unwrap();
                     }
                 }
+                LoadEvent::Bin { bin, report } => {
+                    assert_eq!(bin, bins.len() as u64, "{line}");
+                    bins.push(report);
+                }
                 LoadEvent::WindowStart | LoadEvent::WindowEnd => edges += 1,
                 LoadEvent::Report(said) => report = Some(said),
                 LoadEvent::Preloaded { .. } => {}
@@ -266,6 +270,13 @@ fn a_run_that_is_told_to_ends_its_window_and_reports_what_was_measured() {
         assert!(child.wait().unwrap().success());
         let report = report.unwrap();
         assert_eq!((edges, &seconds), (2, &report.seconds), "{pacing:?}");
+        if let Some(told) = &report.bins {
+            assert_eq!((told.secs, &told.list), (0.25, &bins));
+            let of_second = |bins: &[SecondReport]| bins.iter().map(|bin| bin.attempts).sum::<u64>();
+            let summed: Vec<u64> = bins.chunks_exact(4).map(of_second).collect();
+            assert_eq!(summed, seconds.iter().map(|second| second.attempts).collect::<Vec<_>>());
+        }
+        assert_eq!(report.bins.is_some(), pacing.contains(&"--bin=250ms"));
         let window = report.window_secs;
         assert!(window >= seconds.len() as f64 && window < seconds.len() as f64 + 1.0, "{window}");
         assert!(weir::load::little_residual(&report).unwrap().abs() < 1e-6, "{pacing:?}: {report:?}");
@@ -287,7 +298,7 @@ fn a_report_is_what_the_schema_says() {
         &["--window=200ms"][..],
         &["--window=1200ms", "--histogram"],
         &["--window=200ms", "--histogram", "--rate=500", "--arrivals=poisson"],
-        &["--window=200ms", "--think=1ms"],
+        &["--window=200ms", "--think=1ms", "--bin=50ms"],
     ] {
         let (text, _) = report(&server, flags);
         let document = serde_json::from_str(&text).unwrap();

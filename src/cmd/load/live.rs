@@ -179,7 +179,13 @@ impl State {
             Notice::Preloading { requests, of } => self.phase = Phase::Preload { requests, of },
             Notice::Event(LoadEvent::Preloaded { .. }) => self.phase = Phase::Warmup { over: 0, of: warmup },
             Notice::Event(LoadEvent::WindowStart) => self.phase = Phase::Window { over: 0, of: window },
-            Notice::Event(LoadEvent::WindowEnd | LoadEvent::Second { .. } | LoadEvent::Report(_)) => {}
+            Notice::Event(
+                LoadEvent::WindowEnd
+                | LoadEvent::Second { .. }
+                | LoadEvent::Bin { .. }
+                | LoadEvent::Report(_),
+            )
+            | Notice::Bin { .. } => {}
             Notice::Second { second, report } => self.count(second, report),
         }
     }

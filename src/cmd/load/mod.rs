@@ -148,6 +148,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
     seconds: Option<PathBuf>,
 
+    /// Tell the window also in bins of this length, a whole part of a second from 10ms on, in --json and --events
+    #[arg(long, value_name = "TIME", value_parser = bin, help_heading = "Output")]
+    bin: Option<Span>,
+
     /// Between two redraws of the live view, or two lines where standard error is no terminal; 0s: neither
     /// [default: 1s, 10s]
     #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "events", help_heading = "Output")]
@@ -225,6 +229,7 @@ fn carry_out(args: Args, ending: Option<&Ending>) -> Result<(), Failure> {
         connect: args.connect,
         verify: args.verify,
         histogram: args.histogram || args.hdr.is_some(),
+        bin: args.bin.map_or(Duration::from_secs(1), |bin| bin.0),
     };
     let files = Files::new(args.hdr, args.seconds, &plan.histogram_names())?;
     check_agents(&args.agents, plan.clients)?;
@@ -243,6 +248,9 @@ fn carry_out(args: Args, ending: Option<&Ending>) -> Result<(), Failure> {
             Notice::Event(event) if args.events => say_json(&event),
             Notice::Second { second, report } if args.events && second >= 0 => {
                 say_json(&LoadEvent::Second { second: second.unsigned_abs(), report });
+            }
+            Notice::Bin { bin, report } if args.events && bin >= 0 => {
+                say_json(&LoadEvent::Bin { bin: bin.unsigned_abs(), report });
             }
             _ => {}
         }
@@ -398,6 +406,14 @@ fn span(text: &str) -> Result<Span, String> {
         return Err("no more than 24h makes sense here".into());
     }
     Ok(span)
+}
+
+/// Seconds are put together from them.
+fn bin(text: &str) -> Result<Span, String> {
+    match span(text)? {
+        bin if load::is_bin(bin.0) => Ok(bin),
+        _ => Err("is no whole part of a second from 10ms on; write 100ms, 200ms, 250ms or 500ms".into()),
+    }
 }
 
 fn span_not_zero(text: &str) -> Result<Span, String> {

@@ -280,6 +280,7 @@ mod tests {
             connect: Connect::Once,
             verify: Verify::NONE,
             histogram: false,
+            bin: Duration::from_secs(1),
         }
     }
 

@@ -33,6 +33,7 @@ const OWN_FLAGS: &[(&str, &str)] = &[
     ("--window", "window"),
     ("--seed", "seed"),
     ("--events", "nothing: the lab always listens"),
+    ("--bin", "nothing: the lab has them where [adaptive] asks for it"),
     ("--no-preload", "nothing: the lab preloads once per repetition"),
 ];
 
@@ -75,6 +76,14 @@ impl Experiment {
             return Err(format!(
                 "adaptive.most {} is shorter than the window of {}, which is the least; lengthen it, or remove [adaptive]",
                 adaptive.most, self.window
+            ));
+        }
+        if adaptive.most.0 < Adaptive::LEAST.0 {
+            return Err(format!(
+                "adaptive.most {} is shorter than {least}, and nothing shorter is ever known; write most = \"{least}\" or more, or \
+                 remove [adaptive]",
+                adaptive.most,
+                least = Adaptive::LEAST
             ));
         }
         for (key, share) in [("goodput", adaptive.goodput), ("latency", adaptive.latency())] {

@@ -1,6 +1,6 @@
 //! Less of an experiment: some of its workloads, some of its targets, or all of it in less time.
 
-use super::{Engine, Experiment};
+use super::{Adaptive, Engine, Experiment};
 use crate::units::Span;
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ impl Experiment {
             limit.most = shorter(limit.most, limit.shortest());
         }
         if let Some(adaptive) = &mut self.adaptive {
-            adaptive.most = shorter(adaptive.most, self.window.0);
+            adaptive.most = shorter(adaptive.most, self.window.0.max(Adaptive::LEAST.0));
         }
         if share < THINNED_BELOW {
             let own = self.workloads.iter_mut().filter_map(|workload| workload.levels.as_mut());

@@ -7,6 +7,7 @@ use crate::units::{Size, Span};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How the lab's own databases of one kind are set up.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -39,6 +40,9 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
+    /// No window is ended sooner: what is slower than that is no noise within it, and its interval would not hold.
+    pub const LEAST: Span = Span(Duration::from_secs(3));
+
     /// Half of the 95 % interval of the mean latency, as a share of it.
     pub fn latency(&self) -> f64 {
         self.latency.unwrap_or(2.0 * self.goodput)

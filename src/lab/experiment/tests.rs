@@ -52,6 +52,10 @@ fn a_window_may_go_on_until_its_means_are_known() {
     assert_eq!(experiment.adaptive.unwrap().most.to_string(), "6s");
     for (section, complaint) in [
         ("most = \"900ms\"", "adaptive.most 900ms is shorter than the window of 1s"),
+        (
+            "most = \"2s\"",
+            "adaptive.most 2s is shorter than 3s, and nothing shorter is ever known; write most = \"3s\" or more",
+        ),
         ("most = \"9s\"\ngoodput = 3", "adaptive.goodput 3 is no share of a mean"),
         ("most = \"9s\"\nlatency = 0.0", "adaptive.latency 0 is no share of a mean"),
         ("most = \"9s\"\nleast = \"1s\"", "unknown field"),

@@ -452,8 +452,8 @@ impl<'a> Live<'a> {
             adaptive,
             is_open: workload.is_open(),
         });
-        let enough = |seconds: &[SecondReport]| {
-            precision.is_some_and(|precision| (self.course.options.enough)(&precision, seconds))
+        let enough = |bins: &[SecondReport]| {
+            precision.is_some_and(|precision| (self.course.options.enough)(&precision, bins))
         };
         let preload = !self.preloaded.contains(&workload.name);
         // What fails some requests must not fail those that write and read back the keys.

@@ -1,5 +1,6 @@
 //! One run of the load generator, with a reading of all counters at either end of its window.
 
+use super::BIN;
 use super::process::{Log, Process};
 use crate::lab::experiment::{GENERATOR, Workload};
 use crate::lab::results::Reading;
@@ -34,7 +35,7 @@ const END: &str = "end";
 /// How often the stop flag is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Whether a window with these seconds is long enough.
+/// Whether a window with these bins of [`BIN`] is long enough.
 pub(super) type Enough<'a> = dyn Fn(&[SecondReport]) -> bool + 'a;
 
 /// What to run.
@@ -53,7 +54,7 @@ pub(super) struct Run<'a> {
     pub(super) warmup: Span,
     /// The measured part, at most.
     pub(super) window: Span,
-    /// Whether the measured part may end already, after each of its seconds; `None` where it has a fixed length.
+    /// Whether the measured part may end already, after each of its bins; `None` where it has a fixed length.
     pub(super) enough: Option<&'a Enough<'a>>,
     /// Whether the keys must be written first.
     pub(super) preload: bool,
@@ -120,7 +121,7 @@ impl Run<'_> {
         let mut samplers = Samplers::new(&context);
         let mut deadline =
             Instant::now() + self.measured() + if self.preload { limits.preload } else { limits.grace };
-        let mut seconds = Vec::new();
+        let mut bins = Vec::new();
         loop {
             match lines.recv_timeout(LOOK) {
                 Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
@@ -153,9 +154,10 @@ impl Run<'_> {
                         outcome.opened = Some((Instant::now(), samplers.read()));
                         deadline = Instant::now() + self.window.0 + limits.grace;
                     }
-                    LoadEvent::Second { report, .. } => {
-                        seconds.push(report);
-                        if outcome.closed.is_none() && self.enough.is_some_and(|enough| enough(&seconds)) {
+                    LoadEvent::Second { .. } => {}
+                    LoadEvent::Bin { report, .. } => {
+                        bins.push(report);
+                        if outcome.closed.is_none() && self.enough.is_some_and(|enough| enough(&bins)) {
                             process.tell(END);
                         }
                     }
@@ -187,6 +189,9 @@ impl Run<'_> {
             if !self.workload.args.iter().any(|arg| arg.split('=').next() == Some(flag)) {
                 command.args([flag, &value]);
             }
+        }
+        if self.enough.is_some() {
+            command.args(["--bin", &BIN.to_string()]);
         }
         if !self.preload {
             command.arg("--no-preload");
@@ -276,17 +281,17 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_whose_seconds_are_enough_is_told_to_end() {
-        let second = serde_json::to_string(&LoadEvent::Second { second: 0, report: SecondReport::default() });
-        let second = second.unwrap();
+    fn a_generator_whose_bins_are_enough_is_told_to_end() {
+        let bin = serde_json::to_string(&LoadEvent::Bin { bin: 0, report: SecondReport::default() }).unwrap();
         // It waits until it is told.
         let script = format!(
-            "echo '{{\"event\":\"window_start\"}}'\n\
-             for i in 1 2 3; do echo '{second}'; done\nread -r line\n\
+            "case \"$*\" in *'--bin 100ms'*) ;; *) exit 1;; esac\n\
+             echo '{{\"event\":\"window_start\"}}'\n\
+             for i in 1 2 3; do echo '{bin}'; done\nread -r line\n\
              echo '{{\"event\":\"window_end\"}}'\n\
              if [ \"$line\" = end ]; then echo '{REPORT}'; else exit 1; fi"
         );
-        let third = |seconds: &[SecondReport]| seconds.len() == 3;
+        let third = |bins: &[SecondReport]| bins.len() == 3;
         let outcome = outcome_until(Some(&third), Limits::default(), &script, false, false);
         assert_eq!(outcome.failure, None);
         assert!(outcome.report.is_some());

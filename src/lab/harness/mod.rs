@@ -41,6 +41,7 @@ use super::results::{
 };
 use super::topology;
 use crate::proto::{FORMAT, SecondReport};
+use crate::units::Span;
 use live::Live;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -53,6 +54,9 @@ use std::time::{Duration, SystemTime};
 
 /// The file in the results directory that everything else is made from.
 pub const RESULTS_FILE: &str = "results.json";
+
+/// In which bins a window is told that may end sooner: whole parts of a second.
+pub const BIN: Span = Span(Duration::from_millis(100));
 
 /// Where and how to run an experiment.
 #[derive(Clone, Debug)]
@@ -69,7 +73,7 @@ pub struct Options {
     pub printed: Vec<PrintedRow>,
     /// What foretells the rest of a sweep from its first trials; `None` where nobody does.
     pub foretell: Option<Foretell>,
-    /// Whether a trial whose window may end sooner has seen enough; asked after each of its seconds.
+    /// Whether a trial whose window may end sooner has seen enough; asked after each of its bins of [`BIN`].
     pub enough: fn(&Precision, &[SecondReport]) -> bool,
 }
 

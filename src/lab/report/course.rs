@@ -13,30 +13,31 @@ pub(super) fn figure(found: &WorkloadFindings) -> Option<Drawing> {
     let height = plots::height(&panels);
     let mut svg = String::new();
     draw(&mut svg, &panels, course, height).expect("writing into a string does not fail");
-    let label = format!("{}: goodput and mean latency second by second", found.name);
+    let label = format!("{}: goodput and mean latency in the window", found.name);
     Some(Drawing::new(&svg, height, &label))
 }
 
 /// What stands below it.
 pub(super) fn caption(course: &Course) -> String {
     let clients = super::words::count(course.level, "client");
-    let cut = match course.cut_secs {
-        0 => "",
-        _ => " Dashed: where the warm-up seems to end.",
+    let cut = if course.cut_secs > 0.0 { " Dashed: where the warm-up seems to end." } else { "" };
+    let bins = match course.bin_secs {
+        1.0 => "second by second".to_owned(),
+        secs => format!("in bins of {secs} s"),
     };
-    format!("Run {} at {clients}, second by second. {}{cut}", course.repetition + 1, course.said)
+    format!("Run {} at {clients}, {bins}. {}{cut}", course.repetition + 1, course.said)
 }
 
 fn draw(svg: &mut String, panels: &[Drawn], course: &Course, height: i32) -> Done {
     let root =
         SVGBackend::with_string(svg, ((WIDTH * ZOOM) as u32, (height * ZOOM) as u32)).into_drawing_area();
-    let seconds = course.goodput_rps.len() as f64;
+    let seconds = course.goodput_rps.len() as f64 * course.bin_secs;
     let shared = Shared { ends: (0.0, seconds), place: |second| second };
     let bottom = (height - FOOT) * ZOOM;
-    if course.cut_secs > 0 {
-        let x = shared.x(course.cut_secs as f64);
+    if course.cut_secs > 0.0 {
+        let x = shared.x(course.cut_secs);
         plots::upright(&root, panels, x, bottom)?;
-        let label = format!("warm-up {} s", course.cut_secs);
+        let label = format!("warm-up {} s", (course.cut_secs * 10.0).round() / 10.0);
         text(&root, &label, (x, bottom + 24 * ZOOM), 12, Colour::Soft, (HPos::Center, VPos::Top))?;
     }
     for drawn in panels {

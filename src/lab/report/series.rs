@@ -337,18 +337,24 @@ pub(super) fn residuals(found: &WorkloadFindings) -> Vec<Series> {
 
 pub(super) fn goodput_course(found: &WorkloadFindings) -> Vec<Series> {
     let values = found.course.iter().flat_map(|course| course.goodput_rps.iter().copied().map(Some));
-    vec![course("goodput", Colour::Series(0), values)]
+    vec![course(found, "goodput", Colour::Series(0), values)]
 }
 
 pub(super) fn latency_course(found: &WorkloadFindings) -> Vec<Series> {
     let values = found.course.iter().flat_map(|course| course.latency_us_mean.iter().copied());
-    vec![course("mean", Colour::Series(2), values)]
+    vec![course(found, "mean", Colour::Series(2), values)]
 }
 
 /// A figure at the middle of every second.
-fn course(label: &str, colour: Colour, values: impl Iterator<Item = Option<f64>>) -> Series {
-    let point = |(second, value): (usize, Option<f64>)| {
-        Some(Point { at: second as f64 + 0.5, value: value?, interval: None, usable: true })
+fn course(
+    found: &WorkloadFindings,
+    label: &str,
+    colour: Colour,
+    values: impl Iterator<Item = Option<f64>>,
+) -> Series {
+    let secs = found.course.as_ref().map_or(1.0, |course| course.bin_secs);
+    let point = |(bin, value): (usize, Option<f64>)| {
+        Some(Point { at: (bin as f64 + 0.5) * secs, value: value?, interval: None, usable: true })
     };
     let points = values.enumerate().filter_map(point).collect();
     Series { label: label.to_owned(), colour, kind: Kind::Course, points }

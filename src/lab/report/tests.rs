@@ -203,9 +203,7 @@ fn a_run_near_the_knee_is_shown_second_by_second_where_it_is_long_enough() {
         }
     }
     let svg = file(&results, "plots/get.course.svg");
-    for said in
-        ["Goodput, second by second, req/s", "Mean latency, second by second", "warm-up 7 s", ">\n30\n<"]
-    {
+    for said in ["Goodput in the window, req/s", "Mean latency in the window", "warm-up 7 s", ">\n30\n<"] {
         assert!(svg.contains(said), "{said:?} is missing");
     }
     let page = file(&results, "report.md").replace('\u{a0}', " ");

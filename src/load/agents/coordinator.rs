@@ -5,7 +5,7 @@
 
 use super::super::measure::{self, Edges, Progress, Tally};
 use super::super::recorder::Window;
-use super::super::seconds::{Merge, Second};
+use super::super::seconds::{Merge, Second, Told};
 use super::super::{Error, Notice, Pacing, Plan, plainly};
 use super::auth::{self, Nonces, Role, Token};
 use super::merge::{self, SecondText};
@@ -13,7 +13,7 @@ use super::order::Order;
 use super::wire::{Broken, Ear, LINE_MAX, Mouth, Patience, STRANGERS_LINE_MAX, one_line};
 use super::words::{ToAgent, ToCoordinator};
 use super::{HANDSHAKE_MAX, PING_EVERY, PROTOCOL, SILENCE_MAX, START_MAX};
-use crate::proto::{AgentOutcome, AgentReport, FORMAT, LoadEvent, LoadReport, SecondReport};
+use crate::proto::{AgentOutcome, AgentReport, FORMAT, LoadEvent, LoadReport};
 use crate::units::Rate;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::ops::Range;
@@ -352,7 +352,7 @@ impl Coordinator<'_> {
         let window = Window { start, end: start + self.plan.window };
         let mut edges = Edges { window, told: 0 };
         let mut merge = Merge::new(self.links.len());
-        let mut seconds = Vec::new();
+        let mut told = Told::new(self.plan);
         while self.links.iter().any(|link| link.end.is_none()) {
             let heard = self.next(edges.next().unwrap_or(self.ping_at));
             let now = Instant::now();
@@ -364,7 +364,7 @@ impl Coordinator<'_> {
                     for agent in silent.collect::<Vec<_>>() {
                         self.links[agent].lost("it did not hand in its figures".into());
                         for second in merge.leave(agent) {
-                            observer(measure::noted(&second, &mut seconds));
+                            told.hear(&second, observer);
                         }
                     }
                 }
@@ -377,14 +377,14 @@ impl Coordinator<'_> {
                 Ok(None) => {}
                 Ok(Some(second)) => {
                     for second in merge.take(agent, &second) {
-                        observer(measure::noted(&second, &mut seconds));
+                        told.hear(&second, observer);
                     }
                 }
                 Err(why) if at < begin => return Err(self.links[agent].error(early(&why))),
                 Err(why) => {
                     self.links[agent].lost(why);
                     for second in merge.leave(agent) {
-                        observer(measure::noted(&second, &mut seconds));
+                        told.hear(&second, observer);
                     }
                 }
             }
@@ -400,7 +400,7 @@ impl Coordinator<'_> {
             );
         }
         tell_edges(&mut edges, Instant::now().max(window.end), observer);
-        Ok(self.report(seconds))
+        Ok(self.report(told))
     }
 
     /// Takes what an agent says during the run; gives a second that is over. `Err` says why the agent is of no more use.
@@ -426,7 +426,7 @@ impl Coordinator<'_> {
     }
 
     /// What there is to say of the agents that are done, and which are not.
-    fn report(&self, seconds: Vec<SecondReport>) -> LoadReport {
+    fn report(&self, told: Told) -> LoadReport {
         let done: Vec<&Link> = self.links.iter().filter(|link| link.tally().is_some()).collect();
         let mut total = merge::empty(self.plan);
         done.iter().filter_map(|link| link.tally()).for_each(|tally| total.merge(tally));
@@ -437,8 +437,8 @@ impl Coordinator<'_> {
             *rate = Rate(rate.0 * f64::from(clients) / f64::from(self.plan.clients));
         }
         // What was told as it happened has the lost ones' part in it.
-        let seconds = if done.len() == self.links.len() {
-            seconds
+        let told = if done.len() == self.links.len() {
+            told
         } else {
             merge::together(&plan, &done.iter().map(|link| &*link.seconds).collect::<Vec<_>>())
         };
@@ -448,7 +448,7 @@ impl Coordinator<'_> {
             clients_lost: self.plan.clients - clients,
             start_spread_us: Some(spread.as_secs_f64() * 1e6),
             agents: self.links.iter().map(|link| self.agent_report(link)).collect(),
-            ..measure::report(&plan, &total, seconds)
+            ..measure::report(&plan, &total, told)
         }
     }
 

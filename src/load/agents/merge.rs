@@ -8,10 +8,9 @@ use super::super::measure::Tally;
 use super::super::mix::Operation;
 use super::super::recorder::{Open, Recorder, Window};
 use super::super::samples::Samples;
-use super::super::seconds::Second;
+use super::super::seconds::{Second, Told, whole_bins};
 use super::super::{Pacing, Plan};
 use super::AGENTS_MAX;
-use crate::proto::SecondReport;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -218,7 +217,7 @@ pub(super) fn empty(plan: &Plan) -> Tally {
     let start = Instant::now();
     let window = Window { start, end: start + plan.window };
     Tally {
-        recorder: Recorder::new(window, start, matches!(plan.pacing, Pacing::Open { .. })),
+        recorder: Recorder::new(window, start, matches!(plan.pacing, Pacing::Open { .. }), plan.bin),
         threads: 0,
         cpu: Duration::ZERO,
         run_delay: Some(Duration::ZERO),
@@ -268,10 +267,10 @@ impl SecondText {
 
     /// The second again, of a run of `plan`. `Err` says what does not add up.
     pub(super) fn second(&self, plan: &Plan) -> Result<Second, String> {
-        let last = plan.window.as_secs() as i64;
-        let first = -(plan.warmup.as_secs() as i64 + 1);
+        let last = whole_bins(plan.window, plan.bin);
+        let first = -(whole_bins(plan.warmup, plan.bin) + 1);
         if !(first..=last).contains(&self.number) {
-            return Err(format!("there is no second {}", self.number));
+            return Err(format!("there is no second or bin {}", self.number));
         }
         let mut second = Second::new(self.number);
         for (ns, count) in &self.buckets {
@@ -286,18 +285,19 @@ impl SecondText {
     }
 }
 
-/// The seconds of the window of some agents together, from what each said of its own, in their order.
-pub(super) fn together(plan: &Plan, agents: &[&[SecondText]]) -> Vec<SecondReport> {
+/// The seconds of the window of some agents together, from what each said of its own, in their order; or its bins.
+pub(super) fn together(plan: &Plan, agents: &[&[SecondText]]) -> Told {
     let seconds = agents.iter().map(|seconds| seconds.len()).max().unwrap_or(0);
-    (0..seconds)
-        .map(|number| {
-            let mut all = Second::new(number as i64);
-            // Each was read once before it was kept.
-            let own = agents.iter().filter_map(|seconds| seconds.get(number)?.second(plan).ok());
-            own.for_each(|own| all.add(&own));
-            all.report()
-        })
-        .collect()
+    let mut told = Told::new(plan);
+    for number in 0..seconds {
+        let mut all = Second::new(number as i64);
+        // Each was read once before it was kept.
+        let own = agents.iter().filter_map(|seconds| seconds.get(number)?.second(plan).ok());
+        own.for_each(|own| all.add(&own));
+        // Who listens heard of it when it happened.
+        told.hear(&all, &mut |_| ());
+    }
+    told
 }
 
 #[cfg(test)]
@@ -333,7 +333,7 @@ mod tests {
         let window = Window { start, end: start + plan.window };
         for tally in &mut tallies {
             let open = tally.recorder.open.is_some();
-            tally.recorder = Recorder::new(window, start, open);
+            tally.recorder = Recorder::new(window, start, open, plan.bin);
             tally.threads = 1;
             tally.cpu = Duration::from_nanos(1_000_000_007);
             tally.run_delay = Some(Duration::from_nanos(7));
@@ -380,8 +380,8 @@ mod tests {
             for tally in counted(&plan, 3) {
                 merged.merge(&there_and_back(&tally, &plan));
             }
-            let mut one = measure::report(&plan, &one, Vec::new());
-            let merged = measure::report(&plan, &merged, Vec::new());
+            let mut one = measure::report(&plan, &one, Told::new(&plan));
+            let merged = measure::report(&plan, &merged, Told::new(&plan));
             assert_eq!((merged.threads, merged.in_flight_at_end), (3, 3));
             assert_eq!((merged.cpu_secs, merged.run_delay_secs), (3.000000021, Some(0.000000021)));
             assert!(merged.histograms["all"].len() > 1000 && merged.latency.clipped > 0);
@@ -465,7 +465,7 @@ mod tests {
         let all = second(0, &[100, 100, 300, 200, 250]);
         let text = |seconds: &[Second]| seconds.iter().map(SecondText::of).collect::<Vec<_>>();
         let together = together(&plan, &[&text(&one), &text(&other)]);
-        assert_eq!(together, [all.report(), one[1].report()]);
-        assert_eq!(super::together(&plan, &[]), []);
+        assert_eq!(together.reports(), (vec![all.report(), one[1].report()], None));
+        assert_eq!(super::together(&plan, &[]).reports(), (vec![], None));
     }
 }

@@ -3,7 +3,8 @@
 //! In the words of the command line where there are any; times and rates as numbers, which keep their last digit. What comes
 //! from the wire is held to the same bounds as flags are.
 
-use super::super::{Connect, Dialect, Pacing, Plan, Think, Workload};
+use super::super::seconds::SECOND;
+use super::super::{Connect, Dialect, Pacing, Plan, Think, Workload, is_bin};
 use crate::units::Rate;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,17 @@ pub(super) struct Order {
     connect: String,
     verify: String,
     histogram: bool,
+    /// Only where it is no second: an agent that knows no other need not be told.
+    #[serde(default = "second", skip_serializing_if = "is_second")]
+    bin: Duration,
+}
+
+fn second() -> Duration {
+    SECOND
+}
+
+fn is_second(bin: &Duration) -> bool {
+    *bin == SECOND
 }
 
 /// A dialect by its name, and by its text where the name is not enough.
@@ -94,6 +106,7 @@ impl Order {
             connect: plan.connect.to_string(),
             verify: plan.verify.to_string(),
             histogram: plan.histogram,
+            bin: plan.bin,
         }
     }
 
@@ -109,6 +122,9 @@ impl Order {
         let too_long = [self.warmup, self.window, self.timeout].into_iter().any(|span| span > SPAN_MAX);
         if too_long || self.window.is_zero() || self.timeout.is_zero() {
             return Err("warm-up, window or time-out is out of bounds".into());
+        }
+        if !is_bin(self.bin) {
+            return Err("bins are no whole part of a second".into());
         }
         let plan = Plan {
             target: parsed("target", &self.target)?,
@@ -131,6 +147,7 @@ impl Order {
             // As a run of its own: of what other agents write and when, an agent knows nothing.
             verify: parsed("verify", &self.verify)?,
             histogram: self.histogram,
+            bin: self.bin,
         };
         Ok((plan, first..end))
     }
@@ -231,6 +248,7 @@ mod tests {
             timeout: Duration::from_nanos(1),
             preload: false,
             histogram: true,
+            bin: Duration::from_millis(250),
             ..plan
         });
     }
@@ -256,6 +274,7 @@ mod tests {
             (Order { threads: 0, ..order.clone() }, "threads or keys"),
             (Order { keys: 0, ..order.clone() }, "threads or keys"),
             (Order { window: Duration::ZERO, ..order.clone() }, "window"),
+            (Order { bin: Duration::ZERO, ..order.clone() }, "bins are no whole part"),
             (Order { warmup: Duration::MAX, ..order.clone() }, "warm-up"),
             (Order { timeout: Duration::ZERO, ..order.clone() }, "time-out"),
             (Order { workload: "none".into(), ..order.clone() }, "workload none is not known"),

@@ -3,7 +3,8 @@
 use super::ratio::{self, Known};
 use super::{Bound, Quotient, Says, loads};
 use crate::lab::analysis::stats::RUNS_LEAST;
-use crate::lab::analysis::steady::{GOODPUT, Series, Verdict, judge};
+use crate::lab::analysis::steady::window::Window;
+use crate::lab::analysis::steady::{GOODPUT, LATENCY, Verdict, judge};
 use crate::lab::analysis::{Capacity, Row, Standing, WorkloadFindings};
 use crate::lab::results::Results;
 use serde::Serialize;
@@ -148,9 +149,9 @@ fn seconds(of: &Of, levels: &[u32]) -> Option<Vec<Known>> {
     trials().next()?;
     trials()
         .map(|(_, load)| {
-            let bins: Vec<f64> = load.seconds.iter().map(|second| second.successes as f64).collect();
-            let series = Series { name: "goodput", bins: &bins, limits: GOODPUT };
-            match judge(&[series]) {
+            let window = Window::of(load);
+            let bins = &window.goodput_rps;
+            match window.judged(false, (GOODPUT, LATENCY), |both| judge(&both[..1])) {
                 Verdict::Steady(reached) | Verdict::TooShort { reached, .. } => {
                     let known = reached.figures.first()?;
                     Some(Known::of(&bins[reached.cut..], known.effective))

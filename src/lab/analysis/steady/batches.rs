@@ -68,7 +68,12 @@ pub(super) fn judge(series: &Series, cut: usize) -> Result<Known, Change> {
         None => EXPLAINED * noise::long_run_variance_up_to(CORRELATION_BELIEVED, bins) / bins.len() as f64,
         Some(_) => 0.0,
     };
-    let error = (variance / effective).max(least).sqrt();
+    // What is left after the cut is shorter, and knows its mean less well.
+    let by_shorter_bins = match period {
+        None => (series.explained * mean).powi(2) * series.bins.len() as f64 / bins.len() as f64,
+        Some(_) => 0.0,
+    };
+    let error = (variance / effective).max(least).max(by_shorter_bins).sqrt();
     let of_bins = line(bins).squares.0 / (bins.len() - 1) as f64;
     Ok(Known {
         name: series.name,

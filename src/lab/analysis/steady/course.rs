@@ -1,26 +1,28 @@
-//! How one run of a workload went, second by second: the one that decides over the steady state near the knee.
+//! How one run of a workload went, second by second or in shorter bins: the one that decides over the steady state near the knee.
 
-use super::{BINS_LEAST, Verdict, gate};
+use super::gate::Judged;
+use super::{BINS_LEAST, Change, Verdict};
 use crate::lab::analysis::capacity::Knee;
 use crate::lab::analysis::checks;
 use crate::lab::analysis::rows::Row;
 use crate::lab::results::Results;
-use crate::proto::LoadReport;
 use serde::Serialize;
 
-/// A window in seconds.
+/// A window in bins.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Course {
     /// At how many clients.
     pub level: u32,
     /// Which run, counted from 0.
     pub repetition: u32,
-    /// Successes in every second.
+    /// How long each bin is, in seconds.
+    pub bin_secs: f64,
+    /// Successes per second in every bin.
     pub goodput_rps: Vec<f64>,
     /// Mean latency of the attempts that ended in it; `None` where none did.
     pub latency_us_mean: Vec<Option<f64>>,
     /// Seconds at the beginning that look like warm-up.
-    pub cut_secs: usize,
+    pub cut_secs: f64,
     /// What is said of it, in one sentence.
     pub said: String,
 }
@@ -34,33 +36,37 @@ pub fn course(results: &Results, workload: &str, rows: &[Row], knee: Option<&Kne
     let trials = results.trials.iter().filter(|trial| trial.workload == workload && trial.level == level);
     let runs = trials.filter_map(|trial| Some((trial, trial.load.as_ref()?)));
     let judged = runs
-        .filter(|(_, load)| load.seconds.len() >= BINS_LEAST)
-        .map(|(trial, load)| (trial, load, gate::verdict(load)));
+        .map(|(trial, load)| (trial, Judged::of(load)))
+        .filter(|(_, judged)| judged.window.goodput_rps.len() >= BINS_LEAST);
     // Of several that are as bad the first.
-    let (trial, load, verdict) = judged
-        .reduce(|worst, next| if gate::gravity(&next.2) > gate::gravity(&worst.2) { next } else { worst })?;
+    let (trial, judged) =
+        judged.reduce(|worst, next| if next.1.gravity() > worst.1.gravity() { next } else { worst })?;
+    let cut = match &judged.verdict {
+        Verdict::Steady(reached) | Verdict::TooShort { reached, .. } => reached.cut,
+        Verdict::NotSteady { change: Change::Settles { at }, .. } => *at,
+        Verdict::NotSteady { .. } | Verdict::TooFew => 0,
+    };
+    let said = said(&judged);
+    let window = judged.window;
     Some(Course {
         level,
         repetition: trial.repetition,
-        goodput_rps: load.seconds.iter().map(|second| second.successes as f64).collect(),
-        latency_us_mean: (load.seconds.iter())
-            .map(|second| (second.attempts > 0).then_some(second.latency_us_mean))
-            .collect(),
-        cut_secs: match &verdict {
-            Verdict::Steady(reached) | Verdict::TooShort { reached, .. } => reached.cut,
-            Verdict::NotSteady { change: super::Change::Settles { at }, .. } => *at,
-            Verdict::NotSteady { .. } | Verdict::TooFew => 0,
-        },
-        said: said(&verdict, load),
+        bin_secs: window.secs,
+        cut_secs: cut as f64 * window.secs,
+        goodput_rps: window.goodput_rps,
+        latency_us_mean: window.latency_us,
+        said,
     })
 }
 
-fn said(verdict: &Verdict, load: &LoadReport) -> String {
-    match (gate::in_words(verdict, load), verdict) {
+fn said(judged: &Judged) -> String {
+    match (judged.in_words(), &judged.verdict) {
         (checks::Verdict::Passed, Verdict::Steady(reached)) => {
+            let secs = judged.window.secs;
+            let bins = if secs < 1.0 { format!("bins of {secs} s") } else { "seconds".to_owned() };
             let known = reached.figures.iter().map(|known| {
                 format!(
-                    "{} is known to ±{:.1} %, as by {:.0} independent seconds, and a trend of more than {:.1} % within \
+                    "{} is known to ±{:.1} %, as by {:.0} independent {bins}, and a trend of more than {:.1} % within \
                      the window is ruled out",
                     known.name,
                     known.interval * 100.0,

@@ -1,21 +1,21 @@
 //! Gate G5: does the window show a steady state?
 
-use super::{BINS_LEAST, Change, GOODPUT, Known, LATENCY, Limits, Reached, Series, Verdict, stop};
+use super::window::Window;
+use super::{BINS_LEAST, Change, GOODPUT, Known, LATENCY, Limits, Reached, Verdict, stop};
 use crate::lab::analysis::checks::{self, Seen};
 use crate::lab::analysis::little::is_open;
 use crate::lab::analysis::rows::Standing;
 use crate::proto::{LoadReport, ScheduleReport, SecondReport};
 use crate::units::{micros, short};
+use std::time::Duration;
 
 /// The worst run decides.
 pub(in crate::lab::analysis) fn judge(seen: &Seen) -> checks::Verdict {
     if let Some(verdict) = over_capacity(seen) {
         return verdict;
     }
-    let verdicts = seen.ran.iter().map(|(_, load)| verdict(load));
-    let worst = verdicts.zip(seen.ran).max_by_key(|(verdict, _)| gravity(verdict));
-    let said = worst.map(|(verdict, (_, load))| in_words(&verdict, load));
-    match said.unwrap_or_else(|| checks::Verdict::NotChecked("no run".into())) {
+    let worst = seen.ran.iter().map(|(_, load)| Judged::of(load)).max_by_key(Judged::gravity);
+    match worst.map_or_else(|| checks::Verdict::NotChecked("no run".into()), |worst| worst.in_words()) {
         checks::Verdict::NotChecked(missing) if seen.ran.iter().any(|(_, load)| is_open(load)) => {
             checks::Verdict::Partly { holds: "what was offered went through".into(), missing }
         }
@@ -47,16 +47,11 @@ fn over_capacity(seen: &Seen) -> Option<checks::Verdict> {
     ))
 }
 
-/// What the seconds of a run show.
-pub(in crate::lab::analysis) fn verdict(load: &LoadReport) -> Verdict {
-    of_seconds(&load.seconds, is_open(load), GOODPUT, LATENCY, super::judge)
-}
-
 /// What has to be known before a window that may go on is ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
-    /// Seconds that it lasts in any case.
-    pub least: usize,
+    /// How long it lasts in any case.
+    pub least: Duration,
     /// Half of the 95 % interval of goodput, as a share of it.
     pub goodput: f64,
     /// The same of the mean latency.
@@ -65,53 +60,21 @@ pub struct Wanted {
     pub is_open: bool,
 }
 
-/// Whether a window with these seconds may be ended: to be asked after each of them.
-pub fn enough(seconds: &[SecondReport], wanted: &Wanted) -> bool {
+/// Whether a window with these bins, each of so many seconds, may be ended: to be asked after each of them.
+pub fn enough(bins: &[SecondReport], secs: f64, wanted: &Wanted) -> bool {
     let Wanted { least, goodput, latency, is_open } = *wanted;
-    let limits = |of: Limits, interval: f64| Limits { interval, ..of };
-    stop::is_look(seconds.len(), least)
-        && of_seconds(seconds, is_open, limits(GOODPUT, goodput), limits(LATENCY, latency), stop::is_known)
+    // A begun one counts: the window is no shorter than was asked. But 0.3 / 0.1 is more than 3.
+    let least = (least.as_secs_f64() / secs - 1e-6).ceil() as usize;
+    let limits = (Limits { interval: goodput, ..GOODPUT }, Limits { interval: latency, ..LATENCY });
+    stop::is_look(bins.len(), least) && Window::told(secs, bins).judged(is_open, limits, stop::is_known)
 }
 
-/// What `judge` says of the figures of some seconds.
-fn of_seconds<T>(
-    seconds: &[SecondReport],
-    is_open: bool,
-    goodput_limits: Limits,
-    latency_limits: Limits,
-    judge: impl Fn(&[Series]) -> T,
-) -> T {
-    let goodput: Vec<f64> = seconds.iter().map(|second| second.successes as f64).collect();
-    let latency = latencies_us(seconds);
-    let both = [
-        Series { name: "goodput", bins: &goodput, limits: goodput_limits },
-        Series { name: "mean latency", bins: &latency, limits: latency_limits },
-    ];
-    // The goodput of an open loop is what was asked for: it says how evenly that was, not what the target does.
-    judge(if is_open { &both[1..] } else { &both })
-}
-
-/// Which of several verdicts decides, and how many bins it asks for: the highest.
-pub(in crate::lab::analysis) fn gravity(verdict: &Verdict) -> (u8, u64) {
-    match verdict {
-        Verdict::NotSteady { .. } => (4, 0),
-        Verdict::Steady(reached) | Verdict::TooShort { reached, .. } if moved_by_cut(reached).is_some() => {
-            (3, 0)
-        }
-        Verdict::TooFew => (2, 0),
-        Verdict::TooShort { bins_needed, .. } => (1, *bins_needed as u64),
-        Verdict::Steady(_) => (0, 0),
-    }
-}
-
-/// The mean latency of every second; where no request ended, that of the second before.
-fn latencies_us(seconds: &[SecondReport]) -> Vec<f64> {
-    let mut last = seconds.iter().find(|second| second.attempts > 0).map_or(0.0, |of| of.latency_us_mean);
-    let of_second = |second: &SecondReport| {
-        last = if second.attempts > 0 { second.latency_us_mean } else { last };
-        last
-    };
-    seconds.iter().map(of_second).collect()
+/// A run and what its window shows.
+pub(in crate::lab::analysis) struct Judged<'a> {
+    load: &'a LoadReport,
+    /// In the bins it was judged by.
+    pub(super) window: Window,
+    pub(super) verdict: Verdict,
 }
 
 /// The figure that a warm-up in the window moves by more than is asked of its mean, and than its mean is known to.
@@ -120,93 +83,130 @@ pub(super) fn moved_by_cut(reached: &Reached) -> Option<&Known> {
     reached.figures.iter().find(|known| known.moved_by_cut.abs() > least(known))
 }
 
-/// What a verdict on a run means for the gate.
-pub(in crate::lab::analysis) fn in_words(verdict: &Verdict, load: &LoadReport) -> checks::Verdict {
-    let window = load.seconds.len();
-    match verdict {
-        Verdict::TooFew if window < BINS_LEAST => checks::Verdict::NotChecked(format!(
-            "a window of {} s has too few seconds (--window {BINS_LEAST}s is the least; with [adaptive] it is as long as it has to be)",
-            (load.window_secs * 10.0).round() / 10.0
-        )),
-        Verdict::TooFew => checks::Verdict::NotChecked("no request succeeded".into()),
-        Verdict::Steady(reached) | Verdict::TooShort { reached, .. }
-            if let Some(known) = moved_by_cut(reached) =>
-        {
-            checks::failed(
-                format!(
-                    "the first {} of {window} s still belong to the warm-up, and move {} by {}",
-                    reached.cut,
-                    known.name,
-                    signed(known.moved_by_cut)
-                ),
-                &longer_warmup(reached.cut, load),
-            )
+impl<'a> Judged<'a> {
+    pub(in crate::lab::analysis) fn of(load: &'a LoadReport) -> Judged<'a> {
+        let window = Window::of(load);
+        let verdict = window.verdict(is_open(load));
+        Judged { load, window, verdict }
+    }
+
+    /// Which of several verdicts decides, and how many seconds it asks for: the highest.
+    pub(in crate::lab::analysis) fn gravity(&self) -> (u8, u64) {
+        match &self.verdict {
+            Verdict::NotSteady { .. } => (4, 0),
+            Verdict::Steady(reached) | Verdict::TooShort { reached, .. }
+                if moved_by_cut(reached).is_some() =>
+            {
+                (3, 0)
+            }
+            Verdict::TooFew => (2, 0),
+            Verdict::TooShort { bins_needed, .. } => (1, (*bins_needed * self.window.secs) as u64),
+            Verdict::Steady(_) => (0, 0),
         }
-        Verdict::Steady(_) => checks::Verdict::Passed,
-        Verdict::NotSteady { figure, change } => not_steady(figure, *change, load),
-        Verdict::TooShort { figure, reached, bins_needed } => checks::Verdict::Partly {
-            holds: format!("nothing moves within {window} s by more than noise"),
-            missing: reached.figures.iter().find(|known| known.name == *figure).map_or_else(
-                String::new,
-                |known| {
-                    let secs = round_up(*bins_needed);
-                    let longer = format!("a window of about {secs:.0} s (--window {secs:.0}s, or most = \"{secs:.0}s\" in [adaptive])");
-                    match known.interval > known.limits.interval {
-                        true => format!(
-                            "{figure} is known to ±{:.1} %; ±{:.0} % takes {longer}",
-                            known.interval * 100.0,
-                            known.limits.interval * 100.0
-                        ),
-                        false => format!(
-                            "a trend of {} in {figure} may be noise; {longer} would tell",
-                            signed(known.trend)
-                        ),
-                    }
-                },
-            ),
-        },
     }
-}
 
-fn not_steady(figure: &str, change: Change, load: &LoadReport) -> checks::Verdict {
-    let window = load.seconds.len();
-    match change {
-        Change::Settles { at } => checks::failed(
-            format!("{figure} settles only after {at} of {window} s"),
-            &longer_warmup(at, load),
-        ),
-        Change::Trend { share } => checks::failed(
-            format!(
-                "{figure} {} by {:.1} % within the window of {window} s",
-                if share < 0.0 { "falls" } else { "rises" },
-                share.abs() * 100.0
-            ),
-            &format!(
-                "{} What goes on for minutes, as in a store that fills, has no steady state: say when the figure was taken.",
-                longer_warmup(window, load)
-            ),
-        ),
-        Change::Apart { from, to, share } => checks::failed(
-            format!(
-                "{figure} from second {from} to {to} of {window} lies {:.1} % {} the mean",
-                share.abs() * 100.0,
-                if share < 0.0 { "below" } else { "above" }
-            ),
-            &format!(
-                "See what happened then: a checkpoint, a compaction, a stall of the machine. Take a window that holds four or more of them, \
-                 as with --window {}s, or repeat when the machine is quiet.",
-                4 * window
-            ),
-        ),
+    /// How long so many bins are, in seconds, in digits.
+    fn secs(&self, bins: usize) -> String {
+        let secs = bins as f64 * self.window.secs;
+        // Whole tenths, and no `.0`.
+        format!("{}", (secs * 10.0).round() / 10.0)
     }
-}
 
-/// By so many seconds at least.
-fn longer_warmup(secs: usize, load: &LoadReport) -> String {
-    let longer = load.warmup_secs.ceil() as usize + secs;
-    format!(
-        "Lengthen the warm-up to {longer} s or more (--warmup {longer}s, or warmup = \"{longer}s\" in the experiment file)."
-    )
+    /// What it means for the gate.
+    pub(in crate::lab::analysis) fn in_words(&self) -> checks::Verdict {
+        let window = self.secs(self.window.goodput_rps.len());
+        match &self.verdict {
+            Verdict::TooFew if self.window.goodput_rps.len() < BINS_LEAST => {
+                checks::Verdict::NotChecked(format!(
+                    "a window of {} s has too few seconds (--window {BINS_LEAST}s is the least; with [adaptive] it is as long as it has to be)",
+                    (self.load.window_secs * 10.0).round() / 10.0
+                ))
+            }
+            Verdict::TooFew => checks::Verdict::NotChecked("no request succeeded".into()),
+            Verdict::Steady(reached) | Verdict::TooShort { reached, .. }
+                if let Some(known) = moved_by_cut(reached) =>
+            {
+                checks::failed(
+                    format!(
+                        "the first {} of {window} s still belong to the warm-up, and move {} by {}",
+                        self.secs(reached.cut),
+                        known.name,
+                        signed(known.moved_by_cut)
+                    ),
+                    &self.longer_warmup(reached.cut),
+                )
+            }
+            Verdict::Steady(_) => checks::Verdict::Passed,
+            Verdict::NotSteady { figure, change } => self.not_steady(figure, *change),
+            Verdict::TooShort { figure, reached, bins_needed } => {
+                let known = reached.figures.iter().find(|known| known.name == *figure);
+                checks::Verdict::Partly {
+                    holds: format!("nothing moves within {window} s by more than noise"),
+                    missing: known.map_or_else(String::new, |known| self.too_short(known, *bins_needed)),
+                }
+            }
+        }
+    }
+
+    fn too_short(&self, known: &Known, bins_needed: f64) -> String {
+        let secs = round_up(bins_needed * self.window.secs);
+        let longer = format!(
+            "a window of about {secs:.0} s (--window {secs:.0}s, or most = \"{secs:.0}s\" in [adaptive])"
+        );
+        let Known { name, interval, limits, trend, .. } = known;
+        match *interval > limits.interval {
+            true => format!(
+                "{name} is known to ±{:.1} %; ±{:.0} % takes {longer}",
+                interval * 100.0,
+                limits.interval * 100.0
+            ),
+            false => format!("a trend of {} in {name} may be noise; {longer} would tell", signed(*trend)),
+        }
+    }
+
+    fn not_steady(&self, figure: &str, change: Change) -> checks::Verdict {
+        let bins = self.window.goodput_rps.len();
+        let window = self.secs(bins);
+        match change {
+            Change::Settles { at } => checks::failed(
+                format!("{figure} settles only after {} of {window} s", self.secs(at)),
+                &self.longer_warmup(at),
+            ),
+            Change::Trend { share } => checks::failed(
+                format!(
+                    "{figure} {} by {:.1} % within the window of {window} s",
+                    if share < 0.0 { "falls" } else { "rises" },
+                    share.abs() * 100.0
+                ),
+                &format!(
+                    "{} What goes on for minutes, as in a store that fills, has no steady state: say when the figure was taken.",
+                    self.longer_warmup(bins)
+                ),
+            ),
+            Change::Apart { from, to, share } => checks::failed(
+                format!(
+                    "{figure} from second {} to {} of {window} lies {:.1} % {} the mean",
+                    self.secs(from),
+                    self.secs(to),
+                    share.abs() * 100.0,
+                    if share < 0.0 { "below" } else { "above" }
+                ),
+                &format!(
+                    "See what happened then: a checkpoint, a compaction, a stall of the machine. Take a window that holds four or more of them, \
+                     as with --window {}s, or repeat when the machine is quiet.",
+                    (4.0 * self.window.length()).ceil()
+                ),
+            ),
+        }
+    }
+
+    /// By so many bins at least.
+    fn longer_warmup(&self, bins: usize) -> String {
+        let longer = self.load.warmup_secs.ceil() + (bins as f64 * self.window.secs - 1e-6).ceil();
+        format!(
+            "Lengthen the warm-up to {longer} s or more (--warmup {longer}s, or warmup = \"{longer}s\" in the experiment file)."
+        )
+    }
 }
 
 fn signed(share: f64) -> String {

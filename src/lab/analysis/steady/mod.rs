@@ -12,6 +12,7 @@ mod noise;
 mod period;
 pub mod stop;
 pub mod synthetic;
+pub mod window;
 
 pub use gate::{Wanted, enough};
 
@@ -29,6 +30,8 @@ pub struct Series<'a> {
     pub bins: &'a [f64],
     /// How much it may move, and how well it has to be known.
     pub limits: Limits,
+    /// The standard error of its mean that noise in shorter bins explains, as a share of it; 0 where there are none.
+    pub explained: f64,
 }
 
 /// What is asked of a figure, in shares of its mean.

@@ -2,14 +2,16 @@
 //!
 //! The same seed gives the same series. Tests hold the score, `cargo bench --bench micro -- steady` prints it.
 
-use super::stop::{is_known, looks};
-use super::{GOODPUT, LATENCY, Series, Verdict, average, judge};
+use super::window::Window;
+use super::{GOODPUT, LATENCY, Series, Verdict, Wanted, average, enough};
+use crate::proto::SecondReport;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::f64::consts::TAU;
+use std::time::Duration;
 
-/// Of all series, before anything happens to it.
-const GOODPUT_RPS: f64 = 1000.0;
+/// Of all series, before anything happens to it; so many that a bin's are as good as no whole number.
+const GOODPUT_RPS: f64 = 1e6;
 /// In their closed loop.
 const CLIENTS: f64 = 32.0;
 /// How far latency is from clients over goodput in a bin, as a share of it: its standard deviation.
@@ -158,8 +160,8 @@ pub struct Score {
     pub held: u32,
     /// Of how many.
     pub holdable: u32,
-    /// Bins of all series that were looked at: fewer than there were where a series was ended early.
-    pub bins: u64,
+    /// Tenths of a second of all series that could end early.
+    pub tenths: u64,
 }
 
 /// Lets `judge` say what it thinks of so many series of a kind, each of `bins` bins, as a closed loop would give them: where
@@ -172,62 +174,103 @@ pub fn score(
     series: u32,
     seed: u64,
 ) -> Score {
-    scored(judge, |_| bins, (kind, bins), noise, series, seed)
-}
-
-/// The same of series that end as soon as [`is_known`] says so, from `least` bins on, and with `most` in any case. What is true
-/// of such a series is what is true of the part that was seen.
-pub fn score_adaptive(
-    kind: &Kind,
-    (least, most): (usize, usize),
-    noise: Noise,
-    series: u32,
-    seed: u64,
-) -> Score {
-    let end = |all: &[Series]| {
-        let early = looks(least).take_while(|bins| *bins < most).find(|bins| is_known(&first(all, *bins)));
-        early.unwrap_or(most)
-    };
-    scored(judge, end, (kind, most), noise, series, seed)
-}
-
-/// Their first so many bins.
-fn first<'a>(all: &[Series<'a>], bins: usize) -> Vec<Series<'a>> {
-    all.iter().map(|series| Series { bins: &series.bins[..bins], ..*series }).collect()
-}
-
-fn scored(
-    judge: fn(&[Series]) -> Verdict,
-    end: impl Fn(&[Series]) -> usize,
-    (kind, bins): (&Kind, usize),
-    noise: Noise,
-    series: u32,
-    seed: u64,
-) -> Score {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut score = Score { series, ..Score::default() };
+    // The standard error of the mean, as it truly is.
+    let long_run = (1.0 + noise.correlation) / (1.0 - noise.correlation);
+    let of_mean = noise.variation * (long_run / bins as f64).sqrt();
     for _ in 0..series {
         let truth = (kind.draw)(&mut random, bins);
-        let mut error = noise.variation * normal(&mut random);
-        let fresh = noise.variation * (1.0 - noise.correlation.powi(2)).sqrt();
+        let mut error = Error::new((noise.correlation, noise.variation), &mut random);
         let goodput: Vec<f64> = (truth.levels.iter())
-            .map(|level| {
-                error = noise.correlation * error + fresh * normal(&mut random);
-                (GOODPUT_RPS * level * (1.0 + error)).max(0.0)
-            })
+            .map(|level| (GOODPUT_RPS * level * (1.0 + error.next(&mut random))).max(0.0))
             .collect();
         // What is in flight at the edges of a bin belongs to either side.
         let mut edges = || 1.0 + EDGES * normal(&mut random);
         let latency: Vec<f64> = goodput.iter().map(|rps| CLIENTS * 1e6 / rps.max(1.0) * edges()).collect();
         let all = [
-            Series { name: "goodput", bins: &goodput, limits: GOODPUT },
-            Series { name: "mean latency", bins: &latency, limits: LATENCY },
+            Series { name: "goodput", bins: &goodput, limits: GOODPUT, explained: 0.0 },
+            Series { name: "mean latency", bins: &latency, limits: LATENCY, explained: 0.0 },
         ];
-        let end = end(&all);
-        score.bins += end as u64;
-        score.count(&truth.until(end), &judge(&first(&all, end)), noise);
+        score.count(&truth, &judge(&all), of_mean, TOO_MANY);
     }
     score
+}
+
+/// The same of series that end as soon as [`enough`] says so, from `least` seconds on, and with `most` in any case. What is
+/// true of such a series is what is true of the part that was seen.
+///
+/// They come in bins of a tenth of a second, whose noise is of two kinds with as much part in that of a second, which is
+/// `variation`: one whose neighbours have a correlation of a half, and one that fades with a time constant of a second.
+pub fn score_adaptive(
+    kind: &Kind,
+    (least, most): (u64, u64),
+    variation: f64,
+    series: u32,
+    seed: u64,
+) -> Score {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut score = Score { series, ..Score::default() };
+    let least = Duration::from_secs(least);
+    let (goodput, latency) = (GOODPUT.interval, LATENCY.interval);
+    let wanted = Wanted { least, goodput, latency, is_open: false };
+    for _ in 0..series {
+        let by_second = (kind.draw)(&mut random, most as usize);
+        let levels = by_second.levels.iter().flat_map(|level| [*level; TENTHS]).collect();
+        let truth = Truth { levels, ..by_second };
+        let (mut fast, mut slow) = (Error::new(FAST, &mut random), Error::new(SLOW, &mut random));
+        let bins: Vec<SecondReport> = (truth.levels.iter())
+            .map(|level| {
+                let error = variation * (fast.next(&mut random) + slow.next(&mut random));
+                let rps = (GOODPUT_RPS * level * (1.0 + error)).max(1.0);
+                let edges = 1.0 + EDGES * normal(&mut random);
+                let successes = (rps / TENTHS as f64) as u64;
+                let latency_us_mean = CLIENTS * 1e6 / rps * edges;
+                SecondReport { attempts: successes, successes, latency_us_mean, ..SecondReport::default() }
+            })
+            .collect();
+        let secs = 1.0 / TENTHS as f64;
+        let end = (1..bins.len()).find(|end| enough(&bins[..*end], secs, &wanted)).unwrap_or(bins.len());
+        let window = Window::told(secs, &bins[..end]);
+        score.tenths += end as u64;
+        // The standard error of the mean of so many seconds, as it truly is.
+        let error = variation * (LONG_RUN / window.length()).sqrt();
+        let truth = truth.until(end).by((window.secs / secs).round() as usize);
+        score.count(&truth, &window.verdict(false), error, TOO_MANY_ENDED);
+    }
+    score
+}
+
+/// Half an interval is Student's t times an error that is itself an estimate of few batches: with bad luck so many true errors.
+/// Where windows end by themselves, it is t times √6 errors at least, of an estimate that is better known.
+const TOO_MANY: f64 = 5.0;
+const TOO_MANY_ENDED: f64 = 8.0;
+/// Bins of a second.
+const TENTHS: usize = 10;
+/// Noise in tenths of a second: the correlation of neighbours, and the standard deviation that makes the mean of ten of them
+/// vary by √½.
+const FAST: (f64, f64) = (0.5, 1.387);
+const SLOW: (f64, f64) = (0.904_837, 0.825);
+/// The variance of the mean of many seconds of both, times their number.
+const LONG_RUN: f64 = 1.94;
+
+/// Noise, autoregressive of first order.
+struct Error {
+    correlation: f64,
+    fresh: f64,
+    now: f64,
+}
+
+impl Error {
+    fn new((correlation, deviation): (f64, f64), random: &mut Xoshiro256PlusPlus) -> Error {
+        let fresh = deviation * (1.0 - correlation.powi(2)).sqrt();
+        Error { correlation, fresh, now: deviation * normal(random) }
+    }
+
+    fn next(&mut self, random: &mut Xoshiro256PlusPlus) -> f64 {
+        self.now = self.correlation * self.now + self.fresh * normal(random);
+        self.now
+    }
 }
 
 impl Truth {
@@ -255,15 +298,20 @@ impl Truth {
         };
         Truth { levels, state }
     }
+
+    /// The same in bins of so many.
+    fn by(self, bins: usize) -> Truth {
+        Truth { levels: self.levels.chunks_exact(bins).map(average).collect(), ..self }
+    }
 }
 
 impl Score {
     /// Right is *steady* of what has a steady state, if the cut leaves less of a bias than half of what is asked for or than
     /// the interval says; *not steady* of what has none; and *too short* of either where the noise leaves it open.
-    fn count(&mut self, truth: &Truth, verdict: &Verdict, noise: Noise) {
+    /// `error` is the standard error of the mean, as it truly is; nobody could know of whom `too_many` of them are more than
+    /// what is asked for.
+    fn count(&mut self, truth: &Truth, verdict: &Verdict, error: f64, too_many: f64) {
         let n = truth.levels.len() as f64;
-        // The standard error of the mean, as it truly is.
-        let error = noise.variation * ((1.0 + noise.correlation) / (1.0 - noise.correlation) / n).sqrt();
         if let (Verdict::Steady(reached) | Verdict::TooShort { reached, .. }, State::Steady { level, .. }) =
             (verdict, &truth.state)
             && let Some(known) = reached.figures.first()
@@ -285,7 +333,7 @@ impl Score {
             (Verdict::TooShort { reached, .. }, state) => {
                 let error = error * (n / (n - reached.cut as f64)).sqrt();
                 let trend = if let State::Steady { trend, .. } = state { *trend } else { 0.0 };
-                5.0 * error > GOODPUT.interval || trend + 2.0 * 12f64.sqrt() * error > GOODPUT.moves
+                too_many * error > GOODPUT.interval || trend + 2.0 * 12f64.sqrt() * error > GOODPUT.moves
             }
             (Verdict::NotSteady { .. }, State::Unsteady) => true,
             _ => false,

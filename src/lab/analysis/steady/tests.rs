@@ -2,17 +2,19 @@
 
 use super::stop::{is_look, looks};
 use super::synthetic::{KINDS, KINDS_ASKED, NOISES, WINDOWS, score, score_adaptive};
+use super::window::Window;
 use super::*;
 use crate::lab::analysis::{Standing, checks, findings};
 use crate::lab::results::Results;
 use crate::lab::simulated::tests::{model, sweep};
-use crate::proto::{ScheduleReport, SecondReport};
+use crate::proto::{Bins, ScheduleReport, SecondReport};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::time::Duration;
 
 /// Goodput and nothing else.
 fn goodput(bins: &[f64]) -> Verdict {
-    judge(&[Series { name: "goodput", bins, limits: GOODPUT }])
+    judge(&[Series { name: "goodput", bins, limits: GOODPUT, explained: 0.0 }])
 }
 
 /// So many bins of about 1000, changed by `change`, with a little noise.
@@ -46,7 +48,7 @@ fn of_series_whose_truth_is_known_at_least_95_in_100_verdicts_are_right() {
 fn of_flat_series_that_end_once_they_are_known_the_interval_holds_the_mean_in_93_of_100() {
     let [flat, ..] = KINDS else { panic!() };
     for noise in NOISES {
-        let score = score_adaptive(flat, (BINS_LEAST, 120), *noise, 300, 4);
+        let score = score_adaptive(flat, (3, 60), noise.variation, 300, 4);
         assert!(score.right >= 285, "{noise:?}: {score:?}");
         assert!(score.held * 100 >= score.holdable * 93, "{noise:?}: {score:?}");
     }
@@ -56,7 +58,7 @@ fn of_flat_series_that_end_once_they_are_known_the_interval_holds_the_mean_in_93
 fn what_ends_early_is_as_often_called_what_it_is() {
     let [_, quiet, ..] = NOISES else { panic!() };
     for kind in KINDS {
-        let score = score_adaptive(kind, (BINS_LEAST, 60), *quiet, 200, 2);
+        let score = score_adaptive(kind, (3, 60), quiet.variation, 200, 2);
         assert!(score.right >= 190, "{}: {score:?}", kind.name);
     }
 }
@@ -78,8 +80,8 @@ fn a_quiet_run_ends_at_the_first_look_and_one_that_moves_goes_on() {
             ..SecondReport::default()
         };
         let seconds: Vec<SecondReport> = noisy(60, 0.02).iter().enumerate().map(second).collect();
-        let wanted = Wanted { least: 20, goodput: 0.01, latency: 0.02, is_open };
-        (1..=60).find(|length| enough(&seconds[..*length], &wanted))
+        let wanted = Wanted { least: Duration::from_secs(20), goodput: 0.01, latency: 0.02, is_open };
+        (1..=60).find(|length| enough(&seconds[..*length], 1.0, &wanted))
     };
     assert_eq!(ends(&|_| 1.0, false), Some(20));
     let late = |second: usize| if second < 8 { 0.6 } else { 1.0 };
@@ -121,7 +123,7 @@ fn a_warm_up_is_cut_and_what_it_does_to_the_mean_is_told() {
     );
     // The longest of the figures' warm-ups is cut from all of them.
     let (flat, late) = (drawn(60, |_| 1.0), drawn(60, |i| if i < 14 { 1.5 } else { 1.0 }));
-    let series = |name, bins| Series { name, bins, limits: LATENCY };
+    let series = |name, bins| Series { name, bins, limits: LATENCY, explained: 0.0 };
     let verdict = judge(&[series("a", &flat), series("b", &late)]);
     assert!((13..=15).contains(&self::reached(&verdict).cut), "{verdict:?}");
 }
@@ -208,7 +210,7 @@ fn the_worst_run_of_a_row_decides_and_the_row_is_marked_not_thrown_away() {
     assert!(remedy.contains("--window 120s"), "{remedy}");
     // That run is the one whose course is shown.
     let course = findings(&results).workloads[0].course.clone().unwrap();
-    assert_eq!((course.repetition, course.goodput_rps.len(), course.cut_secs), (1, 30, 0));
+    assert_eq!((course.repetition, course.goodput_rps.len(), course.cut_secs), (1, 30, 0.0));
     assert_eq!(course.said, format!("Not steady: {why}."));
 }
 
@@ -230,7 +232,7 @@ fn a_warm_up_in_the_window_fails_only_if_it_moves_a_mean() {
     // A twentieth off for one second moves the mean by less than it is known to.
     let results = swept(|_, second| if second < 1 { 0.95 } else { 1.0 });
     assert_eq!(gate(&results).0, checks::Verdict::Passed);
-    assert_eq!(findings(&results).workloads[0].course.as_ref().unwrap().cut_secs, 1);
+    assert_eq!(findings(&results).workloads[0].course.as_ref().unwrap().cut_secs, 1.0);
 }
 
 #[test]
@@ -273,4 +275,62 @@ fn seconds_in_which_nothing_ended_have_no_latency_of_zero() {
     let course = findings(&results).workloads[0].course.clone().unwrap();
     assert_eq!((course.goodput_rps[12], course.latency_us_mean[12]), (0.0, None));
     assert!(course.latency_us_mean[13].is_some());
+}
+
+/// Runs of three seconds that were told in tenths, changed as `change` says for a tenth.
+fn in_tenths(change: impl Fn(usize) -> f64) -> Results {
+    let mut results = sweep(&model("cpu 1 =10ms"), &["w"], &[1, 4], 2, "3s");
+    let noise = noisy(30, 0.01);
+    for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+        let bin = |i: usize| {
+            let successes = (noise[i] * change(i)) as u64;
+            SecondReport {
+                attempts: successes,
+                successes,
+                latency_us_mean: 1e7 / successes as f64,
+                ..SecondReport::default()
+            }
+        };
+        load.bins = Some(Bins { secs: 0.1, list: (0..30).map(bin).collect() });
+    }
+    results
+}
+
+#[test]
+fn what_was_told_in_tenths_of_a_second_is_judged_and_shown_in_seconds() {
+    let results = in_tenths(|_| 1.0);
+    assert_eq!(gate(&results).0, checks::Verdict::Passed);
+    let course = findings(&results).workloads[0].course.clone().unwrap();
+    assert_eq!((course.bin_secs, course.goodput_rps.len()), (0.2, 15));
+    assert!(course.goodput_rps.iter().all(|rps| (rps / 10_000.0 - 1.0).abs() < 0.02), "{course:?}");
+    assert!(course.said.contains("independent bins of 0.2 s"), "{}", course.said);
+
+    let results = in_tenths(|tenth| if tenth < 6 { 0.7 } else { 1.0 });
+    let (checks::Verdict::Failed { why, remedy }, _) = gate(&results) else { panic!() };
+    assert_eq!(why, "the first 0.6 of 3 s still belong to the warm-up, and move goodput by -6.0 %");
+    assert!(remedy.contains("s or more (--warmup"), "{remedy}");
+    let cut_secs = findings(&results).workloads[0].course.as_ref().unwrap().cut_secs;
+    assert!((cut_secs - 0.6).abs() < 1e-9, "{cut_secs}");
+
+    let results = in_tenths(|tenth| if (16..20).contains(&tenth) { 0.3 } else { 1.0 });
+    let (checks::Verdict::Failed { why, remedy }, _) = gate(&results) else { panic!() };
+    assert!(why.starts_with("goodput from second ") && why.contains(" of 3 lies "), "{why}");
+    assert!(remedy.contains("--window 12s"), "{remedy}");
+}
+
+#[test]
+fn bins_are_put_together_until_there_are_few_and_none_is_longer_than_a_second() {
+    let told = |secs: f64, bins: usize| {
+        let bin =
+            SecondReport { attempts: 10, successes: 9, latency_us_mean: 5.0, ..SecondReport::default() };
+        let window = Window::told(secs, &vec![bin; bins]);
+        assert!(window.goodput_rps.iter().all(|rps| (rps * secs / 9.0 - 1.0).abs() < 1e-9), "{window:?}");
+        (window.secs, window.goodput_rps.len())
+    };
+    for (tenths, lasts) in
+        [(9, (0.1, 9)), (20, (0.2, 10)), (39, (0.2, 19)), (50, (0.5, 10)), (105, (1.0, 10))]
+    {
+        assert_eq!(told(0.1, tenths), lasts, "{tenths}");
+    }
+    assert_eq!((told(1.0, 300), told(0.25, 40), told(0.25, 8)), ((1.0, 300), (1.0, 10), (0.25, 8)));
 }

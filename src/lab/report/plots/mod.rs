@@ -142,7 +142,7 @@ pub const PLOTS: &[Plot] = &[
     },
     Plot {
         name: "goodput by second",
-        title: "Goodput, second by second",
+        title: "Goodput in the window",
         over: Over::Seconds,
         unit: "req/s",
         scale: Scale::Linear,
@@ -152,7 +152,7 @@ pub const PLOTS: &[Plot] = &[
     },
     Plot {
         name: "latency by second",
-        title: "Mean latency, second by second",
+        title: "Mean latency in the window",
         over: Over::Seconds,
         unit: "of all attempts",
         scale: Scale::Linear,
