@@ -47,10 +47,15 @@ pub fn pressure(limit: Limit, deciding: &[&Row]) -> Option<Pressure> {
         }
         _ => return None,
     };
+    // Of several databases the one that is held back most.
+    let is_meant =
+        |of: &str| of.strip_prefix(owner).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
     let read = |row: &&Row| {
-        row.figures.iter().find(|known| known.figure == figure && known.of == owner).map(|known| known.value)
+        let of_it = row.figures.iter().filter(|known| known.figure == figure && is_meant(&known.of));
+        of_it.map(|known| known.value).max_by(f64::total_cmp)
     };
-    let all: Vec<f64> = deciding.iter().filter_map(read).collect();
+    // Time held back is summed over the cores that a group would have run on.
+    let all: Vec<f64> = deciding.iter().filter_map(read).map(|share| share.min(1.0)).collect();
     let share = all.iter().sum::<f64>() / all.len() as f64;
     share.is_finite().then_some(Pressure { of, share })
 }

@@ -234,12 +234,19 @@ impl Case {
         let queues = self.queues.as_ref()?;
         let mut outer = queues.outer().into_iter();
         let (first, growth) = outer.next()?;
-        let other = outer.find_map(|(second, _)| self.shares(self.index(first)?, self.index(second)?));
-        if growth < PILES_UP && other.is_none() {
+        let both = outer.find_map(|(second, _)| self.shares(self.index(first)?, self.index(second)?));
+        if growth < PILES_UP && both.is_none() {
             return None;
         }
-        let mut found = self.held_up(self.index(first)?);
-        found.named.extend(other);
+        let found = self.held_up(self.index(first)?);
+        let mut found = match both {
+            // The one with the longer queue may be the one that is not quite saturated.
+            Some((one, _)) if found.named.is_empty() => {
+                Conclusion::of(Grade::Supported, vec![one]).firm(!self.is_close(&self.evidence[one]))
+            }
+            _ => found,
+        };
+        found.named.extend(both.map(|(_, other)| other));
         found.is_firm &= growth >= PILES_UP;
         Some(found.why(format!(
             "Of each client more, {growth:.2} wait for {first} (from {} to {} clients).",
@@ -247,9 +254,9 @@ impl Case {
         )))
     }
 
-    /// What limits behind the queue of resource `second`, if it is as near to its limit as what limits behind that of `first`. A
-    /// lock is held over all that a write does in the store: that is inside it, and not beside it.
-    fn shares(&self, first: usize, second: usize) -> Option<usize> {
+    /// What limits behind the queues of resources `first` and `second`, if the one is as near to its limit as the other, and one of them is
+    /// there. A lock is held over all that a write does in the store: that is inside it, and not beside it.
+    fn shares(&self, first: usize, second: usize) -> Option<(usize, usize)> {
         let is_over = self.evidence[first].limit == Some(Limit::ServerLock);
         if is_over && self.evidence[second].kind == ResourceKind::Pool {
             return None;
@@ -263,7 +270,8 @@ impl Case {
         let (one, other) = limit(first).zip(limit(second))?;
         let ceilings = self.evidence[one].ceiling_rps.zip(self.evidence[other].ceiling_rps);
         let near = ceilings.is_some_and(|(a, b)| (a / b - 1.0).abs() <= SHARED_CEILING);
-        (one != other && near).then_some(other)
+        let at_limit = self.evidence[one].saturated() || self.evidence[other].saturated();
+        (one != other && near && at_limit).then_some((one, other))
     }
 
     /// What limits, if clients pile up in front of resource `at`: itself, or what those are held up by that it serves.

@@ -184,6 +184,27 @@ fn workers_are_excused_by_a_saturated_processor_and_by_nothing_else() {
     assert!((bottleneck.next_ceiling_rps.unwrap() / 1250.0 - 1.0).abs() < 0.05);
 }
 
+/// Of two with the same limit the longer queue may be in front of the one that is busy a little less.
+#[test]
+fn two_share_the_load_whichever_of_them_has_the_longer_queue() {
+    let share = |first: f64, second: f64| {
+        let mut results = scene(&[
+            actor("server workers", Limit::ServerWorkers, |n| (1.0, Some(0.6 * (n - 1.0)), Some(1.0))),
+            actor("store read lanes", Limit::Pool, |n| (1.0, Some(0.3 * (n - 1.0)), Some(1.0))).pool(1.0),
+        ]);
+        for trial in &mut results.trials {
+            let secs = trial.elapsed_secs * if trial.level < 2 { 0.5 } else { 1.0 };
+            grow(trial, "server workers.busy", first * secs);
+            grow(trial, "store read lanes.busy", second * secs);
+        }
+        verdict(&results)
+    };
+    let both = (Grade::Supported, vec![Limit::ServerWorkers, Limit::Pool]);
+    assert_eq!(share(1.0, 0.96), both);
+    assert_eq!(share(0.94, 0.97), both);
+    assert_eq!(share(0.90, 0.91), (Grade::NotIdentified, vec![]), "neither is at its limit");
+}
+
 /// A core that a worker burns, and one session that is held as long, in turns: `computing` of its time it computes itself.
 fn core_and_session(computing: f64) -> Results {
     let mut results = scene(&[
