@@ -160,12 +160,13 @@ impl<'a> Live<'a> {
         if self.stores.iter().any(|store| store.starts_with("memory:")) {
             self.preloaded.clear();
         }
-        let (mut args, failing) = without_fail(args.iter().chain(flags).cloned().collect());
-        self.failing = failing;
+        let mut args: Vec<String> = args.iter().chain(flags).cloned().collect();
         // Only a server of the lab can be made slower while it runs.
         if self.course.experiment.interventions.is_some() && !args.iter().any(|arg| arg == LAB) {
             args.push(LAB.to_owned());
         }
+        let (args, failing) = without_fail(args);
+        self.failing = failing;
         // A database flushes what is in it; what is in the server's own directory the server flushes.
         let delay = self.course.subject.target.flush_delay().filter(|_| !self.data.is_empty());
         if delay.is_some() && self.shim.is_none() {
