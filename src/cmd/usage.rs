@@ -25,8 +25,14 @@ pub(super) fn usage(error: &clap::Error, words: &[OsString]) -> Result<(), Failu
 fn complaint(error: &clap::Error, kind: ErrorKind, words: &[OsString]) -> Failure {
     let mut all = Cli::command();
     all.build();
-    let own = words.get(1).and_then(|word| all.find_subcommand(word));
-    let command = own.map_or("weir".to_owned(), |own| format!("weir {}", own.get_name()));
+    let mut command = "weir".to_owned();
+    let mut own = None;
+    // As deep as the words lead: `weir replica init` has flags of its own.
+    for word in &words[1.min(words.len())..] {
+        let Some(below) = own.unwrap_or(&all).find_subcommand(word) else { break };
+        command = format!("{command} {}", below.get_name());
+        own = Some(below);
+    }
     let lists = format!("`{command} --help` lists what it takes.");
     let context = |kind| text(error.get(kind));
     let arg = context(ContextKind::InvalidArg);
@@ -64,7 +70,7 @@ fn complaint(error: &clap::Error, kind: ErrorKind, words: &[OsString]) -> Failur
         ErrorKind::UnknownArgument => {
             Failure::input(format_args!("{command} has no use for `{arg}`")).hint(lists)
         }
-        ErrorKind::MissingRequiredArgument if arg.starts_with('-') => {
+        ErrorKind::MissingRequiredArgument if arg.starts_with('-') && !is_required(own, &arg) => {
             Failure::input(format_args!("{command}: what is given does nothing without {}", flag(&arg)))
                 .hint(format_args!("Add {arg}, or leave out what needs it."))
         }
@@ -158,6 +164,12 @@ fn named(own: &Command, arg: &str, words: &[OsString]) -> String {
 /// `--levels` of `--levels <CLIENTS,…>`.
 fn flag(arg: &str) -> &str {
     arg.split([' ', '=', '[']).next().unwrap_or(arg)
+}
+
+/// Whether one of `args` has to be given whatever else is.
+fn is_required(own: Option<&Command>, args: &str) -> bool {
+    let known = |arg| find(own?, arg);
+    args.split(", ").filter_map(known).any(Arg::is_required_set)
 }
 
 fn find<'c>(command: &'c Command, arg: &str) -> Option<&'c Arg> {

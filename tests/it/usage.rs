@@ -11,6 +11,8 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         ("frobnicate", "weir has no sub-command frobnicate", "`weir --help` lists what it takes."),
         ("--frobnicate", "weir has no flag --frobnicate", "`weir --help` lists what it takes."),
         ("replica", "weir replica: a sub-command is missing", "`weir replica --help` lists what it takes."),
+        ("replica init --x", "weir replica init has no flag --x", "`weir replica init --help` lists"),
+        ("replica init", "weir replica init needs --replica", "Write `weir replica init "),
         ("lab", "weir lab needs <EXPERIMENT>: What to measure", "Write `weir lab <EXPERIMENT>`."),
         ("lab --levels x", "--levels x is no whole number", "Write one, as in 4."),
         ("lab f.toml --levels 1,2,y", "--levels y is no whole number", "Write one"),
