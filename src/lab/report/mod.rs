@@ -75,7 +75,7 @@ pub const WRITERS: &[Writer] = &[
     },
     Writer {
         name: "plots/WORKLOAD.course.svg",
-        about: "Goodput and latency of a run near the knee, second by second.",
+        about: "Goodput and latency of a run near the knee in its window, second by second or in shorter bins.",
         write: |report| {
             (report.slugs.iter().zip(&report.courses))
                 .filter_map(|(slug, figure)| Some((slug, figure.as_ref()?)))

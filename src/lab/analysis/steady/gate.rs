@@ -149,10 +149,10 @@ impl<'a> Judged<'a> {
     }
 
     fn too_short(&self, known: &Known, bins_needed: f64) -> String {
-        let secs = round_up(bins_needed * self.window.secs);
-        let longer = format!(
-            "a window of about {secs:.0} s (--window {secs:.0}s, or most = \"{secs:.0}s\" in [adaptive])"
-        );
+        // Less of a window of fixed length is not judged at all.
+        let secs = round_up(bins_needed * self.window.secs).max(BINS_LEAST as f64);
+        let longer =
+            format!("a window of about {secs:.0} s (--window {secs:.0}s; with [adaptive] it is the least)");
         let Known { name, interval, limits, trend, .. } = known;
         match *interval > limits.interval {
             true => format!(
