@@ -298,10 +298,11 @@ fn without_a_connection_nothing_is_said_of_sockets() {
 }
 
 #[test]
-fn looking_at_many_connections_takes_no_more_than_half_a_percent_of_a_core() {
+fn looking_takes_little_of_a_core_however_many_connections_there_are() {
     let mut sockets = Sockets::open("127.0.0.1", 256);
-    let opened = read_until(&mut sockets.samplers, |reading| looks(reading) >= 2.0);
-    let closed = read_until(&mut sockets.samplers, |reading| looks(reading) >= looks(&opened) + 10.0);
+    // By then it is known which ones there are, and they are no longer listed.
+    let opened = read_until(&mut sockets.samplers, |reading| looks(reading) >= 20.0);
+    let closed = read_until(&mut sockets.samplers, |reading| looks(reading) >= looks(&opened) + 20.0);
     let growth = |name: &str| closed.counters[name] - opened.counters[name];
     // The period follows the cost. Looks are few here, and gaps random: twice the bound is not exceeded by chance.
     let share = growth("sockets.cost_secs") / growth("sockets.observed_secs");

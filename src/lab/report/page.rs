@@ -223,9 +223,10 @@ fn accused(report: &Report, page: &mut Vec<Block>) {
     let is = |which: fn(&Plea) -> bool| judged.iter().filter(|of| which(&of.plea)).count();
     let broken = is(|plea| matches!(plea, Plea::Broken(_)));
     let unread = is(|plea| matches!(plea, Plea::NotChecked(_)));
+    let are = if broken == 1 { "is" } else { "are" };
     page.push(section("What benchmarks are accused of", "crimes"));
     page.push(Block::Text(format!(
-        "Of {} rules that benchmarks are known to break, {} hold here, {broken} are broken and {unread} could not be checked.          Each is decided by the results alone.",
+        "Of {} rules that benchmarks are known to break, {} hold here, {broken} {are} broken and {unread} could not be checked.          Each is decided by the results alone.",
         judged.len(),
         judged.len() - broken - unread,
     )));

@@ -144,12 +144,14 @@ struct Connection {
 /// What was seen so far.
 #[derive(Debug)]
 struct Seen {
-    /// What the last look showed, and until when it has been counted.
-    last: Places,
+    /// What the last look showed, and until when it has been counted; `None` where it showed nothing.
+    last: Option<Places>,
     until: Instant,
     /// Whether both ends of any connection were ever seen.
     live: bool,
     samples: f64,
+    /// Looks that met none of the connections they asked for.
+    missed: f64,
     observed_secs: f64,
     server_unread_secs: f64,
     generator_unread_secs: f64,
@@ -163,10 +165,11 @@ struct Seen {
 impl Seen {
     fn new(now: Instant) -> Seen {
         Seen {
-            last: Places::default(),
+            last: None,
             until: now,
             live: false,
             samples: 0.0,
+            missed: 0.0,
             observed_secs: 0.0,
             server_unread_secs: 0.0,
             generator_unread_secs: 0.0,
@@ -179,16 +182,30 @@ impl Seen {
     /// What the last look showed stands until `now`.
     fn stand(&mut self, now: Instant) {
         let secs = now.saturating_duration_since(self.until).as_secs_f64();
-        self.observed_secs += secs;
-        self.server_unread_secs += secs * self.last.server_unread;
-        self.generator_unread_secs += secs * self.last.generator_unread;
-        self.unsent_secs += secs * self.last.unsent;
+        if let Some(last) = self.last {
+            self.observed_secs += secs;
+            self.server_unread_secs += secs * last.server_unread;
+            self.generator_unread_secs += secs * last.generator_unread;
+            self.unsent_secs += secs * last.unsent;
+        }
         self.until = self.until.max(now);
+    }
+
+    /// A look met nobody: until the next one nothing is known.
+    fn miss(&mut self, now: Instant) {
+        self.stand(now);
+        self.last = None;
+        self.missed += 1.0;
+    }
+
+    /// Whether connections are gone before they can be looked at, so that what is seen of them says nothing.
+    fn is_too_late(&self) -> bool {
+        self.missed > self.samples
     }
 
     fn look(&mut self, now: Instant, places: Places, look_secs: f64) {
         self.stand(now);
-        self.last = places;
+        self.last = Some(places);
         self.live |= places.connections > 0.0;
         self.samples += 1.0;
         // A virtual core that was taken away counts as used: such a look says nothing of the next.
@@ -242,6 +259,9 @@ impl Sampler for Sockets {
         if !seen.live {
             return Err(io::Error::other("no connection to the target has both its ends here"));
         }
+        if seen.is_too_late() {
+            return Err(io::Error::other("connections to the target end before they can be looked at"));
+        }
         // Up to this instant: a window is not observed up to its last look only.
         seen.stand(Instant::now());
         seen.show(into);
@@ -253,7 +273,7 @@ impl Drop for Sockets {
     fn drop(&mut self) {
         self.end = None;
         if let Some(thread) = self.thread.take() {
-            // It waits for nothing longer than a look takes.
+            // It waits for nothing longer than a look may take.
             let _ = thread.join();
         }
     }
@@ -270,6 +290,8 @@ fn watch(listeners: &Listeners, mut posts: Posts, ends: &Receiver<()>, seen: &Mu
     let mut refreshed = Instant::now();
     // Whether the list has become longer or shorter since the time before.
     let mut changed = true;
+    // How long to leave between two lists that cost what the last one did.
+    let mut affordable = Duration::ZERO;
     let mut questions = Questions::default();
     seen.lock().live = !known.is_empty();
     loop {
@@ -294,22 +316,28 @@ fn watch(listeners: &Listeners, mut posts: Posts, ends: &Receiver<()>, seen: &Mu
         let found = source.look(&mut questions)?;
         let now = Instant::now();
         let (places, missing) = places(&found, known.len(), listeners);
-        seen.lock().look(now, places, thread_cpu_secs() - paid_secs);
-        let rest = match (known.is_empty() || changed, missing) {
+        let met_nobody = places.connections == 0.0 && !known.is_empty();
+        match met_nobody {
+            true => seen.lock().miss(now),
+            false => seen.lock().look(now, places, thread_cpu_secs() - paid_secs),
+        }
+        let rest = match (known.is_empty() || changed || met_nobody, missing) {
             (true, _) => REFRESH_NEW,
             (false, true) => REFRESH_MIN,
             (false, false) => REFRESH_MAX,
         };
-        if refreshed.elapsed() >= rest {
-            let count = known.len();
+        if refreshed.elapsed() >= rest.max(affordable).min(REFRESH_MAX) {
+            let (count, before_secs) = (known.len(), thread_cpu_secs());
             known = all(&mut source, listeners)?;
             changed = known.len() != count;
             refreshed = Instant::now();
+            affordable = Duration::from_secs_f64((thread_cpu_secs() - before_secs) / COST_MAX_RATIO);
         }
     }
 }
 
-/// How long until the next look: [`GAP_MIN`], and a time without memory that makes `mean` of it on average.
+/// How long until the next look: [`GAP_MIN`], and a time without memory that makes `mean` of it on average; less where that comes near
+/// [`PERIOD_MAX`], which is the most.
 fn gap(mean: Duration, rng: &mut impl Rng) -> Duration {
     // Never 0, whose logarithm is none.
     let chance = (f64::from(rng.next_u32()) + 1.0) / (f64::from(u32::MAX) + 1.0);
@@ -412,6 +440,22 @@ mod tests {
         let (places, missing) = places(&found, known.len(), listeners);
         assert!(!missing);
         places
+    }
+
+    #[test]
+    fn who_is_gone_before_a_look_is_not_counted_as_nowhere() {
+        let began = Instant::now();
+        let at = |secs: u64| began + Duration::from_secs(secs);
+        let mut seen = Seen::new(began);
+        let queue = Places { server_unread: 3.0, connections: 4.0, ..Places::default() };
+        seen.look(at(1), queue, 1e-5);
+        seen.miss(at(2));
+        seen.look(at(5), queue, 1e-5);
+        seen.stand(at(6));
+        assert_eq!((seen.observed_secs, seen.server_unread_secs), (2.0, 6.0));
+        assert!(!seen.is_too_late());
+        (7..10).for_each(|secs| seen.miss(at(secs)));
+        assert!(seen.is_too_late());
     }
 
     #[test]
