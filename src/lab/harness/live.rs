@@ -360,7 +360,7 @@ impl<'a> Live<'a> {
             self.changed = None;
         }
         // A server that is gone has taken it with it.
-        if self.strained && self.server.as_mut().is_some_and(|server| server.lives()) {
+        if self.strained && self.server.as_mut().is_some_and(Server::lives) {
             self.tell("DELETE", STRAIN)?;
         }
         self.strained = false;
