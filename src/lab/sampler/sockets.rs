@@ -36,9 +36,11 @@ const PERIOD_MIN: Duration = Duration::from_millis(25);
 const PERIOD_MAX: Duration = Duration::from_secs(1);
 /// Of one core's time, for looks.
 const COST_MAX_RATIO: f64 = 0.002;
+/// And as much for lists of all connections, beyond what a generator that makes its connections takes of them.
+const LISTS_SECS: f64 = 0.01;
 /// No look counts for more towards that.
 const LOOK_MAX: Duration = Duration::from_millis(1);
-/// How many looks the mean cost of one is taken over.
+/// How many looks a mean over the last ones is taken over.
 const MEMORY: f64 = 8.0;
 /// Between any two looks: what the last one held up has gone its way, also after a look at all connections.
 const GAP_MIN: Duration = Duration::from_millis(5);
@@ -150,8 +152,8 @@ struct Seen {
     /// Whether both ends of any connection were ever seen.
     live: bool,
     samples: f64,
-    /// Looks that met none of the connections they asked for.
-    missed: f64,
+    /// The share of looks that met none of the connections they asked for: a mean that forgets.
+    missed_ratio: f64,
     observed_secs: f64,
     server_unread_secs: f64,
     generator_unread_secs: f64,
@@ -169,7 +171,7 @@ impl Seen {
             until: now,
             live: false,
             samples: 0.0,
-            missed: 0.0,
+            missed_ratio: 0.0,
             observed_secs: 0.0,
             server_unread_secs: 0.0,
             generator_unread_secs: 0.0,
@@ -195,17 +197,18 @@ impl Seen {
     fn miss(&mut self, now: Instant) {
         self.stand(now);
         self.last = None;
-        self.missed += 1.0;
+        self.missed_ratio += (1.0 - self.missed_ratio) / MEMORY;
     }
 
     /// Whether connections are gone before they can be looked at, so that what is seen of them says nothing.
     fn is_too_late(&self) -> bool {
-        self.missed > self.samples
+        self.missed_ratio > 0.5
     }
 
     fn look(&mut self, now: Instant, places: Places, look_secs: f64) {
         self.stand(now);
         self.last = Some(places);
+        self.missed_ratio -= self.missed_ratio / MEMORY;
         self.live |= places.connections > 0.0;
         self.samples += 1.0;
         // A virtual core that was taken away counts as used: such a look says nothing of the next.
@@ -290,8 +293,8 @@ fn watch(listeners: &Listeners, mut posts: Posts, ends: &Receiver<()>, seen: &Mu
     let mut refreshed = Instant::now();
     // Whether the list has become longer or shorter since the time before.
     let mut changed = true;
-    // How long to leave between two lists that cost what the last one did.
-    let mut affordable = Duration::ZERO;
+    // What lists have cost so far.
+    let (began, mut lists_secs) = (Instant::now(), 0.0);
     let mut questions = Questions::default();
     seen.lock().live = !known.is_empty();
     loop {
@@ -326,12 +329,13 @@ fn watch(listeners: &Listeners, mut posts: Posts, ends: &Receiver<()>, seen: &Mu
             (false, true) => REFRESH_MIN,
             (false, false) => REFRESH_MAX,
         };
-        if refreshed.elapsed() >= rest.max(affordable).min(REFRESH_MAX) {
+        let affordable_secs = LISTS_SECS + COST_MAX_RATIO * began.elapsed().as_secs_f64();
+        if refreshed.elapsed() >= if lists_secs < affordable_secs { rest } else { REFRESH_MAX } {
             let (count, before_secs) = (known.len(), thread_cpu_secs());
             known = all(&mut source, listeners)?;
             changed = known.len() != count;
             refreshed = Instant::now();
-            affordable = Duration::from_secs_f64((thread_cpu_secs() - before_secs) / COST_MAX_RATIO);
+            lists_secs += thread_cpu_secs() - before_secs;
         }
     }
 }
@@ -454,8 +458,13 @@ mod tests {
         seen.stand(at(6));
         assert_eq!((seen.observed_secs, seen.server_unread_secs), (2.0, 6.0));
         assert!(!seen.is_too_late());
+        // Between two trials the connections of the first are gone, and those of the second not yet listed.
         (7..10).for_each(|secs| seen.miss(at(secs)));
+        assert!(!seen.is_too_late());
+        (10..20).for_each(|secs| seen.miss(at(secs)));
         assert!(seen.is_too_late());
+        (20..30).for_each(|secs| seen.look(at(secs), queue, 1e-5));
+        assert!(!seen.is_too_late());
     }
 
     #[test]
