@@ -36,7 +36,7 @@ const PERIOD_MIN: Duration = Duration::from_millis(25);
 const PERIOD_MAX: Duration = Duration::from_secs(1);
 /// Of one core's time, for looks.
 const COST_MAX_RATIO: f64 = 0.002;
-/// And as much for lists of all connections, beyond what a generator that makes its connections takes of them.
+/// Processor time that lists of all connections may take beyond that share: a generator that makes its connections has to be followed.
 const LISTS_SECS: f64 = 0.01;
 /// No look counts for more towards that.
 const LOOK_MAX: Duration = Duration::from_millis(1);
