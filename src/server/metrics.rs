@@ -123,6 +123,9 @@ impl Metrics {
         let busy: Duration = self.workers.iter().map(|worker| worker.busy.so_far()).sum();
         let about = "Time in which workers did not wait for events, over all workers.";
         page.one("weir_worker_busy_seconds_total", "counter", about, busy.as_secs_f64());
+        let answers: u64 = tiers.shards().iter().map(|tiered| tiered.tier_meters().answer_nanos.get()).sum();
+        let about = "Time in which answers of the store waited for their worker, summed over answers.";
+        page.one("weir_worker_queue_seconds_total", "counter", about, answers as f64 * 1e-9);
 
         let shards = labelled(tiers);
         let reads = page.family("weir_cache_requests_total", "counter", "Reads, by how they were served.");

@@ -52,6 +52,8 @@ pub struct TierMeters {
     pub collapsed: Counter,
     /// Times the whole cache was dropped because the store was lost.
     pub drops: Counter,
+    /// Nanoseconds for which the store's answers were there and whoever asked had not come to them, summed over them.
+    pub answer_nanos: Counter,
 }
 
 /// How a read was served.
@@ -222,7 +224,10 @@ impl Tiered {
 
     async fn answer<T>(&self, receiver: Receiver<T>) -> Result<T, Error> {
         match tokio::time::timeout(self.deadline, receiver).await {
-            Ok(Some(answer)) => Ok(answer),
+            Ok(Some((answer, waited))) => {
+                self.tier.meters.answer_nanos.add(waited.as_nanos() as u64);
+                Ok(answer)
+            }
             Ok(None) => Err(Error::new(Kind::Unknown, "the store's lane ended")),
             Err(_) => Err(Error::new(
                 Kind::Unknown,

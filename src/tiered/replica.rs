@@ -48,11 +48,11 @@ impl Replica {
         });
         self.gather.read(key.clone(), reply);
         match tokio::time::timeout(self.deadline, receiver).await {
-            Ok(Some(Ok(read))) => {
+            Ok(Some((Ok(read), _))) => {
                 self.reads.add(1);
                 Ok(read)
             }
-            Ok(Some(Err(error))) => Err(error),
+            Ok(Some((Err(error), _))) => Err(error),
             Ok(None) | Err(_) => Err(Error::new(Kind::Unknown, "the replica did not answer")),
         }
     }

@@ -693,7 +693,7 @@ fn a_client_that_does_not_finish_its_request_is_told_so() {
 
 #[test]
 fn an_idle_connection_is_closed_without_a_word() {
-    let server = server(&["--idle-timeout", "200ms"]);
+    let server = server(&["--idle-timeout", "1s"]);
     let mut fresh = server.client();
     let mut used = server.client();
     used.get("/healthz");
@@ -820,6 +820,7 @@ const SHOWN: &[&str] = &[
     "weir_store_batch_size_sum{lane=\"write\"}",
     "weir_store_duration_seconds_sum{lane=\"read\"}",
     "weir_store_queue_seconds_count{lane=\"read\"}",
+    "weir_worker_queue_seconds_total",
     "weir_shed_total{reason=\"connections\"}",
     "weir_shed_total{reason=\"queue\"}",
     "weir_draining",

@@ -107,6 +107,20 @@ fn a_worker_in_one_long_request_does_not_look_idle() {
 }
 
 #[test]
+fn answers_wait_for_a_worker_that_is_busy_with_other_requests() {
+    let server = strained(MEMORY, "worker=20ms");
+    let waited = || stat(&server, "weir_worker_queue_seconds_total");
+    let before = waited();
+    // What the store says to the first is there while the worker sleeps for the second.
+    until("an answer waits", || {
+        at_once(&server, 8, |index, client| {
+            assert_eq!(client.get(&format!("/kv/{index}")).status, 404);
+        });
+        waited() - before >= 0.02
+    });
+}
+
+#[test]
 fn delay_holds_nothing() {
     let server = strained(MEMORY, "delay=400ms");
     let (clients, delay) = (30, 0.4);

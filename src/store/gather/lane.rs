@@ -46,9 +46,17 @@ pub(super) trait Request: Send + Sized + 'static {
     fn fail(self, error: Error);
     /// Which lanes it belongs to.
     fn meters(shared: &Shared) -> &LaneMeters;
-    /// Does a batch and answers every request in it; how many bytes that took, of answers that the batch itself does
-    /// not carry. The error is the session's end.
-    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, usize>;
+    /// Does a batch and answers every request in it. The error is the session's end.
+    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran>;
+}
+
+/// A batch that was done.
+pub(super) struct Ran {
+    /// When its requests were answered; what comes after it, until the lane goes on, is no time of theirs. Where the store refused some and
+    /// each went again on its own, when the last was.
+    answered: Instant,
+    /// Of answers, what the batch itself does not carry.
+    bytes: usize,
 }
 
 /// The queues of the lanes, and their threads.
@@ -249,9 +257,11 @@ impl<R: Request> Lane<R> {
             let took = started.elapsed();
             meters.duration.record_duration(took);
             meters.busy_nanos.add(took.as_nanos() as u64);
-            meters.request_nanos.add(took.as_nanos() as u64 * requests as u64);
-            let answer_bytes = done?;
-            self.last = self.last.followed_by::<R>(requests, took, answer_bytes);
+            let answered = done.as_ref().map_or(started + took, |ran| ran.answered);
+            let in_store = answered.saturating_duration_since(started);
+            meters.request_nanos.add(in_store.as_nanos() as u64 * requests as u64);
+            let ran = done?;
+            self.last = self.last.followed_by::<R>(requests, took, ran.bytes);
             self.share();
         }
     }
@@ -357,7 +367,7 @@ impl Request for ReadRequest {
         &shared.meters.read
     }
 
-    fn run<'a>(session: &'a mut dyn Session, mut batch: Vec<Self>, _shared: &'a Shared) -> Answer<'a, usize> {
+    fn run<'a>(session: &'a mut dyn Session, mut batch: Vec<Self>, _shared: &'a Shared) -> Answer<'a, Ran> {
         Box::pin(async move {
             batch.sort_unstable_by(|a, b| a.key.cmp(&b.key));
             let mut keys: Vec<Key> = batch.iter().map(|request| request.key.clone()).collect();
@@ -366,18 +376,19 @@ impl Request for ReadRequest {
                 Ok(rows) => {
                     let bytes = rows.iter().flatten().map(Row::bytes).sum();
                     let mut found = keys.iter().zip(rows).peekable();
-                    together(|| {
+                    let answered = together(|| {
                         for request in batch {
                             while found.next_if(|(key, _)| **key < request.key).is_some() {}
                             let row = found.peek().and_then(|(_, row)| row.clone());
                             request.reply.give(Ok(row));
                         }
                     });
-                    Ok(bytes)
+                    Ok(Ran { answered, bytes })
                 }
                 Err(error) => {
-                    together(|| batch.into_iter().for_each(|request| request.fail(error.clone())));
-                    if error.kind().ends_session() { Err(error) } else { Ok(0) }
+                    let answered =
+                        together(|| batch.into_iter().for_each(|request| request.fail(error.clone())));
+                    if error.kind().ends_session() { Err(error) } else { Ok(Ran { answered, bytes: 0 }) }
                 }
             }
         })
@@ -404,7 +415,7 @@ impl Request for WriteRequest {
         &shared.meters.write
     }
 
-    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, usize> {
+    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran> {
         Box::pin(async move {
             let groups = batch::group(batch);
             let mut failed = Vec::new();
@@ -412,17 +423,17 @@ impl Request for WriteRequest {
             // One key's write was refused: the others must not suffer for it, so each goes again on its own.
             for group in failed {
                 match &outcome {
-                    Ok(()) => outcome = commit(session, vec![group], shared, &mut Vec::new()).await,
+                    Ok(_) => outcome = commit(session, vec![group], shared, &mut Vec::new()).await,
                     // The session went meanwhile, and these were not sent.
                     Err(lost) => group.fail(&Error::new(Kind::Unavailable, lost.to_string())),
                 }
             }
-            outcome.map(|()| 0)
+            outcome.map(|answered| Ran { answered, bytes: 0 })
         })
     }
 }
 
-/// Commits the groups, one per key, together and answers their requests.
+/// Commits the groups, one per key, together and answers their requests; says when.
 ///
 /// If the store refuses a batch of several groups, they come back in `refused` unanswered.
 async fn commit(
@@ -430,10 +441,10 @@ async fn commit(
     groups: Vec<batch::Group>,
     shared: &Shared,
     refused: &mut Vec<batch::Group>,
-) -> Result<(), Error> {
+) -> Result<Instant, Error> {
     let settled = match settle(session, groups, shared).await {
         Ok(settled) => settled,
-        Err(error) => return if error.kind().ends_session() { Err(error) } else { Ok(()) },
+        Err(error) => return if error.kind().ends_session() { Err(error) } else { Ok(Instant::now()) },
     };
     let writes = batch::writes(&settled);
     let mut tries = 0;
@@ -444,17 +455,14 @@ async fn commit(
         }
     };
     match answer {
-        Ok(found) => {
-            together(|| batch::answer(settled, &found, shared.config.batching));
-            Ok(())
-        }
+        Ok(found) => Ok(together(|| batch::answer(settled, &found, shared.config.batching))),
         Err(error) if error.kind() == Kind::Rejected && settled.len() > 1 => {
             refused.extend(settled.into_iter().map(Settled::undo));
-            Ok(())
+            Ok(Instant::now())
         }
         Err(error) => {
-            together(|| settled.into_iter().for_each(|group| group.undo().fail(&error)));
-            if error.kind().ends_session() { Err(error) } else { Ok(()) }
+            let answered = together(|| settled.into_iter().for_each(|group| group.undo().fail(&error)));
+            if error.kind().ends_session() { Err(error) } else { Ok(answered) }
         }
     }
 }

@@ -168,7 +168,7 @@ pub struct LaneMeters {
     pub queued: Histogram,
     /// Nanoseconds in which a batch was in the store, over all lanes.
     pub busy_nanos: Counter,
-    /// The same times the requests in the batch: for how long requests were in the store, summed over them.
+    /// For how long requests were in the store, up to their answers, summed over them.
     pub request_nanos: Counter,
     /// Requests refused or given up because too many waited, or too long.
     pub shed: Counter,

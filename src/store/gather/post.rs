@@ -3,6 +3,8 @@
 //! A batch answers many who wait on one thread. Where threads share a core, waking that thread for the first answer would
 //! run it for one answer at a time, with a system call and two changes of thread for each. So a lane wakes nobody before
 //! all are answered ([`together`]), and who is woken first wakes its neighbours, on their own thread, where it is free.
+//!
+//! Whoever takes an answer learns how long it had been there: that is time in which the thread that asked did something else, or woke up.
 
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -10,11 +12,12 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 /// Sends one answer. Dropped without one, whoever waits learns that there is none.
 pub struct Sender<T>(Arc<Slot<T>>);
 
-/// Waits for one answer; `None` if there will be none.
+/// Waits for one answer, and says how long it was there before it was taken; `None` if there will be none.
 pub struct Receiver<T>(Arc<Slot<T>>);
 
 struct Slot<T> {
@@ -26,7 +29,8 @@ struct Slot<T> {
 enum State<T> {
     /// Not sent; who waits, if somebody looked already.
     Waiting(Option<Waker>),
-    Sent(T),
+    /// And when.
+    Sent(T, Instant),
     /// Taken, given up, or never to come.
     Over,
 }
@@ -37,8 +41,16 @@ struct Neighbours(Mutex<Vec<Waker>>);
 
 thread_local! {
     static HERE: Arc<Neighbours> = Arc::default();
-    /// Whose waking waits for the end of [`together`]; `None` outside of it.
-    static HELD: RefCell<Option<Vec<Arc<Neighbours>>>> = const { RefCell::new(None) };
+    /// What waits for the end of [`together`]; `None` outside of it.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+/// A stretch of answers that are given at once.
+struct Held {
+    /// When it began: one look at the clock for all of them.
+    began: Instant,
+    /// Who is woken at its end.
+    neighbours: Vec<Arc<Neighbours>>,
 }
 
 /// A way for one answer to this thread.
@@ -48,20 +60,23 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     (Sender(Arc::clone(&slot)), Receiver(slot))
 }
 
-/// Answers many: whoever gets an answer from `give` is woken when it returns.
-pub(super) fn together<T>(give: impl FnOnce() -> T) -> T {
-    let _end = Together { outer: HELD.replace(Some(Vec::new())) };
-    give()
+/// Answers many: whoever gets an answer from `give` is woken when it returns. Says when it began, which is when they were answered.
+pub(super) fn together(give: impl FnOnce()) -> Instant {
+    let began = Instant::now();
+    let _end = Together { outer: HELD.replace(Some(Held { began, neighbours: Vec::new() })) };
+    give();
+    began
 }
 
 /// Wakes when it is dropped: also if an answer panics, for nobody else would wake whoever is answered already.
 struct Together {
-    outer: Option<Vec<Arc<Neighbours>>>,
+    outer: Option<Held>,
 }
 
 impl Drop for Together {
     fn drop(&mut self) {
-        for neighbours in HELD.replace(self.outer.take()).into_iter().flatten() {
+        let held = HELD.replace(self.outer.take());
+        for neighbours in held.into_iter().flat_map(|held| held.neighbours) {
             neighbours.wake();
         }
     }
@@ -86,8 +101,8 @@ impl Neighbours {
             None => Some(waker),
             Some(held) => {
                 self.0.lock().push(waker);
-                if !held.iter().any(|known| Arc::ptr_eq(known, self)) {
-                    held.push(Arc::clone(self));
+                if !held.neighbours.iter().any(|known| Arc::ptr_eq(known, self)) {
+                    held.neighbours.push(Arc::clone(self));
                 }
                 None
             }
@@ -104,7 +119,7 @@ impl<T> Slot<T> {
             let mut state = self.state.lock();
             match &*state {
                 State::Waiting(_) => mem::replace(&mut *state, last),
-                State::Sent(_) | State::Over => return,
+                State::Sent(..) | State::Over => return,
             }
         };
         if let State::Waiting(Some(waker)) = before {
@@ -116,7 +131,8 @@ impl<T> Slot<T> {
 impl<T> Sender<T> {
     /// Sends the answer. Whoever asked may have stopped waiting: then it goes nowhere.
     pub fn send(self, answer: T) {
-        self.0.end(State::Sent(answer));
+        let now = HELD.with_borrow(|held| held.as_ref().map(|held| held.began));
+        self.0.end(State::Sent(answer, now.unwrap_or_else(Instant::now)));
     }
 }
 
@@ -127,9 +143,9 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Future for Receiver<T> {
-    type Output = Option<T>;
+    type Output = Option<(T, Duration)>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.0.state.lock();
         if let State::Waiting(waker) = &mut *state {
             match waker {
@@ -139,7 +155,7 @@ impl<T> Future for Receiver<T> {
             return Poll::Pending;
         }
         let answer = match mem::replace(&mut *state, State::Over) {
-            State::Sent(answer) => Some(answer),
+            State::Sent(answer, when) => Some((answer, when.elapsed())),
             _ => None,
         };
         drop(state);
@@ -179,7 +195,8 @@ mod tests {
     impl Waiter {
         fn poll(&mut self) -> Poll<Option<u32>> {
             let waker = Arc::clone(&self.bell).into();
-            Pin::new(&mut self.receiver).poll(&mut Context::from_waker(&waker))
+            let taken = Pin::new(&mut self.receiver).poll(&mut Context::from_waker(&waker));
+            taken.map(|taken| taken.map(|(answer, _)| answer))
         }
 
         fn rung(&self) -> usize {
@@ -207,6 +224,25 @@ mod tests {
         });
         assert_eq!((a.rung(), b.rung()), (1, 1));
         assert_eq!((a.poll(), b.poll()), (Poll::Ready(Some(1)), Poll::Ready(Some(2))));
+    }
+
+    #[test]
+    fn an_answer_says_how_long_it_was_there() {
+        let [(first, a), (second, b)] = two();
+        let long = Duration::from_millis(2);
+        let began = together(|| {
+            first.send(1);
+            // What comes later of the same batch was answered no later: the lane was done with it.
+            std::thread::sleep(long);
+            second.send(2);
+        });
+        for mut waiter in [a, b] {
+            let mut context = Context::from_waker(Waker::noop());
+            let Poll::Ready(Some((_, waited))) = Pin::new(&mut waiter.receiver).poll(&mut context) else {
+                panic!("it is there")
+            };
+            assert!(waited >= long && waited <= began.elapsed(), "{waited:?}");
+        }
     }
 
     #[test]
