@@ -386,6 +386,10 @@ fn caption(found: &WorkloadFindings) -> String {
         said += " Where the clients are: before a resource they wait for it (full colour), in it they are served (pale); hatched, \
                  nobody can tell.";
     }
+    if found.rows.iter().any(|row| row.population.as_ref().is_some_and(|of| of.is_late)) {
+        said += " Sockets were looked at late, for want of real-time priority (ulimit -r): who waits for the server and who for the \
+                 generator is less sure.";
+    }
     if found.rows.iter().any(|row| row.runs > 0 && !row.usable()) {
         said += " Hollow: a gate failed.";
     }

@@ -6,7 +6,6 @@
 mod cap;
 mod core;
 mod database;
-mod diag;
 mod disk;
 mod link;
 mod memory;
@@ -152,7 +151,7 @@ pub const SAMPLERS: &[Row] = &[
     },
     Row {
         name: "sockets",
-        about: "Where requests and answers lie unread, of a few connections at a time, some 40 times a second.",
+        about: "Where requests and answers lie unread, of a few connections at a time, up to 20 times a second.",
         make: |context| between(context, sockets::make),
     },
 ];

@@ -55,6 +55,7 @@ fn proven() -> (Results, Findings) {
                 place("flush", true, clients * 0.1, clients * 0.1),
             ],
             unlocated: clients * 0.099,
+            is_late: false,
         });
     }
     (results, findings)

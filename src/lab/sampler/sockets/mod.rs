@@ -1,0 +1,257 @@
+//! Where requests and answers lie unread: at the server, at the generator, or on their way.
+//!
+//! A request that nobody has read waits for the server's workers, an answer that nobody has read waits for the generator;
+//! neither program can count them. A thread looks at a few connections to the target, chosen at random, at random times, until the
+//! sampler is dropped. Their share stands for all connections until it looks again, so the counters are connection-seconds,
+//! and over the time of a window they are mean numbers of connections.
+//!
+//! A look must come when it is due. Who has the core may go on for a while when somebody wakes up (EEVDF), and a thread that waits for that sees
+//! others only where they stop by themselves, with empty queues. So the thread asks for real-time priority.
+//!
+//! A look must be short: while it takes a core from the server or the generator, the other goes on, and what it sends lies unread.
+//! So a look at all connections is taken seldom, after a look that counts, and only to learn which ones there are. Where the
+//! ends of no connection were seen, because they are on two machines or in namespaces apart, there are no counters.
+
+mod connections;
+mod diag;
+mod seen;
+
+use super::{Context, Reading, Sampler};
+use connections::{Listeners, choose, places};
+use diag::{Questions, Source};
+use parking_lot::Mutex;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
+use rustix::time::{ClockId, clock_gettime};
+use seen::{COST_MAX_RATIO, PERIOD_MAX, Seen};
+use std::io;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use thread_priority::{
+    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
+    thread_native_id,
+};
+
+/// Looks from one core before the next: to go there costs more than a look.
+const STAY: usize = 4;
+/// Processor time that lists of all connections may take beyond [`COST_MAX_RATIO`]: a generator that makes its connections has to be followed.
+const LISTS_SECS: f64 = 0.01;
+/// Between any two looks: what the last one held up has gone its way, also after a look at all connections.
+const GAP_MIN: Duration = Duration::from_millis(5);
+/// How often all connections are looked at while none is known or their number changes: a generator makes its connections one by one.
+const REFRESH_NEW: Duration = Duration::from_millis(50);
+/// How soon again once one is gone.
+const REFRESH_MIN: Duration = Duration::from_millis(200);
+/// How soon in any case, for those that are new.
+const REFRESH_MAX: Duration = Duration::from_secs(4);
+
+pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
+    let loaded = context.load_url.as_deref()?;
+    let listeners = Listeners::resolved(context.url.as_deref().unwrap_or(loaded), loaded)?;
+    Some(Box::new(Sockets::start(listeners, Posts::among(&context.cores))))
+}
+
+struct Sockets {
+    seen: Arc<Mutex<Seen>>,
+    /// Dropped, it ends the thread.
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The cores to look from. A core that looks does nothing else meanwhile, and what the others send to it lies unread: from
+/// a core of the server the server's queue is too long, from one of the generator's the generator's. So it is none of theirs, or
+/// one after the other.
+struct Posts {
+    sets: Vec<CpuSet>,
+    looks: usize,
+}
+
+impl Posts {
+    /// Those that no part runs on, together; where there are none, each of `busy`.
+    fn among(busy: &[usize]) -> Posts {
+        let allowed = sched_getaffinity(None).unwrap_or_default();
+        let of = |cores: &[usize]| {
+            let mut set = CpuSet::new();
+            cores.iter().for_each(|core| set.set(*core));
+            set
+        };
+        let free: Vec<usize> =
+            (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core) && !busy.contains(core)).collect();
+        let sets = match free.as_slice() {
+            [] => busy.iter().map(|core| of(&[*core])).collect(),
+            free => vec![of(free)],
+        };
+        Posts { sets, looks: 0 }
+    }
+
+    /// Before each look: goes to the next post after some.
+    fn turn(&mut self) {
+        let count = self.sets.len();
+        if count > 0 && self.looks.is_multiple_of(STAY) && (count > 1 || self.looks == 0) {
+            // Where it is not allowed to, the thread stays where the kernel puts it.
+            let _ = sched_setaffinity(None, &self.sets[self.looks / STAY % count]);
+        }
+        self.looks += 1;
+    }
+}
+
+impl Sockets {
+    /// Looks from now on, so that the first reading already knows whether there is anything to be seen.
+    fn start(listeners: Listeners, posts: Posts) -> Sockets {
+        let seen = Arc::new(Mutex::new(Seen::new(Instant::now())));
+        let (end, ends) = mpsc::channel();
+        let shared = Arc::clone(&seen);
+        let thread = thread::spawn(move || {
+            if let Err(error) = watch(&listeners, posts, &ends, &shared) {
+                log::debug!("sampler sockets: {error}");
+                shared.lock().live = false;
+            }
+        });
+        Sockets { seen, end: Some(end), thread: Some(thread) }
+    }
+}
+
+impl Sampler for Sockets {
+    fn name(&self) -> &'static str {
+        "sockets"
+    }
+
+    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
+        let mut seen = self.seen.lock();
+        if !seen.live {
+            return Err(io::Error::other("no connection to the target has both its ends here"));
+        }
+        if seen.is_too_late() {
+            return Err(io::Error::other("connections to the target end before they can be looked at"));
+        }
+        // Up to this instant: a window is not observed up to its last look only.
+        seen.stand(Instant::now());
+        seen.show(into);
+        Ok(())
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        self.end = None;
+        if let Some(thread) = self.thread.take() {
+            // It waits for nothing longer than a look may take.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Looks until the other end of `ends` is dropped.
+fn watch(listeners: &Listeners, mut posts: Posts, ends: &Receiver<()>, seen: &Mutex<Seen>) -> io::Result<()> {
+    // A timer that may be late is set off with others, and they are what is looked at.
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
+    seen.lock().prompt = preempts();
+    let mut source = Source::open()?;
+    // Any seed will do: chance is there only so that nothing that repeats itself is always met in the same state.
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut known = listeners.connections(&mut source)?;
+    let mut refreshed = Instant::now();
+    // Whether the list has become longer or shorter since the time before.
+    let mut changed = true;
+    // What lists have cost so far.
+    let (began, mut lists_secs) = (Instant::now(), 0.0);
+    let mut questions = Questions::default();
+    seen.lock().live = !known.is_empty();
+    loop {
+        // Made before the wait, so that the kernel looks at the first as soon as this thread runs.
+        let sample = choose(&mut known, &mut rng);
+        questions.clear();
+        for (local, peer) in &sample {
+            questions.ask(*local, *peer);
+            questions.ask(*peer, *local);
+        }
+        posts.turn();
+        let paid_secs = thread_cpu_secs();
+        let gap = {
+            let mut seen = seen.lock();
+            seen.cost_secs = paid_secs;
+            gap(seen.period(), &mut rng)
+        };
+        match ends.recv_timeout(gap) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+        let found = source.look(&mut questions)?;
+        let now = Instant::now();
+        let (places, missing) = places(&found, known.len(), listeners);
+        let met_nobody = places.connections == 0.0 && !known.is_empty();
+        match met_nobody {
+            true => seen.lock().miss(now),
+            false => seen.lock().look(now, places, thread_cpu_secs() - paid_secs),
+        }
+        let rest = match (known.is_empty() || changed || met_nobody, missing) {
+            (true, _) => REFRESH_NEW,
+            (false, true) => REFRESH_MIN,
+            (false, false) => REFRESH_MAX,
+        };
+        let affordable_secs = LISTS_SECS + COST_MAX_RATIO * began.elapsed().as_secs_f64();
+        if refreshed.elapsed() >= if lists_secs < affordable_secs { rest } else { REFRESH_MAX } {
+            let (count, before_secs) = (known.len(), thread_cpu_secs());
+            known = listeners.connections(&mut source)?;
+            changed = known.len() != count;
+            refreshed = Instant::now();
+            lists_secs += thread_cpu_secs() - before_secs;
+        }
+    }
+}
+
+/// Lets this thread run as soon as it wakes up, before any that has no real-time priority; whether that was allowed.
+fn preempts() -> bool {
+    let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
+    set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, policy)
+        .inspect_err(|error| log::debug!("sampler sockets: looks may come late: {error}"))
+        .is_ok()
+}
+
+/// How long until the next look: [`GAP_MIN`], and a time without memory that makes `mean` of it on average; less where that comes near
+/// [`PERIOD_MAX`], which is the most.
+fn gap(mean: Duration, rng: &mut impl Rng) -> Duration {
+    // Never 0, whose logarithm is none.
+    let chance = (f64::from(rng.next_u32()) + 1.0) / (f64::from(u32::MAX) + 1.0);
+    let rest = mean.saturating_sub(GAP_MIN);
+    GAP_MIN + rest.mul_f64(-chance.ln()).min(PERIOD_MAX)
+}
+
+/// What this thread has used of the processor.
+fn thread_cpu_secs() -> f64 {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seen::PERIOD_MIN;
+    use super::*;
+
+    #[test]
+    fn looks_come_when_they_are_due_where_that_is_allowed() {
+        // Of a thread of its own: the test's others are not to have it.
+        let thread = thread::spawn(|| {
+            let is_prompt = preempts();
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            // Field 41 of proc(5), counted behind the name; 1 is SCHED_FIFO.
+            let policy = stat.rsplit(") ").next().unwrap().split(' ').nth(38).unwrap().to_owned();
+            (is_prompt, policy)
+        });
+        let (is_prompt, policy) = thread.join().unwrap();
+        assert_eq!(policy == "1", is_prompt, "{policy}");
+    }
+
+    #[test]
+    fn gaps_are_as_long_as_asked_for_on_average() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let gaps: Vec<Duration> = (0..10_000).map(|_| gap(PERIOD_MIN, &mut rng)).collect();
+        let mean = gaps.iter().sum::<Duration>() / 10_000;
+        assert!((48.0..52.0).contains(&(mean.as_secs_f64() * 1e3)), "{mean:?}");
+        assert!(gaps.iter().all(|gap| (GAP_MIN..=GAP_MIN + PERIOD_MAX).contains(gap)));
+    }
+}
