@@ -29,11 +29,11 @@ pub struct Effect {
     pub elasticity: Estimate,
 }
 
-/// Where the server counts batches: the busy time of a resource, and how many batches that were.
+/// Where batches are counted: what the name of a resource's busy time holds, and what that of their number holds in its place.
 const BATCHES: &[(&str, &str)] = &[
     ("stats.weir_store_busy_seconds_total", "stats.weir_store_duration_seconds_count"),
     ("stats.weir_flush_busy_seconds_total", "stats.weir_flushes_total"),
-    ("database.wal_sync_secs", "database.wal_syncs"),
+    (".wal_sync_secs", ".wal_syncs"),
 ];
 
 /// The effects of all changes made to `workload`, in the order in which they were first made.
@@ -147,8 +147,35 @@ impl Due {
 /// How many batches a resource did per second; `None` of one that takes single requests.
 fn batches(of: &Resource, trial: &Trial) -> Option<f64> {
     let counts = of.busy.iter().filter_map(|busy| {
-        let (from, to) = BATCHES.iter().find(|(from, _)| busy.starts_with(from))?;
+        let (from, to) = BATCHES.iter().find(|(from, _)| busy.contains(from))?;
         trial.per_sec(&busy.replacen(from, to, 1)).filter(|batches| *batches > 0.0)
     });
     counts.reduce(|sum, batches| sum + batches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::simulated::tests::{model, sweep};
+
+    #[test]
+    fn the_batches_of_a_resource_are_counted_whichever_part_it_is_of() {
+        let mut trial = sweep(&model("cpu 1 1ms"), &["w"], &[1], 1, "1s").trials.remove(0);
+        trial.elapsed_secs = 2.0;
+        for (name, count) in [
+            ("database.wal_syncs", 40.0),
+            ("database-2.wal_syncs", 60.0),
+            ("stats.weir_store_duration_seconds_count{lane=\"write\"}", 80.0),
+            ("server.cpu_secs", 1.0),
+        ] {
+            trial.opened.counters.insert(name.into(), 0.0);
+            trial.closed.counters.insert(name.into(), count);
+        }
+        let of =
+            |busy: &str| batches(&Resource { busy: vec![busy.to_owned()], ..Resource::default() }, &trial);
+        assert_eq!(of("database.wal_sync_secs"), Some(20.0));
+        assert_eq!(of("database-2.wal_sync_secs"), Some(30.0));
+        assert_eq!(of("stats.weir_store_busy_seconds_total{lane=\"write\"}"), Some(40.0));
+        assert_eq!(of("server.cpu_secs"), None);
+    }
 }

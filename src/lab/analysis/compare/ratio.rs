@@ -58,7 +58,9 @@ fn together(all: &[Known]) -> (f64, f64, f64) {
     let n = all.len() as f64;
     let variance = all.iter().map(|of| of.variance).sum::<f64>() / n.powi(2);
     let shares = all.iter().map(|of| (of.variance / n.powi(2)).powi(2) / of.freedom).sum::<f64>();
-    (all.iter().map(|of| of.mean).sum::<f64>() / n, variance, variance.powi(2) / shares)
+    // What never varies is known for certain, and leaves the other side its degrees of freedom.
+    let freedom = if shares > 0.0 { variance.powi(2) / shares } else { f64::INFINITY };
+    (all.iter().map(|of| of.mean).sum::<f64>() / n, variance, freedom)
 }
 
 /// The ratio of runs that are too few to say how runs differ, with what their seconds know.
@@ -187,6 +189,19 @@ mod tests {
         assert!((of.p.unwrap() - 0.05).abs() < 1e-3 && (of.interval.unwrap().0 - 1.0).abs() < 1e-3, "{of:?}");
         assert_eq!(paired(&[(1.0, 2.0), (1.0, 2.0)], 0.0).unwrap().p, Some(0.0));
         assert_eq!(welch(&[1.0, 1.0], &[1.0, 1.0], 0.0).unwrap().p, Some(1.0));
+    }
+
+    #[test]
+    fn a_side_that_never_varies_does_not_hide_what_the_other_varies_by() {
+        let noisy: Vec<f64> = (0..40).map(|i| if i % 2 == 0 { 50.0 } else { 151.0 }).collect();
+        let (still, noisy) = (Known::of(&[100.0; 40], 40.0), Known::of(&noisy, 40.0));
+        for (first, other) in [(&still, &noisy), (&noisy, &still)] {
+            let of = within(std::slice::from_ref(first), std::slice::from_ref(other)).unwrap();
+            let (low, high) = of.interval.unwrap();
+            assert!(low < 0.9 && high > 1.1 && of.p.unwrap() > 0.5, "{of:?}");
+        }
+        let of = within(std::slice::from_ref(&still), std::slice::from_ref(&still)).unwrap();
+        assert_eq!((of.interval, of.p), (Some((1.0, 1.0)), Some(1.0)));
     }
 
     #[test]

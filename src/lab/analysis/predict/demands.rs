@@ -19,6 +19,13 @@ pub(super) struct Point {
     pub demands: Vec<Demand>,
 }
 
+impl Point {
+    /// Of the resources whose demands are known.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.demands.iter().map(|demand| demand.name.as_str())
+    }
+}
+
 /// What a request took of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Demand {
@@ -52,12 +59,15 @@ impl Demand {
 
 /// What `trial` says; `None` of one that failed, and of an open loop: nobody waits there for an answer to send again.
 pub(super) fn point(results: &Results, trial: &Trial) -> Option<Point> {
-    let load = trial.load.as_ref().filter(|load| load.schedule.is_none() && load.attempts > 0)?;
+    let load = trial.load.as_ref().filter(|_| trial.failure.is_none())?;
+    if load.schedule.is_some() || load.attempts == 0 {
+        return None;
+    }
     let per_sec = load.attempts as f64 / load.window_secs;
     if !(per_sec.is_finite() && per_sec > 0.0 && trial.elapsed_secs > 0.0) {
         return None;
     }
-    let gathered = gathered(results);
+    let gathered = gathered(results, &trial.workload);
     let counted: Vec<(&Resource, Demand)> = results
         .resources
         .iter()
@@ -105,26 +115,31 @@ fn is_within(inner: &Resource, holder: &Resource) -> bool {
     inner.within.contains(&holder.name) || (untold && computes)
 }
 
-/// The names of the resources that take all who wait at once.
-pub(super) fn gathered(results: &Results) -> Vec<String> {
+/// The names of the resources that take all who wait at once, under `workload`.
+pub(super) fn gathered(results: &Results, workload: &str) -> Vec<String> {
     let is_lane = |name: &str| name.starts_with("store ") && name.contains(" lanes");
     let lanes = results.resources.iter().filter(|of| of.kind == ResourceKind::Pool && is_lane(&of.name));
     let lanes = lanes.map(|lane| lane.name.clone());
-    if batches(results) { lanes.collect() } else { Vec::new() }
+    if batches(results, workload) { lanes.collect() } else { Vec::new() }
 }
 
-/// Whether the server's lanes gather: they do, unless the target's flags say `--batching off`.
-fn batches(results: &Results) -> bool {
+/// Whether the server's lanes gather: they do, unless the flags of the target or of the workload say `--batching off`.
+fn batches(results: &Results, workload: &str) -> bool {
     let Ok(file) = results.experiment_toml.parse::<toml::Table>() else { return true };
+    let is_called =
+        |of: &&toml::Value, name: &str| of.get("name").and_then(toml::Value::as_str) == Some(name);
     let measured = results.measured.as_ref().map(|measured| measured.target.as_str());
-    let is_meant = |target: &&toml::Value| {
-        measured.is_none_or(|name| target.get("name").and_then(toml::Value::as_str) == Some(name))
-    };
+    let is_meant = |target: &&toml::Value| measured.is_none_or(|name| is_called(target, name));
     let target = match file.get("target") {
         Some(toml::Value::Array(targets)) => targets.iter().find(is_meant),
         one => one,
     };
-    let args = target.and_then(|target| target.get("args")?.as_array());
-    let args: Vec<&str> = args.into_iter().flatten().filter_map(toml::Value::as_str).collect();
-    !args.contains(&"--batching=off") && !args.windows(2).any(|pair| pair == ["--batching", "off"])
+    let workloads = file.get("workload").and_then(toml::Value::as_array);
+    let workload = workloads.into_iter().flatten().find(|of| is_called(of, workload));
+    let is_off = |flags: Option<&toml::Value>| {
+        let flags = flags.and_then(toml::Value::as_array).into_iter().flatten();
+        let flags: Vec<&str> = flags.filter_map(toml::Value::as_str).collect();
+        flags.contains(&"--batching=off") || flags.windows(2).any(|pair| pair == ["--batching", "off"])
+    };
+    !is_off(target.and_then(|target| target.get("args"))) && !is_off(workload.and_then(|of| of.get("serve")))
 }

@@ -103,7 +103,7 @@ pub fn predictions(results: &Results, workload: &str) -> Vec<Prediction> {
     if let Some(alone) = measured.first() {
         made.push(curve(ONE_POINT, std::slice::from_ref(alone), &levels));
     }
-    if measured.len() == 3 {
+    if measured.len() == 3 && measured.iter().all(|point| point.names().eq(measured[0].names())) {
         let mut points = measured;
         points.sort_by_key(|point| point.level);
         made.push(curve(THREE_POINT, &points, &levels));
@@ -118,7 +118,8 @@ fn at_level(results: &Results, workload: &str, level: u32) -> Option<Point> {
     demands::point(results, trial)
 }
 
-/// The curve that `points` give, ascending and the first of them of a lone client.
+/// The curve that `points` give, ascending and the first of them of a lone client. All know the demands of the same resources: what a
+/// counter did not answer for at one level cannot be told from what it is at others.
 ///
 /// Of one point the demands are taken for constant. Of three, the demand at a level in between is that of its neighbours, linear
 /// in 1/N: what a batch or a wake-up costs is shared by those who come together, and they become more as clients do. What the
@@ -131,14 +132,14 @@ fn curve(method: &str, points: &[Point], levels: &[u32]) -> Prediction {
         .map(|(i, demand)| PredictedDemand {
             resource: demand.name.clone(),
             servers: demand.servers,
-            us: points.iter().map(|point| point.demands.get(i).map_or(0.0, |of| of.us)).collect(),
+            us: points.iter().map(|point| point.demands[i].us).collect(),
         })
         .collect();
     let own = |i: usize, level: u32| {
         // A batch takes its time however many share it: what falls per request is no faster store.
         let of = |point: &Point| match alone.demands[i].is_held() {
             true => alone.demands[i].own_us,
-            false => point.demands.get(i).map_or(0.0, |of| of.own_us),
+            false => point.demands[i].own_us,
         };
         between(points, level, share_of_a_batch, of)
     };
@@ -221,7 +222,7 @@ pub(super) fn foretold(
     rows: &[Row],
     capacity: &Capacity,
 ) -> Vec<Foretold> {
-    let gathered = demands::gathered(results);
+    let gathered = demands::gathered(results, workload);
     let registered = results.predictions.iter().filter(|registered| registered.workload == workload);
     registered
         .filter_map(|registered| {

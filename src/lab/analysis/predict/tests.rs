@@ -263,10 +263,31 @@ fn where_nobody_says_what_sessions_hold_it_is_the_processors() {
     // Without batches a lane serves one at a time.
     results.experiment_toml = "[target]\nargs = [\"--lab\", \"--batching\", \"off\"]".into();
     assert!(demands::point(&results, &trial).unwrap().demands.iter().all(|of| !of.gathers));
+    results.experiment_toml = "[target]\n[[workload]]\nname = \"w\"\nserve = [\"--batching=off\"]".into();
+    assert!(demands::point(&results, &trial).unwrap().demands.iter().all(|of| !of.gathers));
     // What the generator answers for on shared cores is no second station.
     results.resources[2].busy.push("server CPU.busy_secs".into());
     let found = demands::point(&results, &trial).unwrap().demands;
     assert_eq!(own(&found), [("store write lanes", 500.0, false), ("generator CPU", 300.0, false)]);
+}
+
+#[test]
+fn nothing_is_foretold_from_a_trial_that_failed_nor_from_levels_that_know_different_resources() {
+    let results = sweep(&model("cpu 1 1ms\ndisk 1 2ms"), &["w"], &[1, 4, 16], 1, "1s");
+    let methods = |results: &Results| -> Vec<String> {
+        predictions(results, "w").into_iter().map(|prediction| prediction.method).collect()
+    };
+    assert_eq!(methods(&results), [ONE_POINT, THREE_POINT]);
+    let busy = results.resources[0].busy[0].clone();
+    let at = |level: u32| results.trials.iter().position(|trial| trial.level == level).unwrap();
+    let mut silent = results.clone();
+    silent.trials[at(4)].closed.counters.remove(&busy);
+    assert_eq!(methods(&silent), [ONE_POINT]);
+    let mut failed = results.clone();
+    failed.trials[at(16)].failure = Some("the server ended during the trial".into());
+    assert_eq!(methods(&failed), [ONE_POINT]);
+    failed.trials[at(1)].failure = Some("the server ended during the trial".into());
+    assert_eq!(methods(&failed), [""; 0]);
 }
 
 #[test]

@@ -146,6 +146,11 @@ pub fn judge(all: &[Series]) -> Verdict {
     let cut = cuts.iter().map(|cut| cut.bins).max().unwrap_or(0);
     let mut figures = Vec::new();
     for series in all {
+        // Of what stopped, and did so early enough to be taken for a warm-up, there is no mean to know.
+        if !series.bins[cut..].iter().any(|bin| *bin > 0.0) {
+            let change = Change::Apart { from: cut, to: bins, share: -1.0 };
+            return Verdict::NotSteady { figure: series.name, change };
+        }
         match batches::judge(series, cut) {
             Ok(known) => figures.push(known),
             Err(change) => return Verdict::NotSteady { figure: series.name, change },

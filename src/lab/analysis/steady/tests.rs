@@ -29,6 +29,16 @@ fn noisy(bins: usize, share: f64) -> Vec<f64> {
     (0..bins).map(|_| 1000.0 * (1.0 + share * even())).collect()
 }
 
+/// At once, or within what may be a warm-up.
+#[test]
+fn what_stops_is_not_steady_however_soon_it_does() {
+    for served in [1, 5, 10, 14, 20] {
+        let bins = drawn(30, |i| if i < served { 1.0 } else { 0.0 });
+        let verdict = goodput(&bins);
+        assert!(matches!(verdict, Verdict::NotSteady { .. }), "{served} of 30: {verdict:?}");
+    }
+}
+
 /// 200 series of each kind in each case. The whole table is `cargo bench --bench micro -- steady`.
 #[test]
 fn of_series_whose_truth_is_known_at_least_95_in_100_verdicts_are_right() {
