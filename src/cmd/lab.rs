@@ -13,6 +13,7 @@ use crate::lab::results::{Intervention, Results, Selftest, Trial};
 use crate::proto::SecondReport;
 use crate::units::Span;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::process::{Signal, getpid, kill_process};
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -288,7 +289,8 @@ fn command_line() -> String {
     words.join(" ")
 }
 
-/// A flag that SIGINT, SIGTERM and SIGHUP set: the run then ends its children and reports what it has.
+/// A flag that SIGINT, SIGTERM and SIGHUP set: the run then ends its children and reports what it has. The second SIGINT or SIGTERM kills
+/// this process.
 fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -318,12 +320,17 @@ fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
                     _ = terminate.recv() => {}
                     _ = hung_up => {}
                 }
-                Ok(())
+                flag.store(true, Ordering::Relaxed);
+                // Who asks again does not want to wait until all has ended in its order. What was started ends even if we are killed.
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                Ok(kill_process(getpid(), Signal::KILL)?)
             })
         };
-        match waiting() {
-            Ok(()) => flag.store(true, Ordering::Relaxed),
-            Err(error) => drop(sender.send(Err(error))),
+        if let Err(error) = waiting() {
+            drop(sender.send(Err(error)));
         }
     });
     match installed.recv() {

@@ -129,7 +129,7 @@ fn a_change_that_could_not_be_taken_back_is_taken_back_before_anything_is_measur
     let (file, out) = (dir.path().join("experiment.toml"), dir.path().join("out"));
     let experiment = "name = \"live\"\ntitle = \"A database\"\nlevels = [2]\nrepetitions = 1\nwarmup = \"100ms\"\n\
          window = \"300ms\"\nselftest = false\n[target]\nkind = \"weir\"\nstore = \"postgres\"\n\
-         [interventions]\nrounds = 100\nwindow = \"300ms\"\nknobs = [\"commit\"]\n\
+         [interventions]\nrounds = 100\nwindow = \"1s\"\nknobs = [\"commit\"]\n\
          [[workload]]\nname = \"put_all\"\nargs = [\"--keys\", \"100\"]\n";
     fs::write(&file, experiment).unwrap();
     let mut lab = support::weir();

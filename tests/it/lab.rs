@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir::lab::analysis::findings;
@@ -355,22 +355,63 @@ fn interrupt(before: &[&str], signal: Signal) -> String {
     status
 }
 
-/// Each once outlived its lab: the server had nobody to tell it.
+/// Each once outlived its lab: nobody told it.
 #[test]
-fn a_lab_that_is_killed_leaves_no_weir_behind() {
+fn a_lab_that_is_killed_leaves_nothing_running() {
+    // Server, link and generator.
+    let with_link = "kind = \"weir\"\nstore = \"memory:\"\nlink = { rate = \"100mbit\" }\n";
+    leaves_nothing(with_link, &["weir", "weir", "weir"], |lab| lab.kill().unwrap());
+    // Its own database, which does not end with its input as ours do.
+    let with_database = "kind = \"weir\"\nstore = \"postgres\"\n";
+    leaves_nothing(with_database, &["postgres", "weir", "weir"], |lab| lab.kill().unwrap());
+}
+
+#[test]
+fn a_lab_that_is_interrupted_twice_ends_at_once_and_leaves_nothing_running() {
+    let target = "kind = \"weir\"\nstore = \"mariadb\"\n";
+    leaves_nothing(target, &["mariadbd", "weir", "weir"], |lab| {
+        let pid = Pid::from_raw(lab.id().cast_signed()).unwrap();
+        // It may have ended in its order by the second.
+        while lab.try_wait().unwrap().is_none() {
+            let _ = kill_process(pid, Signal::INT);
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+}
+
+/// Starts a lab with this target, ends it once these programs run, and waits for their end.
+fn leaves_nothing(target: &str, programs: &[&str], end: impl Fn(&mut Child)) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("experiment.toml");
-    let experiment = "name = \"long\"\ntitle = \"A long one\"\nlevels = [1]\nrepetitions = 1\nwarmup = \"1s\"\n\
-        window = \"10m\"\nselftest = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
-        link = { rate = \"100mbit\" }\n[[workload]]\nname = \"put_all\"\n";
+    let experiment = format!(
+        "name = \"long\"\ntitle = \"A long one\"\nlevels = [1]\nrepetitions = 1\nwarmup = \"1s\"\n\
+        window = \"10m\"\nselftest = false\n[target]\n{target}[[workload]]\nname = \"put_all\"\n"
+    );
     fs::write(&file, experiment).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     let command = command.arg("lab").arg(file).arg("--out").arg(dir.path().join("out"));
     let mut lab = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // Server, link and generator.
-    support::until("all are started", || sampler::descendants(lab.id()).len() == 4);
-    let children = sampler::descendants(lab.id())[1..].to_vec();
-    lab.kill().unwrap();
+    let children = || sampler::descendants(lab.id())[1..].to_vec();
+    let is = |pid: &u32, program: &str| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == program)
+    };
+    let started = || {
+        let mut left = children();
+        programs.iter().all(|program| {
+            let at = left.iter().position(|pid| is(pid, program));
+            at.map(|at| left.remove(at)).is_some()
+        })
+    };
+    support::until("all are started", started);
+    let children = children();
+    let foreign: Vec<&&str> = programs.iter().filter(|program| **program != "weir").collect();
+    // A session of the database may have ended since.
+    let directories: Vec<PathBuf> = (children.iter())
+        .filter(|pid| foreign.iter().any(|program| is(pid, program)))
+        .filter_map(|pid| fs::read_link(format!("/proc/{pid}/cwd")).ok())
+        .collect();
+    assert_eq!(directories.is_empty(), foreign.is_empty());
+    end(&mut lab);
     lab.wait().unwrap();
     let is_gone = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -378,6 +419,7 @@ fn a_lab_that_is_killed_leaves_no_weir_behind() {
         stat.rsplit(") ").next().is_none_or(|state| state.is_empty() || state.starts_with('Z'))
     };
     support::until("all are gone", || children.iter().all(is_gone));
+    support::until("no file is left of a database", || directories.iter().all(|dir| !dir.exists()));
 }
 
 /// The strain once failed the requests that write and read back the keys, so that nothing was measured.

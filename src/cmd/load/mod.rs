@@ -72,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to(100_000), help_heading = "Load")]
     clients: u32,
 
-    /// Threads that drive the clients; one is enough up to about 100k requests per second
+    /// Threads that drive the clients; one is enough up to some 150k requests of short values per second
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1024), help_heading = "Load")]
     threads: u32,
 

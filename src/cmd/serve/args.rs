@@ -109,7 +109,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_DRAIN")]
     pub(super) drain: Option<Span>,
 
-    /// Put Server-Timing on every answer
+    /// Put Server-Timing on every answer of the data routes that is no failure
     #[arg(long, env = "WEIR_TIMING", num_args = 0..=1, default_missing_value = "true")]
     pub(super) timing: Option<bool>,
 

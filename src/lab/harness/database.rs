@@ -19,6 +19,8 @@ use tempfile::TempDir;
 
 /// How long a server may take until it answers; recovery after a crash is part of it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// What both say of a port that somebody has.
+const PORT_TAKEN: &str = "Address already in use";
 /// The account of every private server; it may do everything, has no password, and gets in from 127.0.0.1 only.
 pub(super) const USER: &str = "weir";
 
@@ -48,6 +50,8 @@ pub(super) struct Private {
     log: PathBuf,
     port: u16,
     name: &'static str,
+    /// The signal that has it write out what it must, and nothing more.
+    ends_with: Signal,
 }
 
 /// A user of this machine.
@@ -60,11 +64,16 @@ struct Account {
 impl Private {
     /// A directory for `name`, owned by whom it will run as: the first of `users` that there is if we are root, who
     /// may not run databases, else ourselves. Starts nothing.
-    pub(super) fn new(name: &'static str, users: &[&str], options: Options) -> Result<Private, String> {
+    pub(super) fn new(
+        name: &'static str,
+        users: &[&str],
+        ends_with: Signal,
+        options: Options,
+    ) -> Result<Private, String> {
         let account = account(name, users)?;
         let dir = private_dir(name, &options.parents, account.as_ref())?;
         let log = options.log.clone().unwrap_or_else(|| dir.path().join(format!("{name}.log")));
-        Ok(Private { process: None, dir, account, options, log, port: 0, name })
+        Ok(Private { process: None, dir, account, options, log, port: 0, name, ends_with })
     }
 
     /// Starts it with `run`, which reads the port here.
@@ -78,7 +87,7 @@ impl Private {
             tried += 1;
             self.port = free_port()?;
             match run(self) {
-                Err(why) if why.contains("Address already in use") && tried < 5 => {}
+                Err(why) if why.contains(PORT_TAKEN) && tried < 5 => {}
                 done => return done,
             }
         }
@@ -159,11 +168,14 @@ impl Private {
             slow_flush::preload(&mut command, delay, self.dir.path())?;
         }
         let mut process = Process::spawn(&mut command, &self.options.cores)
+            .and_then(|process| process.guarded(self.ends_with, self.dir.path()))
             .map_err(|error| format!("cannot start {}: {error}", self.name))?;
         let mut last = String::new();
         let answered = look_until(PATIENCE, &AtomicBool::new(false), || {
             if let Some(status) = process.ended() {
-                return Err(format!("{} ended with {status}: {}", self.name, log.tail()));
+                // It says more after that, of which only the end is told.
+                let taken = if log.says(PORT_TAKEN) { format!(" ({PORT_TAKEN})") } else { String::new() };
+                return Err(format!("{} ended with {status}{taken}: {}", self.name, log.tail()));
             }
             // Somebody else may have taken the port before us.
             match is_ours() {
@@ -179,10 +191,10 @@ impl Private {
         self.options.flush_delay.map_or(Ok(()), |_| slow_flush::verify(process.pid()))
     }
 
-    /// Asks it to end with `signal` and waits; the data stays.
-    pub(super) fn stop(&mut self, signal: Signal) {
+    /// Asks it to end and waits; the data stays.
+    pub(super) fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
-            process.end(signal);
+            process.end(self.ends_with);
         }
     }
 

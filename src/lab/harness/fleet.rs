@@ -150,6 +150,13 @@ impl Fleet {
         self.servers.iter_mut().all(Server::lives)
     }
 
+    /// What is said of the first database that is no longer there; `None` while all run.
+    pub(super) fn ended(&mut self) -> Option<String> {
+        let mut servers = self.plan.iter().zip(&mut self.servers);
+        let (database, _) = servers.find_map(|(of, server)| (!server.lives()).then_some((of, server)))?;
+        Some(format!("the {part} ended during the trial; {part}.log says why", part = database.part))
+    }
+
     /// Has the databases write out what they owe to their disks and to the replica, so that a write cap meets only what is
     /// written from now on.
     pub(super) fn settle(&self) -> Result<(), String> {

@@ -145,8 +145,10 @@ fn flush(base: &Base) -> Option<Batches> {
 
 /// How long a flush of the log takes; where the database does not say, how long a batch of writes does.
 fn commit(base: &Base) -> Option<Batches> {
-    let names = base.named_or(|of| of.name.ends_with("WAL sync"), "database WAL sync");
-    let grown = |metric: &str| base.grown(|name| name.ends_with(metric));
+    // What is slowed are commits of stores; a replica writes its log when it comes to it.
+    let is_store = |name: &str| !name.starts_with("replica");
+    let names = base.named_or(|of| of.name.ends_with("WAL sync") && is_store(&of.name), "database WAL sync");
+    let grown = |metric: &str| base.grown(|name| name.ends_with(metric) && is_store(name));
     let sync = measured(names.clone(), grown(".wal_sync_secs") / grown(".wal_syncs"));
     sync.or_else(|| {
         let written =
@@ -392,6 +394,18 @@ mod tests {
         for knob in ["lane", "flush", "commit"] {
             assert_eq!(shown(knob, &resources, &base(&[])), "not measured", "{knob}");
         }
+        let two = base(&[
+            ("database-1.wal_sync_secs", 0.3),
+            ("database-1.wal_syncs", 30.0),
+            ("database-2.wal_sync_secs", 0.3),
+            ("database-2.wal_syncs", 30.0),
+            ("replica.wal_sync_secs", 9.0),
+            ("replica.wal_syncs", 9.0),
+        ]);
+        let syncs = ["database-1 WAL sync", "database-2 WAL sync", "replica WAL sync"];
+        let syncs = syncs.map(|name| resource(name, "", 1.0));
+        let stores = "database-1 WAL sync, database-2 WAL sync +3000us None";
+        assert_eq!(shown("commit", &syncs, &two), stores, "a replica's flushes hold up nobody");
         let slow = base(&[("database.wal_sync_secs", 1.0), ("database.wal_syncs", 1.0)]);
         assert_eq!(
             shown("commit", &[], &slow),

@@ -29,7 +29,7 @@ impl MariaDb {
     /// Makes a server and waits until it answers.
     pub fn start(options: Options) -> Result<MariaDb, String> {
         let (program, installer) = (program(SERVERS)?, program(INSTALLERS)?);
-        let private = Private::new("mariadb", &["mysql", "nobody"], options)?;
+        let private = Private::new("mariadb", &["mysql", "nobody"], Signal::TERM, options)?;
         let mut install = command(&private, &installer);
         install.arg(format!("--datadir={}", data(&private).display()));
         install.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]);
@@ -77,7 +77,7 @@ impl MariaDb {
 
     /// Shuts it down in order; the data stays.
     pub fn stop(&mut self) {
-        self.private.stop(Signal::TERM);
+        self.private.stop();
     }
 
     /// Kills it at once, as a crash would; the data stays.

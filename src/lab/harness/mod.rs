@@ -381,7 +381,8 @@ impl<'a> Course<'a> {
             return Ok(());
         }
         match &begun {
-            Ok(()) if repetition == 0 => {
+            // Or, with `[truth]`, in the first that begins.
+            Ok(()) if repetition == 0 || results.resources.is_empty() => {
                 results.environment = rig.environment();
                 results.resources = rig.resources();
             }

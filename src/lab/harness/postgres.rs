@@ -34,7 +34,8 @@ impl Postgres {
     /// Makes a server and waits until it answers.
     pub fn start(options: Options) -> Result<Postgres, String> {
         let programs = programs()?;
-        let private = Private::new("postgres", &["postgres", "nobody"], options)?;
+        // SIGINT is the fast shutdown: sessions are cut, everything is written.
+        let private = Private::new("postgres", &["postgres", "nobody"], Signal::INT, options)?;
         let mut initdb = private.command(&programs.join("initdb"));
         initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]);
         initdb.arg(format!("--username={USER}")).arg("-D").arg(cluster(&private));
@@ -111,8 +112,7 @@ impl Postgres {
 
     /// Shuts it down in order; the data stays.
     pub fn stop(&mut self) {
-        // SIGINT is the fast shutdown: sessions are cut, everything is written.
-        self.private.stop(Signal::INT);
+        self.private.stop();
     }
 
     /// Kills it and all its processes at once, as a crash would; the data stays.

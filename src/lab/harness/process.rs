@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -23,6 +23,43 @@ const LOOK: Duration = Duration::from_millis(3);
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
+    /// Ends its group if we do not come to it. `None` of who ends with its input, and once it was seen to have ended.
+    guard: Option<Guard>,
+}
+
+/// A shell that waits for our end, however that comes, and then ends a group of processes and removes their files.
+#[derive(Debug)]
+struct Guard(Child);
+
+/// Its input ends with us. It asks group `$1` to end with signal `$2`, kills it after ten seconds, and removes directory `$3`.
+const GUARD: &str = r#"read -r line
+kill -s "$2" -- -"$1"
+looks=0
+while kill -s 0 -- -"$1" && [ $looks -lt 100 ]; do
+    sleep 0.1
+    looks=$((looks + 1))
+done
+kill -s KILL -- -"$1"
+rm -rf -- "$3"
+"#;
+
+impl Guard {
+    fn of(group: u32, signal: Signal, dir: &Path) -> io::Result<Guard> {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", GUARD, "guard", &group.to_string(), &signal.as_raw().to_string()]).arg(dir);
+        // What is gone already it cannot ask to go, and needs not say so.
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        blind(&mut shell);
+        Ok(Guard(shell.process_group(0).spawn()?))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // The one error is that it ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 impl Process {
@@ -32,7 +69,7 @@ impl Process {
         // In a group of its own a Ctrl-C at the terminal does not reach it: we end it, in our order.
         command.process_group(0);
         if cores.is_empty() {
-            return Ok(Process { child: command.spawn()? });
+            return Ok(Process { child: command.spawn()?, guard: None });
         }
         let mut mask = CpuSet::new();
         cores.iter().for_each(|&core| mask.set(core));
@@ -46,7 +83,14 @@ impl Process {
         };
         let child = thread::scope(|scope| scope.spawn(pinned).join())
             .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))?;
-        Ok(Process { child })
+        Ok(Process { child, guard: None })
+    }
+
+    /// The same process, but neither it nor its files in `dir` outlive us: if we end before it, even if we are killed, its group gets
+    /// `signal`. For programs that do not end with their input.
+    pub(super) fn guarded(mut self, signal: Signal, dir: &Path) -> io::Result<Process> {
+        self.guard = Some(Guard::of(self.pid(), signal, dir)?);
+        Ok(self)
     }
 
     /// The same; what goes wrong is one line with the program.
@@ -96,7 +140,10 @@ impl Process {
 
     /// How it ended; `None` while it runs.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+        let status = self.child.try_wait().ok().flatten()?;
+        // From now on its number may be somebody else's.
+        self.guard = None;
+        Some(status)
     }
 
     /// Waits for its end, for at most `patience`.
@@ -287,9 +334,24 @@ impl Log {
         })
     }
 
+    /// Whether `words` were said, not long ago.
+    pub(super) fn says(&self, words: &str) -> bool {
+        self.said().contains(words)
+    }
+
     /// The last lines said, joined to one, for an error message.
     pub(super) fn tail(&self) -> String {
         const LINES: usize = 3;
+        let said = self.said();
+        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        match &lines[lines.len().saturating_sub(LINES)..] {
+            [] => "it said nothing".to_owned(),
+            last => last.join(" / "),
+        }
+    }
+
+    /// What was said last; nothing where it cannot be read.
+    fn said(&self) -> String {
         const BYTES: u64 = 16 << 10;
         let read = || {
             let mut file = File::open(&self.path)?;
@@ -299,13 +361,7 @@ impl Log {
             file.read_to_end(&mut said)?;
             Ok::<_, io::Error>(said)
         };
-        let said = read().unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        match &lines[lines.len().saturating_sub(LINES)..] {
-            [] => "it said nothing".to_owned(),
-            last => last.join(" / "),
-        }
+        String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
     }
 }
 

@@ -15,9 +15,9 @@ struct Row {
     busy: &'static str,
     /// Gauge of how many requests it works on at once; of one at a time there is none.
     servers: Option<&'static str>,
-    /// Counters of client-seconds.
-    waiting: Option<&'static str>,
-    serving: Option<&'static str>,
+    /// Counters of client-seconds; what is not read is left out.
+    waiting: &'static [&'static str],
+    serving: &'static [&'static str],
     /// How the counters of its threads begin; there is one sum of them for all shards.
     threads: Option<&'static str>,
     /// What these are called that may be held meanwhile; they stand above it in the table.
@@ -32,9 +32,9 @@ const ROWS: &[Row] = &[
         limit: Limit::ServerWorkers,
         busy: "stats.weir_worker_busy_seconds_total",
         servers: Some("stats.weir_workers"),
-        // A request that no worker has read yet lies in its socket.
-        waiting: Some(SERVER_UNREAD),
-        serving: Some("stats.weir_worker_busy_seconds_total"),
+        // A request that no worker has read yet lies in its socket; an answer of the store waits for the worker that asked.
+        waiting: &[SERVER_UNREAD, "stats.weir_worker_queue_seconds_total"],
+        serving: &["stats.weir_worker_busy_seconds_total"],
         threads: None,
         within: &[],
     },
@@ -44,8 +44,8 @@ const ROWS: &[Row] = &[
         limit: Limit::ServerWorkers,
         busy: "stats.weir_compute_busy_seconds_total",
         servers: Some("stats.weir_compute_threads"),
-        waiting: Some("stats.weir_compute_queue_seconds_sum"),
-        serving: Some("stats.weir_compute_busy_seconds_total"),
+        waiting: &["stats.weir_compute_queue_seconds_sum"],
+        serving: &["stats.weir_compute_busy_seconds_total"],
         threads: None,
         within: &[],
     },
@@ -55,9 +55,9 @@ const ROWS: &[Row] = &[
         limit: Limit::ServerLock,
         busy: "stats.weir_lock_busy_seconds_total",
         servers: None,
-        waiting: Some("stats.weir_lock_queue_seconds_total"),
+        waiting: &["stats.weir_lock_queue_seconds_total"],
         // Who holds it is in a lane, and counted there.
-        serving: None,
+        serving: &[],
         threads: None,
         within: &[],
     },
@@ -67,8 +67,8 @@ const ROWS: &[Row] = &[
         limit: Limit::Pool,
         busy: "stats.weir_store_busy_seconds_total",
         servers: Some("stats.weir_store_lanes"),
-        waiting: Some("stats.weir_store_queue_seconds_sum"),
-        serving: Some("stats.weir_store_request_seconds_total"),
+        waiting: &["stats.weir_store_queue_seconds_sum"],
+        serving: &["stats.weir_store_request_seconds_total"],
         threads: Some("server.threads.{lane}"),
         within: &[],
     },
@@ -78,8 +78,8 @@ const ROWS: &[Row] = &[
         limit: Limit::CommitPath,
         busy: "stats.weir_flush_busy_seconds_total",
         servers: None,
-        waiting: Some("stats.weir_flush_queue_seconds_total"),
-        serving: Some("stats.weir_flush_busy_seconds_total"),
+        waiting: &["stats.weir_flush_queue_seconds_total"],
+        serving: &["stats.weir_flush_busy_seconds_total"],
         threads: None,
         within: &[Limit::Pool, Limit::ServerLock],
     },
@@ -145,13 +145,14 @@ impl Row {
             let servers = servers_gauge.as_ref().map_or(Some(&1.0), |name| reading.gauges.get(name))?;
             // What the server has none of is not in use.
             (*servers > 0.0).then_some(())?;
-            let counted = |name: Option<&str>| match name {
-                Some(SERVER_UNREAD) => vec![SERVER_UNREAD.to_owned()],
-                Some(name) => {
-                    let name = format!("{name}{labels}");
-                    reading.counters.contains_key(&name).then_some(name).into_iter().collect()
-                }
-                None => Vec::new(),
+            let counted = |names: &[&str]| {
+                let of = |name: &&str| match *name {
+                    SERVER_UNREAD => Some(SERVER_UNREAD.to_owned()),
+                    name => {
+                        Some(format!("{name}{labels}")).filter(|name| reading.counters.contains_key(name))
+                    }
+                };
+                names.iter().filter_map(of).collect()
             };
             Some(Resource {
                 name: self.named(labels),
@@ -401,6 +402,7 @@ mod tests {
     fn whole_reading() -> Reading {
         let counters = [
             "stats.weir_worker_busy_seconds_total",
+            "stats.weir_worker_queue_seconds_total",
             "stats.weir_compute_busy_seconds_total",
             "stats.weir_compute_queue_seconds_sum",
             "stats.weir_lock_busy_seconds_total{lock=\"commit\"}",
@@ -445,7 +447,7 @@ mod tests {
             lines,
             [
                 "server + database CPU|1|Station|server CPU|||server workers, compute threads, store read lanes, store write lanes",
-                "server workers|1|Station|server workers|sockets.server_unread_secs|worker_busy_seconds_total|",
+                "server workers|1|Station|server workers|sockets.server_unread_secs, worker_queue_seconds_total|worker_busy_seconds_total|",
                 "compute threads|2|Pool|server workers|compute_queue_seconds_sum|compute_busy_seconds_total|",
                 "server lock|1|Station|server lock|lock_queue_seconds_total{lock=\"commit\"}||",
                 "store read lanes|4|Pool|connection pool|store_queue_seconds_sum{lane=\"read\"}||",

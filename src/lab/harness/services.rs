@@ -101,7 +101,9 @@ impl Services {
             command.current_dir(services.dir.path()).stdin(Stdio::null()).stdout(other).stderr(file);
             let process_of =
                 |error| format!("cannot start {}: {error}; is it ours to run?", process.command[0]);
-            let started = Process::spawn(&mut command, cores).map_err(process_of)?;
+            let started = Process::spawn(&mut command, cores)
+                .and_then(|process| process.guarded(Signal::TERM, services.dir.path()));
+            let started = started.map_err(process_of)?;
             services.running.push(Running { part: process.part.clone(), process: started, log, path });
         }
         let mut last = String::new();

@@ -159,6 +159,10 @@ impl Limits {
     }
 
     fn make(&mut self, group: PathBuf) -> Result<PathBuf, String> {
+        // Two controllers of one hierarchy share a group.
+        if self.made.contains(&group) {
+            return Ok(group);
+        }
         // A group of this name is a dead process's, whose number we have now.
         let _ = fs::remove_dir(&group);
         fs::create_dir(&group).map_err(|error| {

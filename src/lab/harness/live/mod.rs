@@ -1,34 +1,30 @@
 //! What trials run against: processes on this machine, started and limited as the experiment says, or a server that
 //! runs already.
 
-use super::failing::{LAB, without_fail};
+mod change;
+mod start;
+
 use super::fleet::Fleet;
-use super::interventions::{LOWERED, knobs_of_server};
-use super::limits::Limits;
-use super::link::{self, Link};
+use super::interventions::knobs_of_server;
+use super::link::Link;
 use super::resources::resources_of;
 use super::search::Offered;
-use super::server::{Server, Start};
+use super::server::Server;
 use super::services::{self, Services};
 use super::{Course, Options, Precision, Rig, environment, failed, load};
 use crate::lab::experiment::{
-    Adaptive, Commands, DATABASE, Engine, Experiment, FJALL, Fresh, GENERATOR, LINK, SERVER, Target, Workload,
+    Adaptive, Commands, Engine, Experiment, Fresh, GENERATOR, LINK, SERVER, Target, Workload,
 };
 use crate::lab::results::{Change, Resource, Trial};
-use crate::lab::sampler::{self, Cap, Context, Samplers, address, ask, device_of, get};
-use crate::proto::{HEALTHZ, STRAIN, SecondReport};
-use crate::units::{BitRate, Size, Span};
+use crate::lab::sampler::{self, Cap, Context, Samplers, device_of, get};
+use crate::proto::{HEALTHZ, SecondReport};
+use crate::units::Span;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tempfile::TempDir;
-
-/// Strains requests by next to nothing.
-const HARDLY_STRAINED: &str = "cpu=0.001us";
-/// How long a server may take to be told of a strain: it may be short of workers.
-const STRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Processes on this machine, or a server that runs already.
 pub(super) struct Live<'a> {
@@ -117,141 +113,6 @@ impl<'a> Live<'a> {
             revivals: 0,
             ran,
         })
-    }
-
-    /// New and empty stores for a `weir serve`.
-    fn refresh_stores(&mut self, names: &[String]) -> Result<(), String> {
-        let urls = self.fleet.refresh()?;
-        self.replica = urls.replica;
-        self.stores.clear();
-        for (index, name) in names.iter().enumerate() {
-            let url = match urls.stores.get(&index) {
-                Some(url) => url.clone(),
-                None if name == FJALL => self.fresh_directory()?,
-                None => name.clone(),
-            };
-            self.stores.push(url);
-        }
-        Ok(())
-    }
-
-    /// The URL of an embedded store in a directory of its own.
-    fn fresh_directory(&mut self) -> Result<String, String> {
-        // Beside the results, because a temporary folder is often memory, where a durable write costs nothing.
-        let dir = self.make_directory("store-")?;
-        let url = format!("fjall:{}", dir.path().display());
-        self.data.push(dir);
-        Ok(url)
-    }
-
-    fn make_directory(&self, prefix: &str) -> Result<TempDir, String> {
-        let parent = &self.course.options.dir;
-        let dir = tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
-        dir.map_err(|error| {
-            format!("{}: cannot make a directory: {error}; make room or rights", parent.display())
-        })
-    }
-
-    /// Starts the server over the stores of this repetition, with `flags` beyond the target's.
-    fn serve(&mut self, args: &[String], flags: &'a [String]) -> Result<(), String> {
-        // The old one ends before the new one claims the stores, and takes with it what it kept in memory.
-        self.link = None;
-        self.server = None;
-        if self.stores.iter().any(|store| store.starts_with("memory:")) {
-            self.preloaded.clear();
-        }
-        let mut args: Vec<String> = args.iter().chain(flags).cloned().collect();
-        // Only a server of the lab can be made slower while it runs.
-        if self.course.experiment.interventions.is_some() && !args.iter().any(|arg| arg == LAB) {
-            args.push(LAB.to_owned());
-        }
-        let (args, failing) = without_fail(args);
-        self.failing = failing;
-        // A database flushes what is in it; what is in the server's own directory the server flushes.
-        let delay = self.course.subject.target.flush_delay().filter(|_| !self.data.is_empty());
-        if delay.is_some() && self.shim.is_none() {
-            self.shim = Some(self.make_directory("shim-")?);
-        }
-        let start = Start {
-            program: &self.course.options.program,
-            stores: &self.stores,
-            replica: self.replica.as_deref(),
-            args: &args,
-            cores: self.course.cores_of(SERVER),
-            log: &self.course.options.dir.join("server.log"),
-            slowed: delay.map(|delay| delay.0).zip(self.shim.as_ref().map(TempDir::path)),
-        };
-        let server = Server::start(&start, self.stop)?;
-        self.fleet.take(SERVER, server.pid())?;
-        self.serving = flags;
-        self.server = Some(server);
-        self.connect(1.0)
-    }
-
-    /// Sets the link between generator and server, if the target has one, with its rate times `factor`.
-    fn connect(&mut self, factor: f64) -> Result<(), String> {
-        self.link = None;
-        let (Some(wanted), Some(server)) = (self.course.subject.target.link(), &self.server) else {
-            return Ok(());
-        };
-        let start = link::Start {
-            program: &self.course.options.program,
-            to: address(server.url()).unwrap_or_default(),
-            rate: wanted.rate.map(|BitRate(bits)| BitRate(bits * factor)),
-            delay: wanted.delay,
-            cores: self.course.cores_of(LINK),
-            log: &self.course.options.dir.join("link.log"),
-        };
-        self.link = Some(Link::start(&start, self.stop)?);
-        Ok(())
-    }
-
-    /// Has the server run as `workload` wants it.
-    fn prepare(&mut self, workload: &'a Workload) -> Result<(), String> {
-        match &self.course.subject.target {
-            Target::Weir { args, .. } if self.server.is_none() || self.serving != workload.serve => {
-                self.serve(args, &workload.serve)?;
-            }
-            _ => {}
-        }
-        // Where some workloads are capped, none may leave its writes to the next.
-        match self.fleet.limits().and_then(Limits::capped) {
-            Some(_) => self.fleet.settle(),
-            None => Ok(()),
-        }
-    }
-
-    /// Tries every quota and every write cap of the experiment out, once.
-    fn probe_limits(&mut self) -> Result<(), String> {
-        if !self.probes.is_empty() {
-            return Ok(());
-        }
-        if let Some(limits) = self.fleet.limits() {
-            self.probes = limits.probe_quotas()?;
-        }
-        let caps: BTreeSet<u64> =
-            self.course.workloads.iter().filter_map(|workload| Some(workload.write_cap?.0)).collect();
-        let (Some(limits), Some(dir)) = (self.fleet.limits(), self.data_dir()) else { return Ok(()) };
-        let device = device_number(dir)?;
-        let mut probes = Vec::new();
-        for cap in caps {
-            let written = limits.probe(&device, cap, dir)?;
-            let said = format!("dd wrote {:.1} MB/s under it", written / 1e6);
-            probes.push((format!("write cap {}/s", Size(cap)), said));
-        }
-        self.probes.extend(probes);
-        Ok(())
-    }
-
-    /// Caps what is written to the disk, or lifts the cap.
-    fn cap_writes(&mut self, cap: Option<Size>) -> Result<(), String> {
-        let (Some(limits), Some(dir)) = (self.fleet.limits(), self.data_dir()) else { return Ok(()) };
-        let Some(group) = limits.capped() else { return Ok(()) };
-        let device = device_number(dir)?;
-        limits.cap_writes(&device, cap.map(|cap| cap.0))?;
-        let in_force = |cap: Size| Cap { cgroup: group.to_owned(), device, bytes_per_sec: cap.0 as f64 };
-        self.cap = cap.map(in_force);
-        Ok(())
     }
 
     /// The address the requests go to; where there is a link, the link's.
@@ -351,94 +212,6 @@ impl<'a> Live<'a> {
         trial
     }
 
-    /// Unmakes what was changed or capped for a trial, if that was not done yet: the next one would be measured with what nobody asked for.
-    fn restore(&mut self) -> Result<(), String> {
-        if let Some(change) = self.changed.clone() {
-            self.turn_back(&change).map_err(|why| {
-                format!("what was changed before ({}) is still changed: {why}", change.knob)
-            })?;
-            self.changed = None;
-        }
-        // A server that is gone has taken it with it.
-        if self.strained && self.server.as_mut().is_some_and(Server::lives) {
-            self.tell("DELETE", STRAIN)?;
-        }
-        self.strained = false;
-        match self.cap {
-            Some(_) => self.cap_writes(None),
-            None => Ok(()),
-        }
-    }
-
-    /// Makes `change`.
-    fn turn(&mut self, workload: &Workload, change: Option<&Change>) -> Result<(), String> {
-        if self.in_round {
-            self.strained = true;
-            self.strain(false)?;
-        }
-        let Some(Change { knob, added_us, .. }) = change else { return Ok(()) };
-        match knob.as_str() {
-            "link" => self.connect(LOWERED),
-            "write_cap" => {
-                self.cap_writes(workload.write_cap.map(|cap| Size((cap.0 as f64 * LOWERED) as u64)))
-            }
-            "database_cpu" => self.scale_databases(LOWERED),
-            // A delay of 0 would be none.
-            "commit" => self.fleet.delay_commits((added_us.round() as u64).max(1)),
-            // The server has been told.
-            _ => Ok(()),
-        }
-    }
-
-    /// Unmakes `change`, also where it was made in part.
-    fn turn_back(&mut self, change: &Change) -> Result<(), String> {
-        match change.knob.as_str() {
-            "link" => self.connect(1.0),
-            "write_cap" => Ok(()),
-            "database_cpu" => self.scale_databases(1.0),
-            "commit" => self.fleet.delay_commits(0),
-            // Taken back with all that strains it.
-            _ => Ok(()),
-        }
-    }
-
-    /// Has the server strain itself by what is changed, and also fail as the target says if `fails`.
-    ///
-    /// Requests that are strained go another way than a hit of the cache, which may take as long as what is added. So in a round
-    /// all go it, also where nothing strains them.
-    fn strain(&self, fails: bool) -> Result<(), String> {
-        let is_strain = |change: &&Change| change.factor.is_none() && change.knob != "commit";
-        let changed = self.changed.as_ref().filter(is_strain);
-        let computes = changed.is_some_and(|change| change.knob == "cpu");
-        let same_way = (self.in_round && !computes).then(|| HARDLY_STRAINED.to_owned());
-        let changed = changed.map(|Change { knob, added_us, .. }| format!("{knob}={added_us:.3}us"));
-        let failing = self.failing.clone().filter(|_| fails);
-        let words: Vec<String> = changed.into_iter().chain(same_way).chain(failing).collect();
-        match words.as_slice() {
-            [] => self.tell("DELETE", STRAIN),
-            words => self.tell("PUT", &format!("{STRAIN}?{}", words.join("&"))),
-        }
-    }
-
-    fn scale_databases(&self, factor: f64) -> Result<(), String> {
-        let Some(limits) = self.fleet.limits() else { return Ok(()) };
-        limits.scale_quotas(|part| part.starts_with(DATABASE), factor)
-    }
-
-    /// Tells the server something that it has nothing to answer to.
-    fn tell(&self, method: &str, path: &str) -> Result<(), String> {
-        let url = self.url().unwrap_or_default();
-        match ask(method, url, path, STRAIN_MAX) {
-            Ok((204, _)) => Ok(()),
-            Ok((status, body)) => {
-                let said = String::from_utf8_lossy(&body);
-                let said = said.split_whitespace().take(20).collect::<Vec<_>>().join(" ");
-                Err(format!("the server answered {method} {path} with {status}: {said}"))
-            }
-            Err(error) => Err(format!("the server did not answer {method} {path}: {error}")),
-        }
-    }
-
     /// Whether it is wanted anew for each trial, and is no longer new.
     fn is_stale(&self) -> bool {
         matches!(&self.course.subject.target, Target::Command(Commands { fresh: Fresh::Trial, .. }) if self.used)
@@ -488,7 +261,10 @@ impl<'a> Live<'a> {
         let died = died.then(|| "the server ended during the trial; server.log says why".to_owned());
         let cut = self.link.as_mut().is_some_and(|link| !link.lives());
         let cut = cut.then(|| "the link ended during the trial; link.log says why".to_owned());
-        let ended = || died.or(cut).or_else(|| self.services.as_mut()?.ended());
+        let ended = || {
+            let services = || self.services.as_mut()?.ended();
+            died.or(cut).or_else(services).or_else(|| self.fleet.ended())
+        };
         let (load, failure) = (outcome.report.take(), outcome.failure.take().or_else(ended));
         let (elapsed_secs, opened, closed) = outcome.readings();
         Trial {
