@@ -257,7 +257,10 @@ fn wrapper(directory: &tempfile::TempDir, words: &str, script: &str) -> PathBuf 
 fn through(claim: &str, words: &str, script: &str) -> Claim {
     let directory = tempfile::tempdir().unwrap();
     let wrapper = wrapper(&directory, words, script);
-    only(&selftest(&["--claims", claim, "--load", wrapper.to_str().unwrap()])).clone()
+    let said = || only(&selftest(&["--claims", claim, "--load", wrapper.to_str().unwrap()])).clone();
+    // A machine that has no time for it now may have some later.
+    let tested = |said: &Claim| !said.measured.starts_with("could not be tested");
+    [(); 3].iter().map(|()| said()).find(tested).unwrap_or_else(|| panic!("{claim} could not be tested"))
 }
 
 /// A generator that is honest in the same wrapper shows what a figure is without the lie, busy machine or not.
@@ -272,7 +275,7 @@ fn a_load_generator_that_lies_is_caught() {
             NO_WORDS,
             r#"s/"us_(p50|mean)":[0-9.]+/"us_\1":0.0/g"#,
             "error_10ms_us",
-            9000.0,
+            5000.0,
         ),
         (
             "T2",

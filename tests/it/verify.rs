@@ -81,11 +81,10 @@ fn a_byte_that_is_wrong_makes_the_value_wrong_wherever_it_is() {
     assert_eq!(report.verify, "40%");
 }
 
-/// What was read was right, and some of it was compared as a whole.
+/// What was read was right.
 fn check(report: &LoadReport) {
     let bad = |class: &&str| report.errors.contains_key(*class);
     assert_eq!(["wrong_value", "stale_value"].iter().find(|class| bad(class)), None, "{report:?}");
-    assert!(report.verified > 0, "{report:?}");
 }
 
 #[test]
@@ -117,9 +116,10 @@ fn a_server_that_does_as_it_should_is_never_accused() {
         ] {
             let report = run(&plan);
             check(&report);
+            assert!(report.verified > 0, "some of it was compared as a whole: {report:?}");
             assert_eq!((report.attempts, report.errors.len()), (report.successes, 0), "{report:?}");
         }
-        // Writes that are given up may take effect or not, and late.
+        // Writes that are given up may take effect or not, and late. On a slow machine all are.
         let hasty = Plan { clients: 64, timeout: Duration::from_millis(1), keys: 4, ..busy.clone() };
         check(&run(&Plan { preload: false, ..hasty }));
     }
