@@ -18,7 +18,7 @@ run: ## measure weir on this machine, in about a minute: a headline, and where t
 	@cargo build --release --locked
 	@target=$${CARGO_TARGET_DIR:-target} && "$$target/release/weir" lab experiments/quick.toml
 
-bench: ## measure weir beside other servers, beside itself without batches, and its parts, into records/, in half an hour
+bench: ## measure weir beside other servers, beside itself without batches, and its parts, into records/, in less than an hour
 	@for record in $(BENCHES); do [ ! -e "$$record" ] || \
 		{ echo "error: $$record is there already; move it away, and run this again" >&2; exit 1; }; done
 	@scripts/setup.sh cargo cc nginx redis webdis etcd wrk valgrind postgresql

@@ -50,7 +50,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "adaptive",
-        about: "what windows that end by themselves save beside one length for all, on recorded runs; in about twelve minutes",
+        about: "what windows that end by themselves save beside one length for all, on recorded runs; in about twenty minutes",
         run: adaptive::run,
     },
     Bench {
