@@ -91,6 +91,7 @@ pub(super) fn count(
         timeout: plan.timeout,
         connect: plan.connect,
         absent_is_fine: plan.absent_is_fine(),
+        threads,
     };
     // Dealt out like cards. Which thread a client falls to changes nothing of what it asks for.
     let mut shares: Vec<(Vec<Stream>, Vec<schedule::Clock>)> =

@@ -29,7 +29,8 @@ pub(super) fn preload(
     let began = Instant::now();
     let keys = plan.preload_keys();
     let clients = keys.min(CLIENTS) as usize;
-    let manners = Manners { address, timeout: plan.timeout, connect: Connect::Once, absent_is_fine: false };
+    let (timeout, connect) = (plan.timeout, Connect::Once);
+    let manners = Manners { address, timeout, connect, absent_is_fine: false, threads: 1 };
     let requests = &Requests::new(plan, Connect::Once);
     let mut reactor = Reactor::new(clients, manners, Schedule::none()).map_err(Error::Machine)?;
     for operation in [Operation::Put, Operation::Get] {

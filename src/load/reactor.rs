@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 const EVENTS_MAX: usize = 1024;
 /// Longest time between two looks for requests that took too long.
 const SWEEP_MAX: Duration = Duration::from_millis(100);
-/// Clients that start together. More at once overflow the queue of a listening socket (128 places are common), and
-/// then wait a second or more until the kernel tries again.
+/// Clients of all threads that start together. More at once overflow the queue of a listening socket (128 places are
+/// common), and then wait a second or more until the kernel tries again.
 const STARTERS: usize = 64;
 /// Time between one such group and the next.
 const START_EVERY: Duration = Duration::from_millis(5);
@@ -111,6 +111,8 @@ pub(super) struct Reactor {
     free: VecDeque<usize>,
     in_flight: u32,
     timeout: Duration,
+    /// Clients that start together.
+    starters: usize,
     schedule: Schedule,
     /// Where there are instants to keep that a poll's milliseconds are too coarse for.
     timer: Option<Timer>,
@@ -125,6 +127,15 @@ pub(super) struct Manners {
     pub(super) timeout: Duration,
     pub(super) connect: Connect,
     pub(super) absent_is_fine: bool,
+    /// Reactors that start at once and share what may start together.
+    pub(super) threads: u32,
+}
+
+impl Manners {
+    /// How many of a reactor's clients start together.
+    fn starters(&self) -> usize {
+        (STARTERS / self.threads as usize).max(1)
+    }
 }
 
 impl Reactor {
@@ -141,6 +152,7 @@ impl Reactor {
             free: VecDeque::new(),
             in_flight: 0,
             timeout: manners.timeout,
+            starters: manners.starters(),
             schedule,
             timer,
             now,
@@ -159,7 +171,7 @@ impl Reactor {
             let client = &mut self.clients[index];
             client.state = State::Starting;
             client.since = begun;
-            self.waiting.push(Reverse((begun + START_EVERY * (index / STARTERS) as u32, index)));
+            self.waiting.push(Reverse((begun + START_EVERY * (index / self.starters) as u32, index)));
         }
         self.wake(duty)?;
         while duty.goes_on(self.now) {

@@ -274,7 +274,8 @@ pub(super) fn plan(address: SocketAddr, workload: &str) -> Plan {
         clients: 1,
         threads: 1,
         warmup: Duration::ZERO,
-        window: Duration::from_millis(250),
+        // Long enough for something to happen on a machine that is busy otherwise.
+        window: Duration::from_secs(1),
         seed: 1,
         mix: None,
         distribution: None,
@@ -395,8 +396,8 @@ fn a_server_that_never_answers_is_given_up() {
 fn a_body_that_does_not_end_is_told_from_an_answer_that_does_not_begin() {
     let server = Server::start(|number| if number % 2 == 0 { Reply::SlowBody } else { Reply::Silence });
     // Long enough for a head to come on a machine that is busy otherwise.
-    let (timeout, window) = (Duration::from_millis(200), Duration::from_secs(1));
-    let plan = Plan { timeout, window, ..plan(server.address, "get_popular") };
+    let timeout = Duration::from_millis(200);
+    let plan = Plan { timeout, ..plan(server.address, "get_popular") };
     let report = run(&plan);
     let silent = report.attempts / 2;
     let errors = [("slow_body".to_owned(), report.attempts - silent), ("timeout".to_owned(), silent)];
@@ -469,11 +470,17 @@ fn a_connection_for_each_request_is_never_used_twice() {
 
 #[test]
 fn clients_that_start_in_groups_all_get_their_turn() {
-    let server = Server::start(|_| Reply::Value);
-    let report = run(&Plan { clients: 150, threads: 2, ..plan(server.address, "get_popular") });
-    assert_eq!((report.attempts, report.errors.len()), (report.successes, 0));
-    assert_eq!(server.streams(1).len(), 150);
-    assert_eq!((report.connects, report.connect.unwrap().count), (150, 150));
+    let within = |window| {
+        let server = Server::start(|_| Reply::Value);
+        let report = run(&Plan { clients: 150, threads: 2, window, ..plan(server.address, "get_popular") });
+        assert_eq!((report.attempts, report.errors.len()), (report.successes, 0));
+        (server.streams(1).len(), report)
+    };
+    // A machine that is busy otherwise may need longer for so many connections.
+    let windows = (0..5).map(|doubled| Duration::from_secs(1 << doubled));
+    let (_, report) =
+        windows.map(within).find(|(served, _)| *served == 150).expect("all are served in the end");
+    assert_eq!((report.connects, report.connect.as_ref().unwrap().count), (150, 150));
     // The second and the later groups waited inside the window, and that is in the balance.
     let residual = little_residual(&report).unwrap();
     assert!(residual.abs() < 0.001 && report.backoff_secs == 0.0, "{residual} {report:?}");

@@ -186,7 +186,7 @@ fn the_same_seed_asks_for_the_same_with_any_number_of_threads() {
     let streams = |workload: &str, seed, threads| {
         let server = Server::start(|_| Reply::Store);
         // Long enough for so many requests of each client on a machine that is busy otherwise.
-        let window = Duration::from_millis(600);
+        let window = Duration::from_secs(2);
         run(&Plan { clients: 7, threads, seed, keys: 1000, window, ..plan(server.address, workload) });
         let streams = server.streams(LENGTH);
         assert!(streams.len() == 7 && streams.iter().all(|stream| stream.len() == LENGTH));
