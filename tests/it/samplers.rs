@@ -1,7 +1,7 @@
 //! What the samplers see of real databases, sockets and quotas: counters that move when they should, and sessions and
 //! connections where they are.
 
-use crate::support::{PATIENCE, mariadb, postgres, postgres_with};
+use crate::support::{PATIENCE, mariadb, postgres, postgres_with, tried};
 use mysql_async::prelude::Queryable;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -84,71 +84,79 @@ fn where_they_were(trial: &Trial) -> Whereabouts {
 
 #[test]
 fn sessions_that_change_one_row_in_postgresql_wait_for_its_lock() {
-    let server = postgres();
-    server.query("postgres", "CREATE TABLE counter (key int PRIMARY KEY, value int)").unwrap();
-    let upsert =
-        "INSERT INTO counter VALUES (1, 1) ON CONFLICT (key) DO UPDATE SET value = counter.value + 1";
-    let url = server.url();
-    let connect = || {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let client = runtime.block_on(async {
-            let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
-            tokio::spawn(connection);
-            client
+    tried(|| {
+        let server = postgres();
+        server.query("postgres", "CREATE TABLE counter (key int PRIMARY KEY, value int)").unwrap();
+        let upsert =
+            "INSERT INTO counter VALUES (1, 1) ON CONFLICT (key) DO UPDATE SET value = counter.value + 1";
+        let url = server.url();
+        let connect = || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            let client = runtime.block_on(async {
+                let (client, connection) =
+                    tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+                tokio::spawn(connection);
+                client
+            });
+            (runtime, client)
+        };
+        let context = context(Engine::Postgres, &url, server.pid());
+        let trial = watched(&context, connect, |(runtime, client)| {
+            runtime.block_on(client.execute(upsert, &[])).unwrap();
         });
-        (runtime, client)
-    };
-    let context = context(Engine::Postgres, &url, server.pid());
-    let trial = watched(&context, connect, |(runtime, client)| {
-        runtime.block_on(client.execute(upsert, &[])).unwrap();
-    });
-    // On a machine that is busy otherwise our threads wait for a core, and their sessions for them.
-    let there = where_they_were(&trial);
-    let working = there.sessions.iter().find(|(state, _)| class_of(state).kind != WaitKind::Idle).unwrap();
-    assert!(matches!(working.0.as_str(), "Lock:transactionid" | "Lock:tuple"), "{there:?}");
+        // On a machine that is busy otherwise our threads wait for a core, and their sessions for them.
+        let there = where_they_were(&trial);
+        let working =
+            there.sessions.iter().find(|(state, _)| class_of(state).kind != WaitKind::Idle).unwrap();
+        assert!(matches!(working.0.as_str(), "Lock:transactionid" | "Lock:tuple"), "{there:?}");
 
-    // With the lock held for longer than any thread takes to come back, that no longer matters.
-    let held = format!("BEGIN; {upsert}; SELECT pg_sleep(0.02); COMMIT");
-    let trial = watched(&context, connect, |(runtime, client)| {
-        runtime.block_on(client.batch_execute(&held)).unwrap();
+        // With the lock held for longer than any thread takes to come back, that no longer matters.
+        let held = format!("BEGIN; {upsert}; SELECT pg_sleep(0.02); COMMIT");
+        let trial = watched(&context, connect, |(runtime, client)| {
+            runtime.block_on(client.batch_execute(&held)).unwrap();
+        });
+        let there = where_they_were(&trial);
+        assert!(there.in_class("row lock") >= CLIENTS as f64 / 2.0, "{there:?}");
+        let total = there.sum(|_| true);
+        assert!((CLIENTS as f64 - 1.0..CLIENTS as f64 + 1.0).contains(&total), "only theirs: {there:?}");
+        assert!(there.samples >= LOOKS && there.cost_ratio.unwrap() < 1.0, "{there:?}");
+        for grown in ["database.wal_bytes", "database.write_transactions", "database.cpu_secs"] {
+            assert!(trial.growth(grown).unwrap() > 0.0, "{grown}");
+        }
+        for read in ["commits", "wal_syncs", "wal_sync_secs", "wal_write_secs", "blocks_hit", "checkpoints"] {
+            assert!(trial.growth(&format!("database.{read}")).is_some(), "{read}");
+        }
     });
-    let there = where_they_were(&trial);
-    assert!(there.in_class("row lock") >= CLIENTS as f64 / 2.0, "{there:?}");
-    let total = there.sum(|_| true);
-    assert!((CLIENTS as f64 - 1.0..CLIENTS as f64 + 1.0).contains(&total), "only theirs: {there:?}");
-    assert!(there.samples >= LOOKS && there.cost_ratio.unwrap() < 1.0, "{there:?}");
-    for grown in ["database.wal_bytes", "database.write_transactions", "database.cpu_secs"] {
-        assert!(trial.growth(grown).unwrap() > 0.0, "{grown}");
-    }
-    for read in ["commits", "wal_syncs", "wal_sync_secs", "wal_write_secs", "blocks_hit", "checkpoints"] {
-        assert!(trial.growth(&format!("database.{read}")).is_some(), "{read}");
-    }
 }
 
 #[test]
 fn the_time_commits_take_to_reach_the_disk_is_counted_unless_the_settings_say_no() {
-    for (settings, is_counted) in [(&[][..], true), (&[("track_wal_io_timing", "off")], false)] {
-        let server = postgres_with(settings);
-        let mut samplers = Samplers::new(&context(Engine::Postgres, &server.url(), server.pid()));
-        let before = samplers.read();
-        let secs = |reading: &Reading| reading.counters.get("database.wal_sync_secs").copied();
-        assert_eq!(secs(&before).is_some(), is_counted);
-        // What a session did is handed in when it ends, at the latest.
-        server.query("postgres", "CREATE TABLE written (key int)").unwrap();
-        let syncs = |reading: &Reading| reading.counters["database.wal_syncs"];
-        let after = read_until(&mut samplers, |reading| syncs(reading) > syncs(&before));
-        assert!(!is_counted || secs(&after) > secs(&before), "{:?} {:?}", secs(&before), secs(&after));
-    }
+    tried(|| {
+        for (settings, is_counted) in [(&[][..], true), (&[("track_wal_io_timing", "off")], false)] {
+            let server = postgres_with(settings);
+            let mut samplers = Samplers::new(&context(Engine::Postgres, &server.url(), server.pid()));
+            let before = samplers.read();
+            let secs = |reading: &Reading| reading.counters.get("database.wal_sync_secs").copied();
+            assert_eq!(secs(&before).is_some(), is_counted);
+            // What a session did is handed in when it ends, at the latest.
+            server.query("postgres", "CREATE TABLE written (key int)").unwrap();
+            let syncs = |reading: &Reading| reading.counters["database.wal_syncs"];
+            let after = read_until(&mut samplers, |reading| syncs(reading) > syncs(&before));
+            assert!(!is_counted || secs(&after) > secs(&before), "{:?} {:?}", secs(&before), secs(&after));
+        }
+    });
 }
 
 #[test]
 fn a_checkpoint_of_postgresql_is_counted() {
-    let server = postgres();
-    let mut samplers = Samplers::new(&context(Engine::Postgres, &server.url(), server.pid()));
-    let checkpoints = |reading: &Reading| reading.counters["database.checkpoints"];
-    let before = checkpoints(&samplers.read());
-    server.query("postgres", "CHECKPOINT").unwrap();
-    read_until(&mut samplers, |reading| checkpoints(reading) >= before + 1.0);
+    tried(|| {
+        let server = postgres();
+        let mut samplers = Samplers::new(&context(Engine::Postgres, &server.url(), server.pid()));
+        let checkpoints = |reading: &Reading| reading.counters["database.checkpoints"];
+        let before = checkpoints(&samplers.read());
+        server.query("postgres", "CHECKPOINT").unwrap();
+        read_until(&mut samplers, |reading| checkpoints(reading) >= before + 1.0);
+    });
 }
 
 #[test]
@@ -165,32 +173,35 @@ fn a_database_that_ends_has_no_counters_and_takes_nothing_with_it() {
 
 #[test]
 fn sessions_that_change_one_row_in_mariadb_wait_for_its_lock() {
-    let mariadb = mariadb();
-    let url = mariadb.url();
-    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
-    let connect = || {
-        let runtime = runtime();
-        let conn = runtime.block_on(mysql_async::Conn::from_url(&url)).unwrap();
-        (runtime, conn)
-    };
-    let (runtime, mut conn) = connect();
-    for sql in
-        ["CREATE OR REPLACE TABLE counter (k INT PRIMARY KEY, v INT)", "INSERT INTO counter VALUES (1, 0)"]
-    {
-        runtime.block_on(conn.query_drop(sql)).unwrap();
-    }
-    let trial = watched(&context(Engine::Mysql, &url, mariadb.pid()), connect, |(runtime, conn)| {
-        // Held over a second statement, as a transaction of any size holds it.
-        for sql in ["BEGIN", "UPDATE counter SET v = v + 1 WHERE k = 1", "DO SLEEP(0.02)", "COMMIT"] {
+    tried(|| {
+        let mariadb = mariadb();
+        let url = mariadb.url();
+        let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+        let connect = || {
+            let runtime = runtime();
+            let conn = runtime.block_on(mysql_async::Conn::from_url(&url)).unwrap();
+            (runtime, conn)
+        };
+        let (runtime, mut conn) = connect();
+        for sql in [
+            "CREATE OR REPLACE TABLE counter (k INT PRIMARY KEY, v INT)",
+            "INSERT INTO counter VALUES (1, 0)",
+        ] {
             runtime.block_on(conn.query_drop(sql)).unwrap();
         }
+        let trial = watched(&context(Engine::Mysql, &url, mariadb.pid()), connect, |(runtime, conn)| {
+            // Held over a second statement, as a transaction of any size holds it.
+            for sql in ["BEGIN", "UPDATE counter SET v = v + 1 WHERE k = 1", "DO SLEEP(0.02)", "COMMIT"] {
+                runtime.block_on(conn.query_drop(sql)).unwrap();
+            }
+        });
+        let there = where_they_were(&trial);
+        assert_eq!(there.sessions[0].0, "Lock:row", "{there:?}");
+        assert!(there.in_class("row lock") >= CLIENTS as f64 / 2.0, "{there:?}");
+        for grown in ["commits", "commit_statements", "wal_bytes", "syncs", "questions", "row_lock_waits"] {
+            assert!(trial.growth(&format!("database.{grown}")).unwrap() > 0.0, "{grown}");
+        }
     });
-    let there = where_they_were(&trial);
-    assert_eq!(there.sessions[0].0, "Lock:row", "{there:?}");
-    assert!(there.in_class("row lock") >= CLIENTS as f64 / 2.0, "{there:?}");
-    for grown in ["commits", "commit_statements", "wal_bytes", "syncs", "questions", "row_lock_waits"] {
-        assert!(trial.growth(&format!("database.{grown}")).unwrap() > 0.0, "{grown}");
-    }
 }
 
 /// Connections to a listener that reads only what it is told to, and a sampler that looks at them.
@@ -299,14 +310,16 @@ fn without_a_connection_nothing_is_said_of_sockets() {
 
 #[test]
 fn looking_takes_little_of_a_core_however_many_connections_there_are() {
-    let mut sockets = Sockets::open("127.0.0.1", 256);
-    // By then it is known which ones there are, and they are no longer listed.
-    let opened = read_until(&mut sockets.samplers, |reading| looks(reading) >= 20.0);
-    let closed = read_until(&mut sockets.samplers, |reading| looks(reading) >= looks(&opened) + 20.0);
-    let growth = |name: &str| closed.counters[name] - opened.counters[name];
-    // The period follows the cost. Looks are few here, and gaps random: twice the bound is not exceeded by chance.
-    let share = growth("sockets.cost_secs") / growth("sockets.observed_secs");
-    assert!(share < 0.01, "{share}");
+    tried(|| {
+        let mut sockets = Sockets::open("127.0.0.1", 256);
+        // By then it is known which ones there are, and they are no longer listed.
+        let opened = read_until(&mut sockets.samplers, |reading| looks(reading) >= 20.0);
+        let closed = read_until(&mut sockets.samplers, |reading| looks(reading) >= looks(&opened) + 20.0);
+        let growth = |name: &str| closed.counters[name] - opened.counters[name];
+        // The period follows the cost. Looks are few here, and gaps random: twice the bound is not exceeded by chance.
+        let share = growth("sockets.cost_secs") / growth("sockets.observed_secs");
+        assert!(share < 0.01, "{share}");
+    });
 }
 
 /// A group of version 1 or 2 with a fiftieth of a core, where this machine lets us make one: whoever computes there runs into that, however

@@ -1,6 +1,6 @@
 //! The load generator's test of itself: the responder does what it says, and who reports something else is caught.
 
-use crate::support::{PATIENCE, until, weir};
+use crate::support::{PATIENCE, tried, until, weir};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -165,27 +165,29 @@ fn a_frozen_responder_answers_nobody_and_then_everybody() {
 
 #[test]
 fn a_responder_that_refuses_knows_who_came_in_vain() {
-    let responder = Responder::start(&["--refuse", "2:1s", "--keys-per-client", "1000"]);
-    let mut first = responder.connect();
-    ask(&mut first, "k_0");
-    assert!(first.read(&mut [0; 1024]).unwrap() > 0);
-    let mut second = responder.connect();
-    // Now both have asked, and nobody listens any more.
-    ask(&mut second, "k_1000");
-    assert_eq!(hear(&mut second, PATIENCE), (String::new(), "reset"));
-    let refused = TcpStream::connect(responder.address).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-    let mut again = None;
-    until("it listens again", || {
-        again = TcpStream::connect(responder.address).ok();
-        again.is_some()
+    tried(|| {
+        let responder = Responder::start(&["--refuse", "2:1s", "--keys-per-client", "1000"]);
+        let mut first = responder.connect();
+        ask(&mut first, "k_0");
+        assert!(first.read(&mut [0; 1024]).unwrap() > 0);
+        let mut second = responder.connect();
+        // Now both have asked, and nobody listens any more.
+        ask(&mut second, "k_1000");
+        assert_eq!(hear(&mut second, PATIENCE), (String::new(), "reset"));
+        let refused = TcpStream::connect(responder.address).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        let mut again = None;
+        until("it listens again", || {
+            again = TcpStream::connect(responder.address).ok();
+            again.is_some()
+        });
+        // Three of the second client's requests were made while nobody listened.
+        let mut again = again.unwrap();
+        ask(&mut again, "k_1004");
+        assert!(again.read(&mut [0; 1024]).unwrap() > 0);
+        let truth = responder.truth();
+        assert_eq!((truth.requests, truth.never_came), (3, 3));
     });
-    // Three of the second client's requests were made while nobody listened.
-    let mut again = again.unwrap();
-    ask(&mut again, "k_1004");
-    assert!(again.read(&mut [0; 1024]).unwrap() > 0);
-    let truth = responder.truth();
-    assert_eq!((truth.requests, truth.never_came), (3, 3));
 }
 
 /// Runs `weir selftest` and reads its report; the exit code says the same.
@@ -205,13 +207,15 @@ fn only(report: &SelftestReport) -> &Claim {
 
 #[test]
 fn the_load_generator_classifies_every_fault() {
-    let report = selftest(&["--claims", "T5"]);
-    let claim = only(&report);
-    assert!(claim.passed, "{}", claim.measured);
-    assert_eq!((claim.figures["misclassified_count"], claim.figures["tries"]), (0.0, 1.0));
-    assert_eq!(claim.figures["good_said_count"], claim.figures["good_count"]);
-    assert!(claim.figures["faults_count"] > 2000.0);
-    assert!(claim.figures["refused_count"] > 0.0);
+    tried(|| {
+        let report = selftest(&["--claims", "T5"]);
+        let claim = only(&report);
+        assert!(claim.passed, "{}", claim.measured);
+        assert_eq!((claim.figures["misclassified_count"], claim.figures["tries"]), (0.0, 1.0));
+        assert_eq!(claim.figures["good_said_count"], claim.figures["good_count"]);
+        assert!(claim.figures["faults_count"] > 2000.0);
+        assert!(claim.figures["refused_count"] > 0.0);
+    });
 }
 
 /// Whether claims about time hold depends on what else the machine does now; that they are tested and told does not.
@@ -228,7 +232,15 @@ fn every_claim_is_a_line_with_what_was_measured_and_its_bound() {
         // A machine that has no time for it is no fault of the program.
         let why = line.split_once("could not be tested: ").map_or("", |(_, why)| why);
         assert!(
-            ["", "out of time", "the responder's utilization"].iter().any(|may| why.starts_with(may)),
+            [
+                "",
+                "out of time",
+                "the responder's utilization",
+                "hardly a request came",
+                "the responder never froze"
+            ]
+            .iter()
+            .any(|may| why.starts_with(may)),
             "{line}"
         );
     }
@@ -266,78 +278,87 @@ fn through(claim: &str, words: &str, script: &str) -> Claim {
 /// A generator that is honest in the same wrapper shows what a figure is without the lie, busy machine or not.
 #[test]
 fn a_load_generator_that_lies_is_caught() {
-    const NO_WORDS: &str = "'') : ";
-    let mut honest: Vec<Claim> = Vec::new();
-    for (claim, lie, words, script, figure, moves) in [
-        (
-            "T2",
-            "latencies in whole milliseconds",
-            NO_WORDS,
-            r#"s/"us_(p50|mean)":[0-9.]+/"us_\1":0.0/g"#,
-            "error_10ms_us",
-            5000.0,
-        ),
-        (
-            "T2",
-            "a constant that nobody sees",
-            NO_WORDS,
-            r#"s/"us_(p50|mean)":([0-9])/"us_\1":9\2/g"#,
-            "error_10ms_us",
-            500_000.0,
-        ),
-        (
-            "T3",
-            "latencies from the sending",
-            NO_WORDS,
-            r#"s/"all":\[.*"service":(\[(\[[^]]*\],?)*\])/"all":\1,"service":\1/"#,
-            "delayed_1_clients",
-            300.0,
-        ),
-        (
-            "T3",
-            "percentiles that are not those of the histogram",
-            NO_WORDS,
-            r#"s/"us_p99":[0-9.]+/"us_p99":1000.0/g"#,
-            "percentile_off_share_1_clients",
-            0.5,
-        ),
-        (
-            "T4",
-            "requests that were never made",
-            NO_WORDS,
-            r#"s/"attempts":([0-9]+),"successes"/"attempts":9\1,"successes"/"#,
-            "low_said",
-            80_000.0,
-        ),
-        ("T4", "another rate than was asked for", "1000) word=1002", "", "low_due_off_count", 3.0),
-        ("T5", "no class for 429", NO_WORDS, r#"s/"http_429":[0-9]+,//"#, "misclassified_count", 200.0),
-        ("T5", "time-outs as resets", NO_WORDS, r#"s/"timeout":/"aborted":/"#, "misclassified_count", 7.0),
-        (
-            "T5",
-            "two classes that changed places",
-            NO_WORDS,
-            r#"s/"slow_body":/"x":/;s/"timeout":/"slow_body":/;s/"x":/"timeout":/"#,
-            "misclassified_count",
-            2.0,
-        ),
-    ] {
-        if honest.iter().all(|known| known.id != claim) {
-            honest.push(through(claim, NO_WORDS, ""));
+    tried(|| {
+        const NO_WORDS: &str = "'') : ";
+        let mut honest: Vec<Claim> = Vec::new();
+        for (claim, lie, words, script, figure, moves) in [
+            (
+                "T2",
+                "latencies in whole milliseconds",
+                NO_WORDS,
+                r#"s/"us_(p50|mean)":[0-9.]+/"us_\1":0.0/g"#,
+                "error_10ms_us",
+                5000.0,
+            ),
+            (
+                "T2",
+                "a constant that nobody sees",
+                NO_WORDS,
+                r#"s/"us_(p50|mean)":([0-9])/"us_\1":9\2/g"#,
+                "error_10ms_us",
+                500_000.0,
+            ),
+            (
+                "T3",
+                "latencies from the sending",
+                NO_WORDS,
+                r#"s/"all":\[.*"service":(\[(\[[^]]*\],?)*\])/"all":\1,"service":\1/"#,
+                "delayed_1_clients",
+                300.0,
+            ),
+            (
+                "T3",
+                "percentiles that are not those of the histogram",
+                NO_WORDS,
+                r#"s/"us_p99":[0-9.]+/"us_p99":1000.0/g"#,
+                "percentile_off_share_1_clients",
+                0.5,
+            ),
+            (
+                "T4",
+                "requests that were never made",
+                NO_WORDS,
+                r#"s/"attempts":([0-9]+),"successes"/"attempts":9\1,"successes"/"#,
+                "low_said",
+                80_000.0,
+            ),
+            ("T4", "another rate than was asked for", "1000) word=1002", "", "low_due_off_count", 3.0),
+            ("T5", "no class for 429", NO_WORDS, r#"s/"http_429":[0-9]+,//"#, "misclassified_count", 200.0),
+            (
+                "T5",
+                "time-outs as resets",
+                NO_WORDS,
+                r#"s/"timeout":/"aborted":/"#,
+                "misclassified_count",
+                7.0,
+            ),
+            (
+                "T5",
+                "two classes that changed places",
+                NO_WORDS,
+                r#"s/"slow_body":/"x":/;s/"timeout":/"slow_body":/;s/"x":/"timeout":/"#,
+                "misclassified_count",
+                2.0,
+            ),
+        ] {
+            if honest.iter().all(|known| known.id != claim) {
+                honest.push(through(claim, NO_WORDS, ""));
+            }
+            let honest = honest.iter().find(|known| known.id == claim).unwrap();
+            let caught = through(claim, words, script);
+            assert!(!caught.passed, "{lie}: {} {}", caught.id, caught.measured);
+            // It was seen through: what the lie moves is far from where it is without it.
+            let (said, true_figure) = (caught.figures[figure], honest.figures[figure]);
+            assert!((said - true_figure).abs() >= moves, "{lie}: {figure} {said} and {true_figure}");
+            // What a busy machine cannot change.
+            match claim {
+                "T3" => assert!(honest.figures["delayed_1_clients"] >= 390.0, "{}", honest.measured),
+                "T4" => assert_eq!(honest.figures["low_due_off_count"], 0.0, "{}", honest.measured),
+                "T5" => assert!(honest.passed, "{}", honest.measured),
+                _ => {}
+            }
         }
-        let honest = honest.iter().find(|known| known.id == claim).unwrap();
-        let caught = through(claim, words, script);
-        assert!(!caught.passed, "{lie}: {} {}", caught.id, caught.measured);
-        // It was seen through: what the lie moves is far from where it is without it.
-        let (said, true_figure) = (caught.figures[figure], honest.figures[figure]);
-        assert!((said - true_figure).abs() >= moves, "{lie}: {figure} {said} and {true_figure}");
-        // What a busy machine cannot change.
-        match claim {
-            "T3" => assert!(honest.figures["delayed_1_clients"] >= 390.0, "{}", honest.measured),
-            "T4" => assert_eq!(honest.figures["low_due_off_count"], 0.0, "{}", honest.measured),
-            "T5" => assert!(honest.passed, "{}", honest.measured),
-            _ => {}
-        }
-    }
+    });
 }
 
 /// The processes that `parent` started and that are still there, with their command lines.

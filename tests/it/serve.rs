@@ -2,7 +2,7 @@
 //!
 //! What the codec makes of single bytes is in `http1`; what survives a crash is in `durability`.
 
-use crate::support::{Answer, Client, PATIENCE, Server, weir};
+use crate::support::{Answer, Client, PATIENCE, Server, tried, weir};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::HashSet;
@@ -693,13 +693,15 @@ fn a_client_that_does_not_finish_its_request_is_told_so() {
 
 #[test]
 fn an_idle_connection_is_closed_without_a_word() {
-    let server = server(&["--idle-timeout", "1s"]);
-    let mut fresh = server.client();
-    let mut used = server.client();
-    used.get("/healthz");
-    for client in [&mut fresh, &mut used] {
-        assert_eq!(client.answer(false).unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
-    }
+    tried(|| {
+        let server = server(&["--idle-timeout", "1s"]);
+        let mut fresh = server.client();
+        let mut used = server.client();
+        used.get("/healthz");
+        for client in [&mut fresh, &mut used] {
+            assert_eq!(client.answer(false).unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
+        }
+    });
 }
 
 /// The shell's soft limit of 1024 files made connections beyond it wait without a word.

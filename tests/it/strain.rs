@@ -2,7 +2,7 @@
 //!
 //! Times are only ever compared from below: a slow machine makes nothing fail.
 
-use crate::support::{Client, Server, until, weir};
+use crate::support::{Client, Server, tried, until, weir};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -122,35 +122,39 @@ fn answers_wait_for_a_worker_that_is_busy_with_other_requests() {
 
 #[test]
 fn delay_holds_nothing() {
-    let server = strained(MEMORY, "delay=400ms");
-    let (clients, delay) = (30, 0.4);
-    let began = Instant::now();
-    at_once(&server, clients, |index, client| {
+    tried(|| {
+        let server = strained(MEMORY, "delay=400ms");
+        let (clients, delay) = (30, 0.4);
         let began = Instant::now();
-        assert_eq!(client.put(&format!("/kv/{index}"), b"1").status, 201);
-        assert!(began.elapsed().as_secs_f64() >= delay);
+        at_once(&server, clients, |index, client| {
+            let began = Instant::now();
+            assert_eq!(client.put(&format!("/kv/{index}"), b"1").status, 201);
+            assert!(began.elapsed().as_secs_f64() >= delay);
+        });
+        // One after the other in both workers they would take 6 s.
+        assert!(began.elapsed().as_secs_f64() < clients as f64 * delay / 2.0);
     });
-    // One after the other in both workers they would take 6 s.
-    assert!(began.elapsed().as_secs_f64() < clients as f64 * delay / 2.0);
 }
 
 /// A pause is not rounded up to the milliseconds that the runtime counts in: a hundred of 100 µs would take 200 ms.
 #[test]
 fn delays_below_a_millisecond_are_kept_apart() {
-    let server = Server::start(MEMORY, &["--lab"]);
-    let mut client = server.client();
-    let mut best = |query: &str| {
-        set(&server, query);
-        let mut once = || {
-            let began = Instant::now();
-            assert_eq!(client.get("/kv/a").status, 404);
-            began.elapsed()
+    tried(|| {
+        let server = Server::start(MEMORY, &["--lab"]);
+        let mut client = server.client();
+        let mut best = |query: &str| {
+            set(&server, query);
+            let mut once = || {
+                let began = Instant::now();
+                assert_eq!(client.get("/kv/a").status, 404);
+                began.elapsed()
+            };
+            (0..200).map(|_| once()).min().unwrap()
         };
-        (0..200).map(|_| once()).min().unwrap()
-    };
-    let delayed = best("delay=300us");
-    assert!(delayed >= Duration::from_micros(300), "{delayed:?}");
-    assert!(delayed < Duration::from_micros(1000), "the best of 200: {delayed:?}");
+        let delayed = best("delay=300us");
+        assert!(delayed >= Duration::from_micros(300), "{delayed:?}");
+        assert!(delayed < Duration::from_micros(1000), "the best of 200: {delayed:?}");
+    });
 }
 
 #[test]

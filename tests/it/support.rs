@@ -103,6 +103,18 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Runs a test that needs a machine that has time for it, as there are windows that have to hold something: up to three times. A stall
+/// spoils one of them, and a fault of the program all.
+pub(crate) fn tried<T>(test: impl Fn() -> T) -> T {
+    for _ in 0..2 {
+        // What a try leaves behind is its own, and dropped with it.
+        if let Ok(done) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&test)) {
+            return done;
+        }
+    }
+    test()
+}
+
 /// A private PostgreSQL. It counts itself, so that the test command can say how many tests had a real one.
 pub(crate) fn postgres() -> Postgres {
     postgres_with(&[])

@@ -1,7 +1,7 @@
 //! Reads that are verified: what a server got wrong is found and counted, and what it got right is never called wrong.
 
 use super::load::{Reply, Server, plan, run, weir_load};
-use super::support;
+use super::support::{self, tried};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir::load::{Arrivals, Connect, Pacing, Plan, ValueSize, Verify};
@@ -33,52 +33,58 @@ fn reads_behind(server: &Server, attempts: u64, writes: usize) -> u64 {
 
 #[test]
 fn a_value_that_was_overwritten_is_stale_and_so_is_every_one_of_them() {
-    let server = Server::start(|_| Reply::Older);
-    let report = one_key(&server, Verify::all());
-    // Before the second write there is nothing older than the latest.
-    let stale = reads_behind(&server, report.attempts, 2);
-    assert!(stale > 0);
-    assert_eq!(report.errors, BTreeMap::from([("stale_value".into(), stale)]));
-    assert_eq!(report.verified, reads_behind(&server, report.attempts, 1));
-    assert_eq!(report.successes, report.attempts - stale);
-    assert_eq!(report.verify, "all");
+    tried(|| {
+        let server = Server::start(|_| Reply::Older);
+        let report = one_key(&server, Verify::all());
+        // Before the second write there is nothing older than the latest.
+        let stale = reads_behind(&server, report.attempts, 2);
+        assert!(stale > 0);
+        assert_eq!(report.errors, BTreeMap::from([("stale_value".into(), stale)]));
+        assert_eq!(report.verified, reads_behind(&server, report.attempts, 1));
+        assert_eq!(report.successes, report.attempts - stale);
+        assert_eq!(report.verify, "all");
 
-    // Every single one can be missed by a beginning that is the same in all of them.
-    let server = Server::start(|_| Reply::Older);
-    let report = one_key(&server, Verify::NONE);
-    assert_eq!((report.errors.len(), report.verified), (0, 0));
-    assert_eq!(report.verify, "none");
+        // Every single one can be missed by a beginning that is the same in all of them.
+        let server = Server::start(|_| Reply::Older);
+        let report = one_key(&server, Verify::NONE);
+        assert_eq!((report.errors.len(), report.verified), (0, 0));
+        assert_eq!(report.verify, "none");
+    });
 }
 
 #[test]
 fn an_older_value_of_another_client_is_stale_too() {
-    for threads in [1, 3] {
-        let server = Server::start(|_| Reply::Older);
-        let plan =
-            Plan { clients: 6, threads, keys: 3, verify: Verify::all(), ..plan(server.address, "mixed") };
-        let report = run(&plan);
-        let stale = report.errors.get("stale_value").copied().unwrap_or(0);
-        assert!(stale > 0, "{report:?}");
-        assert_eq!((stale, report.errors.len()), (report.attempts - report.successes, 1));
-    }
+    tried(|| {
+        for threads in [1, 3] {
+            let server = Server::start(|_| Reply::Older);
+            let plan =
+                Plan { clients: 6, threads, keys: 3, verify: Verify::all(), ..plan(server.address, "mixed") };
+            let report = run(&plan);
+            let stale = report.errors.get("stale_value").copied().unwrap_or(0);
+            assert!(stale > 0, "{report:?}");
+            assert_eq!((stale, report.errors.len()), (report.attempts - report.successes, 1));
+        }
+    });
 }
 
 #[test]
 fn a_byte_that_is_wrong_makes_the_value_wrong_wherever_it_is() {
-    let server = Server::start(|_| Reply::BadTail);
-    let report = one_key(&server, Verify::all());
-    let wrong = reads_behind(&server, report.attempts, 1);
-    assert!(wrong > 0);
-    assert_eq!(report.errors, BTreeMap::from([("wrong_value".into(), wrong)]));
-    assert_eq!(report.verified, wrong);
+    tried(|| {
+        let server = Server::start(|_| Reply::BadTail);
+        let report = one_key(&server, Verify::all());
+        let wrong = reads_behind(&server, report.attempts, 1);
+        assert!(wrong > 0);
+        assert_eq!(report.errors, BTreeMap::from([("wrong_value".into(), wrong)]));
+        assert_eq!(report.verified, wrong);
 
-    // Of a sample those of the sample are found.
-    let server = Server::start(|_| Reply::BadTail);
-    let report = one_key(&server, "40%".parse().unwrap());
-    let read = reads_behind(&server, report.attempts, 1);
-    assert_eq!(report.errors, BTreeMap::from([("wrong_value".into(), report.verified)]));
-    assert!((read / 4..read / 2 + 10).contains(&report.verified), "{} of {read}", report.verified);
-    assert_eq!(report.verify, "40%");
+        // Of a sample those of the sample are found.
+        let server = Server::start(|_| Reply::BadTail);
+        let report = one_key(&server, "40%".parse().unwrap());
+        let read = reads_behind(&server, report.attempts, 1);
+        assert_eq!(report.errors, BTreeMap::from([("wrong_value".into(), report.verified)]));
+        assert!((read / 4..read / 2 + 10).contains(&report.verified), "{} of {read}", report.verified);
+        assert_eq!(report.verify, "40%");
+    });
 }
 
 /// What was read was right.
@@ -114,10 +120,14 @@ fn a_server_that_does_as_it_should_is_never_accused() {
             Plan { pacing: open, keys: 4, ..busy.clone() },
             Plan { connect: Connect::Each, window: Duration::from_millis(200), ..busy.clone() },
         ] {
-            let report = run(&plan);
-            check(&report);
-            assert!(report.verified > 0, "some of it was compared as a whole: {report:?}");
-            assert_eq!((report.attempts, report.errors.len()), (report.successes, 0), "{report:?}");
+            let seen = || {
+                let report = run(&plan);
+                check(&report);
+                assert_eq!((report.attempts, report.errors.len()), (report.successes, 0), "{report:?}");
+                report.verified
+            };
+            // A machine that is busy otherwise may leave a window empty.
+            assert!((0..5).any(|_| seen() > 0), "some of it is compared as a whole: {plan:?}");
         }
         // Writes that are given up may take effect or not, and late. On a slow machine all are.
         let hasty = Plan { clients: 64, timeout: Duration::from_millis(1), keys: 4, ..busy.clone() };
@@ -154,7 +164,7 @@ fn values_too_short_for_a_mark_are_compared_and_not_called_verified() {
 #[test]
 fn verification_changes_nothing_of_what_is_asked_for() {
     const LENGTH: usize = 20;
-    let streams = |workload: &str, verify: &str, threads| {
+    let once = |workload: &str, verify: &str, threads| {
         let server = Server::start(|_| Reply::Store);
         let verify = verify.parse().unwrap();
         let value_size = ValueSize::Uniform { min: 10, max: 200 };
@@ -173,6 +183,7 @@ fn verification_changes_nothing_of_what_is_asked_for() {
         assert!(streams.len() == 6 && streams.iter().all(|stream| stream.len() == LENGTH));
         streams
     };
+    let streams = |workload: &str, verify: &str, threads| tried(|| once(workload, verify, threads));
     for workload in ["mixed", "put_delete_67_33", "ycsb_f"] {
         let usual = streams(workload, "none", 1);
         assert_eq!(usual, streams(workload, "all", 1));
@@ -182,25 +193,27 @@ fn verification_changes_nothing_of_what_is_asked_for() {
 
 #[test]
 fn the_command_says_how_many_values_it_compared() {
-    let server = support::Server::start("memory:", &[]);
-    let url = format!("http://{}", server.address);
-    let arguments = [
-        &url,
-        "--workload",
-        "mixed",
-        "--keys",
-        "20",
-        "--warmup",
-        "10ms",
-        "--window",
-        "200ms",
-        "--verify",
-        "all",
-    ];
-    let (output, stdout, stderr) = weir_load(&arguments);
-    assert!(output.status.success(), "{stderr}");
-    assert!(stdout.contains("values compared to the last byte"), "{stdout}");
-    let (_, stdout, _) = weir_load(&[&arguments[..], &["--json"]].concat());
-    let report: LoadReport = serde_json::from_str(&stdout).unwrap();
-    assert!(report.verified > 0 && report.verify == "all" && report.errors.is_empty(), "{report:?}");
+    tried(|| {
+        let server = support::Server::start("memory:", &[]);
+        let url = format!("http://{}", server.address);
+        let arguments = [
+            &url,
+            "--workload",
+            "mixed",
+            "--keys",
+            "20",
+            "--warmup",
+            "10ms",
+            "--window",
+            "1s",
+            "--verify",
+            "all",
+        ];
+        let (output, stdout, stderr) = weir_load(&arguments);
+        assert!(output.status.success(), "{stderr}");
+        assert!(stdout.contains("values compared to the last byte"), "{stdout}");
+        let (_, stdout, _) = weir_load(&[&arguments[..], &["--json"]].concat());
+        let report: LoadReport = serde_json::from_str(&stdout).unwrap();
+        assert!(report.verified > 0 && report.verify == "all" && report.errors.is_empty(), "{report:?}");
+    });
 }
