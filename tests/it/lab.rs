@@ -428,6 +428,50 @@ fn leaves_nothing(target: &str, programs: &[&str], end: impl Fn(&mut Child)) {
     support::until("no file is left of a database", || directories.iter().all(|dir| !dir.exists()));
 }
 
+/// A database that ended was once the reason of nothing: its trial was a row of failed requests like others.
+#[test]
+fn a_part_that_ends_in_a_trial_fails_it_and_is_there_again_for_the_next() {
+    let with_database = "store = \"postgres\"\n";
+    fails_one_of_two(
+        with_database,
+        "/postgres\0-D\0",
+        "the database ended during the trial; database.log says why",
+    );
+    let with_link = "store = \"memory:\"\nlink = { rate = \"100mbit\" }\n";
+    fails_one_of_two(with_link, "\0link\0", "the link ended during the trial; link.log says why");
+    fails_one_of_two(
+        "store = \"memory:\"\n",
+        "\0serve\0",
+        "the server ended during the trial; server.log says why",
+    );
+}
+
+/// Measures `target` twice, and kills the one of its processes whose command line holds `words` while it is measured first.
+fn fails_one_of_two(target: &str, words: &str, told: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("experiment.toml"), dir.path().join("out"));
+    let experiment = format!(
+        "name = \"dies\"\ntitle = \"One that dies\"\nlevels = [1]\nrepetitions = 2\nwarmup = \"100ms\"\nwindow = \"3s\"\n\
+        selftest = false\n[target]\nkind = \"weir\"\n{target}[[workload]]\nname = \"put_all\"\nargs = [\"--keys\", \"10\"]\n"
+    );
+    fs::write(&file, experiment).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let command = command.arg("lab").arg(file).arg("--out").arg(&out).stdout(Stdio::null());
+    let lab = command.stderr(Stdio::piped()).spawn().unwrap();
+    let running = |words: &str| -> Option<u32> {
+        let line = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        sampler::descendants(lab.id()).into_iter().find(|pid| line(pid).contains(words))
+    };
+    support::until("the load runs", || running("\0load\0").is_some());
+    let pid = Pid::from_raw(running(words).unwrap().cast_signed()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    let output = lab.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let failures: Vec<Option<String>> = results(&out).trials.into_iter().map(|trial| trial.failure).collect();
+    assert_eq!(failures, [Some(told.to_owned()), None], "{said}");
+}
+
 /// The strain once failed the requests that write and read back the keys, so that nothing was measured.
 #[test]
 fn a_target_that_fails_requests_does_so_once_its_keys_are_there() {

@@ -265,7 +265,8 @@ impl<'a> Live<'a> {
             let services = || self.services.as_mut()?.ended();
             died.or(cut).or_else(services).or_else(|| self.fleet.ended())
         };
-        let (load, failure) = (outcome.report.take(), outcome.failure.take().or_else(ended));
+        // Whoever has no answer says so, too; but this is why.
+        let (load, failure) = (outcome.report.take(), ended().or(outcome.failure.take()));
         let (elapsed_secs, opened, closed) = outcome.readings();
         Trial {
             workload: workload.name.clone(),
