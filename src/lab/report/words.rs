@@ -290,14 +290,16 @@ fn foretold(found: &WorkloadFindings) -> Option<String> {
             predict::THREE_POINT => "from three levels",
             other => other,
         };
-        match (of.intact, of.capacity_error) {
-            (false, _) => format!("{from} changed since it was written down"),
-            (true, Some(error)) => format!("{from} {}", off(error)),
-            (true, None) => {
-                let errors = of.errors.iter().map(|(_, error)| *error);
-                let worst = errors.max_by(|a, b| a.abs().total_cmp(&b.abs()));
-                format!("{from} {} at worst", known(worst, off))
-            }
+        if !of.intact {
+            return format!("{from} changed since it was written down");
+        }
+        if let Some(error) = of.capacity_error.filter(|_| of.judged) {
+            return format!("{from} {}", off(error));
+        }
+        let errors = of.errors.iter().map(|(_, error)| *error);
+        match errors.max_by(|a, b| a.abs().total_cmp(&b.abs())) {
+            Some(worst) => format!("{from} {} at the worst of the other levels", off(worst)),
+            None => format!("{from} not judged: no other level is valid"),
         }
     };
     let all: Vec<String> = found.foretold.iter().rev().map(said).collect();

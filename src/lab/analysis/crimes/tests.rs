@@ -155,6 +155,7 @@ fn a_prediction_of_what_was_measured_already_is_none() {
         intact: true,
         errors: vec![(8, 0.02)],
         capacity_error: None,
+        judged: false,
         moved: None,
     }];
     let of = |results: &Results, findings: &Findings, name: &str| {

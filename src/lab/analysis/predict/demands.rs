@@ -59,7 +59,7 @@ impl Demand {
 
 /// What `trial` says; `None` of one that failed, and of an open loop: nobody waits there for an answer to send again.
 pub(super) fn point(results: &Results, trial: &Trial) -> Option<Point> {
-    let load = trial.load.as_ref().filter(|_| trial.failure.is_none())?;
+    let load = trial.numbers()?;
     if load.schedule.is_some() || load.attempts == 0 {
         return None;
     }

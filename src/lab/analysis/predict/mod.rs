@@ -83,9 +83,11 @@ pub struct Foretold {
     pub intact: bool,
     /// What was measured at its levels: level, and predicted over measured goodput less one. Levels it was made from are left out.
     pub errors: Vec<(u32, f64)>,
-    /// Predicted over measured capacity, less one. Where that was not reached, of what it is at least: the best level's goodput.
-    /// `None` where no row is valid.
+    /// Predicted over measured capacity, less one: the highest goodput foretold of the levels whose rows are valid, over the capacity, or
+    /// where that was not reached, over what it is at least. `None` where no row is valid.
     pub capacity_error: Option<f64>,
+    /// Whether that says anything: not where the level with the highest goodput, foretold or measured, is one it was made from.
+    pub judged: bool,
     /// Of a miss by more than 15 %, the demand it is due to, at the nearest level it was made from and at the best one, as a sentence.
     pub moved: Option<String>,
 }
@@ -234,8 +236,22 @@ pub(super) fn foretold(
                 Some((row.level, of_measured(at.rps, row.goodput_rps?.mean)?))
             };
             let foretold = |row: &&Row| row.usable() && !prediction.from_levels.contains(&row.level);
-            let capacity_error =
-                capacity.rps().and_then(|measured| of_measured(prediction.capacity_rps, measured.mean));
+            let usable = || rows.iter().filter(|row| row.usable());
+            let most = |goodput: &dyn Fn(&Row) -> Option<f64>| {
+                let of_rows = usable().filter_map(|row| Some((row.level, goodput(row)?)));
+                of_rows.max_by(|a, b| a.1.total_cmp(&b.1))
+            };
+            let best = most(&|row| Some(row.goodput_rps?.mean));
+            let foretold_best =
+                most(&|row| Some(prediction.levels.iter().find(|at| at.level == row.level)?.rps));
+            let capacity_error = capacity
+                .rps()
+                .zip(foretold_best)
+                .and_then(|(measured, (_, foretold))| of_measured(foretold, measured.mean));
+            let judged = [best, foretold_best]
+                .iter()
+                .flatten()
+                .all(|(level, _)| !prediction.from_levels.contains(level));
             Some(Foretold {
                 at: registered.at.clone(),
                 sha256: registered.sha256.clone(),
@@ -243,9 +259,10 @@ pub(super) fn foretold(
                     && came_first(results, registered, &prediction),
                 errors: rows.iter().filter(foretold).filter_map(error).collect(),
                 moved: capacity_error
-                    .filter(|error| error.abs() > MISS)
+                    .filter(|error| judged && error.abs() > MISS)
                     .and_then(|error| moved(&prediction, error, rows, &gathered)),
                 capacity_error,
+                judged,
                 prediction,
             })
         })

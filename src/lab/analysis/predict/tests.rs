@@ -165,6 +165,24 @@ fn a_demand_that_falls_is_named_where_it_was_taken_for_constant_and_foretold_fro
     assert!(three.errors.iter().all(|(_, error)| error.abs() < 0.03), "{:?}", three.errors);
 }
 
+/// A capacity that was measured to foretell it was once right to the per cent.
+#[test]
+fn a_capacity_is_judged_by_levels_that_nothing_was_made_from_and_that_are_valid() {
+    let judged = |of: &[Foretold]| of.iter().map(|of| of.judged).collect::<Vec<_>>();
+    // 64 is the best level, and one of the three.
+    let results = shifting(&[1, 2, 4, 8, 16, 32, 64], |level| format!("cpu 1 {}us", 100 + 900 / level));
+    assert_eq!(judged(&findings(&results).workloads[0].foretold), [true, false]);
+    // Past its knee it is one in between.
+    let results =
+        shifting(&[1, 2, 4, 8, 16, 32, 64], |level| format!("cpu 1 {}us, net 0 2ms", 200 + 2 * level));
+    assert_eq!(judged(&findings(&results).workloads[0].foretold), [true, true]);
+    // What is foretold of levels that were not measured is held against nothing.
+    let mut results = shifting(&[1, 4, 16], |_| "cpu 1 1ms, net 0 100ms".to_owned());
+    results.trials.retain(|trial| trial.level == 1);
+    let foretold = findings(&results).workloads.remove(0).foretold;
+    assert!(foretold[0].capacity_error.unwrap().abs() < 0.02 && !foretold[0].judged, "{foretold:?}");
+}
+
 #[test]
 fn a_prediction_that_was_changed_or_came_late_is_not_intact() {
     let intact = |results: &Results| {

@@ -342,8 +342,11 @@ fn above_bound(found: &WorkloadFindings) -> Vec<u32> {
 fn registered(of: &Foretold) -> String {
     let hash: String = of.sha256.chars().take(16).collect();
     let intact = if of.intact { "unchanged since" } else { "CHANGED since: it proves nothing" };
-    let error = words::known(of.capacity_error, |error| format!("; capacity {} off", words::signed(error)));
-    let error = if error == UNKNOWN { String::new() } else { error };
+    let error = match of.capacity_error {
+        Some(error) if of.judged => format!("; capacity {} off", words::signed(error)),
+        Some(_) => "; its capacity is not judged, the best level is one it was made from".to_owned(),
+        None => String::new(),
+    };
     let moved = of.moved.as_ref().map_or(String::new(), |moved| format!(" {moved}"));
     format!(
         "{}: made from {}, written down {} with SHA-256 {hash}…, {intact}{error}.{moved}",

@@ -92,6 +92,7 @@ fn foretold(method: &str, from_levels: &[u32], rps: f64, error: f64) -> Foretold
         intact: true,
         errors: LEVELS.iter().filter(|of| !from_levels.contains(of)).map(|of| (*of, error)).collect(),
         capacity_error: Some(error),
+        judged: true,
         moved: Some("The demand of cpu moved most.".into()),
     }
 }
