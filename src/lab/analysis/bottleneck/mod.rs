@@ -230,11 +230,17 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
     };
     let others = || {
         let others = evidence.iter().enumerate().filter(|(i, _)| !named.contains(i) && !generator_shares);
-        others.map(|(_, of)| of).filter(|of| {
-            !is_held(of) && of.kind != ResourceKind::Indication && !of.load_dependent && of.waiting.is_none()
-        })
+        others
+            .map(|(_, of)| of)
+            .filter(|of| !is_held(of) && of.kind != ResourceKind::Indication && of.waiting.is_none())
     };
-    let runner_up = others().max_by(|a, b| a.utilization.total_cmp(&b.utilization)).cloned();
+    // What more load makes cheaper is no ceiling behind a winner. Where there is none, it is the busiest all the same.
+    let next = others().filter(|of| !of.load_dependent || grade == Grade::NotIdentified);
+    let runner_up = next.max_by(|a, b| a.utilization.total_cmp(&b.utilization)).cloned();
+    let runner_up = runner_up.map(|of| match of.load_dependent {
+        true => Evidence { ceiling_rps: None, ..of },
+        false => of,
+    });
     Bottleneck {
         grade,
         next_ceiling_rps: runner_up.as_ref().and_then(|of| of.ceiling_rps),
