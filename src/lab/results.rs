@@ -390,7 +390,7 @@ pub struct Trial {
     pub level: u32,
     /// 0 to repetitions − 1.
     pub repetition: u32,
-    /// What the load generator saw; `None` when the trial failed.
+    /// What the load generator saw; `None` when it reported nothing.
     pub load: Option<LoadReport>,
     /// Why the trial failed.
     pub failure: Option<String>,
@@ -420,6 +420,11 @@ const SERVERS_OWN: &str = "stats.";
 const SERVERS_CLOCK: &str = "stats.weir_uptime_seconds";
 
 impl Trial {
+    /// What it measured. `None` of a trial that failed, whatever the generator saw: its target died, or was not what it had to be.
+    pub fn numbers(&self) -> Option<&LoadReport> {
+        self.load.as_ref().filter(|_| self.failure.is_none())
+    }
+
     /// How much counter `name` grew in the window; `None` where it was not read.
     pub fn growth(&self, name: &str) -> Option<f64> {
         Some(self.closed.counters.get(name)? - self.opened.counters.get(name)?)

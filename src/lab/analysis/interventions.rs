@@ -101,8 +101,7 @@ const LOSS_LEAST: f64 = 0.02;
 
 /// Successes per second; `None` of a trial that failed, brought nothing, or in which requests failed.
 fn goodput(trial: &Trial) -> Option<f64> {
-    let load =
-        trial.load.as_ref().filter(|load| trial.failure.is_none() && load.error_ratio <= ERRORS_MAX)?;
+    let load = trial.numbers().filter(|load| load.error_ratio <= ERRORS_MAX)?;
     Some(load.goodput_rps).filter(|rps| *rps > 0.0)
 }
 
@@ -119,7 +118,7 @@ struct Due {
 impl Due {
     /// What `change` takes from the fullest of the resources it raises, if that is the limit of `base`. `None` where that is not known.
     fn of(resources: &[Resource], change: &Change, base: &Trial) -> Option<Due> {
-        let load = base.load.as_ref()?;
+        let load = base.numbers()?;
         let raised = resources.iter().filter(|of| change.raises.contains(&of.name));
         let full = |of: &Resource| base.utilization(of).unwrap_or(0.0);
         let raised = raised.max_by(|a, b| full(a).total_cmp(&full(b)));

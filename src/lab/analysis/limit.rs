@@ -83,7 +83,7 @@ fn tried(plan: &SearchPlan, tally: &Tally, trials: &[SearchTrial]) -> Option<Tri
     let of_it = || {
         let at_it = trials.iter().filter(|of| of.rate_rps == tally.rate_rps);
         let full = at_it.filter(|of| search::is_full(plan, of.window_secs));
-        full.filter_map(|of| of.trial.load.as_ref())
+        full.filter_map(|of| of.trial.numbers())
     };
     let p99 = || of_it().filter(|load| load.latency.count > 0).map(|load| load.latency.us_p99);
     let latency_us_p99 = p99().min_by(f64::total_cmp).zip(p99().max_by(f64::total_cmp));

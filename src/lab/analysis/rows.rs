@@ -154,7 +154,7 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
         .filter(|trial| only.is_none_or(|repetition| trial.repetition == repetition))
         .collect();
     let ran: Vec<(&Trial, &LoadReport)> =
-        trials.iter().filter_map(|trial| Some((*trial, trial.load.as_ref()?))).collect();
+        trials.iter().filter_map(|trial| Some((*trial, trial.numbers()?))).collect();
     let planned = only.map_or(results.repetitions, |_| 1).max(trials.len() as u32);
 
     let goodput: Vec<f64> = ran.iter().map(|(_, load)| load.goodput_rps).collect();
@@ -250,7 +250,7 @@ fn rate(load: &LoadReport) -> f64 {
 
 fn failures(trials: &[&Trial], planned: u32) -> BTreeMap<String, u32> {
     let mut failures = BTreeMap::new();
-    for trial in trials.iter().filter(|trial| trial.load.is_none() || trial.failure.is_some()) {
+    for trial in trials.iter().filter(|trial| trial.numbers().is_none()) {
         *failures.entry(trial.failure.as_deref().unwrap_or("no reason given").to_owned()).or_insert(0) += 1;
     }
     let unrun = planned - trials.len() as u32;

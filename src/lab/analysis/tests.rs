@@ -324,14 +324,23 @@ fn a_row_closes_littles_law_whatever_its_runs_are() {
 fn failed_and_missing_trials_stay_in_the_table() {
     let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[2, 1, 4], 2, "1s");
     results.trials.retain(|trial| trial.level != 4);
-    results.trials[0].load = None;
-    results.trials[0].failure = Some("the server died".into());
+    let at = |level: u32, nth: usize| {
+        let of_it = results.trials.iter().enumerate().filter(|(_, trial)| trial.level == level);
+        of_it.map(|(at, _)| at).nth(nth).unwrap()
+    };
+    let (without, with_numbers) = (at(2, 0), at(1, 1));
+    results.trials[without].load = None;
+    results.trials[without].failure = Some("the server died".into());
+    // What was seen of a target while it died once was a run like others, and the best of all.
+    results.trials[with_numbers].load.as_mut().unwrap().goodput_rps *= 100.0;
+    results.trials[with_numbers].failure = Some("the server died, too".into());
     let findings = findings(&results);
     let rows = &findings.workloads[0].rows;
-    assert_eq!(rows.iter().map(|row| (row.level, row.runs)).collect::<Vec<_>>(), [(1, 2), (2, 1), (4, 0)]);
-    assert_eq!(rows[1].failures["the server died"], 1);
+    assert_eq!(rows.iter().map(|row| (row.level, row.runs)).collect::<Vec<_>>(), [(1, 1), (2, 1), (4, 0)]);
+    assert_eq!((rows[0].failures["the server died, too"], rows[1].failures["the server died"]), (1, 1));
+    assert!(rows[0].goodput_rps.unwrap().mean < 2000.0);
     assert_eq!((rows[2].failures["did not run"], rows[2].standing), (2, Standing::Missing));
-    assert_eq!((findings.planned, findings.ran), (6, 3));
+    assert_eq!((findings.planned, findings.ran), (6, 2));
 }
 
 #[test]

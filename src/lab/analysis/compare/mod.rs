@@ -20,7 +20,6 @@ use super::{Findings, findings};
 use crate::lab::results::{Results, Trial};
 use crate::proto::LoadReport;
 use serde::Serialize;
-use std::borrow::Cow;
 
 /// All that is said of several sets of results beside each other.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -191,8 +190,6 @@ pub fn compare(all: &[&Results]) -> Result<Comparison, String> {
     if (1..all.len()).any(|i| all[..i].contains(&all[i])) {
         return Err("these are the same results twice; name those of another target or run".into());
     }
-    let sound: Vec<Cow<Results>> = all.iter().map(|results| sound(results)).collect();
-    let all: &[&Results] = &sound.iter().map(Cow::as_ref).collect::<Vec<_>>();
     let names = names(all);
     let found: Vec<Findings> = all.iter().map(|results| findings(results)).collect();
     let mut planned: Vec<&str> = Vec::new();
@@ -227,17 +224,6 @@ pub fn compare(all: &[&Results]) -> Result<Comparison, String> {
         tested,
         absent: Vec::new(),
     })
-}
-
-/// The results without the numbers of runs that failed: a target that died was no longer the one to be compared.
-fn sound(results: &Results) -> Cow<'_, Results> {
-    let failed = |trial: &Trial| trial.load.is_some() && trial.failure.is_some();
-    if !results.trials.iter().any(failed) {
-        return Cow::Borrowed(results);
-    }
-    let mut results = results.clone();
-    results.trials.iter_mut().filter(|trial| failed(trial)).for_each(|trial| trial.load = None);
-    Cow::Owned(results)
 }
 
 /// Whether both are targets of one run, which measured them in turns: different ones, as no target has turns with itself.
@@ -353,7 +339,7 @@ fn loads<'a>(
 ) -> impl Iterator<Item = (&'a Trial, &'a LoadReport)> {
     (results.trials.iter())
         .filter(move |trial| trial.workload == workload && clients.is_none_or(|level| trial.level == level))
-        .filter_map(|trial| Some((trial, trial.load.as_ref()?)))
+        .filter_map(|trial| Some((trial, trial.numbers()?)))
 }
 
 /// Whether requests of this run changed anything.

@@ -319,7 +319,7 @@ fn failures_excluded(case: &Case) -> Plea {
 }
 
 fn answers_checked(case: &Case) -> Plea {
-    let loads: Vec<_> = case.results.trials.iter().filter_map(|trial| trial.load.as_ref()).collect();
+    let loads: Vec<_> = case.results.trials.iter().filter_map(|trial| trial.numbers()).collect();
     if matches!(case.results.selftest, Some(Selftest::Simulated)) {
         return NotChecked("a simulated target has no values".into());
     }

@@ -259,7 +259,8 @@ impl Measured<'_> {
     fn failure(&self) -> Option<&str> {
         let mut own = self.results.trials.iter().filter(|trial| trial.workload == self.found.name);
         let first: &Trial = own.clone().next()?;
-        own.all(|trial| trial.load.is_none()).then(|| first.failure.as_deref().unwrap_or("no reason given"))
+        own.all(|trial| trial.numbers().is_none())
+            .then(|| first.failure.as_deref().unwrap_or("no reason given"))
     }
 
     /// The rows that have a goodput, ascending.

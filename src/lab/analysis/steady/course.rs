@@ -34,7 +34,7 @@ pub fn course(results: &Results, workload: &str, rows: &[Row], knee: Option<&Kne
     let fastest = || rows.iter().max_by(|a, b| goodput(a).total_cmp(&goodput(b))).map(|row| row.level);
     let level = knee.map(|knee| knee.nearest_level).or_else(fastest)?;
     let trials = results.trials.iter().filter(|trial| trial.workload == workload && trial.level == level);
-    let runs = trials.filter_map(|trial| Some((trial, trial.load.as_ref()?)));
+    let runs = trials.filter_map(|trial| Some((trial, trial.numbers()?)));
     let judged = runs
         .map(|(trial, load)| (trial, Judged::of(load)))
         .filter(|(_, judged)| judged.window.goodput_rps.len() >= BINS_LEAST);
