@@ -299,7 +299,7 @@ fn foretold(found: &WorkloadFindings) -> Option<String> {
         let errors = of.errors.iter().map(|(_, error)| *error);
         match errors.max_by(|a, b| a.abs().total_cmp(&b.abs())) {
             Some(worst) => format!("{from} {} at the worst of the other levels", off(worst)),
-            None => format!("{from} not judged: no other level is valid"),
+            None => format!("{from} not judged, as no other level is valid"),
         }
     };
     let all: Vec<String> = found.foretold.iter().rev().map(said).collect();

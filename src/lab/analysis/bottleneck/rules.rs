@@ -297,10 +297,19 @@ impl Case {
         }
         match holder.limits_with_queue() {
             true => Conclusion::of(Grade::Supported, vec![at]).firm(!self.is_close(holder)),
-            false => Conclusion::of(Grade::NotIdentified, Vec::new()).why(format!(
-                "It is busy for {:.0} % of the time, which does not explain the queue.",
-                holder.utilization * 100.0
-            )),
+            false => {
+                let (name, busy) = (capitalized(&holder.resource), holder.utilization * 100.0);
+                let why = match holder.saturated() && holder.demand_variation.is_none() {
+                    // What more load makes cheaper is busy, too, and no limit.
+                    true => {
+                        "at one level alone: whether a request takes as much of it at another is not known. \
+                             Measure levels near that one"
+                    }
+                    false => "which does not explain the queue",
+                };
+                let why = format!("{name} is busy for {busy:.0} % of the time, {why}.");
+                Conclusion::of(Grade::NotIdentified, Vec::new()).why(why)
+            }
         }
     }
 

@@ -46,7 +46,10 @@ pub(super) fn capacity_ratio(first: &Of, other: &Of, interleaved: bool) -> Capac
         bound: None,
         p_holm: None,
     };
-    let plateaus = [first, other].map(|of| of.found.capacity.plateau().to_vec());
+    // The best level where the generator may have been the limit is no plateau.
+    let plateau = |of: &Of| of.found.capacity.plateau().to_vec();
+    let plateaus =
+        [first, other].map(plateau).map(|levels| if levels.len() > 1 { levels } else { Vec::new() });
     let at_clients = plateaus.iter().any(Vec::is_empty).then(|| common(first, other));
     let levels = match at_clients {
         None => plateaus,

@@ -70,6 +70,17 @@ fn sweeps_that_go_up_are_not_in_random_order() {
     let shuffle = |results: &mut Results| results.trials.sort_by_key(|of| (of.repetition, of.level * 7 % 16));
     check("random order", shuffle, "held: none of 3 sweeps");
     check("random order", |results| results.trials.retain(|trial| trial.level < 3), "not checked");
+    // Three levels are all that the others are foretold from: the first sweep has their order.
+    let foretold = |results: &mut Results| {
+        results.trials.retain(|trial| trial.level < 5);
+        results.predictions = vec![registered()];
+    };
+    check("random order", foretold, "broken: 2 of 2 sweeps");
+    let once = |results: &mut Results| {
+        foretold(results);
+        results.trials.retain(|trial| trial.repetition == 0);
+    };
+    check("random order", once, "not checked: with three levels the first sweep");
 }
 
 #[test]
@@ -127,19 +138,22 @@ fn failures_are_excluded_and_said() {
     check("time accounted for", |_| {}, "held: at all 5 levels");
 }
 
-#[test]
-fn a_prediction_of_what_was_measured_already_is_none() {
-    check("foretold before measured", |_| {}, "not checked: nothing was foretold");
-    let registered = Registered {
+fn registered() -> Registered {
+    Registered {
         workload: "w".into(),
         method: "one-point".into(),
         at: "2026-01-02T03:04:05Z".into(),
         after_trials: 15,
         sha256: "00".into(),
         said: "{}".into(),
-    };
+    }
+}
+
+#[test]
+fn a_prediction_of_what_was_measured_already_is_none() {
+    check("foretold before measured", |_| {}, "not checked: nothing was foretold");
     let mut results = results();
-    results.predictions = vec![registered];
+    results.predictions = vec![registered()];
     let mut findings = findings(&results);
     findings.workloads[0].foretold = vec![crate::lab::analysis::Foretold {
         prediction: crate::lab::analysis::Prediction {

@@ -4,7 +4,9 @@ use super::page::{Block, Table};
 use super::plots::effects;
 use super::words::{self, UNKNOWN};
 use crate::lab::analysis::bottleneck::pressure;
-use crate::lab::analysis::{Effect, Estimate, Evidence, Foretold, Grade, Row, Use, WorkloadFindings};
+use crate::lab::analysis::{
+    Effect, Estimate, Evidence, Foretold, Grade, Interval, Row, Use, WorkloadFindings,
+};
 use crate::lab::results::{Limit, ResourceKind};
 use crate::units::short;
 
@@ -262,7 +264,10 @@ fn interventions(found: &WorkloadFindings) -> Table {
             effect.level.to_string(),
             effect.rounds.to_string(),
             if control { UNKNOWN.to_owned() } else { percent(effect.expected_loss) },
-            format!("{} ({} to {})", percent(loss.mean), percent(loss.low), percent(loss.high)),
+            match loss.interval {
+                Interval::Single => percent(loss.mean),
+                _ => format!("{} ({} to {})", percent(loss.mean), percent(loss.low), percent(loss.high)),
+            },
             if control { UNKNOWN.to_owned() } else { effects::elasticity(&effect.elasticity) },
         ]);
     }
