@@ -8,7 +8,6 @@ use crate::lab::report::compare::{render, text};
 use crate::lab::results::Results;
 use crate::proto::FORMAT;
 use serde::Serialize;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Set results beside each other: goodput, processor time and latency, with ratios and what may be believed of them.
@@ -28,7 +27,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let comparison = match &args.other {
-        Some(other) => of(&[&read(&args.first)?, &read(other)?])?,
+        Some(other) => of(&[&report::read(&args.first)?, &report::read(other)?])?,
         None => of_run(&args.first)?,
     };
     let page = args.out.as_deref().map(|out| write(&comparison, out)).transpose()?;
@@ -50,11 +49,11 @@ pub(crate) fn of_run(dir: &Path) -> Result<Comparison, Failure> {
     let cannot = |error| Failure::input(format_args!("cannot read {shown}: {error}")).hint(REMEDY);
     if dir.is_file() || dir.join("results.json").is_file() {
         // A file that holds no results at all has another fault.
-        read(dir)?;
+        report::read(dir)?;
         return Err(Failure::input(format_args!("{shown} holds the results of one target alone"))
             .hint("Name a second results directory to compare it with."));
     }
-    let below = below(dir).map_err(cannot)?;
+    let below = report::below(dir).map_err(cannot)?;
     let mut all: Vec<Results> = below.iter().map(|path| report::read_file(path)).collect::<Result<_, _>>()?;
     let run = |results: &Results| {
         let among = results.measured.as_ref().map(|measured| measured.among.clone());
@@ -88,40 +87,6 @@ pub(crate) fn write(comparison: &Comparison, dir: &Path) -> Result<PathBuf, Fail
 
 fn of(all: &[&Results]) -> Result<Comparison, Failure> {
     compare(all).map_err(|why| with_hint(why, Failure::input))
-}
-
-/// The results of each target of the run in `dir`, by name.
-fn below(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut below: Vec<PathBuf> = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path().join("results.json");
-        if path.is_file() {
-            below.push(path);
-        }
-    }
-    below.sort();
-    Ok(below)
-}
-
-/// Reads one side: the file itself, or the one in the directory.
-fn read(path: &Path) -> Result<Results, Failure> {
-    if path.is_file() {
-        return report::read_file(path);
-    }
-    let file = path.join("results.json");
-    let targets = if file.exists() { Vec::new() } else { below(path).unwrap_or_default() };
-    match targets.first().and_then(|target| target.parent()) {
-        Some(target) => {
-            Err(Failure::input(format_args!("{} holds the results of several targets", path.display())).hint(
-                format_args!(
-                    "Name one of them, as {}; `weir compare {}` compares all of them.",
-                    target.display(),
-                    path.display()
-                ),
-            ))
-        }
-        None => report::read_file(&file),
-    }
 }
 
 /// The document for programs.

@@ -2,10 +2,10 @@
 //!
 //! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
-use super::{Failure, compare, load, note, report, say, with_hint};
+use super::{Failure, compare, note, report, say, usage, with_hint};
 use crate::lab;
 use crate::lab::analysis::steady::{self, Wanted};
-use crate::lab::experiment::{Adaptive, Experiment, PrintedSource};
+use crate::lab::experiment::{Adaptive, Experiment, PrintedSource, Target};
 use crate::lab::harness::{self, Foretell, Options, Precision, Progress, Ran, Utc};
 use crate::lab::printed::{self, PrintedRow};
 use crate::lab::report::{headline, selftest_lines};
@@ -81,7 +81,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Options { program, dir: dir.clone(), command, scale: args.scale, printed, foretell, enough };
     let stop = stop_on_signal()?;
     let planned = experiment.trials();
-    note(format_args!("{planned} trials; results in {}", dir.display()));
+    let trials = if planned == 1 { "trial" } else { "trials" };
+    note(format_args!("{planned} {trials}; results in {}", dir.display()));
     let mut shown = Shown::new();
     let ran = harness::run(&experiment, &options, &mut shown, &stop);
     shown.bar.finish_and_clear();
@@ -145,10 +146,10 @@ fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(
             Err(with_hint(why, Failure::run))
         }
         Some((target, first)) => Err(Failure::run(format_args!(
-            "{} of {planned} trials failed, the first {} at {} clients: {}",
+            "{} of {planned} trials failed, the first {} at {}: {}",
             failures.len(),
             of_target(*target, &first.workload),
-            first.level,
+            clients(first.level),
             first.failure.as_deref().unwrap_or_default()
         ))
         .hint(format_args!("The logs are in {}.", dir.display()))),
@@ -203,26 +204,30 @@ fn read(args: &Args) -> Result<Experiment, Failure> {
         experiment.workloads.iter_mut().for_each(|workload| workload.levels = None);
     }
     experiment.check().map_err(|why| with_hint(why, Failure::input))?;
-    check_dialects(&experiment)?;
+    check_commands(&experiment)?;
     Ok(experiment)
 }
 
-/// Complains of dialects that `weir load` would refuse, of every target, before the first one is measured for nothing.
-fn check_dialects(experiment: &Experiment) -> Result<(), Failure> {
-    for subject in &experiment.subjects {
-        for workload in experiment.workloads_of(subject) {
-            for (index, arg) in workload.args.iter().enumerate() {
-                let named = match arg.strip_prefix("--dialect") {
-                    Some("") => workload.args.get(index + 1).map(String::as_str),
-                    Some(joined) => joined.strip_prefix('='),
-                    None => None,
-                };
-                let Some(name) = named else { continue };
-                if let Err(why) = load::dialect(name) {
-                    let of = of_target(subject.name.as_deref(), &workload.name);
-                    return Err(Failure::input(format_args!("{of}: --dialect {name}: {why}")));
-                }
+/// Complains of what `weir load` and `weir serve` would refuse, of every target, before the first one is measured for nothing.
+fn check_commands(experiment: &Experiment) -> Result<(), Failure> {
+    let all = experiment.subjects.iter();
+    for (subject, workload) in
+        all.flat_map(|of| experiment.workloads_of(of).into_iter().map(move |workload| (of, workload)))
+    {
+        // A model is asked for nothing.
+        if matches!(subject.target, Target::Simulated(_)) {
+            continue;
+        }
+        let of = of_target(subject.name.as_deref(), &workload.name);
+        let load = ["load", "http://127.0.0.1:1", "--workload", workload.of_load()];
+        usage::check(&load, &workload.args).map_err(|why| why.of(&of))?;
+        if let Target::Weir { args, .. } = &subject.target {
+            let mut args: Vec<String> = args.iter().chain(&workload.serve).cloned().collect();
+            // The server is told so where it is made slower while it runs.
+            if experiment.interventions.is_some() && !args.iter().any(|arg| arg == "--lab") {
+                args.push("--lab".to_owned());
             }
+            usage::check(&["serve"], &args).map_err(|why| why.of(&of))?;
         }
     }
     Ok(())
@@ -261,11 +266,14 @@ fn results_dir(args: &Args, experiment: &Experiment) -> Result<PathBuf, Failure>
         let stamp = Utc::at(SystemTime::now()).compact();
         Path::new("weir-results").join(format!("{}-{stamp}", experiment.name))
     });
-    let cannot = |error: io::Error| Failure::run(format_args!("cannot make {}: {error}", dir.display()));
+    let cannot = |error: io::Error| {
+        Failure::run(format_args!("cannot make {}: {error}", dir.display()))
+            .hint("Name a new directory with --out, where files may be written.")
+    };
     fs::create_dir_all(&dir).map_err(cannot)?;
     if fs::read_dir(&dir).map_err(cannot)?.next().is_some() {
         return Err(Failure::input(format_args!("{} is not empty", dir.display()))
-            .hint("Name a new directory, or leave --out out."));
+            .hint("Name a new directory with --out, or empty this one."));
     }
     Ok(dir)
 }
@@ -358,13 +366,38 @@ impl Shown {
         let terminal = io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
-        if let Ok(style) = ProgressStyle::with_template("{bar:28} {pos}/{len}  {msg}  {eta} left") {
-            bar.set_style(style);
-        }
+        bar.set_style(style("{spinner} {msg}"));
         // Trials are longer than a person likes to wait for a sign of life.
         bar.enable_steady_tick(Duration::from_millis(250));
         Shown { bar }
     }
+}
+
+impl Shown {
+    /// Trial `number` of `total` of its kind begins, of which `what` says what it is.
+    fn goes_on(&self, number: usize, total: usize, what: String) {
+        // How long they take is known from those that are over.
+        match number {
+            1 => {
+                self.bar.set_style(style("{bar:28} {pos}/{len}  {msg}"));
+                self.bar.reset();
+            }
+            2 => self.bar.set_style(style("{bar:28} {pos}/{len}  {msg}  {eta} left")),
+            _ => {}
+        }
+        self.bar.set_length(total as u64);
+        self.bar.set_position(number as u64 - 1);
+        self.bar.set_message(what);
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// `1 client`, `16 clients`.
+fn clients(level: u32) -> String {
+    format!("{level} client{}", if level == 1 { "" } else { "s" })
 }
 
 impl Progress for Shown {
@@ -377,9 +410,7 @@ impl Progress for Shown {
     }
 
     fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32) {
-        self.bar.set_length(total as u64);
-        self.bar.set_position(number as u64 - 1);
-        self.bar.set_message(format!("{}, {level} clients", of_target(target, workload)));
+        self.goes_on(number, total, format!("{}, {}", of_target(target, workload), clients(level)));
     }
 
     fn intervenes(
@@ -392,7 +423,7 @@ impl Progress for Shown {
     ) {
         let what = knob.map_or("nothing changed".to_owned(), |knob| format!("{knob} slower"));
         let workload = of_target(target, workload);
-        self.bar.set_message(format!("{workload}, intervention {number} of {total}: {what}"));
+        self.goes_on(number, total, format!("interventions: {workload}, {what}"));
     }
 
     fn intervened(&mut self, target: Option<&str>, intervention: &Intervention) {
@@ -408,7 +439,7 @@ impl Progress for Shown {
     fn ended(&mut self, target: Option<&str>, trial: &Trial) {
         if let Some(why) = &trial.failure {
             let workload = of_target(target, &trial.workload);
-            let line = format!("{workload} at {} clients failed: {why}", trial.level);
+            let line = format!("{workload} at {} failed: {why}", clients(trial.level));
             self.bar.suspend(|| note(line));
         }
     }

@@ -69,6 +69,11 @@ impl Failure {
         Failure { message: message.to_string(), hint: None, code: 1 }
     }
 
+    /// Says whose it is.
+    fn of(self, whose: &str) -> Failure {
+        Failure { message: format!("{whose}: {}", self.message), ..self }
+    }
+
     /// Adds the remedy.
     pub(crate) fn hint(mut self, hint: impl Display) -> Failure {
         self.hint = Some(hint.to_string());

@@ -5,13 +5,13 @@ use crate::lab::report::{File, render};
 use crate::lab::results::Results;
 use crate::proto::FORMAT;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Render the report of a lab run again from its results.json.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Directory of the run; it holds results.json
+    /// Directory of the run, or the results.json in it
     dir: PathBuf,
     /// Write the files there instead of beside results.json
     #[arg(long, value_name = "DIR")]
@@ -20,7 +20,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let results = read(&args.dir)?;
-    let page = write(args.out.as_deref().unwrap_or(&args.dir), &results)?;
+    let dir = if args.dir.is_file() { args.dir.parent().unwrap_or(Path::new("")) } else { &args.dir };
+    let page = write(args.out.as_deref().unwrap_or(dir), &results)?;
     say(page.display());
     Ok(())
 }
@@ -47,9 +48,38 @@ pub(crate) fn write_files(dir: &Path, files: &[File]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the results of a run from its directory.
-fn read(dir: &Path) -> Result<Results, Failure> {
-    read_file(&dir.join("results.json"))
+/// Reads the results of a run: from its directory, or the file in it.
+pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
+    if path.is_file() {
+        return read_file(path);
+    }
+    let file = path.join("results.json");
+    let targets = if file.exists() { Vec::new() } else { below(path).unwrap_or_default() };
+    match targets.first().and_then(|target| target.parent()) {
+        Some(target) => {
+            Err(Failure::input(format_args!("{} holds the results of several targets", path.display())).hint(
+                format_args!(
+                    "Name one of them, as {}; `weir compare {}` compares all of them.",
+                    target.display(),
+                    path.display()
+                ),
+            ))
+        }
+        None => read_file(&file),
+    }
+}
+
+/// The results of each target of the run in `dir`, by name.
+pub(super) fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut below: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path().join("results.json");
+        if path.is_file() {
+            below.push(path);
+        }
+    }
+    below.sort();
+    Ok(below)
 }
 
 /// Reads the results of a run from a file.
@@ -63,8 +93,12 @@ pub(crate) fn read_file(path: &Path) -> Result<Results, Failure> {
             _ => failure,
         }
     })?;
-    let json: serde_json::Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Failure::input(format_args!("{shown} is not JSON: {error}")).hint(REMEDY))?;
+    let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| match error.is_eof() {
+        true => {
+            Failure::input(format_args!("{shown} ends in the middle")).hint("Measure again: it was cut off.")
+        }
+        false => Failure::input(format_args!("{shown} is not JSON: {error}")).hint(REMEDY),
+    })?;
     // Ask for the version before the shape: a newer file may well have another one.
     let format = json.get("format").and_then(serde_json::Value::as_u64);
     if let Some(format) = format.filter(|format| *format > u64::from(FORMAT)) {

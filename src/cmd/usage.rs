@@ -4,7 +4,7 @@
 
 use super::{Cli, Failure, say, with_hint};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory, Parser};
 use std::error::Error;
 use std::ffi::OsString;
 
@@ -19,6 +19,16 @@ pub(super) fn usage(error: &clap::Error, words: &[OsString]) -> Result<(), Failu
             Ok(())
         }
         kind => Err(complaint(error, kind, words)),
+    }
+}
+
+/// Complains of `words` and `args`, if `weir` would not take them.
+pub(super) fn check(words: &[&str], args: &[String]) -> Result<(), Failure> {
+    let words = ["weir"].iter().chain(words).map(OsString::from);
+    let words: Vec<OsString> = words.chain(args.iter().map(OsString::from)).collect();
+    match Cli::try_parse_from(&words) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(complaint(&error, error.kind(), &words)),
     }
 }
 

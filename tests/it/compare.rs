@@ -158,7 +158,7 @@ fn what_cannot_be_compared_is_told_in_one_line_with_the_remedy() {
         (vec![&a], "hint: Name a second results directory"),
         (vec![&lonely], "holds the results of one target alone"),
         (vec![&mixed], "not of one run with the others"),
-        (vec![&a, &broken], "is not JSON"),
+        (vec![&a, &broken], "ends in the middle | hint: Measure again"),
         (vec![&toml, &a], "at line 2 column 2 | hint: Name the directory"),
         (vec![&toml], "is not JSON"),
         (vec![&bad, &a], "missing field `format` | hint: Name the directory"),

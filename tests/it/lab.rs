@@ -305,12 +305,12 @@ fn what_the_generator_proved_is_told_and_kept_and_may_be_left_out() {
 #[test]
 fn a_failed_trial_is_a_row_and_an_exit_code() {
     let dir = tempfile::tempdir().unwrap();
-    let (output, out) = lab(dir.path(), &on_url(&agreeable_server(), "no_such_workload", "200ms"), &[]);
+    let (output, out) = lab(dir.path(), &on_url(&agreeable_server(), "get_popular", "200ms"), &[]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("error: 2 of 2 trials failed, the first no_such_workload at "), "{said}");
+    assert!(said.contains("error: 2 of 2 trials failed, the first get_popular at "), "{said}");
     let trials = results(&out).trials;
-    assert!(trials.iter().all(|trial| trial.failure.as_ref().unwrap().contains("no_such_workload")));
+    assert!(trials.iter().all(|trial| trial.failure.as_ref().unwrap().contains("cannot preload key ")));
 }
 
 #[test]
