@@ -79,6 +79,11 @@ fn how_fast(found: &WorkloadFindings) -> Answer {
             format!("no plateau yet, best at {}", words::count(*level, "client")),
         ),
         Capacity::Offered { rps, kept, over } => {
+            if let (None, Some(_), Some(through)) = (kept.last(), over.first(), words::through(found)) {
+                let below =
+                    format!("of {} req/s offered; over capacity at {}", short(*rps), words::each_level(over));
+                return plain("How fast?", format!("{} req/s", short(through)), below);
+            }
             let below = match (kept.last(), over.first()) {
                 (Some(kept), None) => format!("offered, and kept with {}", words::count(*kept, "connection")),
                 (_, Some(over)) => {

@@ -539,4 +539,12 @@ fn an_open_loop_shows_what_was_offered_and_how_late_it_was_sent() {
         page.split_once("\n## get").unwrap().1.split_once("\n## put").unwrap().0.contains("Knee, in clients")
     );
     assert!(file(&results, "results.csv").lines().next().unwrap().contains("offered_rps"));
+    // Where no level kept up, the rate that was asked for is no answer to how fast it is.
+    for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+        load.schedule.iter_mut().for_each(|schedule| schedule.over_capacity = true);
+    }
+    let page = file(&results, "report.md");
+    let front = page.split_once("\n## put").unwrap().0;
+    assert!(front.contains("of 240 req/s offered; over capacity at 1, 2, 4, 8, 16, 32 clients"), "{front}");
+    assert!(!front.contains("**240 req/s**") && front.contains(" req/s came through"), "{front}");
 }

@@ -141,12 +141,20 @@ fn offered(found: &WorkloadFindings, rps: f64, kept: &[u32], over: &[u32]) -> St
                 rank(|row| row.latency_us_p99)
             )
         }
-        None => "it went through at no valid level".to_owned(),
+        None => match through(found) {
+            Some(through) => format!("no more than {} req/s came through", short(through)),
+            None => "it went through at no valid level".to_owned(),
+        },
     };
     if !over.is_empty() {
         said += &format!("; over capacity at {}: latency there is a queue’s length", each_level(over));
     }
     said
+}
+
+/// The most that any level got through, whatever it was asked for.
+pub(super) fn through(found: &WorkloadFindings) -> Option<f64> {
+    found.rows.iter().filter_map(|row| Some(row.goodput_rps?.mean)).max_by(f64::total_cmp)
 }
 
 /// Whether a workload was asked for at a rate: capacity, knee and bottleneck are notions of a closed loop.

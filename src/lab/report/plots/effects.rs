@@ -8,6 +8,7 @@ use crate::lab::report::words;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
+use std::ops::RangeInclusive;
 
 /// Left of it stands what was made slower, right of it the elasticity.
 const LEFT: i32 = 250;
@@ -48,7 +49,8 @@ fn draw(svg: &mut String, found: &WorkloadFindings, height: i32) -> Done {
     let points = all.iter().map(point).collect();
     let series = Series { label: String::new(), colour: Colour::Ink, kind: Kind::Measured, points };
     let (_, most, ticks) = vertical(Scale::Linear, &[series]);
-    // A gain lies left of zero; of more than a sixth of the axis it is cut off.
+    // More than all cannot be lost. A gain lies left of zero; of more than a sixth of the axis it is cut off.
+    let most = most.min(1.0);
     let least = all.iter().copied().fold(0.0, f64::min).max(-most / 6.0) * 1.1;
     let x = |share: f64| {
         let width = f64::from((WIDTH - LEFT - RIGHT) * ZOOM);
@@ -61,7 +63,7 @@ fn draw(svg: &mut String, found: &WorkloadFindings, height: i32) -> Done {
     text(&root, &title, (0, 8 * ZOOM), 13, Colour::Ink, (HPos::Left, VPos::Top))?;
     let elasticity = ((WIDTH - RIGHT + 12) * ZOOM, 8 * ZOOM);
     text(&root, "elasticity", elasticity, 13, Colour::Ink, (HPos::Left, VPos::Top))?;
-    for tick in ticks {
+    for tick in ticks.into_iter().filter(|tick| *tick <= most) {
         let line = vec![(x(tick), first), (x(tick), last)];
         root.draw(&PathElement::new(line, colour(Colour::Grid).stroke_width(2)))?;
         let said = trimmed(&format!("{:.1} %", tick * 100.0));
@@ -70,7 +72,7 @@ fn draw(svg: &mut String, found: &WorkloadFindings, height: i32) -> Done {
     root.draw(&PathElement::new(vec![(x(0.0), first), (x(0.0), last)], colour(Colour::Ink).stroke_width(2)))?;
     for (i, effect) in found.effects.iter().enumerate() {
         let y = first + (LINE * i as i32 + LINE / 2) * ZOOM;
-        bar(&root, found, effect, y, &x)?;
+        bar(&root, found, effect, y, &(least..=most), &x)?;
     }
     root.present()?;
     Ok(())
@@ -82,6 +84,7 @@ fn bar(
     found: &WorkloadFindings,
     effect: &Effect,
     y: i32,
+    axis: &RangeInclusive<f64>,
     x: &dyn Fn(f64) -> i32,
 ) -> Done {
     let of = match (is_named(found, effect), effect.change.raises.is_empty()) {
@@ -100,9 +103,10 @@ fn bar(
     root.draw(&Rectangle::new(corners, style.mix(0.45).filled()))?;
     root.draw(&Rectangle::new(corners, style.stroke_width(2)))?;
     if effect.loss.interval != Interval::Single {
-        let (low, high) = (x(effect.loss.low), x(effect.loss.high));
-        root.draw(&PathElement::new(vec![(low, y), (high, y)], style.stroke_width(3)))?;
-        for end in [low, high] {
+        let ends = [effect.loss.low, effect.loss.high];
+        root.draw(&PathElement::new(ends.map(|end| (x(end), y)).to_vec(), style.stroke_width(3)))?;
+        // One that is cut off has no end to be seen.
+        for end in ends.into_iter().filter(|end| axis.contains(end)).map(x) {
             let cap = vec![(end, y - 4 * ZOOM), (end, y + 4 * ZOOM)];
             root.draw(&PathElement::new(cap, style.stroke_width(3)))?;
         }

@@ -128,11 +128,16 @@ pub(in crate::lab::report) fn colour(of: Colour) -> RGBColor {
     PALETTE.iter().find(|(colour, ..)| *colour == of).map_or(BLACK, |(_, drawn, ..)| *drawn)
 }
 
-/// A name that fits beside the panel.
+/// A name that fits beside the panel. What tells it from others may be its first word or its last.
 pub(in crate::lab::report) fn shortened(label: &str) -> String {
     const FITS: usize = 24;
-    match label.chars().count() > FITS {
-        true => label.chars().take(FITS - 1).chain(['…']).collect(),
+    const LAST: usize = 9;
+    let count = label.chars().count();
+    match count > FITS {
+        true => {
+            let first = label.chars().take(FITS - 1 - LAST);
+            first.chain(['…']).chain(label.chars().skip(count - LAST)).collect()
+        }
         false => label.to_owned(),
     }
 }
