@@ -136,9 +136,13 @@ fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(
     let failures: Vec<(Option<&str>, &Trial)> = failures.collect();
     match failures.first() {
         _ if interrupted && measured == 0 => Err(Failure::run("interrupted before anything was measured")),
-        _ if interrupted => Err(Failure::run(format_args!(
-            "interrupted after {measured} of {planned} trials; the report is over these"
-        ))),
+        _ if interrupted => {
+            // What comes after the trials is in no plan.
+            let rest = if measured == planned { ", in what follows them" } else { "" };
+            Err(Failure::run(format_args!(
+                "interrupted after {measured} of {planned} trials{rest}; the report is over what was measured"
+            )))
+        }
         _ if let Some(why) = ran.error => {
             if measured > 0 {
                 note(format_args!("ended after {measured} of {planned} trials; the report is over these"));

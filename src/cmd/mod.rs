@@ -125,7 +125,9 @@ pub(crate) fn with_hint(why: String, failure: fn(String) -> Failure) -> Failure 
         Some((what, remedy)) => {
             let mut letters = remedy.chars();
             let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
-            failure(what.to_owned()).hint(format_args!("{first}{}.", letters.as_str()))
+            let rest = letters.as_str();
+            let stop = if rest.ends_with(['?', '.']) { "" } else { "." };
+            failure(what.to_owned()).hint(format_args!("{first}{rest}{stop}"))
         }
         None => failure(why),
     }

@@ -141,7 +141,8 @@ mod tests {
     fn what_cannot_be_read_is_told_in_one_line() {
         for (content, said) in [
             (None, "`weir lab`"),
-            (Some("{"), "is not JSON"),
+            (Some("{"), "ends in the middle"),
+            (Some("}"), "is not JSON"),
             (Some("[]"), "does not hold the results"),
             (Some("{\"format\": 1}"), "missing field"),
             (Some("{\"format\": 99, \"new\": {}}"), "has format 99"),

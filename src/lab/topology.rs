@@ -179,7 +179,7 @@ fn check(cores: &[usize], parts: &[&str], wanted: &BTreeMap<String, Vec<usize>>)
         unique.sort_unstable();
         unique.dedup();
         if own.is_empty() || unique.len() != own.len() {
-            return Err(format!("cores.{part} {own:?}: name at least one core, and each once"));
+            return Err(format!("cores.{part} {own:?} is no set of cores; name at least one, and each once"));
         }
         if let Some(missing) = own.iter().find(|core| !cores.contains(core)) {
             return Err(format!(
@@ -302,10 +302,10 @@ mod tests {
     fn a_choice_that_cannot_be_is_refused() {
         for (own, complaint) in [
             (&[("server", &[9][..])][..], "error cores.server: there is no core 9 here; use some of [0, 1]"),
-            (&[("server", &[][..])][..], "error cores.server []: name at least one"),
+            (&[("server", &[][..])][..], "error cores.server [] is no set of cores; name at least one"),
             (
                 &[("server", &[0, 0][..])][..],
-                "error cores.server [0, 0]: name at least one core, and each once",
+                "error cores.server [0, 0] is no set of cores; name at least one, and each once",
             ),
             (&[("database", &[0][..])][..], "error cores.database: this experiment starts no database"),
             (

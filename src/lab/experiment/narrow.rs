@@ -19,7 +19,7 @@ impl Experiment {
         let all: Vec<&str> = self.workloads.iter().map(|workload| workload.name.as_str()).collect();
         if let Some(unknown) = names.iter().find(|name| !all.contains(&name.as_str())) {
             return Err(format!(
-                "--workloads {unknown}: the experiment has none of that name; use some of {}",
+                "--workloads {unknown}: the experiment has none of that name; name some of these: {}",
                 all.join(", ")
             ));
         }
@@ -40,7 +40,7 @@ impl Experiment {
         }
         if let Some(unknown) = names.iter().find(|name| !all.contains(&name.as_str())) {
             return Err(format!(
-                "--targets {unknown}: the experiment has none of that name; use some of {}",
+                "--targets {unknown}: the experiment has none of that name; name some of these: {}",
                 all.join(", ")
             ));
         }

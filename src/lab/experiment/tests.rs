@@ -105,7 +105,10 @@ fn a_scaled_experiment_is_shorter_and_still_has_its_first_and_last_level() {
 fn a_part_of_the_workloads_can_be_chosen() {
     let mut experiment = Experiment::parse(SMALL).unwrap();
     assert!(
-        experiment.keep(&["put_common".into()]).unwrap_err().contains("use some of get_popular, put_rare")
+        experiment
+            .keep(&["put_common".into()])
+            .unwrap_err()
+            .contains("name some of these: get_popular, put_rare")
     );
     experiment.keep(&["put_rare".into()]).unwrap();
     assert_eq!((experiment.workloads.len(), experiment.trials()), (1, 4));
@@ -198,7 +201,9 @@ fn a_part_of_the_targets_can_be_chosen_and_takes_what_is_said_of_it() {
         (
             &["their"][..],
             &[][..],
-            Err("--targets their: the experiment has none of that name; use some of ours, theirs, model"),
+            Err(
+                "--targets their: the experiment has none of that name; name some of these: ours, theirs, model",
+            ),
         ),
     ] {
         assert_eq!(chosen(targets, workloads), left.map(str::to_owned).map_err(str::to_owned));

@@ -351,10 +351,17 @@ fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut 
 /// What flags may have changed of the file that is printed below.
 fn as_run(results: &Results) -> String {
     let levels: Vec<String> = results.levels.iter().map(u32::to_string).collect();
-    let spans =
-        results.trials.iter().find_map(|trial| trial.load.as_ref()).map_or_else(String::new, |load| {
-            format!(", {:.1} s of warm-up and {:.1} s of window", load.warmup_secs, load.window_secs)
-        });
+    let loads = || results.trials.iter().filter_map(|trial| trial.load.as_ref());
+    let windows = || loads().map(|load| load.window_secs);
+    let (least, most) = (windows().fold(f64::INFINITY, f64::min), windows().fold(0.0, f64::max));
+    let spans = loads().next().map_or_else(String::new, |load| {
+        // Some end by themselves.
+        let window = match format!("{least:.1}") == format!("{most:.1}") {
+            true => format!("{least:.1} s of window"),
+            false => format!("windows of {least:.1} to {most:.1} s"),
+        };
+        format!(", {:.1} s of warm-up and {window}", load.warmup_secs)
+    });
     let own = results.workloads.iter().filter_map(|workload| {
         let levels: Vec<String> = workload.levels.as_ref()?.iter().map(u32::to_string).collect();
         Some(format!("; {} at {}", workload.name, levels.join(", ")))
