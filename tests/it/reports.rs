@@ -3,13 +3,13 @@
 use crate::support::{mariadb_version, postgres_version, weir};
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
-/// Runs an experiment of `experiments/reports/` with two levels and short windows; what the command said, and its report.
-fn measure(report: &str) -> (Output, String) {
+/// Runs an experiment of `experiments/reports/` with two levels and short windows; its process, what it said, and its report.
+fn measure(report: &str) -> (u32, Output, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("experiments/reports/{report}.toml"));
-    let output = weir()
+    let lab = weir()
         .arg("lab")
         .arg(file)
         .args([
@@ -25,15 +25,18 @@ fn measure(report: &str) -> (Output, String) {
             "--out",
         ])
         .arg(dir.path().join("out"))
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .unwrap();
-    (output, fs::read_to_string(dir.path().join("out/report.md")).unwrap_or_default())
+    let (pid, output) = (lab.id(), lab.wait_with_output().unwrap());
+    (pid, output, fs::read_to_string(dir.path().join("out/report.md")).unwrap_or_default())
 }
 
 /// Every trial delivered numbers, the database is named as it was started, and the printed rows stand beside. Gives the
-/// report.
-fn check(report: &str, database: &str, workloads: &[&str]) -> String {
-    let (output, page) = measure(report);
+/// process that measured, and the report.
+fn check(report: &str, database: &str, workloads: &[&str]) -> (u32, String) {
+    let (pid, output, page) = measure(report);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let trials = 2 * workloads.len();
@@ -44,7 +47,7 @@ fn check(report: &str, database: &str, workloads: &[&str]) -> String {
         let title = format!("\n## {}\n", workload.replace('_', "\\_"));
         assert!(page.contains(&title), "{workload} is missing: {page}");
     }
-    page
+    (pid, page)
 }
 
 #[test]
@@ -70,7 +73,7 @@ fn report_003_runs_on_two_real_shards_and_a_replica_under_its_limits() {
             .iter()
             .any(|file| fs::OpenOptions::new().append(true).open(file).is_ok());
     if !may_limit {
-        let (output, _) = measure("003");
+        let (_, output, _) = measure("003");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains("remove the limits"), "{said}");
         return;
@@ -84,15 +87,13 @@ fn report_003_runs_on_two_real_shards_and_a_replica_under_its_limits() {
         "put_key_1",
         "put_key_1_unbatched",
     ];
-    check("003", &postgres_version(), &workloads);
+    let (pid, _) = check("003", &postgres_version(), &workloads);
     // Nothing of it stays: neither its groups nor its cap.
     let groups = ["/sys/fs/cgroup/blkio", "/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
     for entry in groups.iter().filter_map(|root| fs::read_dir(root).ok()).flatten().flatten() {
         let name = entry.file_name().into_string().unwrap();
-        let Some(pid) = name.strip_prefix("weir-lab-").and_then(|rest| rest.split('-').next()) else {
-            continue;
-        };
-        assert!(Path::new(&format!("/proc/{pid}")).exists(), "{name} stays behind");
+        let whose = name.strip_prefix("weir-lab-").and_then(|rest| rest.split('-').next());
+        assert!(whose != Some(&*pid.to_string()), "{name} stays behind");
     }
 }
 
@@ -100,6 +101,6 @@ fn report_003_runs_on_two_real_shards_and_a_replica_under_its_limits() {
 fn report_004_runs_on_a_real_mariadb_and_no_write_fails() {
     let workloads =
         ["get_all", "put_all", "get_popular", "mixed", "compute_prime", "compute_hash", "compute_mixed"];
-    let page = check("004", &mariadb_version(), &workloads);
+    let (_, page) = check("004", &mariadb_version(), &workloads);
     assert!(!page.contains("Failed attempts by class"), "{page}");
 }
