@@ -299,13 +299,20 @@ impl Case {
             true => Conclusion::of(Grade::Supported, vec![at]).firm(!self.is_close(holder)),
             false => {
                 let (name, busy) = (capitalized(&holder.resource), holder.utilization * 100.0);
-                let why = match holder.saturated() && holder.demand_variation.is_none() {
-                    // What more load makes cheaper is busy, too, and no limit.
-                    true => {
-                        "at one level alone: whether a request takes as much of it at another is not known. \
-                             Measure levels near that one"
+                // What takes more or less of a request from level to level is busy, too, and no limit.
+                let why = match holder.demand_variation {
+                    _ if !holder.saturated() => "which does not explain the queue".to_owned(),
+                    Some(by) => {
+                        format!(
+                            "but what a request takes of it varies by {:.0} % over these levels",
+                            by * 100.0
+                        )
                     }
-                    false => "which does not explain the queue",
+                    None => {
+                        "at one level alone: whether a request takes as much of it at another is not known. \
+                         Measure levels near that one"
+                            .to_owned()
+                    }
                 };
                 let why = format!("{name} is busy for {busy:.0} % of the time, {why}.");
                 Conclusion::of(Grade::NotIdentified, Vec::new()).why(why)
