@@ -92,6 +92,7 @@ pub(super) fn count(
         connect: plan.connect,
         absent_is_fine: plan.absent_is_fine(),
         threads,
+        added_cpu: plan.added_cpu,
     };
     // Dealt out like cards. Which thread a client falls to changes nothing of what it asks for.
     let mut shares: Vec<(Vec<Stream>, Vec<schedule::Clock>)> =

@@ -98,6 +98,8 @@ pub struct Plan {
     pub histogram: bool,
     /// How long the bins are in which the window is told: a second, or [a whole part of one](is_bin).
     pub bin: Duration,
+    /// Processor time that each request costs the generator more than it has to: to see whether the generator is the limit.
+    pub added_cpu: Duration,
 }
 
 /// A shorter bin says more of the machine's clock than of anything else.
@@ -238,6 +240,7 @@ impl Plan {
             verify: Verify::NONE,
             histogram: false,
             bin: seconds::SECOND,
+            added_cpu: Duration::ZERO,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::proto::LoadEvent;
 use crate::units::Span;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Connections used, however many clients the run has: enough for a durable store to commit writes together.
 const CLIENTS: u64 = 32;
@@ -30,7 +30,8 @@ pub(super) fn preload(
     let keys = plan.preload_keys();
     let clients = keys.min(CLIENTS) as usize;
     let (timeout, connect) = (plan.timeout, Connect::Once);
-    let manners = Manners { address, timeout, connect, absent_is_fine: false, threads: 1 };
+    let manners =
+        Manners { address, timeout, connect, absent_is_fine: false, threads: 1, added_cpu: Duration::ZERO };
     let requests = &Requests::new(plan, Connect::Once);
     let mut reactor = Reactor::new(clients, manners, Schedule::none()).map_err(Error::Machine)?;
     for operation in [Operation::Put, Operation::Get] {

@@ -14,6 +14,7 @@ use super::mix::Operation;
 use super::request::Request;
 use super::schedule::Schedule;
 use super::timer::Timer;
+use crate::strain::compute;
 use mio::{Events, Poll};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -111,6 +112,7 @@ pub(super) struct Reactor {
     free: VecDeque<usize>,
     in_flight: u32,
     timeout: Duration,
+    added_cpu: Duration,
     /// Clients that start together.
     starters: usize,
     schedule: Schedule,
@@ -129,6 +131,8 @@ pub(super) struct Manners {
     pub(super) absent_is_fine: bool,
     /// Reactors that start at once and share what may start together.
     pub(super) threads: u32,
+    /// Processor time that is added to each request.
+    pub(super) added_cpu: Duration,
 }
 
 impl Manners {
@@ -152,6 +156,7 @@ impl Reactor {
             free: VecDeque::new(),
             in_flight: 0,
             timeout: manners.timeout,
+            added_cpu: manners.added_cpu,
             starters: manners.starters(),
             schedule,
             timer,
@@ -232,6 +237,7 @@ impl Reactor {
     ) -> io::Result<Step> {
         let client = &mut self.clients[index];
         client.since = self.now;
+        compute(self.added_cpu);
         if duty.next(source, &mut client.request) {
             duty.in_flight(self.now, self.in_flight);
             self.in_flight += 1;

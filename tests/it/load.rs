@@ -289,11 +289,21 @@ pub(super) fn plan(address: SocketAddr, workload: &str) -> Plan {
         verify: Verify::NONE,
         histogram: false,
         bin: Duration::from_secs(1),
+        added_cpu: Duration::ZERO,
     }
 }
 
 pub(super) fn run(plan: &Plan) -> LoadReport {
     load::run(plan, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn what_is_injected_costs_the_generator_processor_time() {
+    let server = Server::start(|_| Reply::Status(204));
+    let plan = Plan { added_cpu: Duration::from_micros(300), ..plan(server.address, "put_all") };
+    let report = run(&plan);
+    let added_secs = 300e-6 * report.attempts as f64;
+    assert!(report.attempts > 0 && report.cpu_secs >= 0.9 * added_secs, "{report:?}");
 }
 
 /// Runs one client against a server that goes through `replies` over and over: its report must say exactly what the

@@ -14,6 +14,7 @@ use crate::load::{
     Pacing, Plan, Target, Think, ValueSize, Verify, WORKLOADS, Workload,
 };
 use crate::proto::{AgentOutcome, AgentReport, LOAD_REPORT_SCHEMA, LoadEvent, LoadReport};
+use crate::strain::TIME_MAX;
 use crate::units::{Rate, Span};
 use clap::builder::ValueParser;
 use files::Files;
@@ -166,6 +167,10 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     until_stdin_ends: bool,
 
+    /// Let each request cost the generator so much more processor time, as in cpu=2us: to see whether the generator is the limit
+    #[arg(long, value_name = "FAULT", value_parser = added_cpu, hide = true)]
+    inject: Option<Span>,
+
     /// Print the JSON schema of the report, and do nothing else
     #[arg(long, exclusive = true, help_heading = "Output")]
     schema: bool,
@@ -230,6 +235,7 @@ fn carry_out(args: Args, ending: Option<&Ending>) -> Result<(), Failure> {
         verify: args.verify,
         histogram: args.histogram || args.hdr.is_some(),
         bin: args.bin.map_or(Duration::from_secs(1), |bin| bin.0),
+        added_cpu: args.inject.map_or(Duration::ZERO, |added| added.0),
     };
     let files = Files::new(args.hdr, args.seconds, &plan.histogram_names())?;
     check_agents(&args.agents, plan.clients)?;
@@ -398,6 +404,16 @@ pub(super) fn dialect(name: &str) -> Result<&'static Dialect, String> {
 /// More is no load test but a slip of the keyboard, or more than one machine's ports.
 fn up_to(most: i64) -> ValueParser {
     clap::value_parser!(u32).range(1..=most).into()
+}
+
+fn added_cpu(text: &str) -> Result<Span, String> {
+    let time =
+        text.strip_prefix("cpu=").ok_or("the generator has one fault; write cpu=TIME, as in cpu=2us")?;
+    let time: Span = time.parse()?;
+    if time.0 > TIME_MAX {
+        return Err(format!("at most {} a request makes sense here", Span(TIME_MAX)));
+    }
+    Ok(time)
 }
 
 fn span(text: &str) -> Result<Span, String> {

@@ -281,6 +281,7 @@ mod tests {
             verify: Verify::NONE,
             histogram: false,
             bin: Duration::from_secs(1),
+            added_cpu: Duration::ZERO,
         }
     }
 

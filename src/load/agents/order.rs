@@ -46,6 +46,8 @@ pub(super) struct Order {
     /// Only where it is no second: an agent that knows no other need not be told.
     #[serde(default = "second", skip_serializing_if = "is_second")]
     bin: Duration,
+    #[serde(default)]
+    added_cpu: Duration,
 }
 
 fn second() -> Duration {
@@ -107,6 +109,7 @@ impl Order {
             verify: plan.verify.to_string(),
             histogram: plan.histogram,
             bin: plan.bin,
+            added_cpu: plan.added_cpu,
         }
     }
 
@@ -148,6 +151,7 @@ impl Order {
             verify: parsed("verify", &self.verify)?,
             histogram: self.histogram,
             bin: self.bin,
+            added_cpu: self.added_cpu,
         };
         Ok((plan, first..end))
     }
@@ -249,6 +253,7 @@ mod tests {
             preload: false,
             histogram: true,
             bin: Duration::from_millis(250),
+            added_cpu: Duration::from_nanos(300),
             ..plan
         });
     }
