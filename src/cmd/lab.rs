@@ -60,6 +60,10 @@ pub(crate) struct Args {
     /// Leave out the selftest of the load generator before the first trial. The report says so
     #[arg(long)]
     no_selftest: bool,
+    /// Leave out the test of whether the generator is the limit: a slower generator and a slower server for some seconds after
+    /// the last trial. The report says so
+    #[arg(long)]
+    no_headroom: bool,
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -198,6 +202,7 @@ fn read(args: &Args) -> Result<Experiment, Failure> {
         experiment.scale(*share);
     }
     experiment.selftest &= !args.no_selftest;
+    experiment.headroom &= !args.no_headroom;
     experiment.seed = seed.unwrap_or(experiment.seed);
     experiment.repetitions = repetitions.unwrap_or(experiment.repetitions);
     experiment.warmup = warmup.unwrap_or(experiment.warmup);
@@ -228,7 +233,7 @@ fn check_commands(experiment: &Experiment) -> Result<(), Failure> {
         if let Target::Weir { args, .. } = &subject.target {
             let mut args: Vec<String> = args.iter().chain(&workload.serve).cloned().collect();
             // The server is told so where it is made slower while it runs.
-            if experiment.interventions.is_some() && !args.iter().any(|arg| arg == "--lab") {
+            if experiment.slows_servers() && !args.iter().any(|arg| arg == "--lab") {
                 args.push("--lab".to_owned());
             }
             usage::check(&["serve"], &args).map_err(|why| why.of(&of))?;

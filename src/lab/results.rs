@@ -137,10 +137,16 @@ pub struct Intervention {
     pub trial: Trial,
 }
 
+/// The change that has the generator compute longer for each request: if goodput follows, the generator is the limit.
+pub const SLOWER_GENERATOR: &str = "generator";
+/// The change that has the server compute longer for each request, in the rounds of [`SLOWER_GENERATOR`].
+pub const SLOWER_SERVER: &str = "server_cpu";
+
 /// How a resource was made slower.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// The knob: `cpu`, `worker`, `delay`, `lock`, `lane`, `flush` of the server; `link`, `write_cap`, `commit`, `database_cpu` of the lab.
+    /// The knob: [`SLOWER_GENERATOR`], [`SLOWER_SERVER`]; `cpu`, `worker`, `delay`, `lock`, `lane`, `flush` of the server; `link`,
+    /// `write_cap`, `commit`, `database_cpu` of the lab.
     pub knob: String,
     /// The resources whose demand it raises, by their names in [`Results::resources`]; empty of a control, which raises none.
     pub raises: Vec<String>,

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use weir::lab::results::{Intervention, Results};
+use weir::lab::results::{Intervention, Results, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
 
 fn lab(dir: &Path, experiment: &str) -> Results {
     let (file, out) = (dir.join("experiment.toml"), dir.join("out"));
@@ -53,13 +53,34 @@ fn the_stations_of_a_model_are_made_slower_in_turn() {
 
 /// Asserts on what was done, not on what it cost.
 #[test]
+fn every_run_slows_the_generator_and_the_server_at_the_level_with_the_highest_goodput() {
+    let dir = tempfile::tempdir().unwrap();
+    let results = lab(
+        dir.path(),
+        "name = \"live\"\ntitle = \"A server\"\nlevels = [1, 4]\nrepetitions = 1\nwarmup = \"100ms\"\nwindow = \"300ms\"\n\
+         selftest = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
+         [[workload]]\nname = \"get_popular\"\nargs = [\"--keys\", \"100\"]\n",
+    );
+    let goodput = |trial: &Trial| trial.load.as_ref().unwrap().goodput_rps;
+    let best = results.trials.iter().max_by(|a, b| goodput(a).total_cmp(&goodput(b))).unwrap().level;
+    for round in 0..3 {
+        assert_eq!(knobs(&results.interventions, round), [SLOWER_GENERATOR, SLOWER_SERVER]);
+    }
+    for one in &results.interventions {
+        assert_eq!((one.trial.level, &one.trial.failure), (best, &None));
+        assert!(one.change.as_ref().is_none_or(|change| change.added_us > 0.0), "{:?}", one.change);
+    }
+}
+
+/// Asserts on what was done, not on what it cost.
+#[test]
 fn a_server_is_made_slower_while_it_runs_and_then_no_more() {
     tried(|| {
         let dir = tempfile::tempdir().unwrap();
         let results = lab(
             dir.path(),
             "name = \"live\"\ntitle = \"A server\"\nlevels = [2]\nrepetitions = 1\nwarmup = \"100ms\"\nwindow = \"300ms\"\n\
-         selftest = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
+         selftest = false\nheadroom = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
          link = { rate = \"100mbit\", delay = \"1ms\" }\n\
          [interventions]\nrounds = 1\nwindow = \"300ms\"\nknobs = [\"cpu\", \"delay\", \"link\"]\n\
          [[workload]]\nname = \"get_popular\"\nargs = [\"--keys\", \"100\"]\n",
@@ -96,7 +117,7 @@ fn a_round_in_which_the_server_is_killed_is_dropped_and_the_next_one_counts() {
         let dir = tempfile::tempdir().unwrap();
         let (file, out) = (dir.path().join("experiment.toml"), dir.path().join("out"));
         let experiment = "name = \"live\"\ntitle = \"A server\"\nlevels = [2]\nrepetitions = 1\nwarmup = \"100ms\"\n\
-         window = \"300ms\"\nselftest = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
+         window = \"300ms\"\nselftest = false\nheadroom = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
          [interventions]\nrounds = 2\nwindow = \"2s\"\nknobs = [\"cpu\", \"delay\", \"worker\"]\n\
          [[workload]]\nname = \"get_popular\"\nargs = [\"--keys\", \"100\"]\n";
         fs::write(&file, experiment).unwrap();
@@ -136,7 +157,7 @@ fn a_change_that_could_not_be_taken_back_is_taken_back_before_anything_is_measur
         let dir = tempfile::tempdir().unwrap();
         let (file, out) = (dir.path().join("experiment.toml"), dir.path().join("out"));
         let experiment = "name = \"live\"\ntitle = \"A database\"\nlevels = [2]\nrepetitions = 1\nwarmup = \"100ms\"\n\
-         window = \"300ms\"\nselftest = false\n[target]\nkind = \"weir\"\nstore = \"postgres\"\n\
+         window = \"300ms\"\nselftest = false\nheadroom = false\n[target]\nkind = \"weir\"\nstore = \"postgres\"\n\
          [interventions]\nrounds = 100\nwindow = \"1s\"\nknobs = [\"commit\"]\n\
          [[workload]]\nname = \"put_all\"\nargs = [\"--keys\", \"100\"]\n";
         fs::write(&file, experiment).unwrap();
@@ -185,7 +206,7 @@ fn a_link_lets_through_no_more_than_its_rate() {
         let results = lab(
             dir.path(),
             "name = \"narrow\"\ntitle = \"A narrow link\"\nlevels = [4]\nrepetitions = 1\nwarmup = \"100ms\"\nwindow = \"500ms\"\n\
-         selftest = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\nlink = { rate = \"1mbit\" }\n\
+         selftest = false\nheadroom = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\nlink = { rate = \"1mbit\" }\n\
          [[workload]]\nname = \"get_popular\"\nargs = [\"--keys\", \"20\", \"--value-size\", \"500\"]\n",
         );
         assert!(results.interventions.is_empty());

@@ -173,7 +173,7 @@ fn printed_rows_are_read_beside_the_experiment_and_kept_with_the_results() {
 /// An experiment on a server that runs already.
 fn on_url(address: &str, workload: &str, window: &str) -> String {
     format!(
-        "name = \"url\"\nselftest = false\ntitle = \"A server that runs already\"\nlevels = [1, 2]\nrepetitions = 1\n\
+        "name = \"url\"\nselftest = false\nheadroom = false\ntitle = \"A server that runs already\"\nlevels = [1, 2]\nrepetitions = 1\n\
          warmup = \"50ms\"\nwindow = \"{window}\"\n[target]\nkind = \"url\"\nurl = \"http://{address}\"\n\
          [[workload]]\nname = \"{workload}\"\nargs = [\"--keys\", \"10\"]\n"
     )
@@ -247,7 +247,7 @@ fn a_server_that_runs_already_is_measured() {
 fn on_one_core_with_the_server_the_generator_is_said_to_be_the_limit() {
     tried(|| {
         const ONE_CORE: &str = "name = \"shared\"\ntitle = \"One core for both\"\nlevels = [1, 4]\nrepetitions = 1\n\
-        warmup = \"100ms\"\nwindow = \"500ms\"\nselftest = false\n[target]\nkind = \"weir\"\nstore = \"fjall\"\n\
+        warmup = \"100ms\"\nwindow = \"500ms\"\nselftest = false\nheadroom = false\n[target]\nkind = \"weir\"\nstore = \"fjall\"\n\
         [cores]\nof = 2\nserver = [0]\ngenerator = [0]\n\
         [[workload]]\nname = \"get_popular\"\nargs = [\"--keys\", \"100\"]\n";
         let dir = tempfile::tempdir().unwrap();
@@ -391,7 +391,7 @@ fn leaves_nothing(target: &str, programs: &[&str], end: impl Fn(&mut Child)) {
     let file = dir.path().join("experiment.toml");
     let experiment = format!(
         "name = \"long\"\ntitle = \"A long one\"\nlevels = [1]\nrepetitions = 1\nwarmup = \"1s\"\n\
-        window = \"10m\"\nselftest = false\n[target]\n{target}[[workload]]\nname = \"put_all\"\n"
+        window = \"10m\"\nselftest = false\nheadroom = false\n[target]\n{target}[[workload]]\nname = \"put_all\"\n"
     );
     fs::write(&file, experiment).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -452,7 +452,7 @@ fn fails_one_of_two(target: &str, words: &str, told: &str) {
     let (file, out) = (dir.path().join("experiment.toml"), dir.path().join("out"));
     let experiment = format!(
         "name = \"dies\"\ntitle = \"One that dies\"\nlevels = [1]\nrepetitions = 2\nwarmup = \"100ms\"\nwindow = \"3s\"\n\
-        selftest = false\n[target]\nkind = \"weir\"\n{target}[[workload]]\nname = \"put_all\"\nargs = [\"--keys\", \"10\"]\n"
+        selftest = false\nheadroom = false\n[target]\nkind = \"weir\"\n{target}[[workload]]\nname = \"put_all\"\nargs = [\"--keys\", \"10\"]\n"
     );
     fs::write(&file, experiment).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -478,7 +478,7 @@ fn a_target_that_fails_requests_does_so_once_its_keys_are_there() {
     tried(|| {
         let dir = tempfile::tempdir().unwrap();
         let experiment = "name = \"fails\"\ntitle = \"Failures\"\nlevels = [2, 4]\nrepetitions = 1\nwarmup = \"100ms\"\n\
-        window = \"300ms\"\nselftest = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
+        window = \"300ms\"\nselftest = false\nheadroom = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
         args = [\"--lab\", \"--strain\", \"delay=1ms,fail=0\"]\n\
         [interventions]\nrounds = 1\nwindow = \"300ms\"\nknobs = [\"cpu\"]\n\
         [[workload]]\nname = \"get_all\"\nargs = [\"--keys\", \"100\"]\n\
@@ -564,6 +564,7 @@ repetitions = 1
 warmup = "100ms"
 window = "300ms"
 selftest = false
+headroom = false
 
 [target]
 kind = "weir"

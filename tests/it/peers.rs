@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use weir::lab::results::Results;
 
-const HEAD: &str = "name = \"turns\"\nselftest = false\ntitle = \"Several targets\"\nlevels = [1, 4]\nrepetitions = 3\n\
+const HEAD: &str = "name = \"turns\"\nselftest = false\nheadroom = false\ntitle = \"Several targets\"\nlevels = [1, 4]\nrepetitions = 3\n\
                     warmup = \"50ms\"\nwindow = \"200ms\"\n";
 
 /// Runs `weir lab` on the experiment `text`, with its results in `dir/out`.
@@ -229,6 +229,7 @@ fn the_peers_are_measured_for_real() {
         let dir = tempfile::tempdir().unwrap();
         let flags = [
             "--no-selftest",
+            "--no-headroom",
             "--repetitions",
             "1",
             "--levels",

@@ -14,6 +14,7 @@ fn measure(report: &str) -> (u32, Output, String) {
         .arg(file)
         .args([
             "--no-selftest",
+            "--no-headroom",
             "--window",
             "300ms",
             "--warmup",

@@ -50,6 +50,9 @@ pub struct Experiment {
     /// Whether the generator proves itself before the first trial.
     #[serde(default = "yes")]
     pub selftest: bool,
+    /// Whether a slower generator and a slower server show, after the last repetition, which of them is the limit.
+    #[serde(default = "yes")]
+    pub headroom: bool,
     /// What is measured, in the file's order; the first of several is what the others are compared with.
     #[serde(rename = "target", deserialize_with = "target::subjects")]
     pub subjects: Vec<Subject>,
@@ -94,6 +97,11 @@ impl Experiment {
         let mut own: Vec<Workload> = self.workloads.iter().filter(takes_part).cloned().collect();
         own.iter_mut().for_each(|workload| workload.args.extend_from_slice(&subject.load));
         own
+    }
+
+    /// Whether servers of the lab's own are made slower while they run.
+    pub fn slows_servers(&self) -> bool {
+        self.headroom || self.interventions.is_some()
     }
 
     /// The levels of `workload`.

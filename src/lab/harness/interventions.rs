@@ -3,16 +3,32 @@
 //! After the last repetition of a target, for each workload: rounds of a trial with nothing changed, the base, and one for each knob, all
 //! in random order. A knob adds a share of what its resource works on one request, or lowers a rate to four fifths; how much that is
 //! is known from the last base before it, or from the repetitions. What is compared ran on one and the same server.
+//!
+//! First come those that show whether the generator is the limit: the generator or the server computes longer, at the level that got
+//! most through.
 
+use super::rig::Length;
 use super::{Course, Progress, Rig, failed, save};
-use crate::lab::experiment::{Interventions, Workload};
-use crate::lab::results::{Change, Intervention, Reading, Resource, ResourceKind, Results, Trial};
+use crate::lab::experiment::{Experiment, Interventions, Workload};
+use crate::lab::results::{
+    Change, Intervention, Reading, Resource, ResourceKind, Results, SLOWER_GENERATOR, SLOWER_SERVER, Trial,
+};
+use crate::units::Span;
 use rand_core::{Rng as Draws, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// What a rate or a quota is lowered to.
 pub(super) const LOWERED: f64 = 0.8;
+/// The rounds that show whether the generator is the limit, and by what share of its processor time a part is slowed there.
+const HEADROOM_ROUNDS: u32 = 3;
+const HEADROOM_STRENGTH: f64 = 0.2;
+/// Their trials are short: they are made for every workload of every run, and what they look for is large.
+const HEADROOM_WARMUP_MAX: Duration = Duration::from_millis(200);
+const HEADROOM_WINDOW_MAX: Duration = Duration::from_millis(500);
 /// PostgreSQL takes no longer `commit_delay`, in microseconds.
 const COMMIT_DELAY_US_MOST: f64 = 100_000.0;
 
@@ -20,6 +36,8 @@ const COMMIT_DELAY_US_MOST: f64 = 100_000.0;
 enum Turn {
     /// Adds to each request: the share of the servers of what the name stands for.
     PerRequest(fn(&Base) -> Raised),
+    /// Adds to each request: the share of the processor time, in seconds, that it takes of a part.
+    PerCpu(fn(&Base) -> Option<Batches>),
     /// Adds to each batch: the share of how long one takes, in seconds, if that was counted.
     PerBatch(fn(&Base) -> Option<Batches>),
     /// Lowers what may go through.
@@ -32,7 +50,7 @@ struct Raised {
     servers: f64,
 }
 
-/// Resources, and how long they work on one batch.
+/// Resources, and how long they work on one batch, or on one request.
 struct Batches {
     names: Vec<String>,
     secs: f64,
@@ -40,6 +58,8 @@ struct Batches {
 
 /// How knobs are turned; a row for each of [`crate::lab::experiment::KNOBS`].
 const TURNS: &[(&str, Turn)] = &[
+    (SLOWER_GENERATOR, Turn::PerCpu(generator_used)),
+    (SLOWER_SERVER, Turn::PerCpu(server_used)),
     ("cpu", Turn::PerRequest(server_cpu)),
     ("worker", Turn::PerRequest(|base| base.station("server workers", server_cpu(base).servers))),
     // As much as of the processor: a control of the same size, and of nobody's demand.
@@ -79,6 +99,10 @@ impl Base<'_> {
             Turn::PerRequest(raised) => {
                 let Raised { names, servers } = raised(self);
                 change(names, strength * servers / goodput * 1e6, None)
+            }
+            Turn::PerCpu(used) => {
+                let Batches { names, secs } = used(self)?;
+                change(names, strength * secs * 1e6, None)
             }
             Turn::PerBatch(batches) => {
                 let Batches { names, secs } = batches(self)?;
@@ -121,6 +145,19 @@ fn server_cpu(base: &Base) -> Raised {
         names: all.map(|resource| resource.name.clone()).collect(),
         servers: busier.map_or(1.0, |resource| base.trial.servers(resource)),
     }
+}
+
+/// The generator's cores, and how long its threads compute for a request.
+fn generator_used(base: &Base) -> Option<Batches> {
+    let load = base.trial.numbers()?;
+    let names = base.named_or(|of| of.kind == ResourceKind::Generator, "generator CPU");
+    measured(names, load.cpu_secs / load.attempts as f64)
+}
+
+/// The server's cores and quota, and how long it computes for a request.
+fn server_used(base: &Base) -> Option<Batches> {
+    let attempts_per_sec = base.trial.numbers().map(|load| load.attempts as f64 / load.window_secs)?;
+    measured(server_cpu(base).names, base.trial.per_sec("server.cpu_secs")? / attempts_per_sec)
 }
 
 /// The lanes that are busier, those that read or those that write, and how long a batch of theirs takes.
@@ -171,7 +208,8 @@ pub(super) fn knobs_of_server(reading: &Reading) -> Vec<&'static str> {
         let metric = format!("stats.{metric}");
         reading.counters.keys().chain(reading.gauges.keys()).any(|name| name.starts_with(&metric))
     };
-    let there_if: [(&'static str, bool); 6] = [
+    let there_if: [(&'static str, bool); 7] = [
+        (SLOWER_SERVER, true),
         ("cpu", true),
         ("worker", true),
         ("delay", true),
@@ -183,16 +221,77 @@ pub(super) fn knobs_of_server(reading: &Reading) -> Vec<&'static str> {
 }
 
 /// What is to be done with one workload.
-struct Rounds<'r, 'a> {
-    wanted: &'r Interventions,
+struct Rounds<'a> {
     workload: &'a Workload,
     level: u32,
-    knobs: &'r [String],
+    knobs: Vec<String>,
+    strength: f64,
+    numbers: Range<u32>,
+    length: Length,
+}
+
+impl<'a> Rounds<'a> {
+    /// Those that show whether the generator is the limit, at the level with the highest goodput; `None` where that shows nothing.
+    fn headroom(
+        experiment: &Experiment,
+        workload: &'a Workload,
+        knobs: &[String],
+        results: &Results,
+    ) -> Option<Rounds<'a>> {
+        // At a rate that is offered, goodput says nothing.
+        let level =
+            best_level(results, &workload.name).filter(|_| experiment.headroom && !workload.is_open())?;
+        // The rounds of a workload are numbered through.
+        let asked = experiment.interventions.as_ref().map_or(0, |of| of.rounds);
+        Some(Rounds {
+            workload,
+            level,
+            knobs: knobs.iter().filter(|knob| is_headroom(knob)).cloned().collect(),
+            strength: HEADROOM_STRENGTH,
+            numbers: asked..asked + HEADROOM_ROUNDS,
+            length: Length {
+                warmup: Span(experiment.warmup.0.min(HEADROOM_WARMUP_MAX)),
+                window: Span(experiment.window.0.min(HEADROOM_WINDOW_MAX)),
+                adaptive: None,
+            },
+        })
+    }
+
+    /// Those that the experiment asks for.
+    fn asked(experiment: &Experiment, workload: &'a Workload, knobs: &[String]) -> Option<Rounds<'a>> {
+        let Interventions { level, rounds, strength, window, .. } =
+            experiment.interventions.as_ref()?.clone();
+        let wanted = |knob: &&String| {
+            !is_headroom(knob) && experiment.interventions.as_ref().is_some_and(|of| of.wants(knob))
+        };
+        Some(Rounds {
+            workload,
+            level: level.or(experiment.levels_of(workload).iter().max().copied()).unwrap_or(1),
+            knobs: knobs.iter().filter(wanted).cloned().collect(),
+            strength,
+            numbers: 0..rounds,
+            length: Length { warmup: experiment.warmup, window, adaptive: None },
+        })
+    }
+}
+
+fn is_headroom(knob: &str) -> bool {
+    [SLOWER_GENERATOR, SLOWER_SERVER].contains(&knob)
+}
+
+/// The level at which most got through in the mean over the repetitions.
+fn best_level(results: &Results, workload: &str) -> Option<u32> {
+    let mut goodput: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for trial in results.trials.iter().filter(|trial| trial.workload == workload) {
+        goodput.entry(trial.level).or_default().extend(trial.numbers().map(|load| load.goodput_rps));
+    }
+    let means = goodput.into_iter().map(|(level, all)| (level, all.iter().sum::<f64>() / all.len() as f64));
+    means.filter(|(_, mean)| *mean > 0.0).max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(level, _)| level)
 }
 
 impl<'a> Course<'a> {
-    /// Turns every knob of every workload, as often as the experiment says, or until `stop` is set. What fails is a failed trial; the
-    /// error is that nothing can be saved.
+    /// Makes every intervention of every workload, as often as it has to be made, or until `stop` is set. What fails is a failed trial;
+    /// the error is that nothing can be saved.
     pub(super) fn intervene(
         &'a self,
         rig: &mut (dyn Rig<'a> + 'a),
@@ -200,26 +299,27 @@ impl<'a> Course<'a> {
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<(), String> {
-        let Some(wanted) = &self.experiment.interventions else { return Ok(()) };
-        for workload in &self.workloads {
-            let level =
-                wanted.level.or(self.experiment.levels_of(workload).iter().max().copied()).unwrap_or(1);
-            let mut knobs = match rig.knobs(workload) {
+        let experiment = self.experiment;
+        for workload in
+            self.workloads.iter().filter(|_| experiment.headroom || experiment.interventions.is_some())
+        {
+            let knobs = match rig.knobs(workload) {
                 Ok(knobs) => knobs,
                 Err(_) if stop.load(Ordering::Relaxed) => return Ok(()),
                 Err(why) => {
+                    let level = experiment.levels_of(workload).iter().max().copied().unwrap_or(1);
                     let trial = failed(workload, level, 0, &why);
                     self.keep(Intervention { change: None, trial }, results, progress)?;
                     continue;
                 }
             };
-            knobs.retain(|knob| wanted.wants(knob));
-            let rounds = Rounds { wanted, workload, level, knobs: &knobs };
-            if !knobs.is_empty() {
-                self.turn_all(&rounds, rig, results, progress, stop)?;
-            }
-            if stop.load(Ordering::Relaxed) {
-                return Ok(());
+            let headroom = Rounds::headroom(experiment, workload, &knobs, results);
+            let both = [headroom, Rounds::asked(experiment, workload, &knobs)];
+            for rounds in both.iter().flatten().filter(|rounds| !rounds.knobs.is_empty()) {
+                self.turn_all(rounds, rig, results, progress, stop)?;
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -227,21 +327,21 @@ impl<'a> Course<'a> {
 
     fn turn_all(
         &'a self,
-        rounds: &Rounds<'_, 'a>,
+        rounds: &Rounds<'a>,
         rig: &mut (dyn Rig<'a> + 'a),
         results: &mut Results,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<(), String> {
-        let Rounds { wanted, workload, level, knobs } = *rounds;
+        let Rounds { workload, level, ref knobs, strength, ref numbers, length } = *rounds;
         let (target, in_round) = (self.subject.name.as_deref(), 1 + knobs.len());
-        let total = wanted.rounds as usize * in_round;
+        let total = numbers.len() * in_round;
         let is_measured = |trial: &Trial| {
             trial.failure.is_none() && trial.load.as_ref().is_some_and(|load| load.goodput_rps > 0.0)
         };
         let is_same = |of: &&Trial| of.workload == workload.name && of.level == level && is_measured(of);
         let mut known = results.trials.iter().rev().find(is_same).cloned();
-        for round in 0..wanted.rounds {
+        for round in numbers.clone() {
             let mut order = shuffled(knobs, self.experiment.seed, &workload.name, round);
             if known.is_none() {
                 // Nobody knows yet how much is a share of what.
@@ -250,11 +350,11 @@ impl<'a> Course<'a> {
             let mut revivals = None;
             for (turn, knob) in order.into_iter().enumerate() {
                 let base = known.as_ref().map(|trial| Base { resources: &results.resources, trial });
-                let change = knob.map(|knob| rig.change(base.as_ref()?, knob, wanted.strength));
+                let change = knob.map(|knob| rig.change(base.as_ref()?, knob, strength));
                 let Some(change) = change.map_or(Some(None), |change| change.map(Some)) else { continue };
-                let number = round as usize * in_round + turn + 1;
+                let number = (round - numbers.start) as usize * in_round + turn + 1;
                 progress.intervenes(number, total, target, &workload.name, knob);
-                let mut trial = rig.intervene(workload, level, round, change.as_ref());
+                let mut trial = rig.intervene(workload, level, round, length, change.as_ref());
                 // An interrupted trial is no failure of the target.
                 if stop.load(Ordering::Relaxed) {
                     return Ok(());
@@ -433,7 +533,8 @@ mod tests {
     #[test]
     fn every_knob_can_be_turned() {
         let turned: Vec<&str> = TURNS.iter().map(|(name, _)| *name).collect();
-        assert!(KNOBS.iter().all(|knob| turned.contains(&knob.name)) && turned.len() == KNOBS.len());
+        let known = KNOBS.iter().map(|knob| knob.name).chain([SLOWER_GENERATOR, SLOWER_SERVER]);
+        assert!(known.clone().all(|name| turned.contains(&name)) && turned.len() == known.count());
         assert!(KNOBS.iter().all(|knob| knob.about.ends_with('.')));
     }
 
@@ -504,7 +605,14 @@ mod tests {
             self.revivals
         }
 
-        fn intervene(&mut self, of: &'a Workload, level: u32, round: u32, _: Option<&Change>) -> Trial {
+        fn intervene(
+            &mut self,
+            of: &'a Workload,
+            level: u32,
+            round: u32,
+            _: Length,
+            _: Option<&Change>,
+        ) -> Trial {
             self.begun += 1;
             self.revivals += u32::from(self.revived_at.contains(&self.begun));
             match self.fails_at.contains(&self.begun) {

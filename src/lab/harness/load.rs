@@ -58,6 +58,8 @@ pub(super) struct Run<'a> {
     pub(super) enough: Option<&'a Enough<'a>>,
     /// Whether the keys must be written first.
     pub(super) preload: bool,
+    /// By how much each request costs the generator more processor time than it has to, in microseconds.
+    pub(super) added_cpu_us: Option<f64>,
     /// Where the generator runs; it gets as many threads.
     pub(super) cores: &'a [usize],
     /// What is sampled beside the generator.
@@ -196,6 +198,9 @@ impl Run<'_> {
         if !self.preload {
             command.arg("--no-preload");
         }
+        if let Some(us) = self.added_cpu_us {
+            command.args(["--inject", &format!("cpu={us:.3}us")]);
+        }
         command.arg("--until-stdin-ends").args(&self.workload.args);
         command
     }
@@ -254,6 +259,7 @@ mod tests {
             window: short,
             enough,
             preload,
+            added_cpu_us: None,
             cores: &[],
             context: &Context::default(),
             log: &dir.path().join("load.log"),

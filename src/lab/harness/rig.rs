@@ -4,9 +4,20 @@
 
 use super::interventions::Base;
 use super::search;
-use crate::lab::experiment::{Experiment, Workload};
+use crate::lab::experiment::{Adaptive, Experiment, Workload};
 use crate::lab::results::{Change, Reading, Resource, Trial};
 use crate::lab::simulated;
+use crate::units::Span;
+
+/// How long a trial is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Length {
+    /// The unmeasured part.
+    pub(super) warmup: Span,
+    /// The measured part; the least of it where `adaptive` says how it ends.
+    pub(super) window: Span,
+    pub(super) adaptive: Option<Adaptive>,
+}
 
 /// What trials run against.
 pub(super) trait Rig<'a> {
@@ -29,8 +40,14 @@ pub(super) trait Rig<'a> {
         0
     }
     /// Runs one trial of the interventions, with `change` made and then unmade. A failure is part of it.
-    fn intervene(&mut self, workload: &'a Workload, level: u32, round: u32, change: Option<&Change>)
-    -> Trial;
+    fn intervene(
+        &mut self,
+        workload: &'a Workload,
+        level: u32,
+        round: u32,
+        length: Length,
+        change: Option<&Change>,
+    ) -> Trial;
     /// Runs one trial in an open loop. A failure is part of it.
     fn offered(&mut self, workload: &'a Workload, offered: &search::Offered, repetition: u32) -> Trial;
 }
@@ -73,14 +90,13 @@ impl<'a> Rig<'a> for Modelled<'a> {
         workload: &'a Workload,
         level: u32,
         round: u32,
+        length: Length,
         change: Option<&Change>,
     ) -> Trial {
-        let Experiment { seed, warmup, window, interventions, .. } = self.experiment;
-        let window = interventions.as_ref().map_or(*window, |of| of.window);
         let model =
             change.map_or_else(|| self.model.clone(), |change| simulated::changed(self.model, change));
-        let seed = simulated::seed_of(*seed, change);
-        simulated::trial(&model, &workload.name, level, round, seed, *warmup, window)
+        let seed = simulated::seed_of(self.experiment.seed, change);
+        simulated::trial(&model, &workload.name, level, round, seed, length.warmup, length.window)
     }
 
     fn offered(&mut self, workload: &'a Workload, offered: &search::Offered, repetition: u32) -> Trial {

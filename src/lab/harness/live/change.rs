@@ -4,7 +4,7 @@ use super::{Live, device_number};
 use crate::lab::experiment::{DATABASE, Workload};
 use crate::lab::harness::interventions::LOWERED;
 use crate::lab::harness::server::Server;
-use crate::lab::results::Change;
+use crate::lab::results::{Change, SLOWER_GENERATOR, SLOWER_SERVER};
 use crate::lab::sampler::{Cap, ask};
 use crate::proto::STRAIN;
 use crate::units::Size;
@@ -12,6 +12,15 @@ use std::time::Duration;
 
 /// Strains requests by next to nothing.
 const HARDLY_STRAINED: &str = "cpu=0.001us";
+/// The strain of the server that makes `change`, if it is one.
+fn strain_of(change: &Change) -> Option<&str> {
+    match change.knob.as_str() {
+        SLOWER_SERVER => Some("cpu"),
+        SLOWER_GENERATOR | "link" | "write_cap" | "commit" | "database_cpu" => None,
+        strain => Some(strain),
+    }
+}
+
 /// How long a server may take to be told of a strain: it may be short of workers.
 const STRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -83,11 +92,10 @@ impl Live<'_> {
     /// Requests that are strained go another way than a hit of the cache, which may take as long as what is added. So in a round
     /// all go it, also where nothing strains them.
     pub(super) fn strain(&self, fails: bool) -> Result<(), String> {
-        let is_strain = |change: &&Change| change.factor.is_none() && change.knob != "commit";
-        let changed = self.changed.as_ref().filter(is_strain);
-        let computes = changed.is_some_and(|change| change.knob == "cpu");
+        let changed = self.changed.as_ref().and_then(|change| Some((strain_of(change)?, change.added_us)));
+        let computes = changed.is_some_and(|(strain, _)| strain == "cpu");
         let same_way = (self.in_round && !computes).then(|| HARDLY_STRAINED.to_owned());
-        let changed = changed.map(|Change { knob, added_us, .. }| format!("{knob}={added_us:.3}us"));
+        let changed = changed.map(|(strain, added_us)| format!("{strain}={added_us:.3}us"));
         let failing = self.failing.clone().filter(|_| fails);
         let words: Vec<String> = changed.into_iter().chain(same_way).chain(failing).collect();
         match words.as_slice() {

@@ -8,17 +8,17 @@ use super::fleet::Fleet;
 use super::interventions::knobs_of_server;
 use super::link::Link;
 use super::resources::resources_of;
+use super::rig::Length;
 use super::search::Offered;
 use super::server::Server;
 use super::services::{self, Services};
 use super::{Course, Options, Precision, Rig, environment, failed, load};
 use crate::lab::experiment::{
-    Adaptive, Commands, Engine, Experiment, Fresh, GENERATOR, LINK, SERVER, Target, Workload,
+    Commands, Engine, Experiment, Fresh, GENERATOR, LINK, SERVER, Target, Workload,
 };
-use crate::lab::results::{Change, Resource, Trial};
+use crate::lab::results::{Change, Resource, SLOWER_GENERATOR, Trial};
 use crate::lab::sampler::{self, Cap, Context, Samplers, device_of, get};
 use crate::proto::{HEALTHZ, SecondReport};
-use crate::units::Span;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -66,16 +66,6 @@ pub(super) struct Live<'a> {
     revivals: u32,
     /// Trials begun so far.
     ran: u64,
-}
-
-/// How long a run is.
-#[derive(Clone, Copy)]
-struct Length {
-    /// The unmeasured part.
-    warmup: Span,
-    /// The measured part; the least of it where `adaptive` says how it ends.
-    window: Span,
-    adaptive: Option<Adaptive>,
 }
 
 impl<'a> Live<'a> {
@@ -246,6 +236,11 @@ impl<'a> Live<'a> {
             window: length.adaptive.map_or(length.window, |adaptive| adaptive.most),
             enough: precision.is_some().then_some(&enough),
             preload,
+            added_cpu_us: self
+                .changed
+                .as_ref()
+                .filter(|of| of.knob == SLOWER_GENERATOR)
+                .map(|of| of.added_us),
             cores: self.course.cores_of(GENERATOR),
             context: &self.context(),
             log: &self.course.options.dir.join("load.log"),
@@ -365,7 +360,7 @@ impl<'a> Rig<'a> for Live<'a> {
 
     fn knobs(&mut self, workload: &'a Workload) -> Result<Vec<String>, String> {
         let target = &self.course.subject.target;
-        let Target::Weir { .. } = target else { return Ok(Vec::new()) };
+        let Target::Weir { .. } = target else { return Ok(vec![SLOWER_GENERATOR.to_owned()]) };
         self.revive()?;
         self.prepare(workload)?;
         let only_stats = Context { url: self.url().map(str::to_owned), ..Context::default() };
@@ -374,6 +369,7 @@ impl<'a> Rig<'a> for Live<'a> {
             ("write_cap", workload.write_cap.is_some()),
             ("commit", self.fleet.has_postgres()),
             ("database_cpu", target.quota().database.is_some()),
+            (SLOWER_GENERATOR, true),
         ];
         let own = own.into_iter().filter(|(_, is_there)| *is_there).map(|(knob, _)| knob);
         let all = knobs_of_server(&Samplers::new(&only_stats).read()).into_iter().chain(own);
@@ -389,11 +385,9 @@ impl<'a> Rig<'a> for Live<'a> {
         workload: &'a Workload,
         level: u32,
         round: u32,
+        length: Length,
         change: Option<&Change>,
     ) -> Trial {
-        let experiment = self.course.experiment;
-        let window = experiment.interventions.as_ref().map_or(experiment.window, |of| of.window);
-        let length = Length { warmup: experiment.warmup, window, adaptive: None };
         self.in_round = true;
         let trial =
             self.trial_of(workload, level, round, change, |live| live.run(workload, level, round, length));

@@ -55,7 +55,7 @@ impl<'a> Live<'a> {
         }
         let mut args: Vec<String> = args.iter().chain(flags).cloned().collect();
         // Only a server of the lab can be made slower while it runs.
-        if self.course.experiment.interventions.is_some() && !args.iter().any(|arg| arg == LAB) {
+        if self.course.experiment.slows_servers() && !args.iter().any(|arg| arg == LAB) {
             args.push(LAB.to_owned());
         }
         let (args, failing) = without_fail(args);
