@@ -6,10 +6,10 @@ use super::{Failure, compare, note, report, say, usage, with_hint};
 use crate::lab;
 use crate::lab::analysis::steady::{self, Wanted};
 use crate::lab::experiment::{Adaptive, Experiment, PrintedSource, Target};
-use crate::lab::harness::{self, Foretell, Options, Precision, Progress, Ran, Utc};
+use crate::lab::harness::{self, Options, Precision, Progress, Ran, Utc};
 use crate::lab::printed::{self, PrintedRow};
 use crate::lab::report::{headline, selftest_lines};
-use crate::lab::results::{Intervention, Results, Selftest, Trial};
+use crate::lab::results::{Intervention, Selftest, Trial};
 use crate::proto::SecondReport;
 use crate::units::Span;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -79,10 +79,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let dir = results_dir(&args, &experiment)?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::run(format_args!("cannot find the weir binary to start: {error}")))?;
-    let foretell = Some(foretell as Foretell);
     let command = command_line();
     let options =
-        Options { program, dir: dir.clone(), command, scale: args.scale, printed, foretell, enough };
+        Options { program, dir: dir.clone(), command, scale: args.scale, printed, enough };
     let stop = stop_on_signal()?;
     let planned = experiment.trials();
     let trials = if planned == 1 { "trial" } else { "trials" };
@@ -91,13 +90,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let ran = harness::run(&experiment, &options, &mut shown, &stop);
     shown.bar.finish_and_clear();
     conclude(&dir, ran, planned, stop.load(Ordering::Relaxed))
-}
-
-/// What the analysis foretells of a workload, as text to be written down.
-fn foretell(results: &Results, workload: &str) -> Vec<(String, String)> {
-    let predictions = lab::analysis::predict::predictions(results, workload).into_iter();
-    // Only maps with other keys than text cannot be written as JSON, and there is none.
-    predictions.filter_map(|said| Some((said.method.clone(), serde_json::to_string(&said).ok()?))).collect()
 }
 
 /// Whether a trial has seen enough: the harness measures, the analysis judges, and neither knows the other.

@@ -59,9 +59,6 @@ pub struct Results {
     /// they ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interventions: Vec<Intervention>,
-    /// What was foretold of the trials before they ran, in the order it was written down.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub predictions: Vec<Registered>,
     /// Searches for the highest rate under a limit on latency, in the order they ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub searches: Vec<Search>,
@@ -156,43 +153,6 @@ pub struct Change {
     /// By what the demand was multiplied instead: 1.25 where a rate was lowered to 80 %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub factor: Option<f64>,
-}
-
-/// A prediction as it was written down before the trials it speaks of.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Registered {
-    /// The workload.
-    pub workload: String,
-    /// `one-point` or `three-point`: how many levels had been measured.
-    pub method: String,
-    /// When, as RFC 3339 in UTC.
-    pub at: String,
-    /// How many trials had been measured by then, of [`Results::trials`].
-    pub after_trials: usize,
-    /// SHA-256 of `said`, in hexadecimal digits.
-    pub sha256: String,
-    /// The prediction, as JSON text.
-    pub said: String,
-}
-
-/// The levels that a sweep over `levels`, ascending, is foretold from, in the order they are measured: the lowest, which has to be
-/// one client, the one nearest to the middle on a scale of ratios, and the highest. Fewer where a sweep has fewer; empty where it
-/// has no level 1.
-pub fn foretold_from(levels: &[u32]) -> Vec<u32> {
-    let (Some(1), Some(&highest)) = (levels.first(), levels.last()) else { return Vec::new() };
-    // As ratios of squares, so that two powers of two that are equally far off are so to the last bit: the lower one is taken.
-    let off = |level: &&u32| {
-        let ratio = f64::from(**level).powi(2) / f64::from(highest);
-        ratio.max(1.0 / ratio)
-    };
-    let middle = levels.iter().min_by(|a, b| off(a).total_cmp(&off(b)));
-    let mut from = vec![1];
-    for level in middle.copied().into_iter().chain([highest]) {
-        if !from.contains(&level) {
-            from.push(level);
-        }
-    }
-    from
 }
 
 /// One of several targets that were measured in turns, each into a results directory of its own.

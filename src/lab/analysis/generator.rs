@@ -258,7 +258,7 @@ mod tests {
         assert!(at_least_rps.low > 0.0);
         let bottleneck = &found.bottleneck;
         assert_eq!((bottleneck.grade, bottleneck.named.len()), (Grade::Generator, 0));
-        assert_eq!((&bottleneck.runner_up, &found.knee), (&None, &None));
+        assert_eq!((&bottleneck.next, &found.knee), (&None, &None));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod bottleneck;
 pub mod capacity;
+mod ceilings;
 pub mod checks;
 pub mod compare;
 pub mod crimes;
@@ -16,7 +17,6 @@ pub mod interventions;
 pub mod limit;
 pub mod little;
 pub mod population;
-pub mod predict;
 pub mod rows;
 pub mod score;
 pub mod stats;
@@ -26,6 +26,7 @@ pub mod waits;
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, RULES};
 pub use capacity::{Capacity, Decline, Knee, KneeSpread};
+pub use ceilings::Ceiling;
 pub use checks::{CHECKS, Checked, Verdict};
 pub use compare::{Comparison, MEASURES, compare};
 pub use crimes::{CRIMES, Judged, Plea, crimes};
@@ -34,7 +35,6 @@ pub use hits::HitRatio;
 pub use interventions::Effect;
 pub use limit::{Searched, Tried, UnderLimit};
 pub use population::{Place, Population};
-pub use predict::{Foretold, Prediction};
 pub use rows::{OfRun, Row, Standing, Use, row};
 pub use stats::{Estimate, Interval};
 pub use steady::course::Course;
@@ -109,27 +109,18 @@ pub struct WorkloadFindings {
     pub decline: Option<Decline>,
     /// What limits it.
     pub bottleneck: Bottleneck,
+    /// At what throughput each resource would be full, the lowest first.
+    pub ceilings: Vec<Ceiling>,
     /// How its reads were served by the cache, and would have been by the policies simulated beside it.
     pub hit_ratios: Vec<HitRatio>,
     /// What somebody printed of the same workload, at their levels, and what the audit says of it.
     pub printed: Option<PrintedSweep>,
     /// What became of it when single resources were made slower; empty where nothing was.
     pub effects: Vec<Effect>,
-    /// What was foretold of it before the sweep; empty where nothing was.
-    pub foretold: Vec<Foretold>,
     /// What held the sessions of each database at the levels that decide; empty where nobody looked.
     pub waits: Vec<Dominant>,
     /// How a run near the knee went second by second; `None` where its window has too few of them.
     pub course: Option<Course>,
-}
-
-impl WorkloadFindings {
-    /// From one request to the next of one client alone, in microseconds: its mean latency, and what it thinks. `None`
-    /// without a valid row at one client, and of an open loop, where nobody waits for an answer to send again.
-    pub fn cycle_us_alone(&self) -> Option<f64> {
-        let alone = |row: &&Row| row.level == 1 && row.usable() && row.offered_rps.is_none();
-        self.rows.iter().find(alone)?.cycle_us()
-    }
 }
 
 /// Concludes all that can be concluded from `results`.
@@ -173,12 +164,14 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
     let knee = capacity::knee(&rows, &capacity, results.seed);
     let shares = !generator::shares_with(results).is_empty();
     let effects = interventions::effects(results, &workload.name);
+    let ceilings = ceilings::ceilings(&rows, &results.resources);
     let bottleneck = bottleneck::bottleneck(&bottleneck::Seen {
         rows: &rows,
         capacity: &capacity,
         knee: knee.as_ref(),
         resources: &results.resources,
         effects: &effects,
+        ceilings: &ceilings,
         generator_shares: shares,
     });
     WorkloadFindings {
@@ -189,10 +182,10 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         decline: capacity::decline(&rows, &capacity),
         hit_ratios: hits::hit_ratios(results, &workload.name),
         printed: rows::printed_sweep(results, workload),
+        ceilings,
         waits: waits::dominant(&rows, &bottleneck.levels),
         under_limit: limit::under_limit(results, &workload.name),
         effects,
-        foretold: predict::foretold(results, &workload.name, &rows, &capacity),
         bottleneck,
         rows,
         capacity,

@@ -24,14 +24,14 @@ fn check_limit(found: &WorkloadFindings, name: &str, rps: f64, knee: f64) {
 }
 
 #[test]
-fn a_processor_that_limits_is_named_with_its_runner_up() {
+fn a_processor_that_limits_is_named_with_what_is_next() {
     let found = found("cpu 1 =2ms, disk 1 =1ms, net 0 =5ms", LEVELS);
     check_limit(&found, "cpu", 500.0, 4.0);
     let bottleneck = &found.bottleneck;
     assert_eq!(bottleneck.levels, [8, 16, 32, 64]);
-    let runner_up = bottleneck.runner_up.as_ref().unwrap();
-    assert_eq!(runner_up.resource, "disk");
-    assert!((runner_up.ceiling_rps.unwrap() / 1000.0 - 1.0).abs() < 0.02);
+    let next = bottleneck.next.as_ref().unwrap();
+    assert_eq!(next.resource, "disk");
+    assert!((next.ceiling_rps / 1000.0 - 1.0).abs() < 0.02);
     assert!((bottleneck.named[0].demand_us.unwrap() / 2000.0 - 1.0).abs() < 0.02);
     assert!(found.rows.iter().all(|row| row.standing == Standing::Valid && row.runs == 3));
     assert!(found.knee.as_ref().unwrap().sharp && found.decline.is_none());
@@ -53,7 +53,7 @@ fn a_pure_delay_has_no_bottleneck_and_no_capacity() {
     let found = found("net 0 20ms, cpu 1 50us", &[1, 2, 4, 8, 16]);
     assert!(matches!(found.capacity, Capacity::NotReached { level: 16, .. }), "{:?}", found.capacity);
     assert_eq!((found.knee, found.bottleneck.grade), (None, Grade::Delay));
-    assert_eq!(found.bottleneck.runner_up.unwrap().resource, "cpu");
+    assert_eq!(found.ceilings[0].resource, "cpu");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn an_indication_is_never_named() {
     let mut results = sweep(&model("cpu 1 =1ms"), &["w"], LEVELS, 1, "2s");
     results.resources[0].kind = ResourceKind::Indication;
     let found = findings(&results).workloads.remove(0);
-    assert_eq!((found.bottleneck.grade, found.bottleneck.runner_up), (Grade::NotIdentified, None));
+    assert_eq!((found.bottleneck.grade, found.bottleneck.next), (Grade::NotIdentified, None));
 }
 
 // Report 000 named a disk that was 93 % busy at one client already, while throughput still grew 3.4×.
@@ -156,9 +156,8 @@ fn of_an_open_loop_neither_capacity_nor_knee_nor_bottleneck_is_concluded() {
     let Capacity::Offered { rps, kept, over } = &found.capacity else { panic!("{:?}", found.capacity) };
     assert_eq!((*rps, &kept[..], &over[..]), (1300.0, &[4, 8, 16, 32][..], &[1][..]));
     assert_eq!((&found.knee, found.bottleneck.grade), (&None, Grade::NotIdentified));
-    assert!(found.bottleneck.named.is_empty() && found.bottleneck.runner_up.is_none());
+    assert!(found.bottleneck.named.is_empty() && found.bottleneck.next.is_none());
     assert_eq!(found.pacing.as_deref(), Some("poisson 1000/s"));
-    assert_eq!(found.cycle_us_alone(), None, "nobody waits for an answer to send again");
 }
 
 #[test]
@@ -467,7 +466,7 @@ fn a_full_pool_is_excused_by_what_its_sessions_wait_for() {
     assert_eq!((found.bottleneck.grade, named(&found)), (Grade::Supported, vec!["database commit path"]));
     let waiting = found.bottleneck.named[0].waiting.as_ref().unwrap();
     assert!(waiting.pooled && waiting.places == 2.0 && (waiting.sessions - 1.7).abs() < 1e-9);
-    assert_eq!(found.bottleneck.runner_up, None, "the pool has no ceiling of its own");
+    assert_eq!(found.bottleneck.next, None, "the pool has no ceiling of its own");
     // Sessions that work are no excuse.
     let found = of_waiting(Some(3.0), |_| vec![("CPU", 2.9), ("idle", 3.1)]);
     assert_eq!(named(&found), ["store write lanes"]);

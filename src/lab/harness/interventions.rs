@@ -652,7 +652,6 @@ mod tests {
             command: String::new(),
             scale: None,
             printed: Vec::new(),
-            foretell: None,
             enough: |_, _| false,
         };
         let course = Course::new(&experiment, &experiment.subjects[0], &options, &[0]).unwrap();

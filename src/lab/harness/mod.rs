@@ -1,8 +1,7 @@
 //! Carries an experiment out: starts what is measured, runs every trial, keeps every number.
 //!
 //! A repetition is a block: the target is fresh at its start, and all workloads and levels run within it in random
-//! order, so that whatever drifts over time does not look like an effect of the level. In the first one the few levels come
-//! before the others that these are foretold from: a prediction counts only if it was written down before. What was measured is saved
+//! order, so that whatever drifts over time does not look like an effect of the level. What was measured is saved
 //! after each trial; a trial that fails is a row with its reason, never a missing one. Of several targets each has its
 //! block in every repetition, and none is there while another is measured. Prints nothing.
 
@@ -18,7 +17,6 @@ mod live;
 mod load;
 mod mariadb;
 mod postgres;
-mod predictions;
 mod process;
 mod resources;
 mod rig;
@@ -32,7 +30,6 @@ pub use calendar::Utc;
 pub use database::{Options as MariaDbOptions, Options as PostgresOptions};
 pub use mariadb::MariaDb;
 pub use postgres::Postgres;
-pub use predictions::Foretell;
 
 use super::experiment::{Adaptive, Cores, Experiment, GENERATOR, SERVER, Subject, Target, Workload};
 use super::printed::PrintedRow;
@@ -71,8 +68,6 @@ pub struct Options {
     pub scale: Option<f64>,
     /// Rows somebody printed, to be kept beside what is measured.
     pub printed: Vec<PrintedRow>,
-    /// What foretells the rest of a sweep from its first trials; `None` where nobody does.
-    pub foretell: Option<Foretell>,
     /// Whether a trial whose window may end sooner has seen enough; asked after each of its bins of [`BIN`].
     pub enough: fn(&Precision, &[SecondReport]) -> bool,
 }
@@ -328,7 +323,6 @@ impl<'a> Course<'a> {
             printed: options.printed.clone(),
             trials: Vec::new(),
             interventions: Vec::new(),
-            predictions: Vec::new(),
             searches: Vec::new(),
         }
     }
@@ -403,10 +397,6 @@ impl<'a> Course<'a> {
             take_in(&mut results.resources, write_cap(&trial.opened));
             describe(&mut results.workloads, &trial);
             results.trials.push(trial);
-            // Later, the sweep was seen already.
-            if let Some(foretell) = self.options.foretell.filter(|_| repetition == 0) {
-                predictions::register(results, &workload.name, foretell);
-            }
             save(results, &self.options.dir)?;
             progress.ended(name, &results.trials[results.trials.len() - 1]);
         }
@@ -459,9 +449,6 @@ fn order<'w>(
     for last in (1..order.len()).rev() {
         order.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
     }
-    if repetition == 0 {
-        predictions::first_what_foretells(&mut order, |workload| experiment.levels_of(workload));
-    }
     order
 }
 
@@ -504,18 +491,6 @@ mod tests {
         };
         assert_eq!(sorted(first.clone()), sorted(second));
         assert_eq!(first.len(), 14);
-    }
-
-    #[test]
-    fn the_first_repetition_begins_with_what_the_others_are_foretold_from() {
-        let experiment = quick();
-        let levels = |repetition| {
-            let order = order(&experiment, &experiment.workloads, repetition);
-            order.iter().map(|(_, level)| *level).collect::<Vec<_>>()
-        };
-        assert_eq!(levels(0)[..6], [1, 1, 16, 16, 256, 256]);
-        assert!(!levels(0)[6..].is_sorted());
-        assert_ne!(levels(1)[..2], [1, 1]);
     }
 
     #[test]

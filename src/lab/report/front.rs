@@ -118,10 +118,8 @@ fn where_the_knee(found: &WorkloadFindings) -> Answer {
 
 fn what_limits(found: &WorkloadFindings) -> Answer {
     let bottleneck = &found.bottleneck;
-    let next = bottleneck.runner_up.as_ref().map(|next| {
-        let ceiling = words::known(words::next_ceiling(found), |rps| format!(", {} req/s", short(rps)));
-        format!("; next {}{}", next.resource, if ceiling == UNKNOWN { "" } else { &ceiling })
-    });
+    let next = bottleneck.next.as_ref();
+    let next = next.map(|next| format!("; next {}, {} req/s", next.resource, short(next.ceiling_rps)));
     let next = next.unwrap_or_default();
     let (said, below) = match bottleneck.grade {
         Grade::Confirmed => (words::limits(&bottleneck.named), format!("confirmed{next}")),
@@ -131,11 +129,11 @@ fn what_limits(found: &WorkloadFindings) -> Answer {
         Grade::Generator => ("the generator".to_owned(), "nothing is known of the target".to_owned()),
         Grade::NotIdentified if words::is_open(found) => (UNKNOWN.to_owned(), "the loop is open".to_owned()),
         Grade::NotIdentified => {
-            let highest = bottleneck.runner_up.as_ref();
-            let busy = |of: &crate::lab::analysis::Evidence| {
+            let busiest = found.ceilings.first();
+            let busy = |of: &crate::lab::analysis::Ceiling| {
                 format!("busiest: {}, {}", of.resource, words::percent(of.utilization))
             };
-            ("not identified".to_owned(), highest.map(busy).unwrap_or_default())
+            ("not identified".to_owned(), busiest.map(busy).unwrap_or_default())
         }
     };
     plain("What limits it?", said, below)
@@ -191,9 +189,6 @@ fn doubts(found: &WorkloadFindings, results: &Results) -> Vec<String> {
     let runs = found.rows.iter().map(|row| row.runs).filter(|runs| *runs > 0).min();
     if let Some(runs) = runs.filter(|runs| *runs < RUNS_MIN) {
         doubts.push(format!("only {} of a level", words::count(runs, "run")));
-    }
-    if found.foretold.iter().any(|of| !of.intact) {
-        doubts.push("a prediction was changed".to_owned());
     }
     if results.environment.iter().any(|(name, value)| name == "build" && value == "debug") {
         doubts.push("a debug build".to_owned());

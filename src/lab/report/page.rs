@@ -110,10 +110,9 @@ const SUMMARY: &[Summary] =
             };
             grade.to_owned()
         }),
-        ("<runner-up", |found| {
-            found.bottleneck.runner_up.as_ref().map_or(UNKNOWN.to_owned(), |of| {
-                format!("{} {}", of.resource, words::percent(of.utilization))
-            })
+        ("<next", |found| {
+            let next = found.bottleneck.next.as_ref();
+            next.map_or(UNKNOWN.to_owned(), |of| format!("{} {} req/s", of.resource, short(of.ceiling_rps)))
         }),
         ("usable levels", |found| {
             let usable = found.rows.iter().filter(|row| row.standing == Standing::Valid).count();
@@ -327,7 +326,6 @@ fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut 
     };
     page.push(Block::Table(table));
     let mut notes = notes(found);
-    notes.extend(above_bound(found));
     let errors = errors(found);
     if errors.is_none() && found.rows.iter().any(|row| row.runs > 0) {
         notes.push("No attempt failed at any level.".to_owned());
@@ -337,7 +335,6 @@ fn workload(report: &Report, index: usize, found: &WorkloadFindings, page: &mut 
         page.push(Block::Part("Failed attempts by class".to_owned()));
         page.push(Block::Table(errors));
     }
-    page.extend(evidence::predictions(found));
     page.extend(limit::blocks(found));
     if let Some(of) = &found.course {
         page.push(Block::Part("How a run went".to_owned()));
@@ -378,16 +375,9 @@ fn as_run(results: &Results) -> String {
 }
 
 fn caption(found: &WorkloadFindings) -> String {
-    let mut said = match (words::is_open(found), found.foretold.is_empty()) {
-        (true, _) => "Whiskers: the interval over runs.".to_owned(),
-        (false, true) => {
-            "Thin grey: the bounds N / R(1) and the capacity. Whiskers: the interval over runs.".to_owned()
-        }
-        (false, false) => {
-            "Thin grey: the bound and the capacity; dotted and dashed: what was foretold before the sweep. \
-                           Whiskers: the interval over runs."
-                .to_owned()
-        }
+    let mut said = match words::is_open(found) {
+        true => "Whiskers: the interval over runs.".to_owned(),
+        false => "Thin grey: the capacity. Whiskers: the interval over runs.".to_owned(),
     };
     if found.rows.iter().any(|row| row.population.is_some()) {
         said += " Where the clients are: before a resource they wait for it (full colour), in it they are served (pale); hatched, \
@@ -415,22 +405,6 @@ fn caption(found: &WorkloadFindings) -> String {
         };
     }
     said
-}
-
-/// Rows above the asymptotic bound: it takes the demand of one client's requests for everybody's.
-fn above_bound(found: &WorkloadFindings) -> Option<String> {
-    let alone_secs = found.rows.iter().find(|row| row.level == 1)?.cycle_us()? / 1e6;
-    let above: Vec<u32> = (found.rows.iter())
-        .filter(|row| row.goodput_rps.is_some_and(|rps| rps.mean > 1.02 * f64::from(row.level) / alone_secs))
-        .map(|row| row.level)
-        .collect();
-    (!above.is_empty()).then(|| {
-        format!(
-            "Goodput is above N / R(1) at {}: a request costs less under load than alone (fewer wake-ups, larger \
-             batches), so that line is no bound here, and a knee computed from it comes too late.",
-            words::each_level(&above)
-        )
-    })
 }
 
 /// What is wrong at which levels, and what to do about it: gate by gate, then the runs without numbers.

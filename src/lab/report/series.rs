@@ -3,7 +3,6 @@
 //! How they are drawn is the business of [`super::plots`].
 
 use super::beside;
-use crate::lab::analysis::predict::PredictedLevel;
 use crate::lab::analysis::rows::Use;
 use crate::lab::analysis::{AuditedRow, Capacity, FIGURES, Group, Place, Population, Row, WorkloadFindings};
 use crate::lab::results::ResourceKind;
@@ -35,8 +34,6 @@ pub enum Kind {
     Bound,
     /// Measured second by second: a line without dots.
     Course,
-    /// Foretold before the sweep, counted in the order it was written down: dotted the first, dashed the others.
-    Foretold(usize),
     /// Measured: a band between the ends of its points' intervals.
     Area(Fill),
     /// Measured: dots alone.
@@ -96,51 +93,16 @@ pub(super) fn throughput(found: &WorkloadFindings) -> Vec<Series> {
     if let Some(((first, last), rps)) = ends.zip(found.capacity.rps()) {
         let thin = |clients: f64, value: f64| Point { at: clients, value, interval: None, usable: true };
         let (first, last) = (f64::from(first.level), f64::from(last.level));
-        if let Some(foretold) = found.foretold.first() {
-            let bound = |of: &PredictedLevel| thin(f64::from(of.level), of.rps_bound);
-            let points = foretold.prediction.levels.iter().map(bound).collect();
-            all.push(Series { label: "bound".into(), colour: Colour::Soft, kind: Kind::Bound, points });
-        } else if let Some(us) = found.cycle_us_alone().filter(|us| *us > 0.0) {
-            // A straight line through the origin is a curve on an axis of ratios.
-            let steps = 64;
-            let at = |i: i32| first.max(0.5) * (last / first.max(0.5)).powf(f64::from(i) / f64::from(steps));
-            let bound = (0..=steps).map(|i| thin(at(i), at(i) / us * 1e6)).collect();
-            all.push(Series {
-                label: "N / R(1)".into(),
-                colour: Colour::Soft,
-                kind: Kind::Bound,
-                points: bound,
-            });
-        }
         if matches!(found.capacity, Capacity::Reached { .. }) {
             let points = vec![thin(first, rps.mean), thin(last, rps.mean)];
             let label = format!("capacity {}", short(rps.mean));
             all.push(Series { label, colour: Colour::Soft, kind: Kind::Bound, points });
         }
     }
-    all.extend(foretold(found, Colour::Series(1), |of| of.rps));
     let colour = Colour::Series(0);
     all.push(Series { label: "goodput".into(), colour, kind: Kind::Measured, points: goodput });
     all.extend(printed(found, "printed", colour, |row| Some(row.printed.throughput_rps?.value)));
     all
-}
-
-/// What was foretold, a line for each prediction.
-fn foretold(found: &WorkloadFindings, colour: Colour, read: fn(&PredictedLevel) -> f64) -> Vec<Series> {
-    let point = |of: &PredictedLevel| Point {
-        at: f64::from(of.level),
-        value: read(of),
-        interval: None,
-        usable: true,
-    };
-    (found.foretold.iter().enumerate())
-        .map(|(i, of)| Series {
-            label: format!("{} foretold", of.prediction.method),
-            colour,
-            kind: Kind::Foretold(i),
-            points: of.prediction.levels.iter().map(point).collect(),
-        })
-        .collect()
 }
 
 /// A line of the latency panel: its name, its colour, and its figure of a row.
@@ -160,9 +122,6 @@ pub(super) fn latency(found: &WorkloadFindings) -> Vec<Series> {
         points: found.rows.iter().filter_map(|row| Some(point(row, read(row)?))).collect(),
     };
     let mut all: Vec<Series> = RANKS.iter().map(series).collect();
-    // Only the mean can be foretold, and one line of it is enough here.
-    let foretold = foretold(found, RANKS[0].1, |of| of.latency_us).pop();
-    all.extend(foretold.map(|last| Series { label: "mean foretold".into(), ..last }));
     all.extend(printed(found, "printed mean", RANKS[0].1, beside::latency_us));
     all
 }

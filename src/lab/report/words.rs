@@ -2,9 +2,8 @@
 //!
 //! Every figure carries its unit and, where one is known, its spread; what is not known is "–", never NaN.
 
-use crate::lab::analysis::predict;
 use crate::lab::analysis::{
-    AuditedRow, Capacity, Checked, Estimate, Evidence, Findings, Foretold, Grade, Interval, Knee, KneeSpread,
+    AuditedRow, Capacity, Checked, Estimate, Evidence, Findings, Grade, Interval, Knee, KneeSpread,
     PrintedSweep, Row, Standing, Verdict, WAITS, Waiting, WorkloadFindings,
 };
 use crate::lab::results::{Limit, ResourceKind};
@@ -245,17 +244,12 @@ pub(super) fn bottleneck(found: &WorkloadFindings) -> String {
         ),
         (Grade::NotIdentified, _) => "bottleneck not identified".to_owned(),
     };
-    let Some(next) = &bottleneck.runner_up else { return said };
-    match bottleneck.grade {
-        Grade::NotIdentified => {
-            format!("{said}; highest utilization {} {}", next.resource, percent(next.utilization))
+    match (bottleneck.grade, &bottleneck.next, found.ceilings.first()) {
+        (Grade::NotIdentified, _, Some(busiest)) => {
+            format!("{said}; highest utilization {} {}", busiest.resource, percent(busiest.utilization))
         }
-        Grade::Delay | Grade::FastFail => said,
-        Grade::Confirmed | Grade::Supported | Grade::Generator => {
-            let ceiling = known(next_ceiling(found), |rps| format!(", next ceiling {} req/s", short(rps)));
-            let ceiling = if ceiling == UNKNOWN { String::new() } else { ceiling };
-            format!("{said}, runner-up {} ({}{ceiling})", next.resource, percent(next.utilization))
-        }
+        (_, Some(next), _) => format!("{said}, next {} ({} req/s)", next.resource, short(next.ceiling_rps)),
+        _ => said,
     }
 }
 
@@ -269,11 +263,6 @@ pub(super) fn limits(of: &[Evidence]) -> String {
     listed(&of.iter().map(limit).collect::<Vec<_>>())
 }
 
-/// What goodput would be limited by without what is named, in requests per second.
-pub(super) fn next_ceiling(found: &WorkloadFindings) -> Option<f64> {
-    found.bottleneck.next_ceiling_rps.or(found.bottleneck.runner_up.as_ref()?.ceiling_rps)
-}
-
 /// How much of its cores the generator used at most: what is left is its headroom. `None` where that was not read.
 fn headroom(found: &WorkloadFindings) -> Option<String> {
     let of_row = |row: &Row| {
@@ -283,41 +272,6 @@ fn headroom(found: &WorkloadFindings) -> Option<String> {
     let most =
         found.rows.iter().filter_map(of_row).filter(|share| share.is_finite()).max_by(f64::total_cmp)?;
     Some(format!("generator at most {} busy", percent(most)))
-}
-
-/// By how much the capacity that was foretold is off, the best informed prediction first. `None` where nothing was foretold.
-fn foretold(found: &WorkloadFindings) -> Option<String> {
-    let off = |error: f64| match (error * 100.0).round() {
-        0.0 => "right to the per cent".to_owned(),
-        high if high > 0.0 => format!("{high:.0} % too high"),
-        low => format!("{:.0} % too low", -low),
-    };
-    let said = |of: &Foretold| {
-        let from = match of.prediction.method.as_str() {
-            predict::ONE_POINT => "from one level",
-            predict::THREE_POINT => "from three levels",
-            other => other,
-        };
-        if !of.intact {
-            return format!("{from} changed since it was written down");
-        }
-        if let Some(error) = of.capacity_error.filter(|_| of.judged) {
-            return format!("{from} {}", off(error));
-        }
-        let errors = of.errors.iter().map(|(_, error)| *error);
-        match errors.max_by(|a, b| a.abs().total_cmp(&b.abs())) {
-            Some(worst) => format!("{from} {} at the worst of the other levels", off(worst)),
-            None => format!("{from} not judged, as no other level is valid"),
-        }
-    };
-    let all: Vec<String> = found.foretold.iter().rev().map(said).collect();
-    (!all.is_empty()).then(|| format!("prediction {}", all.join(", ")))
-}
-
-/// A share with its sign, as whole per cent: `+4 %`, `−12 %`.
-pub(super) fn signed(share: f64) -> String {
-    // Adding 0 turns the −0 of a tiny negative share into +0.
-    format!("{:+.0} %", (share * 100.0).round() + 0.0).replace('-', "−")
 }
 
 fn sure(grade: Grade) -> &'static str {
@@ -475,7 +429,6 @@ pub(super) fn sentence(found: &WorkloadFindings) -> String {
         decline(found),
         closed(bottleneck(found)),
         headroom(found),
-        foretold(found),
         Some(gates(found)),
     ];
     let mut sentence = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");

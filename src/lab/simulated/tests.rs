@@ -66,7 +66,6 @@ pub(crate) fn sweep(
         printed: Vec::new(),
         trials,
         interventions: Vec::new(),
-        predictions: Vec::new(),
         searches: Vec::new(),
     }
 }

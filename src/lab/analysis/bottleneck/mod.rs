@@ -16,6 +16,7 @@ pub use pressure::{Pressed, Pressure, pressure};
 pub use rules::{Case, Conclusion, RULES, Rule};
 
 use super::capacity::{Capacity, Knee};
+use super::ceilings::{self, Ceiling};
 use super::interventions::Effect;
 use super::rows::{Row, Standing};
 use super::stats::Estimate;
@@ -48,16 +49,14 @@ pub struct Bottleneck {
     pub grade: Grade,
     /// The resources named; several share the load. Empty where none is.
     pub named: Vec<Evidence>,
-    /// The next busiest that could be a limit, named or not the winner: relaxing the winner brings at most its ceiling.
-    pub runner_up: Option<Evidence>,
+    /// What would limit next, if nothing that is named did: never below what is named, nor below the capacity.
+    pub next: Option<Ceiling>,
     /// Resources that look saturated but do more per busy second the more is asked of them.
     pub load_dependent: Vec<Evidence>,
     /// The levels all this was read at, ascending.
     pub levels: Vec<u32>,
     /// What speaks for it, and what does not: a sentence for each kind of evidence, with its figures.
     pub because: Vec<String>,
-    /// What the runner-up would let through, in requests per second: the next ceiling, if the first of the named had no limit.
-    pub next_ceiling_rps: Option<f64>,
 }
 
 /// How sure a bottleneck is.
@@ -177,6 +176,7 @@ pub(super) struct Seen<'a> {
     /// In the order of the rows'.
     pub(super) resources: &'a [Resource],
     pub(super) effects: &'a [Effect],
+    pub(super) ceilings: &'a [Ceiling],
     /// Whether the generator has no cores of its own.
     pub(super) generator_shares: bool,
 }
@@ -184,12 +184,12 @@ pub(super) struct Seen<'a> {
 /// Applies [`RULES`] to the levels at and above twice the knee that belong to the plateau; to the whole plateau where
 /// those are fewer than two. Without a plateau it is the shoulder that decides: neighbouring levels over which the clients
 /// at least double and goodput stays within 15 % of the best. Where there is none either, nothing limits yet, and the best
-/// level shows the highest utilization. Of a generator without cores of its own nothing is concluded, not even a runner-up.
+/// level shows the highest utilization. Of a generator without cores of its own nothing is concluded, not even what is next.
 ///
 /// Source: the utilization law and the bottleneck analysis of Denning & Buzen (1978); Lazowska et al., Quantitative
 /// System Performance (1984), chapter 5.
 pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
-    let Seen { rows, capacity, knee, resources, effects, generator_shares } = *seen;
+    let Seen { rows, capacity, knee, resources, effects, ceilings, generator_shares } = *seen;
     let deciding = evidence::deciding(rows, capacity, knee);
     let levels: Vec<u32> = deciding.iter().map(|row| row.level).collect();
     let queues = Queues::of(rows, &deciding);
@@ -221,6 +221,7 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
     let ruled = ruled.unwrap_or_else(|| Conclusion::of(Grade::NotIdentified, Vec::new()));
     let Conclusion { grade, named, because, .. } = grade::graded(&case, ruled, effects, &levels);
     let evidence = &case.evidence;
+    let of = |ceiling: &Ceiling| evidence.iter().find(|of| of.id == ceiling.resource);
     // A pool that waits for the database has no ceiling of its own, nor have workers that wait for a core.
     let is_held = |of: &Evidence| {
         named.iter().any(|i| {
@@ -228,23 +229,13 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
             winner.within.contains(&of.id) || winner.waiting.is_some() && of.kind == ResourceKind::Pool
         })
     };
-    let others = || {
-        let others = evidence.iter().enumerate().filter(|(i, _)| !named.contains(i) && !generator_shares);
-        others
-            .map(|(_, of)| of)
-            .filter(|of| !is_held(of) && of.kind != ResourceKind::Indication && of.waiting.is_none())
-    };
-    // What more load makes cheaper is no ceiling behind a winner. Where there is none, it is the busiest all the same.
-    let next = others().filter(|of| !of.load_dependent || grade == Grade::NotIdentified);
-    let runner_up = next.max_by(|a, b| a.utilization.total_cmp(&b.utilization)).cloned();
-    let runner_up = runner_up.map(|of| match of.load_dependent {
-        true => Evidence { ceiling_rps: None, ..of },
-        false => of,
-    });
+    // What more load makes cheaper has none either.
+    let may = |ceiling: &Ceiling| of(ceiling).is_some_and(|of| of.can_limit() && !of.load_dependent && !is_held(of));
+    let names: Vec<&str> = named.iter().map(|i| evidence[*i].id.as_str()).collect();
+    let next = capacity.rps().filter(|_| !named.is_empty() && !generator_shares);
     Bottleneck {
         grade,
-        next_ceiling_rps: runner_up.as_ref().and_then(|of| of.ceiling_rps),
-        runner_up,
+        next: next.and_then(|rps| ceilings::next(ceilings, rps.mean, &names, may)),
         named: named.iter().map(|i| evidence[*i].clone()).collect(),
         load_dependent: evidence
             .iter()

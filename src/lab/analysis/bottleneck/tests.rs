@@ -176,12 +176,12 @@ fn workers_are_excused_by_a_saturated_processor_and_by_nothing_else() {
     let cpu = |at| actor("server CPU", Limit::ServerCpu, at).within(&["server workers"]);
     let results = scene(&[workers(), cpu(|n| (taken(n).0 * 0.99, None, None))]);
     assert_eq!(verdict(&results), (Grade::Supported, vec![Limit::ServerCpu]));
-    assert_eq!(found(&results).bottleneck.runner_up, None, "workers that wait for a core are no runner-up");
+    assert_eq!(found(&results).bottleneck.next, None, "workers that wait for a core are not next");
     let results = scene(&[workers(), cpu(|n| (taken(n).0 * 0.4, None, None))]);
     assert_eq!(verdict(&results), (Grade::Supported, vec![Limit::ServerWorkers]));
-    let bottleneck = found(&results).bottleneck;
-    assert_eq!(bottleneck.runner_up.unwrap().resource, "server CPU");
-    assert!((bottleneck.next_ceiling_rps.unwrap() / 1250.0 - 1.0).abs() < 0.05);
+    let next = found(&results).bottleneck.next.unwrap();
+    assert_eq!(next.resource, "server CPU");
+    assert!((next.ceiling_rps / 1250.0 - 1.0).abs() < 0.05);
 }
 
 /// Of two with the same limit the longer queue may be in front of the one that is busy a little less.

@@ -115,16 +115,6 @@ pub const CRIMES: &[Crime] = &[
         judge: answers_checked,
     },
     Crime {
-        name: "foretold before measured",
-        about: "predictions were written down before the trials they speak of, and are unchanged since",
-        judge: foretold_before,
-    },
-    Crime {
-        name: "calibration is not validation",
-        about: "no prediction is judged at a level it was made from",
-        judge: calibration_apart,
-    },
-    Crime {
         name: "decline only where certain",
         about: "a fall past the peak is claimed only where the intervals do not touch",
         judge: decline_certain,
@@ -212,27 +202,20 @@ fn spread_given(case: &Case) -> Plea {
 fn random_order(case: &Case) -> Plea {
     let mut sweeps = 0;
     let mut in_order = 0;
-    let mut set = 0;
     for workload in &case.results.workloads {
-        let is_foretold = case.results.predictions.iter().any(|of| of.workload == workload.name);
         let repetitions: BTreeSet<u32> =
             of_workload(case, &workload.name).map(|trial| trial.repetition).collect();
         for repetition in repetitions {
             let of_it = of_workload(case, &workload.name).filter(|trial| trial.repetition == repetition);
             let levels: Vec<u32> = of_it.map(|trial| trial.level).collect();
-            // Two levels are in order every other time. And the first sweep begins with up to three that the others are foretold from.
-            if levels.len() == 3 && repetition == 0 && is_foretold {
-                set += 1;
-            } else if levels.len() > 2 {
+            // Two levels are in order every other time.
+            if levels.len() > 2 {
                 sweeps += 1;
                 in_order += usize::from(levels.is_sorted() || levels.iter().rev().is_sorted());
             }
         }
     }
     match (sweeps, in_order) {
-        (0, _) if set > 0 => NotChecked(
-            "with three levels the first sweep has the order in which they are foretold from".into(),
-        ),
         (0, _) => NotChecked("too few levels to have an order".into()),
         (_, 0) => Held(format!("none of {} goes up or down level by level", count(sweeps, "sweep"))),
         // By chance alone a few levels come in order now and then.
@@ -354,57 +337,6 @@ fn answers_checked(case: &Case) -> Plea {
     }
 }
 
-fn foretold_before(case: &Case) -> Plea {
-    let registered = &case.results.predictions;
-    if registered.is_empty() {
-        return NotChecked("nothing was foretold".into());
-    }
-    let foretold =
-        || case.findings.workloads.iter().flat_map(|found| found.foretold.iter().map(move |of| (found, of)));
-    if let Some((found, of)) = foretold().find(|(_, of)| !of.intact) {
-        return Broken(format!(
-            "the {} prediction of {} no longer has its hash",
-            of.prediction.method, found.name
-        ));
-    }
-    for of in registered {
-        // What had been measured by then must be of other levels than those it is judged at.
-        let before = &case.results.trials[..of.after_trials.min(case.results.trials.len())];
-        let judged = foretold()
-            .filter(|(found, foretold)| found.name == of.workload && foretold.sha256 == of.sha256)
-            .flat_map(|(_, foretold)| foretold.errors.iter().map(|(level, _)| *level));
-        for level in judged {
-            if before.iter().any(|trial| trial.workload == of.workload && trial.level == level) {
-                return Broken(format!(
-                    "{} at {level} had been measured before the {} prediction was written down",
-                    of.workload, of.method
-                ));
-            }
-        }
-    }
-    Held(format!("{}, each with the hash it was written down with", count(registered.len(), "prediction")))
-}
-
-fn calibration_apart(case: &Case) -> Plea {
-    let mut judged = 0;
-    for found in &case.findings.workloads {
-        for of in &found.foretold {
-            let made_from = &of.prediction.from_levels;
-            if let Some((level, _)) = of.errors.iter().find(|(level, _)| made_from.contains(level)) {
-                return Broken(format!(
-                    "the {} prediction of {} is judged at {level}, of which it is made",
-                    of.prediction.method, found.name
-                ));
-            }
-            judged += of.errors.len();
-        }
-    }
-    match judged {
-        0 => NotChecked("no prediction was judged".into()),
-        _ => Held(format!("judged at {} that no prediction was made from", count(judged, "level"))),
-    }
-}
-
 fn decline_certain(case: &Case) -> Plea {
     let mut claimed = 0;
     for found in &case.findings.workloads {
@@ -430,13 +362,12 @@ fn same_durability(case: &Case) -> Plea {
     }
 }
 
-/// Shares are given of goodput lost and of predictions missed: of both the goodput must be there.
+/// Shares are given of goodput lost: the goodput must be there.
 fn absolute_beside_relative(case: &Case) -> Plea {
     let mut relative = 0;
     for found in &case.findings.workloads {
         let of_effects = found.effects.iter().map(|effect| effect.level);
-        let of_errors = found.foretold.iter().flat_map(|of| of.errors.iter().map(|(level, _)| *level));
-        for level in of_effects.chain(of_errors) {
+        for level in of_effects {
             relative += 1;
             let row = found.rows.iter().find(|row| row.level == level);
             if row.and_then(|row| row.goodput_rps).is_none() {

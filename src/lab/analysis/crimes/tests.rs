@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::lab::analysis::findings;
-use crate::lab::results::Registered;
 use crate::lab::simulated::tests::{model, sweep};
 
 fn results() -> Results {
@@ -70,17 +69,6 @@ fn sweeps_that_go_up_are_not_in_random_order() {
     let shuffle = |results: &mut Results| results.trials.sort_by_key(|of| (of.repetition, of.level * 7 % 16));
     check("random order", shuffle, "held: none of 3 sweeps");
     check("random order", |results| results.trials.retain(|trial| trial.level < 3), "not checked");
-    // Three levels are all that the others are foretold from: the first sweep has their order.
-    let foretold = |results: &mut Results| {
-        results.trials.retain(|trial| trial.level < 5);
-        results.predictions = vec![registered()];
-    };
-    check("random order", foretold, "broken: 2 of 2 sweeps");
-    let once = |results: &mut Results| {
-        foretold(results);
-        results.trials.retain(|trial| trial.repetition == 0);
-    };
-    check("random order", once, "not checked: with three levels the first sweep");
 }
 
 #[test]
@@ -136,55 +124,4 @@ fn failures_are_excluded_and_said() {
     check("failures are no throughput", failing, "held: 1 level above the limit, in no capacity");
     check("steady", |_| {}, "not checked");
     check("time accounted for", |_| {}, "held: at all 5 levels");
-}
-
-fn registered() -> Registered {
-    Registered {
-        workload: "w".into(),
-        method: "one-point".into(),
-        at: "2026-01-02T03:04:05Z".into(),
-        after_trials: 15,
-        sha256: "00".into(),
-        said: "{}".into(),
-    }
-}
-
-#[test]
-fn a_prediction_of_what_was_measured_already_is_none() {
-    check("foretold before measured", |_| {}, "not checked: nothing was foretold");
-    let mut results = results();
-    results.predictions = vec![registered()];
-    let mut findings = findings(&results);
-    findings.workloads[0].foretold = vec![crate::lab::analysis::Foretold {
-        prediction: crate::lab::analysis::Prediction {
-            method: "one-point".into(),
-            from_levels: vec![1],
-            demands: Vec::new(),
-            delay_us: 0.0,
-            levels: Vec::new(),
-            capacity_rps: 500.0,
-        },
-        at: "2026-01-02T03:04:05Z".into(),
-        sha256: "00".into(),
-        intact: true,
-        errors: vec![(8, 0.02)],
-        capacity_error: None,
-        judged: false,
-        moved: None,
-    }];
-    let of = |results: &Results, findings: &Findings, name: &str| {
-        crimes(results, findings).into_iter().find(|of| of.name == name).unwrap().plea
-    };
-    let late = of(&results, &findings, "foretold before measured");
-    assert_eq!(
-        late,
-        Broken("w at 8 had been measured before the one-point prediction was written down".into())
-    );
-    results.predictions[0].after_trials = 1;
-    assert!(matches!(of(&results, &findings, "foretold before measured"), Held(_)));
-    assert!(matches!(of(&results, &findings, "calibration is not validation"), Held(_)));
-    findings.workloads[0].foretold[0].intact = false;
-    assert!(matches!(of(&results, &findings, "foretold before measured"), Broken(_)));
-    findings.workloads[0].foretold[0].errors.push((1, 0.0));
-    assert!(matches!(of(&results, &findings, "calibration is not validation"), Broken(_)));
 }

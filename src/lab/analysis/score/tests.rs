@@ -151,7 +151,7 @@ fn a_verdict_is_right_only_if_it_says_what_was_imposed() {
     let verdict = |grade: Grade, limits: &[Limit]| {
         let results = target("x", "cpu 1 =1ms, lock 1 =1ms", BOTH);
         let found = findings(&results).workloads.remove(0).bottleneck;
-        let evidence = found.named.first().or(found.runner_up.as_ref()).unwrap().clone();
+        let evidence = found.named[0].clone();
         let named =
             limits.iter().map(|limit| super::super::Evidence { limit: Some(*limit), ..evidence.clone() });
         Class::said(&Bottleneck { grade, named: named.collect(), ..found })

@@ -1,11 +1,11 @@
-//! What stands behind the name of a bottleneck: sentences, the table of candidates, interventions and predictions.
+//! What stands behind the name of a bottleneck: sentences, the table of candidates, and interventions.
 
 use super::page::{Block, Table};
 use super::plots::effects;
 use super::words::{self, UNKNOWN};
 use crate::lab::analysis::bottleneck::pressure;
 use crate::lab::analysis::{
-    Effect, Estimate, Evidence, Foretold, Grade, Interval, Row, Use, WorkloadFindings,
+    Effect, Estimate, Evidence, Grade, Interval, Row, Use, WorkloadFindings,
 };
 use crate::lab::results::{Limit, ResourceKind};
 use crate::units::short;
@@ -57,11 +57,11 @@ pub(super) fn sentences(found: &WorkloadFindings) -> String {
             ));
         }
     }
-    if let Some(next) = bottleneck.runner_up.as_ref().filter(|_| !bottleneck.named.is_empty()) {
+    if let Some(next) = &bottleneck.next {
         said.push(format!(
             "Without that limit {} would be next, at {} req/s.",
             next.resource,
-            words::known(words::next_ceiling(found), short)
+            short(next.ceiling_rps)
         ));
     }
     if said.is_empty() {
@@ -122,7 +122,7 @@ fn candidates(found: &WorkloadFindings) -> Table {
     const SHOWN_MIN: f64 = 0.02;
     let bottleneck = &found.bottleneck;
     let mut all: Vec<Candidate> = Vec::new();
-    let known = bottleneck.named.iter().chain(&bottleneck.runner_up).chain(&bottleneck.load_dependent);
+    let known = bottleneck.named.iter().chain(&bottleneck.load_dependent);
     for of in known {
         if all.iter().all(|known| known.name != of.resource) {
             all.push(of_evidence(found, of));
@@ -272,93 +272,6 @@ fn interventions(found: &WorkloadFindings) -> Table {
         ]);
     }
     table
-}
-
-/// What was foretold beside what came; nothing where nothing was foretold.
-pub(super) fn predictions(found: &WorkloadFindings) -> Vec<Block> {
-    if found.foretold.is_empty() {
-        return Vec::new();
-    }
-    let mut page = vec![Block::Part("Foretold beside measured".to_owned())];
-    page.push(Block::Table(levels(found)));
-    let mut notes: Vec<String> = found.foretold.iter().map(registered).collect();
-    let above = above_bound(found);
-    if !above.is_empty() {
-        notes.push(format!(
-            "Set back, at {}: goodput above the bound. That is an error in the data, or a request costs less under load than \
-             in the runs the bound was made from.",
-            words::each_level(&above)
-        ));
-    }
-    notes.push(
-        "An error is foretold over measured, less one; levels a prediction was made from are not judged."
-            .to_owned(),
-    );
-    page.push(Block::Notes(notes));
-    page
-}
-
-fn levels(found: &WorkloadFindings) -> Table {
-    let mut table = Table::new(&["clients", "goodput", "bound"]);
-    (table.head[1].1, table.head[2].1) = ("req/s".to_owned(), "req/s".to_owned());
-    for of in &found.foretold {
-        let method = of.prediction.method.clone();
-        table.head.extend([(method.clone(), "req/s".to_owned()), (method, "error".to_owned())]);
-    }
-    table.words = vec![false; table.head.len()];
-    let above = above_bound(found);
-    for row in &found.rows {
-        let of_level = |of: &Foretold| of.prediction.levels.iter().find(|at| at.level == row.level).copied();
-        let bound = found.foretold.iter().find_map(of_level).map(|at| at.rps_bound);
-        let mut cells = vec![
-            row.level.to_string(),
-            row.goodput_rps.as_ref().map_or(UNKNOWN.to_owned(), words::spread),
-            words::known(bound, short),
-        ];
-        for of in &found.foretold {
-            let error = of.errors.iter().find(|(level, _)| *level == row.level).map(|(_, error)| *error);
-            let made_from = of.prediction.from_levels.contains(&row.level);
-            cells.push(words::known(of_level(of).map(|at| at.rps), short));
-            cells.push(match error {
-                None if made_from => "made from".to_owned(),
-                error => words::known(error, words::signed),
-            });
-        }
-        table.rows.push((cells, above.contains(&row.level)));
-    }
-    table
-}
-
-/// Levels whose goodput is above the bound that was foretold, beyond what scatters.
-fn above_bound(found: &WorkloadFindings) -> Vec<u32> {
-    const SLACK: f64 = 1.02;
-    let bound = |level: u32| {
-        let of_level = |of: &Foretold| of.prediction.levels.iter().find(|at| at.level == level).copied();
-        found.foretold.iter().find_map(of_level).map(|at| at.rps_bound)
-    };
-    let above = |row: &&Row| {
-        let goodput = row.goodput_rps.map(|of| of.low);
-        goodput.zip(bound(row.level)).is_some_and(|(goodput, bound)| goodput > SLACK * bound)
-    };
-    found.rows.iter().filter(above).map(|row| row.level).collect()
-}
-
-/// Where a prediction comes from, and how far off it was.
-fn registered(of: &Foretold) -> String {
-    let hash: String = of.sha256.chars().take(16).collect();
-    let intact = if of.intact { "unchanged since" } else { "CHANGED since: it proves nothing" };
-    let error = match of.capacity_error {
-        Some(error) if of.judged => format!("; capacity {} off", words::signed(error)),
-        Some(_) => "; its capacity is not judged, the best level is one it was made from".to_owned(),
-        None => String::new(),
-    };
-    let moved = of.moved.as_ref().map_or(String::new(), |moved| format!(" {moved}"));
-    format!(
-        "{}: made from {}, written down {} with SHA-256 {hash}…, {intact}{error}.{moved}",
-        words::capitalized(&of.prediction.method),
-        words::each_level(&of.prediction.from_levels),
-        of.at
-    )
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! What the report shows of evidence that is filled in by hand: effects, predictions, places.
+//! What the report shows of evidence that is filled in by hand: effects, places.
 
-use crate::lab::analysis::predict::{PredictedDemand, PredictedLevel};
 use crate::lab::analysis::{
-    Effect, Estimate, Findings, Foretold, Grade, Place, Population, Prediction, findings,
+    Effect, Estimate, Findings, Grade, Place, Population, findings,
 };
 use crate::lab::report::series::{Fill, Kind, places};
 use crate::lab::report::{File, WRITERS, rendered, words};
@@ -18,7 +17,6 @@ fn proven() -> (Results, Findings) {
     let found = &mut findings.workloads[0];
     found.bottleneck.grade = Grade::Confirmed;
     found.bottleneck.because = vec!["of each client more 0.98 wait for cpu.".into()];
-    found.bottleneck.next_ceiling_rps = Some(200.0);
     let named = &mut found.bottleneck.named[0];
     (named.limit, named.queue_growth) = (Some(Limit::CommitPath), Some(0.98));
     let effect = |knob: &str, raises: &[&str], expected_loss: f64, losses: &[f64]| Effect {
@@ -42,8 +40,6 @@ fn proven() -> (Results, Findings) {
         effect("lane", &["disk"], 0.2, &[0.001, -0.002, 0.004]),
         effect("delay", &[], 0.2, &[0.0, 0.001, -0.001]),
     ];
-    found.foretold =
-        vec![foretold("one-point", &[1], 60.0, 0.2), foretold("three-point", &[1, 4, 16], 51.0, 0.02)];
     for row in &mut found.rows {
         let clients = f64::from(row.level);
         row.population = Some(Population {
@@ -63,38 +59,6 @@ fn proven() -> (Results, Findings) {
 
 fn place(resource: &str, inner: bool, waiting: f64, serving: f64) -> Place {
     Place { resource: resource.into(), limit: None, inner, waiting: Some(waiting), serving: Some(serving) }
-}
-
-/// A prediction that levels off at `rps` and misses by `error` everywhere.
-fn foretold(method: &str, from_levels: &[u32], rps: f64, error: f64) -> Foretold {
-    let level = |level: &u32| {
-        let rps = rps.min(f64::from(*level) / 0.075);
-        PredictedLevel {
-            level: *level,
-            rps,
-            latency_us: 75_000.0,
-            rps_bound: rps,
-            latency_us_bound: 75_000.0,
-        }
-    };
-    let demand = PredictedDemand { resource: "cpu".into(), servers: 1.0, us: vec![20_000.0] };
-    Foretold {
-        prediction: Prediction {
-            method: method.into(),
-            from_levels: from_levels.to_vec(),
-            demands: vec![demand],
-            delay_us: 50_000.0,
-            levels: LEVELS.iter().map(level).collect(),
-            capacity_rps: rps,
-        },
-        at: "2026-01-02T03:04:05Z".into(),
-        sha256: "0123456789abcdef0123456789abcdef".into(),
-        intact: true,
-        errors: LEVELS.iter().filter(|of| !from_levels.contains(of)).map(|of| (*of, error)).collect(),
-        capacity_error: Some(error),
-        judged: true,
-        moved: Some("The demand of cpu moved most.".into()),
-    }
 }
 
 fn text(files: &[File], name: &str) -> String {
@@ -133,7 +97,6 @@ fn the_front_answers_how_fast_where_what_and_whether() {
             "<dt>What limits it?</dt><dd>commit path</dd><dd>confirmed; next disk, 200 req/s</dd>",
             "<dt>May we believe it?</dt><dd>",
             "bottleneck commit path (confirmed: cpu 100 % busy",
-            "prediction from three levels 2 % too high, from one level 20 % too high",
         ],
     );
     let markdown = text(&files, "report.md");
@@ -153,12 +116,6 @@ fn what_speaks_against_a_workload_stands_on_its_front() {
     assert!(!front(&results, &findings).contains("debug build"));
     results.environment.push(("build".into(), "debug".into()));
     check(&front(&results, &findings), &["class=\"care\"", "a debug build"]);
-    let mut changed = findings.clone();
-    changed.workloads[0].foretold[0].intact = false;
-    check(
-        &front(&results, &changed),
-        &["a prediction was changed", "from one level changed since it was written down"],
-    );
     results.trials.clear();
     let empty = crate::lab::analysis::findings(&results);
     check(&front(&results, &empty), &["class=\"stop\"", "<dd>no</dd>"]);
@@ -193,27 +150,6 @@ fn interventions_are_bars_with_what_a_limit_would_lose() {
         ],
     );
     assert!(files.iter().all(|file| file.name != "plots/put.effects.svg"));
-}
-
-#[test]
-fn predictions_stand_beside_what_came_with_their_hash() {
-    let (results, mut findings) = proven();
-    findings.workloads[0].foretold[1].intact = false;
-    findings.workloads[0].foretold[0].prediction.levels[4].rps_bound = 40.0;
-    let files = rendered(&results, findings);
-    check(
-        &text(&files, "report.md"),
-        &[
-            "### Foretold beside measured",
-            "| clients | goodput, req/s | bound, req/s | one-point, req/s | one-point, error |",
-            "| made from |",
-            "One-point: made from 1 client, written down 2026-01-02T03:04:05Z with SHA-256 0123456789abcdef…, unchanged since; \
-             capacity +20 % off. The demand of cpu moved most.",
-            "CHANGED since",
-            "Set back, at 16 clients: goodput above the bound.",
-        ],
-    );
-    check(&text(&files, "plots/get.svg"), &["one-point foretold", "three-point foretold"]);
 }
 
 #[test]

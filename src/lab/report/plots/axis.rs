@@ -52,11 +52,7 @@ pub(in crate::lab::report) fn vertical(scale: Scale, series: &[Series]) -> (f64,
             .flatten()
             .filter(|value| value.is_finite())
     };
-    // A bound may shoot far above all that was measured, and so may what was foretold: the axis follows the measurements.
-    const FORETOLD_MAX: f64 = 1.5;
-    let mut values: Vec<f64> = value_of(|kind| !matches!(kind, Kind::Bound | Kind::Foretold(_))).collect();
-    let most = values.iter().copied().fold(0.0, f64::max);
-    values.extend(value_of(|kind| matches!(kind, Kind::Foretold(_))).filter(|of| *of <= FORETOLD_MAX * most));
+    let values: Vec<f64> = value_of(|kind| kind != Kind::Bound).collect();
     match scale {
         // A figure above 1 is an error of a sampler; it must be seen.
         Scale::Share => {

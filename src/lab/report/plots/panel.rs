@@ -158,8 +158,6 @@ fn draw_series(
             chart.draw_series([PathElement::new(line, style.stroke_width(2))]).map(drop)?;
         }
         Kind::Printed | Kind::PrintedPeak => dashed(chart, 3, 6, 4)?,
-        Kind::Foretold(0) => dashed(chart, 2, 2, 3)?,
-        Kind::Foretold(_) => dashed(chart, 2, 7, 3)?,
         Kind::Area(fill) => area(chart, &placed, fill, style)?,
         Kind::Dots => {}
     }
@@ -180,7 +178,7 @@ fn draw_series(
             (Kind::Measured | Kind::Dots, false) => chart.draw_series([dot(paper), dot(edge)]).map(drop)?,
             (Kind::Printed, true) => chart.draw_series([square(style.filled())]).map(drop)?,
             (Kind::Printed, false) => chart.draw_series([square(paper), square(edge)]).map(drop)?,
-            (Kind::PrintedPeak | Kind::Bound | Kind::Course | Kind::Foretold(_) | Kind::Area(_), _) => {}
+            (Kind::PrintedPeak | Kind::Bound | Kind::Course | Kind::Area(_), _) => {}
         }
     }
     // A band is named at its middle, everything else at its end.
