@@ -80,8 +80,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::run(format_args!("cannot find the weir binary to start: {error}")))?;
     let command = command_line();
-    let options =
-        Options { program, dir: dir.clone(), command, scale: args.scale, printed, enough };
+    let options = Options { program, dir: dir.clone(), command, scale: args.scale, printed, enough };
     let stop = stop_on_signal()?;
     let planned = experiment.trials();
     let trials = if planned == 1 { "trial" } else { "trials" };

@@ -66,7 +66,8 @@ mod tests {
 
     #[test]
     fn a_ceiling_is_goodput_over_utilization_at_the_best_level() {
-        let results = sweep(&model("cpu 1 =2ms, disk 2 =1ms, net 0 =5ms"), &["w"], &[1, 2, 4, 8, 16], 1, "1s");
+        let results =
+            sweep(&model("cpu 1 =2ms, disk 2 =1ms, net 0 =5ms"), &["w"], &[1, 2, 4, 8, 16], 1, "1s");
         let found = findings(&results).workloads.remove(0);
         let seen: Vec<(&str, f64)> =
             found.ceilings.iter().map(|of| (of.resource.as_str(), of.ceiling_rps.round())).collect();
@@ -93,9 +94,12 @@ mod tests {
     fn the_next_limit_is_never_below_the_named_one_nor_the_capacity() {
         let levels = [50.0, 90.0, 100.0, 101.0, 110.0, 250.0];
         let names = ["a", "b", "c"];
-        for (a, b, c) in levels.iter().flat_map(|a| levels.iter().flat_map(move |b| levels.map(|c| (*a, *b, c)))) {
+        for (a, b, c) in
+            levels.iter().flat_map(|a| levels.iter().flat_map(move |b| levels.map(|c| (*a, *b, c))))
+        {
             let all = [a, b, c];
-            let ceilings: Vec<Ceiling> = names.iter().zip(all).map(|(name, rps)| ceiling(name, rps)).collect();
+            let ceilings: Vec<Ceiling> =
+                names.iter().zip(all).map(|(name, rps)| ceiling(name, rps)).collect();
             for named in [&names[..0], &names[..1], &names[..2], &names[..]] {
                 let floor = all[..named.len()].iter().copied().fold(100.0, f64::max);
                 let expected = all[named.len()..].iter().filter(|of| **of > 100.0 && **of >= floor);

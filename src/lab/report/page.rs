@@ -74,51 +74,50 @@ impl Table {
 /// What the summary says of a workload: heading and cell.
 type Summary = (&'static str, fn(&WorkloadFindings) -> String);
 
-const SUMMARY: &[Summary] =
-    &[
-        ("<workload", |found| found.name.clone()),
-        ("<capacity, req/s", |found| match &found.capacity {
-            Capacity::Unknown => UNKNOWN.to_owned(),
-            Capacity::Reached { rps, .. } => words::spread(rps),
-            Capacity::NotReached { at_least_rps, .. } | Capacity::GeneratorLimited { at_least_rps, .. } => {
-                format!("≥ {}", short(at_least_rps.low))
-            }
-            Capacity::Offered { rps, .. } => format!("{} offered", short(*rps)),
-        }),
-        ("knee, clients", |found| words::known(found.knee.as_ref().map(|knee| knee.clients), words::clients)),
-        ("p50 there", |found| words::latency(found.knee.as_ref().and_then(|knee| knee.latency_us_p50))),
-        ("p99 there", |found| words::latency(found.knee.as_ref().and_then(|knee| knee.latency_us_p99))),
-        ("<bottleneck", |found| match found.bottleneck.grade {
-            Grade::Confirmed | Grade::Supported => words::limits(&found.bottleneck.named),
-            Grade::Generator if found.bottleneck.named.is_empty() => UNKNOWN.to_owned(),
-            Grade::Generator => "generator".to_owned(),
-            Grade::NotIdentified if words::is_open(found) => UNKNOWN.to_owned(),
-            Grade::NotIdentified => "not identified".to_owned(),
-            Grade::Delay => "none: a delay".to_owned(),
-            Grade::FastFail => "none: it fails fast".to_owned(),
-        }),
-        ("<grade", |found| {
-            let grade = match (found.bottleneck.grade, found.bottleneck.named.len()) {
-                (Grade::Confirmed, 0 | 1) => "confirmed",
-                (Grade::Confirmed, _) => "confirmed, shared",
-                (Grade::Supported, 0 | 1) => "supported",
-                (Grade::Supported, _) => "supported, shared",
-                (Grade::Delay, _) => "a delay",
-                (Grade::FastFail, _) => "no capacity",
-                (Grade::Generator, _) => "target unknown",
-                (Grade::NotIdentified, _) => UNKNOWN,
-            };
-            grade.to_owned()
-        }),
-        ("<next", |found| {
-            let next = found.bottleneck.next.as_ref();
-            next.map_or(UNKNOWN.to_owned(), |of| format!("{} {} req/s", of.resource, short(of.ceiling_rps)))
-        }),
-        ("usable levels", |found| {
-            let usable = found.rows.iter().filter(|row| row.standing == Standing::Valid).count();
-            format!("{usable} of {}", found.rows.len())
-        }),
-    ];
+const SUMMARY: &[Summary] = &[
+    ("<workload", |found| found.name.clone()),
+    ("<capacity, req/s", |found| match &found.capacity {
+        Capacity::Unknown => UNKNOWN.to_owned(),
+        Capacity::Reached { rps, .. } => words::spread(rps),
+        Capacity::NotReached { at_least_rps, .. } | Capacity::GeneratorLimited { at_least_rps, .. } => {
+            format!("≥ {}", short(at_least_rps.low))
+        }
+        Capacity::Offered { rps, .. } => format!("{} offered", short(*rps)),
+    }),
+    ("knee, clients", |found| words::known(found.knee.as_ref().map(|knee| knee.clients), words::clients)),
+    ("p50 there", |found| words::latency(found.knee.as_ref().and_then(|knee| knee.latency_us_p50))),
+    ("p99 there", |found| words::latency(found.knee.as_ref().and_then(|knee| knee.latency_us_p99))),
+    ("<bottleneck", |found| match found.bottleneck.grade {
+        Grade::Confirmed | Grade::Supported => words::limits(&found.bottleneck.named),
+        Grade::Generator if found.bottleneck.named.is_empty() => UNKNOWN.to_owned(),
+        Grade::Generator => "generator".to_owned(),
+        Grade::NotIdentified if words::is_open(found) => UNKNOWN.to_owned(),
+        Grade::NotIdentified => "not identified".to_owned(),
+        Grade::Delay => "none: a delay".to_owned(),
+        Grade::FastFail => "none: it fails fast".to_owned(),
+    }),
+    ("<grade", |found| {
+        let grade = match (found.bottleneck.grade, found.bottleneck.named.len()) {
+            (Grade::Confirmed, 0 | 1) => "confirmed",
+            (Grade::Confirmed, _) => "confirmed, shared",
+            (Grade::Supported, 0 | 1) => "supported",
+            (Grade::Supported, _) => "supported, shared",
+            (Grade::Delay, _) => "a delay",
+            (Grade::FastFail, _) => "no capacity",
+            (Grade::Generator, _) => "target unknown",
+            (Grade::NotIdentified, _) => UNKNOWN,
+        };
+        grade.to_owned()
+    }),
+    ("<next", |found| {
+        let next = found.bottleneck.next.as_ref();
+        next.map_or(UNKNOWN.to_owned(), |of| format!("{} {} req/s", of.resource, short(of.ceiling_rps)))
+    }),
+    ("usable levels", |found| {
+        let usable = found.rows.iter().filter(|row| row.standing == Standing::Valid).count();
+        format!("{usable} of {}", found.rows.len())
+    }),
+];
 
 /// The whole page.
 pub(super) fn page(report: &Report) -> Vec<Block> {

@@ -230,7 +230,9 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
         })
     };
     // What more load makes cheaper has none either.
-    let may = |ceiling: &Ceiling| of(ceiling).is_some_and(|of| of.can_limit() && !of.load_dependent && !is_held(of));
+    let may = |ceiling: &Ceiling| {
+        of(ceiling).is_some_and(|of| of.can_limit() && !of.load_dependent && !is_held(of))
+    };
     let names: Vec<&str> = named.iter().map(|i| evidence[*i].id.as_str()).collect();
     let next = capacity.rps().filter(|_| !named.is_empty() && !generator_shares);
     Bottleneck {

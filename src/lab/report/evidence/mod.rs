@@ -4,9 +4,7 @@ use super::page::{Block, Table};
 use super::plots::effects;
 use super::words::{self, UNKNOWN};
 use crate::lab::analysis::bottleneck::pressure;
-use crate::lab::analysis::{
-    Effect, Estimate, Evidence, Grade, Interval, Row, Use, WorkloadFindings,
-};
+use crate::lab::analysis::{Effect, Estimate, Evidence, Grade, Interval, Row, Use, WorkloadFindings};
 use crate::lab::results::{Limit, ResourceKind};
 use crate::units::short;
 

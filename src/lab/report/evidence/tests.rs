@@ -1,8 +1,6 @@
 //! What the report shows of evidence that is filled in by hand: effects, places.
 
-use crate::lab::analysis::{
-    Effect, Estimate, Findings, Grade, Place, Population, findings,
-};
+use crate::lab::analysis::{Effect, Estimate, Findings, Grade, Place, Population, findings};
 use crate::lab::report::series::{Fill, Kind, places};
 use crate::lab::report::{File, WRITERS, rendered, words};
 use crate::lab::results::{Change, Limit, Results};
