@@ -6,7 +6,7 @@ use super::{Failure, compare, note, report, say, usage, with_hint};
 use crate::lab;
 use crate::lab::analysis::steady::{self, Wanted};
 use crate::lab::experiment::{Adaptive, Experiment, PrintedSource, Target};
-use crate::lab::harness::{self, Options, Precision, Progress, Ran, Utc};
+use crate::lab::harness::{self, Options, Precision, Progress, Ran};
 use crate::lab::printed::{self, PrintedRow};
 use crate::lab::report::{headline, selftest_lines};
 use crate::lab::results::{Intervention, Selftest, Trial};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Run an experiment: start what it measures, measure every level, say what limits it.
@@ -183,6 +183,7 @@ fn read(args: &Args) -> Result<Experiment, Failure> {
     let mut experiment =
         Experiment::parse(&text).map_err(|why| with_hint(format!("{path}: {why}"), Failure::input))?;
     let Args { seed, repetitions, levels, workloads, targets, warmup, window, scale, .. } = args;
+    experiment.find_dialects_in(args.experiment.parent().unwrap_or(Path::new("")));
     if let Some(names) = targets {
         experiment.keep_targets(names).map_err(|why| with_hint(why, Failure::input))?;
     }
@@ -262,20 +263,47 @@ fn printed_rows(file: &Path, experiment: &Experiment) -> Result<Vec<PrintedRow>,
 
 /// Makes the results directory; an earlier run's is never written to.
 fn results_dir(args: &Args, experiment: &Experiment) -> Result<PathBuf, Failure> {
-    let dir = args.out.clone().unwrap_or_else(|| {
-        let stamp = Utc::at(SystemTime::now()).compact();
-        Path::new("weir-results").join(format!("{}-{stamp}", experiment.name))
-    });
-    let cannot = |error: io::Error| {
+    let cannot = |dir: &Path, error: io::Error| {
         Failure::run(format_args!("cannot make {}: {error}", dir.display()))
             .hint("Name a new directory with --out, where files may be written.")
     };
-    fs::create_dir_all(&dir).map_err(cannot)?;
-    if fs::read_dir(&dir).map_err(cannot)?.next().is_some() {
-        return Err(Failure::input(format_args!("{} is not empty", dir.display()))
-            .hint("Name a new directory with --out, or empty this one."));
+    let Some(dir) = &args.out else {
+        let all = Path::new("weir-results");
+        fs::create_dir_all(all).map_err(|error| cannot(all, error))?;
+        // `2026-01-31T23:59:59Z` as `20260131-235959`.
+        let stamp = harness::now().replace(['-', ':', 'Z'], "").replace('T', "-");
+        let name = format!("{}-{stamp}", experiment.name);
+        let (mut dir, mut number) = (all.join(&name), 1);
+        return loop {
+            match fs::create_dir(&dir) {
+                // Another run began in the same second.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                made => break made.map_err(|error| cannot(&dir, error)).map(|()| dir),
+            }
+            dir = all.join(format!("{name}-{number}"));
+        };
+    };
+    fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
+    match has_results(dir).map_err(|error| cannot(dir, error))? {
+        true => Err(Failure::input(format_args!("{} is not empty", dir.display()))
+            .hint("Name a new directory with --out, or empty this one.")),
+        false => Ok(dir.clone()),
     }
-    Ok(dir)
+}
+
+/// Whether there is anything in `dir` but the logs of a start that failed.
+fn has_results(dir: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let counts = match entry.file_type()?.is_dir() {
+            true => has_results(&entry.path())?,
+            false => entry.path().extension().is_none_or(|extension| extension != "log"),
+        };
+        if counts {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The command as it was typed, fit to be typed again: without `--out`, whose directory is taken now.
@@ -405,8 +433,10 @@ impl Progress for Shown {
         self.bar.set_message(what.to_owned());
     }
 
-    fn proved(&mut self, selftest: &Selftest) {
-        self.bar.suspend(|| selftest_lines(selftest).into_iter().for_each(note));
+    fn proved(&mut self, selftest: &Selftest, at: Option<&str>) {
+        let when = at.map(|at| format!(" ({at})")).unwrap_or_default();
+        let lines = selftest_lines(selftest).into_iter().map(|line| line + &when);
+        self.bar.suspend(|| lines.for_each(note));
     }
 
     fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32) {

@@ -39,6 +39,9 @@ pub struct Results {
     /// What the generator had to say for itself before the first trial; `None` in results from before it was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selftest: Option<Selftest>,
+    /// When it ran, as RFC 3339 in UTC: before this run if it was stored; `None` where it did not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selftest_at: Option<String>,
     /// The cores of the generator and of the responder in it, where it was told them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selftest_cores: Option<[usize; 2]>,

@@ -39,12 +39,13 @@ service = "exponential"
 name = "mixed"
 "#;
 
-/// Runs `weir lab` on `experiment`, with its results in `dir/out`.
+/// Runs `weir lab` on `experiment`, with its results in `dir/out` and what it stores for later runs in `dir`.
 fn lab(dir: &Path, experiment: &str, flags: &[&str]) -> (Output, PathBuf) {
     let (file, out) = (dir.join("experiment.toml"), dir.join("out"));
     fs::write(&file, experiment).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    let output = command.arg("lab").arg(file).arg("--out").arg(&out).args(flags).output().unwrap();
+    let command = command.arg("lab").arg(file).arg("--out").arg(&out).args(flags);
+    let output = command.env("XDG_CACHE_HOME", dir).output().unwrap();
     (output, out)
 }
 
@@ -107,6 +108,40 @@ fn an_earlier_runs_results_are_never_written_to() {
 }
 
 #[test]
+fn the_logs_of_a_start_that_failed_are_in_nobodys_way() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("out/fjall")).unwrap();
+    fs::write(dir.path().join("out/fjall/server.log"), "error").unwrap();
+    let (output, out) = lab(dir.path(), SIMULATED, &["--levels", "1", "--repetitions", "1"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(out.join("results.json").exists());
+}
+
+#[test]
+fn runs_that_begin_in_the_same_second_have_directories_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("experiment.toml"), SIMULATED).unwrap();
+    let start = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let command = command.args(["lab", "experiment.toml", "--levels", "1", "--repetitions", "1"]);
+        command.current_dir(dir.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let runs: Vec<Child> = (0..4).map(|_| start()).collect();
+    runs.into_iter().for_each(|mut run| assert!(run.wait().unwrap().success()));
+    assert_eq!(fs::read_dir(dir.path().join("weir-results")).unwrap().count(), 4);
+}
+
+#[test]
+fn a_dialect_is_looked_for_where_the_experiment_is() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("mine.toml"), "[put]\npath = \"/kv/{key}\"\nbody = \"{value}\"\n").unwrap();
+    let text = on_url(&agreeable_server(), "put_all", "100ms")
+        .replace("\"--keys\"", "\"--dialect\", \"mine.toml\", \"--keys\"");
+    let (output, _) = lab(dir.path(), &text, &["--levels", "1"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn what_is_wrong_with_an_experiment_is_one_line() {
     let dir = tempfile::tempdir().unwrap();
     for (from, to, complaint) in [
@@ -118,6 +153,7 @@ fn what_is_wrong_with_an_experiment_is_one_line() {
         ("kind = \"simulated\"", "kind = \"url\"\nurl = \"ftp://x\"", "error"),
         ("service = \"exponential\"", "service = \"quick\"", "experiment.toml: "),
         ("window = \"4s\"", "windows = \"4s\"", "unknown field `windows`"),
+        ("repetitions = 2", "repetitions = \"2\"", "invalid type: string \"2\", expected a whole number"),
     ] {
         let (output, _) = lab(dir.path(), &SIMULATED.replace(from, to), &[]);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -274,6 +310,20 @@ fn what_the_generator_proved_is_told_and_kept_and_may_be_left_out() {
         }
         Some(Selftest::Broke(why)) => assert!(why.contains("it took more than"), "{why}"),
         other => panic!("{other:?}"),
+    }
+
+    // What passed is not tested again; on another binary or machine it would be.
+    let again = tempfile::tempdir().unwrap();
+    if let Ok(stored) = fs::read_dir(dir.path().join("weir")) {
+        fs::create_dir(again.path().join("weir")).unwrap();
+        for file in stored.flatten() {
+            fs::copy(file.path(), again.path().join("weir").join(file.file_name())).unwrap();
+        }
+        let (_, second) = lab(again.path(), &text, &["--levels", "1"]);
+        let (first, second) = (results(&out), results(&second));
+        assert_eq!((first.selftest, first.selftest_at), (second.selftest, second.selftest_at));
+    } else {
+        assert!(kept.is_none_or(|selftest| !matches!(selftest, Selftest::Ran(_)) || !selftest.failed().is_empty()));
     }
 
     let dir = tempfile::tempdir().unwrap();

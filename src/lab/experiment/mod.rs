@@ -25,6 +25,7 @@ pub use truth::{Case, Expected, Split, Truth};
 
 use crate::units::Span;
 use serde::Deserialize;
+use std::path::Path;
 
 /// An experiment: workloads × levels × repetitions against one target, or several in turns.
 #[derive(Clone, Debug, Deserialize)]
@@ -89,6 +90,26 @@ impl Experiment {
         Ok(experiment)
     }
 
+    /// Takes the files that `--dialect` names for files in `dir`, where the experiment is.
+    pub fn find_dialects_in(&mut self, dir: &Path) {
+        let loads = self.subjects.iter_mut().map(|subject| &mut subject.load);
+        for args in self.workloads.iter_mut().map(|workload| &mut workload.args).chain(loads) {
+            let mut is_named = false;
+            for arg in args {
+                let (flag, name) =
+                    arg.split_once('=').map_or(("", arg.as_str()), |(flag, name)| (flag, name));
+                // Others are names of dialects that are built in.
+                let is_file =
+                    (name.ends_with(".toml") || name.contains('/')) && (is_named || flag == DIALECT);
+                is_named = arg == DIALECT;
+                if is_file {
+                    let path = dir.join(name).display().to_string();
+                    *arg = if flag == DIALECT { format!("{DIALECT}={path}") } else { path };
+                }
+            }
+        }
+    }
+
     /// The workloads that `subject` takes part in, with its further flags.
     pub fn workloads_of(&self, subject: &Subject) -> Vec<Workload> {
         let takes_part = |workload: &&Workload| {
@@ -135,9 +156,31 @@ impl Experiment {
     }
 }
 
+/// The flag of `weir load` that may name a file.
+const DIALECT: &str = "--dialect";
+
+/// What the parser calls types, and what people do.
+const TYPES: &[(&str, &str)] = &[
+    ("u32", "a whole number"),
+    ("u64", "a whole number"),
+    ("usize", "a whole number"),
+    ("f64", "a number"),
+    ("a boolean", "true or false"),
+    ("a string", "a text"),
+    ("a sequence", "a list"),
+    ("a map", "a table"),
+];
+
 /// The parser's complaint on one line, with the line of the file.
 fn one_line(text: &str, error: &toml::de::Error) -> String {
     let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+    let what = match what.rsplit_once("expected ") {
+        Some((before, called)) => {
+            let known = TYPES.iter().find(|(name, _)| *name == called).map_or(called, |(_, plain)| plain);
+            format!("{before}expected {known}")
+        }
+        None => what,
+    };
     let remedy = match () {
         _ if what.starts_with("unknown field") => "; correct or remove it",
         _ if what.starts_with("missing field") => "; add it, see docs/reference.md#experiment-files",

@@ -631,7 +631,7 @@ mod tests {
 
     impl Progress for Silent {
         fn preparing(&mut self, _: &str) {}
-        fn proved(&mut self, _: &Selftest) {}
+        fn proved(&mut self, _: &Selftest, _: Option<&str>) {}
         fn begins(&mut self, _: usize, _: usize, _: Option<&str>, _: &str, _: u32) {}
         fn ended(&mut self, _: Option<&str>, _: &Trial) {}
         fn intervenes(&mut self, _: usize, _: usize, _: Option<&str>, _: &str, _: Option<&str>) {}

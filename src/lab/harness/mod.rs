@@ -5,7 +5,6 @@
 //! after each trial; a trial that fails is a row with its reason, never a missing one. Of several targets each has its
 //! block in every repetition, and none is there while another is measured. Prints nothing.
 
-mod calendar;
 mod database;
 mod environment;
 mod failing;
@@ -26,7 +25,6 @@ mod server;
 mod services;
 mod slow_flush;
 
-pub use calendar::Utc;
 pub use database::{Options as MariaDbOptions, Options as PostgresOptions};
 pub use mariadb::MariaDb;
 pub use postgres::Postgres;
@@ -87,8 +85,8 @@ pub struct Precision {
 pub trait Progress {
     /// What is being prepared, in a few words.
     fn preparing(&mut self, what: &str);
-    /// What came of the generator's selftest.
-    fn proved(&mut self, selftest: &Selftest);
+    /// What came of the generator's selftest, and when it ran.
+    fn proved(&mut self, selftest: &Selftest, at: Option<&str>);
     /// A trial begins, the `number`th of `total`; `target` is named where there are several.
     fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32);
     /// It is over, measured or failed.
@@ -143,7 +141,7 @@ fn run_into(
     let courses = courses.collect::<Result<Vec<_>, String>>()?;
     // Only now, so that after a complaint the same command finds the results directory as empty as it left it.
     courses.iter().try_for_each(Course::make_directory)?;
-    let started = Utc::at(SystemTime::now()).to_string();
+    let started = now();
     results.extend(courses.iter().map(|course| course.nothing_yet(&started)));
     let mut count = Count { begun: 0, total: experiment.trials() };
     let mut rig: Option<Box<dyn Rig<'_> + '_>> = None;
@@ -170,11 +168,13 @@ fn run_into(
             if proved.is_none() {
                 proved = prove(experiment, &courses, &cores, options, progress, stop);
             }
-            let Some((proved, on)) = &proved else { return Ok(()) };
-            (own.selftest, own.selftest_cores) = match course.is_simulated() {
-                true => (Some(Selftest::Simulated), None),
-                false => (Some(proved.clone()), *on),
+            let Some(proved) = &proved else { return Ok(()) };
+            let proved = match course.is_simulated() {
+                true => Proved::not_run(Selftest::Simulated),
+                false => proved.clone(),
             };
+            own.selftest = Some(proved.selftest);
+            (own.selftest_at, own.selftest_cores) = (proved.at, proved.cores);
             let done = course.block(repetition, rig.as_mut(), own, &mut count, progress, stop);
             done.map_err(|why| of_target(course.subject, why))?;
             if stop.load(Ordering::Relaxed) {
@@ -185,8 +185,24 @@ fn run_into(
     Ok(())
 }
 
-/// Has the generator prove itself, once for all targets, and says on which cores; `None` if stopped meanwhile. It is pinned as for
-/// the first target that is no model.
+/// What came of the generator's selftest.
+#[derive(Clone)]
+struct Proved {
+    selftest: Selftest,
+    /// When it ran.
+    at: Option<String>,
+    /// The cores of the generator and of the responder.
+    cores: Option<[usize; 2]>,
+}
+
+impl Proved {
+    fn not_run(selftest: Selftest) -> Proved {
+        Proved { selftest, at: None, cores: None }
+    }
+}
+
+/// Has the generator prove itself, once for all targets, unless it has on this machine; `None` if stopped meanwhile. It is pinned as for the
+/// first target that is no model.
 fn prove(
     experiment: &Experiment,
     courses: &[Course],
@@ -194,26 +210,46 @@ fn prove(
     options: &Options,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
-) -> Option<(Selftest, Option<[usize; 2]>)> {
+) -> Option<Proved> {
     let Some(course) = courses.iter().find(|course| !course.is_simulated()) else {
-        return Some((Selftest::Simulated, None));
+        return Some(Proved::not_run(Selftest::Simulated));
     };
-    let (selftest, on) = match experiment.selftest {
-        false => (Selftest::Skipped, None),
-        true => {
-            let on = selftest::cores(course.cores_of(GENERATOR), course.cores_of(SERVER), cores);
+    if !experiment.selftest {
+        let skipped = Proved::not_run(Selftest::Skipped);
+        progress.proved(&skipped.selftest, None);
+        return Some(skipped);
+    }
+    let cores = selftest::cores(course.cores_of(GENERATOR), course.cores_of(SERVER), cores);
+    let file = selftest::stored_at(&options.program, cores);
+    let passed = file.as_deref().and_then(selftest::Passed::read);
+    let proved = match passed {
+        Some(selftest::Passed { at, report }) => {
+            Proved { selftest: Selftest::Ran(report), at: Some(at), cores }
+        }
+        None => {
             progress.preparing("the generator proves itself");
             let proof = selftest::Proof {
                 program: &options.program,
-                cores: on,
+                cores,
                 log: &options.dir.join("selftest.log"),
                 limit: selftest::LIMIT,
             };
-            (proof.run(stop)?, on)
+            let (selftest, at) = (proof.run(stop)?, now());
+            if let (Selftest::Ran(report), Some(file)) = (&selftest, &file)
+                && selftest.failed().is_empty()
+            {
+                selftest::Passed { at: at.clone(), report: report.clone() }.store(file);
+            }
+            Proved { selftest, at: Some(at), cores }
         }
     };
-    progress.proved(&selftest);
-    Some((selftest, on))
+    progress.proved(&proved.selftest, proved.at.as_deref());
+    Some(proved)
+}
+
+/// This second as RFC 3339 in UTC.
+pub fn now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
 /// Where the results of one target are: in `dir`, or in a directory of its own below it where there are several.
@@ -315,6 +351,7 @@ impl<'a> Course<'a> {
             environment: Vec::new(),
             placements: placements.clone(),
             selftest: None,
+            selftest_at: None,
             selftest_cores: None,
             resources: Vec::new(),
             workloads: workloads.iter().map(plan_of).collect(),

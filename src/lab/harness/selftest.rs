@@ -1,13 +1,18 @@
 //! The generator's own proof before anything is measured with it: `weir selftest` on this machine, on these cores.
 //!
-//! What fails does not end the experiment: it is kept with the results, and the report warns of it.
+//! What fails does not end the experiment: it is stored with the results, and the report warns of it. What passes is stored for the
+//! machine and the binary, and not tested again until one of them changes.
 
+use super::environment::{cpu, fingerprint, kernel};
 use super::process::{Log, Process};
 use crate::lab::results::Selftest;
+use crate::lab::topology;
 use crate::proto::{FORMAT, SelftestReport};
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -40,6 +45,38 @@ pub(super) fn cores(generator: &[usize], server: &[usize], all: &[usize]) -> Opt
     let free = all.iter().find(|core| !generator.contains(core));
     let other = || all.iter().find(|core| **core != own);
     Some([own, *server.first().or(free).or_else(other).unwrap_or(&own)])
+}
+
+/// A test that was passed, and when.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Passed {
+    pub(super) at: String,
+    pub(super) report: SelftestReport,
+}
+
+/// Where the test that was passed by this binary on these cores of this machine is stored; `None` where there is no place for it.
+pub(super) fn stored_at(program: &Path, cores: Option<[usize; 2]>) -> Option<PathBuf> {
+    let folder = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = folder.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    let mut hasher = DefaultHasher::new();
+    (fingerprint(program)?, cpu(), kernel(), cores, topology::available().ok()?).hash(&mut hasher);
+    Some(folder.join(format!("weir/selftest-{:016x}.json", hasher.finish())))
+}
+
+impl Passed {
+    /// What is stored in `file`; `None` where nothing is, or nothing of this version.
+    pub(super) fn read(file: &Path) -> Option<Passed> {
+        let passed: Passed = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
+        (passed.report.format == FORMAT).then_some(passed)
+    }
+
+    /// Stores it, if that is possible: else the test is repeated.
+    pub(super) fn store(&self, file: &Path) {
+        let Ok(text) = serde_json::to_vec(self) else { return };
+        let made = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+        let stored = made.and_then(|()| std::fs::write(file, text));
+        stored.unwrap_or_else(|error| log::debug!("{}: the selftest is not stored: {error}", file.display()));
+    }
 }
 
 impl Proof<'_> {

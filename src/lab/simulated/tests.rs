@@ -50,6 +50,7 @@ pub(crate) fn sweep(
         environment: vec![("cpu".into(), "virtual".into())],
         placements: Vec::new(),
         selftest: Some(Selftest::Simulated),
+        selftest_at: None,
         selftest_cores: None,
         resources: resources(model),
         workloads: workloads
