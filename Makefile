@@ -41,7 +41,7 @@ truth: ## measure targets whose limit is imposed, and score the lab's verdicts o
 test: lint ## all tests, with a real PostgreSQL, a real MariaDB, and the peers of experiments/peers.toml
 	@scripts/setup.sh cc postgresql mariadb nginx redis webdis etcd
 	@ledger=$$(mktemp) && trap 'rm -f "$$ledger"' EXIT && \
-	WEIR_TEST_LEDGER=$$ledger cargo test --locked && \
+	WEIR_TEST_LEDGER=$$ledger cargo test --workspace --locked && \
 	sort -u "$$ledger" | awk '{ ran[$$1]++; if (!known[$$1, $$2]++) versions[$$1] = versions[$$1] " " $$2 } END { \
 		if (!ran["PostgreSQL"]) { print "error: no test ran against PostgreSQL" > "/dev/stderr"; exit 1 } \
 		if (!ran["MariaDB"]) { print "error: no test ran against MariaDB" > "/dev/stderr"; exit 1 } \
@@ -51,4 +51,4 @@ test: lint ## all tests, with a real PostgreSQL, a real MariaDB, and the peers o
 lint: ## form and clippy
 	@scripts/setup.sh cargo cc rustfmt clippy
 	cargo fmt --check
-	cargo clippy --locked --quiet --all-targets -- -D warnings
+	cargo clippy --workspace --locked --quiet --all-targets -- -D warnings

@@ -1,0 +1,268 @@
+//! Keys, rows and writes: the plain data that every tier passes on.
+//!
+//! Knows nothing of caches, stores or HTTP.
+
+pub mod counters;
+pub mod proto;
+pub mod station;
+pub mod strain;
+pub mod units;
+
+use std::fmt;
+use std::sync::Arc;
+// For rows, which are many: one count in front of the bytes instead of two, and room for a header between.
+use triomphe::{Arc as Counted, HeaderSlice};
+
+/// The longest key, in bytes. The shortest is one byte.
+pub const KEY_BYTES_MAX: usize = 1024;
+
+/// The longest content type that is stored, in bytes.
+pub const CONTENT_TYPE_BYTES_MAX: usize = 255;
+
+/// The longest value any server may be told to accept, in bytes.
+pub const VALUE_BYTES_MAX: usize = 64 << 20;
+
+/// What a value is said to be when its writer did not say.
+pub const CONTENT_TYPE_DEFAULT: &str = "application/octet-stream";
+
+/// A key: 1…[`KEY_BYTES_MAX`] arbitrary bytes. Cloning is cheap.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(Arc<[u8]>);
+
+impl Key {
+    /// `None` when `bytes` is empty or longer than [`KEY_BYTES_MAX`].
+    pub fn new(bytes: &[u8]) -> Option<Key> {
+        (1..=KEY_BYTES_MAX).contains(&bytes.len()).then(|| Key(bytes.into()))
+    }
+
+    /// The key's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({})", self.0.escape_ascii())
+    }
+}
+
+/// Orders the writes of a key: a later write has a greater version, over restarts of the server too.
+///
+/// The upper bits count the starts of servers over this store (the *epoch*), the lower ones the writes since.
+/// Fits a signed 64-bit column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u64);
+
+impl Version {
+    const COUNTER_BITS: u32 = 43;
+
+    /// The first version of an epoch. 2^20 starts of 2^43 writes each: at 100 k writes/s one start lasts 2.7 years.
+    pub fn first_of(epoch: u64) -> Version {
+        Version(epoch << Self::COUNTER_BITS)
+    }
+
+    /// The last epoch whose versions fit.
+    pub const EPOCH_MAX: u64 = (1 << (63 - Self::COUNTER_BITS)) - 1;
+
+    /// How many servers had started over the store when this version was given.
+    pub fn epoch(self) -> u64 {
+        self.0 >> Self::COUNTER_BITS
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A key with its value, content type and version. Cloning is cheap.
+///
+/// Key, content type and value share one allocation, with one counter of its owners and without a second one for weak
+/// references: a row costs 24 bytes where it is held, and 12 in front of its bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Key, content type and value, one after the other.
+    block: Counted<HeaderSlice<Lengths, [u8]>>,
+    version: Version,
+}
+
+/// Where a row's key ends, and its content type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Lengths {
+    key: u16,
+    content_type: u8,
+}
+
+impl Row {
+    /// Packs a row. An empty `content_type` stands for [`CONTENT_TYPE_DEFAULT`]; one that is too long or equal to the
+    /// default is stored as empty.
+    pub fn new(key: &Key, content_type: &str, value: &[u8], version: Version) -> Row {
+        let content_type = match content_type {
+            CONTENT_TYPE_DEFAULT => "",
+            long if long.len() > CONTENT_TYPE_BYTES_MAX => "",
+            other => other,
+        };
+        let key_bytes = key.as_bytes();
+        let mut bytes = Vec::with_capacity(key_bytes.len() + content_type.len() + value.len());
+        bytes.extend_from_slice(key_bytes);
+        bytes.extend_from_slice(content_type.as_bytes());
+        bytes.extend_from_slice(value);
+        let lengths = Lengths { key: key_bytes.len() as u16, content_type: content_type.len() as u8 };
+        Row { block: Counted::from_header_and_vec(lengths, bytes), version }
+    }
+
+    /// The same row under another version.
+    pub fn with_version(mut self, version: Version) -> Row {
+        self.version = version;
+        self
+    }
+
+    /// The key's bytes.
+    pub fn key(&self) -> &[u8] {
+        &self.block.slice[..usize::from(self.block.header.key)]
+    }
+
+    /// The content type as stored; empty for [`CONTENT_TYPE_DEFAULT`].
+    pub fn content_type(&self) -> &[u8] {
+        &self.block.slice[usize::from(self.block.header.key)..self.value_start()]
+    }
+
+    /// The value's bytes.
+    pub fn value(&self) -> &[u8] {
+        &self.block.slice[self.value_start()..]
+    }
+
+    /// The version of the write that made this row.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Bytes of key, content type and value together.
+    pub fn bytes(&self) -> usize {
+        self.block.slice.len()
+    }
+
+    fn value_start(&self) -> usize {
+        usize::from(self.block.header.key) + usize::from(self.block.header.content_type)
+    }
+}
+
+impl fmt::Debug for Row {
+    /// Values never appear in logs, so not here either.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Row({} @{}, {} B)", self.key().escape_ascii(), self.version, self.value().len())
+    }
+}
+
+/// What a write does to its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Creates or replaces the row.
+    Put(Row),
+    /// Removes the row; removing an absent one succeeds.
+    Delete,
+}
+
+/// A versioned change of one key, as a store applies it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Whose row changes.
+    pub key: Key,
+    /// Greater than that of every earlier write of the key.
+    pub version: Version,
+    /// To what.
+    pub change: Change,
+}
+
+impl Write {
+    /// Bytes this write carries to the store.
+    pub fn bytes(&self) -> usize {
+        match &self.change {
+            Change::Put(row) => row.bytes(),
+            Change::Delete => self.key.as_bytes().len(),
+        }
+    }
+}
+
+/// What must hold of a key for a write to be made (RFC 9110, section 13).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Precondition {
+    /// Nothing.
+    #[default]
+    None,
+    /// `If-None-Match: *`: the key is absent.
+    Absent,
+    /// `If-Match: *`: the key is present.
+    Present,
+    /// `If-Match: "v", …`: the key is present with one of these versions.
+    VersionIn(Vec<Version>),
+}
+
+impl Precondition {
+    /// Whether a key whose row has version `current` (`None`: absent) meets it.
+    pub fn holds(&self, current: Option<Version>) -> bool {
+        match self {
+            Precondition::None => true,
+            Precondition::Absent => current.is_none(),
+            Precondition::Present => current.is_some(),
+            Precondition::VersionIn(versions) => current.is_some_and(|v| versions.contains(&v)),
+        }
+    }
+}
+
+/// Whether a write that failed has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has not and will not.
+    NotApplied,
+    /// Nobody can say yet; it may also happen later.
+    Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_gives_back_what_was_packed() {
+        let key = Key::new(b"a/b").unwrap();
+        let row = Row::new(&key, "text/plain", b"value", Version(7));
+        assert_eq!(
+            (row.key(), row.content_type(), row.value()),
+            (&b"a/b"[..], &b"text/plain"[..], &b"value"[..])
+        );
+        let empty = Row::new(&key, CONTENT_TYPE_DEFAULT, b"", Version(8));
+        assert_eq!((empty.content_type(), empty.value(), empty.version()), (&b""[..], &b""[..], Version(8)));
+    }
+
+    #[test]
+    fn a_key_has_one_to_1024_bytes() {
+        assert!(Key::new(b"").is_none());
+        assert!(Key::new(&[0; KEY_BYTES_MAX]).is_some());
+        assert!(Key::new(&[0; KEY_BYTES_MAX + 1]).is_none());
+    }
+
+    #[test]
+    fn every_version_of_a_later_epoch_is_greater() {
+        let late_in_first = Version(Version::first_of(2).0 - 1);
+        assert!(late_in_first < Version::first_of(2));
+        assert_eq!((late_in_first.epoch(), Version::first_of(2).epoch()), (1, 2));
+        assert!(i64::try_from(Version::first_of(Version::EPOCH_MAX).0).is_ok());
+    }
+
+    #[test]
+    fn preconditions_hold_as_rfc_9110_says() {
+        let one = Some(Version(1));
+        for (condition, absent, present) in [
+            (Precondition::None, true, true),
+            (Precondition::Absent, true, false),
+            (Precondition::Present, false, true),
+            (Precondition::VersionIn(vec![Version(1)]), false, true),
+            (Precondition::VersionIn(vec![Version(2)]), false, false),
+        ] {
+            assert_eq!((condition.holds(None), condition.holds(one)), (absent, present), "{condition:?}");
+        }
+    }
+}

@@ -1,0 +1,563 @@
+//! Printed rows against laws that hold for any closed loop, and what an error in them is consistent with.
+//!
+//! A cause is a row of [`CAUSES`]: a rule that can be checked by hand. None of them proves anything; each says what to
+//! measure to be sure. Rules and limits are those of docs/method.md, "Auditing printed tables".
+
+mod remarks;
+
+use lab_data::printed::{Figure, PrintedRow};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// A residual beyond this is an error of the row, not noise: a share of the clients.
+pub const OFF: f64 = 0.05;
+/// Failures beyond this share degrade a row, as gate G4 has it for our own.
+const FAILED: f64 = 0.001;
+/// Cutting a latency to whole milliseconds takes 0.5 ms of it on average. A sample spread over less than a few
+/// milliseconds may lose more or less.
+const CUT_MS: (f64, f64) = (0.25, 0.75);
+/// A share of the time that is lost lies between these, and varies by no more than that over the sweep.
+const LOST: (f64, f64, f64) = (0.20, 0.60, 0.15);
+
+/// All sweeps of a table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Audit {
+    /// In the order in which they begin in the table.
+    pub sweeps: Vec<PrintedSweep>,
+    /// Rows that are off by more than [`OFF`].
+    pub off: u32,
+    /// Rows with clients, throughput and latency.
+    pub checked: u32,
+}
+
+/// The rows of one workload of one report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PrintedSweep {
+    /// The report.
+    pub report: String,
+    /// What it measured.
+    pub system: String,
+    /// The workload.
+    pub workload: String,
+    /// By clients; rows without are last.
+    pub rows: Vec<AuditedRow>,
+    /// What its errors are consistent with, the cause that explains most rows first.
+    pub findings: Vec<AuditFinding>,
+    /// What else is odd, one sentence each.
+    pub remarks: Vec<String>,
+}
+
+/// A printed row and what the law says of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AuditedRow {
+    /// As printed.
+    pub printed: PrintedRow,
+    /// What its throughput counts.
+    pub counted: Counted,
+    /// X · R: the clients its throughput and latency account for.
+    pub clients_accounted: Option<f64>,
+    /// How far that is from the clients there were, as a share of them.
+    pub residual: Option<Range>,
+    /// Time per request that the latency does not account for, N / X − R; negative where it accounts for too much.
+    pub missing_ms: Option<Range>,
+    /// What follows.
+    pub standing: AuditStanding,
+}
+
+/// What a throughput is taken to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counted {
+    /// All requests: nothing says that any failed, or the law is missed by less so.
+    Attempts,
+    /// Successful requests alone: the law is missed by less so.
+    Successes,
+}
+
+/// A figure computed from printed ones, and where it may lie since those are rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Range {
+    /// From the numbers as printed.
+    pub value: f64,
+    /// At least.
+    pub low: f64,
+    /// At most.
+    pub high: f64,
+}
+
+/// Whether a row can be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditStanding {
+    /// Clients, throughput or latency are not printed.
+    NotChecked,
+    /// X · R = N within 5 %.
+    Holds,
+    /// It accounts for too few clients.
+    Below,
+    /// It accounts for more clients than there were.
+    Above,
+}
+
+/// What the errors of a sweep are consistent with.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AuditFinding {
+    /// Name of the row of [`CAUSES`].
+    pub cause: &'static str,
+    /// Clients of the rows concerned.
+    pub clients: Vec<u32>,
+    /// How many of the rows that are off it explains.
+    pub explained: u32,
+    /// The rule with its numbers.
+    pub reason: String,
+    /// What to measure.
+    pub to_be_sure: &'static str,
+}
+
+/// A class of causes.
+pub struct Cause {
+    /// In a few words.
+    pub name: &'static str,
+    /// The rule of thumb.
+    pub rule: &'static str,
+    /// What would decide it.
+    pub to_be_sure: &'static str,
+    /// Whether it explains a residual; then no later cause is asked about that row.
+    pub explains: bool,
+    /// Asks a sweep.
+    pub find: fn(&Seen) -> Option<Found>,
+}
+
+/// Indices of the rows a cause concerns, and its rule with its numbers.
+pub type Found = (Vec<usize>, String);
+
+/// What a cause sees of a sweep.
+pub struct Seen<'a> {
+    /// All rows.
+    pub rows: &'a [AuditedRow],
+    /// Indices of those that are off and not explained yet.
+    pub open: &'a [usize],
+    /// The rows of the report's other sweeps.
+    pub others: &'a [&'a AuditedRow],
+}
+
+/// The causes, in the order in which they are asked.
+pub const CAUSES: &[Cause] = &[
+    Cause {
+        name: "whole-millisecond samples",
+        rule: "in two thirds of the rows N/X − R is 0.25 to 0.75 ms, whatever the load",
+        to_be_sure: "Print some single latencies in microseconds, and the time from one request’s end to the next one’s start.",
+        explains: true,
+        find: whole_milliseconds,
+    },
+    Cause {
+        name: "lost latency",
+        rule: "every row lacks 20 to 60 % of its clients, within 15 points of each other, so that N/X − R grows with the load",
+        to_be_sure: "Count requests at the server and samples at the generator: each request must be one sample.",
+        explains: true,
+        find: lost_latency,
+    },
+    Cause {
+        name: "rows from different runs",
+        rule: "a row accounts for more clients than there were, which no single run can, and others of the sweep do not",
+        to_be_sure: "Take throughput, latency and window of a row from the output of one and the same run.",
+        explains: true,
+        find: different_runs,
+    },
+    Cause {
+        name: "errors counted as throughput",
+        rule: "some requests failed, and the row misses the law by more than 5 %, and by more than now, if its throughput counts successes alone",
+        to_be_sure: "Print successes and failures per second, and the latency of each.",
+        explains: false,
+        find: errors_as_throughput,
+    },
+    Cause {
+        name: "impossible row",
+        rule: "every row of the sweep is above N, or a percentile is below a lower one, or a disk is busy for over 100 %",
+        to_be_sure: "Look the row up in the raw output; if it stands there, the generator’s arithmetic is wrong.",
+        explains: true,
+        find: impossible,
+    },
+    Cause {
+        name: "something else",
+        rule: "rows are off, and nothing above applies to them",
+        to_be_sure: "Print requests, summed latency and window of a run: they give the clients that were in a request.",
+        explains: true,
+        find: unexplained,
+    },
+];
+
+/// Checks all rows.
+pub fn audit(rows: &[PrintedRow]) -> Audit {
+    let mut sweeps: Vec<PrintedSweep> = Vec::new();
+    for row in rows {
+        let is_its =
+            |sweep: &&mut PrintedSweep| (&sweep.report, &sweep.workload) == (&row.report, &row.workload);
+        match sweeps.iter_mut().find(is_its) {
+            Some(sweep) => sweep.rows.push(audited(row)),
+            None => sweeps.push(PrintedSweep {
+                report: row.report.clone(),
+                system: row.system.clone(),
+                workload: row.workload.clone(),
+                rows: vec![audited(row)],
+                findings: Vec::new(),
+                remarks: Vec::new(),
+            }),
+        }
+    }
+    for sweep in &mut sweeps {
+        sweep.rows.sort_by_key(|row| row.printed.clients.unwrap_or(u32::MAX));
+    }
+    for index in 0..sweeps.len() {
+        let of_report =
+            |(other, sweep): &(usize, &PrintedSweep)| *other != index && sweep.report == sweeps[index].report;
+        let others: Vec<&AuditedRow> =
+            sweeps.iter().enumerate().filter(of_report).flat_map(|(_, sweep)| &sweep.rows).collect();
+        let found = findings(&sweeps[index].rows, &others);
+        let remarks = remarks::remarks(&sweeps[index].rows);
+        (sweeps[index].findings, sweeps[index].remarks) = (found, remarks);
+    }
+    let count = |which: fn(&PrintedSweep) -> u32| sweeps.iter().map(which).sum();
+    Audit { off: count(PrintedSweep::off), checked: count(PrintedSweep::checked), sweeps }
+}
+
+impl PrintedSweep {
+    /// Rows that are off by more than [`OFF`].
+    pub fn off(&self) -> u32 {
+        self.rows.iter().filter(|row| row.off()).count() as u32
+    }
+
+    /// Rows with clients, throughput and latency.
+    pub fn checked(&self) -> u32 {
+        self.rows.iter().filter(|row| row.residual.is_some()).count() as u32
+    }
+
+    /// The lowest and the highest residual, as people write them: `−16.2 to +27.7 %`.
+    pub fn residuals(&self) -> Option<String> {
+        spread(self.rows.iter().filter_map(|row| Some(row.residual?.value * 100.0)), signed, "%")
+    }
+}
+
+impl AuditedRow {
+    /// Whether it is off by more than [`OFF`].
+    pub fn off(&self) -> bool {
+        matches!(self.standing, AuditStanding::Below | AuditStanding::Above)
+    }
+
+    /// Whether numbers that print the same could have it otherwise.
+    pub fn rounding_decides(&self) -> bool {
+        self.residual.is_some_and(|of| {
+            let off = |residual: f64| residual.abs() > OFF;
+            let touches = of.low <= OFF && of.high >= -OFF;
+            if off(of.value) { touches } else { off(of.low) || off(of.high) }
+        })
+    }
+
+    /// The share of requests that failed, where it is printed and more than nothing.
+    pub fn failed_share(&self) -> Option<f64> {
+        self.printed.success_share.map(|share| 1.0 - share.value).filter(|failed| *failed > FAILED)
+    }
+
+    /// Requests per second, failed ones included.
+    pub fn attempts_rps(&self) -> Option<f64> {
+        let share = self.printed.success_share.filter(|_| self.counted == Counted::Successes);
+        Some(attempts(self.printed.throughput_rps?, share).value)
+    }
+
+    /// Successes per second; the printed throughput where no share of successes is printed.
+    fn goodput_rps(&self) -> Option<f64> {
+        Some(self.attempts_rps()? * self.printed.success_share.map_or(1.0, |share| share.value))
+    }
+}
+
+fn audited(row: &PrintedRow) -> AuditedRow {
+    // Of two readings the one that speaks for the row: what it then still misses, it misses either way.
+    let successes = row.success_share.filter(|share| share.value < 1.0 && share.value > 0.0);
+    let (plain, divided) = (residual(row, None), successes.and_then(|share| residual(row, Some(share))));
+    let nearer = divided.zip(plain).filter(|(divided, plain)| divided.value.abs() < plain.value.abs());
+    let (residual, counted) = match nearer {
+        Some((divided, _)) => (Some(divided), Counted::Successes),
+        None => (plain, Counted::Attempts),
+    };
+    let share = successes.filter(|_| counted == Counted::Successes);
+    let missing_ms = law(row).map(|(clients, throughput, latency)| {
+        let rate = attempts(throughput, share);
+        let per_request = |rps: f64| clients / rps * 1e3;
+        Range {
+            value: per_request(rate.value) - latency.value,
+            low: per_request(rate.high) - latency.high(),
+            high: per_request(rate.low) - latency.low(),
+        }
+    });
+    AuditedRow {
+        printed: row.clone(),
+        counted,
+        clients_accounted: residual
+            .zip(row.clients)
+            .map(|(of, clients)| (1.0 + of.value) * f64::from(clients)),
+        residual,
+        missing_ms: missing_ms.filter(|of| of.value.is_finite()),
+        standing: match residual.map(|of| of.value) {
+            None => AuditStanding::NotChecked,
+            Some(value) if value > OFF => AuditStanding::Above,
+            Some(value) if value < -OFF => AuditStanding::Below,
+            Some(_) => AuditStanding::Holds,
+        },
+    }
+}
+
+/// What Little's law needs: clients, throughput, latency.
+fn law(row: &PrintedRow) -> Option<(f64, Figure, Figure)> {
+    Some((f64::from(row.clients?), row.throughput_rps?, row.latency_ms?))
+}
+
+/// X · R against N, if the throughput counts all requests or, with a `share` of successes, those alone.
+///
+/// Without think time every client is always in a request, so X · R = N; with it, below N. Never above.
+/// Source: Little, A Proof for the Queuing Formula L = λW (1961).
+fn residual(row: &PrintedRow, share: Option<Figure>) -> Option<Range> {
+    let (clients, throughput, latency) = law(row)?;
+    let rate = attempts(throughput, share);
+    let of = |rps: f64, ms: f64| rps * ms / 1e3 / clients - 1.0;
+    Some(Range {
+        value: of(rate.value, latency.value),
+        low: of(rate.low, latency.low()),
+        high: of(rate.high, latency.high()),
+    })
+}
+
+/// All requests per second, from those that succeeded and their share.
+fn attempts(throughput: Figure, share: Option<Figure>) -> Range {
+    let (value, low, high) = share.map_or((1.0, 1.0, 1.0), |of| (of.value, of.low(), of.high().min(1.0)));
+    Range { value: throughput.value / value, low: throughput.low() / high, high: throughput.high() / low }
+}
+
+fn findings(rows: &[AuditedRow], others: &[&AuditedRow]) -> Vec<AuditFinding> {
+    let mut open: Vec<usize> = (0..rows.len()).filter(|i| rows[*i].off()).collect();
+    let mut findings = Vec::new();
+    for cause in CAUSES {
+        let Some((found, reason)) = (cause.find)(&Seen { rows, open: &open, others }) else { continue };
+        let explained =
+            if cause.explains { open.iter().filter(|i| found.contains(i)).count() as u32 } else { 0 };
+        if cause.explains {
+            open.retain(|i| !found.contains(i));
+        }
+        findings.push(AuditFinding {
+            cause: cause.name,
+            clients: found.iter().filter_map(|i| rows[*i].printed.clients).collect(),
+            explained,
+            reason,
+            to_be_sure: cause.to_be_sure,
+        });
+    }
+    findings.sort_by_key(|of| std::cmp::Reverse(of.explained));
+    findings
+}
+
+fn whole_milliseconds(seen: &Seen) -> Option<Found> {
+    let is_cut = |row: &AuditedRow| {
+        // Where the rounding of the printed figures is as large as what is looked for, nothing can be seen.
+        row.missing_ms.is_some_and(|of| {
+            of.value >= CUT_MS.0 && of.value <= CUT_MS.1 && of.high - of.low <= CUT_MS.1 - CUT_MS.0
+        })
+    };
+    let cut: Vec<usize> = (0..seen.rows.len()).filter(|i| is_cut(&seen.rows[*i])).collect();
+    let checked = seen.rows.iter().filter(|row| row.missing_ms.is_some()).count();
+    if 3 * cut.len() < 2 * checked || !seen.open.iter().any(|i| cut.contains(i)) {
+        return None;
+    }
+    let missing = cut.iter().filter_map(|i| Some(seen.rows[*i].missing_ms?.value));
+    let missing = spread(missing, |ms| format!("{ms:.2}"), "ms")?;
+    let mut reason = match cut.len() {
+        1 => {
+            let elsewhere = seen.others.iter().filter(|row| is_cut(row)).count();
+            let readable = seen.others.iter().filter(|row| row.missing_ms.is_some()).count();
+            let mut reason =
+                format!("{missing} per request is missing; one row cannot show that this is constant");
+            if elsewhere > 0 {
+                let _ = write!(
+                    reason,
+                    ", but it is near 0.5 ms in {elsewhere} of the report’s {readable} other rows"
+                );
+            }
+            reason
+        }
+        many => format!("{missing} per request is missing in {many} of {checked} rows, whatever the load"),
+    };
+    reason.push_str("; cutting samples to whole milliseconds takes 0.5 ms on average, and a constant pause between requests looks the same");
+    Some((cut, reason))
+}
+
+fn lost_latency(seen: &Seen) -> Option<Found> {
+    let (least, most, apart) = LOST;
+    let rows: Vec<usize> = (0..seen.rows.len()).filter(|i| seen.rows[*i].residual.is_some()).collect();
+    let lost: Vec<f64> = rows.iter().filter_map(|i| Some(-seen.rows[*i].residual?.value)).collect();
+    let missing: Vec<f64> = rows.iter().filter_map(|i| Some(seen.rows[*i].missing_ms?.value)).collect();
+    let (low, high) = ends(lost.iter().copied())?;
+    let (first, last) = (*missing.first()?, *missing.last()?);
+    // A constant pause would weigh less and less; a lost share of the latency grows with it.
+    let grows = last >= 2.0 * first;
+    let fits = rows.len() >= 3 && low >= least && high <= most && high - low <= apart && grows;
+    (fits && rows == seen.open).then(|| {
+        let reason = format!(
+            "{:.0} to {:.0} % of the time is missing in every row, which is {first:.1} ms per request at the lowest \
+             level and {last:.1} ms at the highest, as where one of two requests, or a part of each, is not timed",
+            low * 100.0,
+            high * 100.0
+        );
+        (rows, reason)
+    })
+}
+
+fn different_runs(seen: &Seen) -> Option<Found> {
+    let above = seen.above();
+    let elsewhere =
+        seen.rows.iter().any(|row| row.residual.is_some() && row.standing != AuditStanding::Above);
+    if above.is_empty() || !elsewhere {
+        return None;
+    }
+    let mut reason =
+        format!("{}, more than there were, which no single run can print", seen.accounted(&above));
+    // What is left below belongs to it as well: nothing else accounts for it, and the sweep is known to be mixed.
+    if above.len() < seen.open.len() {
+        let _ =
+            write!(reason, "; residuals of both signs stand in one sweep ({})", seen.residuals(seen.open));
+    }
+    Some((seen.open.to_vec(), reason))
+}
+
+fn errors_as_throughput(seen: &Seen) -> Option<Found> {
+    let mut found = Vec::new();
+    let mut clauses = Vec::new();
+    for (i, row) in seen.rows.iter().enumerate() {
+        let (Some(failed), Some(is)) = (row.failed_share(), row.residual) else { continue };
+        let otherwise = residual(&row.printed, row.printed.success_share).filter(|of| of.value.is_finite());
+        let Some(otherwise) = otherwise else { continue };
+        let (Some(throughput), Some(goodput)) = (row.printed.throughput_rps, row.goodput_rps()) else {
+            continue;
+        };
+        if row.counted == Counted::Successes || otherwise.value.abs() <= OFF {
+            continue;
+        }
+        let mut clause = format!(
+            "at {} {:.0} % of the requests failed, and the law is missed by {} if the throughput counts them and by {} \
+             if not: {throughput} req/s are {goodput:.0} successes per second",
+            clients(row.printed.clients),
+            failed * 100.0,
+            percent(is.value),
+            percent(otherwise.value),
+        );
+        let below = i.checked_sub(1).and_then(|below| seen.rows.get(below));
+        if let Some((before, good)) =
+            below.and_then(|of| Some((of.printed.throughput_rps?.value, of.goodput_rps()?)))
+            && before > 0.0
+            && good > 0.0
+            && throughput.value > before
+            && goodput < good
+        {
+            let _ = write!(
+                clause,
+                "; over the level below throughput changes by {}, goodput by {}",
+                percent(throughput.value / before - 1.0),
+                percent(goodput / good - 1.0)
+            );
+        }
+        found.push(i);
+        clauses.push(clause);
+    }
+    (!found.is_empty()).then(|| (found, clauses.join("; ")))
+}
+
+fn impossible(seen: &Seen) -> Option<Found> {
+    let mut found = seen.above();
+    let mut clauses = Vec::new();
+    if !found.is_empty() {
+        clauses.push(format!("{}, more than there were", seen.accounted(&found)));
+    }
+    for (i, row) in seen.rows.iter().enumerate() {
+        let at = clients(row.printed.clients);
+        let PrintedRow { p50_ms, p99_ms, disk_util_pct, .. } = &row.printed;
+        let mut broken = Vec::new();
+        if let Some((p50, p99)) = p50_ms.zip(*p99_ms).filter(|(p50, p99)| p50.low() > p99.high()) {
+            broken.push(format!("at {at} the p50 of {p50} ms is above the p99 of {p99} ms"));
+        }
+        if let Some(busy) = disk_util_pct.filter(|busy| busy.low() > 100.0) {
+            broken.push(format!("at {at} the disk is busy for {busy} % of the time"));
+        }
+        if !broken.is_empty() && !found.contains(&i) {
+            found.push(i);
+        }
+        clauses.append(&mut broken);
+    }
+    // A row with its residual explained may stand here for its percentiles; it is not explained a second time.
+    (!found.is_empty()).then(|| (found, clauses.join("; ")))
+}
+
+fn unexplained(seen: &Seen) -> Option<Found> {
+    let rounded = seen.open.iter().all(|i| seen.rows[*i].rounding_decides());
+    let why = match rounded {
+        true => "the rounding of the printed digits alone may be the reason",
+        false => {
+            "time between requests, outside the latency, would look so: thinking, connecting, backing off"
+        }
+    };
+    (!seen.open.is_empty()).then(|| (seen.open.to_vec(), format!("{}; {why}", seen.residuals(seen.open))))
+}
+
+impl Seen<'_> {
+    /// Those of the open rows that are above N.
+    fn above(&self) -> Vec<usize> {
+        let above = |i: &usize| self.rows[*i].standing == AuditStanding::Above;
+        self.open.iter().copied().filter(above).collect()
+    }
+
+    /// `X·R accounts for 2.55 clients at 2 clients, 21.23 at 20 clients`.
+    fn accounted(&self, rows: &[usize]) -> String {
+        let each = rows.iter().map(|i| {
+            let row = &self.rows[*i];
+            format!("{:.2} at {}", row.clients_accounted.unwrap_or_default(), clients(row.printed.clients))
+        });
+        format!("X·R comes to {}", each.collect::<Vec<_>>().join(", "))
+    }
+
+    fn residuals(&self, rows: &[usize]) -> String {
+        let values = rows.iter().filter_map(|i| Some(self.rows[*i].residual?.value * 100.0));
+        spread(values, signed, "%").unwrap_or_default()
+    }
+}
+
+/// `20 clients`.
+fn clients(count: Option<u32>) -> String {
+    match count {
+        Some(1) => "1 client".to_owned(),
+        Some(count) => format!("{count} clients"),
+        None => "a number of clients that is not printed".to_owned(),
+    }
+}
+
+/// `+16 %`, with a minus as wide as the plus; two digits at least.
+fn percent(share: f64) -> String {
+    format!("{} %", signed(share * 100.0))
+}
+
+fn signed(value: f64) -> String {
+    // Rounded first, and zero added, so that no figure reads −0.0.
+    format!("{:+.1}", (value * 10.0).round() / 10.0 + 0.0).replace('-', "−")
+}
+
+/// `0.42 to 0.50 ms`, or `0.50 ms` where both ends read alike. `None` of nothing.
+fn spread(values: impl Iterator<Item = f64>, say: fn(f64) -> String, unit: &str) -> Option<String> {
+    let (low, high) = ends(values)?;
+    let (low, high) = (say(low), say(high));
+    Some(if low == high { format!("{low} {unit}") } else { format!("{low} to {high} {unit}") })
+}
+
+fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.fold(None, |ends, value| {
+        let (low, high) = ends.unwrap_or((value, value));
+        Some((value.min(low), value.max(high)))
+    })
+}
+
+#[cfg(test)]
+mod tests;

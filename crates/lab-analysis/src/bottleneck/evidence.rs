@@ -1,0 +1,185 @@
+//! What is known of every resource at the levels that decide: the numbers the rules are asked with.
+
+use super::{CONSTANT, EARLY, Evidence, SATURATED, SHOULDER, SHOULDER_FALL};
+use crate::capacity::{Capacity, Knee};
+use crate::rows::{POOL_SEEN, Row, Use};
+use crate::waits::holding;
+use lab_data::results::{Limit, Resource, ResourceKind};
+use stats::{mean, variation};
+
+/// So many levels with at least twice the clients of the best one mean that the best one came too early to decide.
+const PAST_BEST_MIN: usize = 3;
+
+/// The rows that decide, ascending.
+pub(super) fn deciding<'a>(rows: &'a [Row], capacity: &Capacity, knee: Option<&Knee>) -> Vec<&'a Row> {
+    let on_plateau: Vec<&Row> =
+        rows.iter().filter(|row| row.usable() && capacity.plateau().contains(&row.level)).collect();
+    if let Capacity::NotReached { level, .. } = capacity {
+        // Many more clients, and goodput only falls: they are all past the limit.
+        let past = rows.iter().filter(|row| row.usable() && row.level >= 2 * level).collect::<Vec<_>>();
+        return if past.len() >= PAST_BEST_MIN { past } else { shoulder(rows, *level) };
+    }
+    let past_knee: Vec<&Row> = on_plateau
+        .iter()
+        .filter(|row| knee.is_some_and(|knee| f64::from(row.level) >= 2.0 * knee.clients))
+        .copied()
+        .collect();
+    if past_knee.len() >= 2 { past_knee } else { on_plateau }
+}
+
+/// The usable levels around the best one whose goodput is hardly less than its; only that level where the clients do not
+/// double over them, since then too little was asked of the target to tell.
+fn shoulder(rows: &[Row], best: u32) -> Vec<&Row> {
+    let goodput = |row: &Row| row.goodput_rps.map_or(0.0, |of| of.mean);
+    let Some(at) = rows.iter().position(|row| row.level == best) else { return Vec::new() };
+    let near = |row: &&Row| row.usable() && goodput(row) >= SHOULDER * goodput(&rows[at]);
+    let below = rows[..at].iter().rev().take_while(near).count();
+    let above = rows[at + 1..].iter().take_while(near).count();
+    let around = &rows[at - below..=at + above];
+    // As on a plateau: below twice the crossing of the bounds nobody need wait yet.
+    let alone_us = rows.iter().find(|row| row.level == 1 && row.usable()).and_then(Row::cycle_us);
+    let knee = alone_us.map_or(0.0, |us| goodput(&rows[at]) * us / 1e6);
+    let past: Vec<&Row> = around.iter().filter(|row| f64::from(row.level) >= 2.0 * knee).collect();
+    let doubles = |rows: &[&Row]| matches!(rows, [first, .., last] if last.level >= 2 * first.level);
+    let around: Vec<&Row> = around.iter().collect();
+    match () {
+        () if doubles(&past) => past,
+        () if doubles(&around) => around,
+        () => vec![&rows[at]],
+    }
+}
+
+/// The usable levels with at least a quarter of the most clients, where there are two and more.
+pub(super) fn upper(rows: &[Row]) -> Option<Vec<&Row>> {
+    let usable = || rows.iter().filter(|row| row.usable());
+    let most = usable().map(|row| row.level).max()?;
+    let upper: Vec<&Row> = usable().filter(|row| 4 * row.level >= most).collect();
+    (upper.len() >= 2).then_some(upper)
+}
+
+/// Resource `i` over the `deciding` rows. `None` where its utilization was not read at one of them.
+pub(super) fn evidence(
+    i: usize,
+    of: &Resource,
+    deciding: &[&Row],
+    rows: &[Row],
+    capacity: &Capacity,
+) -> Option<Evidence> {
+    let uses: Vec<&Use> = deciding.iter().map(|row| &row.resources[i]).collect();
+    let first = uses.first()?;
+    let utilizations: Vec<f64> = uses.iter().map(|of| of.utilization).collect::<Option<_>>()?;
+    let demands: Option<Vec<f64>> = uses.iter().map(|of| of.demand_us).collect();
+    let demands = demands.unwrap_or_default();
+    let demand_us = mean(&demands);
+    let demand_variation = variation(&demands);
+    let ends = demands.first().zip(demands.last());
+    // Without a plateau goodput rises a little over these levels: at full use that is a demand which falls.
+    let rises = matches!(capacity, Capacity::NotReached { .. })
+        && ends.is_some_and(|(first, last)| *first > SHOULDER_FALL * last);
+    let falls = rises
+        || demand_variation.is_some_and(|variation| variation > CONSTANT)
+            && ends.is_some_and(|(first, last)| first > last);
+    // U = X·D: saturated long before the capacity is reached means that D was larger there.
+    let early = capacity.rps().is_some_and(|rps| {
+        let up_to = deciding.iter().map(|row| row.level).min().unwrap_or(0);
+        // Past the plateau a saturated resource may well do less: that is thrashing, not batching.
+        rows.iter().filter(|row| row.usable() && row.level < up_to).any(|row| {
+            row.goodput_rps.is_some_and(|goodput| goodput.mean < EARLY * rps.mean)
+                && row.resources[i].utilization.is_some_and(|utilization| utilization >= SATURATED)
+        })
+    });
+    // Cores that parts share are named after the part that uses them, where there is one.
+    let alone = first.mostly.as_ref().filter(|part| uses.iter().all(|of| of.mostly.as_ref() == Some(part)));
+    Some(Evidence {
+        resource: alone.map_or_else(|| first.name.clone(), |part| format!("{part} CPU")),
+        id: first.name.clone(),
+        is_hard: is_hard(of),
+        kind: first.kind,
+        utilization: mean(&utilizations)?,
+        demand_us,
+        demand_variation,
+        ceiling_rps: demand_us.filter(|us| *us > 0.0).map(|us| first.servers * 1e6 / us),
+        load_dependent: first.kind != ResourceKind::Cap && (falls || early),
+        reached_at: rows
+            .iter()
+            .filter(|row| row.usable() && row.resources[i].utilization >= Some(SATURATED))
+            .count(),
+        waiting: None,
+        computing: mean(&uses.iter().filter_map(|of| of.computing).collect::<Vec<f64>>()),
+        limit: limit_of(of, alone.map(String::as_str)),
+        within: of.within.clone(),
+        queue_growth: None,
+        pressure: None,
+        elasticity: None,
+    })
+}
+
+/// The class of database waits that holds most of those who can be there at every one of the `deciding` rows.
+pub(super) fn wait(deciding: &[&Row]) -> Option<Evidence> {
+    let places = |row: &Row| {
+        let full =
+            |of: &&Use| of.kind == ResourceKind::Pool && of.utilization.is_some_and(|u| u >= SATURATED);
+        let used =
+            |of: &&Use| of.kind == ResourceKind::Pool && of.utilization.is_some_and(|u| u >= POOL_SEEN);
+        let clients = f64::from(row.level);
+        // Waits are counted over the sessions of all pools, so these are the places once one pool is full.
+        match row.resources.iter().any(|of| full(&of)) {
+            true => clients.min(row.resources.iter().filter(used).map(|of| of.servers).sum()),
+            false => clients,
+        }
+    };
+    // At a single level it is a delay and nobody's limit.
+    if deciding.len() < 2 {
+        return None;
+    }
+    let deciding: Vec<(&Row, f64)> = deciding.iter().map(|row| (*row, places(row))).collect();
+    let waiting = holding(&deciding)?;
+    Some(Evidence {
+        resource: format!("{} {}", waiting.parts.join(" + "), waiting.class),
+        id: String::new(),
+        is_hard: false,
+        // The utilization law says nothing of it; only the rule for waits may name it.
+        kind: ResourceKind::Indication,
+        utilization: waiting.share,
+        demand_us: None,
+        demand_variation: None,
+        ceiling_rps: None,
+        load_dependent: false,
+        reached_at: 0,
+        limit: limit_of_class(waiting.class),
+        waiting: Some(waiting),
+        computing: None,
+        within: Vec::new(),
+        queue_growth: None,
+        pressure: None,
+        elasticity: None,
+    })
+}
+
+/// What it is called as a bottleneck. Cores that several parts share are called after the part that uses them, and where none has nearly
+/// all of their time they are no part's.
+fn limit_of(of: &Resource, mostly: Option<&str>) -> Option<Limit> {
+    match (of.kind, mostly) {
+        (ResourceKind::Generator, _) => Some(Limit::Generator),
+        (_, Some(part)) if part.starts_with("database") => Some(Limit::DatabaseCpu),
+        (_, None) if of.busy.len() > 1 => None,
+        _ => of.limit,
+    }
+}
+
+/// [`Evidence::is_hard`].
+fn is_hard(of: &Resource) -> bool {
+    use Limit::{Bandwidth, DatabaseCpu, DatabaseQuota, Network, ServerCpu, ServerQuota};
+    let hard = [ServerCpu, ServerQuota, DatabaseCpu, DatabaseQuota, Bandwidth, Network];
+    of.limit.is_some_and(|limit| hard.contains(&limit))
+}
+
+/// What a class of database waits is called as a bottleneck.
+fn limit_of_class(class: &str) -> Option<Limit> {
+    match class {
+        "row lock" => Some(Limit::RowLock),
+        "commit path" => Some(Limit::CommitPath),
+        "reads" | "data writes" => Some(Limit::Reads),
+        _ => None,
+    }
+}

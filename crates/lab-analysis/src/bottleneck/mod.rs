@@ -1,0 +1,258 @@
+//! What limits a workload, and how sure that is (docs/method.md, Bottleneck).
+//!
+//! Five kinds of evidence, each a number: how busy a resource is and what it takes of each request (E1), for what the clients
+//! wait (E2), whom the kernel holds back (E3), where the databases' sessions are (E4), and what happens when it is made slower (E5). [`RULES`] name a resource, or
+//! nothing at all where the numbers do not carry a name.
+
+mod evidence;
+mod grade;
+mod pressure;
+mod queues;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+pub use pressure::{Pressed, Pressure, pressure};
+pub use rules::{Case, Conclusion, RULES, Rule};
+
+use super::capacity::{Capacity, Knee};
+use super::ceilings::{self, Ceiling};
+use super::interventions::Effect;
+use super::rows::{Row, Standing};
+use super::waits::Waiting;
+use lab_data::results::{Limit, Resource, ResourceKind};
+use queues::Queues;
+use serde::Serialize;
+use stats::Estimate;
+
+/// Busy enough to be the limit: U ≥ 0.95.
+pub const SATURATED: f64 = 0.95;
+/// Constant enough to be a service demand: standard deviation over mean ≤ 10 %.
+const CONSTANT: f64 = 0.10;
+/// A resource that is busy already at this share of the capacity can do more than it looks.
+const EARLY: f64 = 0.7;
+/// Goodput that stays above this share of the best, while the clients double, no longer rises as it should.
+const SHOULDER: f64 = 0.85;
+/// So many of the clients added leave no doubt that the queue never empties …
+const NEARLY_ALL: f64 = 0.8;
+/// … and then this much of the time is all of it.
+const HANDED_ON: f64 = 0.85;
+/// An imposed cap is named if it was reached at so many levels, the best one among them: one alone may be chance.
+const CAP_LEVELS_MIN: usize = 3;
+/// A demand that falls by more than this factor over such levels is no constant.
+const SHOULDER_FALL: f64 = 1.05;
+
+/// What limits a workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bottleneck {
+    /// How sure.
+    pub grade: Grade,
+    /// The resources named; several share the load. Empty where none is.
+    pub named: Vec<Evidence>,
+    /// What would limit next, if nothing that is named did: never below what is named, nor below the capacity.
+    pub next: Option<Ceiling>,
+    /// Resources that look saturated but do more per busy second the more is asked of them.
+    pub load_dependent: Vec<Evidence>,
+    /// The levels all this was read at, ascending.
+    pub levels: Vec<u32>,
+    /// What speaks for it, and what does not: a sentence for each kind of evidence, with its figures.
+    pub because: Vec<String>,
+}
+
+/// How sure a bottleneck is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grade {
+    /// A queue that grows and a demand that stays the same carry it, and making it slower had the effect it must have, in every round.
+    Confirmed,
+    /// The same without the last.
+    Supported,
+    /// Nothing is: clients spend their time in a delay that any number of them can be in at once.
+    Delay,
+    /// Failures answer faster than successes: what looks like throughput is none.
+    FastFail,
+    /// The load generator is the limit or cannot be excluded.
+    Generator,
+    /// Nothing measured carries a name.
+    NotIdentified,
+}
+
+/// A resource at the levels that decide.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Evidence {
+    /// What it is shown as: the resource's name, or of cores that several parts share the one that has nearly all of their time.
+    pub resource: String,
+    /// The resource's name in the results.
+    pub id: String,
+    /// Whether at full use nothing more goes through, whoever holds it and whatever for: cores, quotas, rates.
+    pub is_hard: bool,
+    /// What may be concluded from it.
+    pub kind: ResourceKind,
+    /// Busy share, 0–1, mean over the levels.
+    pub utilization: f64,
+    /// Busy time per attempt, mean over the levels.
+    pub demand_us: Option<f64>,
+    /// Standard deviation over mean of that demand over the levels; `None` of fewer than two levels.
+    pub demand_variation: Option<f64>,
+    /// What it could carry at most, in requests per second: m / D.
+    pub ceiling_rps: Option<f64>,
+    /// Whether its demand falls as load grows: batching, or a figure that is no utilization.
+    pub load_dependent: bool,
+    /// At how many of all usable levels it was saturated.
+    pub reached_at: usize,
+    /// Set where this is no resource but a class of database waits; `utilization` is then the share it holds.
+    pub waiting: Option<Waiting>,
+    /// Of the time that it was busy, the share in which its own threads computed or waited for a core; `None` where it has none, or
+    /// they were not read.
+    pub computing: Option<f64>,
+    /// What it is called as a bottleneck.
+    pub limit: Option<Limit>,
+    /// The resources that may be held meanwhile.
+    pub within: Vec<String>,
+    /// Of each client more, how many wait for it: dQ/dN over the levels that decide.
+    pub queue_growth: Option<f64>,
+    /// Who is held back for want of it; `None` where the kernel counts nothing of the kind.
+    pub pressure: Option<Pressure>,
+    /// What making it slower did, over what that must do to a limit.
+    pub elasticity: Option<Estimate>,
+}
+
+impl Evidence {
+    /// Whether a change raised the demand of this resource, and of none that is fuller.
+    pub fn is_slowed_by(&self, effect: &Effect) -> bool {
+        match (&self.waiting, &effect.of) {
+            (None, Some(fullest)) => *fullest == self.id,
+            // The log's flush is a resource; sessions that wait for it are a class of waits.
+            (Some(_), _) => effect.change.knob == "commit" && self.limit == Some(Limit::CommitPath),
+            (None, None) => false,
+        }
+    }
+
+    /// Whether the utilization law says that it is a limit.
+    fn limits(&self) -> bool {
+        self.saturated() && self.carries()
+    }
+
+    /// The same of what is handed on from one to the next: where nearly all clients that are added wait for it, it is never free,
+    /// and what it lacks of its time is how long it takes to wake the next.
+    fn limits_with_queue(&self) -> bool {
+        let handed_on = matches!(self.limit, Some(Limit::ServerLock | Limit::Pool));
+        let queued = self.queue_growth >= Some(NEARLY_ALL) && self.utilization >= HANDED_ON;
+        (self.saturated() || handed_on && queued) && self.carries()
+    }
+
+    /// The same of one that is held up now and then by another with the same limit.
+    fn nearly_limits(&self) -> bool {
+        self.utilization >= HANDED_ON && self.carries()
+    }
+
+    fn carries(&self) -> bool {
+        let demand = match self.kind {
+            ResourceKind::Cap => self.reached_at >= CAP_LEVELS_MIN,
+            _ => !self.load_dependent && self.constant(),
+        };
+        self.can_limit() && demand
+    }
+
+    fn can_limit(&self) -> bool {
+        matches!(self.kind, ResourceKind::Station | ResourceKind::Pool | ResourceKind::Cap)
+    }
+
+    fn saturated(&self) -> bool {
+        self.utilization >= SATURATED
+    }
+
+    fn constant(&self) -> bool {
+        self.demand_variation.is_some_and(|variation| variation <= CONSTANT)
+    }
+}
+
+/// What the levels of a workload say together: see [`bottleneck`].
+pub(super) struct Seen<'a> {
+    /// Every level, ascending.
+    pub(super) rows: &'a [Row],
+    pub(super) capacity: &'a Capacity,
+    pub(super) knee: Option<&'a Knee>,
+    /// In the order of the rows'.
+    pub(super) resources: &'a [Resource],
+    pub(super) effects: &'a [Effect],
+    pub(super) ceilings: &'a [Ceiling],
+    /// Whether the generator has no cores of its own.
+    pub(super) generator_shares: bool,
+}
+
+/// Applies [`RULES`] to the levels at and above twice the knee that belong to the plateau; to the whole plateau where
+/// those are fewer than two. Without a plateau it is the shoulder that decides: neighbouring levels over which the clients
+/// at least double and goodput stays within 15 % of the best. Where there is none either, nothing limits yet, and the best
+/// level shows the highest utilization. Of a generator without cores of its own nothing is concluded, not even what is next.
+///
+/// Source: the utilization law and the bottleneck analysis of Denning & Buzen (1978); Lazowska et al., Quantitative
+/// System Performance (1984), chapter 5.
+pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
+    let Seen { rows, capacity, knee, resources, effects, ceilings, generator_shares } = *seen;
+    let deciding = evidence::deciding(rows, capacity, knee);
+    let levels: Vec<u32> = deciding.iter().map(|row| row.level).collect();
+    let queues = Queues::of(rows, &deciding);
+    let mut all: Vec<Evidence> = resources
+        .iter()
+        .enumerate()
+        .filter_map(|(i, of)| evidence::evidence(i, of, &deciding, rows, capacity))
+        .collect();
+    let upper = evidence::upper(rows);
+    // One level decides nothing by itself, but with the queues read the upper ones show where clients pile up.
+    all.extend(
+        evidence::wait(&deciding).or_else(|| evidence::wait(upper.as_ref().filter(|_| queues.is_some())?)),
+    );
+    for of in &mut all {
+        of.pressure = of.limit.and_then(|limit| pressure(limit, &deciding));
+        of.queue_growth = queues.as_ref().and_then(|queues| queues.waiting(&of.id));
+        of.elasticity = grade::effect(of, effects, &levels).map(|effect| effect.elasticity);
+    }
+    let case = Case {
+        evidence: all,
+        queues,
+        generator_limited: deciding.iter().any(|row| row.standing == Standing::GeneratorLimited),
+        generator_shares,
+        fails_fast: fails_fast(rows),
+        is_open: matches!(capacity, Capacity::Offered { .. }),
+        is_alone: rows.iter().all(|row| row.level == 1),
+    };
+    let ruled = RULES.iter().find_map(|rule| (rule.apply)(&case));
+    let ruled = ruled.unwrap_or_else(|| Conclusion::of(Grade::NotIdentified, Vec::new()));
+    let Conclusion { grade, named, because, .. } = grade::graded(&case, ruled, effects, &levels);
+    let evidence = &case.evidence;
+    let of = |ceiling: &Ceiling| evidence.iter().find(|of| of.id == ceiling.resource);
+    // A pool that waits for the database has no ceiling of its own, nor have workers that wait for a core.
+    let is_held = |of: &Evidence| {
+        named.iter().any(|i| {
+            let winner = &evidence[*i];
+            winner.within.contains(&of.id) || winner.waiting.is_some() && of.kind == ResourceKind::Pool
+        })
+    };
+    // What more load makes cheaper has none either.
+    let may = |ceiling: &Ceiling| {
+        of(ceiling).is_some_and(|of| of.can_limit() && !of.load_dependent && !is_held(of))
+    };
+    let names: Vec<&str> = named.iter().map(|i| evidence[*i].id.as_str()).collect();
+    let next = capacity.rps().filter(|_| !named.is_empty() && !generator_shares);
+    Bottleneck {
+        grade,
+        next: next.and_then(|rps| ceilings::next(ceilings, rps.mean, &names, may)),
+        named: named.iter().map(|i| evidence[*i].clone()).collect(),
+        load_dependent: evidence
+            .iter()
+            .filter(|of| of.can_limit() && of.saturated() && of.load_dependent)
+            .cloned()
+            .collect(),
+        levels,
+        because,
+    }
+}
+
+/// What the gate for errors says of the highest level that failed fast, where no level above it was usable.
+fn fails_fast(rows: &[Row]) -> Option<String> {
+    let ran = || rows.iter().rev().filter(|row| row.runs > 0);
+    let failing = ran().take_while(|row| !row.usable());
+    let whys = failing.flat_map(|row| row.checks.iter().filter(|of| of.id == "G4").filter_map(|of| of.why()));
+    whys.filter(|why| why.contains("fast-fail")).map(str::to_owned).next()
+}

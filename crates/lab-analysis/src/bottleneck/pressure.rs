@@ -1,0 +1,72 @@
+//! Whether somebody was held back for want of a resource (E3): what the kernel counts of those who could go on and may not.
+
+use crate::rows::Row;
+use lab_data::results::Limit;
+use serde::Serialize;
+
+/// Those who are held back, as a share of the time; a mean over the levels that decide.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Pressure {
+    /// What is counted.
+    pub of: Pressed,
+    /// 0–1.
+    pub share: f64,
+}
+
+/// What the kernel counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pressed {
+    /// Time in which some thread of the machine waited for a core.
+    Cpu,
+    /// Time in which some thread of the machine waited for a disk.
+    Io,
+    /// Time in which the group was not let onto a core, because it had used up its quota.
+    Quota,
+}
+
+impl Pressed {
+    /// It in a few words, before the share.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pressed::Cpu => "cpu: some wait",
+            Pressed::Io => "io: some wait",
+            Pressed::Quota => "throttled",
+        }
+    }
+}
+
+/// The pressure that belongs to `limit`; `None` where there is none of its kind, or it was not read.
+pub fn pressure(limit: Limit, deciding: &[&Row]) -> Option<Pressure> {
+    let (of, owner, figure) = match limit {
+        Limit::ServerCpu | Limit::DatabaseCpu => (Pressed::Cpu, "pressure cpu", "pressure_some_share"),
+        Limit::ServerQuota => (Pressed::Quota, "server", "throttled_share"),
+        Limit::DatabaseQuota => (Pressed::Quota, "database", "throttled_share"),
+        Limit::CommitPath | Limit::Bandwidth | Limit::Reads => {
+            (Pressed::Io, "pressure io", "pressure_some_share")
+        }
+        _ => return None,
+    };
+    // Of several databases the one that is held back most.
+    let is_meant =
+        |of: &str| of.strip_prefix(owner).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+    let read = |row: &&Row| {
+        let of_it = row.figures.iter().filter(|known| known.figure == figure && is_meant(&known.of));
+        of_it.map(|known| known.value).max_by(f64::total_cmp)
+    };
+    // Time held back is summed over the cores that a group would have run on.
+    let all: Vec<f64> = deciding.iter().filter_map(read).map(|share| share.min(1.0)).collect();
+    let share = all.iter().sum::<f64>() / all.len() as f64;
+    share.is_finite().then_some(Pressure { of, share })
+}
+
+impl Pressure {
+    /// A quota that never held anybody back was no limit. Of a core or a disk it may be that the only one who wants it has it: nobody
+    /// waits, and it is the limit all the same.
+    pub(super) fn allows(&self) -> bool {
+        self.of != Pressed::Quota || self.share >= HELD_BACK
+    }
+}
+
+/// Less than this of the time is the end of a period, and not a limit.
+const HELD_BACK: f64 = 0.05;

@@ -1,0 +1,398 @@
+//! The rules that name a bottleneck.
+
+use super::queues::Queues;
+use super::{Evidence, Grade};
+use lab_data::results::{Limit, ResourceKind};
+
+/// A queue that takes at least so many of each client more is where they pile up.
+const PILES_UP: f64 = 0.5;
+/// Two resources share the load if both are saturated and their ceilings are no further apart than this: which of them has the
+/// longer queue is then chance.
+const SHARED_CEILING: f64 = 0.05;
+/// A generator busy for less of the time has nobody waiting for it for long.
+const AT_WORK: f64 = 0.5;
+/// So much of a core's time inside a resource that is named: the name might be the core's.
+const CLOSE: f64 = 0.85;
+/// So much of a session's time that is computed with makes the processor the session's business.
+const COMPUTES: f64 = 0.3;
+/// So much of a lane's busy time in the flush means that the lane waits for it.
+const MOSTLY: f64 = 0.6;
+/// Each client gets at least so much of what one alone gets: nobody is in anybody's way.
+const LINEAR: f64 = 0.8;
+/// So few of the clients wait that no queue says anything.
+const HARDLY_ANY: f64 = 0.2;
+
+/// A rule that may name the bottleneck.
+pub struct Rule {
+    /// A few words.
+    pub name: &'static str,
+    /// When it applies, in one sentence.
+    pub about: &'static str,
+    /// Concludes from the case; `None` where the rule does not apply.
+    pub apply: fn(&Case) -> Option<Conclusion>,
+}
+
+/// What a rule concludes.
+pub struct Conclusion {
+    /// How sure, before interventions are asked.
+    pub grade: Grade,
+    /// The resources named, as indices into the evidence.
+    pub named: Vec<usize>,
+    /// What else is to be said, a sentence each.
+    pub because: Vec<String>,
+    /// Whether a queue that grows, or a wait that holds most clients, carries it, with a demand that is the same at all levels. Only
+    /// then can interventions confirm it.
+    pub is_firm: bool,
+}
+
+impl Conclusion {
+    pub(super) fn of(grade: Grade, named: Vec<usize>) -> Conclusion {
+        Conclusion { grade, named, because: Vec::new(), is_firm: false }
+    }
+
+    fn firm(self, is_firm: bool) -> Conclusion {
+        Conclusion { is_firm, ..self }
+    }
+
+    fn why(mut self, sentence: String) -> Conclusion {
+        self.because.push(sentence);
+        self
+    }
+}
+
+/// What a rule sees.
+pub struct Case {
+    /// Every resource that could be read at the levels in question, and last the class of database waits that holds most
+    /// of the clients, where one does.
+    pub evidence: Vec<Evidence>,
+    /// Where clients pile up; `None` where nobody counted.
+    pub queues: Option<Queues>,
+    /// Whether a row among them is limited by the generator.
+    pub generator_limited: bool,
+    /// Whether the generator has no cores of its own.
+    pub generator_shares: bool,
+    /// How it shows that the highest levels fail fast.
+    pub fails_fast: Option<String>,
+    /// Whether the loop was open.
+    pub is_open: bool,
+    /// Whether there was never more than one client.
+    pub is_alone: bool,
+}
+
+/// The rules in the order they are asked; the first that applies decides.
+pub const RULES: &[Rule] = &[
+    Rule {
+        name: "shared cores",
+        about: "the generator shares its cores with what it measures: what either would do alone is not known",
+        apply: |case| case.generator_shares.then(|| Conclusion::of(Grade::Generator, Vec::new())),
+    },
+    Rule {
+        name: "fast-fail",
+        about: "at the highest levels failures answer much sooner than successes, or attempts rise while goodput falls: \
+                what rises is no throughput",
+        apply: |case| {
+            let why = case.fails_fast.clone()?;
+            Some(Conclusion::of(Grade::FastFail, Vec::new()).why(format!("At the highest levels {why}.")))
+        },
+    },
+    Rule {
+        name: "generator",
+        about: "the generator is saturated, or answers pile up in front of it, or it is busy for half of the time, fails its gate, and nothing else is saturated: \
+                nothing is known of the target",
+        apply: |case| {
+            let busiest = case.busiest(|of| of.kind == ResourceKind::Generator);
+            let saturated = busiest.is_some_and(|i| case.evidence[i].saturated());
+            // Looking at sockets itself holds up whoever has the core: a generator that is mostly idle has no queue.
+            let piles_up = busiest.is_some_and(|i| {
+                let of = &case.evidence[i];
+                of.queue_growth >= Some(PILES_UP) && of.utilization >= AT_WORK
+            });
+            let target_saturated = case.evidence.iter().any(|of| of.can_limit() && of.saturated());
+            // Merely too near to what it makes at most: it is not excluded, and not found to be the limit either.
+            let at_work = busiest.is_none_or(|i| case.evidence[i].utilization >= AT_WORK);
+            let alone = case.generator_limited && !target_saturated && at_work;
+            (saturated || piles_up || alone)
+                .then(|| Conclusion::of(Grade::Generator, Vec::from_iter(busiest)))
+        },
+    },
+    Rule {
+        name: "generator not excluded",
+        about: "the generator fails its gate: it may be the limit, or what else is saturated, so none is named",
+        apply: |case| case.generator_limited.then(|| Conclusion::of(Grade::NotIdentified, Vec::new())),
+    },
+    Rule {
+        name: "queue",
+        about: "of each client more at least half wait for one resource: named is that resource, if it is saturated, or what \
+                those it serves are held up by; a second one that is saturated with a ceiling as low shares the load",
+        apply: |case| case.queue(),
+    },
+    Rule {
+        name: "store",
+        about: "clients pile up inside the store: named is the class of database waits that holds at least half of them, or a \
+                processor that is saturated there, or the flush that they queue for",
+        apply: |case| case.store(),
+    },
+    Rule {
+        name: "delay",
+        about: "there is one client alone; or hardly anybody waits, nothing is saturated, and each client gets what one alone gets: \
+                a delay, and no limit",
+        apply: |case| {
+            let queues = case.queues.as_ref().filter(|_| !case.is_open)?;
+            let found = Conclusion::of(Grade::Delay, Vec::new());
+            // However busy what serves it is.
+            if case.is_alone {
+                return Some(found.why("One client alone waits for nobody.".to_owned()));
+            }
+            let saturated = case.evidence.iter().any(|of| of.is_hard && of.saturated());
+            let each = queues.linearity.filter(|each| *each >= LINEAR)?;
+            (queues.high > 1 && queues.waiting_share <= HARDLY_ANY && !saturated).then(|| {
+                let (share, each) = (queues.waiting_share * 100.0, each * 100.0);
+                found.why(format!(
+                    "At {} clients {share:.0} % of them wait, and each gets {each:.0} % of what one alone gets.",
+                    queues.high
+                ))
+            })
+        },
+    },
+    Rule {
+        name: "database wait",
+        about: "queues were not read; nothing is saturated but pools of sessions, and one class of database wait (row lock, commit \
+                path, …) holds at least half of the clients, or of a full pool’s sessions, at every one of these levels",
+        apply: |case| {
+            let firm = |of: &Evidence| matches!(of.kind, ResourceKind::Station | ResourceKind::Cap);
+            let saturated = |of: &Evidence| firm(of) && of.saturated();
+            let wait = case.wait().filter(|_| case.queues.is_none());
+            wait.filter(|_| !case.evidence.iter().any(saturated))
+                .map(|i| Conclusion::of(Grade::Supported, vec![i]))
+        },
+    },
+    Rule {
+        name: "one or more saturated",
+        about: "queues were not read, or tell nothing; busy for at least 95 % of the time on average, with the same demand per \
+                request at every one of these levels; an imposed cap if it was reached at three levels, whatever a request takes of it",
+        apply: |case| {
+            let named: Vec<usize> = case.all(|of| of.limits() && (case.queues.is_none() || of.is_hard));
+            (!named.is_empty()).then(|| Conclusion::of(Grade::Supported, named))
+        },
+    },
+    Rule {
+        name: "none",
+        about: "no resource that was read carries the throughput: a lock, or something nobody samples",
+        apply: |case| {
+            let found = Conclusion::of(Grade::NotIdentified, Vec::new());
+            let lost = case.queues.as_ref().filter(|queues| queues.unlocated >= PILES_UP);
+            Some(match lost {
+                Some(queues) => found.why(format!(
+                    "Of each client more, {:.2} are in no place that was read (from {} to {} clients).",
+                    queues.unlocated, queues.low, queues.high
+                )),
+                None => found,
+            })
+        },
+    },
+];
+
+impl Case {
+    fn all(&self, which: impl Fn(&Evidence) -> bool) -> Vec<usize> {
+        (0..self.evidence.len()).filter(|i| which(&self.evidence[*i])).collect()
+    }
+
+    fn busiest(&self, among: impl Fn(&Evidence) -> bool) -> Option<usize> {
+        let among = self.all(among).into_iter();
+        among.max_by(|a, b| self.evidence[*a].utilization.total_cmp(&self.evidence[*b].utilization))
+    }
+
+    /// The class of database waits that holds at least half of those who can be there.
+    fn wait(&self) -> Option<usize> {
+        self.evidence.iter().position(|of| of.waiting.is_some())
+    }
+
+    fn index(&self, resource: &str) -> Option<usize> {
+        self.evidence.iter().position(|of| of.id == resource)
+    }
+
+    /// What is saturated, whoever uses it: cores, quotas and rates that are used by those whom `holder` serves. A processor
+    /// that has a name of its own part counts for all who use it.
+    fn saturated_inside(&self, holder: &Evidence) -> Vec<usize> {
+        self.all(|of| of.is_hard && of.saturated() && (of.id == holder.id || is_inside(of, holder)))
+    }
+
+    /// Whether something hard inside `holder` is nearly saturated: with a few per cent more it would be named instead.
+    fn is_close(&self, holder: &Evidence) -> bool {
+        let mut inside = self.evidence.iter().filter(|of| of.is_hard && is_inside(of, holder));
+        inside.any(|of| of.utilization >= CLOSE)
+    }
+
+    /// A conclusion that names what is saturated inside.
+    fn by_what_is_inside(&self, inside: Vec<usize>) -> Conclusion {
+        let is_firm = inside.iter().all(|i| self.evidence[*i].limits());
+        Conclusion::of(Grade::Supported, inside).firm(is_firm)
+    }
+
+    /// Follows the queue that grows, and the one beside it if both resources are at their limit.
+    fn queue(&self) -> Option<Conclusion> {
+        let queues = self.queues.as_ref()?;
+        let mut outer = queues.outer().into_iter();
+        let (first, growth) = outer.next()?;
+        let both = outer.find_map(|(second, _)| self.shares(self.index(first)?, self.index(second)?));
+        if growth < PILES_UP && both.is_none() {
+            return None;
+        }
+        let found = self.held_up(self.index(first)?);
+        let mut found = match both {
+            // The one with the longer queue may be the one that is not quite saturated.
+            Some((one, _)) if found.named.is_empty() => {
+                Conclusion::of(Grade::Supported, vec![one]).firm(!self.is_close(&self.evidence[one]))
+            }
+            _ => found,
+        };
+        found.named.extend(both.map(|(_, other)| other));
+        found.is_firm &= growth >= PILES_UP;
+        Some(found.why(format!(
+            "Of each client more, {growth:.2} wait for {first} (from {} to {} clients).",
+            queues.low, queues.high
+        )))
+    }
+
+    /// What limits behind the queues of resources `first` and `second`, if the one is as near to its limit as the other, and one of them is
+    /// there. A lock is held over all that a write does in the store: that is inside it, and not beside it.
+    fn shares(&self, first: usize, second: usize) -> Option<(usize, usize)> {
+        let is_over = self.evidence[first].limit == Some(Limit::ServerLock);
+        if is_over && self.evidence[second].kind == ResourceKind::Pool {
+            return None;
+        }
+        let limit = |at: usize| match self.held_up(at).named[..] {
+            [named] => Some(named),
+            // Of two that let the same through one has the queue, and the other now and then nothing to do.
+            [] if self.evidence[at].nearly_limits() => Some(at),
+            _ => None,
+        };
+        let (one, other) = limit(first).zip(limit(second))?;
+        let ceilings = self.evidence[one].ceiling_rps.zip(self.evidence[other].ceiling_rps);
+        let near = ceilings.is_some_and(|(a, b)| (a / b - 1.0).abs() <= SHARED_CEILING);
+        let at_limit = self.evidence[one].saturated() || self.evidence[other].saturated();
+        (one != other && near && at_limit).then_some((one, other))
+    }
+
+    /// What limits, if clients pile up in front of resource `at`: itself, or what those are held up by that it serves.
+    fn held_up(&self, at: usize) -> Conclusion {
+        let holder = &self.evidence[at];
+        let inside = self.saturated_inside(holder);
+        if !inside.is_empty() {
+            return self.by_what_is_inside(inside);
+        }
+        if holder.kind == ResourceKind::Pool {
+            if holder.load_dependent {
+                return self.batches(holder);
+            }
+            // Rows that are locked go one after the other however many sessions wait for them. A log is flushed for all who
+            // wait, so that more sessions get more: there the sessions are the limit.
+            let serial = |i: &usize| self.evidence[*i].limit == Some(Limit::RowLock);
+            if let Some(wait) = self.wait().filter(serial) {
+                return Conclusion::of(Grade::Supported, vec![wait]).firm(true);
+            }
+        }
+        if let Some(flush) = self.queued_flush(holder) {
+            return Conclusion::of(Grade::Supported, vec![flush]).firm(self.evidence[flush].limits());
+        }
+        match holder.limits_with_queue() {
+            true => Conclusion::of(Grade::Supported, vec![at]).firm(!self.is_close(holder)),
+            false => {
+                let (name, busy) = (capitalized(&holder.resource), holder.utilization * 100.0);
+                // What takes more or less of a request from level to level is busy, too, and no limit.
+                let why = match holder.demand_variation {
+                    _ if !holder.saturated() => "which does not explain the queue".to_owned(),
+                    Some(by) => {
+                        format!(
+                            "but what a request takes of it varies by {:.0} % over these levels",
+                            by * 100.0
+                        )
+                    }
+                    None => {
+                        "at one level alone: whether a request takes as much of it at another is not known. \
+                         Measure levels near that one"
+                            .to_owned()
+                    }
+                };
+                let why = format!("{name} is busy for {busy:.0} % of the time, {why}.");
+                Conclusion::of(Grade::NotIdentified, Vec::new()).why(why)
+            }
+        }
+    }
+
+    /// A lane that takes more requests at once the more there are: it is no limit itself, but what it waits for may be.
+    fn batches(&self, lane: &Evidence) -> Conclusion {
+        let inner = |of: &Evidence| {
+            of.limit == Some(Limit::CommitPath)
+                && of.within.contains(&lane.id)
+                && of.utilization >= MOSTLY * lane.utilization
+        };
+        let flush = self.busiest(inner).or_else(|| self.wait());
+        match flush {
+            Some(flush) => Conclusion::of(Grade::Supported, vec![flush]).why(format!(
+                "{} takes more requests at once the more there are, and spends most of its time there: more clients still get more.",
+                capitalized(&lane.resource)
+            )),
+            None => Conclusion::of(Grade::NotIdentified, Vec::new()).why(format!(
+                "{} takes more requests at once the more there are (batching), so that being busy is not its limit.",
+                capitalized(&lane.resource)
+            )),
+        }
+    }
+
+    /// The flush that most of those whom `holder` serves queue for: one at a time, and no batch shares it.
+    fn queued_flush(&self, holder: &Evidence) -> Option<usize> {
+        let queues = self.queues.as_ref()?;
+        self.evidence.iter().position(|of| {
+            let queued = queues.place(&of.id).map_or(0.0, |place| place.waiting_at_high);
+            let served = holder.demand_us.zip(holder.ceiling_rps).map_or(1.0, |(us, rps)| us * rps / 1e6);
+            of.limit == Some(Limit::CommitPath)
+                && of.kind == ResourceKind::Station
+                && of.saturated()
+                && of.within.contains(&holder.id)
+                && queued >= 0.5 * served * holder.utilization
+                && queued >= 0.5
+        })
+    }
+
+    /// Looks into the store, where clients pile up without waiting for a session.
+    fn store(&self) -> Option<Conclusion> {
+        let queues = self.queues.as_ref()?;
+        let pools = self.evidence.iter().filter(|of| of.kind == ResourceKind::Pool);
+        let grows = |of: &&Evidence| {
+            let all = queues.waiting(&of.id).unwrap_or(0.0) + queues.serving(&of.id).unwrap_or(0.0);
+            all >= PILES_UP
+        };
+        let pool = pools.filter(grows).max_by(|a, b| a.utilization.total_cmp(&b.utilization))?;
+        let growth = queues.serving(&pool.id).unwrap_or(0.0);
+        let piles = format!(
+            "Of each client more, {growth:.2} are in the store, in {} (from {} to {} clients).",
+            pool.resource, queues.low, queues.high
+        );
+        let inside = self.saturated_inside(pool);
+        if !inside.is_empty() {
+            return Some(self.by_what_is_inside(inside).why(piles));
+        }
+        if let Some(wait) = self.wait() {
+            return Some(Conclusion::of(Grade::Supported, vec![wait]).firm(true).why(piles));
+        }
+        if let Some(flush) = self.queued_flush(pool) {
+            let is_firm = self.evidence[flush].limits();
+            return Some(Conclusion::of(Grade::Supported, vec![flush]).firm(is_firm).why(piles));
+        }
+        (pool.load_dependent && pool.saturated()).then(|| self.batches(pool).why(piles))
+    }
+}
+
+/// Whether `of` is used while `holder` is held, for a good part of the time. Sessions whose threads hardly compute, and do not wait for a
+/// core either, are held for something else, whoever keeps the server's processor busy.
+fn is_inside(of: &Evidence, holder: &Evidence) -> bool {
+    let is_servers = matches!(of.limit, Some(Limit::ServerCpu | Limit::ServerQuota));
+    let beside = is_servers && holder.computing.is_some_and(|share| share < COMPUTES);
+    of.within.contains(&holder.id) && !beside
+}
+
+fn capitalized(name: &str) -> String {
+    let mut rest = name.chars();
+    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
+}

@@ -1,0 +1,386 @@
+//! How much a workload gets through, and where more clients stop paying.
+//!
+//! Works on rows alone, sorted by clients; which of them count is decided by [`super::checks`].
+
+use super::checks::limited_by;
+use super::rows::{OfRun, Row, Standing};
+use serde::Serialize;
+use stats::{DRAWS, Draws, Estimate, Interval, RUNS_LEAST, mean, percentiles, range, widened};
+
+/// What a workload gets through.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Capacity {
+    /// Goodput stays within ±3 % over at least three adjacent levels that contain the maximum.
+    Reached {
+        /// Mean over those levels.
+        rps: Estimate,
+        /// The levels, ascending.
+        levels: Vec<u32>,
+    },
+    /// The same, or merely the best level, where the generator may have been the limit: the capacity is at least this.
+    GeneratorLimited {
+        /// Mean over those levels.
+        at_least_rps: Estimate,
+        /// The levels, ascending.
+        levels: Vec<u32>,
+        /// How it shows, at the level with the most goodput.
+        why: String,
+    },
+    /// Goodput has not levelled off within the valid levels: the capacity is at least this.
+    NotReached {
+        /// Goodput of the best level.
+        at_least_rps: Estimate,
+        /// The best level.
+        level: u32,
+    },
+    /// The loop was open: so much was asked for, whatever the target could do, and nothing follows for its capacity.
+    Offered {
+        /// Requests per second, mean over the levels.
+        rps: f64,
+        /// The valid levels (connections), ascending: all of it went through.
+        kept: Vec<u32>,
+        /// Those at which it did not, ascending.
+        over: Vec<u32>,
+    },
+    /// No row is valid.
+    Unknown,
+}
+
+impl Capacity {
+    /// The goodput it speaks of, in requests per second, be it the capacity or what it is at least.
+    pub fn rps(&self) -> Option<Estimate> {
+        match self {
+            Capacity::Reached { rps, .. } => Some(*rps),
+            Capacity::GeneratorLimited { at_least_rps, .. } | Capacity::NotReached { at_least_rps, .. } => {
+                Some(*at_least_rps)
+            }
+            Capacity::Offered { .. } | Capacity::Unknown => None,
+        }
+    }
+
+    /// The levels of the plateau, ascending; empty without one.
+    pub fn plateau(&self) -> &[u32] {
+        match self {
+            Capacity::Reached { levels, .. } | Capacity::GeneratorLimited { levels, .. } => levels,
+            Capacity::NotReached { .. } | Capacity::Offered { .. } | Capacity::Unknown => &[],
+        }
+    }
+}
+
+/// Where more clients stop paying, by four methods that should agree.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Knee {
+    /// The headline, in clients: capacity × (the latency at one client + think time), where the two asymptotic bounds cross.
+    ///
+    /// Source: Denning & Buzen, The Operational Analysis of Queueing Network Models (1978).
+    pub clients: f64,
+    /// Where a line through the origin and a flat one, fitted together, meet: X = min(aN, C).
+    pub broken_stick: Option<f64>,
+    /// The level with the most goodput per latency, X / R.
+    ///
+    /// Source: Kleinrock, Power and Deterministic Rules of Thumb for Probabilistic Problems (1979).
+    pub power: Option<f64>,
+    /// The level that is furthest above the diagonal of the swept range; it moves with that range.
+    ///
+    /// Source: Satopää et al., Finding a “Kneedle” in a Haystack (2011).
+    pub kneedle: Option<f64>,
+    /// How far other runs would have moved them.
+    pub spread: KneeSpread,
+    /// The first and last level the methods saw.
+    pub swept: (u32, u32),
+    /// Whether all four lie within a factor of two; where not, there is no sharp knee.
+    pub sharp: bool,
+    /// The valid level nearest to the knee, on a scale of ratios; what is said of latency at the knee was measured there.
+    pub nearest_level: u32,
+    /// Median latency at that level.
+    pub latency_us_p50: Option<f64>,
+    /// 99th percentile there.
+    pub latency_us_p99: Option<f64>,
+}
+
+/// Between which the four estimates of a knee lie, in clients.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct KneeSpread {
+    /// What the ends are. A range is that of the knees of single runs, each run number of all levels together.
+    pub interval: Interval,
+    /// Runs at the level that has fewest.
+    pub runs: u32,
+    /// Of the headline.
+    pub clients: (f64, f64),
+    /// Of the broken stick.
+    pub broken_stick: Option<(f64, f64)>,
+    /// Of the power.
+    pub power: Option<(f64, f64)>,
+    /// Of Kneedle.
+    pub kneedle: Option<(f64, f64)>,
+}
+
+/// Goodput falling past the peak.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Decline {
+    /// The level at which it is lowest.
+    pub level: u32,
+    /// Goodput there.
+    pub rps: Estimate,
+    /// How much of the peak is lost, 0–1.
+    pub share: f64,
+}
+
+/// The largest run of at least three adjacent valid levels that contains the maximum and lies within ±3 %.
+///
+/// A level that is not valid ends a run. `seed` draws the bootstrap.
+pub fn capacity(rows: &[Row], seed: u64) -> Capacity {
+    const HALF_WIDTH: f64 = 0.03;
+    const LEVELS: usize = 3;
+    if let Some(offered) = offered(rows) {
+        return offered;
+    }
+    let goodput = |row: &Row| row.goodput_rps.filter(|_| row.usable()).map(|estimate| estimate.mean);
+    let best = (0..rows.len())
+        .filter_map(|i| Some((i, goodput(&rows[i])?)))
+        .max_by(|(_, a), (_, b)| a.total_cmp(b))
+        .map(|(i, _)| i);
+    let Some(best) = best else { return Capacity::Unknown };
+
+    let flat = |first: usize, last: usize| {
+        let values: Option<Vec<f64>> = rows[first..=last].iter().map(goodput).collect();
+        let values = values?;
+        let most = values.iter().copied().fold(f64::MIN, f64::max);
+        let least = values.iter().copied().fold(f64::MAX, f64::min);
+        (most - least <= HALF_WIDTH * (most + least)).then_some((first, last))
+    };
+    let plateau = (0..=best)
+        .flat_map(|first| (best..rows.len()).map(move |last| (first, last)))
+        .filter(|(first, last)| last + 1 - first >= LEVELS)
+        .filter_map(|(first, last)| flat(first, last))
+        // Of equally long ones the later: saturation shows best where there are the most clients.
+        .max_by_key(|(first, last)| (last - first, *last));
+
+    let (first, last) = plateau.unwrap_or((best, best));
+    let levels: Vec<u32> = rows[first..=last].iter().map(|row| row.level).collect();
+    let runs: Vec<(u32, &[f64])> =
+        rows[first..=last].iter().map(|row| (row.level, row.goodput_rps_of_runs.as_slice())).collect();
+    let limited = rows[first..=last].iter().filter(|row| row.standing == Standing::GeneratorLimited);
+    let limited = limited.max_by(|a, b| goodput(a).unwrap_or(0.0).total_cmp(&goodput(b).unwrap_or(0.0)));
+    let why = limited.map(|row| limited_by(row).unwrap_or_default().to_owned());
+    let rps = match plateau {
+        Some(_) => Estimate::bootstrap(&runs, seed),
+        None => rows[best].goodput_rps,
+    };
+    match (rps, why) {
+        (Some(at_least_rps), Some(why)) => Capacity::GeneratorLimited { at_least_rps, levels, why },
+        (Some(rps), None) if plateau.is_some() => Capacity::Reached { rps, levels },
+        (Some(at_least_rps), None) => Capacity::NotReached { at_least_rps, level: rows[best].level },
+        (None, _) => Capacity::Unknown,
+    }
+}
+
+/// What became of the rate an open loop asked for; `None` of a closed loop.
+fn offered(rows: &[Row]) -> Option<Capacity> {
+    let asked: Vec<f64> = rows.iter().filter_map(|row| row.offered_rps).collect();
+    let levels =
+        |which: fn(&Row) -> bool| rows.iter().filter(|row| which(row)).map(|row| row.level).collect();
+    Some(Capacity::Offered {
+        rps: mean(&asked)?,
+        kept: levels(|row| row.usable() && !row.over_capacity),
+        over: levels(|row| row.over_capacity),
+    })
+}
+
+/// Where more clients stop paying. `None` while the capacity is not known, or without a valid row at one client.
+///
+/// `seed` draws the bootstrap: the same draws as those of the capacity.
+pub fn knee(rows: &[Row], capacity: &Capacity, seed: u64) -> Option<Knee> {
+    let Capacity::Reached { rps, levels } = capacity else { return None };
+    let usable: Vec<&Row> = rows.iter().filter(|row| row.usable()).collect();
+    let points: Vec<Point> = usable.iter().filter_map(|row| Point::of(row)).collect();
+    let Estimates { broken_stick, power, kneedle, .. } = Estimates::of(&points, levels);
+    let alone = points.iter().find(|point| point.clients == 1.0)?;
+    let clients = Some(rps.mean * alone.cycle_us / 1e6).filter(|clients| *clients > 0.0)?;
+    let all: Vec<f64> = [Some(clients), broken_stick, power, kneedle].into_iter().flatten().collect();
+    let (least, most) = range(&all);
+    let distance = |row: &Row| (f64::from(row.level) / clients).ln().abs();
+    let nearest = usable.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
+    Some(Knee {
+        clients,
+        broken_stick,
+        power,
+        kneedle,
+        spread: spread(&usable, levels, clients, broken_stick, seed),
+        swept: (usable.first()?.level, usable.last()?.level),
+        sharp: most <= 2.0 * least,
+        nearest_level: nearest.level,
+        latency_us_p50: nearest.latency_us_p50,
+        latency_us_p99: nearest.latency_us_p99,
+    })
+}
+
+/// The four estimates again, of runs drawn anew; of fewer than three, of single ones.
+fn spread(
+    usable: &[&Row],
+    plateau: &[u32],
+    clients: f64,
+    broken_stick: Option<f64>,
+    seed: u64,
+) -> KneeSpread {
+    let there: Vec<&&Row> = usable.iter().filter(|row| !row.of_runs.is_empty()).collect();
+    let runs = |row: &&&Row| row.of_runs.len();
+    let (least, most) =
+        (there.iter().map(runs).min().unwrap_or(0), there.iter().map(runs).max().unwrap_or(0));
+    let of = |drawn: &dyn Fn(usize, &Row) -> Option<Point>| {
+        let points = there.iter().enumerate().filter_map(|(i, row)| drawn(i, row));
+        Estimates::of(&points.collect::<Vec<_>>(), plateau)
+    };
+    let (interval, all): (Interval, Vec<Estimates>) = if least < RUNS_LEAST {
+        let single = |k: usize| of(&|_, row| Point::drawn(row, &[k % row.of_runs.len()]));
+        let interval = if most < 2 { Interval::Single } else { Interval::Range };
+        (interval, (0..most).map(single).collect())
+    } else {
+        let draws: Vec<Draws> =
+            there.iter().map(|row| Draws::of(seed, row.level, row.of_runs.len())).collect();
+        let drawn = |k: usize| of(&|i, row| Point::drawn(row, draws[i].drawn(k)));
+        (Interval::Bootstrap, (0..DRAWS).map(drawn).collect())
+    };
+    let ends = |read: fn(&Estimates) -> Option<f64>| {
+        let values: Vec<f64> = all.iter().filter_map(read).collect();
+        match interval {
+            Interval::Bootstrap => percentiles(values),
+            _ => (!values.is_empty()).then(|| range(&values)),
+        }
+    };
+    // What is read off a straight line or a mean is widened as a mean is; a level is one that was measured.
+    let freedom =
+        |row: &&&Row| if plateau.contains(&row.level) || row.level == 1 { runs(row) - 1 } else { 0 };
+    let freedom: usize = there.iter().map(freedom).sum();
+    let widened = |middle: f64, ends: (f64, f64)| match interval {
+        Interval::Bootstrap => {
+            let (low, high) = widened(middle, ends, least, freedom);
+            (low.max(0.0), high)
+        }
+        _ => ends,
+    };
+    KneeSpread {
+        interval,
+        runs: least as u32,
+        clients: ends(|of| of.clients).map_or((clients, clients), |ends| widened(clients, ends)),
+        broken_stick: broken_stick.and_then(|at| Some(widened(at, ends(|of| of.broken_stick)?))),
+        power: ends(|of| of.power),
+        kneedle: ends(|of| of.kneedle),
+    }
+}
+
+/// A level as the estimates see it.
+struct Point {
+    clients: f64,
+    goodput_rps: f64,
+    latency_us: Option<f64>,
+    cycle_us: f64,
+}
+
+impl Point {
+    /// Of all runs of a row.
+    fn of(row: &Row) -> Option<Point> {
+        Some(Point {
+            clients: f64::from(row.level),
+            goodput_rps: row.goodput_rps?.mean,
+            latency_us: row.latency_us_mean,
+            cycle_us: row.cycle_us().unwrap_or(f64::NAN),
+        })
+    }
+
+    /// Of some of them, by their places.
+    fn drawn(row: &Row, runs: &[usize]) -> Option<Point> {
+        let goodput: Vec<f64> = runs.iter().map(|run| row.goodput_rps_of_runs[*run]).collect();
+        let attempts: u64 = runs.iter().map(|run| row.of_runs[*run].attempts).sum();
+        // As in the row: over all attempts of all runs.
+        let over_all = |figure: fn(&OfRun) -> f64| {
+            let total: f64 =
+                runs.iter().map(|run| &row.of_runs[*run]).map(|of| figure(of) * of.attempts as f64).sum();
+            total / attempts as f64
+        };
+        let latency_us = over_all(|of| of.latency_us_mean);
+        Some(Point {
+            clients: f64::from(row.level),
+            goodput_rps: mean(&goodput)?,
+            latency_us: Some(latency_us).filter(|us| us.is_finite()),
+            cycle_us: latency_us + over_all(|of| of.think_us_mean),
+        })
+    }
+}
+
+/// The knee of one set of points, four times.
+struct Estimates {
+    clients: Option<f64>,
+    broken_stick: Option<f64>,
+    power: Option<f64>,
+    kneedle: Option<f64>,
+}
+
+impl Estimates {
+    fn of(points: &[Point], plateau: &[u32]) -> Estimates {
+        let on_it =
+            points.iter().filter(|point| plateau.iter().any(|level| f64::from(*level) == point.clients));
+        let capacity = mean(&on_it.map(|point| point.goodput_rps).collect::<Vec<_>>());
+        let alone = points.iter().find(|point| point.clients == 1.0);
+        let clients = capacity.zip(alone).map(|(rps, alone)| rps * alone.cycle_us / 1e6);
+        let swept: Vec<(f64, f64)> = points.iter().map(|point| (point.clients, point.goodput_rps)).collect();
+        Estimates {
+            clients: clients.filter(|clients| clients.is_finite()),
+            broken_stick: broken_stick(&swept),
+            power: power(points),
+            kneedle: kneedle(&swept),
+        }
+    }
+}
+
+/// How far goodput falls behind its peak at a higher level. `None` unless both were measured three times or more and their
+/// intervals are apart.
+pub fn decline(rows: &[Row], capacity: &Capacity) -> Option<Decline> {
+    let peak =
+        capacity.rps().filter(|peak| matches!(peak.interval, Interval::StudentT | Interval::Bootstrap))?;
+    let last_of_peak = match capacity {
+        Capacity::NotReached { level, .. } => *level,
+        _ => *capacity.plateau().last()?,
+    };
+    rows.iter()
+        .filter(|row| row.usable() && row.level > last_of_peak)
+        .filter_map(|row| Some((row.level, row.goodput_rps?)))
+        // Two runs fall apart by chance too often to speak of a decline.
+        .filter(|(_, rps)| matches!(rps.interval, Interval::StudentT | Interval::Bootstrap))
+        .filter(|(_, rps)| rps.high < peak.low)
+        .min_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean))
+        .map(|(level, rps)| Decline { level, rps, share: 1.0 - rps.mean / peak.mean })
+}
+
+/// Fits X = min(aN, C) in ratios and gives C / a. `None` of fewer than three points.
+fn broken_stick(points: &[(f64, f64)]) -> Option<f64> {
+    if points.len() < 3 || points.iter().any(|(_, x)| *x <= 0.0) {
+        return None;
+    }
+    let fit = |split: usize| {
+        let slopes: Vec<f64> = points[..split].iter().map(|(n, x)| (x / n).ln()).collect();
+        let ceilings: Vec<f64> = points[split..].iter().map(|(_, x)| x.ln()).collect();
+        let (slope, ceiling) = (mean(&slopes)?, mean(&ceilings)?);
+        let miss = |(n, x): &(f64, f64)| (x.ln() - (slope + n.ln()).min(ceiling)).powi(2);
+        Some((points.iter().map(miss).sum::<f64>(), (ceiling - slope).exp()))
+    };
+    (1..points.len()).filter_map(fit).min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, clients)| clients)
+}
+
+fn power(points: &[Point]) -> Option<f64> {
+    let power = |point: &Point| Some(point.goodput_rps / point.latency_us.filter(|us| *us > 0.0)?);
+    let powers = points.iter().filter_map(|point| Some((point.clients, power(point)?)));
+    powers.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(clients, _)| clients)
+}
+
+fn kneedle(points: &[(f64, f64)]) -> Option<f64> {
+    let (first, last) = (points.first()?.0, points.last()?.0);
+    let least = points.iter().map(|(_, x)| *x).fold(f64::MAX, f64::min);
+    let most = points.iter().map(|(_, x)| *x).fold(f64::MIN, f64::max);
+    if points.len() < 3 || most <= least {
+        return None;
+    }
+    let above = |(n, x): &(f64, f64)| (x - least) / (most - least) - (n - first) / (last - first);
+    points.iter().max_by(|a, b| above(a).total_cmp(&above(b))).map(|(n, _)| *n)
+}

@@ -1,0 +1,180 @@
+//! What happened when one resource was made a little slower (E5 of docs/method.md, Bottleneck).
+//!
+//! If a resource is the limit, goodput falls as its demand grows: X′ = X·D/(D + δ). If it is not, hardly anything happens. What is
+//! compared ran within one round, on the same server, in an order that was drawn: of a round only its number says what belongs together.
+
+use lab_data::results::{Change, Intervention, Resource, Results, Trial};
+use serde::Serialize;
+use stats::{Estimate, mean};
+
+/// What a change did, over its rounds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Effect {
+    /// What was done, in the first round.
+    pub change: Change,
+    /// The clients it was done at.
+    pub level: u32,
+    /// Rounds in which both the change and its counterpart were measured.
+    pub rounds: u32,
+    /// Of the resources whose demand it raises the fullest, whose limit `expected_loss` speaks of; `None` of a control.
+    pub of: Option<String>,
+    /// The share of goodput that had to be lost if that resource were the limit, 0–1; of a control, if it were one server.
+    pub expected_loss: f64,
+    /// What a delay of that length would cost if nothing were limited, over `expected_loss`: of a resource that serves nearly as many as
+    /// there are clients it is near 1, and the change tells nothing.
+    pub as_delay: f64,
+    /// The share that was lost, a mean over the rounds.
+    pub loss: Estimate,
+    /// Lost over expected: about 1 at the limit, about 0 elsewhere.
+    pub elasticity: Estimate,
+}
+
+/// Where batches are counted: what the name of a resource's busy time holds, and what that of their number holds in its place.
+const BATCHES: &[(&str, &str)] = &[
+    ("stats.weir_store_busy_seconds_total", "stats.weir_store_duration_seconds_count"),
+    ("stats.weir_flush_busy_seconds_total", "stats.weir_flushes_total"),
+    (".wal_sync_secs", ".wal_syncs"),
+];
+
+/// The effects of all changes made to `workload`, in the order in which they were first made.
+pub(super) fn effects(results: &Results, workload: &str) -> Vec<Effect> {
+    let made: Vec<&Intervention> =
+        results.interventions.iter().filter(|made| made.trial.workload == workload).collect();
+    let mut knobs: Vec<&str> = Vec::new();
+    for change in made.iter().filter_map(|made| made.change.as_ref()) {
+        if !knobs.contains(&change.knob.as_str()) {
+            knobs.push(&change.knob);
+        }
+    }
+    knobs.into_iter().filter_map(|knob| effect(&results.resources, &made, knob)).collect()
+}
+
+fn effect(resources: &[Resource], made: &[&Intervention], knob: &str) -> Option<Effect> {
+    let changed: Vec<(&Change, &Trial)> = made
+        .iter()
+        .filter_map(|made| Some((made.change.as_ref()?, &made.trial)))
+        .filter(|(change, _)| change.knob == knob)
+        .collect();
+    let base_of = |trial: &Trial| {
+        let same = |of: &&&Intervention| {
+            of.change.is_none() && (of.trial.repetition, of.trial.level) == (trial.repetition, trial.level)
+        };
+        made.iter().find(same).map(|of| &of.trial)
+    };
+    let mut expected = Vec::new();
+    let mut delays = Vec::new();
+    let mut losses = Vec::new();
+    let mut ratios = Vec::new();
+    let mut of = None;
+    for (change, trial) in &changed {
+        let Some((base, before)) = base_of(trial).and_then(|base| Some((base, goodput(base)?))) else {
+            continue;
+        };
+        let (Some(after), Some(due)) = (goodput(trial), Due::of(resources, change, base)) else {
+            continue;
+        };
+        let loss = 1.0 - after / before;
+        expected.push(due.loss);
+        delays.push(due.as_delay);
+        losses.push(loss);
+        ratios.push(loss / due.loss);
+        of = of.or(due.of);
+    }
+    let (change, trial) = changed.first()?;
+    Some(Effect {
+        change: (*change).clone(),
+        level: trial.level,
+        rounds: losses.len() as u32,
+        of,
+        expected_loss: mean(&expected)?,
+        as_delay: mean(&delays)?,
+        loss: Estimate::of(&losses)?,
+        elasticity: Estimate::of(&ratios)?,
+    })
+}
+
+/// Of attempts, how many may fail before goodput says something else than how fast it goes.
+const ERRORS_MAX: f64 = 0.001;
+
+/// A change that even a limit would hardly notice tells nothing.
+const LOSS_LEAST: f64 = 0.02;
+
+/// Successes per second; `None` of a trial that failed, brought nothing, or in which requests failed.
+fn goodput(trial: &Trial) -> Option<f64> {
+    let load = trial.numbers().filter(|load| load.error_ratio <= ERRORS_MAX)?;
+    Some(load.goodput_rps).filter(|rps| *rps > 0.0)
+}
+
+/// What a change must cost.
+struct Due {
+    /// The resource that it is the limit of.
+    of: Option<String>,
+    /// The share of goodput.
+    loss: f64,
+    /// [`Effect::as_delay`].
+    as_delay: f64,
+}
+
+impl Due {
+    /// What `change` takes from the fullest of the resources it raises, if that is the limit of `base`. `None` where that is not known.
+    fn of(resources: &[Resource], change: &Change, base: &Trial) -> Option<Due> {
+        let load = base.numbers()?;
+        let raised = resources.iter().filter(|of| change.raises.contains(&of.name));
+        let full = |of: &Resource| base.utilization(of).unwrap_or(0.0);
+        let raised = raised.max_by(|a, b| full(a).total_cmp(&full(b)));
+        if raised.is_none() && !change.raises.is_empty() {
+            return None;
+        }
+        let servers = raised.map_or(1.0, |of| base.servers(of));
+        let attempts_per_sec = load.attempts as f64 / load.window_secs;
+        // A limit is busy all the time: what it takes of each request, or of each batch, follows from how many there were.
+        let per_sec = match raised.and_then(|of| batches(of, base)) {
+            Some(batches) => batches,
+            None => attempts_per_sec,
+        };
+        let demand_us = servers / per_sec * 1e6;
+        let added_us = change.factor.map_or(change.added_us, |factor| demand_us * (factor - 1.0));
+        let loss = added_us / (demand_us + added_us);
+        // Every client's cycle is longer by it.
+        let cycle_us = f64::from(base.level) / attempts_per_sec * 1e6;
+        let as_delay = added_us / (cycle_us + added_us) / loss;
+        let known = loss.is_finite() && loss >= LOSS_LEAST && as_delay.is_finite();
+        known.then(|| Due { of: raised.map(|of| of.name.clone()), loss, as_delay })
+    }
+}
+
+/// How many batches a resource did per second; `None` of one that takes single requests.
+fn batches(of: &Resource, trial: &Trial) -> Option<f64> {
+    let counts = of.busy.iter().filter_map(|busy| {
+        let (from, to) = BATCHES.iter().find(|(from, _)| busy.contains(from))?;
+        trial.per_sec(&busy.replacen(from, to, 1)).filter(|batches| *batches > 0.0)
+    });
+    counts.reduce(|sum, batches| sum + batches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab_data::simulated::tests::{model, sweep};
+
+    #[test]
+    fn the_batches_of_a_resource_are_counted_whichever_part_it_is_of() {
+        let mut trial = sweep(&model("cpu 1 1ms"), &["w"], &[1], 1, "1s").trials.remove(0);
+        trial.elapsed_secs = 2.0;
+        for (name, count) in [
+            ("database.wal_syncs", 40.0),
+            ("database-2.wal_syncs", 60.0),
+            ("stats.weir_store_duration_seconds_count{lane=\"write\"}", 80.0),
+            ("server.cpu_secs", 1.0),
+        ] {
+            trial.opened.counters.insert(name.into(), 0.0);
+            trial.closed.counters.insert(name.into(), count);
+        }
+        let of =
+            |busy: &str| batches(&Resource { busy: vec![busy.to_owned()], ..Resource::default() }, &trial);
+        assert_eq!(of("database.wal_sync_secs"), Some(20.0));
+        assert_eq!(of("database-2.wal_sync_secs"), Some(30.0));
+        assert_eq!(of("stats.weir_store_busy_seconds_total{lane=\"write\"}"), Some(40.0));
+        assert_eq!(of("server.cpu_secs"), None);
+    }
+}

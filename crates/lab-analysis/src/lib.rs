@@ -1,0 +1,222 @@
+//! What the measurements say: rows, gates, capacity, knee, bottleneck.
+//!
+//! A pure function of the results: no clock, no `/proc`, no network, and no randomness but a bootstrap seeded by the
+//! results themselves. Methods and limits are those of docs/method.md, sections 3, 5, 6 (E1, E4) and 7.
+
+pub mod audit;
+pub mod bottleneck;
+pub mod capacity;
+mod ceilings;
+pub mod checks;
+pub mod compare;
+pub mod crimes;
+pub mod hits;
+pub mod figures;
+mod generator;
+pub mod interventions;
+pub mod limit;
+pub mod little;
+pub mod population;
+pub mod rows;
+pub mod score;
+pub mod steady;
+pub mod waits;
+
+pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
+pub use bottleneck::{Bottleneck, Evidence, Grade, RULES};
+pub use capacity::{Capacity, Decline, Knee, KneeSpread};
+pub use ceilings::Ceiling;
+pub use checks::{CHECKS, Checked, Verdict};
+pub use compare::{Comparison, MEASURES, compare};
+pub use crimes::{CRIMES, Judged, Plea, crimes};
+pub use figures::{FIGURES, Figure, Figured, Group, How};
+pub use hits::HitRatio;
+pub use interventions::Effect;
+pub use limit::{Searched, Tried, UnderLimit};
+pub use population::{Place, Population};
+pub use rows::{OfRun, Row, Standing, Use, row};
+pub use stats::{Estimate, Interval};
+pub use steady::course::Course;
+pub use waits::{Dominant, WAITS, Wait, WaitKind, Waiting, Whereabouts};
+
+use lab_data::results::{ResourceKind, Results, WorkloadPlan};
+use serde::Serialize;
+
+/// Everything concluded from one run of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Findings {
+    /// One for each workload, in the experiment's order.
+    pub workloads: Vec<WorkloadFindings>,
+    /// How the gates decided, in the order of [`CHECKS`].
+    pub gates: Vec<GateCount>,
+    /// The row whose Little residual is furthest from zero.
+    pub worst_little: Option<Spot>,
+    /// The row at which the generator was busiest: the share of its cores, 0–1.
+    pub busiest_generator: Option<Spot>,
+    /// Trials planned.
+    pub planned: u32,
+    /// Trials that delivered numbers.
+    pub ran: u32,
+}
+
+/// How often a gate decided how, over all rows that have numbers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GateCount {
+    /// The gate's id.
+    pub id: &'static str,
+    /// Rows that passed.
+    pub passed: u32,
+    /// Rows of which the readable part passed.
+    pub partly: u32,
+    /// Rows that failed.
+    pub failed: u32,
+    /// Rows that could not be checked.
+    pub not_checked: u32,
+    /// What was missing, where anything was: the first reason given.
+    pub missing: Option<String>,
+}
+
+/// A figure and the row it stands in.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Spot {
+    /// The workload.
+    pub workload: String,
+    /// The clients.
+    pub level: u32,
+    /// The figure.
+    pub value: f64,
+}
+
+/// What is concluded of one workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorkloadFindings {
+    /// Its name.
+    pub name: String,
+    /// One sentence: what it asks of the target.
+    pub about: String,
+    /// When its clients sent, as `weir load` says it; `None` of a closed loop without think time, and of older results.
+    pub pacing: Option<String>,
+    /// Every planned level, ascending, also those that failed.
+    pub rows: Vec<Row>,
+    /// What it gets through.
+    pub capacity: Capacity,
+    /// Where more clients stop paying.
+    pub knee: Option<Knee>,
+    /// What it gets through under a limit on latency; `None` where that was not searched for.
+    pub under_limit: Option<UnderLimit>,
+    /// How far goodput falls past the peak.
+    pub decline: Option<Decline>,
+    /// What limits it.
+    pub bottleneck: Bottleneck,
+    /// At what throughput each resource would be full, the lowest first.
+    pub ceilings: Vec<Ceiling>,
+    /// How its reads were served by the cache, and would have been by the policies simulated beside it.
+    pub hit_ratios: Vec<HitRatio>,
+    /// What somebody printed of the same workload, at their levels, and what the audit says of it.
+    pub printed: Option<PrintedSweep>,
+    /// What became of it when single resources were made slower; empty where nothing was.
+    pub effects: Vec<Effect>,
+    /// What held the sessions of each database at the levels that decide; empty where nobody looked.
+    pub waits: Vec<Dominant>,
+    /// How a run near the knee went second by second; `None` where its window has too few of them.
+    pub course: Option<Course>,
+}
+
+/// Concludes all that can be concluded from `results`.
+pub fn findings(results: &Results) -> Findings {
+    let workloads: Vec<WorkloadFindings> =
+        results.workloads.iter().map(|workload| of_workload(results, workload)).collect();
+    let rows: Vec<(&str, &Row)> = workloads
+        .iter()
+        .flat_map(|workload| workload.rows.iter().map(|row| (workload.name.as_str(), row)))
+        .collect();
+    let furthest = |figure: fn(&Row) -> Option<f64>| {
+        rows.iter()
+            .filter_map(|(workload, row)| {
+                Some(Spot { workload: (*workload).to_owned(), level: row.level, value: figure(row)? })
+            })
+            .max_by(|a, b| a.value.abs().total_cmp(&b.value.abs()))
+    };
+    Findings {
+        gates: CHECKS.iter().enumerate().map(|(i, check)| gate(i, check.id, &rows)).collect(),
+        worst_little: furthest(|row| row.little_residual),
+        busiest_generator: furthest(|row| {
+            let generators = row.resources.iter().filter(|of| of.kind == ResourceKind::Generator);
+            generators.filter_map(|of| of.utilization_max).max_by(f64::total_cmp)
+        }),
+        planned: rows.iter().map(|(_, row)| row.planned).sum(),
+        ran: rows.iter().map(|(_, row)| row.runs).sum(),
+        workloads,
+    }
+}
+
+fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
+    let mut levels = workload.levels.clone().unwrap_or_else(|| results.levels.clone());
+    levels.sort_unstable();
+    levels.dedup();
+    let mut rows: Vec<Row> = Vec::new();
+    for level in levels {
+        let row = row(results, &workload.name, level, None, rows.last());
+        rows.push(row);
+    }
+    let capacity = capacity::capacity(&rows, results.seed);
+    let knee = capacity::knee(&rows, &capacity, results.seed);
+    let shares = !generator::shares_with(results).is_empty();
+    let effects = interventions::effects(results, &workload.name);
+    let ceilings = ceilings::ceilings(&rows, &results.resources);
+    let bottleneck = bottleneck::bottleneck(&bottleneck::Seen {
+        rows: &rows,
+        capacity: &capacity,
+        knee: knee.as_ref(),
+        resources: &results.resources,
+        effects: &effects,
+        ceilings: &ceilings,
+        generator_shares: shares,
+    });
+    WorkloadFindings {
+        name: workload.name.clone(),
+        about: workload.about.clone(),
+        pacing: pacing(results, &workload.name),
+        course: steady::course::course(results, &workload.name, &rows, knee.as_ref()),
+        decline: capacity::decline(&rows, &capacity),
+        hit_ratios: hits::hit_ratios(results, &workload.name),
+        printed: rows::printed_sweep(results, workload),
+        ceilings,
+        waits: waits::dominant(&rows, &bottleneck.levels),
+        under_limit: limit::under_limit(results, &workload.name),
+        effects,
+        bottleneck,
+        rows,
+        capacity,
+        knee,
+    }
+}
+
+/// How the trials of `workload` were paced, where that needs saying.
+fn pacing(results: &Results, workload: &str) -> Option<String> {
+    let of_it = results.trials.iter().filter(|trial| trial.workload == workload);
+    let told = of_it.filter_map(|trial| trial.load.as_ref()).map(|load| load.pacing.as_str());
+    told.filter(|pacing| !matches!(*pacing, "" | "closed")).map(str::to_owned).next()
+}
+
+fn gate(i: usize, id: &'static str, rows: &[(&str, &Row)]) -> GateCount {
+    let mut count = GateCount { id, passed: 0, partly: 0, failed: 0, not_checked: 0, missing: None };
+    for checked in rows.iter().filter_map(|(_, row)| row.checks.get(i)) {
+        match &checked.verdict {
+            Verdict::Passed => count.passed += 1,
+            Verdict::Failed { .. } => count.failed += 1,
+            Verdict::Partly { missing, .. } => {
+                count.partly += 1;
+                count.missing.get_or_insert_with(|| missing.clone());
+            }
+            Verdict::NotChecked(missing) => {
+                count.not_checked += 1;
+                count.missing.get_or_insert_with(|| missing.clone());
+            }
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests;

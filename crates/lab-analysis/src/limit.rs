@@ -1,0 +1,108 @@
+//! What gets through under a limit on latency: between which two rates the truth lies, as a search saw it.
+
+use lab_data::results::{Results, SearchEnd, SearchPlan, SearchTrial};
+use lab_data::search::{self, Outcome, Says, Tally};
+use serde::Serialize;
+
+/// What the searches of one workload found, one on each fresh target.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UnderLimit {
+    /// What was asked of all of them.
+    pub plan: SearchPlan,
+    /// The lowest of the searches' lower bounds, in requests per second: the limit holds there. `None` where a search has none.
+    pub holds_rps: Option<f64>,
+    /// The highest of their upper bounds: the limit breaks there. `None` where a search has none.
+    pub breaks_rps: Option<f64>,
+    /// Each of them, in the order they ran.
+    pub searches: Vec<Searched>,
+}
+
+/// One search.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Searched {
+    /// In which repetition.
+    pub repetition: u32,
+    /// The highest rate at which enough trials agree that the limit holds.
+    pub holds_rps: Option<f64>,
+    /// The lowest at which enough agree that it breaks.
+    pub breaks_rps: Option<f64>,
+    /// Why it ended; `None` where it was interrupted.
+    pub ended: Option<SearchEnd>,
+    /// The rates that had trials of full length, ascending.
+    pub rates: Vec<Tried>,
+    /// How many trials there were, the shorter ones among them.
+    pub trials: u32,
+    /// Why trials were spoiled or without numbers, each reason once.
+    pub reasons: Vec<String>,
+}
+
+/// One rate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tried {
+    /// How its trials of full length came out.
+    pub tally: Tally,
+    /// What that says.
+    pub says: Says,
+    /// The lowest and the highest 99th percentile among them, in microseconds.
+    pub latency_us_p99: Option<(f64, f64)>,
+    /// Failed attempts over attempts, 0–1, in the worst of them.
+    pub error_ratio: Option<f64>,
+}
+
+/// What was found of `workload`; `None` where nothing was searched for.
+pub fn under_limit(results: &Results, workload: &str) -> Option<UnderLimit> {
+    let of_it: Vec<_> = results.searches.iter().filter(|search| search.workload == workload).collect();
+    let plan = of_it.first()?.plan.clone();
+    let searches: Vec<Searched> = of_it
+        .into_iter()
+        .map(|search| {
+            let tallies = search::tallies(&search.plan, &search.trials);
+            let (holds, breaks) = search::bounds(&tallies);
+            Searched {
+                repetition: search.repetition,
+                holds_rps: holds.map(|of| of.rate_rps),
+                breaks_rps: breaks.map(|of| of.rate_rps),
+                ended: search.ended,
+                rates: tallies
+                    .iter()
+                    .filter_map(|tally| tried(&search.plan, tally, &search.trials))
+                    .collect(),
+                trials: search.trials.len() as u32,
+                reasons: reasons(&search.plan, &search.trials),
+            }
+        })
+        .collect();
+    let all = |bound: fn(&Searched) -> Option<f64>| searches.iter().map(bound).collect::<Option<Vec<f64>>>();
+    let holds_rps = all(|of| of.holds_rps).and_then(|of| of.into_iter().min_by(f64::total_cmp));
+    let breaks_rps = all(|of| of.breaks_rps).and_then(|of| of.into_iter().max_by(f64::total_cmp));
+    Some(UnderLimit { plan, holds_rps, breaks_rps, searches })
+}
+
+/// `None` of a rate that had short trials only.
+fn tried(plan: &SearchPlan, tally: &Tally, trials: &[SearchTrial]) -> Option<Tried> {
+    let of_it = || {
+        let at_it = trials.iter().filter(|of| of.rate_rps == tally.rate_rps);
+        let full = at_it.filter(|of| search::is_full(plan, of.window_secs));
+        full.filter_map(|of| of.trial.numbers())
+    };
+    let p99 = || of_it().filter(|load| load.latency.count > 0).map(|load| load.latency.us_p99);
+    let latency_us_p99 = p99().min_by(f64::total_cmp).zip(p99().max_by(f64::total_cmp));
+    (tally.passed + tally.failed + tally.spoiled > 0).then(|| Tried {
+        tally: *tally,
+        says: tally.says(),
+        latency_us_p99,
+        error_ratio: of_it().map(|load| load.error_ratio).max_by(f64::total_cmp),
+    })
+}
+
+fn reasons(plan: &SearchPlan, trials: &[SearchTrial]) -> Vec<String> {
+    let mut reasons: Vec<String> = Vec::new();
+    for of in trials {
+        if let Outcome::Spoiled(why) | Outcome::Missing(why) = search::judge(plan, of)
+            && !reasons.contains(&why)
+        {
+            reasons.push(why);
+        }
+    }
+    reasons
+}

@@ -1,0 +1,324 @@
+//! One line of the level table: what the runs of a workload at one level say together.
+//!
+//! Merges and derives; judging is the business of [`super::checks`].
+
+use super::audit::{AuditedRow, PrintedSweep, audit};
+use super::checks::{self, Checked};
+use super::figures::{self, Figured};
+use super::little::little_residual;
+use super::population::{self, Population};
+use super::waits::{self, Whereabouts};
+use kv::proto::{Latency, LoadReport, ScheduleReport};
+use lab_data::results::{Resource, ResourceKind, Results, Trial, WorkloadPlan};
+use serde::Serialize;
+use stats::{Estimate, mean, median};
+use std::collections::BTreeMap;
+
+/// A pool that is never busier than this is not used by the workload.
+pub(super) const POOL_SEEN: f64 = 0.005;
+
+/// A workload at one level, merged over its repetitions. What no run could tell is `None`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Clients; of an open loop, its connections.
+    pub level: u32,
+    /// Requests per second that an open loop asked for; `None` of a closed one.
+    pub offered_rps: Option<f64>,
+    /// Whether in some run that was more than went through: latency is then a queue's length.
+    pub over_capacity: bool,
+    /// Runs planned.
+    pub planned: u32,
+    /// Runs that delivered numbers.
+    pub runs: u32,
+    /// Why the others did not, each with its number of runs.
+    pub failures: BTreeMap<String, u32>,
+    /// Whether the row may be used.
+    pub standing: Standing,
+    /// Successes per second of each run, in the order of the repetitions.
+    pub goodput_rps_of_runs: Vec<f64>,
+    /// What every run saw beside, in the same order.
+    pub of_runs: Vec<OfRun>,
+    /// Mean of the goodput over the runs.
+    pub goodput_rps: Option<Estimate>,
+    /// Requests per second, failed ones included, mean over the runs.
+    pub attempts_rps: Option<f64>,
+    /// Median over the runs of the mean of all attempts.
+    pub latency_us_mean: Option<f64>,
+    /// What a client of a closed loop thought between two requests, mean of all attempts; 0 where none does.
+    pub think_us_mean: Option<f64>,
+    /// Mean of all attempts from the instant each was sent; `None` of a closed loop.
+    pub service_us_mean: Option<f64>,
+    /// How late the generator of an open loop sent, 99th percentile, median over the runs.
+    pub slip_us_p99: Option<f64>,
+    /// Median over the runs of the median.
+    pub latency_us_p50: Option<f64>,
+    /// Median over the runs of the 99th percentile.
+    pub latency_us_p99: Option<f64>,
+    /// Median over the runs of the 99.9th percentile.
+    pub latency_us_p999: Option<f64>,
+    /// Failed attempts over attempts, 0–1, of all runs together.
+    pub error_ratio: Option<f64>,
+    /// Failed attempts by class, of all runs together.
+    pub errors: BTreeMap<String, u64>,
+    /// Of the run that is furthest off: how much more (or less) than the `level` clients, or in an open loop than its
+    /// requests in flight, its own throughput and times account for, as a share of them. See [`little_residual`].
+    pub little_residual: Option<f64>,
+    /// How busy every resource was, in the order of the results.
+    pub resources: Vec<Use>,
+    /// Where the clients were; `None` where nobody could tell, and of an open loop.
+    pub population: Option<Population>,
+    /// What the resources did, in the order of [`figures::FIGURES`]; what was not read is not in it.
+    pub figures: Vec<Figured>,
+    /// Where the sessions of each database were; empty where nobody looked.
+    pub waits: Vec<Whereabouts>,
+    /// What every gate says, in the order of [`checks::CHECKS`].
+    pub checks: Vec<Checked>,
+    /// What somebody printed of the same workload at this level.
+    pub printed: Option<AuditedRow>,
+}
+
+/// One run of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct OfRun {
+    /// Requests, failed ones included.
+    pub attempts: u64,
+    /// Mean latency of all of them.
+    pub latency_us_mean: f64,
+    /// What a client thought between two of them, mean.
+    pub think_us_mean: f64,
+}
+
+/// How far a row may be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// No gate that decides over it failed.
+    Valid,
+    /// Right as a number, but the generator may have been what limited it.
+    GeneratorLimited,
+    /// A gate failed; it enters neither capacity nor knee.
+    Invalid,
+    /// No run delivered numbers.
+    Missing,
+}
+
+/// How busy a resource was at one level.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Use {
+    /// Its name.
+    pub name: String,
+    /// What may be concluded from it.
+    pub kind: ResourceKind,
+    /// How many requests it works on at once.
+    pub servers: f64,
+    /// Of a resource that several parts share, the one that has nearly all of its use.
+    pub mostly: Option<String>,
+    /// Busy share, 0–1, mean over the runs.
+    pub utilization: Option<f64>,
+    /// The same in the busiest run.
+    pub utilization_max: Option<f64>,
+    /// Of the time that it was busy, the share in which its own threads computed or waited for a core, mean over the runs.
+    pub computing: Option<f64>,
+    /// Service demand: its busy time per attempt, D = U·m / X, mean over the runs.
+    /// Source: the utilization law, Denning & Buzen, The Operational Analysis of Queueing Network Models (1978).
+    pub demand_us: Option<f64>,
+}
+
+impl Row {
+    /// Whether the row may enter capacity and knee.
+    pub fn usable(&self) -> bool {
+        matches!(self.standing, Standing::Valid | Standing::GeneratorLimited)
+    }
+
+    /// From one request of a client to its next: latency and think time, R + Z.
+    pub fn cycle_us(&self) -> Option<f64> {
+        Some(self.latency_us_mean? + self.think_us_mean?)
+    }
+
+    /// Whether resource `i` has anything to say here: its runs could tell how busy it was, and a pool was not idle.
+    pub fn uses(&self, i: usize) -> bool {
+        self.resources.get(i).is_some_and(|of| {
+            of.utilization.is_some_and(|share| of.kind != ResourceKind::Pool || share >= POOL_SEEN)
+        })
+    }
+}
+
+/// Merges the runs of `workload` at `level`: all of them, or the one asked for.
+///
+/// `below` is the row of the next lower level: a gate compares with it.
+pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, below: Option<&Row>) -> Row {
+    let trials: Vec<&Trial> = results
+        .trials
+        .iter()
+        .filter(|trial| trial.workload == workload && trial.level == level)
+        .filter(|trial| only.is_none_or(|repetition| trial.repetition == repetition))
+        .collect();
+    let ran: Vec<(&Trial, &LoadReport)> =
+        trials.iter().filter_map(|trial| Some((*trial, trial.numbers()?))).collect();
+    let planned = only.map_or(results.repetitions, |_| 1).max(trials.len() as u32);
+
+    let goodput: Vec<f64> = ran.iter().map(|(_, load)| load.goodput_rps).collect();
+    let attempts: Vec<f64> = ran.iter().map(|(_, load)| rate(load)).collect();
+    let middle = |figure: fn(&Latency) -> f64| {
+        let of_runs: Vec<f64> = ran
+            .iter()
+            .filter(|(_, load)| load.latency.count > 0)
+            .map(|(_, load)| figure(&load.latency))
+            .collect();
+        median(&of_runs)
+    };
+    let (made, succeeded) = ran
+        .iter()
+        .fold((0, 0), |(made, succeeded), (_, load)| (made + load.attempts, succeeded + load.successes));
+
+    let schedules: Vec<&ScheduleReport> = ran.iter().filter_map(|(_, load)| load.schedule.as_ref()).collect();
+    let thought_secs: f64 = ran.iter().map(|(_, load)| load.think_secs).sum();
+
+    let mut row = Row {
+        level,
+        offered_rps: mean(&schedules.iter().map(|of| of.offered_rps).collect::<Vec<_>>()),
+        over_capacity: schedules.iter().any(|of| of.over_capacity),
+        planned,
+        runs: ran.len() as u32,
+        failures: failures(&trials, planned),
+        standing: Standing::Missing,
+        of_runs: ran.iter().map(|(_, load)| of_run(load)).collect(),
+        goodput_rps: Estimate::of(&goodput),
+        goodput_rps_of_runs: goodput,
+        attempts_rps: mean(&attempts),
+        latency_us_mean: attempts_mean_us(&ran, |load| Some(load.latency)),
+        think_us_mean: (made > 0).then(|| thought_secs / made as f64 * 1e6),
+        service_us_mean: attempts_mean_us(&ran, |load| load.service),
+        slip_us_p99: median(&schedules.iter().map(|of| of.slip.us_p99).collect::<Vec<_>>()),
+        latency_us_p50: middle(|latency| latency.us_p50),
+        latency_us_p99: middle(|latency| latency.us_p99),
+        latency_us_p999: middle(|latency| latency.us_p999),
+        error_ratio: (made > 0).then(|| made.saturating_sub(succeeded) as f64 / made as f64),
+        errors: errors(&ran),
+        little_residual: ran
+            .iter()
+            .filter_map(|(trial, load)| little_residual(trial.level, load))
+            .max_by(|a, b| a.abs().total_cmp(&b.abs())),
+        resources: uses(results, &ran),
+        population: population::population(results, &ran).filter(|_| schedules.is_empty()),
+        figures: figures::figures(&ran),
+        waits: waits::whereabouts(&ran.iter().map(|(trial, _)| *trial).collect::<Vec<_>>()),
+        checks: Vec::new(),
+        printed: printed_at(results, workload, level),
+    };
+    if !ran.is_empty() {
+        row.checks = checks::checked(results, &ran, below);
+        row.standing = checks::standing(&row.checks);
+    }
+    row
+}
+
+/// The printed row of `workload` at `level`; the first, should there be several.
+fn printed_at(results: &Results, workload: &str, level: u32) -> Option<AuditedRow> {
+    let plan = results.workloads.iter().find(|plan| plan.name == workload)?;
+    printed_sweep(results, plan)?.rows.into_iter().find(|row| row.printed.clients == Some(level))
+}
+
+/// All that is printed of a workload. `None` where nothing is.
+pub(super) fn printed_sweep(results: &Results, workload: &WorkloadPlan) -> Option<PrintedSweep> {
+    let name = workload.printed.as_ref().unwrap_or(&workload.name);
+    // The rows of the other workloads are evidence, too: the audit sees them all.
+    audit(&results.printed).sweeps.into_iter().find(|sweep| sweep.workload == *name)
+}
+
+/// Mean latency of all attempts of all runs, so that X · R = N holds for the row as it does for its runs. A mean or a
+/// median over runs would not: runs of unequal throughput count unequally.
+fn attempts_mean_us(ran: &[(&Trial, &LoadReport)], of: fn(&LoadReport) -> Option<Latency>) -> Option<f64> {
+    let all: Vec<Latency> = ran.iter().filter_map(|(_, load)| of(load)).collect();
+    let attempts: u64 = all.iter().map(|latency| latency.count).sum();
+    let total: f64 = all.iter().map(|latency| latency.us_mean * latency.count as f64).sum();
+    (attempts > 0).then(|| total / attempts as f64)
+}
+
+fn of_run(load: &LoadReport) -> OfRun {
+    OfRun {
+        attempts: load.attempts,
+        latency_us_mean: load.latency.us_mean,
+        think_us_mean: load.think_secs / load.attempts.max(1) as f64 * 1e6,
+    }
+}
+
+/// Attempts per second; not finite where there was no window.
+fn rate(load: &LoadReport) -> f64 {
+    load.attempts as f64 / load.window_secs
+}
+
+fn failures(trials: &[&Trial], planned: u32) -> BTreeMap<String, u32> {
+    let mut failures = BTreeMap::new();
+    for trial in trials.iter().filter(|trial| trial.numbers().is_none()) {
+        *failures.entry(trial.failure.as_deref().unwrap_or("no reason given").to_owned()).or_insert(0) += 1;
+    }
+    let unrun = planned - trials.len() as u32;
+    if unrun > 0 {
+        failures.insert("did not run".to_owned(), unrun);
+    }
+    failures
+}
+
+fn errors(ran: &[(&Trial, &LoadReport)]) -> BTreeMap<String, u64> {
+    let mut errors = BTreeMap::new();
+    for (class, count) in ran.iter().flat_map(|(_, load)| &load.errors).filter(|(_, count)| **count > 0) {
+        *errors.entry(class.clone()).or_insert(0) += count;
+    }
+    errors
+}
+
+/// Whose processor time a shared resource's use is, but for a tenth at most.
+fn mostly(resource: &Resource, ran: &[(&Trial, &LoadReport)]) -> Option<String> {
+    const NEARLY_ALL: f64 = 0.9;
+    if resource.busy.len() < 2 {
+        return None;
+    }
+    let grown = |name: &String| ran.iter().map(|(trial, _)| trial.growth(name)).sum::<Option<f64>>();
+    let secs: Vec<f64> = resource.busy.iter().map(grown).collect::<Option<_>>()?;
+    let all: f64 = secs.iter().sum();
+    let (_, name) =
+        secs.iter().zip(&resource.busy).find(|(secs, _)| **secs >= NEARLY_ALL * all && all > 0.0)?;
+    name.strip_suffix(".cpu_secs").map(str::to_owned)
+}
+
+/// Of the time that `resource` was busy, the share in which its threads computed or waited for a core.
+fn computing(resource: &Resource, ran: &[(&Trial, &LoadReport)]) -> Option<f64> {
+    let share = |trial: &Trial| {
+        let secs = resource.computing.iter().map(|name| trial.per_sec(name)).sum::<Option<f64>>()?;
+        Some(secs / (trial.utilization(resource)? * trial.servers(resource)))
+            .filter(|share| share.is_finite())
+    };
+    let known = ran.iter().filter(|_| !resource.computing.is_empty());
+    mean(&known.filter_map(|(trial, _)| share(trial)).collect::<Vec<f64>>())
+}
+
+fn uses(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Vec<Use> {
+    let finite = |values: Vec<f64>| mean(&values);
+    results
+        .resources
+        .iter()
+        .map(|resource| {
+            // Both are means over the runs that could be read, so that one unreadable run does not hide the others.
+            let seen: Vec<(f64, f64, f64)> = ran
+                .iter()
+                .filter_map(|(trial, load)| {
+                    Some((trial.utilization(resource)?, rate(load), trial.servers(resource)))
+                })
+                .filter(|(utilization, ..)| utilization.is_finite())
+                .collect();
+            Use {
+                name: resource.name.clone(),
+                kind: resource.kind,
+                servers: seen.first().map_or(resource.servers, |(.., servers)| *servers),
+                mostly: mostly(resource, ran),
+                utilization: finite(seen.iter().map(|(utilization, ..)| *utilization).collect()),
+                utilization_max: seen.iter().map(|(utilization, ..)| *utilization).max_by(f64::total_cmp),
+                computing: computing(resource, ran),
+                demand_us: finite(
+                    seen.iter().map(|(utilization, x, servers)| utilization * servers / x * 1e6).collect(),
+                ),
+            }
+        })
+        .collect()
+}

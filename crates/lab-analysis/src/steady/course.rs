@@ -1,0 +1,86 @@
+//! How one run of a workload went, second by second or in shorter bins: the one that decides over the steady state near the knee.
+
+use super::gate::Judged;
+use super::{BINS_LEAST, Change, Verdict};
+use crate::capacity::Knee;
+use crate::checks;
+use crate::rows::Row;
+use lab_data::results::Results;
+use serde::Serialize;
+
+/// A window in bins.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Course {
+    /// At how many clients.
+    pub level: u32,
+    /// Which run, counted from 0.
+    pub repetition: u32,
+    /// How long each bin is, in seconds.
+    pub bin_secs: f64,
+    /// Successes per second in every bin.
+    pub goodput_rps: Vec<f64>,
+    /// Mean latency of the attempts that ended in it; `None` where none did.
+    pub latency_us_mean: Vec<Option<f64>>,
+    /// Seconds at the beginning that look like warm-up.
+    pub cut_secs: f64,
+    /// What is said of it, in one sentence.
+    pub said: String,
+}
+
+/// At the level nearest to the knee, or where there is none at the one with the most goodput. `None` where a window has too
+/// few seconds to say anything.
+pub fn course(results: &Results, workload: &str, rows: &[Row], knee: Option<&Knee>) -> Option<Course> {
+    let goodput = |row: &&Row| row.goodput_rps.map_or(0.0, |rps| rps.mean);
+    let fastest = || rows.iter().max_by(|a, b| goodput(a).total_cmp(&goodput(b))).map(|row| row.level);
+    let level = knee.map(|knee| knee.nearest_level).or_else(fastest)?;
+    let trials = results.trials.iter().filter(|trial| trial.workload == workload && trial.level == level);
+    let runs = trials.filter_map(|trial| Some((trial, trial.numbers()?)));
+    let judged = runs
+        .map(|(trial, load)| (trial, Judged::of(load)))
+        .filter(|(_, judged)| judged.window.goodput_rps.len() >= BINS_LEAST);
+    // Of several that are as bad the first.
+    let (trial, judged) =
+        judged.reduce(|worst, next| if next.1.gravity() > worst.1.gravity() { next } else { worst })?;
+    let cut = match &judged.verdict {
+        Verdict::Steady(reached) | Verdict::TooShort { reached, .. } => reached.cut,
+        Verdict::NotSteady { change: Change::Settles { at }, .. } => *at,
+        Verdict::NotSteady { .. } | Verdict::TooFew => 0,
+    };
+    let said = said(&judged);
+    let window = judged.window;
+    Some(Course {
+        level,
+        repetition: trial.repetition,
+        bin_secs: window.secs,
+        cut_secs: cut as f64 * window.secs,
+        goodput_rps: window.goodput_rps,
+        latency_us_mean: window.latency_us,
+        said,
+    })
+}
+
+fn said(judged: &Judged) -> String {
+    match (judged.in_words(), &judged.verdict) {
+        (checks::Verdict::Passed, Verdict::Steady(reached)) => {
+            let secs = judged.window.secs;
+            let bins = if secs < 1.0 { format!("bins of {secs} s") } else { "seconds".to_owned() };
+            let known = reached.figures.iter().map(|known| {
+                format!(
+                    "{} is known to ±{:.1} %, as by {:.0} independent {bins}, and a trend of more than {:.1} % within \
+                     the window is ruled out",
+                    known.name,
+                    known.interval * 100.0,
+                    known.effective,
+                    (known.trend.abs() + known.trend_interval) * 100.0
+                )
+            });
+            format!("Steady: {}.", known.collect::<Vec<_>>().join("; "))
+        }
+        (checks::Verdict::Passed, _) => "Steady.".to_owned(),
+        (checks::Verdict::Partly { holds, missing }, _) => {
+            format!("Not long enough: {holds}, but {missing}.")
+        }
+        (checks::Verdict::Failed { why, .. }, _) => format!("Not steady: {why}."),
+        (checks::Verdict::NotChecked(why), _) => format!("Not checked: {why}."),
+    }
+}

@@ -1,0 +1,371 @@
+//! Where the databases' sessions were, and what it means (E4 of docs/method.md, section 6).
+//!
+//! A sampler counts session-seconds by state; over the time observed they are the mean number of sessions there. The
+//! states fall into the few classes of [`WAITS`].
+
+use super::rows::Row;
+use lab_data::results::Trial;
+use serde::Serialize;
+use stats::mean;
+use std::collections::BTreeMap;
+
+/// A class of states.
+pub struct Wait {
+    /// In the report: `row lock`.
+    pub name: &'static str,
+    /// The states in it; one that ends with `*` stands for all that begin so. The first class that has a state takes it.
+    pub states: &'static [&'static str],
+    /// What it means that most sessions are there.
+    pub means: &'static str,
+    /// What it is for the rules.
+    pub kind: WaitKind,
+}
+
+/// What may be concluded from sessions being there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitKind {
+    /// They wait for something in the database that can be the bottleneck.
+    Limit,
+    /// They are at work in the database; how much of that is a limit others must say.
+    Work,
+    /// They wait for their client.
+    Idle,
+}
+
+/// The classes. Names of states are PostgreSQL's wait events (its documentation, Wait Event tables), or, as
+/// `State:…`, MariaDB's and MySQL's thread states.
+pub const WAITS: &[Wait] = &[
+    Wait {
+        name: "idle",
+        states: &["idle", "Client:ClientRead"],
+        means: "the database is idle and waits for its clients: look upstream",
+        kind: WaitKind::Idle,
+    },
+    Wait {
+        name: "idle in transaction",
+        states: &["idle_in_transaction"],
+        means: "transactions are held open by a client that sends nothing: look at what it does between its statements",
+        kind: WaitKind::Idle,
+    },
+    Wait {
+        name: "processor",
+        states: &["CPU"],
+        means: "sessions compute, or wait for a core: see the processor’s utilization",
+        kind: WaitKind::Work,
+    },
+    Wait {
+        name: "row lock",
+        states: &["Lock:transactionid", "Lock:tuple", "Lock:row"],
+        means: "sessions queue for rows that others are changing: writes of one key go one after the other",
+        kind: WaitKind::Limit,
+    },
+    Wait {
+        name: "lock",
+        states: &["Lock:*", "State:Waiting for*lock"],
+        means: "sessions wait for a lock on something larger than a row",
+        kind: WaitKind::Limit,
+    },
+    Wait {
+        name: "replica",
+        states: &["IPC:SyncRep", "State:Waiting for semi-sync*"],
+        means: "commits wait until a replica confirms them",
+        kind: WaitKind::Limit,
+    },
+    Wait {
+        name: "commit path",
+        states: &[
+            "IO:WALSync",
+            "IO:WALWrite",
+            "IO:WalSync",
+            "IO:WalWrite",
+            "IO:WALInit*",
+            "LWLock:WALWrite",
+            "LWLock:WALInsert",
+            "Timeout:CommitDelay",
+            "State:Commit*",
+            "State:waiting for handler commit",
+            "State:Waiting for prior transaction*",
+        ],
+        means: "a commit waits until the log is on the disk, or until its turn to write it",
+        kind: WaitKind::Limit,
+    },
+    Wait {
+        name: "reads",
+        states: &[
+            "IO:DataFileRead",
+            "IO:DataFilePrefetch",
+            "IPC:BufferIO",
+            "IPC:BufferIo",
+            "LWLock:BufferIO",
+        ],
+        means: "pages are read from the disk: the data in use is larger than the memory for it",
+        kind: WaitKind::Limit,
+    },
+    Wait {
+        name: "data writes",
+        states: &["IO:DataFile*"],
+        means: "pages are written or files extended by the sessions themselves",
+        kind: WaitKind::Limit,
+    },
+    Wait {
+        name: "page lock",
+        states: &[
+            "LWLock:BufferContent",
+            "LWLock:BufferMapping",
+            "LWLock:buffer_*",
+            "BufferPin:*",
+            "Buffer:*",
+        ],
+        means: "sessions wait for the same pages in memory",
+        kind: WaitKind::Limit,
+    },
+    Wait {
+        name: "internal lock",
+        states: &["LWLock:*"],
+        means: "sessions wait for a short internal lock of the server",
+        kind: WaitKind::Limit,
+    },
+    Wait {
+        name: "client",
+        states: &["Client:*"],
+        means: "sessions wait for their client’s connection: look upstream",
+        kind: WaitKind::Idle,
+    },
+    Wait {
+        name: "statement",
+        states: &["State:*"],
+        means: "statements are being executed; this server does not tell computing from reading",
+        kind: WaitKind::Work,
+    },
+    Wait {
+        name: "other",
+        states: &["*"],
+        means: "a state that weir has no opinion on",
+        kind: WaitKind::Work,
+    },
+];
+
+/// The class of a state.
+pub fn class_of(state: &str) -> &'static Wait {
+    // The last class takes everything.
+    WAITS.iter().find(|wait| wait.states.iter().any(|of| fits(of, state))).unwrap_or(&WAITS[WAITS.len() - 1])
+}
+
+/// Whether `state` is `pattern`; a `*` in it stands for anything.
+fn fits(pattern: &str, state: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == state,
+        Some((front, end)) => state.strip_prefix(front).is_some_and(|rest| rest.ends_with(end)),
+    }
+}
+
+/// Where the sessions of one database were at one level.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Whereabouts {
+    /// The database's part: `database-2`.
+    pub part: String,
+    /// Times the sessions were looked at, mean over the runs.
+    pub samples: f64,
+    /// Mean number of sessions in each state, most first; mean over the runs.
+    pub sessions: Vec<(String, f64)>,
+    /// Share of one core that the looking itself took, in the costliest run.
+    pub cost_ratio: Option<f64>,
+}
+
+impl Whereabouts {
+    /// Mean number of sessions in the states of which `among` is true.
+    pub fn sum(&self, among: impl Fn(&str) -> bool) -> f64 {
+        // Folded from a positive zero: an empty sum is −0.0, and would be printed so.
+        self.sessions.iter().filter(|(state, _)| among(state)).fold(0.0, |sum, (_, count)| sum + count)
+    }
+
+    /// Mean number of sessions in a class.
+    pub fn in_class(&self, class: &str) -> f64 {
+        self.sum(|state| class_of(state).name == class)
+    }
+}
+
+/// Where the sessions of each database were in the runs of one level; empty where nobody looked.
+pub fn whereabouts(ran: &[&Trial]) -> Vec<Whereabouts> {
+    let mut parts: BTreeMap<&str, Vec<Run>> = BTreeMap::new();
+    for trial in ran {
+        for (name, closed) in &trial.closed.counters {
+            let Some(part) = name.strip_suffix(".waits.samples") else { continue };
+            parts.entry(part).or_default().extend(Run::of(trial, part, *closed));
+        }
+    }
+    let of_part = |(part, runs): (&str, Vec<Run>)| {
+        let mut states: BTreeMap<&str, f64> = BTreeMap::new();
+        for (state, sessions) in runs.iter().flat_map(|run| &run.sessions) {
+            *states.entry(state).or_insert(0.0) += sessions / runs.len() as f64;
+        }
+        let mut sessions: Vec<(String, f64)> =
+            states.into_iter().map(|(state, count)| (state.to_owned(), count)).collect();
+        sessions.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Some(Whereabouts {
+            part: part.to_owned(),
+            samples: mean(&runs.iter().map(|run| run.samples).collect::<Vec<_>>())?,
+            sessions,
+            cost_ratio: runs.iter().filter_map(|run| run.cost_ratio).max_by(f64::total_cmp),
+        })
+    };
+    parts.into_iter().filter_map(of_part).collect()
+}
+
+/// One run of one database.
+struct Run {
+    samples: f64,
+    sessions: Vec<(String, f64)>,
+    cost_ratio: Option<f64>,
+}
+
+impl Run {
+    /// `None` where nobody looked between the readings.
+    fn of(trial: &Trial, part: &str, closed: f64) -> Option<Run> {
+        let samples = closed - trial.opened.counters.get(&format!("{part}.waits.samples"))?;
+        let observed = trial.growth(&format!("{part}.waits.observed_secs")).filter(|secs| *secs > 0.0)?;
+        let front = format!("{part}.waits.");
+        let state = |(name, closed): (&String, &f64)| {
+            let state = name.strip_prefix(&front)?.strip_suffix("_secs")?;
+            // Of a state that had not been seen when the window opened there was nothing.
+            let opened = trial.opened.counters.get(name).unwrap_or(&0.0);
+            let ours = matches!(state, "observed" | "cost");
+            (!ours && closed > opened).then(|| (state.to_owned(), (closed - opened) / observed))
+        };
+        Some(Run {
+            samples,
+            sessions: trial.closed.counters.iter().filter_map(state).collect(),
+            cost_ratio: trial.growth(&format!("{part}.waits.cost_secs")).map(|secs| secs / observed),
+        })
+    }
+}
+
+/// What held the sessions of a database at some levels.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Dominant {
+    /// The database's part.
+    pub part: String,
+    /// The levels, ascending.
+    pub levels: Vec<u32>,
+    /// Mean number of sessions, idle ones included, over the levels.
+    pub sessions: f64,
+    /// Of these at work, that is not waiting for their client.
+    pub at_work: f64,
+    /// Whether that is hardly any.
+    pub idle: bool,
+    /// The class that held most of those at work; the idle one where there is hardly any.
+    pub class: &'static str,
+    /// Mean number in that class.
+    pub in_class: f64,
+    /// The states of the class, most first.
+    pub states: Vec<(String, f64)>,
+}
+
+/// Fewer at work than this is nobody, whatever the number of sessions.
+const AT_WORK_MIN: f64 = 0.5;
+/// Nor are a few of very many: this share of the sessions, or of the clients where those are fewer.
+const AT_WORK_SHARE: f64 = 0.1;
+
+/// What held the sessions of each database at `levels`: those that decide on the bottleneck.
+pub fn dominant(rows: &[Row], levels: &[u32]) -> Vec<Dominant> {
+    let at: Vec<&Row> = rows.iter().filter(|row| levels.contains(&row.level)).collect();
+    let clients = mean(&at.iter().map(|row| f64::from(row.level)).collect::<Vec<_>>()).unwrap_or(0.0);
+    let mut parts: Vec<&str> =
+        at.iter().flat_map(|row| row.waits.iter().map(|of| of.part.as_str())).collect();
+    parts.sort_unstable();
+    parts.dedup();
+    let of_part = |part: &str| {
+        let seen: Vec<(u32, &Whereabouts)> = (at.iter())
+            .filter_map(|row| Some((row.level, row.waits.iter().find(|of| of.part == part)?)))
+            .collect();
+        let mut states: BTreeMap<&str, f64> = BTreeMap::new();
+        for (state, count) in seen.iter().flat_map(|(_, of)| &of.sessions) {
+            *states.entry(state).or_insert(0.0) += count / seen.len() as f64;
+        }
+        let total = |among: &dyn Fn(&Wait) -> bool| {
+            states.iter().filter(|(state, _)| among(class_of(state))).fold(0.0, |sum, (_, count)| sum + count)
+        };
+        let (sessions, at_work) = (total(&|_| true), total(&|wait| wait.kind != WaitKind::Idle));
+        let idle = at_work < AT_WORK_MIN.max(AT_WORK_SHARE * sessions.min(clients));
+        let most = (WAITS.iter())
+            .filter(|wait| (wait.kind == WaitKind::Idle) == idle)
+            .max_by(|a, b| total(&|of| of.name == a.name).total_cmp(&total(&|of| of.name == b.name)))?;
+        let mut within: Vec<(String, f64)> = (states.iter())
+            .filter(|(state, _)| class_of(state).name == most.name)
+            .map(|(state, count)| ((*state).to_owned(), *count))
+            .collect();
+        within.sort_by(|a, b| b.1.total_cmp(&a.1));
+        (sessions > 0.0).then(|| Dominant {
+            part: part.to_owned(),
+            levels: seen.iter().map(|(level, _)| *level).collect(),
+            sessions,
+            at_work,
+            idle,
+            class: most.name,
+            in_class: total(&|of| of.name == most.name),
+            states: within,
+        })
+    };
+    parts.into_iter().filter_map(of_part).collect()
+}
+
+/// A class of database waits that holds most of what could be there, at every level that decides.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Waiting {
+    /// The class: `row lock`.
+    pub class: &'static str,
+    /// The databases it was seen in.
+    pub parts: Vec<String>,
+    /// The highest of the levels.
+    pub level: u32,
+    /// Mean number of sessions in the class there, all databases together.
+    pub sessions: f64,
+    /// How many could have been there: the clients, or the sessions of a full pool.
+    pub places: f64,
+    /// Whether `places` are the sessions of a full pool.
+    pub pooled: bool,
+    /// `sessions` over `places`, mean over the levels.
+    pub share: f64,
+    /// The states of the class at that level, most first.
+    pub states: Vec<(String, f64)>,
+}
+
+/// Held enough to be the limit: at least half of the clients.
+pub const HELD: f64 = 0.5;
+/// A part of a class's sessions below this share is no part of the finding.
+const PART_SHARE: f64 = 0.2;
+
+/// The class in which, at every one of the `deciding` rows, at least half of the clients were. Where a pool of
+/// sessions is full, no more of them can be in the database than it has: `places` says how many for each row.
+pub fn holding(deciding: &[(&Row, f64)]) -> Option<Waiting> {
+    let (last, places) = deciding.last()?;
+    let sum = |row: &Row, class: &str| row.waits.iter().fold(0.0, |sum, of| sum + of.in_class(class));
+    let shares_of =
+        |class: &str| -> Vec<f64> { deciding.iter().map(|(row, places)| sum(row, class) / places).collect() };
+    let class = (WAITS.iter())
+        .filter(|wait| wait.kind == WaitKind::Limit)
+        .find(|wait| shares_of(wait.name).iter().all(|share| *share >= HELD))?
+        .name;
+    let sessions = sum(last, class);
+    let of_parts = last.waits.iter().filter(|of| of.in_class(class) >= PART_SHARE * sessions);
+    let mut states: BTreeMap<&str, f64> = BTreeMap::new();
+    for (state, count) in last.waits.iter().flat_map(|of| &of.sessions) {
+        if class_of(state).name == class {
+            *states.entry(state).or_insert(0.0) += count;
+        }
+    }
+    let mut states: Vec<(String, f64)> =
+        states.into_iter().map(|(state, count)| (state.to_owned(), count)).collect();
+    states.sort_by(|a, b| b.1.total_cmp(&a.1));
+    Some(Waiting {
+        class,
+        parts: of_parts.map(|of| of.part.clone()).collect(),
+        level: last.level,
+        sessions,
+        places: *places,
+        pooled: *places < f64::from(last.level),
+        share: mean(&shares_of(class))?,
+        states,
+    })
+}

@@ -1,0 +1,207 @@
+//! What to measure, as a file: an [`Experiment`] read from TOML and checked before anything is started.
+//!
+//! Pure: text in, values or one line of complaint out. It knows which names may stand in the file, not how they are
+//! carried out; that is the crate `lab-run`.
+
+mod check;
+mod interventions;
+mod limit;
+mod narrow;
+mod placeholder;
+mod sections;
+mod target;
+mod truth;
+
+pub use interventions::{Interventions, KNOBS, Knob};
+pub use limit::LatencyLimit;
+pub use placeholder::{PLACEHOLDERS, PORT, fill};
+pub use sections::{Adaptive, Cores, DatabaseSettings, Limits, PrintedSource, Workload};
+pub use target::{
+    Commands, DATABASE, Database, Engine, FJALL, Fresh, GENERATOR, LINK, Link, MARIADB, POSTGRES, Process,
+    Quota, address,
+};
+pub use target::{REPLICA, SERVER, Subject, Target};
+pub use truth::{Case, Expected, Split, Truth};
+
+use kv::units::Span;
+use serde::Deserialize;
+use std::path::Path;
+
+/// An experiment: workloads × levels × repetitions against one target, or several in turns.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Short name, part of the results directory's: `quick`.
+    pub name: String,
+    /// One line for the report's head.
+    pub title: String,
+    /// Clients at each level, ascending.
+    pub levels: Vec<u32>,
+    /// Runs of every workload at every level.
+    pub repetitions: u32,
+    /// The unmeasured part of each trial.
+    pub warmup: Span,
+    /// The measured part of each trial; the least of it where it is adaptive.
+    pub window: Span,
+    /// Whether a trial may be measured longer, until its means are known.
+    pub adaptive: Option<Adaptive>,
+    /// What the order of trials and the operation streams are drawn from.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// Whether the generator proves itself before the first trial.
+    #[serde(default = "yes")]
+    pub selftest: bool,
+    /// Whether a slower generator and a slower server show, after the last repetition, which of them is the limit.
+    #[serde(default = "yes")]
+    pub headroom: bool,
+    /// What is measured, in the file's order; the first of several is what the others are compared with.
+    #[serde(rename = "target", deserialize_with = "target::subjects")]
+    pub subjects: Vec<Subject>,
+    /// Settings of the lab's own PostgreSQL servers; only where a store is `postgres`.
+    pub postgres: Option<DatabaseSettings>,
+    /// Settings of the lab's own MariaDB servers; only where a store is `mariadb`.
+    pub mariadb: Option<DatabaseSettings>,
+    /// What the lab's own databases may use.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Cores of single parts, where the lab shall not choose.
+    #[serde(default)]
+    pub cores: Cores,
+    /// Rows somebody printed of the same experiment, to stand beside what is measured.
+    pub printed: Option<PrintedSource>,
+    /// What is made slower on purpose after the last repetition; `None`: nothing.
+    pub interventions: Option<Interventions>,
+    /// What is known of the targets' limits; `None`: nothing is.
+    pub truth: Option<Truth>,
+    /// The workloads, in the report's order.
+    #[serde(rename = "workload", default)]
+    pub workloads: Vec<Workload>,
+    /// The text this was read from.
+    #[serde(skip)]
+    pub toml: String,
+}
+
+impl Experiment {
+    /// Reads and checks an experiment. The error is one line: which key, what is wrong, what to do.
+    pub fn parse(text: &str) -> Result<Experiment, String> {
+        let mut experiment: Experiment = toml::from_str(text).map_err(|error| one_line(text, &error))?;
+        text.clone_into(&mut experiment.toml);
+        experiment.check()?;
+        Ok(experiment)
+    }
+
+    /// Takes the files that `--dialect` names for files in `dir`, where the experiment is.
+    pub fn find_dialects_in(&mut self, dir: &Path) {
+        let loads = self.subjects.iter_mut().map(|subject| &mut subject.load);
+        for args in self.workloads.iter_mut().map(|workload| &mut workload.args).chain(loads) {
+            let mut is_named = false;
+            for arg in args {
+                let (flag, name) =
+                    arg.split_once('=').map_or(("", arg.as_str()), |(flag, name)| (flag, name));
+                // Others are names of dialects that are built in.
+                let is_file =
+                    (name.ends_with(".toml") || name.contains('/')) && (is_named || flag == DIALECT);
+                is_named = arg == DIALECT;
+                if is_file {
+                    let path = dir.join(name).display().to_string();
+                    *arg = if flag == DIALECT { format!("{DIALECT}={path}") } else { path };
+                }
+            }
+        }
+    }
+
+    /// The workloads that `subject` takes part in, with its further flags.
+    pub fn workloads_of(&self, subject: &Subject) -> Vec<Workload> {
+        let takes_part = |workload: &&Workload| {
+            subject.workloads.as_ref().is_none_or(|names| names.contains(&workload.name))
+        };
+        let mut own: Vec<Workload> = self.workloads.iter().filter(takes_part).cloned().collect();
+        own.iter_mut().for_each(|workload| workload.args.extend_from_slice(&subject.load));
+        own
+    }
+
+    /// Whether servers of the lab's own are made slower while they run.
+    pub fn slows_servers(&self) -> bool {
+        self.headroom || self.interventions.is_some()
+    }
+
+    /// The levels of `workload`.
+    pub fn levels_of<'a>(&'a self, workload: &'a Workload) -> &'a [u32] {
+        workload.levels.as_deref().unwrap_or(&self.levels)
+    }
+
+    /// How many trials there are in all.
+    pub fn trials(&self) -> usize {
+        let levels = |subject| {
+            let own = self.workloads_of(subject);
+            own.iter().map(|workload| self.levels_of(workload).len()).sum::<usize>()
+        };
+        self.subjects.iter().map(levels).sum::<usize>() * self.repetitions as usize
+    }
+
+    /// The parts of all targets, each once.
+    fn parts(&self) -> Vec<String> {
+        let mut parts: Vec<String> = Vec::new();
+        for part in self.subjects.iter().flat_map(|subject| subject.target.parts()) {
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        parts
+    }
+
+    /// The databases of all targets.
+    fn databases(&self) -> impl Iterator<Item = Database> {
+        self.subjects.iter().flat_map(|subject| subject.target.databases())
+    }
+}
+
+/// The flag of `weir load` that may name a file.
+const DIALECT: &str = "--dialect";
+
+/// What the parser calls types, and what people do.
+const TYPES: &[(&str, &str)] = &[
+    ("u32", "a whole number"),
+    ("u64", "a whole number"),
+    ("usize", "a whole number"),
+    ("f64", "a number"),
+    ("a boolean", "true or false"),
+    ("a string", "a text"),
+    ("a sequence", "a list"),
+    ("a map", "a table"),
+];
+
+/// The parser's complaint on one line, with the line of the file.
+fn one_line(text: &str, error: &toml::de::Error) -> String {
+    let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+    let what = match what.rsplit_once("expected ") {
+        Some((before, called)) => {
+            let known = TYPES.iter().find(|(name, _)| *name == called).map_or(called, |(_, plain)| plain);
+            format!("{before}expected {known}")
+        }
+        None => what,
+    };
+    let remedy = match () {
+        _ if what.starts_with("unknown field") => "; correct or remove it",
+        _ if what.starts_with("missing field") => "; add it, see docs/reference.md#experiment-files",
+        _ => "; see docs/reference.md for the form",
+    };
+    match error.span() {
+        Some(span) => {
+            let line = text[..span.start.min(text.len())].matches('\n').count() + 1;
+            format!("line {line}: {what}{remedy}")
+        }
+        None => format!("{what}{remedy}"),
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests;

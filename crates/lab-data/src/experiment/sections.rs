@@ -1,0 +1,127 @@
+//! The sections of an experiment file that say how, not what: databases, limits, cores, workloads, printed rows.
+//!
+//! Only their shapes; what may stand in them is checked next door.
+
+use super::LatencyLimit;
+use kv::units::{Size, Span};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How the lab's own databases of one kind are set up.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatabaseSettings {
+    /// Server settings by name, as in `postgresql.conf` or `my.cnf`.
+    #[serde(default, deserialize_with = "settings")]
+    pub settings: BTreeMap<String, String>,
+}
+
+/// What the lab's own databases may use.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Memory of each, page cache included.
+    pub memory: Option<Size>,
+}
+
+/// Up to when the window of a trial may go on, and what has to be known for it to end sooner.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adaptive {
+    /// What the window is at most.
+    pub most: Span,
+    /// Half of the 95 % interval of goodput, as a share of it.
+    #[serde(default = "one_percent")]
+    pub goodput: f64,
+    /// The same of the mean latency; twice the share of goodput where it is not said.
+    pub latency: Option<f64>,
+}
+
+impl Adaptive {
+    /// No window is ended sooner: what is slower than that is no noise within it, and its interval would not hold.
+    pub const LEAST: Span = Span(Duration::from_secs(3));
+
+    /// Half of the 95 % interval of the mean latency, as a share of it.
+    pub fn latency(&self) -> f64 {
+        self.latency.unwrap_or(2.0 * self.goodput)
+    }
+}
+
+fn one_percent() -> f64 {
+    0.01
+}
+
+/// Which part runs on which cores.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Cores {
+    /// How many cores the machine has that the rest was written for; on a smaller one the parts are scaled down.
+    pub of: Option<usize>,
+    /// Cores by part: `server = [0]`.
+    #[serde(flatten)]
+    pub parts: BTreeMap<String, Vec<usize>>,
+}
+
+/// One workload of the load generator.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// Its name in the report.
+    pub name: String,
+    /// What `weir load --workload` calls it, where that is not its name.
+    pub workload: Option<String>,
+    /// One sentence: what it asks of the target; empty for the load generator's own.
+    #[serde(default)]
+    pub about: String,
+    /// Further flags of `weir load`.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Further flags of `weir serve`: the server is started again for it, over the same store.
+    #[serde(default)]
+    pub serve: Vec<String>,
+    /// Clients at each level, in place of the experiment's.
+    pub levels: Option<Vec<u32>>,
+    /// Most bytes a second that the stores' databases together (the server, where there is none) may write to their disk.
+    pub write_cap: Option<Size>,
+    /// What the printed table calls it, where that is another name.
+    pub printed: Option<String>,
+    /// Under which limit the highest rate is searched for, after the trials of each repetition.
+    pub limit: Option<LatencyLimit>,
+}
+
+impl Workload {
+    /// What `weir load` calls it.
+    pub fn of_load(&self) -> &str {
+        self.workload.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Whether it sends at a rate, whatever the answers.
+    pub fn is_open(&self) -> bool {
+        self.args.iter().any(|arg| arg.split('=').next() == Some("--rate"))
+    }
+}
+
+/// Where printed rows stand.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrintedSource {
+    /// A CSV table, as `weir audit` reads it; relative to the experiment file.
+    pub file: PathBuf,
+    /// Which rows of it: those with this in their column `report`.
+    #[serde(default)]
+    pub report: String,
+}
+
+/// Settings as people write them: text, numbers or switches.
+fn settings<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let values = BTreeMap::<String, toml::Value>::deserialize(deserializer)?;
+    let text = |(name, value): (String, toml::Value)| match value {
+        toml::Value::String(text) => Ok((name, text)),
+        toml::Value::Integer(number) => Ok((name, number.to_string())),
+        toml::Value::Float(number) => Ok((name, number.to_string())),
+        toml::Value::Boolean(on) => Ok((name, if on { "on" } else { "off" }.to_owned())),
+        _ => Err(serde::de::Error::custom(format!("setting `{name}` is neither text, number nor switch"))),
+    };
+    values.into_iter().map(text).collect()
+}

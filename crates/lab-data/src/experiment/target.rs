@@ -1,0 +1,328 @@
+//! What an experiment measures: one target, or several in turns, each with the parts it is made of.
+//!
+//! Only the shape and what follows from it; what may stand in it is checked next door.
+
+use crate::simulated;
+use kv::units::{BitRate, Span};
+use serde::{Deserialize, Deserializer, de::Error};
+use std::collections::BTreeMap;
+
+/// A target of an experiment, and how it takes part in it.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// Its name and its results directory's; `None` where the experiment has one target only, which needs none.
+    pub name: Option<String>,
+    /// When it acknowledges a write, in the file's words.
+    pub durability: String,
+    /// The workloads it takes part in; `None`: all.
+    pub workloads: Option<Vec<String>>,
+    /// Further flags of `weir load` for all of them.
+    pub load: Vec<String>,
+    /// Whether it is looked at while it is measured, not only at the ends of each window.
+    pub sampling: bool,
+    /// What it is.
+    pub target: Target,
+}
+
+/// What the requests go to.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Target {
+    /// A `weir serve` of the lab's own, started anew for each repetition.
+    Weir {
+        /// One store, or several as shards: `fjall` (a private directory), `memory:`, `postgres` or `mariadb` (a private
+        /// server) or any other store URL.
+        #[serde(default = "fjall", deserialize_with = "one_or_many")]
+        store: Vec<String>,
+        /// Whether a private PostgreSQL follows all shards by logical replication and answers reads while one is away.
+        #[serde(default)]
+        replica: bool,
+        /// Further flags of `weir serve`.
+        #[serde(default)]
+        args: Vec<String>,
+        /// By how much every flush of its stores to their disk takes longer than it does here.
+        flush_delay: Option<Span>,
+        /// How much processor time its parts may use.
+        #[serde(default)]
+        quota: Quota,
+        /// What stands between the generator and it.
+        link: Option<Link>,
+    },
+    /// Any HTTP server, as the command lines of its processes; started anew for each repetition.
+    Command(Commands),
+    /// A server that runs already; the lab sees of it what its answers show.
+    Url {
+        /// `http://HOST:PORT`.
+        url: String,
+    },
+    /// A queueing model in place of a system: the whole lab runs in milliseconds, and the answer is known.
+    Simulated(#[serde(deserialize_with = "model")] simulated::Model),
+}
+
+/// Cores' worth of processor time: 0.2 is a fifth of one core. `None`: as much as there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quota {
+    /// Of the server.
+    pub server: Option<f64>,
+    /// Of the load generator, in the trials.
+    pub generator: Option<f64>,
+    /// Of each private database.
+    pub database: Option<f64>,
+}
+
+/// A network between generator and server.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// How much goes through in each direction; `None`: as much as comes.
+    pub rate: Option<BitRate>,
+    /// How long all of it takes on its way, in each direction.
+    pub delay: Option<Span>,
+}
+
+/// A server as the command lines of its processes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Commands {
+    /// A path that it answers, with any status below 500, once it serves.
+    #[serde(default = "root")]
+    pub ready: String,
+    /// Files written into its directory before it starts, by name.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+    /// How often it is started anew.
+    #[serde(default)]
+    pub fresh: Fresh,
+    /// Its processes, in the order in which they are started.
+    #[serde(rename = "process", default)]
+    pub processes: Vec<Process>,
+}
+
+/// How often a server is started anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fresh {
+    /// For each repetition.
+    #[default]
+    Repetition,
+    /// For each trial: what one leaves behind would be in the way of the next.
+    Trial,
+}
+
+/// A process of a server.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Process {
+    /// What it is called in the report; one is the `server`.
+    pub part: String,
+    /// The program and its arguments. It has to stay in the foreground.
+    pub command: Vec<String>,
+    /// A command whose first line of output says which version it is.
+    #[serde(default)]
+    pub version: Vec<String>,
+}
+
+/// A database server of the lab's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Database {
+    /// Its part: `database`, or `database-1`, `database-2`, … and `replica`.
+    pub part: String,
+    /// What it is.
+    pub engine: Engine,
+    /// Which store of the target it is; `None` of the replica.
+    pub store: Option<usize>,
+}
+
+/// Which kinds of database servers the lab can start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// PostgreSQL.
+    Postgres,
+    /// MariaDB.
+    MariaDb,
+}
+
+/// The process that is measured.
+pub const SERVER: &str = "server";
+/// The database behind it, where there is one; of several, what their names begin with.
+pub const DATABASE: &str = "database";
+/// The database that follows the others.
+pub const REPLICA: &str = "replica";
+/// `weir load`.
+pub const GENERATOR: &str = "generator";
+/// `weir link`, between the two.
+pub const LINK: &str = "link";
+
+/// The store name that stands for a PostgreSQL of the lab's own.
+pub const POSTGRES: &str = "postgres";
+/// The store name that stands for a MariaDB of the lab's own.
+pub const MARIADB: &str = "mariadb";
+/// The store name that stands for the embedded store in a private directory.
+pub const FJALL: &str = "fjall";
+
+impl Target {
+    /// Its parts and the load generator, in the report's order. A model has none: it uses no core of this machine.
+    pub fn parts(&self) -> Vec<String> {
+        let behind: Vec<String> = match self {
+            Target::Weir { .. } => self.databases().into_iter().map(|database| database.part).collect(),
+            Target::Command(commands) => {
+                let others = commands.processes.iter().filter(|process| process.part != SERVER);
+                others.map(|process| process.part.clone()).collect()
+            }
+            Target::Url { .. } => return vec![GENERATOR.to_owned()],
+            Target::Simulated(_) => return Vec::new(),
+        };
+        let link = self.link().map(|_| LINK.to_owned());
+        [SERVER.to_owned()].into_iter().chain(behind).chain(link).chain([GENERATOR.to_owned()]).collect()
+    }
+
+    /// The databases the lab starts for it: one for each private store in their order, then the replica.
+    pub fn databases(&self) -> Vec<Database> {
+        let Target::Weir { store, replica, .. } = self else { return Vec::new() };
+        let engine = |name: &String| match name.as_str() {
+            POSTGRES => Some(Engine::Postgres),
+            MARIADB => Some(Engine::MariaDb),
+            _ => None,
+        };
+        let private: Vec<(usize, Engine)> =
+            store.iter().enumerate().filter_map(|(index, name)| Some((index, engine(name)?))).collect();
+        let alone = private.len() == 1;
+        let named = |(number, (index, engine)): (usize, (usize, Engine))| Database {
+            part: if alone { DATABASE.to_owned() } else { format!("{DATABASE}-{}", number + 1) },
+            engine,
+            store: Some(index),
+        };
+        let follower = Database { part: REPLICA.to_owned(), engine: Engine::Postgres, store: None };
+        private.into_iter().enumerate().map(named).chain(replica.then_some(follower)).collect()
+    }
+
+    /// By how much the flushes of its stores are delayed.
+    pub fn flush_delay(&self) -> Option<Span> {
+        match self {
+            Target::Weir { flush_delay, .. } => *flush_delay,
+            _ => None,
+        }
+    }
+
+    /// How much processor time its parts may use.
+    pub fn quota(&self) -> Quota {
+        match self {
+            Target::Weir { quota, .. } => *quota,
+            _ => Quota::default(),
+        }
+    }
+
+    /// What stands between the generator and it.
+    pub fn link(&self) -> Option<Link> {
+        match self {
+            Target::Weir { link, .. } => *link,
+            _ => None,
+        }
+    }
+}
+
+/// `[target]`, or `[[target]]` one or more times.
+pub(super) fn subjects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Subject>, D::Error> {
+    match toml::Value::deserialize(deserializer)? {
+        toml::Value::Table(table) => {
+            let target = Target::deserialize(table).map_err(|error| D::Error::custom(error.message()))?;
+            let (durability, load) = (String::new(), Vec::new());
+            Ok(vec![Subject { name: None, durability, workloads: None, load, sampling: true, target }])
+        }
+        toml::Value::Array(list) => {
+            list.into_iter().map(|of| subject(of).map_err(D::Error::custom)).collect()
+        }
+        _ => Err(D::Error::custom("target is neither a table nor a list of tables")),
+    }
+}
+
+/// One of several.
+fn subject(value: toml::Value) -> Result<Subject, String> {
+    #[derive(Deserialize)]
+    struct Place {
+        name: String,
+        #[serde(default)]
+        durability: String,
+        workloads: Option<Vec<String>>,
+        #[serde(default)]
+        load: Vec<String>,
+        #[serde(default = "yes")]
+        sampling: bool,
+    }
+    let toml::Value::Table(mut table) = value else { return Err("target is no table".into()) };
+    // What belongs to its place in the experiment is taken out: the rest must be a target, without unknown fields.
+    let taken = ["name", "durability", "workloads", "load", "sampling"];
+    let place: toml::Table = taken.iter().filter_map(|key| table.remove_entry(*key)).collect();
+    let Place { name, durability, workloads, load, sampling } =
+        Place::deserialize(place).map_err(|error| format!("in a [[target]]: {}", error.message()))?;
+    let target =
+        Target::deserialize(table).map_err(|error| format!("target `{name}`: {}", error.message()))?;
+    Ok(Subject { name: Some(name), durability, workloads, load, sampling, target })
+}
+
+/// A model as its stations, one `[[target.station]]` each.
+fn model<'de, D: Deserializer<'de>>(deserializer: D) -> Result<simulated::Model, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Stations {
+        #[serde(rename = "station")]
+        stations: Vec<simulated::Station>,
+    }
+    let Stations { stations } = Stations::deserialize(deserializer)?;
+    Ok(simulated::Model { stations })
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn root() -> String {
+    "/".to_owned()
+}
+
+fn fjall() -> Vec<String> {
+    vec![FJALL.to_owned()]
+}
+
+/// `"a"` or `["a", "b"]`.
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Stores {
+        One(String),
+        Many(Vec<String>),
+    }
+    match Stores::deserialize(deserializer) {
+        Ok(Stores::One(store)) => Ok(vec![store]),
+        Ok(Stores::Many(stores)) => Ok(stores),
+        Err(_) => Err(D::Error::custom("store is neither a text nor a list of texts")),
+    }
+}
+
+/// `HOST:PORT` of an `http://` address; `None` if it is none.
+pub fn address(url: &str) -> Option<&str> {
+    let address = url.strip_prefix("http://")?.trim_end_matches('/');
+    let (host, port) = address.rsplit_once(':')?;
+    (!host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok()).then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_host_and_a_port() {
+        for (url, expected) in [
+            ("http://127.0.0.1:80", Some("127.0.0.1:80")),
+            ("http://[::1]:80/", Some("[::1]:80")),
+            ("http://localhost", None),
+            ("https://a:1", None),
+            ("http://a:1/b", None),
+            ("http://:1", None),
+            ("a:1", None),
+        ] {
+            assert_eq!(address(url), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! What is read from a file, what is refused with which words, and what flags leave of it.
+
+use super::*;
+
+const SMALL: &str = r#"
+name = "small"
+title = "A small one"
+levels = [1, 4]
+repetitions = 2
+warmup = "300ms"
+window = "1s"
+[target]
+kind = "weir"
+store = "postgres"
+args = ["--cache-entries", "10"]
+[postgres]
+settings = { shared_buffers = "128MB", fsync = true, max_connections = 50 }
+[cores]
+server = [0]
+[[workload]]
+name = "get_popular"
+args = ["--keys", "1000"]
+[[workload]]
+name = "put_rare"
+"#;
+
+#[test]
+fn an_experiment_reads_as_written() {
+    let experiment = Experiment::parse(SMALL).unwrap();
+    assert_eq!((experiment.name.as_str(), experiment.seed), ("small", 1));
+    assert_eq!(experiment.levels, [1, 4]);
+    assert_eq!(experiment.subjects[0].target.parts(), [SERVER, DATABASE, GENERATOR]);
+    assert_eq!(experiment.toml, SMALL);
+    assert!(experiment.selftest, "who says nothing has the generator prove itself");
+    let settings = experiment.postgres.unwrap().settings;
+    let settings: Vec<_> = settings.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    assert_eq!(settings, [("fsync", "on"), ("max_connections", "50"), ("shared_buffers", "128MB")]);
+}
+
+#[test]
+fn a_window_may_go_on_until_its_means_are_known() {
+    let read = |section: &str| {
+        let text = SMALL.replace("[target]", &format!("[adaptive]\n{section}\n[target]"));
+        Experiment::parse(&text)
+    };
+    let adaptive = read("most = \"60s\"").unwrap().adaptive.unwrap();
+    assert_eq!((adaptive.goodput, adaptive.latency()), (0.01, 0.02));
+    let mut experiment = read("most = \"60s\"\ngoodput = 0.03\nlatency = 0.05").unwrap();
+    let adaptive = experiment.adaptive.unwrap();
+    assert_eq!((adaptive.goodput, adaptive.latency()), (0.03, 0.05));
+    experiment.scale(0.1);
+    assert_eq!(experiment.adaptive.unwrap().most.to_string(), "6s");
+    for (section, complaint) in [
+        ("most = \"900ms\"", "adaptive.most 900ms is shorter than the window of 1s"),
+        (
+            "most = \"2s\"",
+            "adaptive.most 2s is shorter than 3s, and nothing shorter is ever known; write most = \"3s\" or more",
+        ),
+        ("most = \"9s\"\ngoodput = 3", "adaptive.goodput 3 is no share of a mean"),
+        ("most = \"9s\"\nlatency = 0.0", "adaptive.latency 0 is no share of a mean"),
+        ("most = \"9s\"\nleast = \"1s\"", "unknown field"),
+    ] {
+        let said = read(section).unwrap_err();
+        assert!(said.contains(complaint), "{said}");
+    }
+}
+
+#[test]
+fn every_private_store_and_the_replica_are_parts() {
+    let parts = |store: &str| {
+        let text = SMALL.replace("store = \"postgres\"", store).replace("[postgres]", "[mariadb]");
+        Experiment::parse(&text).map(|experiment| experiment.subjects[0].target.parts().join(" "))
+    };
+    for (store, expected) in [
+        ("store = \"mariadb\"", Ok("server database generator")),
+        ("store = [\"mariadb\", \"fjall\", \"mariadb\"]", Ok("server database-1 database-2 generator")),
+    ] {
+        assert_eq!(parts(store), expected.map(str::to_owned), "{store}");
+    }
+    let followed =
+        SMALL.replace("store = \"postgres\"", "store = [\"postgres\", \"postgres\"]\nreplica = true");
+    let parts = Experiment::parse(&followed).unwrap().subjects[0].target.parts();
+    assert_eq!(parts, ["server", "database-1", "database-2", "replica", "generator"]);
+}
+
+#[test]
+fn a_scaled_experiment_is_shorter_and_still_has_its_first_and_last_level() {
+    let text = SMALL.replace("levels = [1, 4]", "levels = [1, 2, 3, 4, 5, 6, 8, 10, 16]");
+    let mut experiment = Experiment::parse(&text.replace("window = \"1s\"", "window = \"60s\"")).unwrap();
+    experiment.scale(0.5);
+    assert_eq!(
+        (experiment.warmup.to_string(), experiment.window.to_string()),
+        ("300ms".into(), "30s".into())
+    );
+    assert_eq!(experiment.levels.len(), 9);
+    experiment.scale(0.02);
+    assert_eq!(
+        (experiment.window.to_string(), experiment.levels.clone()),
+        ("2s".into(), vec![1, 2, 4, 5, 6, 10, 16])
+    );
+    assert!(experiment.check().is_ok());
+}
+
+#[test]
+fn a_part_of_the_workloads_can_be_chosen() {
+    let mut experiment = Experiment::parse(SMALL).unwrap();
+    assert!(
+        experiment
+            .keep(&["put_common".into()])
+            .unwrap_err()
+            .contains("name some of these: get_popular, put_rare")
+    );
+    experiment.keep(&["put_rare".into()]).unwrap();
+    assert_eq!((experiment.workloads.len(), experiment.trials()), (1, 4));
+}
+
+/// [`SMALL`] with three targets in place of its one.
+fn several() -> String {
+    let (head, rest) = SMALL.split_once("[target]").unwrap();
+    let (_, tail) = rest.split_once("[postgres]").unwrap();
+    format!(
+        r#"{head}
+[[target]]
+name = "ours"
+kind = "weir"
+store = "postgres"
+durability = "fsync"
+[[target]]
+name = "theirs"
+kind = "command"
+workloads = ["get_popular"]
+load = ["--timeout", "1s"]
+ready = "/health"
+[target.files]
+"a.conf" = "{{ listen {{port}}; }} # {{port:store}} {{dir}}"
+[[target.process]]
+part = "store"
+command = ["store", "{{dir}}/a.conf", "{{cores}}"]
+[[target.process]]
+part = "server"
+command = ["{{weir_dir}}/server"]
+version = ["server", "-v"]
+[[target]]
+name = "model"
+kind = "simulated"
+workloads = ["put_rare"]
+[[target.station]]
+name = "one"
+servers = 1
+demand = "1ms"
+[postgres]{tail}"#
+    )
+}
+
+#[test]
+fn several_targets_have_workloads_and_parts_of_their_own() {
+    let experiment = Experiment::parse(&several()).unwrap();
+    let shown = |subject: &Subject| {
+        let own = experiment.workloads_of(subject);
+        let own = own.iter().map(|workload| format!("{}{:?}", workload.name, workload.args));
+        let own = own.collect::<Vec<_>>().join(" ").replace('"', "");
+        format!("{}: {own}; {}", subject.name.as_deref().unwrap(), subject.target.parts().join(" "))
+    };
+    assert_eq!(
+        experiment.subjects.iter().map(shown).collect::<Vec<_>>(),
+        [
+            "ours: get_popular[--keys, 1000] put_rare[]; server database generator",
+            "theirs: get_popular[--keys, 1000, --timeout, 1s]; server store generator",
+            "model: put_rare[]; ",
+        ]
+    );
+    assert_eq!(experiment.subjects[0].durability, "fsync");
+    assert!(experiment.subjects[0].sampling, "who says nothing is looked at");
+    let unwatched = several().replacen("durability = \"fsync\"", "sampling = false", 1);
+    assert!(!Experiment::parse(&unwatched).unwrap().subjects[0].sampling);
+    // Two levels, two repetitions.
+    assert_eq!(experiment.trials(), (2 + 1 + 1) * 4);
+}
+
+#[test]
+fn a_part_of_the_targets_can_be_chosen_and_takes_what_is_said_of_it() {
+    let chosen = |targets: &[&str], workloads: &[&str]| {
+        let [targets, workloads] =
+            [targets, workloads].map(|names| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let mut experiment = Experiment::parse(&several()).unwrap();
+        if !targets.is_empty() {
+            experiment.keep_targets(&targets)?;
+        }
+        if !workloads.is_empty() {
+            experiment.keep(&workloads)?;
+        }
+        experiment.check()?;
+        let targets: Vec<&str> = experiment.subjects.iter().filter_map(|of| of.name.as_deref()).collect();
+        let workloads: Vec<&str> = experiment.workloads.iter().map(|of| &*of.name).collect();
+        Ok(format!("{}: {} {}", targets.join(" "), workloads.join(" "), experiment.postgres.is_some()))
+    };
+    for (targets, workloads, left) in [
+        (&["model", "theirs"][..], &[][..], Ok("theirs model: get_popular put_rare false")),
+        (&["theirs"][..], &[][..], Ok("theirs: get_popular false")),
+        (&[][..], &["put_rare"][..], Ok("ours model: put_rare true")),
+        (
+            &["their"][..],
+            &[][..],
+            Err(
+                "--targets their: the experiment has none of that name; name some of these: ours, theirs, model",
+            ),
+        ),
+    ] {
+        assert_eq!(chosen(targets, workloads), left.map(str::to_owned).map_err(str::to_owned));
+    }
+    let why = Experiment::parse(SMALL).unwrap().keep_targets(&["ours".to_owned()]).unwrap_err();
+    assert!(why.contains("leave the flag out"), "{why}");
+}
+
+#[test]
+fn what_is_wrong_with_one_of_several_targets_is_named_with_it() {
+    for (from, to, complaint) in [
+        ("name = \"theirs\"", "name = \"ours\"", "target.name `ours` stands twice"),
+        ("name = \"theirs\"", "name = \"a/b\"", "target.name `a/b`: a name is lower-case letters"),
+        ("name = \"theirs\"\n", "", "in a [[target]]: missing field `name`"),
+        ("ready = ", "raedy = ", "target `theirs`: unknown field `raedy`"),
+        ("ready = \"/health\"", "ready = \"health\"", "target `theirs`: target.ready `health` is no path"),
+        ("[\"get_popular\"]", "[\"get_hot\"]", "target `theirs`: workloads names `get_hot`, which is none"),
+        ("[\"get_popular\"]", "[]", "target `theirs`: workloads names none"),
+        ("\"--timeout\"", "\"--seed\"", "target.load has --seed, which the lab sets itself"),
+        ("\"a.conf\"", "\"../a.conf\"", "target.files `../a.conf`: a file name without folders"),
+        ("{port:store}", "{prot}", "target.files `a.conf` has {prot}, which stands for nothing; use {dir}, "),
+        ("\"{cores}\"", "\"{core}\"", "target.process `store` has {core}, which stands for nothing"),
+        ("part = \"server\"", "part = \"sever\"", "target.process: none is the server"),
+        ("part = \"server\"", "part = \"store\"", "target.process.part `store` stands twice"),
+        ("part = \"store\"", "part = \"generator\"", "target.process.part `generator` is the lab's own"),
+        ("part = \"store\"", "part = \"load\"", "target.process.part `load` is the lab's own"),
+        ("[\"store\", \"{dir}/a.conf\", \"{cores}\"]", "[]", "target.process `store`: command is empty"),
+        ("args = [\"--keys\"", "serve = [\"--lab\"]\nargs = [\"--keys\"", "starts no weir here; remove them"),
+        (
+            "durability = \"fsync\"",
+            "workloads = [\"put_rare\"]\nflush_delay = \"0ms\"",
+            "target.flush_delay 0s: it delays nothing",
+        ),
+        (
+            "store = \"postgres\"",
+            "store = \"memory:\"\nflush_delay = \"2ms\"",
+            "target `ours`: target.flush_delay: only stores of the lab's own",
+        ),
+    ] {
+        let text = several().replacen(from, to, 1);
+        assert_ne!(text, several(), "{from}");
+        let error = Experiment::parse(&text).unwrap_err();
+        assert!(error.contains(complaint) && !error.contains('\n'), "{to}: {error}");
+    }
+    let idle = several().replacen("durability = \"fsync\"", "workloads = [\"get_popular\"]", 1);
+    let idle = idle.replacen("workloads = [\"put_rare\"]", "workloads = [\"get_popular\"]", 1);
+    let why = Experiment::parse(&idle).unwrap_err();
+    assert!(why.contains("workload `put_rare`: no target takes part in it"), "{why}");
+}
+
+#[test]
+fn a_flush_delay_is_of_a_store_of_the_labs_own() {
+    let slow = SMALL.replace("store = \"postgres\"", "store = \"postgres\"\nflush_delay = \"2ms\"");
+    let delay = Experiment::parse(&slow).unwrap().subjects[0].target.flush_delay();
+    assert_eq!(delay.map(|delay| delay.to_string()), Some("2ms".to_owned()));
+}
+
+#[test]
+fn a_target_may_have_quotas_and_a_link() {
+    let keys = "store = \"postgres\"\nquota = { server = 0.2, database = 0.35 }\nlink = { rate = \"10mbit\", delay = \"20ms\" }";
+    let experiment = Experiment::parse(&SMALL.replace("store = \"postgres\"", keys)).unwrap();
+    let target = &experiment.subjects[0].target;
+    assert_eq!(target.quota(), Quota { server: Some(0.2), generator: None, database: Some(0.35) });
+    assert_eq!(target.link().unwrap().rate.unwrap().bytes_per_sec(), 1.25e6);
+    assert_eq!(target.parts(), [SERVER, DATABASE, LINK, GENERATOR]);
+    assert_eq!(Experiment::parse(SMALL).unwrap().subjects[0].target.quota(), Quota::default());
+    let key = "store = \"postgres\"";
+    for (keys, complaint) in [
+        ("quota = { server = 0 }", "target.quota.server 0: cores’ worth of processor time"),
+        ("quota = { generator = -1.0 }", "target.quota.generator -1: "),
+        ("quota = { sever = 0.1 }", "unknown field `sever`"),
+        ("link = {}", "target.link does nothing; write link = "),
+        ("link = { rate = \"10kbit\" }", "target.link.rate 10kbit: at least 100kbit"),
+        ("link = { rate = \"10MB\" }", "a bit rate is a number with bit"),
+    ] {
+        let why = Experiment::parse(&SMALL.replace(key, &format!("{key}\n{keys}"))).unwrap_err();
+        assert!(why.contains(complaint) && !why.contains('\n'), "{keys}: {why}");
+    }
+    let bare = SMALL.replace(key, "store = \"fjall\"\nquota = { database = 0.5 }").replace("[postgres]", "");
+    let why = Experiment::parse(&bare.replace("settings = ", "#")).unwrap_err();
+    assert!(why.contains("target.quota.database: the lab starts no database here"), "{why}");
+}
+
+#[test]
+fn interventions_have_a_measure_each_of_which_can_be_chosen() {
+    let parsed = |section: &str| Experiment::parse(&format!("{SMALL}\n[interventions]\n{section}"));
+    let of = parsed("").unwrap().interventions.unwrap();
+    assert_eq!((of.level, of.rounds, of.strength, of.window.secs()), (None, 3, 0.3, 2.0));
+    assert!(KNOBS.iter().all(|knob| of.wants(knob.name)));
+    let of = parsed("level = 32\nknobs = [\"cpu\", \"delay\"]").unwrap().interventions.unwrap();
+    assert_eq!((of.level, of.wants("cpu"), of.wants("lock")), (Some(32), true, false));
+    assert!(Experiment::parse(SMALL).unwrap().interventions.is_none());
+    for (section, complaint) in [
+        ("level = 0", "interventions.level 0"),
+        ("rounds = 0", "interventions.rounds 0"),
+        ("strength = 0.0", "interventions.strength 0: a share from 0.01"),
+        ("window = \"0s\"", "interventions.window 0s"),
+        ("knobs = []", "interventions.knobs names none"),
+        ("knobs = [\"turbo\"]", "interventions.knobs `turbo` is none; use some of cpu, worker, delay"),
+        ("level = 3\nhow = 4", "unknown field `how`"),
+        (
+            "knobs = [\"cpu\", \"link\"]",
+            "interventions.knobs `link` turns nothing: no target has a link with a rate; add link = { rate = \"100mbit\" } to it, or",
+        ),
+        ("knobs = [\"lock\"]", "`lock` turns nothing: no target has a lock; add \"--lab\""),
+        ("knobs = [\"flush\"]", "`flush` turns nothing: no target flushes a store of its own; set"),
+        ("knobs = [\"write_cap\"]", "`write_cap` turns nothing: no target has a workload with"),
+        (
+            "knobs = [\"database_cpu\"]",
+            "`database_cpu` turns nothing: no target has databases with a quota; add",
+        ),
+    ] {
+        let why = parsed(section).unwrap_err();
+        assert!(why.contains(complaint) && !why.contains('\n'), "{section}: {why}");
+    }
+    // Each with what its knob needs.
+    let full = SMALL
+        .replace(
+            "args = [\"--cache-entries\", \"10\"]",
+            "args = [\"--strain\", \"cpu=1us,lock=0s\"]\nlink = { rate = \"1mbit\" }",
+        )
+        .replace("store = \"postgres\"", "store = [\"postgres\", \"fjall:x\"]\nquota = { database = 0.5 }");
+    let all: Vec<&str> = KNOBS.iter().map(|knob| knob.name).filter(|name| *name != "write_cap").collect();
+    Experiment::parse(&format!("{full}\n[interventions]\nknobs = {all:?}")).unwrap();
+    let strange = SMALL.replace("kind = \"weir\"\nstore = \"postgres\"\nargs = [\"--cache-entries\", \"10\"]\n[postgres]\nsettings = { shared_buffers = \"128MB\", fsync = true, max_connections = 50 }\n[cores]\nserver = [0]", "kind = \"url\"\nurl = \"http://127.0.0.1:1\"");
+    let why = Experiment::parse(&format!("{strange}\n[interventions]\nknobs = [\"cpu\"]")).unwrap_err();
+    assert!(why.contains("`cpu` turns nothing: no target is a weir of the lab’s own"), "{why}");
+    let model = several() + "[interventions]\nknobs = [\"one\"]";
+    let mut experiment = Experiment::parse(&model).unwrap();
+    assert!(experiment.interventions.as_ref().unwrap().wants("one"), "a model's knobs are its stations");
+    experiment.keep_targets(&["ours".to_owned()]).unwrap();
+    assert!(experiment.interventions.is_none() && experiment.check().is_ok());
+}
+
+#[test]
+fn what_is_known_of_the_targets_names_what_there_is() {
+    const CASE: &str = "[[truth.case]]\ntarget = \"ours\"\nworkload = \"put_rare\"\nexpect = \"commit path\"\n\
+        severity = \"5ms\"\nsplit = \"held-out\"\nreference = \"model\"";
+    let parsed = |case: &str| Experiment::parse(&format!("{}\n[truth]\n{case}", several()));
+    let truth = parsed(CASE).unwrap().truth.unwrap();
+    assert_eq!((truth.cases[0].target.as_str(), truth.cases[0].split), ("ours", Split::HeldOut));
+    assert_eq!(truth.cases[0].reference.as_deref(), Some("model"));
+    for (from, to, complaint) in [
+        (
+            "\"ours\"",
+            "\"hours\"",
+            "truth.case 1: target `hours` is no target; use one of ours, theirs, model",
+        ),
+        (
+            "\"put_rare\"",
+            "\"put\"",
+            "truth.case 1: workload `put` is none of target `ours`; use one of get_pop",
+        ),
+        ("workload = \"put_rare\"\n", "", "target `ours` has several workloads; say workload = one of"),
+        ("\"commit path\"", "\"disk\"", "truth.case 1: expect `disk` is nothing that can be found; use none"),
+        ("\"held-out\"", "\"heldout\"", "unknown variant `heldout`, expected `tune` or `held-out`"),
+        ("\"model\"", "\"ours\"", "reference `ours` is the target itself"),
+        ("\"model\"", "\"modal\"", "reference `modal` is no target"),
+        ("\"model\"", "\"theirs\"", "reference `theirs` takes no part in workload `put_rare`"),
+        ("severity", "severty", "unknown field `severty`"),
+        (CASE, "", "truth: there is no case"),
+    ] {
+        let case = CASE.replacen(from, to, 1);
+        let why = parsed(&case).unwrap_err();
+        assert!(why.contains(complaint) && !why.contains('\n'), "{to}: {why}");
+    }
+    let one = format!("{SMALL}\n[truth]\n{}", CASE.replace("\nreference = \"model\"", ""));
+    let why = Experiment::parse(&one).unwrap_err();
+    assert!(why.contains("target `ours`: the one target has no name; write [[target]]"), "{why}");
+    let mut fewer = parsed(CASE).unwrap();
+    fewer.keep_targets(&["ours".to_owned(), "theirs".to_owned()]).unwrap();
+    assert!(fewer.truth.is_none() && fewer.check().is_ok(), "a case without its reference is no case");
+}
+
+#[test]
+fn the_experiments_we_ship_are_valid() {
+    for text in [
+        include_str!("../../../../experiments/quick.toml"),
+        include_str!("../../../../experiments/postgres.toml"),
+        include_str!("../../../../experiments/peers.toml"),
+    ] {
+        let experiment = Experiment::parse(text).unwrap();
+        assert_eq!(experiment.workloads.len(), 2, "{}", experiment.name);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named_in_one_line() {
+    for (from, to, complaint) in [
+        ("levels = [1, 4]", "levels = []", "levels []"),
+        ("levels = [1, 4]", "levels = [4, 1]", "levels [4, 1]"),
+        ("levels = [1, 4]", "levels = [0, 1]", "levels [0, 1]"),
+        ("levels = [1, 4]", "levels = [1, 1]", "levels [1, 1]"),
+        ("levels = [1, 4]", "lvels = [1]", "line 4: unknown field `lvels`"),
+        ("levels = [1, 4]", "", "missing field `levels`; add it, see docs/reference.md#experiment-files"),
+        ("repetitions = 2", "repetitions = 0", "repetitions 0"),
+        ("window = \"1s\"", "window = \"0s\"", "window 0s"),
+        ("warmup = \"300ms\"", "warmup = \"soon\"", "a duration is a number with us, ms, s"),
+        ("name = \"put_rare\"", "name = \"get_popular\"", "workload.name `get_popular` stands twice"),
+        ("name = \"put_rare\"", "name = \"put rare\"", "workload.name `put rare`"),
+        ("store = \"postgres\"", "store = \"redis\"", "target.store `redis` is unknown; use fjall"),
+        ("store = \"postgres\"", "store = \"fjall\"", "postgres: the target does not use"),
+        ("server = [0]", "kitchen = [0]", "cores.kitchen: this experiment has no such part; use server"),
+        ("args = [\"--cache-entries\", \"10\"]", "replica = 3", "line 8"),
+        (
+            "store = \"postgres\"",
+            "store = [\"postgres\", \"fjall\"]\nreplica = true",
+            "target.replica: only PostgreSQL",
+        ),
+        ("store = \"postgres\"", "store = []", "target.store has none"),
+        ("name = \"put_rare\"", "name = \"put_rare\"\nlevels = [2, 1]", "workload.levels [2, 1]"),
+        (
+            "name = \"put_rare\"",
+            "name = \"put_rare\"\nwrite_cap = \"1B\"",
+            "workload.write_cap of `put_rare` is below",
+        ),
+        ("kind = \"weir\"", "kind = \"weird\"", "unknown variant `weird`"),
+        ("store = \"postgres\"", "stor = \"postgres\"", "unknown field `stor`"),
+        ("--cache-entries", "--listen", "target.args has --listen, which the lab sets itself"),
+        ("\"--keys\"", "\"--seed=3\"", "workload.args has --seed, which the lab sets itself; use seed"),
+        ("name = \"small\"", "name = \"a/b\"", "name `a/b`"),
+        ("name = \"put_rare\"", "name = \"x\"\nprinted = \"y\"", "workload.printed of `x`: no table"),
+        ("[cores]", "[printed]\nrow = \"000\"\n[cores]", "unknown field `row`"),
+    ] {
+        let text = SMALL.replacen(from, to, 1);
+        assert_ne!(text, SMALL, "{from}");
+        let error = Experiment::parse(&text).unwrap_err();
+        assert!(error.contains(complaint) && !error.contains('\n'), "{to}: {error}");
+    }
+}

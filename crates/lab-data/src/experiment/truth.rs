@@ -1,0 +1,184 @@
+//! What is known of an experiment before it runs: which limit was put into which of its targets.
+//!
+//! Only the shape and its checks. What it is compared with, and how that is scored, is decided elsewhere.
+
+use super::Experiment;
+use crate::results::Limit;
+use serde::Deserialize;
+
+/// `[truth]`: the cases that findings are to be compared with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Truth {
+    /// In the file's order.
+    #[serde(rename = "case", default)]
+    pub cases: Vec<Case>,
+}
+
+/// What limits a target.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// The target's name.
+    pub target: String,
+    /// The workload's; `None` where the file has only one.
+    pub workload: Option<String>,
+    /// What is to be found, in the words of [`Expected::parse`].
+    pub expect: String,
+    /// How severe the limit is, in the file's words: `5ms`.
+    #[serde(default)]
+    pub severity: String,
+    /// What the case may be used for.
+    pub split: Split,
+    /// The target without the limit: where that is not clearly faster, the limit does not bind. `None` of cases in which nothing is
+    /// to bind.
+    pub reference: Option<String>,
+}
+
+/// What a case may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Split {
+    /// For choosing rules and their constants.
+    Tune,
+    /// Only for judging them.
+    HeldOut,
+}
+
+/// What is to be found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// No limit: the time is a delay that grows with nothing.
+    Nothing,
+    /// No limit of goodput: requests fail fast.
+    FastFail,
+    /// One limit, or several that share the blame, in the file's order.
+    Limits(Vec<Limit>),
+}
+
+impl Expected {
+    /// Of `none`, `fast-fail`, a limit's name (`commit path`), or `shared: server CPU + connection pool`. The error says what may
+    /// stand there.
+    pub fn parse(text: &str) -> Result<Expected, String> {
+        let limit = |name: &str| Limit::of_name(name.trim());
+        let found = match text.trim() {
+            "none" => Some(Expected::Nothing),
+            "fast-fail" => Some(Expected::FastFail),
+            text => match text.strip_prefix("shared:") {
+                None => limit(text).map(|limit| Expected::Limits(vec![limit])),
+                Some(names) => {
+                    let limits: Option<Vec<Limit>> = names.split('+').map(limit).collect();
+                    let are_several = |limits: &Vec<Limit>| {
+                        limits.len() > 1 && (1..limits.len()).all(|i| !limits[..i].contains(&limits[i]))
+                    };
+                    limits.filter(are_several).map(Expected::Limits)
+                }
+            },
+        };
+        found.ok_or_else(|| {
+            let names: Vec<&str> = Limit::ALL.iter().map(|limit| limit.name()).collect();
+            format!(
+                "expect `{text}` is nothing that can be found; use none, fast-fail, {}, or shared: A + B of these",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+impl Truth {
+    /// Whether every case speaks of targets and workloads that there are. One line, with the remedy.
+    pub(super) fn check(&self, experiment: &Experiment) -> Result<(), String> {
+        if self.cases.is_empty() {
+            return Err("truth: there is no case; add a [[truth.case]], or remove the section".into());
+        }
+        self.cases.iter().enumerate().try_for_each(|(index, case)| {
+            case.check(experiment).map_err(|why| format!("truth.case {}: {why}", index + 1))
+        })
+    }
+
+    /// Leaves the cases that speak only of what `experiment` has still.
+    pub(super) fn narrow(&mut self, experiment: &Experiment) {
+        self.cases.retain(|case| case.check(experiment).is_ok());
+    }
+}
+
+impl Case {
+    fn check(&self, experiment: &Experiment) -> Result<(), String> {
+        let targets: Vec<&str> = experiment.subjects.iter().filter_map(|of| of.name.as_deref()).collect();
+        let workloads_of = |key: &str, name: &str| {
+            let subject = experiment.subjects.iter().find(|of| of.name.as_deref() == Some(name));
+            let subject = subject.ok_or_else(|| match targets.is_empty() {
+                true => {
+                    format!(
+                        "{key} `{name}`: the one target has no name; write [[target]], and name = \"{name}\""
+                    )
+                }
+                false => format!("{key} `{name}` is no target; use one of {}", targets.join(", ")),
+            })?;
+            let names = experiment.workloads_of(subject).into_iter().map(|workload| workload.name);
+            Ok::<Vec<String>, String>(names.collect())
+        };
+        let own = workloads_of("target", &self.target)?;
+        let workload = match (&self.workload, own.as_slice()) {
+            (Some(name), _) if own.contains(name) => name,
+            (Some(name), _) => {
+                return Err(format!(
+                    "workload `{name}` is none of target `{}`; use one of {}",
+                    self.target,
+                    own.join(", ")
+                ));
+            }
+            (None, [only]) => only,
+            (None, _) => {
+                let all = own.join(", ");
+                return Err(format!(
+                    "target `{}` has several workloads; say workload = one of {all}",
+                    self.target
+                ));
+            }
+        };
+        Expected::parse(&self.expect)?;
+        let Some(reference) = &self.reference else { return Ok(()) };
+        if *reference == self.target {
+            return Err(format!(
+                "reference `{reference}` is the target itself; name the one without the limit"
+            ));
+        }
+        // A cap is the workload's own: without it, it is another workload, the only one of its target.
+        let is_capped = experiment.workloads.iter().any(|of| of.name == *workload && of.write_cap.is_some());
+        let others = workloads_of("reference", reference)?;
+        match others.contains(workload) || is_capped && others.len() == 1 {
+            true => Ok(()),
+            false => Err(format!(
+                "reference `{reference}` takes no part in workload `{workload}`; name another, or add it there"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_expected_is_a_limits_name_or_one_of_the_other_words() {
+        for (text, expected) in [
+            ("none", Expected::Nothing),
+            ("fast-fail", Expected::FastFail),
+            ("generator", Expected::Limits(vec![Limit::Generator])),
+            ("server CPU (quota)", Expected::Limits(vec![Limit::ServerQuota])),
+            ("shared: server CPU + commit path", Expected::Limits(vec![Limit::ServerCpu, Limit::CommitPath])),
+        ] {
+            assert_eq!(Expected::parse(text), Ok(expected));
+        }
+        for limit in Limit::ALL {
+            assert_eq!(Expected::parse(limit.name()), Ok(Expected::Limits(vec![limit])));
+        }
+        for wrong in
+            ["", "disk", "Commit path", "shared: commit path", "shared: network + network", "shared:"]
+        {
+            let why = Expected::parse(wrong).unwrap_err();
+            assert!(why.contains("; use none, fast-fail, server CPU, "), "{why}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Load-test rows as somebody printed them: a CSV table read into [`PrintedRow`]s, with every digit kept.
+//!
+//! Pure: text in, rows or one line of complaint out. What the rows say, and whether they can be true, is the business
+//! of [`mod@lab_analysis::audit`].
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// A number as printed: its value, and how exactly it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// The number.
+    pub value: f64,
+    /// Digits behind the point; negative where the last digit stands for tens or more, as in `1e3`.
+    pub decimals: i32,
+}
+
+/// One printed row. What was not printed is `None`, or empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PrintedRow {
+    /// Which report it stands in.
+    pub report: String,
+    /// What was measured.
+    pub system: String,
+    /// The workload, by the report's name or ours.
+    pub workload: String,
+    /// Clients of a closed loop.
+    pub clients: Option<u32>,
+    /// Requests per second; whether failed ones are among them is not always said.
+    pub throughput_rps: Option<Figure>,
+    /// Mean latency.
+    pub latency_ms: Option<Figure>,
+    /// Median latency.
+    pub p50_ms: Option<Figure>,
+    /// 99th percentile of the latency.
+    pub p99_ms: Option<Figure>,
+    /// Successful requests over all, 0–1.
+    pub success_share: Option<Figure>,
+    /// Processor use of the server, in per cent.
+    pub server_cpu_pct: Option<Figure>,
+    /// Busy time of the disk, in per cent.
+    pub disk_util_pct: Option<Figure>,
+    /// Whatever else is to be said.
+    pub note: String,
+}
+
+/// A table of printed rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Its rows, in the order of the file.
+    pub rows: Vec<PrintedRow>,
+    /// Names of columns that mean nothing here.
+    pub ignored: Vec<String>,
+}
+
+impl Figure {
+    /// The number `text` says; `None` where it says none, or a negative one.
+    pub fn parse(text: &str) -> Option<Figure> {
+        let (digits, exponent) = match text.split_once(['e', 'E']) {
+            Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),
+            None => (text, 0),
+        };
+        let plain = |c: char| c.is_ascii_digit() || c == '.';
+        let value: f64 = text.parse().ok().filter(|value: &f64| value.is_finite())?;
+        let decimals = digits.split_once('.').map_or(0, |(_, behind)| behind.len());
+        // No table prints that many digits; it also keeps the powers of ten below finite.
+        let sane = decimals <= 30 && exponent.abs() <= 30;
+        (digits.chars().all(plain) && sane).then_some(Figure { value, decimals: decimals as i32 - exponent })
+    }
+
+    /// How far the true number may be from the printed one: half a unit of the last digit.
+    pub fn half_unit(self) -> f64 {
+        0.5 * 10f64.powi(-self.decimals)
+    }
+
+    /// The smallest number that is printed so.
+    pub fn low(self) -> f64 {
+        (self.value - self.half_unit()).max(0.0)
+    }
+
+    /// The largest number that is printed so.
+    pub fn high(self) -> f64 {
+        self.value + self.half_unit()
+    }
+
+    /// The same in a unit that is 10^`places` times as large.
+    fn scaled_down(self, places: i32) -> Figure {
+        Figure { value: self.value / 10f64.powi(places), decimals: self.decimals + places }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{:.*}", self.decimals.max(0) as usize, self.value))
+    }
+}
+
+/// A column: its name, and how a cell of it enters the row. The error says what the cell should have been.
+type Column = (&'static str, fn(&mut PrintedRow, &str) -> Result<(), &'static str>);
+
+const COLUMNS: &[Column] = &[
+    ("report", |row, cell| text(&mut row.report, cell)),
+    ("system", |row, cell| text(&mut row.system, cell)),
+    ("workload", |row, cell| text(&mut row.workload, cell)),
+    ("clients", |row, cell| {
+        let clients = cell.parse().ok().filter(|clients| *clients > 0);
+        row.clients = Some(clients.ok_or("write a whole number from 1 on")?);
+        Ok(())
+    }),
+    ("throughput_rps", |row, cell| number(&mut row.throughput_rps, cell)),
+    ("latency_ms", |row, cell| number(&mut row.latency_ms, cell)),
+    ("latency_us", |row, cell| {
+        number(&mut row.latency_ms, cell)?;
+        row.latency_ms = row.latency_ms.map(|us| us.scaled_down(3));
+        Ok(())
+    }),
+    ("p50_ms", |row, cell| number(&mut row.p50_ms, cell)),
+    ("p99_ms", |row, cell| number(&mut row.p99_ms, cell)),
+    ("success_share", |row, cell| {
+        number(&mut row.success_share, cell)?;
+        let share = row.success_share.is_some_and(|share| share.value <= 1.0);
+        share.then_some(()).ok_or("write a share from 0 to 1, as in 0.98")
+    }),
+    ("server_cpu_pct", |row, cell| number(&mut row.server_cpu_pct, cell)),
+    ("disk_util_pct", |row, cell| number(&mut row.disk_util_pct, cell)),
+    ("note", |row, cell| text(&mut row.note, cell)),
+];
+
+/// Columns without which there is nothing to say; where two stand together, exactly one of them.
+const REQUIRED: &[&[&str]] = &[&["clients"], &["throughput_rps"], &["latency_ms", "latency_us"]];
+
+/// Reads a table: CSV (RFC 4180) with the names of the columns first. Lines that begin with `#`, and empty ones, are
+/// skipped. The error is one line: line, column, what is wrong, what to do.
+pub fn parse(csv: &str) -> Result<Table, String> {
+    let mut records = records(csv)?.into_iter();
+    let (head_line, head) =
+        records.next().ok_or("there is no row in it; write the names of the columns first")?;
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = head.iter().find(|name| !seen.insert(name.as_str())) {
+        return Err(format!("line {head_line}, column {twice}: it stands twice; rename or remove one"));
+    }
+    for one_of in REQUIRED {
+        match one_of.iter().filter(|name| seen.contains(*name)).count() {
+            0 => {
+                let names = one_of.join(" or ");
+                return Err(format!("line {head_line}: there is no column {names}; name the column so"));
+            }
+            1 => {}
+            _ => {
+                let names = one_of.join(" and ");
+                return Err(format!("line {head_line}: columns {names} say the same; remove one"));
+            }
+        }
+    }
+    let columns: Vec<Option<&Column>> =
+        head.iter().map(|name| COLUMNS.iter().find(|(known, _)| known == name)).collect();
+    let mut rows = Vec::new();
+    for (line, cells) in records {
+        if cells.len() != head.len() {
+            let (has, named) = (cells.len(), head.len());
+            return Err(format!(
+                "line {line}: it has {has} cells and the head has {named}; quote cells that hold a comma, and give \
+                 every column a cell"
+            ));
+        }
+        let mut row = PrintedRow::default();
+        for (cell, column) in cells.iter().zip(&columns) {
+            let Some((name, read)) = column else { continue };
+            let cell = cell.trim();
+            if !cell.is_empty() {
+                read(&mut row, cell).map_err(|remedy| {
+                    format!("line {line}, column {name}: `{}` does not fit; {remedy}", one_line(cell))
+                })?;
+            }
+        }
+        rows.push(row);
+    }
+    let ignored = (head.iter().zip(&columns)).filter(|(_, column)| column.is_none());
+    Ok(Table { rows, ignored: ignored.map(|(name, _)| one_line(name)).collect() })
+}
+
+fn text(field: &mut String, cell: &str) -> Result<(), &'static str> {
+    *field = one_line(cell);
+    Ok(())
+}
+
+fn number(field: &mut Option<Figure>, cell: &str) -> Result<(), &'static str> {
+    let figure = Figure::parse(cell).ok_or("write a plain number, as in 1234.5, or leave the cell empty")?;
+    *field = Some(figure);
+    Ok(())
+}
+
+/// Without line ends, so that it may stand in a line.
+fn one_line(cell: &str) -> String {
+    cell.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The records of a CSV text with the line each begins in.
+fn records(csv: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
+    let mut records = Vec::new();
+    // Programs for tables like to put a mark of the byte order first.
+    let mut rest = csv.trim_start_matches('\u{feff}');
+    let mut line = 1;
+    while !rest.is_empty() {
+        let (first, behind) = rest.split_once('\n').unwrap_or((rest, ""));
+        if first.starts_with('#') || first.trim().is_empty() {
+            (rest, line) = (behind, line + 1);
+            continue;
+        }
+        let (cells, behind) = record(rest).map_err(|why| format!("line {line}: {why}"))?;
+        let lines = rest[..rest.len() - behind.len()].matches('\n').count();
+        records.push((line, cells));
+        (rest, line) = (behind, line + lines);
+    }
+    Ok(records)
+}
+
+/// The cells of the first record of `text`, and what follows it.
+fn record(text: &str) -> Result<(Vec<String>, &str), &'static str> {
+    let mut cells = Vec::new();
+    let mut rest = text;
+    loop {
+        let mut cell = String::new();
+        if let Some(quoted) = rest.strip_prefix('"') {
+            rest = quoted;
+            loop {
+                let (part, behind) = rest.split_once('"').ok_or("a quote is not closed; close it")?;
+                cell.push_str(part);
+                rest = behind;
+                // A quote within quotes is written twice.
+                match rest.strip_prefix('"') {
+                    Some(behind) => {
+                        cell.push('"');
+                        rest = behind;
+                    }
+                    None => break,
+                }
+            }
+        } else {
+            let end = rest.find([',', '\n']).unwrap_or(rest.len());
+            let (part, behind) = rest.split_at(end);
+            let part = if behind.starts_with(',') { part } else { part.trim_end_matches('\r') };
+            if part.contains('"') {
+                return Err("a quote stands inside a cell; quote the whole cell and double the quotes in it");
+            }
+            cell.push_str(part);
+            rest = behind;
+        }
+        cells.push(cell);
+        match rest.strip_prefix(',') {
+            Some(behind) => rest = behind,
+            None => break,
+        }
+    }
+    let end = rest.strip_prefix("\r\n").or(rest.strip_prefix('\n'));
+    match end {
+        Some(behind) => Ok((cells, behind)),
+        None if rest.is_empty() || rest == "\r" => Ok((cells, "")),
+        None => Err("something stands behind a closing quote; quote the whole cell"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_keep_their_digits_and_know_their_rounding() {
+        for (text, value, half_unit, printed) in [
+            ("0.4", 0.4, 0.05, "0.4"),
+            ("14457.0", 14457.0, 0.05, "14457.0"),
+            ("100000", 100_000.0, 0.5, "100000"),
+            ("1.2e3", 1200.0, 50.0, "1200"),
+            (".5", 0.5, 0.05, "0.5"),
+        ] {
+            let figure = Figure::parse(text).unwrap();
+            assert_eq!((figure.value, figure.to_string().as_str()), (value, printed));
+            assert!((figure.half_unit() / half_unit - 1.0).abs() < 1e-12, "{text}");
+        }
+        for wrong in ["", "-1", "1,5", "ten", "NaN", "inf", "1e99", "1e400", "+5", "."] {
+            assert_eq!(Figure::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_table_is_read_by_the_names_of_its_columns() {
+        let csv = "# a comment, with \"quotes\nlatency_us,clients,throughput_rps,p95,note\r\n\r\n118,1,8381.58,3,\"a, \"\"b\"\"\nc\"\n# more\n,,100000,,";
+        let Table { rows, ignored } = parse(csv).unwrap();
+        assert_eq!(ignored, ["p95"]);
+        assert_eq!((rows.len(), rows[0].clients, rows[0].note.as_str()), (2, Some(1), "a, \"b\" c"));
+        let latency = rows[0].latency_ms.unwrap();
+        assert_eq!((latency.value, latency.decimals, latency.to_string().as_str()), (0.118, 3, "0.118"));
+        assert_eq!((rows[1].clients, rows[1].latency_ms), (None, None));
+        assert_eq!(parse(&format!("\u{feff}{csv}")).unwrap().rows, rows);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_line_column_and_remedy() {
+        let head = "clients,throughput_rps,latency_ms,success_share\n";
+        for (csv, complaint) in [
+            (String::new(), "there is no row in it; write"),
+            ("clients,latency_ms\n".into(), "line 1: there is no column throughput_rps; name"),
+            ("clients,throughput_rps\n".into(), "no column latency_ms or latency_us; name"),
+            ("#\nclients,clients,x\n".into(), "line 2, column clients: it stands twice; rename"),
+            ("clients,throughput_rps,latency_ms,latency_us\n".into(), "say the same; remove one"),
+            (format!("{head}1,2,3\n"), "line 2: it has 3 cells and the head has 4; quote"),
+            (format!("{head}\n0,2,3,\n"), "line 3, column clients: `0` does not fit; write a whole"),
+            (format!("{head}1,2,3,1\n1,\"14,571\",3,\n"), "line 3, column throughput_rps: `14,571`"),
+            (format!("{head}1,2,fast,\n"), "line 2, column latency_ms: `fast` does not fit; write a plain"),
+            (format!("{head}1,2,3,76\n"), "line 2, column success_share: `76` does not fit; write a share"),
+            (format!("{head}1,\"2\n"), "line 2: a quote is not closed; close it"),
+            (format!("{head}1,\"2\"3,\n"), "line 2: something stands behind a closing quote; quote"),
+            (format!("{head}1,2\"3,\n"), "line 2: a quote stands inside a cell; quote"),
+        ] {
+            let error = parse(&csv).unwrap_err();
+            assert!(error.contains(complaint) && !error.contains('\n'), "{error}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The simulated target against mean value analysis and its own laws; and the models other tests are made of.
+
+use super::*;
+use crate::results::{Results, Selftest, WorkloadPlan};
+
+/// `name servers demand`, exponential, comma-separated; a `=` before the demand makes it deterministic.
+pub fn model(text: &str) -> Model {
+    let station = |text: &str| {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let exact = words[2].strip_prefix('=');
+        Station {
+            name: words[0].to_owned(),
+            servers: words[1].parse().unwrap(),
+            demand: exact.unwrap_or(words[2]).parse().unwrap(),
+            service: if exact.is_some() { Service::Deterministic } else { Service::Exponential },
+            limit: None,
+        }
+    };
+    Model { stations: text.split(", ").map(station).collect() }
+}
+
+/// A whole experiment on a simulated target: `workload` at every level, `repetitions` times.
+pub fn sweep(model: &Model, workloads: &[&str], levels: &[u32], repetitions: u32, secs: &str) -> Results {
+    let mut trials = Vec::new();
+    for repetition in 0..repetitions {
+        for workload in workloads {
+            for level in levels {
+                let (warmup, window) = ("500ms".parse().unwrap(), secs.parse().unwrap());
+                trials.push(trial(model, workload, *level, repetition, 7, warmup, window));
+            }
+        }
+    }
+    Results {
+        format: FORMAT,
+        weir_version: "0.1.0".into(),
+        name: "simulated".into(),
+        title: "A simulated target".into(),
+        experiment_toml: "name = \"simulated\"\n".into(),
+        command: "weir lab simulated --seed 7".into(),
+        started: "2026-01-02T03:04:05Z".into(),
+        scale: None,
+        measured: None,
+        seed: 7,
+        environment: vec![("cpu".into(), "virtual".into())],
+        placements: Vec::new(),
+        selftest: Some(Selftest::Simulated),
+        selftest_at: None,
+        selftest_cores: None,
+        resources: resources(model),
+        workloads: workloads
+            .iter()
+            .map(|name| WorkloadPlan {
+                name: (*name).to_owned(),
+                about: "One request after the other.".into(),
+                levels: None,
+                printed: None,
+            })
+            .collect(),
+        levels: levels.to_vec(),
+        repetitions,
+        printed: Vec::new(),
+        trials,
+        interventions: Vec::new(),
+        searches: Vec::new(),
+    }
+}
+
+/// Exact mean value analysis of single-server and delay stations: throughput per second.
+/// Source: Reiser & Lavenberg, Mean-Value Analysis of Closed Multichain Queuing Networks (1980).
+fn mva(model: &Model, clients: u32) -> f64 {
+    let mut queued = vec![0.0; model.stations.len()];
+    let mut throughput = 0.0;
+    for n in 1..=clients {
+        let residence: Vec<f64> = (model.stations.iter().zip(&queued))
+            .map(|(station, queued)| match station.servers {
+                0 => station.demand.secs(),
+                _ => station.demand.secs() * (1.0 + queued),
+            })
+            .collect();
+        throughput = f64::from(n) / residence.iter().sum::<f64>();
+        queued = residence.iter().map(|secs| throughput * secs).collect();
+    }
+    throughput
+}
+
+fn load(model: &Model, level: u32, window: &str) -> (Trial, LoadReport) {
+    let trial = trial(model, "w", level, 0, 1, "1s".parse().unwrap(), window.parse().unwrap());
+    let load = trial.load.clone().unwrap();
+    (trial, load)
+}
+
+#[test]
+fn throughput_is_that_of_mean_value_analysis() {
+    for (text, level) in [
+        ("cpu 1 1ms", 1),
+        ("cpu 1 1ms, disk 1 0.5ms", 2),
+        ("cpu 1 1ms, disk 1 1ms, net 0 3ms", 6),
+        ("cpu 1 2ms, disk 1 1ms, net 0 10ms", 20),
+    ] {
+        let model = model(text);
+        let (exact, seen) = (mva(&model, level), load(&model, level, "40s").1.goodput_rps);
+        assert!((seen / exact - 1.0).abs() < 0.02, "{text}, {level} clients: {seen} instead of {exact}");
+    }
+}
+
+#[test]
+fn many_servers_work_side_by_side() {
+    let (trial, load) = load(&model("cpu 4 =10ms"), 3, "2s");
+    assert!((load.goodput_rps - 300.0).abs() <= 3.0, "{}", load.goodput_rps);
+    let utilization = trial.utilization(&resources(&model("cpu 4 =10ms"))[0]).unwrap();
+    assert!((utilization - 0.75).abs() < 1e-9, "{utilization}");
+}
+
+#[test]
+fn a_report_is_complete_and_keeps_littles_law() {
+    let (_, load) = load(&model("cpu 1 1ms, net 0 4ms"), 8, "2500ms");
+    assert_eq!((load.seconds.len(), load.operations.len(), load.clients), (2, 1, 8));
+    let latency = load.latency;
+    let ranks =
+        [latency.us_min, latency.us_p50, latency.us_p90, latency.us_p99, latency.us_p999, latency.us_max];
+    assert!(ranks.is_sorted() && latency.us_mean < latency.us_max);
+    let client_secs = load.attempts as f64 * latency.us_mean / 1e6 + load.edge_secs;
+    let residual = client_secs / load.window_secs / 8.0 - 1.0;
+    assert!(residual.abs() < 1e-9, "{residual}");
+    assert_eq!((load.in_flight_mean, load.in_flight_at_end), (Some(8.0), 8));
+}
+
+#[test]
+fn every_client_is_somewhere_at_every_instant() {
+    let text = "cpu 2 =1ms, disk 1 1ms, net 0 3ms";
+    for window in ["1s", "1234567us"] {
+        let (trial, load) = load(&model(text), 12, window);
+        let of = |station: &str, what: &str| trial.growth(&format!("station.{station}.{what}_secs"));
+        let located: f64 = ["cpu", "disk", "net"]
+            .iter()
+            .map(|station| of(station, "waiting").unwrap() + of(station, "serving").unwrap())
+            .sum();
+        assert!((located / load.window_secs - 12.0).abs() < 1e-6, "{located}");
+        assert_eq!(of("net", "waiting"), Some(0.0));
+        assert_eq!((of("net", "busy"), of("disk", "busy")), (None, of("disk", "serving")));
+        assert!(of("disk", "waiting") > of("cpu", "waiting"), "the queue is in front of the slowest");
+    }
+}
+
+#[test]
+fn a_station_is_called_what_its_model_says() {
+    let mut model = model("generator 1 1ms, disk 1 1ms, cpu 1 1ms, net 0 1ms");
+    model.stations[1].limit = Some(Limit::CommitPath);
+    let limits: Vec<_> = resources(&model).into_iter().map(|of| (of.name, of.limit.unwrap())).collect();
+    let expected = [("generator", Limit::Generator), ("disk", Limit::CommitPath), ("cpu", Limit::Other)];
+    assert_eq!(limits, expected.map(|(name, limit)| (name.to_owned(), limit)));
+    let toml = "name = \"disk\"\nservers = 1\ndemand = \"1ms\"\nlimit = \"commit_path\"";
+    assert_eq!(toml::from_str::<Station>(toml).unwrap(), model.stations[1]);
+}
+
+#[test]
+fn only_the_slowest_station_costs_goodput_when_it_is_made_slower() {
+    let model = model("cpu 2 1ms, disk 1 2ms, net 0 3ms");
+    let wanted = Interventions { level: 40, rounds: 2, strength: 0.3 };
+    let done = interventions(&model, wanted, "w", 5, "1s".parse().unwrap(), "100s".parse().unwrap());
+    let knobs = |round: u32| {
+        let of = done.iter().filter(|one| one.trial.repetition == round);
+        of.map(|one| one.change.as_ref().map(|change| change.knob.as_str())).collect::<Vec<_>>()
+    };
+    for round in 0..2 {
+        let mut knobs = knobs(round);
+        assert_eq!(knobs.first(), Some(&None), "each round begins with the counterpart");
+        knobs.sort_unstable();
+        assert_eq!(knobs, [None, Some("cpu"), Some("disk"), Some("net")]);
+    }
+    let goodput = |one: &Intervention| one.trial.load.as_ref().unwrap().goodput_rps;
+    for one in &done {
+        let base = done.iter().find(|base| base.trial.repetition == one.trial.repetition).map(goodput);
+        let (share, change) = (goodput(one) / base.unwrap(), one.change.as_ref());
+        let Some(change) = change else { continue };
+        match change.knob.as_str() {
+            "disk" => assert!((share - 1.0 / 1.3).abs() < 0.03, "{share}"),
+            _ => assert!((share - 1.0).abs() < 0.03, "{}: {share}", change.knob),
+        }
+        let raised = if change.knob == "net" { vec![] } else { vec![change.knob.clone()] };
+        assert_eq!(change.raises, raised);
+        let servers = if change.knob == "cpu" { 2.0 } else { 1.0 };
+        assert!((change.added_us - 0.3 * servers / base.unwrap() * 1e6).abs() < 1e-6);
+    }
+}
+
+#[test]
+fn the_seed_decides_and_repetitions_differ() {
+    let model = model("cpu 1 1ms");
+    let of = |seed, repetition| {
+        let (warmup, window) = ("0s".parse().unwrap(), "200ms".parse().unwrap());
+        trial(&model, "w", 2, repetition, seed, warmup, window).load.unwrap().latency
+    };
+    assert_eq!(of(1, 0), of(1, 0));
+    assert_ne!(of(1, 0), of(1, 1));
+    assert_ne!(of(1, 0), of(2, 0));
+}
+
+#[test]
+fn a_model_that_would_not_move_is_refused() {
+    assert!(Model { stations: vec![] }.check().is_err());
+    for (text, word) in [("a 1 0s", "1us"), ("a 1 1ms, a 1 1ms", "name"), ("a 1 2h", "hour")] {
+        let why = model(text).check().unwrap_err();
+        assert!(why.contains(word), "{why}");
+        let span: Span = "1s".parse().unwrap();
+        assert_eq!(trial(&model(text), "w", 1, 0, 1, span, span).failure, Some(why));
+    }
+    let toml = "[[stations]]\nname = \"cpu\"\nservers = 1\ndemand = \"1ms\"\nservice = \"deterministic\"";
+    assert_eq!(toml::from_str::<Model>(toml).unwrap(), model("cpu 1 =1ms"));
+    assert!(toml::from_str::<Model>(&toml.replace("servers", "servants")).is_err());
+}

@@ -1,0 +1,203 @@
+//! The files of a comparison, read back.
+
+use super::*;
+use lab_analysis::compare;
+use lab_analysis::compare::tests::run;
+use lab_data::results::Results;
+
+fn results() -> Vec<Results> {
+    run(&[("weir", 50), ("nginx", 100), ("other", 25)], &[1, 16], 3)
+}
+
+fn of(all: &[Results]) -> Comparison {
+    compare(&all.iter().collect::<Vec<_>>()).unwrap()
+}
+
+fn file(all: &[Results], name: &str) -> String {
+    let file = render(&of(all)).into_iter().find(|file| file.name == name);
+    String::from_utf8(file.unwrap_or_else(|| panic!("no {name}")).bytes).unwrap()
+}
+
+#[test]
+fn the_same_results_give_the_same_bytes() {
+    let all = results();
+    let again: Vec<Results> = serde_json::from_str(&serde_json::to_string(&all).unwrap()).unwrap();
+    let names: Vec<String> = render(&of(&all)).into_iter().map(|file| file.name).collect();
+    assert_eq!(names, ["compare.html", "compare.md", "compare.csv", "compare.svg"]);
+    assert!(render(&of(&all)) == render(&of(&again)) && text(&of(&all)) == text(&of(&again)));
+}
+
+#[test]
+fn the_headline_says_who_has_more_of_what_at_how_many_levels() {
+    let lines = headline(&of(&results()));
+    assert_eq!(lines.lines().count(), 4);
+    for said in [
+        "get  nginx against weir: goodput at 16 clients 0.",
+        "weir more, p ",
+        "; goodput 0.",
+        "(nginx more at both levels)",
+        "other against weir: ",
+    ] {
+        assert!(lines.contains(said), "{said:?} is missing in {lines}");
+    }
+}
+
+#[test]
+fn all_targets_stand_beside_each_other_at_each_level() {
+    let page = file(&results(), "compare.md");
+    assert!(
+        page.contains(
+            "| clients | target | goodput, req/s | ratio, to weir, 95 % | difference | gates failed |"
+        ),
+        "{page}"
+    );
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| 16 | weir |")).collect();
+    // Four tables of two workloads.
+    assert_eq!(rows.len(), 8, "{page}");
+    assert!(page.contains("| successes, per core-second | ratio, to weir, 95 % | difference |"), "{page}");
+    assert!(page.contains("| cores used, mean |"), "{page}");
+    assert!(
+        page.contains("|  | nginx |") && page.contains("nginx more") && page.contains("weir more"),
+        "{page}"
+    );
+    assert!(page.contains("![Processor time per request](compare.svg)"), "{page}");
+}
+
+#[test]
+fn what_a_gate_forbids_to_believe_stands_in_brackets_with_its_name() {
+    let mut all = results();
+    for trial in all[1].trials.iter_mut().filter(|trial| trial.level == 16) {
+        let load = trial.load.as_mut().unwrap();
+        load.cpu_secs = 0.9 * load.window_secs;
+    }
+    let page = text(&of(&all));
+    let row = page.lines().filter(|line| line.trim_start().starts_with("nginx ")).nth(1).unwrap_or_default();
+    // At 16 clients: goodput barred, processor time compared, both with the reason.
+    let rows: Vec<&str> = page.lines().filter(|line| line.contains("[≥ 0.")).collect();
+    assert!(
+        !rows.is_empty() && rows.iter().all(|row| row.contains("not comparable; G3 nginx")),
+        "{row}\n{page}"
+    );
+    assert!(page.contains("nginx more; G3 nginx") && rows[0].trim_end().ends_with("G3"), "{}", rows[0]);
+    assert!(
+        page.contains("- G3 nginx generator at 16 clients: the generator uses 90 % of its cores."),
+        "{page}"
+    );
+}
+
+#[test]
+fn different_promises_are_said_in_words_where_something_is_written() {
+    let page = text(&of(&results()));
+    let (get, put) = page.split_once("\nput\n").unwrap();
+    let said = "weir: after fdatasync; nginx: not stated; other: not stated.";
+    assert!(!get.split("\nget\n").nth(1).unwrap().contains("acknowledge"), "{get}");
+    assert!(put.replace('\n', " ").contains(said), "{put}");
+}
+
+#[test]
+fn how_many_ratios_were_tested_is_told() {
+    assert!(text(&of(&results())).contains("32 ratios were tested for a difference"));
+    let one = text(&of(&run(&[("weir", 50), ("nginx", 100)], &[4], 1)));
+    assert!(
+        one.contains("No ratio was tested") && one.contains("(–)") && one.contains("no interval"),
+        "{one}"
+    );
+}
+
+#[test]
+fn without_a_test_it_is_said_whether_runs_or_gates_are_in_the_way() {
+    let mut all = run(&[("weir", 50), ("nginx", 100)], &[4], 2);
+    for trial in &mut all[1].trials {
+        trial.load.as_mut().unwrap().error_ratio = 0.5;
+        trial.load.as_mut().unwrap().successes /= 2;
+    }
+    let page = text(&of(&all));
+    assert!(page.contains("No ratio was tested: none is comparable."), "{page}");
+    assert!(!page.contains("takes two runs"), "{page}");
+}
+
+#[test]
+fn a_ratio_that_cannot_be_is_named_in_the_table_and_counted_in_the_headline() {
+    let mut all = results();
+    for trial in all[1].trials.iter_mut().filter(|trial| trial.level == 16 && trial.repetition == 0) {
+        trial.load.as_mut().unwrap().goodput_rps = 0.0;
+    }
+    let page = file(&all, "compare.md");
+    assert!(page.contains("| no ratio | not comparable: 0 req/s in run 1 of nginx"), "{page}");
+    assert!(headline(&of(&all)).contains("not comparable at 1"), "{}", headline(&of(&all)));
+    assert!(file(&all, "compare.csv").contains(",not comparable: 0 req/s in run 1 of nginx,"));
+}
+
+#[test]
+fn tables_fit_a_terminal_of_120_columns_and_lose_no_word() {
+    let mut all =
+        run(&[("weir", 50), ("floor", 40), ("nginx", 60), ("webdis", 100), ("etcd", 900)], &[1, 16, 64], 3);
+    for results in &mut all {
+        results.measured.as_mut().unwrap().durability = "fdatasync of the raft log before the answer".into();
+        results.environment.push(("command".into(), format!("etcd --listen {}", "x".repeat(300))));
+        results.trials.iter_mut().for_each(|trial| {
+            let load = trial.load.as_mut().unwrap();
+            load.cpu_secs = 0.9 * load.window_secs;
+        });
+    }
+    all[4].environment.pop();
+    let page = text(&of(&all));
+    let widest = page.lines().max_by_key(|line| line.chars().count()).unwrap();
+    assert!(widest.chars().count() <= 120, "{}: {widest}", widest.chars().count());
+    let unbroken: String = page.split_whitespace().collect();
+    assert!(unbroken.contains(&"x".repeat(300)), "{page}");
+}
+
+#[test]
+fn names_are_text_not_markup_and_nothing_is_printed_as_nan() {
+    let mut all = results();
+    let name = "<b>&\"'|`*../x";
+    for results in &mut all {
+        let measured = results.measured.as_mut().unwrap();
+        measured.among[1] = name.into();
+        measured.durability = name.into();
+        results.workloads[0].name = name.into();
+        results
+            .trials
+            .iter_mut()
+            .filter(|trial| trial.workload == "get")
+            .for_each(|t| t.workload = name.into());
+    }
+    all[1].measured.as_mut().unwrap().target = name.into();
+    all[1].environment.push((name.into(), name.into()));
+    for trial in &mut all[2].trials {
+        let load = trial.load.as_mut().unwrap();
+        (load.window_secs, load.attempts, load.goodput_rps, trial.elapsed_secs) = (0.0, 0, 0.0, 0.0);
+        load.latency = kv::proto::Latency::default();
+    }
+    let html = file(&all, "compare.html");
+    for foreign in ["<script", "src=", "@import", "url(", "<b>", "NaN", "inf<"] {
+        assert!(!html.contains(foreign), "{foreign}");
+    }
+    assert!(!file(&all, "compare.md").contains("<b>") && !file(&all, "compare.svg").contains("<b>"));
+    for file in ["compare.md", "compare.csv", "compare.svg"].map(|name| file(&all, name)) {
+        assert!(!file.contains("NaN") && !file.contains("inf,"), "{file}");
+    }
+}
+
+#[test]
+fn the_table_for_programs_has_a_line_for_each_figure() {
+    let table = file(&results(), "compare.csv");
+    let mut lines = table.lines();
+    let columns = lines.next().unwrap().split(',').count();
+    let lines: Vec<&str> = lines.collect();
+    // Six figures of three targets at two levels of two workloads.
+    assert_eq!(lines.len(), 72);
+    assert!(lines.iter().all(|line| line.split(',').count() == columns), "{table}");
+    let cpu = lines.iter().find(|line| line.starts_with("get,16,nginx,cpu_us_per_attempt,")).unwrap();
+    assert!(cpu.contains(",weir,") && cpu.contains(",3,paired,nginx more,,,,"), "{cpu}");
+}
+
+#[test]
+fn without_processor_time_there_is_no_drawing_and_no_gap() {
+    let mut all = results();
+    all.iter_mut().for_each(|results| results.placements.clear());
+    let names: Vec<String> = render(&of(&all)).into_iter().map(|file| file.name).collect();
+    assert_eq!(names, ["compare.html", "compare.md", "compare.csv"]);
+    assert!(!file(&all, "compare.md").contains("compare.svg"));
+}

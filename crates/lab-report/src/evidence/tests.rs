@@ -1,0 +1,178 @@
+//! What the report shows of evidence that is filled in by hand: effects, places.
+
+use crate::series::{Fill, Kind, places};
+use crate::{File, WRITERS, rendered, words};
+use lab_analysis::{Effect, Estimate, Findings, Grade, Place, Population, findings};
+use lab_data::results::{Change, Limit, Results};
+use lab_data::simulated::tests::{model, sweep};
+
+const LEVELS: &[u32] = &[1, 2, 4, 8, 16];
+
+/// A sweep of two workloads long enough for a course, and its findings with everything in them.
+fn proven() -> (Results, Findings) {
+    let results = sweep(&model("cpu 1 =20ms, disk 1 =5ms, net 0 =50ms"), &["get", "put"], LEVELS, 3, "30s");
+    let mut findings = findings(&results);
+    let found = &mut findings.workloads[0];
+    found.bottleneck.grade = Grade::Confirmed;
+    found.bottleneck.because = vec!["of each client more 0.98 wait for cpu.".into()];
+    let named = &mut found.bottleneck.named[0];
+    (named.limit, named.queue_growth) = (Some(Limit::CommitPath), Some(0.98));
+    let effect = |knob: &str, raises: &[&str], expected_loss: f64, losses: &[f64]| Effect {
+        change: Change {
+            knob: knob.into(),
+            raises: raises.iter().map(|name| (*name).to_owned()).collect(),
+            added_us: 250.0,
+            factor: None,
+        },
+        level: 16,
+        rounds: losses.len() as u32,
+        of: raises.first().map(|name| (*name).to_owned()),
+        expected_loss,
+        as_delay: 0.05,
+        loss: Estimate::of(losses).unwrap(),
+        elasticity: Estimate::of(&losses.iter().map(|loss| loss / expected_loss).collect::<Vec<_>>())
+            .unwrap(),
+    };
+    found.effects = vec![
+        effect("cpu", &["cpu"], 0.23, &[0.22, 0.23, 0.24]),
+        effect("lane", &["disk"], 0.2, &[0.001, -0.002, 0.004]),
+        effect("delay", &[], 0.2, &[0.0, 0.001, -0.001]),
+    ];
+    for row in &mut found.rows {
+        let clients = f64::from(row.level);
+        row.population = Some(Population {
+            clients,
+            away: 0.0,
+            places: vec![
+                place("cpu", false, clients * 0.5, clients * 0.2),
+                place("disk", false, clients * 0.001, clients * 0.2),
+                place("flush", true, clients * 0.1, clients * 0.1),
+            ],
+            unlocated: clients * 0.099,
+            is_late: false,
+        });
+    }
+    (results, findings)
+}
+
+fn place(resource: &str, inner: bool, waiting: f64, serving: f64) -> Place {
+    Place { resource: resource.into(), limit: None, inner, waiting: Some(waiting), serving: Some(serving) }
+}
+
+fn text(files: &[File], name: &str) -> String {
+    let file = files.iter().find(|file| file.name == name).unwrap_or_else(|| panic!("no {name}"));
+    String::from_utf8(file.bytes.clone()).unwrap().replace('\u{a0}', " ")
+}
+
+fn check(text: &str, all: &[&str]) {
+    for said in all {
+        assert!(text.contains(said), "{said:?} is missing in {text}");
+    }
+}
+
+#[test]
+fn every_writer_writes_and_the_same_findings_give_the_same_bytes() {
+    let (results, findings) = proven();
+    let files = rendered(&results, findings.clone());
+    for writer in WRITERS {
+        let name = writer.name.replace("WORKLOAD", "get");
+        assert!(files.iter().any(|file| file.name == name && !file.bytes.is_empty()), "{name}");
+    }
+    assert!(files == rendered(&results, findings));
+}
+
+#[test]
+fn the_front_answers_how_fast_where_what_and_whether() {
+    let (results, findings) = proven();
+    let files = rendered(&results, findings);
+    let html = text(&files, "report.html");
+    let (front, _) = html.split_once("id=\"believe\"").unwrap();
+    check(
+        front,
+        &[
+            "<dt>How fast?</dt><dd>50.0 req/s</dd>",
+            "<dt>Where is the knee?</dt><dd>3.8 clients</dd>",
+            "<dt>What limits it?</dt><dd>commit path</dd><dd>confirmed; next disk, 200 req/s</dd>",
+            "<dt>May we believe it?</dt><dd>",
+            "bottleneck commit path (confirmed: cpu 100 % busy",
+        ],
+    );
+    let markdown = text(&files, "report.md");
+    check(
+        &markdown,
+        &["| How fast? | Where is the knee? | What limits it? | May we believe it? |", "**commit path**"],
+    );
+}
+
+#[test]
+fn what_speaks_against_a_workload_stands_on_its_front() {
+    let (mut results, findings) = proven();
+    let front = |results: &Results, findings: &Findings| {
+        let html = text(&rendered(results, findings.clone()), "report.html");
+        html.split_once("id=\"believe\"").unwrap().0.to_owned()
+    };
+    assert!(!front(&results, &findings).contains("debug build"));
+    results.environment.push(("build".into(), "debug".into()));
+    check(&front(&results, &findings), &["class=\"care\"", "a debug build"]);
+    results.trials.clear();
+    let empty = lab_analysis::findings(&results);
+    check(&front(&results, &empty), &["class=\"stop\"", "<dd>no</dd>"]);
+}
+
+#[test]
+fn interventions_are_bars_with_what_a_limit_would_lose() {
+    let (results, findings) = proven();
+    let files = rendered(&results, findings);
+    let svg = text(&files, "plots/get.effects.svg");
+    check(
+        &svg,
+        &[
+            "at 16 clients",
+            "1.00 ± 0.11, named",
+            "nothing: the control",
+            ">\ncontrol\n<",
+            "cpu, +250 µs",
+            "20 %",
+        ],
+    );
+    let markdown = text(&files, "report.md");
+    check(
+        &markdown,
+        &[
+            "![get](plots/get.effects.svg)",
+            "### Why commit path",
+            "Of each client more 0.98 wait for cpu.",
+            "| cpu (named) | 1.00 | 20.0 ms ±0 % | 50.0 | 0.98 | 1.00 ± 0.11 | commit path |",
+            "| disk | lane, +250 µs | 16 | 3 | 20.0 % | 0.1 % (−0.6 % to 0.8 %) |",
+            "| nothing: the control | delay, +250 µs | 16 | 3 | – |",
+        ],
+    );
+    assert!(files.iter().all(|file| file.name != "plots/put.effects.svg"));
+}
+
+#[test]
+fn bands_add_up_to_all_clients_and_leave_out_what_is_counted_elsewhere() {
+    let (_, findings) = proven();
+    let bands = places(&findings.workloads[0]);
+    let names: Vec<&str> = bands.iter().map(|band| band.label.as_str()).collect();
+    assert_eq!(names, ["before cpu", "in cpu", "in disk", "not located"]);
+    let fills: Vec<Kind> = bands.iter().map(|band| band.kind).collect();
+    assert_eq!(fills[0], Kind::Area(Fill::Full));
+    assert_eq!(fills[3], Kind::Area(Fill::Hatched));
+    for i in 0..LEVELS.len() {
+        let ends: Vec<(f64, f64)> = bands.iter().map(|band| band.points[i].interval.unwrap()).collect();
+        // What waits for the disk is too little for a band of its own, and still there.
+        assert!((ends.last().unwrap().1 - 1.0).abs() < 0.002, "{ends:?}");
+    }
+    assert!(places(&findings.workloads[1]).iter().all(|band| !band.label.contains("flush")));
+}
+
+#[test]
+fn a_bottleneck_is_called_what_it_is_and_says_where_it_was_seen() {
+    let (_, findings) = proven();
+    assert!(
+        words::bottleneck(&findings.workloads[0])
+            .starts_with("bottleneck commit path (confirmed: cpu 100 % busy")
+    );
+    assert!(words::bottleneck(&findings.workloads[1]).starts_with("bottleneck cpu (supported: 100 % busy"));
+}

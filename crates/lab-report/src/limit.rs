@@ -1,0 +1,184 @@
+//! What gets through under a limit on latency: the sentence, and the table of the rates that were tried.
+
+use super::page::{Block, Table};
+use super::words::{self, UNKNOWN};
+use kv::units::{micros, short};
+use lab_analysis::{Searched, Tried, UnderLimit, WorkloadFindings};
+use lab_data::results::{SearchEnd, SearchPlan};
+use lab_data::search::Says;
+
+/// `with p99 ≤ 5.00 ms and errors ≤ 0.1 %: between 8.10k and 8.26k req/s`.
+pub(super) fn sentence(found: &WorkloadFindings) -> Option<String> {
+    let of = found.under_limit.as_ref()?;
+    Some(format!("with {}: {}", asked(&of.plan), between(of)))
+}
+
+fn asked(plan: &SearchPlan) -> String {
+    format!("p99 ≤ {} and errors ≤ {} %", micros(plan.p99_us), (plan.error_ratio * 1e6).round() / 1e4)
+}
+
+fn between(of: &UnderLimit) -> String {
+    let ended = |end| of.searches.iter().any(|search| search.ended == Some(end));
+    match (of.holds_rps, of.breaks_rps) {
+        (Some(holds), Some(breaks)) => format!("between {} and {} req/s", rate(holds), rate(breaks)),
+        (Some(holds), None) if ended(SearchEnd::Generator) => {
+            format!("at least {} req/s; more the generator could not offer", rate(holds))
+        }
+        (Some(holds), None) => format!("at least {} req/s; where it ends was not decided", rate(holds)),
+        (None, Some(breaks)) => format!("less than {} req/s; where it begins was not decided", rate(breaks)),
+        (None, None) if ended(SearchEnd::Broken) => "unknown: trials delivered no numbers".to_owned(),
+        (None, None) => {
+            let all = of.searches.iter().flat_map(|search| &search.rates);
+            let mixed = || all.clone().filter(|of| of.says == Says::Mixed).map(|of| of.tally.rate_rps);
+            let said = "unknown: no rate was decided in the time given".to_owned();
+            match mixed().min_by(f64::total_cmp).zip(mixed().max_by(f64::total_cmp)) {
+                Some((least, most)) if least < most => {
+                    format!("{said}; trials disagree from {} to {} req/s", rate(least), rate(most))
+                }
+                Some((only, _)) => format!("{said}; trials disagree at {} req/s", rate(only)),
+                None => said,
+            }
+        }
+    }
+}
+
+/// With four digits: two rates that are 2 % apart must not read alike.
+fn rate(rps: f64) -> String {
+    match rps {
+        rps if rps >= 1e6 => format!("{:.3}M", rps / 1e6),
+        rps if rps >= 1e5 => format!("{:.1}k", rps / 1e3),
+        rps if rps >= 1e3 => format!("{:.2}k", rps / 1e3),
+        rps => format!("{rps:.0}"),
+    }
+}
+
+/// The part of a workload's section: every rate that had trials of full length.
+pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
+    let Some(of) = &found.under_limit else { return Vec::new() };
+    let several = of.searches.len() > 1;
+    let head: &[&str] = &["offered, req/s", "passed", "failed", "spoiled", "p99 of them", "<the limit"];
+    let head = if several { [&["repetition"], head].concat() } else { head.to_vec() };
+    let mut table = Table::new(&head);
+    for search in &of.searches {
+        for tried in &search.rates {
+            let number = several.then(|| (search.repetition + 1).to_string());
+            table.rows.push((number.into_iter().chain(cells(tried)).collect(), !is_decided(tried)));
+        }
+    }
+    let plan = &of.plan;
+    let mut notes = vec![format!(
+        "Open loop of {} arrivals on {}, trials of {} s; latency counts from the instant a request was due. A rate is decided \
+         where five trials agree, or seven of eight. Shorter trials only showed the way and are not counted here.",
+        plan.arrivals,
+        words::count(plan.clients, "connection"),
+        plan.trial_secs,
+    )];
+    notes.extend(of.searches.iter().map(|search| ended(search, plan, several)));
+    vec![
+        Block::Part(format!("Highest rate with {}", asked(plan))),
+        Block::Text(words::capitalized(&format!("{}.", between(of)))),
+        Block::Table(table),
+        Block::Notes(notes),
+    ]
+}
+
+fn is_decided(tried: &Tried) -> bool {
+    matches!(tried.says, Says::Holds | Says::Breaks)
+}
+
+fn cells(tried: &Tried) -> [String; 6] {
+    let count = |n: u32| if n == 0 { "·".to_owned() } else { n.to_string() };
+    let p99 = match tried.latency_us_p99 {
+        None => UNKNOWN.to_owned(),
+        Some((least, most)) if micros(least) == micros(most) => micros(most),
+        Some((least, most)) => format!("{}–{}", micros(least), micros(most)),
+    };
+    let says = match tried.says {
+        Says::Holds => "holds",
+        Says::Breaks => "breaks",
+        Says::Mixed => "trials disagree",
+        Says::Spoiled => "the generator is in the way",
+        Says::Open => "not decided",
+    };
+    let tally = &tried.tally;
+    let [passed, failed, spoiled] = [tally.passed, tally.failed, tally.spoiled].map(count);
+    [rate(tally.rate_rps), passed, failed, spoiled, p99, says.to_owned()]
+}
+
+fn ended(search: &Searched, plan: &SearchPlan, several: bool) -> String {
+    let of = if several { format!(" of repetition {}", search.repetition + 1) } else { String::new() };
+    let why = match search.ended {
+        Some(SearchEnd::Reached) => "ended with both bounds".to_owned(),
+        Some(SearchEnd::Time) => format!("ended with its time, {} s", short(plan.most_secs)),
+        Some(SearchEnd::TooLow) => "ended where rates are too low to be measured".to_owned(),
+        Some(SearchEnd::Generator) => "ended at what the generator can offer".to_owned(),
+        Some(SearchEnd::Broken) => "ended after several trials without numbers".to_owned(),
+        None => "was interrupted".to_owned(),
+    };
+    let spoiled = match search.reasons.as_slice() {
+        [] => String::new(),
+        reasons => format!(" Spoiled: {}.", reasons.iter().take(3).cloned().collect::<Vec<_>>().join("; ")),
+    };
+    format!("The search{of} {why}, after {}.{spoiled}", words::count(search.trials, "trial"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render;
+    use lab_analysis::findings;
+    use lab_data::results::{Results, Search, SearchTrial};
+    use lab_data::simulated::tests::{model, sweep};
+
+    /// A search with five trials of 2 s at each rate, whose p99 is given in microseconds, and which then ended so.
+    fn searched(p99: &[(f64, f64)], ended: SearchEnd) -> Results {
+        let mut results = sweep(&model("cpu 1 1ms"), &["get"], &[1, 4], 1, "2s");
+        let plan = SearchPlan {
+            p99_us: 5000.0,
+            error_ratio: 0.001,
+            clients: 64,
+            arrivals: "poisson".into(),
+            trial_secs: 2.0,
+            most_secs: 120.0,
+            goal: 0.02,
+        };
+        let mut trials = Vec::new();
+        for (rate_rps, us) in p99.iter().flat_map(|of| [*of; 5]) {
+            let mut trial = results.trials[0].clone();
+            trial.load.as_mut().unwrap().latency.us_p99 = us;
+            trials.push(SearchTrial { rate_rps, window_secs: 2.0, trial });
+        }
+        let ended = Some(ended);
+        results.searches.push(Search { workload: "get".into(), repetition: 0, plan, trials, ended });
+        results
+    }
+
+    fn said(results: &Results) -> String {
+        sentence(&findings(results).workloads[0]).unwrap()
+    }
+
+    #[test]
+    fn the_sentence_says_between_what_the_truth_lies_or_what_is_missing() {
+        let both = searched(&[(8100.0, 3000.0), (8260.0, 6000.0)], SearchEnd::Reached);
+        assert_eq!(said(&both), "with p99 ≤ 5.00 ms and errors ≤ 0.1 %: between 8.10k and 8.26k req/s");
+        let low = searched(&[(8100.0, 3000.0)], SearchEnd::Generator);
+        assert!(said(&low).ends_with("at least 8.10k req/s; more the generator could not offer"));
+        let high = searched(&[(8260.0, 6000.0)], SearchEnd::Time);
+        assert!(said(&high).ends_with("less than 8.26k req/s; where it begins was not decided"));
+        assert!(said(&searched(&[], SearchEnd::Broken)).contains("unknown"));
+        // Of two repetitions the outer bounds.
+        let mut two = both.clone();
+        two.searches.extend(searched(&[(7900.0, 3000.0), (8200.0, 6000.0)], SearchEnd::Reached).searches);
+        assert!(said(&two).ends_with("between 7.90k and 8.26k req/s"));
+    }
+
+    #[test]
+    fn every_rate_that_counted_stands_in_the_table() {
+        let results = searched(&[(8100.0, 3000.0), (8260.0, 6000.0)], SearchEnd::Reached);
+        let page = render(&results).into_iter().find(|file| file.name == "report.md").unwrap();
+        let page = String::from_utf8(page.bytes).unwrap();
+        assert!(page.contains("| 8.10k | 5 | · | · | 3.00 ms | holds |"), "{page}");
+        assert!(page.contains("| 8.26k | · | 5 | · | 6.00 ms | breaks |"), "{page}");
+        assert!(page.contains("ended with both bounds, after 10 trials"), "{page}");
+    }
+}

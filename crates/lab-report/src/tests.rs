@@ -1,0 +1,550 @@
+//! The files of the report, read back.
+
+use super::*;
+use kv::proto::{Claim, ScheduleReport, SelftestReport};
+use lab_data::results::{Placement, Results, Selftest};
+use lab_data::simulated::tests::{model, sweep};
+
+fn results() -> Results {
+    sweep(&model("cpu 1 =2ms, disk 1 =1ms, net 0 =5ms"), &["get", "put"], &[1, 2, 4, 8, 16, 32], 3, "1s")
+}
+
+fn file(results: &Results, name: &str) -> String {
+    let file = render(results).into_iter().find(|file| file.name == name);
+    String::from_utf8(file.unwrap_or_else(|| panic!("no {name}")).bytes).unwrap()
+}
+
+#[test]
+fn the_same_results_give_the_same_bytes() {
+    let results = results();
+    let again: Results = serde_json::from_str(&serde_json::to_string(&results).unwrap()).unwrap();
+    let names: Vec<String> = render(&results).into_iter().map(|file| file.name).collect();
+    assert_eq!(names, ["report.html", "report.md", "plots/get.svg", "plots/put.svg", "results.csv"]);
+    assert!(render(&results) == render(&again));
+}
+
+#[test]
+fn the_headline_says_capacity_knee_and_bottleneck() {
+    let lines = headline(&results());
+    let first = lines.lines().next().unwrap();
+    for said in [
+        "get  Capacity 500",
+        "req/s (3 runs, 4–32 clients)",
+        "knee at 4 clients",
+        "bottleneck cpu (supported",
+    ] {
+        assert!(first.contains(said), "{said:?} is missing in {first}");
+    }
+    assert_eq!(lines.lines().count(), 2);
+}
+
+#[test]
+fn html_stands_alone_and_runs_nothing() {
+    let html = file(&results(), "report.html");
+    for foreign in ["<script", "http-equiv", "src=", "@import", "url("] {
+        assert!(!html.contains(foreign), "{foreign}");
+    }
+    assert_eq!((html.matches("<svg").count(), html.matches("</svg>").count()), (2, 2));
+    // The only address is the name of a language.
+    assert_eq!(html.matches("http").count(), html.matches("http://www.w3.org/2000/svg").count());
+}
+
+#[test]
+fn names_are_text_not_markup() {
+    let mut results = results();
+    let name = "<b>&\"'|`*../x";
+    results.title = name.into();
+    results.experiment_toml = format!("```\n</pre>{name}");
+    results.workloads[0].name = name.into();
+    results.resources[0].name = name.into();
+    results.environment.push((name.into(), name.into()));
+    results.trials.iter_mut().filter(|trial| trial.workload == "get").for_each(|trial| {
+        trial.workload = name.into();
+        trial.load.as_mut().unwrap().errors.insert(name.into(), 1);
+    });
+    let files = render(&results);
+    assert!(
+        files
+            .iter()
+            .any(|file| file.name == "plots/_b______________x.svg" || file.name.starts_with("plots/_b_"))
+    );
+    assert!(files.iter().all(|file| !file.name.contains("..")));
+    for page in ["report.html", "report.md"] {
+        assert!(!file(&results, page).split("```").next().unwrap().contains("<b>"), "{page}");
+    }
+    assert!(
+        !file(&results, "report.html").contains("</pre>&lt;b")
+            && !file(&results, "report.html").contains("<b>")
+    );
+    assert!(file(&results, "report.md").contains("\n````\n"));
+}
+
+#[test]
+fn nothing_is_printed_as_nan_whatever_the_results_hold() {
+    let empty = |change: fn(&mut Results)| {
+        let mut results = results();
+        change(&mut results);
+        for file in render(&results) {
+            let text = String::from_utf8(file.bytes).unwrap();
+            for word in ["NaN", "inf ", "inf<", "inf,", ">inf"] {
+                assert!(!text.contains(word), "{word:?} in {}", file.name);
+            }
+        }
+        headline(&results)
+    };
+    empty(|results| results.trials.clear());
+    empty(|results| results.levels.clear());
+    empty(|results| results.levels = vec![0, 1]);
+    empty(|results| results.levels = vec![8]);
+    empty(|results| results.resources.iter_mut().for_each(|of| of.servers = 0.0));
+    empty(|results| results.resources.clear());
+    empty(|results| results.workloads.clear());
+    empty(|results| {
+        for trial in &mut results.trials {
+            let load = trial.load.as_mut().unwrap();
+            (load.window_secs, load.attempts, trial.elapsed_secs) = (0.0, 0, 0.0);
+            (load.goodput_rps, load.latency) = (0.0, kv::proto::Latency::default());
+        }
+    });
+}
+
+#[test]
+fn hit_ratios_are_shown_where_policies_were_simulated() {
+    let mut results = results();
+    assert!(!file(&results, "report.md").contains("Hit ratio"));
+    for trial in results.trials.iter_mut().filter(|trial| trial.workload == "get") {
+        for (name, to) in [
+            ("stats.weir_cache_requests_total{result=\"hit\"}", 1.0),
+            ("stats.weir_cache_requests_total{result=\"miss\"}", 2.0),
+            ("stats.weir_cache_requests_total{result=\"collapsed\"}", 1.0),
+            ("stats.weir_ghost_requests_total{policy=\"sieve\",result=\"hit\"}", 3.0),
+            ("stats.weir_ghost_requests_total{policy=\"sieve\",result=\"miss\"}", 1.0),
+        ] {
+            trial.opened.counters.insert(name.into(), 0.0);
+            trial.closed.counters.insert(name.into(), to);
+        }
+    }
+    let page = file(&results, "report.md");
+    assert!(page.contains("| workload | reads | the cache | sieve |"), "{page}");
+    assert!(page.contains("| get | 72.0 | 0.250 | 0.750 |") && !page.contains("| put | –"), "{page}");
+}
+
+#[test]
+fn every_planned_level_is_printed_with_what_went_wrong() {
+    let mut results = results();
+    results.trials.retain(|trial| trial.level != 32);
+    for trial in results.trials.iter_mut().filter(|trial| trial.level == 16) {
+        let load = trial.load.as_mut().unwrap();
+        load.errors.insert("timeout".into(), 30);
+        load.error_ratio = 0.06;
+    }
+    for page in ["report.html", "report.md"] {
+        let text = file(&results, page).replace('\u{a0}', " ");
+        for said in [
+            "G4 errors at 16 clients: 6.00 % of the attempts failed",
+            "3 of 3 runs at 32 clients",
+            "timeout",
+            "no run",
+        ] {
+            assert!(text.contains(said), "{said:?} is missing in {page}");
+        }
+    }
+}
+
+#[test]
+fn csv_has_a_line_for_each_planned_trial_and_a_unit_in_each_name() {
+    let mut results = results();
+    results.trials.retain(|trial| trial.level != 4 || trial.repetition == 0);
+    let csv = file(&results, "results.csv");
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines.len(), 1 + 2 * 6 * 3);
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()));
+    let column =
+        |name: &str| lines[0].iter().position(|of| *of == name).unwrap_or_else(|| panic!("no {name}"));
+    let of_get_4: Vec<&Vec<&str>> =
+        lines.iter().filter(|line| line[0] == "get" && line[column("clients")] == "4").collect();
+    assert_eq!(of_get_4.iter().map(|line| line[2]).collect::<Vec<_>>(), ["", "did not run", "did not run"]);
+    assert_eq!((of_get_4[1][column("goodput_rps")], of_get_4[1][column("level_runs")]), ("", "1"));
+    assert!(of_get_4[0][column("cpu_utilization")].parse::<f64>().unwrap() > 0.9);
+    assert_eq!(of_get_4[0][column("latency_us_p99")], of_get_4[1][column("level_latency_us_p99")]);
+}
+
+#[test]
+fn figures_carry_all_panels_and_stand_alone() {
+    let svg = file(&results(), "plots/get.svg");
+    for said in [
+        "Goodput, req/s",
+        "Latency",
+        "Utilization",
+        "knee 4",
+        "capacity",
+        "prefers-color-scheme",
+        "p99.9",
+        "disk",
+    ] {
+        assert!(svg.contains(said), "{said:?} is missing");
+    }
+    assert!(svg.starts_with("<svg width=\"840\" ") && svg.trim_end().ends_with("</svg>"));
+}
+
+#[test]
+fn a_run_near_the_knee_is_shown_second_by_second_where_it_is_long_enough() {
+    let mut results = sweep(&model("cpu 1 =20ms, net 0 =50ms"), &["get", "put"], &[1, 2, 4, 8], 2, "30s");
+    for trial in results.trials.iter_mut().filter(|trial| trial.workload == "put") {
+        let load = trial.load.as_mut().unwrap();
+        load.seconds.truncate(9);
+        load.window_secs = 9.0;
+    }
+    for trial in results.trials.iter_mut().filter(|trial| trial.repetition == 1) {
+        let load = trial.load.as_mut().unwrap();
+        for second in load.seconds.iter_mut().take(7) {
+            second.successes /= 2;
+            second.latency_us_mean *= 2.0;
+        }
+    }
+    let svg = file(&results, "plots/get.course.svg");
+    for said in ["Goodput in the window, req/s", "Mean latency in the window", "warm-up 7 s", ">\n30\n<"] {
+        assert!(svg.contains(said), "{said:?} is missing");
+    }
+    let page = file(&results, "report.md").replace('\u{a0}', " ");
+    for said in [
+        "![get](plots/get.course.svg)",
+        "Run 2 at 8 clients, second by second. Not steady: the first 7 of 30 s still belong to the warm-up",
+        "Dashed: where the warm-up seems to end.",
+        "G5: a window of 9 s has too few seconds",
+    ] {
+        assert!(page.contains(said), "{said:?} is missing in {page}");
+    }
+    assert!(!page.contains("put.course.svg"));
+    assert!(render(&results).iter().all(|file| file.name != "plots/put.course.svg"));
+    assert_eq!(file(&results, "report.html").matches("<svg").count(), 3);
+}
+
+#[test]
+fn who_shares_a_core_is_said() {
+    let mut results = results();
+    let part = |part: &str, with: &[&str]| Placement {
+        part: part.into(),
+        cores: vec![0],
+        shares_with: with.iter().map(|of| (*of).to_owned()).collect(),
+    };
+    results.placements = vec![part("server", &["generator"]), part("generator", &["server"])];
+    assert!(file(&results, "report.md").contains("server and generator share their cores"));
+    results.placements = vec![part("server", &[])];
+    assert!(file(&results, "report.md").contains("No two parts shared a core."));
+}
+
+/// Rows of a report beside those of the simulated sweep, which levels off at 500 req/s.
+fn with_printed(rows: &str) -> Results {
+    let head = "report,system,workload,clients,throughput_rps,latency_ms,server_cpu_pct,disk_util_pct,success_share,note";
+    let mut results = results();
+    results.resources[0].name = "server CPU".into();
+    results.printed = lab_data::printed::parse(&format!("{head}\n{rows}")).unwrap().rows;
+    results
+}
+
+#[test]
+fn printed_rows_stand_beside_the_measured_ones_at_every_level_of_either() {
+    let results = with_printed(
+        "007,old,get,1,100,10.0,40.5,,,\n007,old,get,3,250,24.0,90,,,a strange one\n007,old,get,8,260,30.8,99,,,\n",
+    );
+    let text = file(&results, "report.md").replace('\u{a0}', " ");
+    let (_, beside) = text.split_once("### Printed beside measured").unwrap();
+    let beside = beside.split("## put").next().unwrap();
+    let levels: Vec<&str> =
+        beside.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).skip(2).collect();
+    assert_eq!(levels, ["1", "2", "3", "4", "8", "16", "32"]);
+    for said in [
+        "Printed in report 007 as get of old.",
+        "1 of 3 printed rows are off by more than 5 %",
+        "rows from different runs",
+        "To be sure: ",
+        "| 3 | 250 | – | – | 24.0 ms | – | 90 % | – | +100.00 % | – |",
+        "| 2 | – | ",
+        "Not printed: disk busy, success.",
+        "Printed at 3 clients: a strange one.",
+    ] {
+        assert!(beside.contains(said), "{said:?} is missing in {beside}");
+    }
+    let at_8 = beside.lines().find(|line| line.starts_with("| 8 | 260 | ")).unwrap();
+    assert!(at_8.contains("1.9") && at_8.contains('×'), "{at_8}");
+    // The other workload has no printed rows, and the front says of none what it does not say without.
+    assert_eq!(text.matches("Printed beside measured").count(), 1);
+    let mut without = results.clone();
+    without.printed.clear();
+    assert_eq!(headline(&results), headline(&without));
+    assert!(!file(&without, "report.md").to_lowercase().contains("printed"));
+    assert!(!file(&without, "results.csv").contains("printed"));
+}
+
+#[test]
+fn a_workload_may_have_another_name_in_print() {
+    let mut results = with_printed("007,old,get_capped,1,100,10.0,,,,\n");
+    assert!(!file(&results, "report.md").contains("Printed beside measured"));
+    results.workloads[0].printed = Some("get_capped".into());
+    assert!(file(&results, "report.md").contains("as get\\_capped of old"));
+}
+
+#[test]
+fn figures_have_both_curves_on_an_axis_that_shows_both() {
+    let near =
+        file(&with_printed("007,old,get,1,100,10.0,40,,,\n007,old,get,64,260,246,99,,,\n"), "plots/get.svg");
+    for said in ["printed", "printed mean", "printed CPU", "Goodput, req/s\n", ">\n64\n"] {
+        assert!(near.contains(said), "{said:?} is missing");
+    }
+    let far =
+        file(&with_printed("007,old,get,1,1,1000,40,,,\n007,old,get,4,2,2000,99,,,\n"), "plots/get.svg");
+    assert!(far.contains("Goodput, req/s, logarithmic"));
+}
+
+#[test]
+fn a_printed_peak_without_clients_is_a_line_and_a_sentence() {
+    let results = with_printed("001,crow,get,,400,0.4,,,,peak only\n");
+    let text = file(&results, "report.md").replace('\u{a0}', " ");
+    assert!(
+        text.contains("Without a number of clients: 400 req/s and a latency of 400 µs (peak only)."),
+        "{text}"
+    );
+    assert!(text.contains("No printed row can be checked by Little’s law."));
+    let svg = file(&results, "plots/get.svg");
+    assert!(svg.contains("printed") && svg.contains("printed mean"));
+}
+
+#[test]
+fn csv_has_the_printed_figures_where_there_are_any() {
+    let results = with_printed("007,old,get,4,260,15.0,99,12,0.98,\n");
+    let csv = file(&results, "results.csv");
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let cell = |line: &[&str], name: &str| {
+        let at = lines[0].iter().position(|of| *of == name).unwrap_or_else(|| panic!("no {name}"));
+        line[at].to_owned()
+    };
+    let of =
+        |level: &str| lines.iter().find(|line| line[0] == "get" && cell(line, "clients") == level).unwrap();
+    for (name, value) in [
+        ("printed_throughput_rps", "260"),
+        ("printed_latency_us_mean", "15000"),
+        ("printed_server_cpu_pct", "99"),
+        ("printed_disk_util_pct", "12"),
+        ("printed_success_ratio", "0.98"),
+        ("level_printed_throughput_rps", "260"),
+    ] {
+        assert_eq!((cell(of("4"), name).as_str(), cell(of("8"), name).as_str()), (value, ""), "{name}");
+    }
+    assert!(cell(of("4"), "printed_little_residual_ratio").starts_with("-0.0"));
+}
+
+#[test]
+fn printed_rows_survive_the_results_file_and_old_files_have_none() {
+    let results = with_printed("007,old,get,4,260.50,15.0,99,12,0.98,\n001,,get,,1e3,,,,,\n");
+    let json = serde_json::to_value(&results).unwrap();
+    let again: Results = serde_json::from_value(json.clone()).unwrap();
+    assert!(again == results && render(&again) == render(&results));
+    let mut old = json;
+    old.as_object_mut().unwrap().remove("printed");
+    assert!(serde_json::from_value::<Results>(old).unwrap().printed.is_empty());
+}
+
+#[test]
+fn what_databases_and_disks_did_is_shown_where_it_was_read() {
+    let mut results = results();
+    // A cap that only one of the workloads has.
+    let cap = lab_data::results::Resource {
+        name: "write cap 10 MB/s".into(),
+        busy: vec!["cap.busy_secs".into()],
+        servers: 1.0,
+        kind: lab_data::results::ResourceKind::Station,
+        ..Default::default()
+    };
+    results.resources.push(cap);
+    for trial in results.trials.iter_mut().filter(|trial| trial.workload == "put") {
+        let (secs, clients) = (trial.elapsed_secs, f64::from(trial.level));
+        for (name, growth) in [
+            ("cap.busy_secs", 0.4 * secs),
+            ("cap.written_bytes", 4e6 * secs),
+            ("database.commits", 321.0 * secs),
+            ("database.waits.samples", 25.0),
+            ("database.waits.observed_secs", secs),
+            ("database.waits.cost_secs", 0.008 * secs),
+            ("database.waits.Lock:tuple_secs", 0.75 * clients * secs),
+            ("database.waits.idle_secs", 0.25 * clients * secs),
+        ] {
+            trial.opened.counters.insert(name.into(), 0.0);
+            trial.closed.counters.insert(name.into(), growth);
+        }
+        trial.opened.gauges.insert("database.threads".into(), 9.0);
+        trial.closed.gauges.insert("database.threads".into(), 9.0);
+    }
+    let page = file(&results, "report.md");
+    let (get, put) = page.split_once("\n## put").unwrap();
+    let get = get.split_once("\n## get").unwrap().1;
+    for said in [
+        "write cap 10 MB/s",
+        "Where the database’s sessions were",
+        "most of these in row lock: ",
+        "writes of one key go one after the other",
+        "What the resources did",
+        "write cap written",
+        "database commits",
+        "321",
+        "database threads",
+        "at least 25 looks a run; the asking took at most 0.8 % of a core",
+        "at most once a second",
+    ] {
+        assert!(put.contains(said), "{said:?} is missing in {put}");
+        assert!(!get.contains(said), "{said:?} in {get}");
+    }
+    let csv = file(&results, "results.csv");
+    assert!(csv.lines().next().unwrap().contains("write_cap_10_MB_s_utilization"));
+}
+
+/// The page with this selftest before it, as HTML and as Markdown, and the headline.
+fn proved(selftest: Option<Selftest>) -> [String; 3] {
+    let mut results = results();
+    results.selftest = selftest;
+    let [html, markdown] =
+        ["report.html", "report.md"].map(|name| file(&results, name).replace('\u{a0}', " "));
+    [html, markdown, headline(&results)]
+}
+
+fn claims(of: &[(&str, bool)]) -> Option<Selftest> {
+    let claim = |(id, passed): &(&str, bool)| Claim {
+        id: (*id).to_owned(),
+        name: format!("{id} name"),
+        passed: *passed,
+        measured: "0.05 measured".into(),
+        bound: "≤ 0.02".into(),
+        ..Claim::default()
+    };
+    let claims = of.iter().map(claim).collect();
+    Some(Selftest::Ran(SelftestReport { format: 1, short: true, secs: 6.25, claims }))
+}
+
+#[test]
+fn a_claim_that_fails_is_a_warning_above_everything_else() {
+    let said = "Warning: on this machine the generator failed its selftest at T3 (T3 name): \
+                figures that rest on it may be untrue.";
+    let [html, markdown, headline] = proved(claims(&[("T2", true), ("T3", false)]));
+    for page in [&html, &markdown, &headline] {
+        assert!(page.find(said) < page.find("apacity 500") && page.contains(said), "{page}");
+    }
+    assert!(html.contains("class=\"warning\""));
+    assert!(markdown.contains("1 of 2 claims failed in 6.2 s"), "{markdown}");
+    assert!(markdown.contains("| T3 | T3 name | 0.05 measured | ≤ 0.02 | failed |"), "{markdown}");
+    let lines = selftest_lines(&claims(&[("T2", true), ("T3", false)]).unwrap());
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[1], "generator selftest: T3 T3 name FAILED: 0.05 measured; bound: ≤ 0.02");
+}
+
+#[test]
+fn a_claim_that_took_more_than_one_try_says_so_everywhere() {
+    let tried = |passed| {
+        let Some(Selftest::Ran(mut report)) = claims(&[("T2", true), ("T3", passed)]) else { unreachable!() };
+        report.claims[0].figures.insert("tries".into(), 1.0);
+        report.claims[1].figures.insert("tries".into(), 3.0);
+        Selftest::Ran(report)
+    };
+    let [_, markdown, _] = proved(Some(tried(true)));
+    assert!(markdown.contains("(T2, T3 at try 3)"), "{markdown}");
+    assert!(markdown.contains("| ≤ 0.02 | held at try 3 |"), "{markdown}");
+    assert!(selftest_lines(&tried(true))[0].ends_with("(T2, T3 at try 3)"));
+    let lines = selftest_lines(&tried(false));
+    assert!(lines[0].contains(" held: ") && lines[1].contains(" FAILED at try 3: "), "{lines:?}");
+}
+
+#[test]
+fn the_cores_of_the_selftest_are_those_it_had() {
+    let told = |selftest_cores, generator: &[usize]| {
+        let mut results = results();
+        let placement =
+            Placement { part: "generator".into(), cores: generator.to_vec(), shares_with: Vec::new() };
+        results.placements = vec![placement];
+        (results.selftest, results.selftest_cores) = (claims(&[("T2", true)]), selftest_cores);
+        file(&results, "report.md").replace('\u{a0}', " ")
+    };
+    for (cores, generator, said) in [
+        (
+            Some([3, 0]),
+            &[2, 3][..],
+            "trial, with the generator on core 3, where it is in the trials, and the responder on core 0: all",
+        ),
+        (Some([1, 0]), &[3], "trial, with the generator on core 1 and the responder on core 0: all"),
+        (None, &[3], "before the first trial: all"),
+    ] {
+        let page = told(cores, generator);
+        assert!(page.contains(said), "{said:?} is missing in {page}");
+    }
+}
+
+#[test]
+fn what_came_of_the_selftest_is_always_said() {
+    let broke = || Some(Selftest::Broke("weir selftest: it ended without a report: no room.".into()));
+    for (selftest, said, warned) in [
+        (claims(&[("T2", true), ("T5", true)]), "all 2 claims held in 6.2 s (T2, T5).", false),
+        (claims(&[]), "it made no claim", true),
+        (broke(), "could not be run: weir selftest: it ended without a report: no room.", true),
+        (Some(Selftest::Skipped), "was not run: the experiment or the command asked for none.", false),
+        (Some(Selftest::Simulated), "Nothing to prove: the target is simulated", false),
+        (None, "Not known: these results are older than the selftest.", false),
+    ] {
+        for page in proved(selftest.clone()).iter().take(2) {
+            let (_, section) = page.split_once("May we believe the generator?").unwrap();
+            assert!(section.contains(said), "{said:?} is missing in {section}");
+            assert_eq!(page.contains("Warning: "), warned, "{selftest:?}");
+        }
+        assert!(selftest.iter().all(|selftest| selftest_lines(selftest).len() == 1));
+    }
+}
+
+#[test]
+fn results_from_before_the_selftest_are_read_and_keep_their_bytes() {
+    let mut results = results();
+    results.selftest = None;
+    let text = serde_json::to_string(&results).unwrap();
+    assert!(!text.contains("selftest"));
+    assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results);
+}
+
+#[test]
+fn an_open_loop_shows_what_was_offered_and_how_late_it_was_sent() {
+    let mut results = results();
+    assert!(!file(&results, "results.csv").contains("offered_rps"), "a closed loop has no such column");
+    for trial in results.trials.iter_mut().filter(|trial| trial.workload == "put") {
+        let load = trial.load.as_mut().unwrap();
+        load.pacing = "constant 240/s".into();
+        load.service = Some(load.latency);
+        let over_capacity = trial.level == 1;
+        load.schedule = Some(ScheduleReport { offered_rps: 240.0, over_capacity, ..Default::default() });
+    }
+    let page = file(&results, "report.md");
+    let (front, put) = page.split_once("\n## put").unwrap();
+    for said in [
+        "Open loop, 240 req/s offered: all of it went through at 2, 4, 8, 16, 32 clients; at 32 clients p50",
+        "over capacity at 1 client: latency there is a queue’s length",
+    ] {
+        assert!(front.contains(said), "{said:?} is missing in {front}");
+    }
+    for said in [
+        "Open loop, constant 240/s: requests are sent when they are due",
+        "| clients | offered, req/s | goodput, req/s |",
+        "| mean, service | p99, slip |",
+        "G5 steady at 1 client: over capacity",
+    ] {
+        assert!(put.contains(said), "{said:?} is missing in {put}");
+    }
+    let sentence = headline(&results).lines().last().unwrap().to_owned();
+    assert!(!sentence.contains("knee") && !sentence.contains("bottleneck"), "{sentence}");
+    // Of a closed loop the same page says what it always said.
+    assert!(
+        page.split_once("\n## get").unwrap().1.split_once("\n## put").unwrap().0.contains("Knee, in clients")
+    );
+    assert!(file(&results, "results.csv").lines().next().unwrap().contains("offered_rps"));
+    // Where no level kept up, the rate that was asked for is no answer to how fast it is.
+    for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+        load.schedule.iter_mut().for_each(|schedule| schedule.over_capacity = true);
+    }
+    let page = file(&results, "report.md");
+    let front = page.split_once("\n## put").unwrap().0;
+    assert!(front.contains("of 240 req/s offered; over capacity at 1, 2, 4, 8, 16, 32 clients"), "{front}");
+    assert!(!front.contains("**240 req/s**") && front.contains(" req/s came through"), "{front}");
+}

@@ -1,0 +1,190 @@
+//! Where it was measured: what a reader needs to judge the numbers, or to repeat them.
+//!
+//! What cannot be read is left out.
+
+use super::fleet::{Fleet, Server};
+use crate::sampler::mount_of;
+use std::fs;
+use std::hash::{DefaultHasher, Hasher};
+use std::path::Path;
+
+/// A product, the statement that tells a setting, and the settings that decide what a write costs.
+type Asked = (&'static str, fn(&str) -> String, &'static [&'static str]);
+
+/// What is asked of each product.
+const SETTINGS: &[Asked] = &[
+    (
+        "PostgreSQL",
+        |name| format!("SHOW {name}"),
+        &["fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers", "max_wal_size"],
+    ),
+    (
+        "MariaDB",
+        |name| format!("SHOW GLOBAL VARIABLES LIKE '{name}'"),
+        &[
+            "innodb_flush_log_at_trx_commit",
+            "innodb_doublewrite",
+            "innodb_flush_method",
+            "innodb_buffer_pool_size",
+            "innodb_log_file_size",
+            "sync_binlog",
+        ],
+    ),
+];
+
+/// The machine and the programs, in the order the report prints them.
+pub(super) fn describe(
+    program: &Path,
+    cores: &[usize],
+    data: Option<&Path>,
+    fleet: &Fleet,
+) -> Vec<(String, String)> {
+    let facts = [
+        ("cpu", cpu()),
+        ("cores", Some(format!("{} usable: {}", cores.len(), cores_text(cores)))),
+        ("cpu limit", cpu_limit()),
+        ("governor", word_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+        ("memory", memory(&read("/proc/meminfo"))),
+        ("huge pages", word_of("/sys/kernel/mm/transparent_hugepage/enabled").and_then(|all| chosen(&all))),
+        ("kernel", kernel()),
+        ("data on", data.and_then(mounted)),
+        ("weir", Some(env!("CARGO_PKG_VERSION").to_owned())),
+        ("build", Some(if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned())),
+        ("binary", fingerprint(program).map(|(bytes, hash)| format!("{bytes} bytes, hash {hash:016x}"))),
+    ];
+    let mut facts: Vec<(String, String)> =
+        facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    for (database, server) in fleet.members() {
+        let version = server.ask("SELECT version()").unwrap_or_default();
+        // PostgreSQL goes on with its compiler, which is not what anybody looks for here.
+        let version = version.split(" on ").next().unwrap_or_default().trim();
+        let named = version.starts_with(server.product());
+        let version = if named { version.to_owned() } else { format!("{} {version}", server.product()) };
+        facts.push((database.part.clone(), version.trim().to_owned()));
+        facts.push((format!("{} settings", database.part), settings(server)));
+    }
+    facts
+}
+
+/// The model of the processor.
+pub(super) fn cpu() -> Option<String> {
+    cpu_model(&read("/proc/cpuinfo"))
+}
+
+/// The release of the kernel.
+pub(super) fn kernel() -> Option<String> {
+    word_of("/proc/sys/kernel/osrelease")
+}
+
+/// Length and hash of the binary: the same build, or another?
+pub(super) fn fingerprint(program: &Path) -> Option<(usize, u64)> {
+    let bytes = fs::read(program).ok()?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&bytes);
+    Some((bytes.len(), hasher.finish()))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn word_of(path: &str) -> Option<String> {
+    let text = read(path).trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+/// The bracketed word of `always [madvise] never`.
+fn chosen(all: &str) -> Option<String> {
+    Some(all.split_once('[')?.1.split_once(']')?.0.to_owned())
+}
+
+fn cpu_model(cpuinfo: &str) -> Option<String> {
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn cores_text(cores: &[usize]) -> String {
+    cores.iter().map(usize::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn memory(meminfo: &str) -> Option<String> {
+    let kib: f64 = meminfo.strip_prefix("MemTotal:")?.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(format!("{:.1} GiB", kib / f64::from(1 << 20)))
+}
+
+fn mounted(path: &Path) -> Option<String> {
+    let mount = mount_of(path)?;
+    Some(format!("{} on {} ({})", mount.kind, mount.source, mount.options))
+}
+
+/// The tightest CPU quota of the control groups we are in, where one is set.
+fn cpu_limit() -> Option<String> {
+    let mut tightest: Option<f64> = None;
+    for line in read("/proc/self/cgroup").lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
+        let root = match controllers {
+            "" => Path::new("/sys/fs/cgroup"),
+            _ if controllers.split(',').any(|one| one == "cpu") => Path::new("/sys/fs/cgroup/cpu"),
+            _ => continue,
+        };
+        // A group has its own limit and those of all above it.
+        for above in Path::new(group.trim_start_matches('/')).ancestors() {
+            let file = |name: &str| fs::read_to_string(root.join(above).join(name)).unwrap_or_default();
+            let both = format!("{} {}", file("cpu.cfs_quota_us").trim(), file("cpu.cfs_period_us").trim());
+            let limit = quota(&file("cpu.max")).or_else(|| quota(&both));
+            tightest = [tightest, limit].into_iter().flatten().reduce(f64::min);
+        }
+    }
+    tightest.map(|cores| format!("{cores:.2} cores (cgroup quota)"))
+}
+
+/// Cores that `QUOTA PERIOD` grants, in microseconds; `None` for `max` or −1: no limit.
+fn quota(text: &str) -> Option<f64> {
+    let mut words = text.split_ascii_whitespace().map(str::parse::<f64>);
+    let (quota, period) = (words.next()?.ok()?, words.next()?.ok()?);
+    (quota > 0.0 && period > 0.0).then(|| quota / period)
+}
+
+fn settings(server: &Server) -> String {
+    let of_product = SETTINGS.iter().filter(|(product, ..)| *product == server.product());
+    let asked = of_product.flat_map(|(_, how, names)| names.iter().map(move |name| (how, name)));
+    let effective = asked.filter_map(|(how, name)| Some(format!("{name}={}", server.ask(&how(name))?)));
+    effective.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab_data::experiment::Experiment;
+
+    #[test]
+    fn facts_are_read_from_the_kernels_text() {
+        assert_eq!(cpu_model("vendor_id : x\nmodel name\t: Xeon(R)\n"), Some("Xeon(R)".into()));
+        assert_eq!(memory("MemTotal:       24684092 kB\nMemFree: 1 kB\n"), Some("23.5 GiB".into()));
+        assert_eq!(chosen("always [madvise] never"), Some("madvise".into()));
+    }
+
+    #[test]
+    fn a_quota_is_a_number_of_cores() {
+        for (text, cores) in
+            [("150000 100000", Some(1.5)), ("max 100000", None), ("-1 100000", None), (" ", None), ("", None)]
+        {
+            assert_eq!(quota(text), cores, "{text}");
+        }
+    }
+
+    #[test]
+    fn this_machine_is_described() {
+        let program = std::env::current_exe().unwrap();
+        let experiment = Experiment::parse(include_str!("../../../../experiments/quick.toml")).unwrap();
+        let target = &experiment.subjects[0].target;
+        let fleet = Fleet::new(&experiment, target, &[], &[], Path::new("/"), &program).unwrap();
+        let facts = describe(&program, &[0], Some(Path::new("/")), &fleet);
+        let names: Vec<&str> = facts.iter().map(|(name, _)| name.as_str()).collect();
+        for expected in ["cores", "memory", "kernel", "weir", "build", "binary"] {
+            assert!(names.contains(&expected), "{names:?}");
+        }
+        assert!(facts.iter().all(|(_, value)| !value.contains('\n') && !value.is_empty()), "{facts:?}");
+    }
+}

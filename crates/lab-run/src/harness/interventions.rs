@@ -1,0 +1,704 @@
+//! Makes one resource after the other a little slower, and measures what that costs.
+//!
+//! After the last repetition of a target, for each workload: rounds of a trial with nothing changed, the base, and one for each knob, all
+//! in random order. A knob adds a share of what its resource works on one request, or lowers a rate to four fifths; how much that is
+//! is known from the last base before it, or from the repetitions. What is compared ran on one and the same server.
+//!
+//! First come those that show whether the generator is the limit: the generator or the server computes longer, at the level that got
+//! most through.
+
+use super::rig::Length;
+use super::{Course, Progress, Rig, failed, save};
+use kv::units::Span;
+use lab_data::experiment::{Experiment, Interventions, Workload};
+use lab_data::results::{
+    Change, Intervention, Reading, Resource, ResourceKind, Results, SLOWER_GENERATOR, SLOWER_SERVER, Trial,
+};
+use rand_core::{Rng as Draws, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What a rate or a quota is lowered to.
+pub(super) const LOWERED: f64 = 0.8;
+/// The rounds that show whether the generator is the limit, and by what share of its processor time a part is slowed there.
+const HEADROOM_ROUNDS: u32 = 3;
+const HEADROOM_STRENGTH: f64 = 0.2;
+/// Their trials are short: they are made for every workload of every run, and what they look for is large.
+const HEADROOM_WARMUP_MAX: Duration = Duration::from_millis(200);
+const HEADROOM_WINDOW_MAX: Duration = Duration::from_millis(500);
+/// PostgreSQL takes no longer `commit_delay`, in microseconds.
+const COMMIT_DELAY_US_MOST: f64 = 100_000.0;
+
+/// What a knob does to the demand of its resources.
+enum Turn {
+    /// Adds to each request: the share of the servers of what the name stands for.
+    PerRequest(fn(&Base) -> Raised),
+    /// Adds to each request: the share of the processor time, in seconds, that it takes of a part.
+    PerCpu(fn(&Base) -> Option<Batches>),
+    /// Adds to each batch: the share of how long one takes, in seconds, if that was counted.
+    PerBatch(fn(&Base) -> Option<Batches>),
+    /// Lowers what may go through.
+    Lower(fn(&Base) -> Vec<String>),
+}
+
+/// Resources, and how many requests they work on at once.
+struct Raised {
+    names: Vec<String>,
+    servers: f64,
+}
+
+/// Resources, and how long they work on one batch, or on one request.
+struct Batches {
+    names: Vec<String>,
+    secs: f64,
+}
+
+/// How knobs are turned; a row for each of [`lab_data::experiment::KNOBS`].
+const TURNS: &[(&str, Turn)] = &[
+    (SLOWER_GENERATOR, Turn::PerCpu(generator_used)),
+    (SLOWER_SERVER, Turn::PerCpu(server_used)),
+    ("cpu", Turn::PerRequest(server_cpu)),
+    ("worker", Turn::PerRequest(|base| base.station("server workers", server_cpu(base).servers))),
+    // As much as of the processor: a control of the same size, and of nobody's demand.
+    ("delay", Turn::PerRequest(|base| Raised { names: Vec::new(), ..server_cpu(base) })),
+    ("lock", Turn::PerRequest(|base| base.station("server lock", 1.0))),
+    ("lane", Turn::PerBatch(lanes)),
+    ("flush", Turn::PerBatch(flush)),
+    ("commit", Turn::PerBatch(commit)),
+    ("link", Turn::Lower(|_| vec!["link".to_owned()])),
+    (
+        "write_cap",
+        Turn::Lower(|base| {
+            base.named_or(|of| of.busy.iter().any(|busy| busy == "cap.busy_secs"), "write cap")
+        }),
+    ),
+    (
+        "database_cpu",
+        Turn::Lower(|base| {
+            base.named_or(|of| of.name.starts_with("database") && of.name.ends_with("CPU"), "database CPU")
+        }),
+    ),
+];
+
+/// A trial in which nothing was changed, and what its target is made of.
+pub(super) struct Base<'a> {
+    pub(super) resources: &'a [Resource],
+    pub(super) trial: &'a Trial,
+}
+
+impl Base<'_> {
+    /// What turning `knob` is to change, with `strength`; `None` where the trial does not tell.
+    pub(super) fn change(&self, knob: &str, strength: f64) -> Option<Change> {
+        let goodput = self.trial.load.as_ref().map(|load| load.goodput_rps).filter(|rate| *rate > 0.0)?;
+        let change = |raises, added_us, factor| Change { knob: knob.to_owned(), raises, added_us, factor };
+        let (_, turn) = TURNS.iter().find(|(name, _)| *name == knob)?;
+        Some(match turn {
+            Turn::PerRequest(raised) => {
+                let Raised { names, servers } = raised(self);
+                change(names, strength * servers / goodput * 1e6, None)
+            }
+            Turn::PerCpu(used) => {
+                let Batches { names, secs } = used(self)?;
+                change(names, strength * secs * 1e6, None)
+            }
+            Turn::PerBatch(batches) => {
+                let Batches { names, secs } = batches(self)?;
+                let most = if knob == "commit" { COMMIT_DELAY_US_MOST } else { f64::INFINITY };
+                change(names, (strength * secs * 1e6).min(most), None)
+            }
+            Turn::Lower(names) => change(names(self), 0.0, Some(1.0 / LOWERED)),
+        })
+    }
+
+    fn station(&self, name: &str, servers: f64) -> Raised {
+        let resource = self.resources.iter().find(|resource| resource.name == name);
+        let servers = resource.map_or(servers, |resource| self.trial.servers(resource));
+        Raised { names: vec![name.to_owned()], servers }
+    }
+
+    /// By how much the counters whose names are `meant` grew together.
+    fn grown(&self, meant: impl Fn(&str) -> bool) -> f64 {
+        let names = self.trial.closed.counters.keys().filter(|name| meant(name));
+        names.filter_map(|name| self.trial.growth(name)).sum()
+    }
+
+    /// The names of the resources that are `meant`; `otherwise` where there is none.
+    fn named_or(&self, meant: impl Fn(&Resource) -> bool, otherwise: &str) -> Vec<String> {
+        let names: Vec<String> =
+            self.resources.iter().filter(|of| meant(of)).map(|of| of.name.clone()).collect();
+        if names.is_empty() { vec![otherwise.to_owned()] } else { names }
+    }
+}
+
+/// What the server computes with: its cores and, where it has one, its quota. What is added is a share of the one that is busier.
+fn server_cpu(base: &Base) -> Raised {
+    let computes = |of: &&Resource| {
+        of.kind == ResourceKind::Station && of.busy.iter().any(|busy| busy == "server.cpu_secs")
+    };
+    let used = |of: &Resource| base.trial.utilization(of).unwrap_or(0.0);
+    let all = base.resources.iter().filter(computes);
+    let busier = all.clone().max_by(|a, b| used(a).total_cmp(&used(b)));
+    Raised {
+        names: all.map(|resource| resource.name.clone()).collect(),
+        servers: busier.map_or(1.0, |resource| base.trial.servers(resource)),
+    }
+}
+
+/// The generator's cores, and how long its threads compute for a request.
+fn generator_used(base: &Base) -> Option<Batches> {
+    let load = base.trial.numbers()?;
+    let names = base.named_or(|of| of.kind == ResourceKind::Generator, "generator CPU");
+    measured(names, load.cpu_secs / load.attempts as f64)
+}
+
+/// The server's cores and quota, and how long it computes for a request.
+fn server_used(base: &Base) -> Option<Batches> {
+    let attempts_per_sec = base.trial.numbers().map(|load| load.attempts as f64 / load.window_secs)?;
+    measured(server_cpu(base).names, base.trial.per_sec("server.cpu_secs")? / attempts_per_sec)
+}
+
+/// The lanes that are busier, those that read or those that write, and how long a batch of theirs takes.
+fn lanes(base: &Base) -> Option<Batches> {
+    let kinds = ["read", "write"].map(|kind| {
+        let lanes = base.resources.iter().filter(|of| of.name.starts_with(&format!("store {kind} lanes")));
+        let used = lanes.clone().filter_map(|lanes| base.trial.utilization(lanes)).fold(0.0, f64::max);
+        (kind, lanes.map(|lanes| lanes.name.clone()).collect::<Vec<_>>(), used)
+    });
+    let (kind, names, _) = kinds.into_iter().max_by(|(.., a), (.., b)| a.total_cmp(b))?;
+    let lane = format!("lane=\"{kind}\"");
+    let grown = |metric: &str| base.grown(|name| name.contains(metric) && name.contains(&lane));
+    let secs = grown("weir_store_busy_seconds_total") / grown("weir_store_duration_seconds_count");
+    measured(names, secs)
+}
+
+fn flush(base: &Base) -> Option<Batches> {
+    let grown = |metric: &str| base.grown(|name| name.contains(metric));
+    let secs = grown("weir_flush_busy_seconds_total") / grown("weir_flushes_total");
+    measured(vec!["store flush".to_owned()], secs)
+}
+
+/// How long a flush of the log takes; where the database does not say, how long a batch of writes does.
+fn commit(base: &Base) -> Option<Batches> {
+    // What is slowed are commits of stores; a replica writes its log when it comes to it.
+    let is_store = |name: &str| !name.starts_with("replica");
+    let names = base.named_or(|of| of.name.ends_with("WAL sync") && is_store(&of.name), "database WAL sync");
+    let grown = |metric: &str| base.grown(|name| name.ends_with(metric) && is_store(name));
+    let sync = measured(names.clone(), grown(".wal_sync_secs") / grown(".wal_syncs"));
+    sync.or_else(|| {
+        let written =
+            |metric: &str| base.grown(|name| name.contains(metric) && name.contains("lane=\"write\""));
+        measured(
+            names,
+            written("weir_store_busy_seconds_total") / written("weir_store_duration_seconds_count"),
+        )
+    })
+}
+
+/// Nothing divided by nothing was not measured.
+fn measured(names: Vec<String>, secs: f64) -> Option<Batches> {
+    (secs.is_finite() && secs > 0.0).then_some(Batches { names, secs })
+}
+
+/// The knobs that a server can turn itself, by what it has counted in `reading`.
+pub(super) fn knobs_of_server(reading: &Reading) -> Vec<&'static str> {
+    let counts = |metric: &str| {
+        let metric = format!("stats.{metric}");
+        reading.counters.keys().chain(reading.gauges.keys()).any(|name| name.starts_with(&metric))
+    };
+    let there_if: [(&'static str, bool); 7] = [
+        (SLOWER_SERVER, true),
+        ("cpu", true),
+        ("worker", true),
+        ("delay", true),
+        ("lock", counts("weir_lock_")),
+        ("lane", counts("weir_store_lanes")),
+        ("flush", counts("weir_flush")),
+    ];
+    there_if.into_iter().filter(|(_, is_there)| *is_there).map(|(knob, _)| knob).collect()
+}
+
+/// What is to be done with one workload.
+struct Rounds<'a> {
+    workload: &'a Workload,
+    level: u32,
+    knobs: Vec<String>,
+    strength: f64,
+    numbers: Range<u32>,
+    length: Length,
+}
+
+impl<'a> Rounds<'a> {
+    /// Those that show whether the generator is the limit, at the level with the highest goodput; `None` where that shows nothing.
+    fn headroom(
+        experiment: &Experiment,
+        workload: &'a Workload,
+        knobs: &[String],
+        results: &Results,
+    ) -> Option<Rounds<'a>> {
+        // At a rate that is offered, goodput says nothing.
+        let level =
+            best_level(results, &workload.name).filter(|_| experiment.headroom && !workload.is_open())?;
+        // The rounds of a workload are numbered through.
+        let asked = experiment.interventions.as_ref().map_or(0, |of| of.rounds);
+        Some(Rounds {
+            workload,
+            level,
+            knobs: knobs.iter().filter(|knob| is_headroom(knob)).cloned().collect(),
+            strength: HEADROOM_STRENGTH,
+            numbers: asked..asked + HEADROOM_ROUNDS,
+            length: Length {
+                warmup: Span(experiment.warmup.0.min(HEADROOM_WARMUP_MAX)),
+                window: Span(experiment.window.0.min(HEADROOM_WINDOW_MAX)),
+                adaptive: None,
+            },
+        })
+    }
+
+    /// Those that the experiment asks for.
+    fn asked(experiment: &Experiment, workload: &'a Workload, knobs: &[String]) -> Option<Rounds<'a>> {
+        let Interventions { level, rounds, strength, window, .. } =
+            experiment.interventions.as_ref()?.clone();
+        let wanted = |knob: &&String| {
+            !is_headroom(knob) && experiment.interventions.as_ref().is_some_and(|of| of.wants(knob))
+        };
+        Some(Rounds {
+            workload,
+            level: level.or(experiment.levels_of(workload).iter().max().copied()).unwrap_or(1),
+            knobs: knobs.iter().filter(wanted).cloned().collect(),
+            strength,
+            numbers: 0..rounds,
+            length: Length { warmup: experiment.warmup, window, adaptive: None },
+        })
+    }
+}
+
+fn is_headroom(knob: &str) -> bool {
+    [SLOWER_GENERATOR, SLOWER_SERVER].contains(&knob)
+}
+
+/// The level at which most got through in the mean over the repetitions.
+fn best_level(results: &Results, workload: &str) -> Option<u32> {
+    let mut goodput: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for trial in results.trials.iter().filter(|trial| trial.workload == workload) {
+        goodput.entry(trial.level).or_default().extend(trial.numbers().map(|load| load.goodput_rps));
+    }
+    let means = goodput.into_iter().map(|(level, all)| (level, all.iter().sum::<f64>() / all.len() as f64));
+    means.filter(|(_, mean)| *mean > 0.0).max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(level, _)| level)
+}
+
+impl<'a> Course<'a> {
+    /// Makes every intervention of every workload, as often as it has to be made, or until `stop` is set. What fails is a failed trial;
+    /// the error is that nothing can be saved.
+    pub(super) fn intervene(
+        &'a self,
+        rig: &mut (dyn Rig<'a> + 'a),
+        results: &mut Results,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<(), String> {
+        let experiment = self.experiment;
+        for workload in
+            self.workloads.iter().filter(|_| experiment.headroom || experiment.interventions.is_some())
+        {
+            let knobs = match rig.knobs(workload) {
+                Ok(knobs) => knobs,
+                Err(_) if stop.load(Ordering::Relaxed) => return Ok(()),
+                Err(why) => {
+                    let level = experiment.levels_of(workload).iter().max().copied().unwrap_or(1);
+                    let trial = failed(workload, level, 0, &why);
+                    self.keep(Intervention { change: None, trial }, results, progress)?;
+                    continue;
+                }
+            };
+            let headroom = Rounds::headroom(experiment, workload, &knobs, results);
+            let both = [headroom, Rounds::asked(experiment, workload, &knobs)];
+            for rounds in both.iter().flatten().filter(|rounds| !rounds.knobs.is_empty()) {
+                self.turn_all(rounds, rig, results, progress, stop)?;
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn turn_all(
+        &'a self,
+        rounds: &Rounds<'a>,
+        rig: &mut (dyn Rig<'a> + 'a),
+        results: &mut Results,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<(), String> {
+        let Rounds { workload, level, ref knobs, strength, ref numbers, length } = *rounds;
+        let (target, in_round) = (self.subject.name.as_deref(), 1 + knobs.len());
+        let total = numbers.len() * in_round;
+        let is_measured = |trial: &Trial| {
+            trial.failure.is_none() && trial.load.as_ref().is_some_and(|load| load.goodput_rps > 0.0)
+        };
+        let is_same = |of: &&Trial| of.workload == workload.name && of.level == level && is_measured(of);
+        let mut known = results.trials.iter().rev().find(is_same).cloned();
+        for round in numbers.clone() {
+            let mut order = shuffled(knobs, self.experiment.seed, &workload.name, round);
+            if known.is_none() {
+                // Nobody knows yet how much is a share of what.
+                order.sort_by_key(Option::is_some);
+            }
+            let mut revivals = None;
+            for (turn, knob) in order.into_iter().enumerate() {
+                let base = known.as_ref().map(|trial| Base { resources: &results.resources, trial });
+                let change = knob.map(|knob| rig.change(base.as_ref()?, knob, strength));
+                let Some(change) = change.map_or(Some(None), |change| change.map(Some)) else { continue };
+                let number = (round - numbers.start) as usize * in_round + turn + 1;
+                progress.intervenes(number, total, target, &workload.name, knob);
+                let mut trial = rig.intervene(workload, level, round, length, change.as_ref());
+                // An interrupted trial is no failure of the target.
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let is_revived = *revivals.get_or_insert(rig.revivals()) != rig.revivals();
+                if is_revived {
+                    let own = trial.failure.take().map(|why| format!("{why}; ")).unwrap_or_default();
+                    trial.failure = Some(format!("{own}{REVIVED}"));
+                    drop_round(results, &workload.name, round);
+                }
+                let is_lost = is_revived || (change.is_none() && !is_measured(&trial));
+                if change.is_none() && !is_lost {
+                    known = Some(trial.clone());
+                }
+                self.keep(Intervention { change, trial }, results, progress)?;
+                // What was or would be measured beside it can be compared with nothing.
+                if is_lost {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(
+        &self,
+        intervention: Intervention,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), String> {
+        progress.intervened(self.subject.name.as_deref(), &intervention);
+        results.interventions.push(intervention);
+        save(results, &self.options.dir)
+    }
+}
+
+/// Why a round is not compared: a fresh server is another one.
+const REVIVED: &str =
+    "something of the target had died and all was started anew within this round: none of it is compared";
+
+/// Lets no trial of a round count.
+fn drop_round(results: &mut Results, workload: &str, round: u32) {
+    let trials = results.interventions.iter_mut().map(|made| &mut made.trial);
+    for trial in trials.filter(|trial| trial.workload == workload && trial.repetition == round) {
+        trial.failure.get_or_insert_with(|| REVIVED.to_owned());
+    }
+}
+
+/// A round of `knobs` in its order, with `None` where nothing is turned.
+fn shuffled<'k>(knobs: &'k [String], seed: u64, workload: &str, round: u32) -> Vec<Option<&'k str>> {
+    let mixed =
+        workload.bytes().chain(round.to_le_bytes()).fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(mixed);
+    let mut order: Vec<Option<&str>> =
+        [None].into_iter().chain(knobs.iter().map(|knob| Some(knob.as_str()))).collect();
+    // Fisher–Yates. The modulo favours low places by less than one part in 2^57 here.
+    for last in (1..order.len()).rev() {
+        order.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::Options;
+    use crate::harness::search::Offered;
+    use kv::proto::LoadReport;
+    use lab_data::experiment::{Experiment, KNOBS};
+    use lab_data::results::Selftest;
+    use std::collections::BTreeSet;
+
+    fn resource(name: &str, busy: &str, servers: f64) -> Resource {
+        Resource { name: name.into(), busy: vec![busy.into()], servers, ..Resource::default() }
+    }
+
+    /// One second in which 1000 requests were answered, with counters that grew so far.
+    fn base(counters: &[(&str, f64)]) -> Trial {
+        let counted = counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        let opened = counters.iter().map(|(name, _)| ((*name).to_owned(), 0.0)).collect();
+        Trial {
+            workload: "w".into(),
+            level: 8,
+            repetition: 0,
+            load: Some(LoadReport { goodput_rps: 1000.0, ..LoadReport::default() }),
+            failure: None,
+            elapsed_secs: 1.0,
+            opened: Reading { counters: opened, ..Reading::default() },
+            closed: Reading { counters: counted, ..Reading::default() },
+        }
+    }
+
+    fn shown(knob: &str, resources: &[Resource], trial: &Trial) -> String {
+        match (Base { resources, trial }).change(knob, 0.3) {
+            Some(Change { raises, added_us, factor, .. }) => {
+                format!("{} +{added_us:.0}us {factor:?}", raises.join(", "))
+            }
+            None => "not measured".into(),
+        }
+    }
+
+    #[test]
+    fn a_request_gets_its_share_of_the_servers_and_a_batch_of_its_own_time() {
+        let lanes = |kind: &str| format!("stats.weir_store_busy_seconds_total{{lane=\"{kind}\"}}");
+        let resources = [
+            resource("server CPU", "server.cpu_secs", 2.0),
+            resource("server workers", "stats.weir_worker_busy_seconds_total", 4.0),
+            resource("store read lanes", &lanes("read"), 4.0),
+            resource("store write lanes", &lanes("write"), 1.0),
+            resource("write cap 10 MB/s", "cap.busy_secs", 1.0),
+        ];
+        let trial = base(&[
+            (&lanes("read"), 0.4),
+            (&lanes("write"), 0.8),
+            ("stats.weir_store_duration_seconds_count{lane=\"write\"}", 200.0),
+            ("stats.weir_flush_busy_seconds_total", 0.5),
+            ("stats.weir_flushes_total", 100.0),
+            ("database.wal_sync_secs", 0.6),
+            ("database.wal_syncs", 60.0),
+        ]);
+        for (knob, expected) in [
+            ("cpu", "server CPU +600us None"),
+            ("worker", "server workers +1200us None"),
+            ("delay", " +600us None"),
+            ("lock", "server lock +300us None"),
+            ("lane", "store write lanes +1200us None"),
+            ("flush", "store flush +1500us None"),
+            ("commit", "database WAL sync +3000us None"),
+            ("link", "link +0us Some(1.25)"),
+            ("write_cap", "write cap 10 MB/s +0us Some(1.25)"),
+            ("database_cpu", "database CPU +0us Some(1.25)"),
+        ] {
+            assert_eq!(shown(knob, &resources, &trial), expected, "{knob}");
+        }
+        for knob in ["lane", "flush", "commit"] {
+            assert_eq!(shown(knob, &resources, &base(&[])), "not measured", "{knob}");
+        }
+        let two = base(&[
+            ("database-1.wal_sync_secs", 0.3),
+            ("database-1.wal_syncs", 30.0),
+            ("database-2.wal_sync_secs", 0.3),
+            ("database-2.wal_syncs", 30.0),
+            ("replica.wal_sync_secs", 9.0),
+            ("replica.wal_syncs", 9.0),
+        ]);
+        let syncs = ["database-1 WAL sync", "database-2 WAL sync", "replica WAL sync"];
+        let syncs = syncs.map(|name| resource(name, "", 1.0));
+        let stores = "database-1 WAL sync, database-2 WAL sync +3000us None";
+        assert_eq!(shown("commit", &syncs, &two), stores, "a replica's flushes hold up nobody");
+        let slow = base(&[("database.wal_sync_secs", 1.0), ("database.wal_syncs", 1.0)]);
+        assert_eq!(
+            shown("commit", &[], &slow),
+            "database WAL sync +100000us None",
+            "PostgreSQL takes no more"
+        );
+        assert_eq!(shown("cpu", &resources, &Trial { load: None, ..trial }), "not measured");
+    }
+
+    #[test]
+    fn under_a_quota_a_request_gets_a_share_of_what_is_fuller() {
+        let both = |quota: f64| {
+            let cores = Resource {
+                busy: vec!["server.cpu_secs".into(), "database.cpu_secs".into()],
+                ..resource("server + database CPU", "", 1.0)
+            };
+            [cores, resource("server CPU", "server.cpu_secs", quota)]
+        };
+        let trial = base(&[("server.cpu_secs", 0.45), ("database.cpu_secs", 0.3)]);
+        let names = "server + database CPU, server CPU";
+        assert_eq!(shown("cpu", &both(0.5), &trial), format!("{names} +150us None"));
+        assert_eq!(shown("cpu", &both(0.9), &trial), format!("{names} +300us None"));
+    }
+
+    #[test]
+    fn every_knob_can_be_turned() {
+        let turned: Vec<&str> = TURNS.iter().map(|(name, _)| *name).collect();
+        let known = KNOBS.iter().map(|knob| knob.name).chain([SLOWER_GENERATOR, SLOWER_SERVER]);
+        assert!(known.clone().all(|name| turned.contains(&name)) && turned.len() == known.count());
+        assert!(KNOBS.iter().all(|knob| knob.about.ends_with('.')));
+    }
+
+    #[test]
+    fn a_server_has_the_knobs_of_what_it_counts() {
+        let all = |names: &[&str]| {
+            let counters = names.iter().map(|name| (format!("stats.{name}"), 1.0)).collect();
+            knobs_of_server(&Reading { counters, ..Reading::default() }).join(" ")
+        };
+        assert_eq!(all(&[]), "cpu worker delay");
+        assert_eq!(
+            all(&[
+                "weir_lock_busy_seconds_total{lock=\"commit\"}",
+                "weir_store_lanes{lane=\"read\"}",
+                "weir_flushes_total"
+            ]),
+            "cpu worker delay lock lane flush"
+        );
+    }
+
+    #[test]
+    fn each_round_has_every_knob_and_its_base_once_in_an_order_of_its_own() {
+        let knobs: Vec<String> = KNOBS.iter().map(|knob| knob.name.to_owned()).collect();
+        let of = |round| shuffled(&knobs, 1, "put_all", round);
+        assert_ne!(of(0), of(1));
+        assert_eq!(of(0), of(0), "the seed decides");
+        let sorted = |round| {
+            let mut order = of(round);
+            order.sort_unstable();
+            order
+        };
+        assert_eq!((sorted(0), sorted(0).len()), (sorted(1), KNOBS.len() + 1));
+        let places = (0..50).map(|round| of(round).iter().position(Option::is_none).unwrap());
+        assert_eq!(places.collect::<BTreeSet<_>>().len(), KNOBS.len() + 1, "a base stands anywhere");
+    }
+
+    /// A target that is revived in some of its trials, counted from 1, or whose base fails there.
+    #[derive(Default)]
+    struct Mortal {
+        begun: usize,
+        revived_at: Vec<usize>,
+        fails_at: Vec<usize>,
+        revivals: u32,
+    }
+
+    impl<'a> Rig<'a> for Mortal {
+        fn begin(&mut self) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn environment(&self) -> Vec<(String, String)> {
+            Vec::new()
+        }
+
+        fn resources(&self) -> Vec<Resource> {
+            Vec::new()
+        }
+
+        fn trial(&mut self, _: &'a Workload, _: u32, _: u32) -> Trial {
+            base(&[])
+        }
+
+        fn knobs(&mut self, _: &'a Workload) -> Result<Vec<String>, String> {
+            Ok(["cpu", "delay", "worker"].map(str::to_owned).to_vec())
+        }
+
+        fn revivals(&self) -> u32 {
+            self.revivals
+        }
+
+        fn intervene(
+            &mut self,
+            of: &'a Workload,
+            level: u32,
+            round: u32,
+            _: Length,
+            _: Option<&Change>,
+        ) -> Trial {
+            self.begun += 1;
+            self.revivals += u32::from(self.revived_at.contains(&self.begun));
+            match self.fails_at.contains(&self.begun) {
+                true => failed(of, level, round, "it fell over"),
+                false => Trial { level, repetition: round, ..base(&[]) },
+            }
+        }
+
+        fn offered(&mut self, _: &'a Workload, _: &Offered, _: u32) -> Trial {
+            base(&[])
+        }
+    }
+
+    #[derive(Default)]
+    struct Silent;
+
+    impl Progress for Silent {
+        fn preparing(&mut self, _: &str) {}
+        fn proved(&mut self, _: &Selftest, _: Option<&str>) {}
+        fn begins(&mut self, _: usize, _: usize, _: Option<&str>, _: &str, _: u32) {}
+        fn ended(&mut self, _: Option<&str>, _: &Trial) {}
+        fn intervenes(&mut self, _: usize, _: usize, _: Option<&str>, _: &str, _: Option<&str>) {}
+        fn intervened(&mut self, _: Option<&str>, _: &Intervention) {}
+    }
+
+    /// What two rounds of three knobs left: of each round its trials, `+` for one that counts, `B` where that is the base.
+    fn two_rounds(rig: &mut Mortal, is_swept: bool) -> (String, Results) {
+        let dir = tempfile::tempdir().unwrap();
+        let experiment = Experiment::parse(
+            "name = \"m\"\ntitle = \"m\"\nlevels = [8]\nrepetitions = 1\nwarmup = \"1s\"\nwindow = \"1s\"\n\
+             [target]\nkind = \"weir\"\n[interventions]\nrounds = 2\n[[workload]]\nname = \"w\"\n",
+        );
+        let experiment = experiment.unwrap();
+        let options = Options {
+            program: "weir".into(),
+            dir: dir.path().to_owned(),
+            command: String::new(),
+            scale: None,
+            printed: Vec::new(),
+            enough: |_, _| false,
+        };
+        let course = Course::new(&experiment, &experiment.subjects[0], &options, &[0]).unwrap();
+        let mut results = course.nothing_yet("now");
+        results.trials.extend(is_swept.then(|| base(&[])));
+        course.intervene(rig, &mut results, &mut Silent, &AtomicBool::new(false)).unwrap();
+        let shown = |round| {
+            let of = results.interventions.iter().filter(move |made| made.trial.repetition == round);
+            of.map(|made| match (&made.trial.failure, &made.change) {
+                (Some(_), _) => '-',
+                (None, None) => 'B',
+                (None, Some(_)) => '+',
+            })
+            .collect::<String>()
+        };
+        (format!("{} {}", shown(0), shown(1)), results)
+    }
+
+    #[test]
+    fn a_base_stands_where_it_was_drawn_once_it_is_known_what_is_a_share_of_what() {
+        let (shown, results) = two_rounds(&mut Mortal::default(), true);
+        assert_eq!(shown, "+B++ ++B+");
+        assert!(results.interventions.iter().all(|made| made.trial.failure.is_none()));
+        let (shown, _) = two_rounds(&mut Mortal::default(), false);
+        assert_eq!(shown, "B+++ ++B+", "in the first round nothing else tells");
+    }
+
+    /// A knob was once compared with a base that had been measured on the server before.
+    #[test]
+    fn a_round_within_which_the_target_died_is_dropped_with_its_reason() {
+        let (shown, results) = two_rounds(&mut Mortal { revived_at: vec![3], ..Mortal::default() }, true);
+        assert_eq!(shown, "--- ++B+");
+        for made in &results.interventions[..3] {
+            assert_eq!(made.trial.failure.as_deref(), Some(REVIVED));
+        }
+        let dies = Mortal { revived_at: vec![2], fails_at: vec![2], ..Mortal::default() };
+        let (_, results) = two_rounds(&mut { dies }, true);
+        let why = results.interventions[1].trial.failure.as_deref().unwrap();
+        assert!(why.starts_with("it fell over; ") && why.ends_with(REVIVED), "{why}");
+        // Between two rounds nobody minds.
+        let (shown, _) = two_rounds(&mut Mortal { revived_at: vec![1, 5], ..Mortal::default() }, true);
+        assert_eq!(shown, "+B++ ++B+");
+    }
+
+    #[test]
+    fn a_round_without_a_base_is_not_gone_on_with() {
+        let (shown, _) = two_rounds(&mut Mortal { fails_at: vec![2], ..Mortal::default() }, true);
+        assert_eq!(shown, "+- ++B+");
+    }
+}

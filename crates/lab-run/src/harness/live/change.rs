@@ -1,0 +1,125 @@
+//! What is changed of a running target for a trial, and unmade after it: strains of the server, caps, quotas, the link, the commit.
+
+use super::{Live, device_number};
+use crate::harness::interventions::LOWERED;
+use crate::harness::server::Server;
+use crate::sampler::{Cap, ask};
+use kv::proto::STRAIN;
+use kv::units::Size;
+use lab_data::experiment::{DATABASE, Workload};
+use lab_data::results::{Change, SLOWER_GENERATOR, SLOWER_SERVER};
+use std::time::Duration;
+
+/// Strains requests by next to nothing.
+const HARDLY_STRAINED: &str = "cpu=0.001us";
+/// The strain of the server that makes `change`, if it is one.
+fn strain_of(change: &Change) -> Option<&str> {
+    match change.knob.as_str() {
+        SLOWER_SERVER => Some("cpu"),
+        SLOWER_GENERATOR | "link" | "write_cap" | "commit" | "database_cpu" => None,
+        strain => Some(strain),
+    }
+}
+
+/// How long a server may take to be told of a strain: it may be short of workers.
+const STRAIN_MAX: Duration = Duration::from_secs(10);
+
+impl Live<'_> {
+    /// Caps what is written to the disk, or lifts the cap.
+    pub(super) fn cap_writes(&mut self, cap: Option<Size>) -> Result<(), String> {
+        let (Some(limits), Some(dir)) = (self.fleet.limits(), self.data_dir()) else { return Ok(()) };
+        let Some(group) = limits.capped() else { return Ok(()) };
+        let device = device_number(dir)?;
+        limits.cap_writes(&device, cap.map(|cap| cap.0))?;
+        let in_force = |cap: Size| Cap { cgroup: group.to_owned(), device, bytes_per_sec: cap.0 as f64 };
+        self.cap = cap.map(in_force);
+        Ok(())
+    }
+
+    /// Unmakes what was changed or capped for a trial, if that was not done yet: the next one would be measured with what nobody asked for.
+    pub(super) fn restore(&mut self) -> Result<(), String> {
+        if let Some(change) = self.changed.clone() {
+            self.turn_back(&change).map_err(|why| {
+                format!("what was changed before ({}) is still changed: {why}", change.knob)
+            })?;
+            self.changed = None;
+        }
+        // A server that is gone has taken it with it.
+        if self.strained && self.server.as_mut().is_some_and(Server::lives) {
+            self.tell("DELETE", STRAIN)?;
+        }
+        self.strained = false;
+        match self.cap {
+            Some(_) => self.cap_writes(None),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes `change`.
+    pub(super) fn turn(&mut self, workload: &Workload, change: Option<&Change>) -> Result<(), String> {
+        if self.in_round {
+            self.strained = true;
+            self.strain(false)?;
+        }
+        let Some(Change { knob, added_us, .. }) = change else { return Ok(()) };
+        match knob.as_str() {
+            "link" => self.connect(LOWERED),
+            "write_cap" => {
+                self.cap_writes(workload.write_cap.map(|cap| Size((cap.0 as f64 * LOWERED) as u64)))
+            }
+            "database_cpu" => self.scale_databases(LOWERED),
+            // A delay of 0 would be none.
+            "commit" => self.fleet.delay_commits((added_us.round() as u64).max(1)),
+            // The server has been told.
+            _ => Ok(()),
+        }
+    }
+
+    /// Unmakes `change`, also where it was made in part.
+    fn turn_back(&mut self, change: &Change) -> Result<(), String> {
+        match change.knob.as_str() {
+            "link" => self.connect(1.0),
+            "write_cap" => Ok(()),
+            "database_cpu" => self.scale_databases(1.0),
+            "commit" => self.fleet.delay_commits(0),
+            // Taken back with all that strains it.
+            _ => Ok(()),
+        }
+    }
+
+    /// Has the server strain itself by what is changed, and also fail as the target says if `fails`.
+    ///
+    /// Requests that are strained go another way than a hit of the cache, which may take as long as what is added. So in a round
+    /// all go it, also where nothing strains them.
+    pub(super) fn strain(&self, fails: bool) -> Result<(), String> {
+        let changed = self.changed.as_ref().and_then(|change| Some((strain_of(change)?, change.added_us)));
+        let computes = changed.is_some_and(|(strain, _)| strain == "cpu");
+        let same_way = (self.in_round && !computes).then(|| HARDLY_STRAINED.to_owned());
+        let changed = changed.map(|(strain, added_us)| format!("{strain}={added_us:.3}us"));
+        let failing = self.failing.clone().filter(|_| fails);
+        let words: Vec<String> = changed.into_iter().chain(same_way).chain(failing).collect();
+        match words.as_slice() {
+            [] => self.tell("DELETE", STRAIN),
+            words => self.tell("PUT", &format!("{STRAIN}?{}", words.join("&"))),
+        }
+    }
+
+    fn scale_databases(&self, factor: f64) -> Result<(), String> {
+        let Some(limits) = self.fleet.limits() else { return Ok(()) };
+        limits.scale_quotas(|part| part.starts_with(DATABASE), factor)
+    }
+
+    /// Tells the server something that it has nothing to answer to.
+    fn tell(&self, method: &str, path: &str) -> Result<(), String> {
+        let url = self.url().unwrap_or_default();
+        match ask(method, url, path, STRAIN_MAX) {
+            Ok((204, _)) => Ok(()),
+            Ok((status, body)) => {
+                let said = String::from_utf8_lossy(&body);
+                let said = said.split_whitespace().take(20).collect::<Vec<_>>().join(" ");
+                Err(format!("the server answered {method} {path} with {status}: {said}"))
+            }
+            Err(error) => Err(format!("the server did not answer {method} {path}: {error}")),
+        }
+    }
+}

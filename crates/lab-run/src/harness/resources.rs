@@ -1,0 +1,551 @@
+//! What a request may wait for that can be counted here: workers, lanes, locks, cores, disks, caps; and who waits there.
+//!
+//! Pure: placements and a reading in, resources out.
+
+use lab_data::experiment::{DATABASE, GENERATOR, LINK, REPLICA, SERVER};
+use lab_data::results::{Limit, Placement, Reading, Resource, ResourceKind};
+
+/// A resource that the server counts itself: one for each set of labels that its busy seconds have.
+struct Row {
+    /// In it `{lane}` stands for a label, `{shard}` for the shard where there are several.
+    name: &'static str,
+    kind: ResourceKind,
+    limit: Limit,
+    /// Counter of busy seconds. Where it is not read, there is no such resource.
+    busy: &'static str,
+    /// Gauge of how many requests it works on at once; of one at a time there is none.
+    servers: Option<&'static str>,
+    /// Counters of client-seconds; what is not read is left out.
+    waiting: &'static [&'static str],
+    serving: &'static [&'static str],
+    /// How the counters of its threads begin; there is one sum of them for all shards.
+    threads: Option<&'static str>,
+    /// What these are called that may be held meanwhile; they stand above it in the table.
+    within: &'static [Limit],
+}
+
+/// In the order of a request.
+const ROWS: &[Row] = &[
+    Row {
+        name: "server workers",
+        kind: ResourceKind::Station,
+        limit: Limit::ServerWorkers,
+        busy: "stats.weir_worker_busy_seconds_total",
+        servers: Some("stats.weir_workers"),
+        // A request that no worker has read yet lies in its socket; an answer of the store waits for the worker that asked.
+        waiting: &[SERVER_UNREAD, "stats.weir_worker_queue_seconds_total"],
+        serving: &["stats.weir_worker_busy_seconds_total"],
+        threads: None,
+        within: &[],
+    },
+    Row {
+        name: "compute threads",
+        kind: ResourceKind::Pool,
+        limit: Limit::ServerWorkers,
+        busy: "stats.weir_compute_busy_seconds_total",
+        servers: Some("stats.weir_compute_threads"),
+        waiting: &["stats.weir_compute_queue_seconds_sum"],
+        serving: &["stats.weir_compute_busy_seconds_total"],
+        threads: None,
+        within: &[],
+    },
+    Row {
+        name: "server lock",
+        kind: ResourceKind::Station,
+        limit: Limit::ServerLock,
+        busy: "stats.weir_lock_busy_seconds_total",
+        servers: None,
+        waiting: &["stats.weir_lock_queue_seconds_total"],
+        // Who holds it is in a lane, and counted there.
+        serving: &[],
+        threads: None,
+        within: &[],
+    },
+    Row {
+        name: "store {lane} lanes{shard}",
+        kind: ResourceKind::Pool,
+        limit: Limit::Pool,
+        busy: "stats.weir_store_busy_seconds_total",
+        servers: Some("stats.weir_store_lanes"),
+        waiting: &["stats.weir_store_queue_seconds_sum"],
+        serving: &["stats.weir_store_request_seconds_total"],
+        threads: Some("server.threads.{lane}"),
+        within: &[],
+    },
+    Row {
+        name: "store flush{shard}",
+        kind: ResourceKind::Station,
+        limit: Limit::CommitPath,
+        busy: "stats.weir_flush_busy_seconds_total",
+        servers: None,
+        waiting: &["stats.weir_flush_queue_seconds_total"],
+        serving: &["stats.weir_flush_busy_seconds_total"],
+        threads: None,
+        within: &[Limit::Pool, Limit::ServerLock],
+    },
+];
+
+/// Counted while a generator is connected, so in no reading from before.
+const SERVER_UNREAD: &str = "sockets.server_unread_secs";
+const GENERATOR_UNREAD: &str = "sockets.generator_unread_secs";
+/// Of each database.
+const WAL_SYNC: &str = ".wal_sync_secs";
+
+/// What is held while a store's disk works.
+const LANES: &[Limit] = &[Limit::Pool];
+/// What is held while the server computes.
+const THREADS: &[Limit] = &[Limit::ServerWorkers, Limit::Pool];
+
+/// Everything a request may wait for that can be counted here.
+pub(super) fn resources_of(
+    placements: &[Placement],
+    reading: &Reading,
+    device: Option<&str>,
+) -> Vec<Resource> {
+    let mut own: Vec<Resource> = Vec::new();
+    for row in ROWS {
+        own.extend(row.resources(reading, &own));
+    }
+    let mut resources = processors(placements, reading, &own);
+    let lanes = names_of(&own, LANES);
+    resources.extend(own);
+    resources.extend(link(reading));
+    let synced = reading.counters.keys().filter_map(|name| Some((name, name.strip_suffix(WAL_SYNC)?)));
+    resources.extend(synced.map(|(name, part)| Resource {
+        name: format!("{part} WAL sync"),
+        busy: vec![name.clone()],
+        servers: 1.0,
+        kind: ResourceKind::Indication,
+        limit: Some(Limit::CommitPath),
+        within: lanes.clone(),
+        ..Resource::default()
+    }));
+    resources.extend(device.map(|device| Resource {
+        name: format!("disk {device}"),
+        busy: vec![format!("disk.{device}.busy_secs")],
+        servers: 1.0,
+        kind: ResourceKind::Indication,
+        within: lanes.clone(),
+        ..Resource::default()
+    }));
+    take_in(&mut resources, write_cap(reading));
+    let generator = placements.iter().find(|placement| placement.part == GENERATOR);
+    resources.extend(generator.map(|placement| generator_of(placement, reading)));
+    resources
+}
+
+impl Row {
+    /// One for each set of labels; `above` are those of the rows above it.
+    fn resources(&self, reading: &Reading, above: &[Resource]) -> Vec<Resource> {
+        let of = |counter: &String| {
+            let labels = counter
+                .strip_prefix(self.busy)
+                .filter(|labels| matches!(labels.get(..1), None | Some("{")))?;
+            let servers_gauge = self.servers.map(|name| format!("{name}{labels}"));
+            let servers = servers_gauge.as_ref().map_or(Some(&1.0), |name| reading.gauges.get(name))?;
+            // What the server has none of is not in use.
+            (*servers > 0.0).then_some(())?;
+            let counted = |names: &[&str]| {
+                let of = |name: &&str| match *name {
+                    SERVER_UNREAD => Some(SERVER_UNREAD.to_owned()),
+                    name => {
+                        Some(format!("{name}{labels}")).filter(|name| reading.counters.contains_key(name))
+                    }
+                };
+                names.iter().filter_map(of).collect()
+            };
+            Some(Resource {
+                name: self.named(labels),
+                busy: vec![counter.clone()],
+                servers: *servers,
+                servers_gauge,
+                kind: self.kind,
+                limit: Some(self.limit),
+                waiting: counted(self.waiting),
+                serving: counted(self.serving),
+                computing: self.computing(labels, reading),
+                within: names_of(above, self.within),
+            })
+        };
+        reading.counters.keys().filter_map(of).collect()
+    }
+
+    fn named(&self, labels: &str) -> String {
+        let shard = label(labels, "shard").map(|shard| format!(" of shard {shard}")).unwrap_or_default();
+        self.name.replace("{lane}", label(labels, "lane").unwrap_or_default()).replace("{shard}", &shard)
+    }
+
+    /// The counters of its threads; none where several shards have them together.
+    fn computing(&self, labels: &str, reading: &Reading) -> Vec<String> {
+        let Some(threads) = self.threads.filter(|_| label(labels, "shard").is_none()) else {
+            return Vec::new();
+        };
+        let threads = threads.replace("{lane}", label(labels, "lane").unwrap_or_default());
+        let all = ["cpu_secs", "run_delay_secs"].map(|what| format!("{threads}.{what}"));
+        let is_read = all.iter().all(|name| reading.counters.contains_key(name));
+        if is_read { all.into() } else { Vec::new() }
+    }
+}
+
+/// The value of label `name` in `{lane="read",shard="1"}`.
+fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
+    Some(labels.split_once(&format!("{name}=\""))?.1.split_once('"')?.0)
+}
+
+/// The names of those that are called one of `limits`.
+fn names_of(resources: &[Resource], limits: &[Limit]) -> Vec<String> {
+    let held =
+        resources.iter().filter(|resource| resource.limit.is_some_and(|limit| limits.contains(&limit)));
+    held.map(|resource| resource.name.clone()).collect()
+}
+
+/// The cores of all parts but the generator, and the quotas that leave less than these.
+fn processors(placements: &[Placement], reading: &Reading, own: &[Resource]) -> Vec<Resource> {
+    let mut resources: Vec<Resource> = Vec::new();
+    let generator = placements.iter().find(|placement| placement.part == GENERATOR);
+    // On the generator's cores a link is part of the generator's load; elsewhere its cores are a resource like any other.
+    let is_beside =
+        |of: &Placement| of.part == LINK && generator.is_some_and(|generator| generator.cores == of.cores);
+    let targets: Vec<&Placement> =
+        placements.iter().filter(|of| of.part != GENERATOR && !is_beside(of)).collect();
+    for (index, placement) in targets.iter().enumerate() {
+        // Parts on the same cores are one resource, named where the first of them stands.
+        if targets[..index].iter().any(|earlier| earlier.cores == placement.cores) {
+            continue;
+        }
+        let together: Vec<&str> = (targets.iter().filter(|other| other.cores == placement.cores))
+            .map(|placement| placement.part.as_str())
+            .collect();
+        let cores = placement.cores.len() as f64;
+        let whole = |parts: &[&str]| Resource { within: within(parts, own), ..cpu(parts, cores, false) };
+        let under_quota = |part: &&str| {
+            let gauge = format!("{part}.quota_cores");
+            let quota = reading.gauges.get(&gauge).filter(|quota| **quota < cores)?;
+            Some(Resource {
+                servers_gauge: Some(gauge),
+                within: within(&[part], own),
+                ..cpu(&[part], *quota, true)
+            })
+        };
+        let quotas: Vec<Resource> = together.iter().filter_map(under_quota).collect();
+        // Alone on its cores it can use no more of them than its quota.
+        if together.len() > 1 || quotas.is_empty() {
+            resources.push(whole(&together));
+        }
+        resources.extend(quotas);
+    }
+    resources
+}
+
+fn cpu(parts: &[&str], servers: f64, is_quota: bool) -> Resource {
+    let limit = match (parts.contains(&SERVER), parts.iter().any(is_database), is_quota) {
+        (true, _, false) => Limit::ServerCpu,
+        (true, _, true) => Limit::ServerQuota,
+        (false, true, false) => Limit::DatabaseCpu,
+        (false, true, true) => Limit::DatabaseQuota,
+        (false, false, _) => Limit::Other,
+    };
+    Resource {
+        name: format!("{} CPU", named(parts)),
+        busy: parts.iter().map(|part| format!("{part}.cpu_secs")).collect(),
+        servers,
+        kind: ResourceKind::Station,
+        limit: Some(limit),
+        ..Resource::default()
+    }
+}
+
+/// What clients hold while `parts` compute; its queue is the scheduler's, and nobody counts whose it is.
+fn within(parts: &[&str], own: &[Resource]) -> Vec<String> {
+    names_of(own, if parts.contains(&SERVER) { THREADS } else { LANES })
+}
+
+/// The generator's cores. Sharing them, it is delayed by whatever else runs there: all of that is its load.
+fn generator_of(placement: &Placement, reading: &Reading) -> Resource {
+    let shared = placement.shares_with.iter().map(String::as_str);
+    let parts: Vec<&str> = [GENERATOR].into_iter().chain(shared).collect();
+    let cores = placement.cores.len() as f64;
+    let gauge = format!("{GENERATOR}.quota_cores");
+    let quota = reading.gauges.get(&gauge).filter(|quota| **quota < cores && parts.len() == 1);
+    Resource {
+        // It is started for each trial, so that only its trials tell.
+        servers_gauge: (parts.len() == 1).then_some(gauge),
+        kind: ResourceKind::Generator,
+        limit: Some(Limit::Generator),
+        // An answer that it has not read yet lies in its socket.
+        waiting: vec![GENERATOR_UNREAD.to_owned()],
+        serving: vec![format!("{GENERATOR}.cpu_secs")],
+        ..cpu(&parts, quota.copied().unwrap_or(cores), false)
+    }
+}
+
+/// The link between generator and server, where one is imposed.
+fn link(reading: &Reading) -> Option<Resource> {
+    reading.gauges.get("link.bytes_per_sec")?;
+    let counted = |what: &str| vec![format!("{LINK}.{what}_secs")];
+    Some(Resource {
+        name: LINK.to_owned(),
+        busy: counted("busy"),
+        servers: 1.0,
+        kind: ResourceKind::Cap,
+        limit: Some(Limit::Network),
+        waiting: counted("waiting"),
+        serving: counted("serving"),
+        ..Resource::default()
+    })
+}
+
+/// `server + database`; several databases are one word.
+fn named(parts: &[&str]) -> String {
+    let (databases, others): (Vec<&str>, Vec<&str>) = parts.iter().partition(|part| is_database(part));
+    match databases.len() {
+        0 | 1 => parts.join(" + "),
+        _ => others.into_iter().chain(["databases"]).collect::<Vec<_>>().join(" + "),
+    }
+}
+
+fn is_database(part: &&str) -> bool {
+    part.starts_with(DATABASE) || *part == REPLICA
+}
+
+/// The write cap of a reading, busy for as long as its bytes take at the rate allowed.
+pub(super) fn write_cap(reading: &Reading) -> Option<Resource> {
+    let bytes_per_sec = reading.gauges.get("cap.bytes_per_sec")?;
+    let mega = (bytes_per_sec / 1e5).round() / 10.0;
+    Some(Resource {
+        name: format!("write cap {mega} MB/s"),
+        busy: vec!["cap.busy_secs".to_owned()],
+        servers: 1.0,
+        kind: ResourceKind::Cap,
+        limit: Some(Limit::Bandwidth),
+        ..Resource::default()
+    })
+}
+
+/// Takes in a resource that a single workload has: a cap is imposed when its trials come, after all others were
+/// listed. Workloads with caps of different rates have one resource, and then it is not named after a rate.
+pub(super) fn take_in(resources: &mut Vec<Resource>, seen: Option<Resource>) {
+    let Some(seen) = seen else { return };
+    let seen = Resource { within: names_of(resources, LANES), ..seen };
+    match resources.iter_mut().find(|known| known.busy == seen.busy) {
+        Some(known) if known.name == seen.name => {}
+        Some(known) => known.name = "write cap".to_owned(),
+        None => {
+            // The generator stays last.
+            let generator = resources.iter().position(|of| of.kind == ResourceKind::Generator);
+            resources.insert(generator.unwrap_or(resources.len()), seen);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab_data::experiment::Cores;
+    use lab_data::topology;
+
+    /// The resources as lines of `name: counters / servers`.
+    fn shown(cores: &[usize], parts: &[&str]) -> Vec<String> {
+        let placements = topology::plan(cores, parts, &Cores::default()).unwrap();
+        let line = |resource: Resource| {
+            format!(
+                "{}: {} / {} {:?}",
+                resource.name,
+                resource.busy.join(" "),
+                resource.servers,
+                resource.kind
+            )
+        };
+        resources_of(&placements, &Reading::default(), None).into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn parts_on_the_same_cores_are_one_resource() {
+        assert_eq!(
+            shown(&[0, 1], &[SERVER, DATABASE, GENERATOR]),
+            [
+                "server + database CPU: server.cpu_secs database.cpu_secs / 1 Station",
+                "generator CPU: generator.cpu_secs / 1 Generator"
+            ]
+        );
+        assert_eq!(
+            shown(&[0, 1, 2, 3], &[SERVER, DATABASE, GENERATOR]),
+            [
+                "server CPU: server.cpu_secs / 2 Station",
+                "database CPU: database.cpu_secs / 1 Station",
+                "generator CPU: generator.cpu_secs / 1 Generator"
+            ]
+        );
+    }
+
+    #[test]
+    fn several_databases_on_the_same_cores_are_one_word() {
+        let parts = [SERVER, "database-1", "database-2", "replica", GENERATOR];
+        assert_eq!(
+            shown(&[0, 1], &parts)[0],
+            "server + databases CPU: server.cpu_secs database-1.cpu_secs database-2.cpu_secs replica.cpu_secs / 1 Station"
+        );
+    }
+
+    #[test]
+    fn a_generator_without_cores_of_its_own_answers_for_all_on_them() {
+        assert_eq!(
+            shown(&[0], &[SERVER, GENERATOR]),
+            [
+                "server CPU: server.cpu_secs / 1 Station",
+                "generator + server CPU: generator.cpu_secs server.cpu_secs / 1 Generator"
+            ]
+        );
+    }
+
+    /// What a server with everything counts, on an embedded store with a lock and on two cores.
+    fn whole_reading() -> Reading {
+        let counters = [
+            "stats.weir_worker_busy_seconds_total",
+            "stats.weir_worker_queue_seconds_total",
+            "stats.weir_compute_busy_seconds_total",
+            "stats.weir_compute_queue_seconds_sum",
+            "stats.weir_lock_busy_seconds_total{lock=\"commit\"}",
+            "stats.weir_lock_queue_seconds_total{lock=\"commit\"}",
+            "stats.weir_store_busy_seconds_total{lane=\"read\"}",
+            "stats.weir_store_busy_seconds_total{lane=\"write\"}",
+            "stats.weir_store_queue_seconds_sum{lane=\"read\"}",
+            "stats.weir_store_queue_seconds_sum{lane=\"write\"}",
+            "stats.weir_store_request_seconds_total{lane=\"write\"}",
+            "stats.weir_flush_busy_seconds_total",
+            "stats.weir_flush_queue_seconds_total",
+            "database.wal_sync_secs",
+        ];
+        let gauges = [
+            ("stats.weir_workers", 1.0),
+            ("stats.weir_compute_threads", 2.0),
+            ("stats.weir_store_lanes{lane=\"read\"}", 4.0),
+            ("stats.weir_store_lanes{lane=\"write\"}", 1.0),
+            ("link.bytes_per_sec", 1e6),
+        ];
+        Reading {
+            counters: counters.iter().map(|name| ((*name).to_owned(), 0.0)).collect(),
+            gauges: gauges.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+        }
+    }
+
+    #[test]
+    fn each_place_says_who_waits_there_who_is_served_and_what_is_held_meanwhile() {
+        let placements = topology::plan(&[0, 1], &[SERVER, DATABASE, GENERATOR], &Cores::default()).unwrap();
+        let line = |resource: Resource| {
+            let list = |names: &[String]| {
+                names.iter().map(|name| name.replace("stats.weir_", "")).collect::<Vec<_>>().join(", ")
+            };
+            let Resource { name, servers, kind, limit, .. } = &resource;
+            let limit = limit.map_or("-", Limit::name);
+            let (waiting, serving) = (list(&resource.waiting), list(&resource.serving));
+            format!("{name}|{servers}|{kind:?}|{limit}|{waiting}|{serving}|{}", list(&resource.within))
+        };
+        let resources = resources_of(&placements, &whole_reading(), Some("vda"));
+        let lines: Vec<String> = resources.into_iter().map(line).collect();
+        assert_eq!(
+            lines,
+            [
+                "server + database CPU|1|Station|server CPU|||server workers, compute threads, store read lanes, store write lanes",
+                "server workers|1|Station|server workers|sockets.server_unread_secs, worker_queue_seconds_total|worker_busy_seconds_total|",
+                "compute threads|2|Pool|server workers|compute_queue_seconds_sum|compute_busy_seconds_total|",
+                "server lock|1|Station|server lock|lock_queue_seconds_total{lock=\"commit\"}||",
+                "store read lanes|4|Pool|connection pool|store_queue_seconds_sum{lane=\"read\"}||",
+                "store write lanes|1|Pool|connection pool|store_queue_seconds_sum{lane=\"write\"}|store_request_seconds_total{lane=\"write\"}|",
+                "store flush|1|Station|commit path|flush_queue_seconds_total|flush_busy_seconds_total|server lock, store read lanes, store write lanes",
+                "link|1|Cap|network|link.waiting_secs|link.serving_secs|",
+                "database WAL sync|1|Indication|commit path|||store read lanes, store write lanes",
+                "disk vda|1|Indication|-|||store read lanes, store write lanes",
+                "generator CPU|1|Generator|generator|sockets.generator_unread_secs|generator.cpu_secs|",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_stores_of_shards_are_told_apart() {
+        let names = [
+            "stats.weir_store_busy_seconds_total{lane=\"read\",shard=\"1\"}",
+            "stats.weir_flush_busy_seconds_total{shard=\"1\"}",
+        ];
+        let reading = Reading {
+            counters: names.iter().map(|name| ((*name).to_owned(), 0.0)).collect(),
+            gauges: [("stats.weir_store_lanes{lane=\"read\",shard=\"1\"}".to_owned(), 4.0)].into(),
+        };
+        let resources = resources_of(&[], &reading, None);
+        let names: Vec<&str> = resources.iter().map(|resource| resource.name.as_str()).collect();
+        assert_eq!(names, ["store read lanes of shard 1", "store flush of shard 1"]);
+        assert_eq!(resources[1].within, ["store read lanes of shard 1"], "of those that there are");
+    }
+
+    #[test]
+    fn a_server_that_counts_little_has_few_resources() {
+        // As before lanes had names for all that waits; and lanes that are not there.
+        let reading = Reading {
+            counters: [("stats.weir_store_busy_seconds_total{lane=\"read\"}".to_owned(), 0.0)].into(),
+            gauges: [("stats.weir_store_lanes{lane=\"read\"}".to_owned(), 0.0)].into(),
+        };
+        assert_eq!(resources_of(&[], &reading, None), []);
+    }
+
+    #[test]
+    fn a_quota_takes_the_place_of_the_cores_it_leaves_idle() {
+        let quota = |part: &str, cores: f64| (format!("{part}.quota_cores"), cores);
+        let check = |cores: &[usize], quotas: &[(String, f64)], expected: &[&str]| {
+            let placements =
+                topology::plan(cores, &[SERVER, DATABASE, GENERATOR], &Cores::default()).unwrap();
+            let reading = Reading { gauges: quotas.iter().cloned().collect(), ..Reading::default() };
+            let line = |resource: Resource| {
+                let limit = resource.limit.map_or("-", Limit::name);
+                let gauge = resource.servers_gauge.unwrap_or_default();
+                format!("{}: {} {limit} {gauge}", resource.name, resource.servers).trim_end().to_owned()
+            };
+            let lines: Vec<String> =
+                resources_of(&placements, &reading, None).into_iter().map(line).collect();
+            assert_eq!(lines, expected);
+        };
+        let all = [quota(SERVER, 0.2), quota(DATABASE, 4.0), quota(GENERATOR, 0.5)];
+        check(
+            &[0, 1, 2, 3],
+            &all,
+            &[
+                "server CPU: 0.2 server CPU (quota) server.quota_cores",
+                "database CPU: 1 database CPU",
+                "generator CPU: 0.5 generator generator.quota_cores",
+            ],
+        );
+        // On shared cores either may be the limit.
+        check(
+            &[0, 1],
+            &[quota(DATABASE, 0.35)],
+            &[
+                "server + database CPU: 1 server CPU",
+                "database CPU: 0.35 database CPU (quota) database.quota_cores",
+                "generator CPU: 1 generator generator.quota_cores",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_cap_is_a_resource_as_soon_as_a_trial_has_it() {
+        let reading = |bytes_per_sec: f64| Reading {
+            gauges: [("cap.bytes_per_sec".to_owned(), bytes_per_sec)].into(),
+            ..Reading::default()
+        };
+        let placements = topology::plan(&[0, 1], &[SERVER, GENERATOR], &Cores::default()).unwrap();
+        let mut resources = resources_of(&placements, &Reading::default(), None);
+        let names =
+            |of: &[Resource]| of.iter().map(|resource| resource.name.clone()).collect::<Vec<_>>().join(", ");
+        take_in(&mut resources, write_cap(&Reading::default()));
+        assert_eq!(names(&resources), "server CPU, generator CPU");
+        for (bytes_per_sec, name) in
+            [(10e6, "write cap 10 MB/s"), (10e6, "write cap 10 MB/s"), (10_485_760.0, "write cap")]
+        {
+            take_in(&mut resources, write_cap(&reading(bytes_per_sec)));
+            assert_eq!(names(&resources), format!("server CPU, {name}, generator CPU"));
+        }
+        assert_eq!(
+            names(&resources_of(&placements, &reading(10_485_760.0), None)),
+            "server CPU, write cap 10.5 MB/s, generator CPU"
+        );
+    }
+}

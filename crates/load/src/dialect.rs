@@ -1,0 +1,495 @@
+//! Dialects: what each operation is on the wire of a server, and what that server's answers mean, as templates.
+//!
+//! TOML in, templates out. Renders nothing and knows no connection: `request` makes bytes of the templates, `answer`
+//! judges by the rules.
+
+use super::mix::Operation;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// A row of [`DIALECTS`].
+#[derive(Clone, Copy, Debug)]
+pub struct DialectRow {
+    /// What `--dialect` calls it.
+    pub name: &'static str,
+    /// Whose it is, in one sentence.
+    pub about: &'static str,
+    /// The file, as anybody may write one.
+    pub text: &'static str,
+}
+
+/// Every dialect built in. The first is spoken unless another one is asked for.
+pub static DIALECTS: &[DialectRow] = &[
+    DialectRow {
+        name: "weir",
+        about: "GET, PUT and DELETE on /kv/{key}: weir, and servers with the same routes.",
+        text: include_str!("dialects/weir.toml"),
+    },
+    DialectRow {
+        name: "fixed",
+        about: "GET of /, whatever the key; any answer 200 is good, nothing is written or compared.",
+        text: include_str!("dialects/fixed.toml"),
+    },
+    DialectRow {
+        name: "webdis",
+        about: "webdis 0.1, which speaks HTTP in front of Redis.",
+        text: include_str!("dialects/webdis.toml"),
+    },
+    DialectRow {
+        name: "etcd",
+        about: "The JSON gateway of etcd 3.4 and later.",
+        text: include_str!("dialects/etcd.toml"),
+    },
+];
+
+/// The rows, parsed once.
+static BUILT_IN: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
+    let parsed = DIALECTS.iter().map(|row| Dialect::parse(row.name, row.text));
+    parsed.collect::<Result<_, _>>().expect("a test has parsed every row")
+});
+
+/// How one kind of server is spoken to.
+#[derive(Debug)]
+pub struct Dialect {
+    /// What `--dialect` called it; of a file, the file's name without folders.
+    pub name: String,
+    /// The shortest value the server takes.
+    pub value_bytes_min: u64,
+    /// What it was parsed from, for those who have no such file.
+    pub(super) text: String,
+    /// By `operation as usize`; `None` for what the server cannot be asked.
+    forms: [Option<Form>; Operation::ALL.len()],
+}
+
+impl Dialect {
+    /// The dialect of [`DIALECTS`] called `name`.
+    pub fn named(name: &str) -> Option<&'static Dialect> {
+        BUILT_IN.iter().find(|dialect| dialect.name == name)
+    }
+
+    /// The one that is spoken unless another one is asked for.
+    pub fn usual() -> &'static Dialect {
+        &BUILT_IN[0]
+    }
+
+    /// The dialect that the file called `name` describes in `text`. `Err` is one line, the remedy behind a semicolon.
+    ///
+    /// Lives as long as the process: a run has one, and lends it to all its threads.
+    pub fn of_file(name: &str, text: &str) -> Result<&'static Dialect, String> {
+        Dialect::parse(name, text).map(|dialect| &*Box::leak(Box::new(dialect)))
+    }
+
+    /// Whether it has words for `operation`.
+    pub fn speaks(&self, operation: Operation) -> bool {
+        self.form(operation).is_some()
+    }
+
+    /// Whether a request of `operation` names its key. What does not can neither be preloaded nor verified.
+    pub fn names_key(&self, operation: Operation) -> bool {
+        self.form(operation).is_some_and(|form| form.names_key)
+    }
+
+    /// Whether `status` is one of a success.
+    pub(super) fn takes(&self, operation: Operation, status: u16) -> bool {
+        self.form(operation).is_some_and(|form| form.rule.ok.contains(&status))
+    }
+
+    pub(super) fn form(&self, operation: Operation) -> Option<&Form> {
+        self.forms[operation as usize].as_ref()
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Dialect, String> {
+        let file: File = toml::from_str(text).map_err(|error| one_line(text, &error))?;
+        let outcome_header = file.outcome_header;
+        if outcome_header.as_ref().is_some_and(|name| !is_field_name(name)) {
+            return Err(
+                "outcome_header is no legal name; write it as in outcome_header = \"X-Outcome\"".into()
+            );
+        }
+        let sections = [file.get, file.put, file.delete, file.compute_prime, file.compute_hash];
+        if sections.iter().all(Option::is_none) {
+            return Err("it has no operation; add at least a [get] with a path".into());
+        }
+        let mut forms = [const { None }; Operation::ALL.len()];
+        for (operation, section) in Operation::ALL.into_iter().zip(sections) {
+            let form = section.map(|section| section.form(operation, outcome_header.clone())).transpose();
+            forms[operation as usize] = form.map_err(|why| format!("[{}] {why}", operation.name()))?;
+        }
+        Ok(Dialect {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            value_bytes_min: file.value_bytes_min,
+            forms,
+        })
+    }
+}
+
+/// An operation on the wire, and what its answers mean.
+#[derive(Debug)]
+pub(super) struct Form {
+    pub(super) method: String,
+    /// The request's target.
+    pub(super) path: String,
+    /// Beyond what every request has.
+    pub(super) headers: BTreeMap<String, String>,
+    /// `None` where a request has neither a body nor a length.
+    pub(super) body: Option<String>,
+    /// What the body of a good answer is, or has in it.
+    pub(super) proof: String,
+    /// Whether it must be that and no more; only of a value that is known to its end.
+    pub(super) whole: bool,
+    pub(super) rule: Rule,
+    names_key: bool,
+}
+
+/// How to judge the answer to a request, apart from what its body must hold.
+#[derive(Debug)]
+pub(super) struct Rule {
+    /// Statuses that mean success.
+    pub(super) ok: Vec<u16>,
+    /// Statuses by which a read is told that there is no such key.
+    pub(super) absent: Vec<u16>,
+    /// The same, told by a text in the body of a success.
+    pub(super) absent_if: Option<String>,
+    /// The same, told by a text that is missing there.
+    pub(super) absent_unless: Option<String>,
+    /// Whether the expected text may stand anywhere in the body; else the body begins with it.
+    pub(super) anywhere: bool,
+    /// Whether the body must be kept until it is complete, because something is to be looked for.
+    pub(super) keeps_body: bool,
+    /// The field by which a 503 says whether the request was carried out.
+    pub(super) outcome_header: Option<String>,
+}
+
+impl Rule {
+    /// Of a request that was never rendered.
+    pub(super) fn none() -> &'static Rule {
+        static NONE: Rule = Rule {
+            ok: Vec::new(),
+            absent: Vec::new(),
+            absent_if: None,
+            absent_unless: None,
+            anywhere: false,
+            keeps_body: false,
+            outcome_header: None,
+        };
+        &NONE
+    }
+}
+
+/// What stands in place of a placeholder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gap {
+    Key,
+    KeyBase64,
+    Value,
+    ValueBase64,
+    /// How many primes.
+    Count,
+    /// The text to be hashed.
+    Text,
+    /// What the server must make of it.
+    Hash,
+}
+
+/// Every placeholder, as it stands between braces.
+const PLACEHOLDERS: &[(&str, Gap)] = &[
+    ("key", Gap::Key),
+    ("key_base64", Gap::KeyBase64),
+    ("value", Gap::Value),
+    ("value_base64", Gap::ValueBase64),
+    ("count", Gap::Count),
+    ("text", Gap::Text),
+    ("hash", Gap::Hash),
+];
+
+impl Gap {
+    /// Whether there is something to put there: in a request of `operation`, or in what its answer must hold.
+    fn is_known(self, operation: Operation, in_answer: bool) -> bool {
+        match self {
+            Gap::Key | Gap::KeyBase64 => operation.has_key(),
+            Gap::Value | Gap::ValueBase64 => {
+                operation == Operation::Put || operation == Operation::Get && in_answer
+            }
+            Gap::Count => operation == Operation::ComputePrime,
+            Gap::Text => operation == Operation::ComputeHash && !in_answer,
+            Gap::Hash => operation == Operation::ComputeHash && in_answer,
+        }
+    }
+}
+
+/// The texts of a template, each with the gap behind it; braces around anything else are text.
+pub(super) fn pieces(template: &str) -> Vec<(&str, Option<Gap>)> {
+    let mut pieces = Vec::new();
+    let mut done = 0;
+    for (start, name) in placeholders(template) {
+        if let Some((_, gap)) = PLACEHOLDERS.iter().find(|(known, _)| *known == name) {
+            pieces.push((&template[done..start], Some(*gap)));
+            done = start + name.len() + "{}".len();
+        }
+    }
+    pieces.push((&template[done..], None));
+    pieces
+}
+
+/// What looks like a placeholder, and where: a word in braces. JSON has none, as its names are quoted.
+fn placeholders(template: &str) -> impl Iterator<Item = (usize, &str)> {
+    template.match_indices('{').filter_map(move |(start, _)| {
+        let (name, _) = template[start + 1..].split_once('}')?;
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        (!name.is_empty() && name.bytes().all(is_word)).then_some((start, name))
+    })
+}
+
+/// A dialect's file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    value_bytes_min: u64,
+    outcome_header: Option<String>,
+    get: Option<Section>,
+    put: Option<Section>,
+    delete: Option<Section>,
+    compute_prime: Option<Section>,
+    compute_hash: Option<Section>,
+}
+
+/// An operation as the file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    method: Option<String>,
+    path: String,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    body: Option<String>,
+    ok: Option<Vec<u16>>,
+    absent: Option<Vec<u16>>,
+    absent_if: Option<String>,
+    absent_unless: Option<String>,
+    begins: Option<String>,
+    holds: Option<String>,
+}
+
+impl Section {
+    fn form(self, operation: Operation, outcome_header: Option<String>) -> Result<Form, String> {
+        let is_get = operation == Operation::Get;
+        if !is_get && (self.absent.is_some() || self.absent_if.is_some() || self.absent_unless.is_some()) {
+            return Err("says what is absent, but only reads find that; move it to [get]".into());
+        }
+        if self.begins.is_some() && self.holds.is_some() {
+            return Err("has both begins and holds; leave one out".into());
+        }
+        let anywhere = self.holds.is_some();
+        // Reads bring the value and nothing else, unless told otherwise; what writes bring is nobody's concern.
+        let whole = is_get && self.holds.is_none() && self.begins.is_none();
+        let proof = self.holds.or(self.begins).unwrap_or_else(|| if whole { "{value}" } else { "" }.into());
+        let rule = Rule {
+            ok: self.ok.unwrap_or_else(|| ok(operation).to_vec()),
+            absent: self.absent.unwrap_or_else(|| if is_get { vec![404] } else { Vec::new() }),
+            keeps_body: anywhere && !proof.is_empty()
+                || self.absent_if.is_some()
+                || self.absent_unless.is_some(),
+            absent_if: self.absent_if,
+            absent_unless: self.absent_unless,
+            anywhere,
+            outcome_header,
+        };
+        let method = self.method.unwrap_or_else(|| operation.method().to_owned());
+        let sends = matches!(method.as_str(), "PUT" | "POST" | "PATCH");
+        let mut form = Form {
+            path: self.path,
+            headers: self.headers,
+            // Without a length a server cannot tell that such a request has no body.
+            body: self.body.or_else(|| sends.then(String::new)),
+            proof,
+            whole,
+            rule,
+            names_key: false,
+            method,
+        };
+        let is_key = |gap: Option<Gap>| matches!(gap, Some(Gap::Key | Gap::KeyBase64));
+        let names_key = form.requested().flat_map(pieces).any(|(_, gap)| is_key(gap));
+        form.names_key = names_key;
+        form.check(operation)?;
+        Ok(form)
+    }
+}
+
+impl Form {
+    /// The templates of the request.
+    fn requested(&self) -> impl Iterator<Item = &str> {
+        [&self.path].into_iter().chain(self.headers.values()).chain(&self.body).map(String::as_str)
+    }
+
+    fn check(&self, operation: Operation) -> Result<(), String> {
+        let Form { method, path, rule, .. } = self;
+        if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
+            return Err(format!("method `{method}` is none; write it in capital letters, as in POST"));
+        }
+        if matches!(method.as_str(), "HEAD" | "CONNECT") {
+            return Err(format!("method {method} has no answer to look into; take another, as GET"));
+        }
+        if !path.starts_with('/') || !path.bytes().all(|byte| matches!(byte, 0x21..=0x7e) && byte != b'#') {
+            return Err(format!("path `{path}` is none; begin with /, and write %20 for a blank"));
+        }
+        for (name, value) in &self.headers {
+            if !is_field_name(name) {
+                return Err(format!("header `{name}` has no legal name; write it as in Content-Type"));
+            }
+            const OURS: &[&str] = &["host", "content-length", "transfer-encoding", "connection", "expect"];
+            if OURS.contains(&name.to_ascii_lowercase().as_str()) {
+                return Err(format!("header {name} is not a dialect's matter; leave it out"));
+            }
+            if !value.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) {
+                return Err(format!("header {name} has other than visible characters; remove them"));
+            }
+        }
+        if rule.ok.is_empty() || !rule.ok.iter().chain(&rule.absent).all(|code| (200..=599).contains(code)) {
+            return Err("statuses go from 200 to 599, and ok has at least one; write as in ok = [200]".into());
+        }
+        if let Some(both) = rule.ok.iter().find(|code| rule.absent.contains(code)) {
+            return Err(format!(
+                "has {both} both in ok and in absent (404, unless it is written); take it out of one of them"
+            ));
+        }
+        let told_by = [&rule.absent_if, &rule.absent_unless].into_iter().flatten();
+        if let Some((_, Some(_))) = told_by.flat_map(|text| pieces(text)).find(|(_, gap)| gap.is_some()) {
+            return Err("says what is absent with a placeholder, and nothing is put there; \
+                 write a text that is the same for every key"
+                .into());
+        }
+        if [&rule.absent_if, &rule.absent_unless].into_iter().flatten().any(String::is_empty) {
+            return Err("looks for no text to say what is absent; write one, or leave it out".into());
+        }
+        let templates = self.requested().map(|text| (text, false)).chain([(self.proof.as_str(), true)]);
+        for (template, in_answer) in templates {
+            for (_, name) in placeholders(template) {
+                let known = |(_, gap): &&(&str, Gap)| gap.is_known(operation, in_answer);
+                if !PLACEHOLDERS.iter().filter(known).any(|(known, _)| *known == name) {
+                    let known: Vec<String> =
+                        PLACEHOLDERS.iter().filter(known).map(|(name, _)| format!("{{{name}}}")).collect();
+                    return Err(format!(
+                        "knows nothing to put for {{{name}}}; there are {}",
+                        known.join(", ")
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a header may be called so.
+fn is_field_name(name: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_token)
+}
+
+/// The statuses that mean success unless a dialect says otherwise.
+fn ok(operation: Operation) -> &'static [u16] {
+    match operation {
+        Operation::Get | Operation::ComputePrime | Operation::ComputeHash => &[200],
+        Operation::Put => &[200, 201, 204],
+        // Deleting what is not there is done as soon as it is asked for, whichever way a server says so.
+        Operation::Delete => &[200, 202, 204, 404],
+    }
+}
+
+/// The parser's complaint on one line, with the line of the file.
+fn one_line(text: &str, error: &toml::de::Error) -> String {
+    let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    let place = line.map_or_else(String::new, |line| format!("line {line}: "));
+    format!("{place}{what}; docs/reference.md has the form")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kv::Key;
+    use kv::proto::path_of_key;
+
+    #[test]
+    fn every_row_can_be_spoken() {
+        for row in DIALECTS {
+            let dialect =
+                Dialect::parse(row.name, row.text).unwrap_or_else(|why| panic!("{}: {why}", row.name));
+            assert_eq!(Dialect::named(row.name).map(|known| &known.name), Some(&dialect.name));
+            assert!(row.about.ends_with('.') && dialect.speaks(Operation::Get), "{}", row.name);
+        }
+        assert_eq!(Dialect::usual().name, "weir");
+        let rule = &Dialect::usual().form(Operation::Put).unwrap().rule;
+        assert_eq!(rule.outcome_header.as_deref(), Some(kv::proto::OUTCOME));
+        assert!(Operation::ALL.into_iter().all(|operation| Dialect::usual().speaks(operation)));
+        assert!(!Dialect::named("fixed").unwrap().names_key(Operation::Get));
+        assert!(Dialect::named("no one's").is_none());
+    }
+
+    #[test]
+    fn the_usual_dialect_has_the_routes_of_this_crate() {
+        let key = path_of_key(&Key::new(b"~").unwrap()).replace('~', "{key}");
+        for operation in [Operation::Get, Operation::Put, Operation::Delete] {
+            assert_eq!(Dialect::usual().form(operation).unwrap().path, key);
+        }
+        for (operation, route) in [
+            (Operation::ComputePrime, kv::proto::COMPUTE_PRIME),
+            (Operation::ComputeHash, kv::proto::COMPUTE_HASH),
+        ] {
+            assert!(Dialect::usual().form(operation).unwrap().path.starts_with(route));
+        }
+    }
+
+    #[test]
+    fn templates_fall_into_texts_and_gaps() {
+        for (template, expected) in [
+            ("/", vec![("/", None)]),
+            ("/GET/{key}.txt", vec![("/GET/", Some(Gap::Key)), (".txt", None)]),
+            ("{value}", vec![("", Some(Gap::Value)), ("", None)]),
+            ("{\"key\":\"{key_base64}\"}", vec![("{\"key\":\"", Some(Gap::KeyBase64)), ("\"}", None)]),
+            ("{}{ key}{key", vec![("{}{ key}{key", None)]),
+            ("{{key}}", vec![("{", Some(Gap::Key)), ("}", None)]),
+        ] {
+            assert_eq!(pieces(template), expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_dialect_is_refused_in_one_line() {
+        for (text, told) in [
+            ("", "it has no operation; add"),
+            ("[get]", "line 1: missing field `path`; docs"),
+            ("[get]\npath = \"/\"\nverb = \"GET\"", "line 3: unknown field `verb`"),
+            ("[scan]\npath = \"/\"", "unknown field `scan`"),
+            ("outcome_header = \"X Y\"\n[get]\npath = \"/\"", "outcome_header is no legal name"),
+            ("[get]\npath = \"{key}\"", "[get] path `{key}` is none; begin with /"),
+            ("[get]\npath = \"/a b\"", "write %20 for a blank"),
+            (
+                "[get]\npath = \"/{name}\"",
+                "[get] knows nothing to put for {name}; there are {key}, {key_base64}",
+            ),
+            ("[get]\npath = \"/{value}\"", "[get] knows nothing to put for {value}"),
+            ("[delete]\npath = \"/\"\nholds = \"{value}\"", "[delete] knows nothing to put for {value}"),
+            ("[compute_hash]\npath = \"/{hash}\"", "there are {text}"),
+            ("[get]\npath = \"/\"\nmethod = \"get\"", "write it in capital letters"),
+            ("[get]\npath = \"/\"\nmethod = \"HEAD\"", "HEAD has no answer"),
+            ("[get]\npath = \"/\"\nheaders = { \"X Y\" = \"1\" }", "`X Y` has no legal name"),
+            ("[get]\npath = \"/\"\nheaders = { Host = \"a\" }", "Host is not a dialect's matter"),
+            ("[get]\npath = \"/\"\nheaders = { X = \"a\\nb\" }", "other than visible characters"),
+            ("[get]\npath = \"/\"\nok = []", "statuses go from 200 to 599"),
+            ("[get]\npath = \"/\"\nok = [100]", "statuses go from 200 to 599"),
+            ("[get]\npath = \"/\"\nabsent_if = \"\"", "looks for no text"),
+            ("[get]\npath = \"/\"\nok = [200]\nabsent = [200]", "[get] has 200 both in ok and in absent"),
+            ("[get]\npath = \"/\"\nok = [200, 404]", "[get] has 404 both in ok and in absent (404, unless"),
+            ("[get]\npath = \"/\"\nabsent_if = \"no {key}\"", "same for every key"),
+            ("[get]\npath = \"/\"\nabsent_unless = \"{value}\"", "same for every key"),
+            ("[put]\npath = \"/\"\nabsent = [404]", "[put] says what is absent, but only reads"),
+            ("[get]\npath = \"/\"\nbegins = \"a\"\nholds = \"b\"", "both begins and holds"),
+        ] {
+            let why = Dialect::parse("a.toml", text).unwrap_err();
+            assert!(why.contains(told) && why.contains(';') && !why.contains('\n'), "{text}: {why}");
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! The operation stream of each client: what it asks for, and of which key, from a seed.
+//!
+//! A stream belongs to a client, never to a thread, so the same seed gives the same streams however many threads
+//! share the clients. Pure: no clock, no sockets.
+
+use super::Plan;
+use super::distribution::{Distribution, THETA_DEFAULT};
+use super::draw::{Scatter, Zipf, below, unit};
+use super::mix::{GET, Operation, Step, turn};
+use super::value_size::{Sizes, ValueSize};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// How many primes a request may ask for, first and last.
+const PRIMES: (u64, u64) = (100, 1000);
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ask {
+    pub(super) operation: Operation,
+    /// Of its key; of primes how many; of a text what it is drawn from.
+    pub(super) number: u64,
+    /// How long the value of a PUT is; of anything else nothing.
+    pub(super) value_bytes: usize,
+}
+
+/// What is the same for all clients of a run, ready to draw from.
+#[derive(Clone, Debug)]
+pub(super) struct Space {
+    turns: Vec<Lot>,
+    /// How many keys there are; at least one.
+    keys: u64,
+    /// How many clients share them; at least one.
+    clients: u64,
+    sizes: Sizes,
+}
+
+/// A turn of the mix.
+#[derive(Clone, Debug)]
+struct Lot {
+    /// Drawn by every point below it that is not below the one before.
+    below: u64,
+    steps: &'static [Step],
+    choice: Choice,
+}
+
+/// A distribution, ready to choose keys by.
+#[derive(Clone, Copy, Debug)]
+enum Choice {
+    /// One of the first so many keys.
+    Uniform(u64),
+    Zipfian(Zipf, Scatter),
+    Latest(Zipf),
+    Hotspot {
+        /// Of the operations, 0–1.
+        hot_share: f64,
+        /// So many of the first keys.
+        hot_keys: u64,
+    },
+    /// From this key on.
+    Sequence(u64),
+    OwnSequence,
+    Scan,
+    Single,
+}
+
+impl Space {
+    pub(super) fn new(plan: &Plan) -> Space {
+        let mut below = 0;
+        let turns = plan.turns().iter().map(|turn| {
+            below += u64::from(turn.weight);
+            let choice = Choice::new(plan.distribution_of(turn), plan.keys, plan.seed);
+            Lot { below, steps: turn.steps, choice }
+        });
+        Space {
+            turns: turns.collect(),
+            keys: plan.keys,
+            clients: u64::from(plan.clients),
+            sizes: Sizes::new(plan.value_size),
+        }
+    }
+}
+
+impl Choice {
+    fn new(distribution: Distribution, keys: u64, seed: u64) -> Choice {
+        match distribution {
+            Distribution::Uniform => Choice::Uniform(keys),
+            Distribution::Popular(count) => Choice::Uniform(count.min(keys)),
+            Distribution::Zipfian { theta } => Choice::Zipfian(Zipf::new(keys, theta), Scatter::new(keys)),
+            Distribution::Latest => Choice::Latest(Zipf::new(keys, THETA_DEFAULT)),
+            Distribution::Hotspot { operations_percent, keys_percent } => {
+                let hot_keys = ((keys as f64 * keys_percent / 100.0).round() as u64).clamp(1, keys);
+                // Without cold keys there is nowhere else to go.
+                let hot_share = if hot_keys == keys { 1.0 } else { operations_percent / 100.0 };
+                Choice::Hotspot { hot_share, hot_keys }
+            }
+            // Where a run begins is the seed's, so that a run after it finds new keys where there are enough.
+            Distribution::Sequence => {
+                Choice::Sequence(below(&mut Xoshiro256PlusPlus::seed_from_u64(seed), keys))
+            }
+            Distribution::OwnSequence => Choice::OwnSequence,
+            Distribution::Scan => Choice::Scan,
+            Distribution::Single => Choice::Single,
+        }
+    }
+}
+
+/// The requests of one client, one after the other, without end.
+#[derive(Clone, Debug)]
+pub(super) struct Stream {
+    random: Xoshiro256PlusPlus,
+    /// Which client's, counted over all threads.
+    client: u64,
+    /// Keys taken in sequence so far: PUTs of the client's own keys, inserts, or steps of a walk.
+    taken: u64,
+    /// The steps left of the turn begun, as its place and the next step's.
+    pending: Option<(usize, usize)>,
+    /// The key of that turn's first step.
+    first_key: u64,
+}
+
+/// One stream per client, in their order.
+///
+/// They are stretches of one generator, 2^128 steps apart, and so cannot overlap: seeding each client by itself could
+/// only promise that it is unlikely.
+pub(super) fn streams(seed: u64, clients: u32) -> Vec<Stream> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    (0..u64::from(clients))
+        .map(|client| {
+            let own = random.clone();
+            random.jump();
+            Stream { random: own, client, taken: 0, pending: None, first_key: 0 }
+        })
+        .collect()
+}
+
+/// The numbers of the keys that a single client reads, without end.
+///
+/// There are `keys` keys, at least one. Neither workload nor server is needed.
+pub fn key_numbers(distribution: Distribution, keys: u64, seed: u64) -> impl Iterator<Item = u64> {
+    let reads = Lot { below: 1, steps: turn(1, GET).steps, choice: Choice::new(distribution, keys, seed) };
+    let space = Space { turns: vec![reads], keys, clients: 1, sizes: Sizes::new(ValueSize::Fixed(0)) };
+    let mut client = streams(seed, 1).swap_remove(0);
+    std::iter::repeat_with(move || client.next(&space).number)
+}
+
+impl Stream {
+    /// Which client's it is, counted over all threads.
+    pub(super) fn client(&self) -> u32 {
+        self.client as u32
+    }
+
+    /// The next request.
+    pub(super) fn next(&mut self, space: &Space) -> Ask {
+        let (place, at) = self.pending.take().unwrap_or_else(|| {
+            let weights = space.turns.last().map_or(1, |last| last.below);
+            let point = below(&mut self.random, weights);
+            (space.turns.partition_point(|lot| lot.below <= point), 0)
+        });
+        let lot = &space.turns[place];
+        let Step { operation, first_key } = lot.steps[at];
+        let number = match operation {
+            Operation::ComputePrime => PRIMES.0 + below(&mut self.random, PRIMES.1 - PRIMES.0 + 1),
+            Operation::ComputeHash => self.random.next_u64(),
+            _ if first_key => self.first_key,
+            _ => self.key(operation, &lot.choice, space),
+        };
+        if at == 0 {
+            self.first_key = number;
+        }
+        self.pending = (at + 1 < lot.steps.len()).then_some((place, at + 1));
+        let value_bytes = if operation == Operation::Put { space.sizes.draw(&mut self.random) } else { 0 };
+        Ask { operation, number, value_bytes }
+    }
+
+    fn key(&mut self, operation: Operation, choice: &Choice, space: &Space) -> u64 {
+        let random = &mut self.random;
+        match choice {
+            Choice::Uniform(keys) => below(random, *keys),
+            Choice::Zipfian(zipf, scatter) => scatter.place(zipf.draw(random)),
+            Choice::Latest(_) if operation == Operation::Put => {
+                let sequence = self.take();
+                self.inserted(sequence, space)
+            }
+            Choice::Latest(zipf) => {
+                // From the newest back: first what this client inserted, then the keys that were there before. Always
+                // over so many ranks as there were keys at first, so that the skew stays as it is while keys are added.
+                let age = zipf.draw(random);
+                match self.taken.checked_sub(age + 1) {
+                    Some(sequence) => self.inserted(sequence, space),
+                    None => space.keys - 1 - (age - self.taken),
+                }
+            }
+            Choice::Hotspot { hot_share, hot_keys } => {
+                if unit(random) < *hot_share {
+                    below(random, *hot_keys)
+                } else {
+                    hot_keys + below(random, space.keys - hot_keys)
+                }
+            }
+            Choice::Sequence(first) => {
+                let sequence = self.take();
+                ((u128::from(*first) + u128::from(self.interleaved(sequence, space)))
+                    % u128::from(space.keys)) as u64
+            }
+            Choice::OwnSequence => self.own_key(operation, space),
+            Choice::Scan => {
+                let offset = u128::from(space.keys) * u128::from(self.client) / u128::from(space.clients);
+                ((offset + u128::from(self.take())) % u128::from(space.keys)) as u64
+            }
+            Choice::Single => 0,
+        }
+    }
+
+    /// The next number of the client's own count.
+    fn take(&mut self) -> u64 {
+        self.taken += 1;
+        self.taken - 1
+    }
+
+    /// The key of a PUT is the client's next one; that of anything else is one of the client's latest, so that
+    /// deletes (but for a first one) name keys that were written.
+    fn own_key(&mut self, operation: Operation, space: &Space) -> u64 {
+        let sequence = match operation {
+            Operation::Put => self.take(),
+            _ if self.taken == 0 => 0,
+            _ => {
+                let own = space.keys.div_ceil(space.clients);
+                self.taken - 1 - below(&mut self.random, self.taken.min(own))
+            }
+        };
+        self.interleaved(sequence, space)
+    }
+
+    /// Interleaved rather than in slabs: clients stay apart when they divide the keys, and every key gets its share when
+    /// they do not.
+    fn interleaved(&self, sequence: u64, space: &Space) -> u64 {
+        sequence.wrapping_mul(space.clients).wrapping_add(self.client) % space.keys
+    }
+
+    /// The key of the client's insert number `sequence`: behind those that were there, and no other client's.
+    fn inserted(&self, sequence: u64, space: &Space) -> u64 {
+        space.keys + sequence * space.clients + self.client
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw::{chi_squared, chi_squared_limit};
+    use crate::{Mix, WORKLOADS, mix};
+    use std::collections::HashSet;
+
+    const DRAWS: usize = 200_000;
+
+    fn space(workload: &str, keys: u64, clients: u32) -> Space {
+        Space::new(&Plan { keys, clients, ..Plan::example(workload) })
+    }
+
+    fn stated(mix: &str, distribution: &str, keys: u64, clients: u32) -> Space {
+        let mix: Mix = mix.parse().unwrap();
+        let distribution = Some(distribution.parse().unwrap());
+        Space::new(&Plan { mix: Some(mix), distribution, keys, clients, ..Plan::example("get_all") })
+    }
+
+    fn first(count: usize, seed: u64, client: usize, space: &Space) -> Vec<(Operation, u64)> {
+        let mut stream = streams(seed, space.clients as u32)[client].clone();
+        (0..count).map(|_| stream.next(space)).map(|ask| (ask.operation, ask.number)).collect()
+    }
+
+    fn numbers(count: usize, seed: u64, client: usize, space: &Space) -> Vec<u64> {
+        first(count, seed, client, space).into_iter().map(|(_, number)| number).collect()
+    }
+
+    #[test]
+    fn a_stream_depends_on_seed_and_client_only() {
+        let few = space("mixed", 1000, 4);
+        let many = space("mixed", 1000, 9);
+        assert_eq!(first(100, 1, 3, &few), first(100, 1, 3, &many));
+        assert_ne!(first(100, 1, 3, &few), first(100, 1, 2, &few));
+        assert_ne!(first(100, 1, 3, &few), first(100, 2, 3, &few));
+    }
+
+    #[test]
+    fn streams_stay_the_same_over_versions() {
+        // A recorded run can be repeated only while this holds; a change here belongs in the changelog.
+        let drawn = first(4, 1, 1, &space("mixed", 10_000, 2));
+        let expected = [
+            (Operation::Delete, 5384),
+            (Operation::Put, 8903),
+            (Operation::Delete, 8005),
+            (Operation::Put, 181),
+        ];
+        assert_eq!(drawn, expected);
+        for (workload, keys, expected) in [
+            ("get_popular", 10, [5, 8, 8, 0, 8, 8, 5, 3]),
+            ("get_all", 10_000, [5384, 8903, 8005, 181, 8157, 8122, 5358, 3166]),
+            ("put_all", 100, [1, 3, 5, 7, 9, 11, 13, 15]),
+            ("get_zipfian", 10_000, [6136, 6181, 8543, 2916, 8543, 8543, 8498, 5776]),
+            ("ycsb_d", 10_000, [9943, 9998, 9996, 1563, 9996, 9996, 9941, 9503]),
+        ] {
+            assert_eq!(numbers(8, 1, 1, &space(workload, keys, 2)), expected, "{workload}");
+        }
+    }
+
+    #[test]
+    fn uniform_keys_pass_a_chi_squared_test() {
+        let mut hits = vec![0.0; 1000];
+        for key in numbers(DRAWS, 7, 0, &space("get_all", 1000, 1)) {
+            hits[key as usize] += 1.0;
+        }
+        let (found, degrees) = chi_squared(&hits, &vec![DRAWS as f64 / 1000.0; 1000]);
+        // Not too good either: p < 0.99.
+        assert!(degrees == 999 && (898.0..chi_squared_limit(degrees)).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn zipfian_keys_pass_a_chi_squared_test_wherever_they_are_scattered() {
+        for (seed, theta) in [(1, 0.5), (2, 0.99), (3, 1.2)] {
+            let mut hits = vec![0.0; 1000];
+            for key in numbers(DRAWS, seed, 0, &stated("get=1", &format!("zipfian:{theta}"), 1000, 1)) {
+                hits[key as usize] += 1.0;
+            }
+            // In the order of the ranks, so that it is the seldom ones that are put together.
+            let scatter = Scatter::new(1000);
+            let seen: Vec<f64> = (0..1000).map(|rank| hits[scatter.place(rank) as usize]).collect();
+            let heights: Vec<f64> = (1..=1000).map(|rank| f64::from(rank).powf(-theta)).collect();
+            let sum: f64 = heights.iter().sum();
+            let expected: Vec<f64> = heights.iter().map(|height| DRAWS as f64 * height / sum).collect();
+            let (found, degrees) = chi_squared(&seen, &expected);
+            assert!(found < chi_squared_limit(degrees), "theta {theta}: {found} with {degrees} degrees");
+        }
+    }
+
+    #[test]
+    fn hotspot_keys_pass_a_chi_squared_test() {
+        for (percents, hot_share, hot_keys) in
+            [("80/20", 0.8, 200), ("99.5/0.5", 0.995, 5), ("30/100", 1.0, 1000)]
+        {
+            let mut hits = vec![0.0; 1000];
+            for key in numbers(DRAWS, 4, 0, &stated("get=1", &format!("hotspot:{percents}"), 1000, 1)) {
+                hits[key as usize] += 1.0;
+            }
+            let each = |share: f64, keys: usize| vec![DRAWS as f64 * share / keys as f64; keys];
+            let expected = [each(hot_share, hot_keys), each(1.0 - hot_share, 1000 - hot_keys)].concat();
+            let (found, degrees) = chi_squared(&hits, &expected);
+            assert!(found < chi_squared_limit(degrees), "{percents}: {found} with {degrees} degrees");
+        }
+    }
+
+    #[test]
+    fn the_latest_keys_are_the_most_frequent_and_every_insert_is_a_new_key() {
+        let space = stated("get=95,put=5", "latest", 1000, 4);
+        let mut inserted = Vec::new();
+        let mut reads_by_age = vec![0.0; 1000];
+        for (operation, key) in first(DRAWS, 6, 2, &space) {
+            if operation == Operation::Put {
+                assert!(
+                    key >= 1000
+                        && key % 4 == (1000 + 2) % 4
+                        && inserted.last().is_none_or(|last| key > *last)
+                );
+                inserted.push(key);
+                continue;
+            }
+            // A key that is read was there from the start, or this client has written it before.
+            let age = match inserted.binary_search(&key) {
+                Ok(place) => inserted.len() - 1 - place,
+                Err(_) => inserted.len() + 999 - key as usize,
+            };
+            reads_by_age[age] += 1.0;
+        }
+        assert!((9_000..11_000).contains(&inserted.len()));
+        let reads: f64 = reads_by_age.iter().sum();
+        let heights: Vec<f64> = (1..=1000).map(|rank| f64::from(rank).powf(-THETA_DEFAULT)).collect();
+        let sum: f64 = heights.iter().sum();
+        let expected: Vec<f64> = heights.iter().map(|height| reads * height / sum).collect();
+        let (found, degrees) = chi_squared(&reads_by_age, &expected);
+        assert!(found < chi_squared_limit(degrees), "{found} with {degrees} degrees");
+    }
+
+    fn first_of(space: &Space, seed: u64) -> u64 {
+        streams(seed, 1)[0].clone().next(space).number
+    }
+
+    #[test]
+    fn walks_take_every_key_in_its_turn() {
+        let sequence = space("put_sequential", 10, 3);
+        let first = numbers(1, 1, 0, &sequence)[0];
+        assert_eq!(numbers(4, 1, 0, &sequence), [0, 3, 6, 9].map(|step| (first + step) % 10));
+        assert_eq!(numbers(4, 1, 1, &sequence), [1, 4, 7, 0].map(|step| (first + step) % 10));
+        let begins = |seed| {
+            let plan = Plan { seed, ..Plan::example("put_all_big") };
+            first_of(&Space::new(&plan), seed)
+        };
+        assert!(begins(1).abs_diff(begins(2)) > 1_000_000, "another run writes other keys");
+        let scan = space("get_scan", 10, 4);
+        assert_eq!(numbers(11, 1, 0, &scan), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);
+        assert_eq!(numbers(4, 1, 3, &scan), [7, 8, 9, 0]);
+        assert_eq!(numbers(3, 1, 0, &stated("put=1", "single", 10, 1)), [0; 3]);
+        assert!(numbers(1000, 1, 0, &stated("get=1", "popular:20", 1000, 1)).iter().all(|key| *key < 20));
+    }
+
+    #[test]
+    fn the_observed_mix_is_the_one_asked_for() {
+        for workload in WORKLOADS {
+            let drawn = first(100_000, 3, 0, &space(workload.name, 1000, 1));
+            for (operation, share) in mix::shares(workload.mix) {
+                let seen = drawn.iter().filter(|(drawn, _)| *drawn == operation).count() as f64;
+                let sigma = (100_000.0 * share * (1.0 - share)).sqrt();
+                assert!((seen - 100_000.0 * share).abs() <= 3.0 * sigma + 1.0, "{} {seen}", workload.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_turn_is_asked_to_its_end_before_the_next_is_drawn() {
+        let drawn = first(6, 1, 1, &space("put_delete_67_33", 1000, 2));
+        let (put, delete) = (Operation::Put, Operation::Delete);
+        assert_eq!(drawn, [(put, 1), (put, 3), (delete, 1), (put, 5), (put, 7), (delete, 5)]);
+        let mut read = None;
+        for (operation, key) in first(1000, 1, 0, &space("ycsb_f", 1000, 2)) {
+            if operation == put {
+                assert_eq!(read, Some(key), "what is written was read just before");
+            }
+            read = (operation == Operation::Get).then_some(key);
+        }
+    }
+
+    #[test]
+    fn computations_stay_within_their_bounds() {
+        let counts = numbers(10_000, 1, 0, &space("compute_prime", 1, 1));
+        assert_eq!((counts.iter().min(), counts.iter().max()), (Some(&100), Some(&1000)));
+        let texts: HashSet<u64> = numbers(1000, 1, 0, &space("compute_hash", 1, 1)).into_iter().collect();
+        assert_eq!(texts.len(), 1000);
+    }
+
+    #[test]
+    fn lengths_are_drawn_for_writes_only_and_only_where_they_vary() {
+        let of = |value_size: &str| {
+            let plan = Plan { value_size: value_size.parse().unwrap(), ..Plan::example("mixed") };
+            let mut stream = streams(1, 1)[0].clone();
+            let space = Space::new(&plan);
+            (0..1000).map(|_| stream.next(&space)).collect::<Vec<Ask>>()
+        };
+        for ask in of("10-20") {
+            let range = if ask.operation == Operation::Put { 10..=20 } else { 0..=0 };
+            assert!(range.contains(&ask.value_bytes), "{ask:?}");
+        }
+        let keys = |asks: Vec<Ask>| asks.iter().map(|ask| (ask.operation, ask.number)).collect::<Vec<_>>();
+        assert_eq!(keys(of("100")), keys(of("20000")));
+        assert_eq!(keys(of("100")), first(1000, 1, 0, &space("mixed", 10_000, 1)));
+    }
+
+    #[test]
+    fn own_sequences_share_the_keys_without_meeting() {
+        let space = space("put_all", 60, 3);
+        let mut all = HashSet::new();
+        for client in 0..3 {
+            let own: HashSet<u64> = numbers(500, 1, client, &space).into_iter().collect();
+            assert_eq!(own.len(), 20);
+            assert!(own.iter().all(|key| all.insert(*key)));
+        }
+        assert_eq!(all.len(), 60);
+    }
+
+    #[test]
+    fn deletes_name_keys_that_were_written() {
+        let mut written = HashSet::new();
+        for (operation, key) in first(5000, 1, 2, &space("put_all", 100_000, 4)) {
+            match operation {
+                Operation::Put => assert!(written.insert(key) && key < 100_000),
+                _ => assert!(written.is_empty() || written.contains(&key)),
+            }
+        }
+        assert!(numbers(100, 1, 0, &space("put_all", 1, 4)).iter().all(|key| *key == 0));
+    }
+}

@@ -1,0 +1,530 @@
+//! The load generator: many clients in a closed or an open loop against any HTTP key-value server, and what they saw.
+//!
+//! Knows a URL and a dialect, not our server; prints nothing. A [`Plan`] goes in, a
+//! [`LoadReport`] comes out. Read on in this order: `workload` and `keys` (with `mix`, `distribution` and `value_size`)
+//! say what is asked for, `dialect`, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `verify`
+//! and `witness` look at what was read, `recorder` counts, `measure` holds the window; `agents` divides it all among several processes.
+
+mod workload;
+mod mix;
+mod distribution;
+mod value_size;
+mod draw;
+mod keys;
+mod pacing;
+mod schedule;
+mod target;
+mod dialect;
+mod encode;
+mod pieces;
+mod verify;
+mod request;
+mod answer;
+mod client;
+mod timer;
+mod connecting;
+mod reactor;
+mod seconds;
+mod samples;
+mod recorder;
+mod witness;
+mod preload;
+mod ending;
+mod measure;
+pub mod agents;
+
+pub use answer::Fault;
+pub use dialect::{DIALECTS, Dialect, DialectRow};
+pub use distribution::{DISTRIBUTIONS, Distribution, DistributionRow};
+pub use ending::Ending;
+pub use keys::key_numbers;
+pub use mix::{Mix, Operation, Step, TURNS, Turn};
+pub use pacing::{Arrivals, Pacing, Think};
+pub use samples::Samples;
+pub use target::Target;
+pub use value_size::ValueSize;
+pub use verify::Verify;
+pub use workload::{WORKLOADS, Workload};
+
+use kv::proto::{AgentOutcome, LoadEvent, LoadReport, SecondReport};
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// File descriptors kept for everything that is not a client.
+const FILES_SPARE: u64 = 64;
+
+/// What to do, all of it: two runs of one plan ask for the same things in the same order.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Against whom.
+    pub target: Target,
+    /// In which words.
+    pub dialect: &'static Dialect,
+    /// What is asked for.
+    pub workload: &'static Workload,
+    /// Connections, each with one request in flight; at least one.
+    pub clients: u32,
+    /// Threads that drive them, at least one; no more than there are clients are started.
+    pub threads: u32,
+    /// The unmeasured part before the window.
+    pub warmup: Duration,
+    /// The measured part; longer than nothing, shorter than a day.
+    pub window: Duration,
+    /// What the operation streams are drawn from.
+    pub seed: u64,
+    /// What is asked in which shares, in place of the workload's.
+    pub mix: Option<Mix>,
+    /// Which keys are named, in place of the workload's, whatever is asked.
+    pub distribution: Option<Distribution>,
+    /// How many keys there are; at least one.
+    pub keys: u64,
+    /// How long the values are.
+    pub value_size: ValueSize,
+    /// When a request is given up. Looked at every tenth of it, and every 100 ms at least.
+    pub timeout: Duration,
+    /// Whether keys are written and read back first. Workloads that do not read have no need of it.
+    pub preload: bool,
+    /// When a client sends again.
+    pub pacing: Pacing,
+    /// When a client connects.
+    pub connect: Connect,
+    /// Which of the values that are read are compared as a whole, and checked for being the latest.
+    pub verify: Verify,
+    /// Whether the report has the histograms.
+    pub histogram: bool,
+    /// How long the bins are in which the window is told: a second, or [a whole part of one](is_bin).
+    pub bin: Duration,
+    /// Processor time that each request costs the generator more than it has to: to see whether the generator is the limit.
+    pub added_cpu: Duration,
+}
+
+/// A shorter bin says more of the machine's clock than of anything else.
+const BIN_LEAST: Duration = Duration::from_millis(10);
+
+/// Whether the window can be told in bins of this length: a second is made of them.
+pub fn is_bin(length: Duration) -> bool {
+    length >= BIN_LEAST && seconds::SECOND.as_nanos().is_multiple_of(length.as_nanos())
+}
+
+/// When a client makes a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Connect {
+    /// At its first request, and again only when the connection ended.
+    #[default]
+    Once,
+    /// For each request anew, as most load generators for coursework do: what is measured is then mostly connecting.
+    Each,
+}
+
+impl FromStr for Connect {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Connect, String> {
+        match text {
+            "once" => Ok(Connect::Once),
+            "each" => Ok(Connect::Each),
+            _ => Err("known are once, each".into()),
+        }
+    }
+}
+
+impl fmt::Display for Connect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Connect::Once => "once",
+            Connect::Each => "each",
+        })
+    }
+}
+
+impl Plan {
+    /// What is asked, in which shares.
+    pub fn turns(&self) -> &[Turn] {
+        self.mix.as_ref().map_or(self.workload.mix, |mix| &mix.turns)
+    }
+
+    /// Which keys `turn` names.
+    pub fn distribution_of(&self, turn: &Turn) -> Distribution {
+        self.distribution.or(turn.distribution).unwrap_or(self.workload.distribution)
+    }
+
+    /// The distributions of all turns, each once, in their order.
+    pub fn distribution_told(&self) -> String {
+        let mut told: Vec<String> = Vec::new();
+        for turn in self.turns() {
+            let distribution = self.distribution_of(turn).to_string();
+            if !told.contains(&distribution) {
+                told.push(distribution);
+            }
+        }
+        told.join(", ")
+    }
+
+    /// The names that the histograms of the report will have.
+    pub fn histogram_names(&self) -> Vec<&'static str> {
+        let asked = Operation::ALL.into_iter().filter(|asked| self.asks(|operation| operation == *asked));
+        let open: &[&str] = match self.pacing {
+            Pacing::Open { .. } => &["service", "slip"],
+            Pacing::Closed { .. } => &[],
+        };
+        ["all"].into_iter().chain(asked.map(Operation::name)).chain(open.iter().copied()).collect()
+    }
+
+    /// Whether any request names a key.
+    pub fn names_keys(&self) -> bool {
+        self.asks(|operation| self.dialect.names_key(operation))
+    }
+
+    /// How many keys, from the first on, are written and read back before the run. None where nothing is read: only then
+    /// must keys be there. None either where the dialect reads without naming a key.
+    pub fn preload_keys(&self) -> u64 {
+        let reads = |operation| operation == Operation::Get && self.dialect.names_key(operation);
+        let wanted = self.preload && self.asks(reads);
+        if wanted { self.workload.preload_keys_max.unwrap_or(self.keys).min(self.keys) } else { 0 }
+    }
+
+    /// Whether a read that finds nothing is a good answer.
+    pub fn absent_is_fine(&self) -> bool {
+        self.workload.absent_is_fine || self.asks(|operation| operation == Operation::Delete)
+    }
+
+    /// Whether the dialect has words for all of it.
+    fn check(&self) -> Result<(), Error> {
+        let unspoken = |operation: Operation, preload: bool| {
+            let dialect = self.dialect.name.clone();
+            (!self.dialect.speaks(operation)).then_some(Error::Unspoken { dialect, operation, preload })
+        };
+        let steps = self.turns().iter().flat_map(|turn| turn.steps);
+        let asked = steps.filter_map(|step| unspoken(step.operation, false)).next();
+        let preload = self.preload_keys() > 0;
+        if let Some(error) = asked.or_else(|| unspoken(Operation::Put, true).filter(|_| preload)) {
+            return Err(error);
+        }
+        let bytes_min = self.dialect.value_bytes_min;
+        let writes = preload || self.asks(|operation| operation == Operation::Put);
+        if writes && self.value_size.min() < bytes_min {
+            return Err(Error::ShortValues { dialect: self.dialect.name.clone(), bytes_min });
+        }
+        Ok(())
+    }
+
+    fn asks(&self, what: impl Fn(Operation) -> bool) -> bool {
+        self.turns().iter().flat_map(|turn| turn.steps).any(|step| what(step.operation))
+    }
+
+    /// A plan for tests: the workload as its row has it.
+    #[cfg(test)]
+    fn example(workload: &str) -> Plan {
+        let workload = Workload::named(workload).expect("a row of that name");
+        Plan {
+            target: "http://host:1".parse().expect("a URL"),
+            dialect: Dialect::usual(),
+            workload,
+            clients: 1,
+            threads: 1,
+            warmup: Duration::ZERO,
+            window: Duration::from_secs(1),
+            seed: 1,
+            mix: None,
+            distribution: None,
+            keys: workload.keys_default,
+            value_size: workload.value_size_default,
+            timeout: Duration::from_secs(1),
+            preload: true,
+            pacing: Pacing::default(),
+            connect: Connect::Once,
+            verify: Verify::NONE,
+            histogram: false,
+            bin: seconds::SECOND,
+            added_cpu: Duration::ZERO,
+        }
+    }
+}
+
+/// What an observer hears while a plan runs, from the thread that called [`run`].
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// The keys are being written and read back.
+    Preloading {
+        /// Requests that succeeded.
+        requests: u64,
+        /// Of how many.
+        of: u64,
+    },
+    /// A second is over on all threads. Seconds are counted from the window's start, those of the warm-up below zero.
+    Second {
+        /// Which.
+        second: i64,
+        /// What happened in it.
+        report: SecondReport,
+    },
+    /// A bin is over on all threads that is shorter than a second; counted likewise.
+    Bin {
+        /// Which.
+        bin: i64,
+        /// What happened in it.
+        report: SecondReport,
+    },
+    /// This happened just now. Neither [`LoadEvent::Second`], [`LoadEvent::Bin`] nor [`LoadEvent::Report`] is ever among them: seconds
+    /// and bins are notices of their own, and the report is what [`run`] gives back.
+    Event(LoadEvent),
+}
+
+/// Why there is no report.
+#[derive(Debug)]
+pub enum Error {
+    /// The dialect has no words for what is asked.
+    Unspoken {
+        /// Its name.
+        dialect: String,
+        /// The first such operation.
+        operation: Operation,
+        /// Whether only the preload asks for it.
+        preload: bool,
+    },
+    /// The plan writes values that the server does not take.
+    ShortValues {
+        /// The dialect's name.
+        dialect: String,
+        /// The shortest value it takes.
+        bytes_min: u64,
+    },
+    /// Nobody answers at the target.
+    Unreachable {
+        /// The URL.
+        target: String,
+        /// What the attempt to connect said.
+        cause: String,
+    },
+    /// A key could not be written, or did not come back as written.
+    Preload {
+        /// The first such key.
+        key: String,
+        /// What happened to it.
+        cause: String,
+    },
+    /// It was told to end early.
+    Stopped,
+    /// An agent cannot do its part, or none of them could.
+    Agent {
+        /// Where it listens.
+        address: String,
+        /// Why, and the remedy behind a semicolon.
+        cause: String,
+    },
+    /// This machine has no more sockets, file descriptors or memory for the clients.
+    Machine(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Unspoken { dialect, operation, preload } => {
+                let why = if *preload { "the preload" } else { "this load" };
+                write!(f, "dialect {dialect} has no [{}], which {why} asks for", operation.name())
+            }
+            Error::ShortValues { dialect, bytes_min } => {
+                write!(f, "dialect {dialect} takes no values of less than {bytes_min} B")
+            }
+            Error::Unreachable { target, cause } => write!(f, "cannot reach {target}: {cause}"),
+            Error::Preload { key, cause } => write!(f, "cannot preload key {key}: {cause}"),
+            Error::Stopped => write!(f, "it was told to end early"),
+            Error::Agent { address, cause } => write!(f, "agent {address}: {cause}"),
+            Error::Machine(cause) => write!(f, "cannot run the clients: {}", plainly(cause)),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Machine(cause) => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+/// Carries out `plan` and says what its clients saw in the window.
+///
+/// Blocks for the warm-up and the window, and before them for the preload. A server that fails later than at the
+/// first connection fails requests, not the run.
+pub fn run(plan: &Plan, observer: &mut dyn FnMut(Notice)) -> Result<LoadReport, Error> {
+    run_until(plan, None, observer)
+}
+
+/// As [`run`]; its window is over when `ending` says so, and then was as long as the report's `window_secs`.
+pub fn run_until(
+    plan: &Plan,
+    ending: Option<&Ending>,
+    observer: &mut dyn FnMut(Notice),
+) -> Result<LoadReport, Error> {
+    plan.check()?;
+    let plan = &Plan { verify: plan.verify.anew(), ..plan.clone() };
+    let address = reach(plan)?;
+    allow_files(u64::from(plan.clients) + FILES_SPARE);
+    if plan.preload_keys() > 0 {
+        preload::preload(plan, address, &AtomicBool::new(false), observer)?;
+    }
+    measure::measure(plan, address, ending, observer)
+}
+
+/// By how much a report misses Little's law, L = λW: 0.02 is 2 % too much.
+///
+/// In a closed loop every instant of a client lies in a request, a thought or a back-off, so that what the latencies say,
+/// put right at the window's edges, adds up to the clients. In an open loop it adds up to the requests that were in flight,
+/// which were counted. Anything but about zero is a fault of the measurement. `None` where no request was completed.
+/// Source: Little, A Proof for the Queuing Formula L = λW (1961).
+pub fn little_residual(report: &LoadReport) -> Option<f64> {
+    let seen = report.service.as_ref().unwrap_or(&report.latency);
+    let in_request_secs = report.attempts as f64 * seen.us_mean / 1e6 + report.edge_secs;
+    let (found, expected) = match (&report.service, report.in_flight_mean) {
+        (Some(_), Some(in_flight)) => (in_request_secs, in_flight),
+        _ => (in_request_secs + report.backoff_secs + report.think_secs, f64::from(report.clients)),
+    };
+    (report.attempts > 0 && expected > 0.0).then(|| found / report.window_secs / expected - 1.0)
+}
+
+/// Why the generator may have been the limit, so that the target can do more than was seen; `None` where it was not.
+///
+/// The rule is gate G3's: its threads used over 70 % of a core each, or the requests of a closed loop passed over 1 % of
+/// their time waiting for the generator to get one.
+pub fn generator_limit(report: &LoadReport) -> Option<String> {
+    const BUSY_MAX: f64 = 0.7;
+    const DELAY_MAX: f64 = 0.01;
+    let busy = report.cpu_secs / report.window_secs / f64::from(report.threads);
+    if busy > BUSY_MAX {
+        return Some(format!("its threads were {:.0} % busy", busy * 100.0));
+    }
+    // The mean over several agents hides the one that can do no more.
+    for agent in report.agents.iter().filter(|agent| agent.outcome == AgentOutcome::Done) {
+        let busy = agent.cpu_secs / report.window_secs / f64::from(agent.threads);
+        if busy > BUSY_MAX {
+            return Some(format!("the threads of agent {} were {:.0} % busy", agent.address, busy * 100.0));
+        }
+    }
+    let in_flight_secs = report.in_flight_mean? * report.window_secs;
+    let delayed = report.run_delay_secs? / in_flight_secs;
+    let closed = report.schedule.is_none() && in_flight_secs > 0.0;
+    (closed && delayed > DELAY_MAX)
+        .then(|| format!("requests waited {:.0} % of their time for it to get a core", delayed * 100.0))
+}
+
+/// The first of the target's addresses at which someone accepts a connection.
+fn reach(plan: &Plan) -> Result<SocketAddr, Error> {
+    let unreachable =
+        |error: &io::Error| Error::Unreachable { target: plan.target.to_string(), cause: plainly(error) };
+    let addresses = plan.target.addresses().map_err(|error| unreachable(&error))?;
+    let mut cause = io::Error::other("the name has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, plan.timeout) {
+            Ok(_) => return Ok(address),
+            Err(error) => cause = error,
+        }
+    }
+    Err(unreachable(&cause))
+}
+
+/// Raises this process's limit of open files as far as it may, if it is below `files`. The default of 1024 is older
+/// than load tests; where the limit stays too low, connecting will say so.
+fn allow_files(files: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < files) {
+        let current = limit.maximum.map_or(files, |maximum| maximum.min(files));
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum });
+    }
+}
+
+/// A system error in the middle of a sentence: without its number and its capital letter.
+fn plainly(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_lowercase(), letters.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kv::proto::{AgentReport, Latency};
+
+    #[test]
+    fn system_errors_fit_into_a_sentence() {
+        for (error, told) in [
+            (io::Error::from_raw_os_error(111), "connection refused"),
+            (io::Error::other("no such name"), "no such name"),
+            (io::Error::other(""), ""),
+        ] {
+            assert_eq!(plainly(&error), told);
+        }
+    }
+
+    #[test]
+    fn little_counts_requests_and_rests_of_all_clients() {
+        // Ten clients for two seconds: 190 requests of 100 ms, and 1 s of back-off.
+        let report = LoadReport {
+            clients: 10,
+            window_secs: 2.0,
+            attempts: 190,
+            latency: Latency { count: 190, us_mean: 100_000.0, ..Latency::default() },
+            backoff_secs: 1.0,
+            ..LoadReport::default()
+        };
+        let check = |report: &LoadReport, expected: f64| {
+            let residual = little_residual(report).unwrap();
+            assert!((residual - expected).abs() < 1e-9, "{residual}");
+        };
+        check(&report, 0.0);
+        check(&LoadReport { backoff_secs: 0.0, think_secs: 1.0, ..report.clone() }, 0.0);
+        check(&LoadReport { backoff_secs: 0.0, edge_secs: 1.0, ..report.clone() }, 0.0);
+        check(&LoadReport { backoff_secs: 0.0, ..report.clone() }, -0.05);
+        let open = LoadReport {
+            latency: Latency { count: 190, us_mean: 900_000.0, ..Latency::default() },
+            service: Some(report.latency),
+            in_flight_mean: Some(9.5),
+            ..report.clone()
+        };
+        check(&open, 0.0);
+        check(&LoadReport { in_flight_mean: Some(10.0), ..open }, -0.05);
+        assert!(little_residual(&LoadReport { attempts: 0, ..report }).is_none());
+    }
+
+    #[test]
+    fn a_generator_is_the_limit_when_it_is_busy_or_waits_for_a_core() {
+        let report = LoadReport {
+            window_secs: 10.0,
+            threads: 2,
+            cpu_secs: 14.0,
+            in_flight_mean: Some(4.0),
+            run_delay_secs: Some(0.4),
+            ..LoadReport::default()
+        };
+        assert_eq!(generator_limit(&report), None);
+        let busy = generator_limit(&LoadReport { cpu_secs: 16.0, ..report.clone() });
+        assert_eq!(busy.as_deref(), Some("its threads were 80 % busy"));
+        let agent = |address: &str, cpu_secs| AgentReport {
+            address: address.to_owned(),
+            clients: 2,
+            threads: 1,
+            outcome: AgentOutcome::Done,
+            attempts: 1,
+            successes: 1,
+            latency: Latency::default(),
+            cpu_secs,
+            round_trip_us: 1.0,
+        };
+        let agents = vec![agent("a:1", 5.0), agent("b:1", 9.0)];
+        let why = generator_limit(&LoadReport { agents, ..report.clone() });
+        assert_eq!(why.as_deref(), Some("the threads of agent b:1 were 90 % busy"));
+        let waits = LoadReport { run_delay_secs: Some(2.0), ..report };
+        let why = generator_limit(&waits).unwrap();
+        assert_eq!(why, "requests waited 5 % of their time for it to get a core");
+        // An open loop has its own account of that: the slip.
+        let schedule = Some(kv::proto::ScheduleReport::default());
+        assert_eq!(generator_limit(&LoadReport { schedule, ..waits }), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! The templates of a dialect, cut up once per run: bytes, and what comes behind them.
+//!
+//! Knows what a gap is for, not what is put there: that is `request`'s.
+
+use super::Connect;
+use super::dialect::{self, Form, Gap, Rule};
+use http1;
+
+/// A form of the dialect, cut up.
+pub(super) struct Pieces {
+    pub(super) rule: &'static Rule,
+    pub(super) whole: bool,
+    /// Head and body.
+    pub(super) bytes: Vec<Piece>,
+    /// What of the body is the same in every request, in bytes.
+    pub(super) body_bytes: usize,
+    /// What is not.
+    pub(super) body_fills: Vec<Fill>,
+    pub(super) proof: Vec<Piece>,
+}
+
+/// Bytes, and what follows them.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) text: Vec<u8>,
+    pub(super) fill: Fill,
+    /// Whether what follows is percent-encoded.
+    pub(super) percent: bool,
+}
+
+/// What follows a piece's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fill {
+    Nothing,
+    /// The key's number behind its prefix, which is text; or how many primes.
+    Number,
+    KeyBase64,
+    Value,
+    ValueBase64,
+    Text,
+    Hash,
+    /// How long the body is.
+    BodyBytes,
+}
+
+impl Pieces {
+    pub(super) fn new(form: &'static Form, key_prefix: &str, authority: &str, connect: Connect) -> Pieces {
+        // The placeholders stand in the head until it is cut.
+        let mut head = Vec::new();
+        let mut writer = http1::request::Writer::new(&mut head, &form.method, &form.path, authority);
+        for (name, value) in &form.headers {
+            writer = writer.field(name, value.as_bytes());
+        }
+        if connect == Connect::Each {
+            writer = writer.field("Connection", b"close");
+        }
+        const LINE_ENDS: &str = "\r\n\r\n";
+        match form.body {
+            Some(_) => {
+                writer.end_with_length(0);
+                // The length stands last of all: a single digit, and the two line ends.
+                head.truncate(head.len() - "0".len() - LINE_ENDS.len());
+            }
+            None => writer.end(),
+        }
+        let head = String::from_utf8(head).expect("heads are made of texts");
+        let (line, fields) = head.split_at(form.method.len() + " ".len() + form.path.len());
+        let mut bytes = cut(line, key_prefix, true);
+        bytes.extend(cut(fields, key_prefix, false));
+        let body = form.body.as_deref().map_or_else(Vec::new, |body| cut(body, key_prefix, false));
+        let body_bytes = body.iter().map(|piece| piece.text.len()).sum();
+        let body_fills = body.iter().map(|piece| piece.fill).filter(|fill| *fill != Fill::Nothing).collect();
+        if form.body.is_some() {
+            // Templates end in text without a gap, and this one with the length's name.
+            if let Some(last) = bytes.last_mut() {
+                last.fill = Fill::BodyBytes;
+            }
+            bytes.push(Piece { text: LINE_ENDS.into(), fill: Fill::Nothing, percent: false });
+        }
+        bytes.extend(body);
+        Pieces {
+            rule: &form.rule,
+            whole: form.whole,
+            bytes: without_seams(bytes),
+            body_bytes,
+            body_fills,
+            proof: without_seams(cut(&form.proof, key_prefix, false)),
+        }
+    }
+}
+
+/// The same bytes in as few pieces as can be.
+fn without_seams(pieces: Vec<Piece>) -> Vec<Piece> {
+    let mut fewer: Vec<Piece> = Vec::new();
+    for piece in pieces {
+        match fewer.last_mut().filter(|last| last.fill == Fill::Nothing) {
+            Some(last) => {
+                last.text.extend_from_slice(&piece.text);
+                (last.fill, last.percent) = (piece.fill, piece.percent);
+            }
+            None => fewer.push(piece),
+        }
+    }
+    fewer.pop_if(|last| last.text.is_empty() && last.fill == Fill::Nothing);
+    fewer
+}
+
+/// Cuts a template. In a `target` what is no number is percent-encoded; prefixes of keys need no encoding.
+fn cut(template: &str, key_prefix: &str, target: bool) -> Vec<Piece> {
+    let pieces = dialect::pieces(template).into_iter().map(|(text, gap)| {
+        let fill = match gap {
+            None => Fill::Nothing,
+            Some(Gap::Key | Gap::Count) => Fill::Number,
+            Some(Gap::KeyBase64) => Fill::KeyBase64,
+            Some(Gap::Value) => Fill::Value,
+            Some(Gap::ValueBase64) => Fill::ValueBase64,
+            Some(Gap::Text) => Fill::Text,
+            Some(Gap::Hash) => Fill::Hash,
+        };
+        let prefix = if gap == Some(Gap::Key) { key_prefix } else { "" };
+        let percent = target && matches!(fill, Fill::KeyBase64 | Fill::Value | Fill::ValueBase64);
+        Piece { text: format!("{text}{prefix}").into(), fill, percent }
+    });
+    pieces.collect()
+}

@@ -1,0 +1,148 @@
+//! Before a workload that reads: writes its keys, then reads each of them back and compares the whole value.
+//!
+//! A store that does not give back what it was given is not worth measuring, so the first bad key ends it.
+
+use super::answer::{Fault, Success};
+use super::mix::Operation;
+use super::reactor::{Attempt, Duty, Manners, Reactor};
+use super::request::{Request, Requests};
+use super::schedule::Schedule;
+use super::{Connect, Error, Notice, Plan};
+use kv::proto::LoadEvent;
+use kv::units::Span;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Connections used, however many clients the run has: enough for a durable store to commit writes together.
+const CLIENTS: u64 = 32;
+/// Keys between two notices.
+const NOTICE_EVERY: u64 = 500;
+
+/// Writes and verifies the keys that `plan` wants to be there; at least one. Ends early once `stop` is set.
+pub(super) fn preload(
+    plan: &Plan,
+    address: SocketAddr,
+    stop: &AtomicBool,
+    observer: &mut dyn FnMut(Notice),
+) -> Result<(), Error> {
+    let began = Instant::now();
+    let keys = plan.preload_keys();
+    let clients = keys.min(CLIENTS) as usize;
+    let (timeout, connect) = (plan.timeout, Connect::Once);
+    let manners =
+        Manners { address, timeout, connect, absent_is_fine: false, threads: 1, added_cpu: Duration::ZERO };
+    let requests = &Requests::new(plan, Connect::Once);
+    let mut reactor = Reactor::new(clients, manners, Schedule::none()).map_err(Error::Machine)?;
+    for operation in [Operation::Put, Operation::Get] {
+        let mut pass = Pass {
+            requests,
+            operation,
+            keys,
+            begun: 0,
+            done: 0,
+            current: vec![0; clients],
+            bad: None,
+            stop,
+            observer,
+        };
+        reactor.run(Instant::now(), &mut pass).map_err(Error::Machine)?;
+        if let Some((number, attempt)) = pass.bad {
+            return Err(Error::Preload { key: requests.key(number), cause: told(plan, &attempt) });
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::Stopped);
+        }
+    }
+    let event = LoadEvent::Preloaded { keys, secs: began.elapsed().as_secs_f64() };
+    observer(Notice::Event(event));
+    Ok(())
+}
+
+/// Once over all keys, with one operation.
+struct Pass<'a> {
+    requests: &'a Requests,
+    operation: Operation,
+    keys: u64,
+    begun: u64,
+    done: u64,
+    /// Which key each client is at.
+    current: Vec<u64>,
+    /// The first key that failed.
+    bad: Option<(u64, Attempt)>,
+    stop: &'a AtomicBool,
+    observer: &'a mut dyn FnMut(Notice),
+}
+
+impl Duty for Pass<'_> {
+    fn next(&mut self, index: usize, request: &mut Request) -> bool {
+        if self.begun == self.keys {
+            return false;
+        }
+        self.current[index] = self.begun;
+        match self.operation {
+            Operation::Get => self.requests.render_verifying(request, self.begun),
+            _ => self.requests.render_preloading(request, self.begun),
+        }
+        self.begun += 1;
+        true
+    }
+
+    fn done(&mut self, index: usize, attempt: &Attempt) {
+        if attempt.result == Ok(Success::Done) {
+            self.done += 1;
+        } else if self.bad.is_none() {
+            self.bad = Some((self.current[index], *attempt));
+        }
+        if self.done.is_multiple_of(NOTICE_EVERY) {
+            let before = if self.operation == Operation::Get { self.keys } else { 0 };
+            (self.observer)(Notice::Preloading { requests: before + self.done, of: 2 * self.keys });
+        }
+    }
+
+    fn rested(&mut self, _since: Instant, _until: Instant) {}
+
+    fn goes_on(&mut self, _now: Instant) -> bool {
+        self.bad.is_none() && self.done < self.keys && !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn wake_at(&self, _now: Instant) -> Option<Instant> {
+        None
+    }
+}
+
+/// Why `attempt` is not what it should be.
+fn told(plan: &Plan, attempt: &Attempt) -> String {
+    let method = attempt.operation.method();
+    match attempt.result {
+        Ok(_) => format!("{method} found nothing"),
+        Err(Fault::Refused) => format!("{method}: connection refused"),
+        Err(Fault::Reset) if attempt.status != 0 => {
+            format!("{method}: the connection was reset inside the answer")
+        }
+        Err(Fault::Reset) => format!("{method}: the connection ended without an answer"),
+        Err(Fault::Timeout) => format!("{method}: no answer within {}", Span(plan.timeout)),
+        Err(Fault::SlowBody) => format!("{method}: no complete answer within {}", Span(plan.timeout)),
+        Err(Fault::ClosedEarly) => format!("{method}: the connection ended inside the answer"),
+        Err(Fault::WrongLength) => format!("{method}: the answer is not as long as it says"),
+        Err(Fault::WrongValue | Fault::StaleValue) => {
+            format!("{method} brought another value than was written")
+        }
+        Err(Fault::Malformed)
+            if attempt.operation == Operation::Put
+                && plan.dialect.takes(attempt.operation, attempt.status) =>
+        {
+            format!("{method} was answered {}, but not as one that is done", attempt.status)
+        }
+        Err(Fault::Malformed) if attempt.status == 0 => format!("{method}: the answer is not HTTP/1.1"),
+        Err(
+            Fault::Malformed
+            | Fault::Http4xx
+            | Fault::Http429
+            | Fault::Http5xx
+            | Fault::Http503NotApplied
+            | Fault::Http503Unknown
+            | Fault::Http504,
+        ) => format!("{method} was answered {}", attempt.status),
+    }
+}

@@ -1,0 +1,383 @@
+//! The loop of one thread: waits until some of its clients' sockets are ready, and sees each request through.
+//!
+//! Knows when a request is over, not what to ask next or how to count: that is its [`Duty`].
+//!
+//! In a closed loop a client is a connection. One clock reading per completion: the end of a request is the start of its
+//! client's next one, so that every instant of a client lies in a request, a thought or a rest. In an open loop the
+//! clients' schedules say when requests are due, and whichever connection has been free longest carries the next; if none is
+//! free it waits, and its latency counts from when it was due.
+
+use super::Connect;
+use super::answer::{Fault, Success};
+use super::client::{Client, Connection, Shared, State, Step};
+use super::mix::Operation;
+use super::request::Request;
+use super::schedule::Schedule;
+use super::timer::Timer;
+use kv::strain::compute;
+use mio::{Events, Poll};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Sockets that one poll can report.
+const EVENTS_MAX: usize = 1024;
+/// Longest time between two looks for requests that took too long.
+const SWEEP_MAX: Duration = Duration::from_millis(100);
+/// Clients of all threads that start together. More at once overflow the queue of a listening socket (128 places are
+/// common), and then wait a second or more until the kernel tries again.
+const STARTERS: usize = 64;
+/// Time between one such group and the next.
+const START_EVERY: Duration = Duration::from_millis(5);
+
+/// A request that is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    pub(super) operation: Operation,
+    pub(super) result: Result<Success, Fault>,
+    /// Of the answer; zero when none was complete.
+    pub(super) status: u16,
+    /// When it was to be sent; in a closed loop, when the client was free to.
+    pub(super) since: Instant,
+    /// When it was sent; the same in a closed loop.
+    pub(super) sent: Instant,
+    /// When it was over.
+    pub(super) until: Instant,
+    pub(super) connection: Connection,
+    /// Whether the value it brought was compared as a whole.
+    pub(super) verified: bool,
+}
+
+/// A request of an open loop at the moment it is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Launch {
+    /// When it was due.
+    pub(super) intended: Instant,
+    /// Since when the connection that carries it was free.
+    pub(super) free_since: Instant,
+    /// When it is sent.
+    pub(super) sent: Instant,
+}
+
+/// What is left when a run has ended.
+#[derive(Debug)]
+pub(super) struct Rest {
+    /// When each request in flight was sent.
+    pub(super) in_flight: Vec<Instant>,
+    /// With what was due and not sent.
+    pub(super) schedule: Schedule,
+}
+
+/// What a reactor's clients are there for.
+pub(super) trait Duty {
+    /// Renders the next request of client `index`; `false` when there is none for it any more.
+    fn next(&mut self, index: usize, request: &mut Request) -> bool;
+    /// What a watched request that is over with `result` is to be taken for, and whether a value was compared as a whole.
+    fn judge(
+        &mut self,
+        _request: &Request,
+        _body: &[u8],
+        result: Result<Success, Fault>,
+    ) -> (Result<Success, Fault>, bool) {
+        (result, false)
+    }
+    /// Takes note of a request of client `index` that is over.
+    fn done(&mut self, index: usize, attempt: &Attempt);
+    /// Takes note that a client backed off.
+    fn rested(&mut self, since: Instant, until: Instant);
+    /// Takes note that a client waited for its turn to start.
+    fn started(&mut self, _since: Instant, _until: Instant) {}
+    /// Takes note that a client of a closed loop thought.
+    fn thought(&mut self, _since: Instant, _until: Instant) {}
+    /// Takes note of a request of an open loop that is sent.
+    fn launched(&mut self, _launch: &Launch) {}
+    /// Takes note that until `now` so many requests were in flight, ever since it was told before.
+    fn in_flight(&mut self, _now: Instant, _requests: u32) {}
+    /// Whether to go on; asked at least after every wait.
+    fn goes_on(&mut self, now: Instant) -> bool;
+    /// When it wants to be asked next, even if nothing happens.
+    fn wake_at(&self, now: Instant) -> Option<Instant>;
+}
+
+/// A thread's share of the clients.
+pub(super) struct Reactor {
+    poll: Poll,
+    shared: Shared,
+    clients: Vec<Client>,
+    /// Whose rest or thought ends when, earliest first.
+    waiting: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// Connections of an open loop that carry nothing, the one that has been free longest in front.
+    free: VecDeque<usize>,
+    in_flight: u32,
+    timeout: Duration,
+    added_cpu: Duration,
+    /// Clients that start together.
+    starters: usize,
+    schedule: Schedule,
+    /// Where there are instants to keep that a poll's milliseconds are too coarse for.
+    timer: Option<Timer>,
+    /// The last reading of the clock.
+    now: Instant,
+}
+
+/// How a reactor's clients behave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manners {
+    pub(super) address: SocketAddr,
+    pub(super) timeout: Duration,
+    pub(super) connect: Connect,
+    pub(super) absent_is_fine: bool,
+    /// Reactors that start at once and share what may start together.
+    pub(super) threads: u32,
+    /// Processor time that is added to each request.
+    pub(super) added_cpu: Duration,
+}
+
+impl Manners {
+    /// How many of a reactor's clients start together.
+    fn starters(&self) -> usize {
+        (STARTERS / self.threads as usize).max(1)
+    }
+}
+
+impl Reactor {
+    /// A reactor of `clients` clients, none of them connected yet, that send as `schedule` says.
+    pub(super) fn new(clients: usize, manners: Manners, schedule: Schedule) -> io::Result<Reactor> {
+        let poll = Poll::new()?;
+        let now = Instant::now();
+        let timer = schedule.is_timed().then(|| Timer::new(poll.registry())).transpose()?;
+        Ok(Reactor {
+            shared: Shared::new(poll.registry().try_clone()?, manners),
+            poll,
+            clients: (0..clients).map(|index| Client::new(index, now)).collect(),
+            waiting: BinaryHeap::with_capacity(clients),
+            free: VecDeque::new(),
+            in_flight: 0,
+            timeout: manners.timeout,
+            added_cpu: manners.added_cpu,
+            starters: manners.starters(),
+            schedule,
+            timer,
+            now,
+        })
+    }
+
+    /// Lets all clients work until `duty` has enough; they are there since `begun`. Rests and thoughts are reported up to that instant; requests then in
+    /// flight are left.
+    pub(super) fn run(&mut self, begun: Instant, duty: &mut impl Duty) -> io::Result<()> {
+        // Seldom enough to cost nothing, often enough that a request is given up a tenth late at most.
+        let sweep_every = (self.timeout / 10).clamp(Duration::from_millis(1), SWEEP_MAX);
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        self.now = Instant::now();
+        let mut sweep_at = self.now + sweep_every;
+        for index in 0..self.clients.len() {
+            let client = &mut self.clients[index];
+            client.state = State::Starting;
+            client.since = begun;
+            self.waiting.push(Reverse((begun + START_EVERY * (index / self.starters) as u32, index)));
+        }
+        self.wake(duty)?;
+        while duty.goes_on(self.now) {
+            let wake_at = [self.next_at(), duty.wake_at(self.now)];
+            let wake_at = wake_at.into_iter().flatten().fold(sweep_at, Instant::min);
+            self.wait(&mut events, wake_at)?;
+            let before = self.now;
+            for event in events.iter().filter(|event| event.token() != Timer::TOKEN) {
+                let index = event.token().0;
+                let client = &mut self.clients[index];
+                let step = client.ready(event.is_readable(), event.is_read_closed(), &mut self.shared);
+                self.follow(index, step, duty)?;
+                // Not only when all events are seen to: what is due has waited long enough.
+                self.launch(duty)?;
+            }
+            // Completions have read the clock already.
+            if self.now == before {
+                self.now = Instant::now();
+            }
+            self.wake(duty)?;
+            self.launch(duty)?;
+            if self.now >= sweep_at {
+                self.sweep(duty)?;
+                sweep_at = self.now + sweep_every;
+            }
+        }
+        self.end(duty);
+        Ok(())
+    }
+
+    /// The next instant at which a client has something to do by itself.
+    fn next_at(&self) -> Option<Instant> {
+        let woken_at = self.waiting.peek().map(|Reverse((at, _))| *at);
+        // With all connections in use, only an answer helps.
+        let due_at = self.schedule.next_at().filter(|_| !self.free.is_empty());
+        [woken_at, due_at].into_iter().flatten().min()
+    }
+
+    /// Waits until a socket is ready, at longest until `until`.
+    fn wait(&mut self, events: &mut Events, until: Instant) -> io::Result<()> {
+        let left = match &mut self.timer {
+            Some(timer) => timer.ring_at(until)?,
+            None => until.saturating_duration_since(self.now),
+        };
+        match self.poll.poll(events, Some(left)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends the next request of client `source`, due at `intended`, over the connection of client `index`.
+    fn begin(
+        &mut self,
+        index: usize,
+        source: usize,
+        intended: Instant,
+        duty: &mut impl Duty,
+    ) -> io::Result<Step> {
+        let client = &mut self.clients[index];
+        client.since = self.now;
+        compute(self.added_cpu);
+        if duty.next(source, &mut client.request) {
+            duty.in_flight(self.now, self.in_flight);
+            self.in_flight += 1;
+            client.state = State::InFlight;
+            client.intended = intended;
+            client.source = source;
+            client.send(&mut self.shared)
+        } else {
+            client.state = State::Idle;
+            Ok(Step::Wait)
+        }
+    }
+
+    /// Does what follows from `step`. A loop, because a request can be over as soon as it is begun.
+    fn follow(&mut self, index: usize, mut step: Step, duty: &mut impl Duty) -> io::Result<()> {
+        while let Step::Over { result, broken } = step {
+            let client = &self.clients[index];
+            let (result, verified) = match client.request.watch {
+                Some(_) => duty.judge(&client.request, client.body(), result),
+                None => (result, false),
+            };
+            // Only now: what is complete is also to be checked.
+            self.now = Instant::now();
+            duty.in_flight(self.now, self.in_flight);
+            self.in_flight -= 1;
+            let client = &mut self.clients[index];
+            let attempt = Attempt {
+                operation: client.request.operation,
+                result,
+                status: client.status(),
+                since: client.intended,
+                sent: client.since,
+                until: self.now,
+                connection: client.connection(),
+                verified,
+            };
+            duty.done(client.source, &attempt);
+            if broken {
+                let rest = client.next_rest();
+                self.pause(index, State::Resting, rest);
+                return Ok(());
+            }
+            if self.schedule.is_open() {
+                self.release(index);
+                return Ok(());
+            }
+            let think = self.schedule.think(index);
+            if !think.is_zero() {
+                self.pause(index, State::Thinking, think);
+                return Ok(());
+            }
+            step = self.begin(index, index, self.now, duty)?;
+        }
+        Ok(())
+    }
+
+    /// Puts client `index` aside for some time.
+    fn pause(&mut self, index: usize, state: State, time: Duration) {
+        let client = &mut self.clients[index];
+        client.state = state;
+        client.since = self.now;
+        self.waiting.push(Reverse((self.now + time, index)));
+    }
+
+    /// Connection `index` of an open loop may carry whatever is due next.
+    fn release(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        client.state = State::Idle;
+        client.since = self.now;
+        self.free.push_back(index);
+    }
+
+    /// Lets those go on whose rest or thought is over.
+    fn wake(&mut self, duty: &mut impl Duty) -> io::Result<()> {
+        while let Some(&Reverse((at, index))) = self.waiting.peek()
+            && at <= self.now
+        {
+            self.waiting.pop();
+            self.account(index, duty);
+            if self.schedule.is_open() {
+                self.release(index);
+            } else {
+                let step = self.begin(index, index, self.now, duty)?;
+                self.follow(index, step, duty)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is due in an open loop, as far as there are connections for it.
+    fn launch(&mut self, duty: &mut impl Duty) -> io::Result<()> {
+        while let Some(at) = self.schedule.next_at()
+            && at <= self.now
+            && let Some(index) = self.free.pop_front()
+            && let Some((intended, source)) = self.schedule.take()
+        {
+            // Sending the one before took its time.
+            self.now = Instant::now();
+            duty.launched(&Launch { intended, free_since: self.clients[index].since, sent: self.now });
+            let step = self.begin(index, source, intended, duty)?;
+            self.follow(index, step, duty)?;
+        }
+        Ok(())
+    }
+
+    /// Gives up the requests that have taken too long.
+    fn sweep(&mut self, duty: &mut impl Duty) -> io::Result<()> {
+        for index in 0..self.clients.len() {
+            let client = &mut self.clients[index];
+            let late = self.now.saturating_duration_since(client.since) >= self.timeout;
+            if client.state == State::InFlight && late {
+                let step = client.time_out();
+                self.follow(index, step, duty)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports the part of rests and thoughts that lies before the end of the run.
+    fn end(&mut self, duty: &mut impl Duty) {
+        duty.in_flight(self.now, self.in_flight);
+        while let Some(Reverse((_, index))) = self.waiting.pop() {
+            self.account(index, duty);
+            self.clients[index].state = State::Idle;
+        }
+    }
+
+    /// Reports what client `index` did instead of a request until now.
+    fn account(&self, index: usize, duty: &mut impl Duty) {
+        let Client { state, since, .. } = self.clients[index];
+        match state {
+            State::Starting => duty.started(since, self.now),
+            State::Thinking => duty.thought(since, self.now),
+            _ => duty.rested(since, self.now),
+        }
+    }
+
+    /// What the last run left undone.
+    pub(super) fn into_rest(self) -> Rest {
+        let flying = self.clients.iter().filter(|client| client.state == State::InFlight);
+        Rest { in_flight: flying.map(|client| client.since).collect(), schedule: self.schedule }
+    }
+}

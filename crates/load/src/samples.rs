@@ -1,0 +1,115 @@
+//! Latencies as counts, sums and a histogram.
+
+use hdrhistogram::Histogram;
+use kv::proto::{Bucket, Latency};
+
+/// With a coarser unit the digits would be right only from a thousand units up.
+const LOWEST_NS: u64 = 1;
+const HIGHEST_NS: u64 = 60_000_000_000;
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// A latency distribution in the making: a histogram up to 60 s, three digits of it right.
+pub struct Samples {
+    pub(super) histogram: Histogram<u64>,
+    /// For the mean: the histogram alone would give it to three digits only.
+    pub(super) sum_ns: u128,
+    pub(super) min_ns: u64,
+    pub(super) max_ns: u64,
+    pub(super) clipped: u64,
+}
+
+impl Default for Samples {
+    fn default() -> Samples {
+        let histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS);
+        Samples {
+            histogram: histogram.expect("the bounds are constants that fit"),
+            sum_ns: 0,
+            min_ns: u64::MAX,
+            max_ns: 0,
+            clipped: 0,
+        }
+    }
+}
+
+impl Samples {
+    /// Keeps one latency.
+    pub fn record(&mut self, ns: u64) {
+        self.histogram.saturating_record(ns.min(HIGHEST_NS));
+        self.sum_ns += u128::from(ns);
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+        self.clipped += u64::from(ns > HIGHEST_NS);
+    }
+
+    pub(super) fn add(&mut self, other: &Samples) {
+        self.histogram.add(&other.histogram).expect("all have the same bounds");
+        self.sum_ns += other.sum_ns;
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.clipped += other.clipped;
+    }
+
+    /// The buckets that hold samples, from the shortest latency to the longest.
+    pub(super) fn buckets(&self) -> Vec<Bucket> {
+        let recorded = self.histogram.iter_recorded().map(|at| {
+            let value = at.value_iterated_to();
+            let (low, high) =
+                (self.histogram.lowest_equivalent(value), self.histogram.highest_equivalent(value));
+            [low, high, at.count_at_value()]
+        });
+        recorded.collect()
+    }
+
+    /// What was kept; all zero where nothing was.
+    pub fn summary(&self) -> Latency {
+        let count = self.histogram.len();
+        if count == 0 {
+            return Latency::default();
+        }
+        // The middle of the histogram's bucket, so that rounding leans neither way; but no further than what was seen.
+        let us = |quantile: f64| {
+            let ns = self.histogram.median_equivalent(self.histogram.value_at_quantile(quantile));
+            ns.clamp(self.min_ns, self.max_ns) as f64 / 1e3
+        };
+        Latency {
+            count,
+            us_mean: self.sum_ns as f64 / count as f64 / 1e3,
+            us_min: self.min_ns as f64 / 1e3,
+            us_p50: us(0.5),
+            us_p90: us(0.9),
+            us_p99: us(0.99),
+            us_p999: us(0.999),
+            us_max: self.max_ns as f64 / 1e3,
+            clipped: self.clipped,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_beyond_a_minute_are_counted_as_clipped_and_kept_in_mean_and_maximum() {
+        let mut samples = Samples::default();
+        samples.record(HIGHEST_NS);
+        samples.record(3 * HIGHEST_NS);
+        let latency = samples.summary();
+        assert_eq!((latency.count, latency.clipped), (2, 1));
+        assert_eq!((latency.us_mean, latency.us_max), (120e6, 180e6));
+    }
+
+    #[test]
+    fn buckets_hold_every_sample() {
+        let mut samples = Samples::default();
+        for ns in [1_500, 1_500, 2_000_000, 5_000_000_000] {
+            samples.record(ns);
+        }
+        let buckets = samples.buckets();
+        let counts: Vec<u64> = buckets.iter().map(|bucket| bucket[2]).collect();
+        assert_eq!(counts, [2, 1, 1]);
+        for ([low, high, _], ns) in buckets.iter().zip([1_500, 2_000_000, 5_000_000_000]) {
+            assert!((low..=high).contains(&&ns) && (high - low) as f64 <= ns as f64 / 900.0, "{low} {high}");
+        }
+    }
+}

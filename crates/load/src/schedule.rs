@@ -1,0 +1,301 @@
+//! What pacing means for each client of a thread: how long it thinks, or when its requests are to be sent.
+//!
+//! A schedule belongs to a client, never to a thread or a connection: however many threads share the clients, the same
+//! seed asks at the same instants. Pure: instants in, instants out; reads no clock.
+
+use super::draw::unit;
+use super::pacing::{Arrivals, Pacing, Think};
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::{Duration, Instant};
+
+/// The clocks of some clients.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    pacing: Pacing,
+    /// What the instants are counted from.
+    begun: Instant,
+    /// How many clients share the rate.
+    of: u64,
+    clients: Vec<Clock>,
+    /// The next instant of each client, in nanoseconds, earliest first; empty in a closed loop.
+    ///
+    /// No more than that: what is due and not sent stands here as its client's next instant, so that a queue of any length
+    /// takes no room.
+    due: BinaryHeap<Reverse<(u64, usize)>>,
+}
+
+/// How many instants that nobody waits for any more are drawn, to be counted, over all clients.
+const DRAWN_MAX: u64 = 10_000_000;
+
+/// What one client's instants are drawn from.
+#[derive(Clone, Debug)]
+pub(super) struct Clock {
+    random: Xoshiro256PlusPlus,
+    /// Which client's, counted over all.
+    client: u64,
+    /// Instants taken so far.
+    taken: u64,
+    /// Of a Poisson process: the sum of the gaps so far.
+    at_ns: f64,
+}
+
+/// One clock for each client, in their order.
+///
+/// As with `keys::streams` they are stretches of one generator; it stands 2^192 steps from where those begin, so that no
+/// instant has to do with any key.
+pub(super) fn clocks(seed: u64, clients: u32) -> Vec<Clock> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    random.long_jump();
+    (0..u64::from(clients))
+        .map(|client| {
+            let own = random.clone();
+            random.jump();
+            Clock { random: own, client, taken: 0, at_ns: 0.0 }
+        })
+        .collect()
+}
+
+impl Schedule {
+    /// For some of `of` clients, whose instants are counted from `begun`.
+    pub(super) fn new(pacing: Pacing, clients: Vec<Clock>, of: u32, begun: Instant) -> Schedule {
+        let due = BinaryHeap::with_capacity(clients.len());
+        let mut schedule = Schedule { pacing, begun, of: u64::from(of), clients, due };
+        if schedule.is_open() {
+            for index in 0..schedule.clients.len() {
+                schedule.advance(index);
+            }
+        }
+        schedule
+    }
+
+    /// Of a closed loop without think time.
+    pub(super) fn none() -> Schedule {
+        Schedule::new(Pacing::default(), Vec::new(), 0, Instant::now())
+    }
+
+    /// Whether instants are fixed beforehand.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.pacing, Pacing::Open { .. })
+    }
+
+    /// Whether there are instants to wait for that are not a socket's: those deserve a timer finer than a millisecond.
+    pub(super) fn is_timed(&self) -> bool {
+        self.pacing != Pacing::default()
+    }
+
+    /// How long client `index` of a closed loop thinks this time.
+    pub(super) fn think(&mut self, index: usize) -> Duration {
+        match self.pacing {
+            Pacing::Closed { think: Think::Constant(time) } => time,
+            Pacing::Closed { think: Think::Exponential(mean) } => {
+                mean.mul_f64(exponential(&mut self.clients[index].random))
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// When the next request of an open loop is to be sent, be it in the past.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.due.peek().map(|Reverse((ns, _))| self.begun + Duration::from_nanos(*ns))
+    }
+
+    /// Takes that request: when it was to be sent, and which client's it is.
+    pub(super) fn take(&mut self) -> Option<(Instant, usize)> {
+        let Reverse((ns, index)) = self.due.pop()?;
+        self.advance(index);
+        Some((self.begun + Duration::from_nanos(ns), index))
+    }
+
+    /// How many requests were to be sent from `from` to before `until` and were not taken. Of a Poisson process, instants
+    /// beyond [`DRAWN_MAX`] are not drawn: as many are counted as are to be expected.
+    pub(super) fn untaken(self, from: Instant, until: Instant) -> u64 {
+        let Pacing::Open { rate, arrivals } = self.pacing else { return 0 };
+        let ns = |instant: Instant| instant.saturating_duration_since(self.begun).as_nanos() as u64;
+        let (from, until) = (ns(from), ns(until));
+        let gap_ns = 1e9 / rate.0 * self.of as f64;
+        let drawn_max = DRAWN_MAX / self.clients.len().max(1) as u64;
+        let of_client = |Reverse((next, index)): Reverse<(u64, usize)>| {
+            let mut clock = self.clients[index].clone();
+            if arrivals == Arrivals::Constant {
+                // The next one was taken from the clock already.
+                let first = clock.taken - 1;
+                let before = |ns: u64| clock.first_at(ns, self.of, rate.0).max(first);
+                return before(until).saturating_sub(before(from));
+            }
+            let (mut at, mut count) = (next, 0);
+            for _ in 0..drawn_max {
+                if at >= until {
+                    return count;
+                }
+                count += u64::from(at >= from);
+                at = clock.next_ns(arrivals, self.of, rate.0);
+            }
+            count + (until.saturating_sub(at.max(from)) as f64 / gap_ns).round() as u64
+        };
+        self.due.into_iter().map(of_client).sum()
+    }
+
+    /// Fixes the next instant of client `index`.
+    fn advance(&mut self, index: usize) {
+        let Pacing::Open { rate, arrivals } = self.pacing else { return };
+        let ns = self.clients[index].next_ns(arrivals, self.of, rate.0);
+        self.due.push(Reverse((ns, index)));
+    }
+}
+
+impl Clock {
+    /// The next instant of one of `of` clients that share a rate, in nanoseconds.
+    fn next_ns(&mut self, arrivals: Arrivals, of: u64, rate: f64) -> u64 {
+        let number = self.taken;
+        self.taken += 1;
+        match arrivals {
+            Arrivals::Constant => self.constant_ns(number, of, rate),
+            // Poisson processes of all clients, laid over each other, are one of the sum of their rates.
+            Arrivals::Poisson => {
+                self.at_ns += exponential(&mut self.random) * 1e9 / rate * of as f64;
+                self.at_ns as u64
+            }
+        }
+    }
+
+    /// Instant `number` of an even schedule: from whole numbers, so that no error adds up. The clients take turns, and each
+    /// keeps its place.
+    fn constant_ns(&self, number: u64, of: u64, rate: f64) -> u64 {
+        ((number * of + self.client) as f64 * 1e9 / rate) as u64
+    }
+
+    /// The number of the first instant of an even schedule at `ns` or later.
+    fn first_at(&self, ns: u64, of: u64, rate: f64) -> u64 {
+        // Near enough, and then put right by as much as rounding can be off.
+        let near = (ns as f64 * rate / 1e9 / of as f64) as u64;
+        let first = near.saturating_sub(2);
+        (first..).find(|number| self.constant_ns(*number, of, rate) >= ns).unwrap_or(first)
+    }
+}
+
+/// Exponentially distributed with mean 1.
+fn exponential(random: &mut Xoshiro256PlusPlus) -> f64 {
+    // One less the number, which may be 0: its logarithm is finite.
+    -(1.0 - unit(random)).ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kv::units::Rate;
+
+    fn open(rate: f64, arrivals: Arrivals) -> Pacing {
+        Pacing::Open { rate: Rate(rate), arrivals }
+    }
+
+    /// The first `count` instants of `clients` clients dealt to `threads` threads, in nanoseconds, sorted.
+    fn instants(pacing: Pacing, seed: u64, clients: u32, threads: usize, count: usize) -> Vec<(u64, u64)> {
+        let begun = Instant::now();
+        let clocks = clocks(seed, clients);
+        let mut all = Vec::new();
+        for thread in 0..threads {
+            let own: Vec<Clock> = clocks.iter().skip(thread).step_by(threads).cloned().collect();
+            let numbers: Vec<u64> = own.iter().map(|clock| clock.client).collect();
+            let mut schedule = Schedule::new(pacing, own, clients, begun);
+            for _ in 0..count {
+                let (at, index) = schedule.take().unwrap();
+                all.push((at.duration_since(begun).as_nanos() as u64, numbers[index]));
+            }
+        }
+        all.sort_unstable();
+        all.truncate(count);
+        all
+    }
+
+    #[test]
+    fn a_constant_rate_is_even_from_first_to_last() {
+        let all = instants(open(1000.0, Arrivals::Constant), 1, 7, 1, 100_000);
+        for (place, (ns, client)) in all.iter().enumerate() {
+            assert_eq!((*ns, *client), (place as u64 * 1_000_000, place as u64 % 7));
+        }
+        // A rate whose gap is no whole number of nanoseconds does not drift.
+        let (last, _) = instants(open(30_000.0, Arrivals::Constant), 1, 3, 1, 300_001)[300_000];
+        assert_eq!(last, 10_000_000_000);
+    }
+
+    #[test]
+    fn the_same_seed_sends_at_the_same_instants_with_any_number_of_threads() {
+        for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
+            let one = instants(open(5000.0, arrivals), 7, 14, 1, 5000);
+            for threads in [2, 7] {
+                assert_eq!(instants(open(5000.0, arrivals), 7, 14, threads, 5000), one, "{threads} threads");
+            }
+            let other = instants(open(5000.0, arrivals), 8, 14, 1, 5000);
+            assert_eq!(other == one, arrivals == Arrivals::Constant);
+        }
+    }
+
+    /// By how much gaps differ from an exponential distribution of which the mean is known: Anderson and Darling's A².
+    fn anderson_darling(mut gaps: Vec<f64>, mean: f64) -> f64 {
+        gaps.sort_by(f64::total_cmp);
+        let n = gaps.len();
+        let below = |gap: f64| (1.0 - (-gap / mean).exp()).clamp(1e-300, 1.0 - 1e-16);
+        let sum: f64 = (0..n)
+            .map(|i| (2 * i + 1) as f64 * (below(gaps[i]).ln() + (1.0 - below(gaps[n - 1 - i])).ln()))
+            .sum();
+        -(n as f64) - sum / n as f64
+    }
+
+    #[test]
+    fn gaps_of_a_poisson_process_pass_anderson_and_darling() {
+        // Source: Anderson & Darling, A Test of Goodness of Fit (1954): 3.857 at 1 % where nothing is estimated.
+        const LIMIT: f64 = 3.857;
+        for (seed, clients) in [(1, 1), (2, 16), (3, 1000)] {
+            let all = instants(open(1000.0, Arrivals::Poisson), seed, clients, 1, 20_000);
+            let gaps: Vec<f64> = all.windows(2).map(|pair| (pair[1].0 - pair[0].0) as f64).collect();
+            let found = anderson_darling(gaps, 1e6);
+            assert!(found < LIMIT, "{clients} clients: {found}");
+        }
+        // The test can fail: even gaps are no Poisson process.
+        assert!(anderson_darling(vec![1e6; 1000], 1e6) > LIMIT);
+    }
+
+    #[test]
+    fn thoughts_have_the_mean_they_were_given() {
+        let ms = Duration::from_millis(10);
+        let mean_ms = |think: Think| {
+            let mut schedule = Schedule::new(Pacing::Closed { think }, clocks(1, 1), 1, Instant::now());
+            (0..10_000).map(|_| schedule.think(0).as_secs_f64()).sum::<f64>() / 10.0
+        };
+        assert_eq!(mean_ms(Think::None), 0.0);
+        assert!((mean_ms(Think::Constant(ms)) - 10.0).abs() < 1e-6);
+        // Three standard deviations of the mean of so many.
+        assert!((mean_ms(Think::Exponential(ms)) - 10.0).abs() < 0.3);
+    }
+
+    #[test]
+    fn what_was_not_taken_is_counted_where_it_was_due() {
+        let pacing = open(1000.0, Arrivals::Constant);
+        let begun = Instant::now();
+        let at = |ms| begun + Duration::from_millis(ms);
+        let mut schedule = Schedule::new(pacing, clocks(1, 3), 3, begun);
+        for _ in 0..100 {
+            schedule.take();
+        }
+        assert_eq!(schedule.next_at(), Some(at(100)));
+        assert_eq!(schedule.untaken(at(50), at(200)), 100);
+        let schedule = Schedule::new(pacing, clocks(1, 3), 3, begun);
+        assert_eq!(schedule.untaken(at(50), at(200)), 150);
+
+        // However many there are: an hour of a thousand million a second.
+        let hour = begun + Duration::from_secs(3600);
+        let many = |arrivals| Schedule::new(open(1e9, arrivals), clocks(1, 7), 7, begun);
+        assert_eq!(many(Arrivals::Constant).untaken(begun, hour), 3_600_000_000_000);
+        let about = many(Arrivals::Poisson).untaken(begun, hour) as f64;
+        assert!((about / 3.6e12 - 1.0).abs() < 1e-3, "{about}");
+        // Drawn one by one as long as that is quick.
+        let mut one_by_one = Schedule::new(open(1e5, Arrivals::Poisson), clocks(1, 7), 7, begun);
+        let counted =
+            Schedule::new(open(1e5, Arrivals::Poisson), clocks(1, 7), 7, begun).untaken(at(50), at(200));
+        let instants = std::iter::from_fn(|| one_by_one.take().filter(|(due, _)| *due < at(200)));
+        assert_eq!(instants.filter(|(due, _)| *due >= at(50)).count() as u64, counted);
+    }
+}

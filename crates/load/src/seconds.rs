@@ -1,0 +1,325 @@
+//! The run second by second, or in shorter bins: what each thread saw in one, and all of them together.
+//!
+//! A bin is handed over once it is past, so that only a few are ever held. Reads no clock.
+
+use super::{Notice, Plan};
+use hdrhistogram::Histogram;
+use kv::proto::{Bins, SecondReport};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Two digits are enough for a second, and make a histogram small enough to stay in a core's cache.
+const SIGNIFICANT_DIGITS: u8 = 2;
+const LOWEST_NS: u64 = 1;
+const HIGHEST_NS: u64 = 60_000_000_000;
+/// The longest bin, and what the others are whole parts of.
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+
+/// What was over in one second, or in one bin where those are shorter, in one thread or in several.
+#[derive(Clone, Debug)]
+pub(super) struct Second {
+    /// In bins, counted from the window's start; those of the warm-up are below zero.
+    pub(super) number: i64,
+    pub(super) attempts: u64,
+    pub(super) successes: u64,
+    pub(super) sum_ns: u64,
+    pub(super) max_ns: u64,
+    pub(super) histogram: Histogram<u32>,
+}
+
+impl Second {
+    /// Nothing, yet.
+    pub(super) fn new(number: i64) -> Second {
+        let histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS);
+        Second {
+            number,
+            attempts: 0,
+            successes: 0,
+            sum_ns: 0,
+            max_ns: 0,
+            histogram: histogram.expect("the bounds are constants that fit"),
+        }
+    }
+
+    /// Keeps one attempt.
+    #[inline]
+    pub(super) fn record(&mut self, latency_ns: u64, success: bool) {
+        self.attempts += 1;
+        self.successes += u64::from(success);
+        self.sum_ns += latency_ns;
+        self.max_ns = self.max_ns.max(latency_ns);
+        self.histogram.saturating_record(latency_ns);
+    }
+
+    /// Takes over what somebody else saw in the same bin, or what was seen in a bin of this second.
+    pub(super) fn add(&mut self, other: &Second) {
+        self.attempts += other.attempts;
+        self.successes += other.successes;
+        self.sum_ns += other.sum_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.histogram.add(&other.histogram).expect("all have the same bounds");
+    }
+
+    /// Whether it, a bin of this length, is over when a window is.
+    pub(super) fn ends_within(&self, window: Duration, bin: Duration) -> bool {
+        self.number < whole_bins(window, bin)
+    }
+
+    /// What there is to say of it.
+    pub(super) fn report(&self) -> SecondReport {
+        let us = |quantile: f64| {
+            let ns = self.histogram.median_equivalent(self.histogram.value_at_quantile(quantile));
+            ns.min(self.max_ns) as f64 / 1e3
+        };
+        if self.attempts == 0 {
+            return SecondReport::default();
+        }
+        SecondReport {
+            attempts: self.attempts,
+            successes: self.successes,
+            latency_us_mean: self.sum_ns as f64 / self.attempts as f64 / 1e3,
+            latency_us_p50: us(0.5),
+            latency_us_p99: us(0.99),
+            latency_us_max: self.max_ns as f64 / 1e3,
+        }
+    }
+}
+
+/// How many bins of this length are over after `time`.
+pub(super) fn whole_bins(time: Duration, bin: Duration) -> i64 {
+    (time.as_nanos() / bin.as_nanos()) as i64
+}
+
+/// The bin that a thread is in.
+#[derive(Debug)]
+pub(super) struct Current {
+    second: Second,
+    length: Duration,
+    /// When it ends.
+    end: Instant,
+}
+
+impl Current {
+    /// The one of this length that holds `now`, counted from `origin`, which may lie ahead.
+    pub(super) fn new(origin: Instant, now: Instant, length: Duration) -> Current {
+        // In whole bins before the origin, and a begun one counts.
+        let before = origin.saturating_duration_since(now).as_nanos().div_ceil(length.as_nanos()) as u32;
+        let after = whole_bins(now.saturating_duration_since(origin), length);
+        let end = match before {
+            0 => origin + length * (after as u32 + 1),
+            _ => origin - length * (before - 1),
+        };
+        let number = if before == 0 { after } else { -i64::from(before) };
+        Current { second: Second::new(number), length, end }
+    }
+
+    /// Keeps an attempt that was over at `until`; gives the second that this has ended.
+    #[inline]
+    pub(super) fn record(&mut self, until: Instant, latency_ns: u64, success: bool, ended: &mut Vec<Second>) {
+        self.pass(until, ended);
+        self.second.record(latency_ns, success);
+    }
+
+    /// Hands over the seconds that are past at `now`.
+    #[inline]
+    pub(super) fn pass(&mut self, now: Instant, ended: &mut Vec<Second>) {
+        while now >= self.end {
+            let next = Second::new(self.second.number + 1);
+            ended.push(std::mem::replace(&mut self.second, next));
+            self.end += self.length;
+        }
+    }
+}
+
+/// What was told of the window so far: seconds, put together from their bins where those are shorter.
+#[derive(Debug)]
+pub(super) struct Told {
+    bin: Duration,
+    bins: Vec<SecondReport>,
+    seconds: Vec<SecondReport>,
+    /// The second whose bins are being told.
+    so_far: Option<Second>,
+}
+
+impl Told {
+    /// Nothing, yet, of a run of `plan`.
+    pub(super) fn new(plan: &Plan) -> Told {
+        Told { bin: plan.bin, bins: Vec::new(), seconds: Vec::new(), so_far: None }
+    }
+
+    /// Takes the next bin, and tells of it and of the second that it ends.
+    pub(super) fn hear(&mut self, bin: &Second, observer: &mut dyn FnMut(Notice)) {
+        let each = whole_bins(SECOND, self.bin);
+        if each > 1 {
+            let report = bin.report();
+            if bin.number >= 0 {
+                self.bins.push(report);
+            }
+            observer(Notice::Bin { bin: bin.number, report });
+        }
+        let number = bin.number.div_euclid(each);
+        let mut second = self.so_far.take().unwrap_or_else(|| Second::new(number));
+        second.add(bin);
+        if bin.number.rem_euclid(each) + 1 < each {
+            self.so_far = Some(second);
+            return;
+        }
+        let report = second.report();
+        if number >= 0 {
+            self.seconds.push(report);
+        }
+        observer(Notice::Second { second: number, report });
+    }
+
+    /// The seconds of the window, and its bins where they are shorter.
+    pub(super) fn reports(self) -> (Vec<SecondReport>, Option<Bins>) {
+        let bins = Bins { secs: self.bin.as_secs_f64(), list: self.bins };
+        (self.seconds, (self.bin < SECOND).then_some(bins))
+    }
+}
+
+/// Puts together what several parties saw. Each hands over its seconds in their order.
+#[derive(Debug)]
+pub(super) struct Merge {
+    /// The latest second of each party, `i64::MAX` of those that are gone.
+    latest: Vec<i64>,
+    /// What some have handed over and others have not.
+    pending: BTreeMap<i64, Second>,
+}
+
+impl Merge {
+    /// Of so many parties; at least one.
+    pub(super) fn new(parties: usize) -> Merge {
+        Merge { latest: vec![i64::MIN; parties], pending: BTreeMap::new() }
+    }
+
+    /// Takes what one party saw; gives the seconds that all are now past.
+    pub(super) fn take(&mut self, party: usize, second: &Second) -> Vec<Second> {
+        self.latest[party] = second.number;
+        self.pending.entry(second.number).or_insert_with(|| Second::new(second.number)).add(second);
+        self.complete()
+    }
+
+    /// A party is gone: nobody waits for it any more. Gives the seconds that were waiting for it alone.
+    pub(super) fn leave(&mut self, party: usize) -> Vec<Second> {
+        self.latest[party] = i64::MAX;
+        self.complete()
+    }
+
+    fn complete(&mut self) -> Vec<Second> {
+        let past = self.latest.iter().min().copied().unwrap_or(i64::MAX);
+        let pending = self.pending.split_off(&past.saturating_add(1));
+        std::mem::replace(&mut self.pending, pending).into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn current(warmup_ms: u64) -> (Instant, Current) {
+        let begun = Instant::now();
+        (begun, Current::new(begun + Duration::from_millis(warmup_ms), begun, SECOND))
+    }
+
+    #[test]
+    fn seconds_are_counted_from_the_window() {
+        for (warmup_ms, first, ends_ms) in [(0, 0, 1000), (1, -1, 1), (1000, -1, 1000), (2500, -3, 500)] {
+            let (begun, current) = current(warmup_ms);
+            assert_eq!(current.second.number, first, "warm-up {warmup_ms} ms");
+            assert_eq!(current.end, begun + Duration::from_millis(ends_ms), "warm-up {warmup_ms} ms");
+        }
+    }
+
+    #[test]
+    fn bins_are_counted_from_the_window_too() {
+        let (begun, tenth) = (Instant::now(), Duration::from_millis(100));
+        for (warmup_ms, first, ends_ms) in [(0, 0, 100), (1, -1, 1), (250, -3, 50)] {
+            let current = Current::new(begun + Duration::from_millis(warmup_ms), begun, tenth);
+            assert_eq!(current.second.number, first, "warm-up {warmup_ms} ms");
+            assert_eq!(current.end, begun + Duration::from_millis(ends_ms), "warm-up {warmup_ms} ms");
+        }
+        let late = Current::new(begun, begun + Duration::from_millis(1234), tenth);
+        assert_eq!((late.second.number, late.end), (12, begun + Duration::from_millis(1300)));
+    }
+
+    #[test]
+    fn seconds_are_put_together_from_their_bins() {
+        let plan = Plan { bin: Duration::from_millis(500), ..Plan::example("get_all") };
+        let (mut told, mut heard) = (Told::new(&plan), Vec::new());
+        // Of the warm-up only half a second is left, and of the last second as much.
+        for number in -1..5 {
+            let mut bin = Second::new(number);
+            bin.record(1_000_000 * (number + 2) as u64, number > 0);
+            told.hear(&bin, &mut |notice| match notice {
+                Notice::Bin { bin, report } => heard.push(("bin", bin, report.attempts)),
+                Notice::Second { second, report } => heard.push(("second", second, report.attempts)),
+                _ => panic!("{notice:?}"),
+            });
+        }
+        let seconds: Vec<_> = heard.iter().filter(|(what, ..)| *what == "second").collect();
+        assert_eq!(seconds, [&("second", -1, 1), &("second", 0, 2), &("second", 1, 2)]);
+        assert_eq!(heard.len() - seconds.len(), 6);
+        let (seconds, bins) = told.reports();
+        assert_eq!(bins.map(|bins| (bins.secs, bins.list.len())), Some((0.5, 5)));
+        assert_eq!((seconds.len(), seconds[0].successes, seconds[0].latency_us_mean), (2, 1, 2500.0));
+    }
+
+    #[test]
+    fn a_second_is_handed_over_when_it_is_past_even_if_nothing_happened() {
+        let (begun, mut current) = current(1000);
+        let mut ended = Vec::new();
+        let at = |ms| begun + Duration::from_millis(ms);
+        current.record(at(999), 5_000, true, &mut ended);
+        current.pass(at(999), &mut ended);
+        assert!(ended.is_empty());
+        current.record(at(3000), 7_000, false, &mut ended);
+        let told: Vec<(i64, u64)> = ended.iter().map(|second| (second.number, second.attempts)).collect();
+        assert_eq!(told, [(-1, 1), (0, 0), (1, 0)]);
+        assert_eq!((current.second.number, current.second.attempts, current.second.successes), (2, 1, 0));
+    }
+
+    #[test]
+    fn a_second_of_several_threads_is_told_when_the_last_has_passed_it() {
+        let mut merge = Merge::new(2);
+        let second = |number, ns: u64, success| {
+            let mut second = Second::new(number);
+            second.record(ns, success);
+            second
+        };
+        assert!(merge.take(0, &second(0, 1_000_000, true)).is_empty());
+        assert!(merge.take(0, &second(1, 1_000_000, true)).is_empty());
+        let report = merge.take(1, &second(0, 3_000_000, false))[0].report();
+        assert_eq!((report.attempts, report.successes), (2, 1));
+        assert_eq!((report.latency_us_mean, report.latency_us_max), (2000.0, 3000.0));
+        assert!((report.latency_us_p50 - 1000.0).abs() < 10.0, "{report:?}");
+        assert!((report.latency_us_p99 - 3000.0).abs() < 30.0, "{report:?}");
+    }
+
+    #[test]
+    fn who_is_gone_is_not_waited_for_and_who_stays_is() {
+        let mut merge = Merge::new(3);
+        let told = |seconds: Vec<Second>| -> Vec<(i64, u64)> {
+            seconds.iter().map(|second| (second.number, second.attempts)).collect()
+        };
+        let second = |number| {
+            let mut second = Second::new(number);
+            second.record(1_000, true);
+            second
+        };
+        for (party, number) in [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)] {
+            assert!(told(merge.take(party, &second(number))).is_empty());
+        }
+        // Two have handed over the first seconds, but one of them is the one that is gone.
+        assert!(told(merge.leave(0)).is_empty());
+        assert_eq!(told(merge.take(2, &second(0))), [(0, 3)]);
+        assert_eq!(told(merge.leave(1)), []);
+        assert_eq!(told(merge.take(2, &second(1))), [(1, 3)]);
+        assert_eq!(told(merge.leave(2)), [(2, 1)]);
+    }
+
+    #[test]
+    fn an_empty_second_is_all_zero() {
+        assert_eq!(Second::new(3).report(), SecondReport::default());
+    }
+}

@@ -1,0 +1,412 @@
+//! One connection of the plain interface: requests in, answers out.
+//!
+//! Requests that arrived together are answered together: one read, one write. A hit of the cache is answered without
+//! waiting for anything.
+
+use super::error::{Extra, Failure};
+use super::reply::{
+    Request, Timing, cache_status, write_failure, write_made, write_page, write_row, write_row_head,
+};
+use super::routes::{Action, Unless, refuse, route};
+use super::strained::Endured;
+use super::wire::{End, OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
+use super::{Worker, lab, metrics};
+use crate::tiered::{Made, Read, Served};
+use bytes::Buf;
+use http1::request::{self, Method};
+use http1::{Framing, Slots};
+use kv::{KEY_BYTES_MAX, Key, Precondition, Row};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Above this a value is sent from where it lies instead of being copied behind its head.
+const COPY_BYTES_MAX: usize = 32 << 10;
+/// Up to this a cached value is copied under the cache's lock, which costs less than to share its row: some 50 ns.
+const LOCKED_BYTES_MAX: usize = 2 << 10;
+
+pub(super) struct Connection<S> {
+    wire: Wire<S>,
+    /// Percent-decoded keys.
+    scratch: Vec<u8>,
+    /// Where requests are strained: the next one, or the one under way, has been.
+    endured: Option<Box<Endured>>,
+}
+
+/// What the parsed head leaves to be done.
+enum Task {
+    /// The head is not complete.
+    Incomplete,
+    /// It has to be strained first, and is still there.
+    Endure,
+    /// It is answered already.
+    Answered { keep_alive: bool },
+    /// The store has to be asked, or a body read.
+    Work(Request, Work),
+    /// The request is refused.
+    Refused(Request, Failure),
+}
+
+/// What a cached row became.
+enum Hit {
+    Answered(u16),
+    Row(Row),
+}
+
+enum Work {
+    /// A cached row that is not answered on the spot.
+    Send {
+        row: Row,
+        unless: Unless,
+        timing: bool,
+    },
+    Get {
+        key: Key,
+        unless: Unless,
+        timing: bool,
+    },
+    Put {
+        key: Key,
+        content_type: String,
+        condition: Precondition,
+        timing: bool,
+    },
+    Delete {
+        key: Key,
+        condition: Precondition,
+        timing: bool,
+    },
+    Page {
+        status: u16,
+        content_type: &'static str,
+        body: String,
+    },
+    Lab(lab::Action),
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    pub(super) fn new(stream: S, worker: Rc<Worker>) -> Connection<S> {
+        let idle = worker.shared.options.patience.idle;
+        Connection { wire: Wire::new(stream, worker, idle), scratch: Vec::new(), endured: None }
+    }
+
+    pub(super) async fn run(mut self) {
+        let failure = match self.serve().await {
+            Err(End::Slow) => Failure::new(408, "too_slow", "the request did not arrive in time"),
+            // It may have ended only its own direction, and still read.
+            Err(End::Cut) => {
+                Failure::new(400, "incomplete", "the connection ended in the middle of a request")
+            }
+            // There is nobody to tell.
+            Ok(()) | Err(End::Gone | End::Draining) => return,
+        };
+        self.wire.worker.metrics.answered(None, failure.status, Duration::ZERO);
+        write_failure(&mut self.wire.output, &failure.not_applied(), Some("close"), false);
+        if self.wire.flush().await.is_ok() {
+            self.wire.linger().await;
+        }
+    }
+
+    async fn serve(&mut self) -> Result<(), End> {
+        loop {
+            let keep_alive = match self.next_task() {
+                Task::Incomplete => {
+                    if self.scratch.capacity() > KEY_BYTES_MAX {
+                        self.scratch = Vec::new();
+                    }
+                    self.wire.flush().await?;
+                    self.wire.fill_head().await?;
+                    continue;
+                }
+                Task::Endure => {
+                    // What is answered so far need not wait for it.
+                    self.wire.flush().await?;
+                    // On the heap: connections that are not strained must not be larger for it.
+                    self.endured = Some(Box::new(Box::pin(self.wire.worker.endure()).await));
+                    continue;
+                }
+                Task::Answered { keep_alive } => keep_alive,
+                Task::Work(request, work) => {
+                    let keep_alive = self.work(request, work).await?;
+                    // What came along with it could not be begun any sooner.
+                    self.wire.arrived = Instant::now();
+                    keep_alive
+                }
+                Task::Refused(request, failure) => self.refuse(&request, &failure).await?,
+            };
+            self.endured = None;
+            if !keep_alive {
+                self.wire.flush().await?;
+                self.wire.linger().await;
+                return Ok(());
+            }
+            if self.wire.output.len() >= OUTPUT_BYTES_MAX {
+                self.wire.flush().await?;
+            }
+        }
+    }
+
+    /// Parses the next head and answers it at once where that is possible.
+    fn next_task(&mut self) -> Task {
+        if self.wire.input.is_empty() {
+            return Task::Incomplete;
+        }
+        let mut slots = Slots::default();
+        let options = &self.wire.worker.shared.options;
+        let head = match request::parse(&self.wire.input, &options.limits, &mut slots) {
+            Ok(Some(head)) => head,
+            Ok(None) => return Task::Incomplete,
+            Err(reject) => {
+                let request = Request {
+                    method: None,
+                    framing: Framing::Length(0),
+                    keep_alive: false,
+                    is_http10: false,
+                    expects_continue: false,
+                    started: self.wire.arrived,
+                };
+                return Task::Refused(request, reject.into());
+            }
+        };
+        let request = Request {
+            method: Some(head.method),
+            framing: head.framing,
+            keep_alive: head.keep_alive && !self.wire.worker.is_draining(),
+            is_http10: head.is_http10,
+            expects_continue: head.expect_continue,
+            started: self.wire.arrived,
+        };
+        let head_bytes = head.bytes;
+        // Now, so that nothing is moved under the cache's lock.
+        self.wire.output.reserve(2 * LOCKED_BYTES_MAX);
+        let mut routed = match options.lab.then(|| lab::route(&head)).flatten() {
+            Some(found) => found.map(Action::Lab),
+            None => route(&head, &mut self.scratch),
+        };
+        if options.lab && routed.as_ref().is_ok_and(Action::is_work) {
+            match &self.endured {
+                None if self.wire.worker.is_strained() => return Task::Endure,
+                None => {}
+                Some(endured) => {
+                    if let Some(failure) = &endured.failure {
+                        routed = Err(refuse(head.method, failure.clone()));
+                    }
+                }
+            }
+        }
+        // A cached row answers a request without a body on the spot.
+        if let Ok(Action::Get { key, unless, timing }) = &routed
+            && request.framing == Framing::Length(0)
+            && let Some((hit, shard)) = self.wire.worker.shared.tiers.cached(key, |row| {
+                // Under the cache's lock: what takes longer leaves it as a shared row.
+                if row.value().len() > LOCKED_BYTES_MAX || *timing || options.timing {
+                    return Hit::Row(row.clone());
+                }
+                Hit::Answered(write_row(&mut self.wire.output, &request, row, unless, Served::Hit, None))
+            })
+        {
+            self.wire.worker.metrics.hits[shard].add(1);
+            let task = match hit {
+                Hit::Row(row) => {
+                    let work = Work::Send { row, unless: unless.clone(), timing: *timing };
+                    Task::Work(request, work)
+                }
+                Hit::Answered(status) => {
+                    self.wire.worker.metrics.counted(request.method, status);
+                    self.wire.answered_at_once += 1;
+                    Task::Answered { keep_alive: request.keep_alive }
+                }
+            };
+            self.wire.input.advance(head_bytes);
+            return task;
+        }
+        let task = match routed.map(|action| plan(&self.wire.worker, action)) {
+            Ok(work) => Task::Work(request, work),
+            Err(failure) => Task::Refused(request, failure),
+        };
+        self.wire.input.advance(head_bytes);
+        task
+    }
+
+    /// Does what takes waiting; whether the connection goes on. A drain that began meanwhile ends it with this answer.
+    async fn work(&mut self, mut request: Request, work: Work) -> Result<bool, End> {
+        // Only a PUT and its like have use for a body; others may have one (RFC 9110, 9.3.1), which is read and dropped.
+        let limit = match &work {
+            Work::Put { .. } | Work::Lab(lab::Action::Preload { .. }) => {
+                self.wire.worker.shared.options.value_bytes
+            }
+            _ => UNUSED_BODY_BYTES_MAX,
+        };
+        let body = match self.wire.read_body(&request, limit).await? {
+            Ok(body) => body,
+            Err(failure) => return self.refuse(&request, &failure.closing()).await,
+        };
+        let worker = Rc::clone(&self.wire.worker);
+        let tiers = &worker.shared.tiers;
+        let always = worker.shared.options.timing;
+        let looked_up =
+            matches!(work, Work::Get { .. } | Work::Send { .. }).then(|| request.started.elapsed());
+        let asked_at = Instant::now();
+        let timed = |asked: bool, queued: Duration| {
+            let store = asked_at.elapsed().saturating_sub(queued);
+            (asked || always).then_some(Timing { cache: looked_up, beyond: Some((queued, store)) })
+        };
+        let done = match work {
+            Work::Get { key, unless, timing } => {
+                // What is answered so far need not wait for the store.
+                self.wire.flush().await?;
+                let got = tiers.get(&key).await;
+                request.keep_alive &= !worker.is_draining();
+                match got {
+                    Ok(Read { row: Some(row), served, queued }) => {
+                        if served == Served::Hit {
+                            worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
+                        }
+                        let timing = timed(timing, queued);
+                        Ok(self.send_row(&request, &row, &unless, served, timing.as_ref()).await?)
+                    }
+                    Ok(Read { row: None, served: served @ Served::Replica, .. }) => {
+                        Err(Failure::absent().with(Extra::CacheStatus(cache_status(served))))
+                    }
+                    Ok(Read { row: None, .. }) => Err(Failure::absent()),
+                    Err(error) => Err(Failure::of_read(&error)),
+                }
+            }
+            Work::Send { row, unless, timing } => {
+                let timing = (timing || always).then_some(Timing { cache: looked_up, beyond: None });
+                Ok(self.send_row(&request, &row, &unless, Served::Hit, timing.as_ref()).await?)
+            }
+            Work::Put { key, content_type, condition, timing } => {
+                self.wire.flush().await?;
+                let put = worker.put(&key, &content_type, body, condition).await;
+                request.keep_alive &= !worker.is_draining();
+                put.map(|Made { version, existed, queued }| {
+                    let status = if existed { 204 } else { 201 };
+                    let timing = timed(timing, queued);
+                    write_made(&mut self.wire.output, &request, status, Some(version.0), timing.as_ref());
+                    status
+                })
+                .map_err(Failure::of_write)
+            }
+            Work::Delete { key, condition, timing } => {
+                self.wire.flush().await?;
+                let deleted = worker.delete(&key, condition).await;
+                request.keep_alive &= !worker.is_draining();
+                deleted
+                    .map(|Made { queued, .. }| {
+                        let timing = timed(timing, queued);
+                        write_made(&mut self.wire.output, &request, 204, None, timing.as_ref());
+                        204
+                    })
+                    .map_err(Failure::of_write)
+            }
+            Work::Lab(action) => {
+                self.wire.flush().await?;
+                let done = lab::perform(&worker.shared, action, body).await;
+                request.keep_alive &= !worker.is_draining();
+                done.map(|done| match done {
+                    lab::Done::Written { status, version } => {
+                        write_made(&mut self.wire.output, &request, status, Some(version), None);
+                        status
+                    }
+                    lab::Done::Told => {
+                        write_made(&mut self.wire.output, &request, 204, None, None);
+                        204
+                    }
+                    lab::Done::Page(json) => {
+                        write_page(&mut self.wire.output, &request, 200, "application/json", &json);
+                        200
+                    }
+                })
+            }
+            Work::Page { status, content_type, body } => {
+                write_page(&mut self.wire.output, &request, status, content_type, &body);
+                Ok(status)
+            }
+        };
+        match done {
+            Ok(status) => {
+                self.wire.worker.metrics.answered(request.method, status, request.started.elapsed());
+                Ok(request.keep_alive)
+            }
+            Err(failure) => Ok(self.answer_failure(&request, &failure)),
+        }
+    }
+
+    /// Answers a refused request; whether the connection goes on.
+    async fn refuse(&mut self, request: &Request, failure: &Failure) -> Result<bool, End> {
+        let mut failure = failure.clone();
+        if !failure.closes {
+            // The body has to go before the next head can be read. One that is announced, not sent, or large, is not
+            // worth waiting for.
+            let is_small =
+                matches!(request.framing, Framing::Length(bytes) if bytes <= UNUSED_BODY_BYTES_MAX as u64);
+            failure.closes = match request.framing {
+                Framing::Length(0) => false,
+                _ if is_small && !request.expects_continue => {
+                    self.wire.read_body(request, UNUSED_BODY_BYTES_MAX).await?.is_err()
+                }
+                _ => true,
+            };
+        }
+        Ok(self.answer_failure(request, &failure))
+    }
+
+    fn answer_failure(&mut self, request: &Request, failure: &Failure) -> bool {
+        let keep_alive = request.keep_alive && !failure.closes;
+        let persistence = if keep_alive { request.persistence() } else { Some("close") };
+        write_failure(&mut self.wire.output, failure, persistence, request.method == Some(Method::Head));
+        self.wire.worker.metrics.answered(request.method, failure.status, request.started.elapsed());
+        keep_alive
+    }
+
+    async fn send_row(
+        &mut self,
+        request: &Request,
+        row: &Row,
+        unless: &Unless,
+        served: Served,
+        timing: Option<&Timing>,
+    ) -> Result<u16, End> {
+        if row.value().len() <= COPY_BYTES_MAX {
+            return Ok(write_row(&mut self.wire.output, request, row, unless, served, timing));
+        }
+        let status = write_row_head(&mut self.wire.output, request, row, unless, served, timing);
+        if status == 200 && request.method != Some(Method::Head) {
+            self.wire.flush().await?;
+            self.wire.send(row.value()).await?;
+        }
+        Ok(status)
+    }
+}
+
+/// Copies out of the read buffer what an action needs.
+fn plan(worker: &Worker, action: Action<'_>) -> Work {
+    let shared = &worker.shared;
+    // `route` lets through only keys of a legal length.
+    let owned = |key: &[u8]| Key::new(key).unwrap_or_else(|| unreachable!("a routed key has a legal length"));
+    let page = |status, content_type, body| Work::Page { status, content_type, body };
+    match action {
+        Action::Get { key, unless, timing } => Work::Get { key: owned(key), unless, timing },
+        Action::Put { key, content_type, condition, timing } => {
+            Work::Put { key: owned(key), content_type, condition, timing }
+        }
+        Action::Delete { key, condition, timing } => Work::Delete { key: owned(key), condition, timing },
+        Action::Lab(action) => Work::Lab(action),
+        Action::Healthz => page(200, "text/plain", "alive\n".into()),
+        Action::Readyz if worker.is_draining() => page(503, "text/plain", "draining\n".into()),
+        Action::Readyz => match metrics::not_ready(&shared.tiers) {
+            None => page(200, "text/plain", "ready\n".into()),
+            Some(why) => page(503, "text/plain", format!("{why}\n")),
+        },
+        Action::Metrics => {
+            let text =
+                shared.metrics.prometheus(&shared.tiers, shared.strained.as_ref(), worker.is_draining());
+            page(200, "text/plain; version=0.0.4", text)
+        }
+        Action::Stats => {
+            let text = shared.metrics.json(&shared.tiers, shared.strained.as_ref(), worker.is_draining());
+            page(200, "application/json", text)
+        }
+    }
+}

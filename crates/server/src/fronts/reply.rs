@@ -1,0 +1,162 @@
+//! A front's answers as bytes: the head that the library behind those systems writes, in its order.
+//!
+//! No `Date`, no `Server`. Head and body go out in one piece; there they are two, which costs a delayed acknowledgement.
+
+use super::FrontRow;
+use http1::response::Writer;
+use kv::Row;
+use std::borrow::Cow;
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    /// `None` where there is no body by intention; an empty value has a type.
+    content_type: Option<&'static str>,
+    body: Body,
+    /// What a handler there threw: the only word of it, in a header.
+    exception: Option<Cow<'static, str>>,
+}
+
+#[derive(Debug)]
+enum Body {
+    Bytes(Cow<'static, [u8]>),
+    /// A value behind a few words.
+    Value(&'static str, Row),
+}
+
+impl Reply {
+    /// No more than a status.
+    pub(super) fn empty(status: u16) -> Reply {
+        Reply { status, content_type: None, body: Body::Bytes(Cow::Borrowed(b"")), exception: None }
+    }
+
+    pub(super) fn text(status: u16, text: impl Into<Cow<'static, str>>) -> Reply {
+        match text.into() {
+            Cow::Borrowed(text) => Reply::bytes(status, text.as_bytes()),
+            Cow::Owned(text) => Reply::bytes(status, text.into_bytes()),
+        }
+    }
+
+    /// Text that may hold any bytes.
+    pub(super) fn bytes(status: u16, bytes: impl Into<Cow<'static, [u8]>>) -> Reply {
+        Reply { content_type: Some("text/plain"), body: Body::Bytes(bytes.into()), ..Reply::empty(status) }
+    }
+
+    /// A row's value, after `words`.
+    pub(super) fn value(words: &'static str, row: Row) -> Reply {
+        Reply { content_type: Some("text/plain"), body: Body::Value(words, row), ..Reply::empty(200) }
+    }
+
+    pub(super) fn json(status: u16, text: String) -> Reply {
+        Reply { content_type: Some("application/json"), ..Reply::text(status, text) }
+    }
+
+    /// 500 as where a handler threw.
+    pub(super) fn exception(what: Cow<'static, str>) -> Reply {
+        Reply { exception: Some(what), ..Reply::empty(500) }
+    }
+
+    /// Appends it.
+    pub(super) fn write(&self, output: &mut Vec<u8>, row: &FrontRow, keep_alive: bool, is_head: bool) {
+        let (words, value) = match &self.body {
+            Body::Bytes(bytes) => (&b""[..], &bytes[..]),
+            Body::Value(words, row) => (words.as_bytes(), row.value()),
+        };
+        let bytes = words.len() + value.len();
+        let (name, said) = match keep_alive {
+            true => ("Keep-Alive", row.keep_alive.as_bytes()),
+            false => ("Connection", &b"close"[..]),
+        };
+        let length = bytes as u64;
+        let mut writer = Writer::new(output, self.status);
+        if is_head {
+            writer = writer.field("Accept-Ranges", b"bytes");
+        }
+        // The library keeps fields in a hash map and so has them in the reverse of the order they were set in: the
+        // length of an empty body is set last.
+        writer = match bytes == 0 && self.exception.is_none() {
+            true => writer.field_number("Content-Length", length).field(name, said),
+            false => writer.field(name, said).field_number("Content-Length", length),
+        };
+        if let Some(content_type) = self.content_type {
+            writer = writer.field("Content-Type", content_type.as_bytes());
+        }
+        if let Some(what) = &self.exception {
+            writer = writer.field("EXCEPTION_WHAT", what.as_bytes());
+        }
+        writer.end();
+        if !is_head {
+            output.extend_from_slice(words);
+            output.extend_from_slice(value);
+        }
+    }
+}
+
+/// The answer to a connection too many.
+pub(crate) fn refuse_connection(output: &mut Vec<u8>) {
+    Reply::empty(503).write(output, &super::FRONTS[0], false, false);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kv::{Key, Version};
+
+    /// Seen on the wire of cpp-httplib, at the commit that the systems were built with (after 0.27.0).
+    #[test]
+    fn heads_have_the_order_of_the_library() {
+        let row = |value: &[u8]| Row::new(&Key::new(b"k").unwrap(), "", value, Version(1));
+        let close = "Connection: close\r\n";
+        let alive = "Keep-Alive: timeout=5, max=100\r\n";
+        for (reply, keep_alive, is_head, expected) in [
+            (
+                Reply::value("DB HIT: ", row(b"a")),
+                true,
+                false,
+                format!("200 OK\r\n{alive}Content-Length: 9\r\nContent-Type: text/plain\r\n\r\nDB HIT: a"),
+            ),
+            (
+                Reply::value("DB HIT: ", row(b"a")),
+                false,
+                false,
+                format!("200 OK\r\n{close}Content-Length: 9\r\nContent-Type: text/plain\r\n\r\nDB HIT: a"),
+            ),
+            (
+                Reply::value("DB HIT: ", row(b"a")),
+                true,
+                true,
+                format!(
+                    "200 OK\r\nAccept-Ranges: bytes\r\n{alive}Content-Length: 9\r\nContent-Type: text/plain\r\n\r\n"
+                ),
+            ),
+            (
+                Reply::value("", row(b"")),
+                true,
+                false,
+                format!("200 OK\r\nContent-Length: 0\r\n{alive}Content-Type: text/plain\r\n\r\n"),
+            ),
+            (
+                Reply::text(404, "Not found"),
+                false,
+                false,
+                format!(
+                    "404 Not Found\r\n{close}Content-Length: 9\r\nContent-Type: text/plain\r\n\r\nNot found"
+                ),
+            ),
+            (Reply::empty(404), false, false, format!("404 Not Found\r\nContent-Length: 0\r\n{close}\r\n")),
+            (
+                Reply::exception("boom it".into()),
+                false,
+                false,
+                format!(
+                    "500 Internal Server Error\r\n{close}Content-Length: 0\r\nEXCEPTION_WHAT: boom it\r\n\r\n"
+                ),
+            ),
+        ] {
+            let mut output = Vec::new();
+            reply.write(&mut output, &super::super::FRONTS[0], keep_alive, is_head);
+            assert_eq!(String::from_utf8(output).unwrap(), format!("HTTP/1.1 {expected}"));
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Routes that only `--lab` opens: fill and clear the store, work for the processors, and strains.
+//!
+//! For measurements. Anybody who reaches the server may empty it, so `cmd` opens them on loopback addresses only.
+
+use super::Shared;
+use super::compute::{self, Full, PRIMES_MAX, TEXT_BYTES_MAX};
+use super::error::{Extra, Failure};
+use super::query::{Params, is_well_formed};
+use super::routes::{content_type, name, origin_form, refuse};
+use crate::tiered::WriteError;
+use http1::request::Head;
+use kv::Key;
+use kv::strain::{self, Wanted};
+use std::borrow::Cow;
+
+/// What such a request asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Into the store and not into the cache; the value is the body.
+    Preload {
+        key: Key,
+        content_type: String,
+    },
+    /// Everything goes.
+    Clear,
+    /// The first primes, this many.
+    Primes(usize),
+    Hash(Vec<u8>),
+    /// On top of what it was started with; nothing takes back what was added.
+    Strain(Option<Wanted>),
+}
+
+impl Action {
+    /// Whether it is something to be measured, and not what prepares for it.
+    pub(super) fn is_work(&self) -> bool {
+        matches!(self, Action::Primes(_) | Action::Hash(_))
+    }
+}
+
+/// What became of it.
+pub(super) enum Done {
+    Written {
+        status: u16,
+        version: u64,
+    },
+    /// Nothing is left to say.
+    Told,
+    /// JSON.
+    Page(String),
+}
+
+struct Place {
+    path: &'static str,
+    method: &'static str,
+    /// All methods of this path; empty where others have the path elsewhere.
+    allow: &'static str,
+    /// From the query; a mistake is answered with what it should be.
+    action: fn(&Head<'_, '_>, Params) -> Result<Action, Failure>,
+}
+
+const PLACES: &[Place] = &[
+    Place { path: "/preload", method: "POST", allow: "POST", action: preload },
+    Place { path: "/kv", method: "DELETE", allow: "", action: clear },
+    Place { path: "/compute/prime", method: "GET", allow: "GET", action: primes },
+    Place { path: "/compute/hash", method: "GET", allow: "GET", action: hash },
+    Place { path: "/strain", method: "PUT", allow: "PUT, DELETE", action: add_strains },
+    Place { path: "/strain", method: "DELETE", allow: "PUT, DELETE", action: take_strains_back },
+];
+
+/// Finds the route; `None` where there is none, and the plain interface has the word.
+pub(super) fn route(head: &Head<'_, '_>) -> Option<Result<Action, Failure>> {
+    let target = origin_form(head.target);
+    let path_end = memchr::memchr(b'?', target).unwrap_or(target.len());
+    let mut places = PLACES.iter().filter(|place| place.path.as_bytes() == &target[..path_end]).peekable();
+    let allow = places.peek()?.allow;
+    let Some(place) = places.find(|place| place.method == name(head.method)) else {
+        let wrong = Failure::new(405, "method_not_allowed", format!("this route takes {allow}"))
+            .not_applied()
+            .with(Extra::Allow(allow));
+        return (!allow.is_empty()).then_some(Err(wrong));
+    };
+    let query = target.get(path_end + 1..).unwrap_or_default();
+    let routed = if is_well_formed(query) {
+        let mut params = Params::default();
+        params.add(query);
+        (place.action)(head, params)
+    } else {
+        Err(wrong_query("the query has a % that begins no escape; write %25 for a %"))
+    };
+    Some(routed.map_err(|failure| refuse(head.method, failure)))
+}
+
+fn preload(head: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
+    let key = params.only("key").and_then(|key| Key::new(&key)).ok_or_else(|| {
+        wrong_query("write ?key=KEY and no more, with 1 to 1024 bytes; the value is the body")
+    })?;
+    Ok(Action::Preload { key, content_type: content_type(head.field("content-type"))? })
+}
+
+fn clear(head: &Head<'_, '_>, _: Params) -> Result<Action, Failure> {
+    // Whoever asks for a part must not lose the whole.
+    match memchr::memchr(b'?', head.target) {
+        None => Ok(Action::Clear),
+        Some(_) => Err(wrong_query("this removes every key; to say so, leave the query out")),
+    }
+}
+
+fn primes(_: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
+    let count = params.only("count").and_then(|count| std::str::from_utf8(&count).ok()?.parse().ok());
+    match count {
+        Some(count @ 1..=PRIMES_MAX) => Ok(Action::Primes(count)),
+        _ => Err(wrong_query("write ?count=N and no more, with N from 1 to 10000")),
+    }
+}
+
+fn hash(_: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
+    match params.only("text") {
+        Some(text) if (1..=TEXT_BYTES_MAX).contains(&text.len()) => Ok(Action::Hash(text)),
+        _ => Err(wrong_query("write ?text=TEXT and no more, with 1 to 8192 bytes")),
+    }
+}
+
+fn add_strains(_: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
+    let pairs = params.iter().map(|(name, value)| {
+        let text = |bytes| std::str::from_utf8(bytes).ok();
+        text(name).zip(text(value)).ok_or_else(|| wrong_query("the query is not UTF-8"))
+    });
+    let pairs = pairs.collect::<Result<Vec<_>, Failure>>()?;
+    if pairs.is_empty() {
+        let known = strain::names();
+        return Err(wrong_query(format!("write ?NAME=VALUE&NAME=VALUE with any of {known}")));
+    }
+    Wanted::of(pairs).map(|wanted| Action::Strain(Some(wanted))).map_err(wrong_query)
+}
+
+fn take_strains_back(head: &Head<'_, '_>, _: Params) -> Result<Action, Failure> {
+    match memchr::memchr(b'?', head.target) {
+        None => Ok(Action::Strain(None)),
+        Some(_) => Err(wrong_query("this takes back all that was added; to say so, leave the query out")),
+    }
+}
+
+fn wrong_query(what: impl Into<Cow<'static, str>>) -> Failure {
+    Failure::new(400, "bad_query", what)
+}
+
+/// Does it. `body` is the value of a preload.
+pub(super) async fn perform(shared: &Shared, action: Action, body: Vec<u8>) -> Result<Done, Failure> {
+    let full = |Full| Failure::no_room_to_compute();
+    match action {
+        Action::Preload { key, content_type } => {
+            let made = shared.tiers.preload(&key, &content_type, body).await.map_err(Failure::of_write)?;
+            let status = if made.existed { 204 } else { 201 };
+            Ok(Done::Written { status, version: made.version.0 })
+        }
+        Action::Clear => {
+            let cleared = shared.tiers.clear().await;
+            cleared.map_err(|error| Failure::of_write(WriteError::Store(error)))?;
+            Ok(Done::Told)
+        }
+        Action::Strain(wanted) => {
+            // `cmd` gives them to every server of the lab.
+            let strained = shared.strained.as_ref();
+            let strained = strained
+                .ok_or_else(|| Failure::new(404, "no_route", "this server takes no strains").not_applied())?;
+            match wanted {
+                Some(wanted) => strained
+                    .strains
+                    .add(&wanted)
+                    .map_err(|why| Failure::new(409, "no_lock", why).not_applied())?,
+                None => strained.strains.take_back(),
+            }
+            Ok(Done::Told)
+        }
+        Action::Primes(count) => {
+            let pool = shared.compute.as_ref().ok_or(Full).map_err(full)?;
+            let primes = pool.run(move || compute::primes(count)).await.map_err(full)?;
+            let primes: Vec<String> = primes.iter().map(u32::to_string).collect();
+            Ok(Done::Page(format!("{{\"count\":{count},\"primes\":[{}]}}\n", primes.join(","))))
+        }
+        Action::Hash(text) => {
+            let pool = shared.compute.as_ref().ok_or(Full).map_err(full)?;
+            let hash = pool.run(move || compute::hash(&text)).await.map_err(full)?;
+            Ok(Done::Page(format!("{{\"hash\":{hash}}}\n")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http1::{Limits, Slots, request};
+
+    /// Routes a request of this start line; the action, `status detail`, or `-` where the plain interface decides.
+    fn check(start: &str, expected: &str) {
+        let text = format!("{start} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let mut slots = Slots::default();
+        let head = request::parse(text.as_bytes(), &Limits::default(), &mut slots).unwrap().unwrap();
+        let got = match route(&head) {
+            None => "-".to_owned(),
+            Some(Ok(Action::Preload { key, .. })) => format!("preload {}", key.as_bytes().escape_ascii()),
+            Some(Ok(Action::Hash(text))) => format!("hash {}", text.escape_ascii()),
+            Some(Ok(other)) => format!("{other:?}"),
+            Some(Err(failure)) => format!("{} {}", failure.status, failure.detail),
+        };
+        assert!(got.starts_with(expected), "{start}: {got}");
+    }
+
+    #[test]
+    fn every_route_has_its_query_and_no_other() {
+        check("POST /preload?key=a+b%2Bc", "preload a b+c");
+        check("POST /preload?key=", "400 write ?key=KEY");
+        check("POST /preload?key=%zz", "400 the query has a %");
+        check("POST /preload?key=a&value=b", "400 write ?key=KEY");
+        check(&format!("POST /preload?key={}", "k".repeat(1025)), "400 write ?key=KEY");
+        check("PUT /preload?key=a", "405 this route takes POST");
+        check("DELETE /kv", "Clear");
+        check("DELETE /kv?", "400 this removes every key");
+        check("DELETE /kv?prefix=a", "400 this removes every key");
+        check("GET /kv", "-");
+        check("PUT /kv", "-");
+        check("DELETE /kv/", "-");
+        check("GET /compute/prime?count=1", "Primes(1)");
+        check("GET /compute/prime?count=10000", "Primes(10000)");
+        for wrong in ["", "?", "?count=", "?count=0", "?count=10001", "?count=-1", "?count=1&x", "?n=1"] {
+            check(&format!("GET /compute/prime{wrong}"), "400 write ?count=N");
+        }
+        check("GET /compute/hash?text=%ff", "hash \\xff");
+        check("GET /compute/hash?text=", "400 write ?text=TEXT");
+        check("HEAD /compute/hash?text=a", "405 this route takes GET");
+        check("GET /compute", "-");
+        check("GET /kv/preload", "-");
+        check("PUT /strain?cpu=250us&fail=3", "Strain(Some(");
+        check("DELETE /strain", "Strain(None)");
+        check("DELETE /strain?cpu=1ms", "400 this takes back all that was added");
+        check("GET /strain", "405 this route takes PUT, DELETE");
+        check("PUT /strain", "400 write ?NAME=VALUE&NAME=VALUE with any of cpu, worker, delay,");
+        check("PUT /strain?%ff=1ms", "400 the query is not UTF-8");
+        check("PUT /strain?cpu", "400 cpu=: a duration is a number with");
+        check("PUT /strain?cpus=1ms", "400 cpus is no strain; known are cpu,");
+    }
+}

@@ -1,0 +1,398 @@
+//! The HTTP server: listeners, workers, limits, drain.
+//!
+//! Knows neither which store nor which policy it serves. Each worker is a thread with a runtime and a listening socket
+//! of its own on the same port; the kernel spreads the connections over them, and a connection stays where it is.
+
+pub mod tiered;
+mod connection;
+mod routes;
+mod lab;
+mod compute;
+mod fronts;
+mod wire;
+mod seats;
+mod strained;
+mod pauses;
+mod busy;
+mod reply;
+mod query;
+mod error;
+mod metrics;
+
+pub use fronts::{FRONTS, FrontAt, FrontRow, find as find_front};
+
+use crate::tiered::Tiers;
+use compute::Pool;
+use connection::Connection;
+use fronts::Front;
+use http1::Limits;
+use kv::VALUE_BYTES_MAX;
+use kv::strain::Strains;
+use metrics::{Metrics, WorkerMetrics};
+use pauses::Pauses;
+use seats::Seats;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use strained::Strained;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::watch;
+use wire::Spare;
+
+/// File descriptors kept for everything that is not a connection. The embedded store alone may hold 900.
+const FILES_SPARE: u64 = 1024;
+
+/// How the server serves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen; port 0 for any free one.
+    pub listen: SocketAddr,
+    /// Other wire shapes over the same tiers, each on a listener of its own.
+    pub fronts: Vec<FrontAt>,
+    /// Whether anybody may clear the store and make the server compute.
+    pub lab: bool,
+    /// What slows requests and writes down, and may be changed while it serves; only with `lab`.
+    pub strains: Option<Arc<Strains>>,
+    /// Most rows the cache may hold, for fronts that tell it.
+    pub cache_entries: usize,
+    /// Threads, at least one.
+    pub workers: usize,
+    /// Longest heads.
+    pub limits: Limits,
+    /// Longest value, in bytes; at most [`VALUE_BYTES_MAX`].
+    pub value_bytes: usize,
+    /// Most connections; more are answered 503 and closed. Fewer where the limit of open files leaves no room for them.
+    pub connections: usize,
+    /// Whether every answer carries `Server-Timing`.
+    pub timing: bool,
+    /// How long a drain waits for what is in flight.
+    pub drain: Duration,
+    /// How slow a client may be.
+    pub patience: Patience,
+}
+
+/// How long the server waits for a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// For the next request of a connection.
+    pub idle: Duration,
+    /// For a head, from its first byte; for a body, and for a client that does not take its answer, before the slowest
+    /// tolerated rate counts.
+    pub head: Duration,
+    /// Slowest tolerated rate of a body or an answer, in bytes per second.
+    pub bytes_per_sec: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            fronts: Vec::new(),
+            lab: false,
+            strains: None,
+            cache_entries: 0,
+            workers: 1,
+            limits: Limits::default(),
+            value_bytes: 8 << 20,
+            connections: 20_000,
+            timing: false,
+            drain: Duration::from_secs(30),
+            patience: Patience {
+                idle: Duration::from_secs(75),
+                head: Duration::from_secs(10),
+                bytes_per_sec: 1024,
+            },
+        }
+    }
+}
+
+/// A running server.
+pub struct Server {
+    address: SocketAddr,
+    fronts: Vec<(&'static str, SocketAddr)>,
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+/// What all workers share.
+struct Shared {
+    options: Options,
+    tiers: Tiers,
+    metrics: Metrics,
+    /// Where there is something to compute.
+    compute: Option<Pool>,
+    /// Where somebody may slow it down.
+    strained: Option<Strained>,
+    /// Turns true once, when the server is to end: for those who wait for it.
+    draining: watch::Sender<bool>,
+    /// The same for those who only ask, with every answer.
+    drains: AtomicBool,
+}
+
+/// A listener and what is spoken there: the plain interface, or a front.
+struct Door {
+    listener: std::net::TcpListener,
+    front: Option<Arc<Front>>,
+}
+
+/// What the connections of one worker share.
+struct Worker {
+    shared: Arc<Shared>,
+    metrics: Arc<WorkerMetrics>,
+    seats: Rc<Seats>,
+    spare: Spare,
+    pauses: Pauses,
+}
+
+impl Server {
+    /// Listens and serves.
+    pub fn start(mut options: Options, tiers: Tiers) -> io::Result<Server> {
+        debug_assert!(options.value_bytes <= VALUE_BYTES_MAX);
+        let workers = options.workers.max(1);
+        let mut doors: Vec<Vec<Door>> = (0..workers).map(|_| Vec::new()).collect();
+        let address = open_doors(options.listen, None, &mut doors)?;
+        let mut fronts = Vec::new();
+        for FrontAt { row, listen } in &options.fronts {
+            let front = Arc::new(Front::new(row, options.cache_entries));
+            fronts.push((row.name, open_doors(*listen, Some(front), &mut doors)?));
+        }
+        // After listening: a port that is taken is all there is to say then.
+        options.connections = make_room(options.connections);
+        let computes = options.lab || options.fronts.iter().any(|front| front.row.computes);
+        let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
+        let metrics = Metrics::new(workers, compute.as_ref().map(Pool::meters));
+        let strained = options.strains.clone().filter(|_| options.lab).map(Strained::new);
+        let (draining, _) = watch::channel(false);
+        let drains = AtomicBool::new(false);
+        let shared = Arc::new(Shared { options, tiers, metrics, compute, strained, draining, drains });
+        let workers = doors
+            .into_iter()
+            .zip(&shared.metrics.workers)
+            .enumerate()
+            .map(|(index, (doors, metrics))| {
+                let (shared, metrics) = (Arc::clone(&shared), Arc::clone(metrics));
+                let (told, hears) = mpsc::channel();
+                let thread = std::thread::Builder::new().name(format!("weir-worker-{index}"));
+                // It stays in the thread it was made in, and spares its tasks what a runtime of many threads needs.
+                let work = move || {
+                    let runtime =
+                        match Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
+                        {
+                            Ok(runtime) => runtime,
+                            Err(error) => return told.send(error).unwrap_or_default(),
+                        };
+                    drop(told);
+                    metrics.busy.begin(runtime.metrics());
+                    let patience = shared.options.patience;
+                    let seats = Rc::new(Seats::new(patience.idle.min(patience.head)));
+                    let (spare, pauses) = (Spare::default(), Pauses::default());
+                    let worker = Worker { shared, metrics, seats, spare, pauses };
+                    runtime.block_on(serve(Rc::new(worker), doors));
+                };
+                let thread = thread.spawn(work)?;
+                // Without a word the sender is gone: it works.
+                hears.recv().map_or(Ok(thread), Err)
+            })
+            .collect::<io::Result<_>>()?;
+        Ok(Server { address, fronts, shared, workers })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its fronts by name, and where they listen.
+    pub fn fronts(&self) -> &[(&'static str, SocketAddr)] {
+        &self.fronts
+    }
+
+    /// Stops accepting, ends kept-alive connections with their next answer, finishes what is in flight (for as long as
+    /// [`Options::drain`]), gives the store back.
+    pub fn drain(self) {
+        self.shared.drains.store(true, Relaxed);
+        self.shared.draining.send_replace(true);
+        for worker in self.workers {
+            let _ = worker.join();
+        }
+    }
+}
+
+/// Raises this process's limit of open files, so that `connections` fit into it; how many do.
+///
+/// A connection that finds no descriptor waits without a word. One that is a connection too many is answered.
+fn make_room(connections: usize) -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let wanted = (connections as u64).saturating_add(FILES_SPARE);
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let Some(current) = current.filter(|current| *current < wanted) else { return connections };
+    let most = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum }).is_ok();
+    let files = if raised { most } else { current };
+    let room = room_within(files, connections);
+    if room < connections {
+        log::warn!(
+            "at most {room} of {connections} connections fit into the limit of {files} open files; raise it with \
+             `ulimit -Hn`, or ask for no more"
+        );
+    }
+    room
+}
+
+/// How many of `connections` fit into a limit of open files. Under a low limit at least half are for them.
+fn room_within(files: u64, connections: usize) -> usize {
+    let room = files.saturating_sub(FILES_SPARE).max(files / 2);
+    connections.min(usize::try_from(room).unwrap_or(usize::MAX))
+}
+
+/// Listens at `address` for every worker; the address with its port.
+fn open_doors(
+    address: SocketAddr,
+    front: Option<Arc<Front>>,
+    doors: &mut [Vec<Door>],
+) -> io::Result<SocketAddr> {
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
+    let listeners = listen(address, doors.len()).map_err(named)?;
+    let address = listeners[0].local_addr().map_err(named)?;
+    for (doors, listener) in doors.iter_mut().zip(listeners) {
+        doors.push(Door { listener, front: front.clone() });
+    }
+    Ok(address)
+}
+
+/// One socket per worker, all on the same port.
+fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
+    // Sockets that share a port do so with any process: first make sure that nobody else is there.
+    let alone = bind(address, false)?;
+    let address = alone.local_addr()?;
+    if count == 1 {
+        return Ok(vec![into_std(alone)?]);
+    }
+    drop(alone);
+    (0..count).map(|_| into_std(bind(address, true)?)).collect()
+}
+
+fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(shared)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+fn into_std(socket: TcpSocket) -> io::Result<std::net::TcpListener> {
+    // Registering with a runtime is the worker's; listening here makes a taken port this call's error.
+    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let _entered = runtime.enter();
+    socket.listen(4096)?.into_std()
+}
+
+/// Accepts until the server drains, then waits for the connections to end.
+async fn serve(worker: Rc<Worker>, doors: Vec<Door>) {
+    let seats = Rc::clone(&worker.seats);
+    tokio::task::spawn_local(look_after(seats, worker.shared.draining.subscribe()));
+    let accepting: Vec<_> =
+        doors.into_iter().map(|door| tokio::task::spawn_local(accept(Rc::clone(&worker), door))).collect();
+    for task in accepting {
+        // A task that panicked has said so.
+        let _ = task.await;
+    }
+    let until = tokio::time::Instant::now() + worker.shared.options.drain;
+    while Rc::strong_count(&worker) > 1 && tokio::time::Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Accepts at one door until the server drains. The listener closes then: a draining server refuses new connections.
+async fn accept(worker: Rc<Worker>, door: Door) {
+    let mut draining = worker.shared.draining.subscribe();
+    let listener = match TcpListener::from_std(door.listener) {
+        Ok(listener) => listener,
+        Err(error) => return log::error!("a worker cannot listen: {error}"),
+    };
+    loop {
+        tokio::select! {
+            _ = draining.wait_for(|draining| *draining) => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => welcome(&worker, stream, door.front.as_ref()),
+                Err(error) => {
+                    // Out of file descriptors, most likely: leave the others some time to close theirs.
+                    log::warn!("cannot accept: {error}");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+        }
+    }
+}
+
+/// Looks after the waiting connections, and renews the date, for as long as the worker runs.
+async fn look_after(seats: Rc<Seats>, mut draining: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(seats.look_every()) => seats.look(Instant::now()),
+            // Once: after that there are only the looks.
+            _ = draining.wait_for(|draining| *draining), if !seats.is_draining() => seats.drain(),
+        }
+        reply::renew_date();
+    }
+}
+
+fn welcome(worker: &Rc<Worker>, stream: TcpStream, front: Option<&Arc<Front>>) {
+    let open = &worker.shared.metrics.open_connections;
+    worker.metrics.connections.add(1);
+    if open.fetch_add(1, Relaxed) >= worker.shared.options.connections {
+        worker.metrics.shed_connections.add(1);
+        open.fetch_sub(1, Relaxed);
+        // A fresh socket takes this much without waiting; if not, closing says enough.
+        let mut refusal = Vec::new();
+        if front.is_some() {
+            fronts::refuse_connection(&mut refusal);
+        } else {
+            let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
+                .not_applied()
+                .with(error::Extra::RetryAfter(1));
+            reply::write_failure(&mut refusal, &failure, Some("close"), false);
+        }
+        let _ = stream.try_write(&refusal);
+        return;
+    }
+    // Without this an answer in two segments waits for the peer's delayed acknowledgement.
+    let _ = stream.set_nodelay(true);
+    let worker = Rc::clone(worker);
+    let front = front.map(Arc::clone);
+    tokio::task::spawn_local(async move {
+        match front {
+            None => Connection::new(stream, Rc::clone(&worker)).run().await,
+            Some(front) => fronts::Connection::new(stream, Rc::clone(&worker), front).run().await,
+        }
+        worker.shared.metrics.open_connections.fetch_sub(1, Relaxed);
+    });
+}
+
+impl Worker {
+    fn is_draining(&self) -> bool {
+        self.shared.drains.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_room_for_the_files_of_the_store() {
+        for (files, connections, room) in
+            [(1 << 20, 20_000, 20_000), (20_000, 20_000, 18_976), (1024, 20_000, 512), (64, 20, 20)]
+        {
+            assert_eq!(room_within(files, connections), room, "{files} files");
+        }
+    }
+}

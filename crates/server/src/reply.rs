@@ -1,0 +1,196 @@
+//! Answers as bytes: heads with their fields, and the values behind them.
+//!
+//! Pure but for the clock of the `Date` field.
+
+use super::error::Failure;
+use super::routes::Unless;
+use crate::tiered::Served;
+use http1::request::Method;
+use http1::{Framing, response};
+use kv::Row;
+use std::cell::RefCell;
+use std::time::{Duration, Instant, SystemTime};
+
+/// What of the head is needed after it is gone.
+pub(super) struct Request {
+    pub(super) method: Option<Method>,
+    pub(super) framing: Framing,
+    pub(super) keep_alive: bool,
+    pub(super) is_http10: bool,
+    pub(super) expects_continue: bool,
+    pub(super) started: Instant,
+}
+
+impl Request {
+    /// What the answer's `Connection` has to say.
+    pub(super) fn persistence(&self) -> Option<&'static str> {
+        match (self.keep_alive, self.is_http10) {
+            (true, false) => None,
+            (true, true) => Some("keep-alive"),
+            (false, _) => Some("close"),
+        }
+    }
+}
+
+/// How long parts of a request took, for `Server-Timing`.
+pub(super) struct Timing {
+    /// To ask the cache; `None` of a write.
+    pub(super) cache: Option<Duration>,
+    /// In the lane's queue, and from there to the answer; `None` for a hit.
+    pub(super) beyond: Option<(Duration, Duration)>,
+}
+
+/// A head without anything unusual is shorter.
+const HEAD_BYTES_USUAL: usize = 320;
+
+/// Status line and the fields every answer has.
+pub(super) fn start<'o>(
+    output: &'o mut Vec<u8>,
+    status: u16,
+    persistence: Option<&'static str>,
+) -> response::Writer<'o> {
+    output.reserve(HEAD_BYTES_USUAL);
+    let writer = response::Writer::new(output, status);
+    let writer = with_date(|date| writer.line(date));
+    match persistence {
+        None => writer,
+        Some(said) => writer.field("Connection", said.as_bytes()),
+    }
+}
+
+/// Appends head and, if asked for, value; the status.
+pub(super) fn write_row(
+    output: &mut Vec<u8>,
+    request: &Request,
+    row: &Row,
+    unless: &Unless,
+    served: Served,
+    timing: Option<&Timing>,
+) -> u16 {
+    let status = write_row_head(output, request, row, unless, served, timing);
+    if status == 200 && request.method != Some(Method::Head) {
+        output.extend_from_slice(row.value());
+    }
+    status
+}
+
+/// Appends the head; the status.
+pub(super) fn write_row_head(
+    output: &mut Vec<u8>,
+    request: &Request,
+    row: &Row,
+    unless: &Unless,
+    served: Served,
+    timing: Option<&Timing>,
+) -> u16 {
+    let status = if unless.matches(row.version()) { 304 } else { 200 };
+    let writer = with_etag(start(output, status, request.persistence()), row.version().0);
+    let writer = match served {
+        Served::Hit => writer.lines("Cache-Status: weir; hit\r\n"),
+        _ => writer.field("Cache-Status", cache_status(served).as_bytes()),
+    };
+    let writer = with_timing(writer, timing);
+    if status == 304 {
+        writer.end();
+        return status;
+    }
+    // What the row's writer said, or the default of `kv`.
+    let writer = match row.content_type() {
+        b"" => writer.lines("Content-Type: application/octet-stream\r\nX-Content-Type-Options: nosniff\r\n"),
+        stored => writer.field("Content-Type", stored).lines("X-Content-Type-Options: nosniff\r\n"),
+    };
+    writer.end_with_length(row.value().len() as u64);
+    status
+}
+
+/// Appends the answer to a write that was made.
+pub(super) fn write_made(
+    output: &mut Vec<u8>,
+    request: &Request,
+    status: u16,
+    version: Option<u64>,
+    timing: Option<&Timing>,
+) {
+    let mut writer = start(output, status, request.persistence());
+    if let Some(version) = version {
+        writer = with_etag(writer, version);
+    }
+    let writer = with_timing(writer, timing);
+    // 204 has neither body nor length.
+    if status == 204 { writer.end() } else { writer.end_with_length(0) }
+}
+
+/// Appends a text of the server's own.
+pub(super) fn write_page(
+    output: &mut Vec<u8>,
+    request: &Request,
+    status: u16,
+    content_type: &str,
+    body: &str,
+) {
+    start(output, status, request.persistence())
+        .field("Content-Type", content_type.as_bytes())
+        .field("Cache-Control", b"no-store")
+        .end_with_length(body.len() as u64);
+    if request.method != Some(Method::Head) {
+        output.extend_from_slice(body.as_bytes());
+    }
+}
+
+/// Appends the answer to a request that failed.
+pub(super) fn write_failure(
+    output: &mut Vec<u8>,
+    failure: &Failure,
+    persistence: Option<&'static str>,
+    is_head: bool,
+) {
+    let body = failure.body();
+    failure.write_head(start(output, failure.status, persistence), body.len());
+    if !is_head {
+        output.extend_from_slice(&body);
+    }
+}
+
+pub(super) fn cache_status(served: Served) -> &'static str {
+    match served {
+        Served::Hit => "weir; hit",
+        Served::Miss { stored: true } => "weir; fwd=miss; stored",
+        Served::Miss { stored: false } => "weir; fwd=miss",
+        Served::Collapsed => "weir; fwd=miss; collapsed",
+        Served::Replica => "weir; fwd=bypass; detail=replica",
+    }
+}
+
+fn with_etag(writer: response::Writer<'_>, version: u64) -> response::Writer<'_> {
+    writer.line_around("ETag: \"", version, "\"\r\n")
+}
+
+fn with_timing<'o>(writer: response::Writer<'o>, timing: Option<&Timing>) -> response::Writer<'o> {
+    let Some(Timing { cache, beyond }) = timing else { return writer };
+    let parts = [
+        ("cache", *cache),
+        ("queue", beyond.map(|(queued, _)| queued)),
+        ("store", beyond.map(|(_, store)| store)),
+    ];
+    let spell =
+        |(name, took): (&str, Option<Duration>)| Some(format!("{name};dur={:.3}", took?.as_secs_f64() * 1e3));
+    let text = parts.into_iter().filter_map(spell).collect::<Vec<_>>().join(", ");
+    writer.field("Server-Timing", text.as_bytes())
+}
+
+thread_local! {
+    /// What `Date` says in this thread; empty until it is asked for.
+    static DATE: RefCell<Option<response::Line>> = const { RefCell::new(None) };
+}
+
+/// Makes `Date` say the time of now. Called by the worker several times a second, so that no answer reads the clock.
+pub(super) fn renew_date() {
+    DATE.set(Some(response::Line::new("Date", httpdate::fmt_http_date(SystemTime::now()).as_bytes())));
+}
+
+fn with_date<R>(use_date: impl FnOnce(&response::Line) -> R) -> R {
+    if DATE.with_borrow(Option::is_none) {
+        renew_date();
+    }
+    DATE.with_borrow(|date| use_date(date.as_ref().unwrap_or(&response::Line::default())))
+}

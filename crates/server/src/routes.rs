@@ -1,0 +1,346 @@
+//! From a request's head to what is to be done: paths, methods, keys and preconditions.
+//!
+//! Pure: nothing is waited for here, and nothing of the cache or the store is known.
+
+use super::error::{Extra, Failure};
+use super::lab;
+use http1::request::{Head, Method};
+use kv::proto;
+use kv::{CONTENT_TYPE_BYTES_MAX, Precondition, Version};
+
+/// What a request asks for. `'k` is the key's: in the read buffer, or in the scratch it was decoded to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Action<'k> {
+    Get {
+        key: &'k [u8],
+        unless: Unless,
+        timing: bool,
+    },
+    Put {
+        key: &'k [u8],
+        content_type: String,
+        condition: Precondition,
+        timing: bool,
+    },
+    Delete {
+        key: &'k [u8],
+        condition: Precondition,
+        timing: bool,
+    },
+    Healthz,
+    Readyz,
+    Metrics,
+    Stats,
+    /// Found by `lab`.
+    Lab(lab::Action),
+}
+
+impl Action<'_> {
+    /// Whether it is what a server is there for, and not a question about it or a word to it.
+    pub(super) fn is_work(&self) -> bool {
+        match self {
+            Action::Get { .. } | Action::Put { .. } | Action::Delete { .. } => true,
+            Action::Lab(action) => action.is_work(),
+            Action::Healthz | Action::Readyz | Action::Metrics | Action::Stats => false,
+        }
+    }
+}
+
+/// `If-None-Match` of a read: answer 304 instead of these versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unless {
+    Never,
+    Any,
+    VersionIn(Vec<Version>),
+}
+
+impl Unless {
+    pub(super) fn matches(&self, version: Version) -> bool {
+        match self {
+            Unless::Never => false,
+            Unless::Any => true,
+            Unless::VersionIn(versions) => versions.contains(&version),
+        }
+    }
+}
+
+/// An operation's place.
+struct Place {
+    path: &'static str,
+    methods: &'static str,
+    action: fn() -> Action<'static>,
+}
+
+const PLACES: &[Place] = &[
+    Place { path: proto::HEALTHZ, methods: "GET, HEAD", action: || Action::Healthz },
+    Place { path: proto::READYZ, methods: "GET, HEAD", action: || Action::Readyz },
+    Place { path: proto::METRICS, methods: "GET, HEAD", action: || Action::Metrics },
+    Place { path: proto::STATS, methods: "GET, HEAD", action: || Action::Stats },
+];
+
+const DATA_METHODS: &str = "GET, HEAD, PUT, DELETE";
+
+/// Finds the route; an encoded key is decoded into `scratch`.
+pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result<Action<'k>, Failure> {
+    let target = origin_form(head.target);
+    let query = || target.iter().position(|&byte| byte == b'?');
+    let path_end = if head.is_plain { None } else { query() }.unwrap_or(target.len());
+    let path = &target[..path_end];
+    let is_read = matches!(head.method, Method::Get | Method::Head);
+    if let Some(encoded) = path.strip_prefix(proto::KV_PREFIX.as_bytes()) {
+        if head.method == Method::Other {
+            return Err(unknown_method());
+        }
+        if path_end < target.len() {
+            let what = "a data route has no query; write a ? in the key as %3F";
+            return Err(refuse(head.method, Failure::new(400, "bad_query", what)));
+        }
+        let key = if head.is_plain {
+            proto::key_of_plain_path(encoded)
+        } else {
+            proto::key_of_path(encoded, scratch)
+        };
+        let key = key.map_err(|why| refuse(head.method, Failure::new(400, "bad_key", why.as_str())))?;
+        return data(head, key);
+    }
+    if head.method == Method::Other {
+        return Err(unknown_method());
+    }
+    if let Some(place) = PLACES.iter().find(|place| place.path.as_bytes() == path) {
+        return if is_read { Ok((place.action)()) } else { Err(wrong_method(place.methods)) };
+    }
+    let later = match path {
+        b"/kv" => Some(("GET, HEAD", "listing keys is not built yet; read them one by one")),
+        b"/batch" => Some(("POST", "batches are not built yet; send the operations one by one, pipelined")),
+        _ => None,
+    };
+    match later {
+        Some((methods, _)) if !methods.split(", ").any(|method| method == name(head.method)) => {
+            Err(wrong_method(methods))
+        }
+        Some((_, what)) => Err(refuse(head.method, Failure::new(501, "not_implemented", what))),
+        None => Err(refuse(
+            head.method,
+            Failure::new(404, "no_route", "no such route; values are under /kv/{key}"),
+        )),
+    }
+}
+
+fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8]) -> Result<Action<'k>, Failure> {
+    let mut fields = DataFields::default();
+    for (name, value) in head.fields() {
+        // Most requests have none of these: the length tells them apart without comparing letters.
+        match name.len() {
+            8 if name.eq_ignore_ascii_case("if-match") => fields.if_match.push(value),
+            11 if name.eq_ignore_ascii_case(proto::TIMING) => fields.timing = value == b"1",
+            12 if name.eq_ignore_ascii_case("content-type") => fields.content_type = Some(value),
+            13 if name.eq_ignore_ascii_case("if-none-match") => fields.if_none_match.push(value),
+            13 if name.eq_ignore_ascii_case("content-range") => fields.is_part = true,
+            _ => {}
+        }
+    }
+    let timing = fields.timing;
+    match head.method {
+        Method::Get | Method::Head => Ok(Action::Get { key, unless: unless(&fields.if_none_match), timing }),
+        // A part taken for the whole would replace what it was meant to complete (RFC 9110, 14.4).
+        Method::Put if fields.is_part => {
+            let what = "a PUT replaces the whole value; send all of it, without Content-Range";
+            Err(Failure::new(400, "bad_header", what).not_applied())
+        }
+        Method::Put => {
+            let content_type = content_type(fields.content_type)?;
+            Ok(Action::Put { key, content_type, condition: condition(&fields, true)?, timing })
+        }
+        Method::Delete => Ok(Action::Delete { key, condition: condition(&fields, false)?, timing }),
+        Method::Post | Method::Options | Method::Other => Err(wrong_method(DATA_METHODS)),
+    }
+}
+
+#[derive(Default)]
+struct DataFields<'b> {
+    if_match: Vec<&'b [u8]>,
+    if_none_match: Vec<&'b [u8]>,
+    content_type: Option<&'b [u8]>,
+    timing: bool,
+    is_part: bool,
+}
+
+/// A proxy may send the target with scheme and host; what follows them is the path.
+pub(super) fn origin_form(target: &[u8]) -> &[u8] {
+    if target.first() == Some(&b'/') {
+        return target;
+    }
+    match memchr::memmem::find(target, b"://") {
+        Some(at) => {
+            let authority = &target[at + 3..];
+            // A query may come without a path, and have a / of its own.
+            match memchr::memchr2(b'/', b'?', authority) {
+                Some(path) if authority[path] == b'/' => &authority[path..],
+                _ => b"/",
+            }
+        }
+        None => target,
+    }
+}
+
+pub(super) fn content_type(value: Option<&[u8]>) -> Result<String, Failure> {
+    let text = value.map_or(Some(""), |value| std::str::from_utf8(value).ok());
+    match text {
+        Some(text) if text.len() <= CONTENT_TYPE_BYTES_MAX && text.is_ascii() => Ok(text.to_owned()),
+        _ => {
+            let what = "the Content-Type is not ASCII or longer than 255 bytes; send a shorter one or none";
+            Err(Failure::new(400, "bad_header", what).not_applied())
+        }
+    }
+}
+
+/// The precondition of a write. What is not understood is refused: ignoring it would make a write that was not meant.
+fn condition(fields: &DataFields<'_>, may_create: bool) -> Result<Precondition, Failure> {
+    let bad = |what: &'static str| Err(Failure::new(400, "bad_precondition", what).not_applied());
+    match (fields.if_match.as_slice(), fields.if_none_match.as_slice()) {
+        ([], []) => Ok(Precondition::None),
+        ([], [only]) if only.trim_ascii() == b"*" && may_create => Ok(Precondition::Absent),
+        ([], _) if may_create => bad("If-None-Match of a PUT can only be *"),
+        ([], _) => bad("a DELETE has no If-None-Match; use If-Match"),
+        ([only], []) if only.trim_ascii() == b"*" => Ok(Precondition::Present),
+        (lists, []) => match tags(lists, true) {
+            Some(versions) => Ok(Precondition::VersionIn(versions)),
+            None => bad("If-Match is not * or a list of quoted strong ETags"),
+        },
+        _ => bad("If-Match and If-None-Match together are not understood; send one of them"),
+    }
+}
+
+/// The precondition of a read. What is not understood matches nothing, so that the row is sent.
+fn unless(lists: &[&[u8]]) -> Unless {
+    match lists {
+        [] => Unless::Never,
+        [only] if only.trim_ascii() == b"*" => Unless::Any,
+        lists => tags(lists, false).map_or(Unless::Never, Unless::VersionIn),
+    }
+}
+
+/// The versions in lists of ETags; `None` if there is something else in them. Tags that this server has not given out
+/// match nothing, but are no mistake. Weak ones never match where `strong` comparison is asked for.
+fn tags(lists: &[&[u8]], strong: bool) -> Option<Vec<Version>> {
+    let mut versions = Vec::new();
+    for list in lists {
+        let text = std::str::from_utf8(list).ok()?;
+        for tag in text.split(',').map(str::trim).filter(|tag| !tag.is_empty()) {
+            let (is_weak, quoted) = tag.strip_prefix("W/").map_or((false, tag), |rest| (true, rest));
+            let inner = quoted.strip_prefix('"')?.strip_suffix('"')?;
+            if inner.contains('"') {
+                return None;
+            }
+            // Tags are compared by their letters: only the way this server writes a number is that number.
+            let given_out = inner.parse().map(Version).ok().filter(|version| version.to_string() == inner);
+            if let (Some(version), false) = (given_out, is_weak && strong) {
+                versions.push(version);
+            }
+        }
+    }
+    Some(versions)
+}
+
+fn wrong_method(allowed: &'static str) -> Failure {
+    Failure::new(405, "method_not_allowed", format!("this route takes {allowed}"))
+        .not_applied()
+        .with(Extra::Allow(allowed))
+}
+
+fn unknown_method() -> Failure {
+    Failure::new(501, "unknown_method", "this method is not known; methods are upper case").not_applied()
+}
+
+/// A failure of a write says that it was not made; one of a read needs no such word.
+pub(super) fn refuse(method: Method, failure: Failure) -> Failure {
+    match method {
+        Method::Get | Method::Head => failure,
+        _ => failure.not_applied(),
+    }
+}
+
+pub(super) fn name(method: Method) -> &'static str {
+    match method {
+        Method::Get => "GET",
+        Method::Head => "HEAD",
+        Method::Put => "PUT",
+        Method::Post => "POST",
+        Method::Delete => "DELETE",
+        Method::Options => "OPTIONS",
+        Method::Other => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http1::{Limits, Slots, request};
+
+    /// Routes a request of this start line and these fields; the action or `status code` as text.
+    fn check(start: &str, fields: &str, expected: &str) {
+        let text = format!("{start} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        let (mut slots, mut scratch) = (Slots::default(), Vec::new());
+        let head = request::parse(text.as_bytes(), &Limits::default(), &mut slots).unwrap().unwrap();
+        let got = match route(&head, &mut scratch) {
+            Ok(Action::Get { key, unless, .. }) => format!("get {} {unless:?}", key.escape_ascii()),
+            Ok(Action::Put { key, condition, content_type, .. }) => {
+                format!("put {} {condition:?} {content_type}", key.escape_ascii())
+            }
+            Ok(Action::Delete { key, condition, .. }) => {
+                format!("delete {} {condition:?}", key.escape_ascii())
+            }
+            Ok(other) => format!("{other:?}"),
+            Err(failure) => format!("{} {}", failure.status, failure.code),
+        };
+        assert_eq!(got, expected, "{start} {fields}");
+    }
+
+    #[test]
+    fn a_key_is_what_stands_behind_the_prefix() {
+        check("GET /kv/a", "", "get a Never");
+        check("GET /kv/a/../b//c", "", "get a/../b//c Never");
+        check("GET /kv/%00%2Fx", "", "get \\x00/x Never");
+        check("GET http://h:80/kv/a", "", "get a Never");
+        check("GET /kv/", "", "400 bad_key");
+        check("GET /kv/%zz", "", "400 bad_key");
+        check("GET /kv/a?b", "", "400 bad_query");
+        check(&format!("GET /kv/{}", "k".repeat(1025)), "", "400 bad_key");
+    }
+
+    #[test]
+    fn methods_and_routes_that_are_not_there_say_so() {
+        check("POST /kv/a", "", "405 method_not_allowed");
+        check("OPTIONS /kv/a", "", "405 method_not_allowed");
+        check("BREW /kv/a", "", "501 unknown_method");
+        check("get /kv/a", "", "501 unknown_method");
+        check("PUT /healthz", "", "405 method_not_allowed");
+        check("HEAD /stats", "", "Stats");
+        check("GET /nowhere", "", "404 no_route");
+        check("GET http://h", "", "404 no_route");
+        check("GET http://h?/kv/a", "", "404 no_route");
+        check("GET /kv?prefix=a", "", "501 not_implemented");
+        check("POST /batch", "", "501 not_implemented");
+        check("GET /batch", "", "405 method_not_allowed");
+    }
+
+    #[test]
+    fn preconditions_are_understood_or_refused() {
+        check("PUT /kv/a", "", "put a None ");
+        check("PUT /kv/a", "Content-Type: text/plain\r\n", "put a None text/plain");
+        check("PUT /kv/a", "If-None-Match: *\r\n", "put a Absent ");
+        check("PUT /kv/a", "If-Match: *\r\n", "put a Present ");
+        check("PUT /kv/a", "if-match: \"1\", \"2\"\r\n", "put a VersionIn([Version(1), Version(2)]) ");
+        check("PUT /kv/a", "If-Match: W/\"1\", \"x\"\r\n", "put a VersionIn([]) ");
+        check("PUT /kv/a", "If-Match: \"+5\", \"005\"\r\n", "put a VersionIn([]) ");
+        check("PUT /kv/a", "If-Match: 1\r\n", "400 bad_precondition");
+        check("PUT /kv/a", "If-None-Match: \"1\"\r\n", "400 bad_precondition");
+        check("PUT /kv/a", "If-Match: \"1\"\r\nIf-None-Match: *\r\n", "400 bad_precondition");
+        check("DELETE /kv/a", "If-Match: \"7\"\r\n", "delete a VersionIn([Version(7)])");
+        check("DELETE /kv/a", "If-None-Match: *\r\n", "400 bad_precondition");
+        check("GET /kv/a", "If-None-Match: W/\"3\"\r\n", "get a VersionIn([Version(3)])");
+        check("GET /kv/a", "If-None-Match: *\r\n", "get a Any");
+        check("GET /kv/a", "If-None-Match: what\r\n", "get a Never");
+        check("PUT /kv/a", &format!("Content-Type: {}\r\n", "x".repeat(256)), "400 bad_header");
+    }
+}

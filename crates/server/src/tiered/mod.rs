@@ -1,0 +1,415 @@
+//! Read-through, write-through: the cache in front of a store.
+//!
+//! Knows nothing of HTTP. The one rule: a value enters the cache only if no write of its key overlapped the store
+//! call that produced it.
+//!
+//! Every key is linearizable (docs/consistency.md). A hit answers the last committed row and waits for nothing. What
+//! the cache learns, it learns on the lanes' threads in the order of the commits, whether or not whoever asked still
+//! waits: a request that is given up leaves nothing half done.
+
+mod flight;
+mod replica;
+mod shards;
+
+pub use cache::{Counts as CacheCounts, GhostCounts};
+pub use replica::Replica;
+pub use shards::{Shard, Tiers};
+pub use store::{Error, Flush, Kind, LaneMeters, Lanes, Meters, SHARDS_MAX, Status};
+
+use cache::{Cache, Place};
+use flight::{Flight, Flights, Order};
+use kv::counters::Counter;
+use kv::{Key, Precondition, Row, Version};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Batching, Config, Gather, Observer, Receiver, Reply, Store, WriteRequest, Written, channel};
+
+/// The cache and the store behind it.
+pub struct Tiered {
+    tier: Arc<Tier>,
+    gather: Gather,
+    deadline: Duration,
+}
+
+/// What the callers' threads and the lanes' threads share.
+struct Tier {
+    cache: Cache,
+    /// One for each shard of the cache, whose lock is only ever taken under this one's.
+    flights: Box<[Mutex<Flights>]>,
+    meters: TierMeters,
+}
+
+/// What the tier counts.
+#[derive(Debug, Default)]
+pub struct TierMeters {
+    /// Reads that the cache could not answer, collapsed ones included. Hits are counted by the caller, who has a counter
+    /// that no other thread writes.
+    pub misses: Counter,
+    /// Reads that waited for another's read of the same key.
+    pub collapsed: Counter,
+    /// Times the whole cache was dropped because the store was lost.
+    pub drops: Counter,
+    /// Nanoseconds for which the store's answers were there and whoever asked had not come to them, summed over them.
+    pub answer_nanos: Counter,
+}
+
+/// How a read was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// From the cache.
+    Hit,
+    /// From the store.
+    Miss {
+        /// Whether the row is in the cache now.
+        stored: bool,
+    },
+    /// From the store, by another's read that was under way.
+    Collapsed,
+    /// From the replica, because the store is away: it may be older than what was acknowledged.
+    Replica,
+}
+
+/// Why a write was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteError {
+    /// Its precondition did not hold; the key's version then.
+    ConditionFailed(Option<Version>),
+    /// The store failed; the kind says whether the write happened.
+    Store(Error),
+}
+
+/// A read that was served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// `None`: the key is absent.
+    pub row: Option<Row>,
+    /// By whom.
+    pub served: Served,
+    /// How long it waited for its batch.
+    pub queued: Duration,
+}
+
+/// A write that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// How long it waited for its batch.
+    pub queued: Duration,
+    /// The version it was given.
+    pub version: Version,
+    /// Whether the key was there before.
+    pub existed: bool,
+}
+
+impl Tiered {
+    /// Claims the store and starts. No request waits longer than `deadline` for the store.
+    pub fn start(
+        cache: Cache,
+        store: Box<dyn Store>,
+        config: Config,
+        deadline: Duration,
+    ) -> Result<Tiered, Error> {
+        let order = match config.batching {
+            Batching::Gathered => Order::OfCommits,
+            Batching::Off => Order::None,
+        };
+        let flights = (0..cache.shard_count()).map(|_| Mutex::new(Flights::new(order))).collect();
+
+        let tier = Arc::new(Tier { cache, flights, meters: TierMeters::default() });
+        let gather = Gather::start(store, config, Arc::clone(&tier) as Arc<dyn Observer>)?;
+        Ok(Tiered { tier, gather, deadline })
+    }
+
+    /// What `look` makes of the row under `key`, if the cache holds it. Never waits; `look` runs under a lock of the cache, as
+    /// [`Cache::look`] says.
+    pub fn cached<R>(&self, key: &[u8], look: impl FnOnce(&Row) -> R) -> Option<R> {
+        self.tier.cache.look(self.tier.cache.place(key), key, look)
+    }
+
+    /// Whether the cache holds `key`, without the policy learning that anybody asked.
+    pub fn is_cached(&self, key: &[u8]) -> bool {
+        self.tier.cache.version(self.tier.cache.place(key), key).is_some()
+    }
+
+    /// The row under `key`, from the cache or the store.
+    pub async fn get(&self, key: &Key) -> Result<Read, Error> {
+        let place = self.tier.cache.place(key.as_bytes());
+        let (receiver, leads) = match self.tier.board(place, key) {
+            Boarding::Cached(row) => {
+                return Ok(Read { row: Some(row), served: Served::Hit, queued: Duration::ZERO });
+            }
+            Boarding::InDoubt => {
+                let what =
+                    "an earlier write of this key may still happen; it will be known when the store is back";
+                return Err(Error::new(Kind::Unavailable, what));
+            }
+            Boarding::Joined(receiver) => (receiver, None),
+            Boarding::Leads(receiver, flight) => (receiver, Some(flight)),
+        };
+        self.tier.meters.misses.add(1);
+        let joined = leads.is_none();
+        if let Some(flight) = leads {
+            let (tier, key_read) = (Arc::clone(&self.tier), key.clone());
+            let land = move |result, queued| tier.land(place, &key_read, &flight, result, queued);
+            self.gather.read(key.clone(), Reply::new(land));
+        } else {
+            self.tier.meters.collapsed.add(1);
+        }
+        let landed = self.answer(receiver).await?;
+        let served = if joined { Served::Collapsed } else { Served::Miss { stored: landed.stored } };
+        landed.result.map(|row| Read { row, served, queued: landed.queued })
+    }
+
+    /// Creates or replaces a row.
+    pub async fn put(
+        &self,
+        key: &Key,
+        content_type: &str,
+        value: Vec<u8>,
+        condition: Precondition,
+    ) -> Result<Made, WriteError> {
+        let row = Row::new(key, content_type, &value, Version::default());
+        // Packed in the row now; large values are not held twice while the store works.
+        drop(value);
+        self.write(key, Some(row), condition, Fill::IfAllowed).await
+    }
+
+    /// Removes a row; removing an absent one succeeds.
+    pub async fn delete(&self, key: &Key, condition: Precondition) -> Result<Made, WriteError> {
+        self.write(key, None, condition, Fill::IfAllowed).await
+    }
+
+    /// Creates or replaces a row in the store, and leaves the key out of the cache.
+    pub async fn preload(&self, key: &Key, content_type: &str, value: Vec<u8>) -> Result<Made, WriteError> {
+        let row = Row::new(key, content_type, &value, Version::default());
+        drop(value);
+        self.write(key, Some(row), Precondition::None, Fill::Never).await
+    }
+
+    /// Removes every row. Writes under way at the same time may come before or after it.
+    pub async fn clear(&self) -> Result<(), Error> {
+        self.tier.begin_clear();
+        let (sender, receiver) = channel();
+        let tier = Arc::clone(&self.tier);
+        self.gather.clear(Reply::new(move |result, _| {
+            tier.end_clear();
+            sender.send(result);
+        }));
+        self.answer(receiver).await?
+    }
+
+    async fn write(
+        &self,
+        key: &Key,
+        row: Option<Row>,
+        condition: Precondition,
+        fill: Fill,
+    ) -> Result<Made, WriteError> {
+        let place = self.tier.cache.place(key.as_bytes());
+        let mark = self.tier.begin_write(place, key);
+        let (sender, receiver) = channel();
+        let (tier, key_written) = (Arc::clone(&self.tier), key.clone());
+        let reply = Reply::new(move |result: Result<Written, Error>, queued| {
+            tier.end_write(place, &key_written, mark, &result, fill);
+            sender.send(result.map(|written| (written, queued)));
+        });
+        self.gather.write(WriteRequest { key: key.clone(), row, condition, reply });
+        match self.answer(receiver).await.and_then(|result| result).map_err(WriteError::Store)? {
+            (Written::Applied { version, existed, .. }, queued) => Ok(Made { queued, version, existed }),
+            (Written::ConditionFailed(current), _) => Err(WriteError::ConditionFailed(current)),
+        }
+    }
+
+    async fn answer<T>(&self, receiver: Receiver<T>) -> Result<T, Error> {
+        match tokio::time::timeout(self.deadline, receiver).await {
+            Ok(Some((answer, waited))) => {
+                self.tier.meters.answer_nanos.add(waited.as_nanos() as u64);
+                Ok(answer)
+            }
+            Ok(None) => Err(Error::new(Kind::Unknown, "the store's lane ended")),
+            Err(_) => Err(Error::new(
+                Kind::Unknown,
+                format!("the store did not answer within {} ms", self.deadline.as_millis()),
+            )),
+        }
+    }
+
+    /// Whether the store can be asked.
+    pub fn status(&self) -> Status {
+        self.gather.status()
+    }
+
+    /// What the cache holds.
+    pub fn cache_counts(&self) -> CacheCounts {
+        self.tier.cache.counts()
+    }
+
+    /// What the policies that are simulated beside the cache counted so far.
+    pub fn ghost_counts(&self) -> Vec<GhostCounts> {
+        self.tier.cache.ghost_counts()
+    }
+
+    /// What the tier counted so far.
+    pub fn tier_meters(&self) -> &TierMeters {
+        &self.tier.meters
+    }
+
+    /// What the store's lanes counted so far.
+    pub fn store_meters(&self) -> Arc<Meters> {
+        self.gather.meters()
+    }
+
+    /// The store's flush, where the store is embedded.
+    pub fn flush(&self) -> Option<Arc<Flush>> {
+        self.gather.flush()
+    }
+
+    /// How many lanes there are.
+    pub fn lanes(&self) -> Lanes {
+        self.gather.lanes()
+    }
+
+    /// Requests that wait in the lanes.
+    pub fn queued(&self) -> Lanes {
+        self.gather.queued()
+    }
+}
+
+/// Whether a written row goes into the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fill {
+    /// If the one rule allows it.
+    IfAllowed,
+    /// In no case.
+    Never,
+}
+
+/// What a read finds when it comes to the store's door.
+enum Boarding {
+    Cached(Row),
+    /// Nobody can say now what the store will hold.
+    InDoubt,
+    Joined(Receiver<flight::Landed>),
+    Leads(Receiver<flight::Landed>, Arc<Flight>),
+}
+
+impl Tier {
+    fn board(&self, place: Place, key: &Key) -> Boarding {
+        let mut flights = self.flights[place.shard].lock();
+        // A flight of this key may have landed since the caller looked.
+        if let Some(row) = self.cache.get(place, key.as_bytes()) {
+            return Boarding::Cached(row);
+        }
+        if flights.in_doubt(key) {
+            return Boarding::InDoubt;
+        }
+        self.cache.missed(place);
+        match flights.join(key) {
+            Ok(receiver) => Boarding::Joined(receiver),
+            Err(()) => {
+                let (flight, receiver) = flights.depart(key);
+                Boarding::Leads(receiver, flight)
+            }
+        }
+    }
+
+    /// The store answered a read: fill the cache if the one rule allows it, then answer whoever waits.
+    fn land(
+        &self,
+        place: Place,
+        key: &Key,
+        flight: &Arc<Flight>,
+        result: Result<Option<Row>, Error>,
+        queued: Duration,
+    ) {
+        let stored = {
+            // Ask about overlap and insert under one lock. Between the two a whole PUT could come and go, and this
+            // older row would then sit in the cache until evicted.
+            let mut flights = self.flights[place.shard].lock();
+            let may_fill = flights.land(key, flight);
+            match &result {
+                Ok(Some(row)) if may_fill => self.cache.fill(place, row.clone()),
+                Ok(found) if !may_fill => {
+                    self.forget_if_older(place, key, found.as_ref());
+                    false
+                }
+                _ => false,
+            }
+        };
+        flight.answer(flight::Landed { result, stored, queued });
+    }
+
+    /// A read that overlapped a write may have seen its commit before the lane has told the cache. Whoever waits for
+    /// the read learns the new row now, so nobody may be served the old one after that.
+    fn forget_if_older(&self, place: Place, key: &Key, found: Option<&Row>) {
+        let Some(cached) = self.cache.version(place, key.as_bytes()) else { return };
+        if found.is_none_or(|found| found.version() > cached) {
+            self.cache.remove(place, key.as_bytes());
+        }
+    }
+
+    /// From here until [`Tier::end_clear`] nothing enters the cache, and nothing that began before that ever does.
+    fn begin_clear(&self) {
+        for (shard, flights) in self.flights.iter().enumerate() {
+            let mut flights = flights.lock();
+            flights.suspend();
+            self.cache.clear_shard(shard);
+        }
+    }
+
+    fn end_clear(&self) {
+        for flights in &self.flights {
+            flights.lock().resume();
+        }
+    }
+
+    fn begin_write(&self, place: Place, key: &Key) -> flight::Mark {
+        self.flights[place.shard].lock().begin_write(key)
+    }
+
+    fn end_write(
+        &self,
+        place: Place,
+        key: &Key,
+        mark: flight::Mark,
+        result: &Result<Written, Error>,
+        fill: Fill,
+    ) {
+        // The cache learns of the commit, and later readers lose sight of flights that began before it, in one step.
+        let mut flights = self.flights[place.shard].lock();
+        let in_doubt = matches!(result, Err(error) if error.kind() == Kind::Unknown);
+        let may_fill = flights.end_write(key, mark, in_doubt) && fill == Fill::IfAllowed;
+        match result {
+            // Its successor in the same commit comes right after. What was cached is older than both, and whoever
+            // learns of this one's end must not see that any more.
+            Ok(Written::Applied { superseded: true, .. }) => drop(self.cache.remove(place, key.as_bytes())),
+            Ok(Written::ConditionFailed(_)) => {}
+            Ok(Written::Applied { row: Some(row), .. }) if may_fill => {
+                self.cache.insert(place, row.clone());
+            }
+            Ok(Written::Applied { .. }) => drop(self.cache.remove(place, key.as_bytes())),
+            Err(_) if in_doubt => drop(self.cache.remove(place, key.as_bytes())),
+            Err(_) => {}
+        }
+    }
+}
+
+impl Observer for Tier {
+    fn store_up(&self) {
+        for flights in &self.flights {
+            flights.lock().open();
+        }
+    }
+
+    fn store_down(&self) {
+        self.meters.drops.add(1);
+        for (shard, flights) in self.flights.iter().enumerate() {
+            let mut flights = flights.lock();
+            flights.close();
+            self.cache.clear_shard(shard);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! The replica: asked for what a store that is away cannot answer, and believed by nobody else.
+//!
+//! It has lanes and a keeper of its own, so reads of it are gathered too and a lost one comes back by itself. It lags:
+//! what it says may be older than what was acknowledged, so nothing of it enters a cache or a flight.
+
+use super::{Error, Kind, Read, Served, Status};
+use kv::counters::Counter;
+use kv::{Key, Row};
+use std::sync::Arc;
+use std::time::Duration;
+use store::replica::Lag;
+use store::{Config, Gather, Observer, Reply, Role, Store, channel};
+
+/// A store that follows the others and is only read.
+pub struct Replica {
+    gather: Gather,
+    lag: Lag,
+    reads: Counter,
+    deadline: Duration,
+}
+
+/// There is nothing above that would have to learn of the replica's coming and going.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn store_up(&self) {}
+    fn store_down(&self) {}
+}
+
+impl Replica {
+    /// Starts to keep it; one that cannot be reached is tried again. No read waits longer than `deadline` for it.
+    pub fn start(
+        store: Box<dyn Store>,
+        lag: Lag,
+        config: Config,
+        deadline: Duration,
+    ) -> Result<Replica, Error> {
+        let config = Config { role: Role::Replica, ..config };
+        let gather = Gather::start(store, config, Arc::new(Nobody))?;
+        Ok(Replica { gather, lag, reads: Counter::default(), deadline })
+    }
+
+    /// The row under `key` as the replica has it now.
+    pub(super) async fn read(&self, key: &Key) -> Result<Read, Error> {
+        let (sender, receiver) = channel();
+        let reply = Reply::new(move |result: Result<Option<Row>, Error>, queued| {
+            sender.send(result.map(|row| Read { row, served: Served::Replica, queued }));
+        });
+        self.gather.read(key.clone(), reply);
+        match tokio::time::timeout(self.deadline, receiver).await {
+            Ok(Some((Ok(read), _))) => {
+                self.reads.add(1);
+                Ok(read)
+            }
+            Ok(Some((Err(error), _))) => Err(error),
+            Ok(None) | Err(_) => Err(Error::new(Kind::Unknown, "the replica did not answer")),
+        }
+    }
+
+    /// Whether it can be asked.
+    pub fn is_up(&self) -> bool {
+        matches!(self.gather.status(), Status::Up(_))
+    }
+
+    /// Reads that it answered.
+    pub fn reads(&self) -> u64 {
+        self.reads.get()
+    }
+
+    /// What it has not confirmed of a shard's log, in bytes; `None` where that cannot be told now.
+    pub fn lag_bytes(&self, shard: usize) -> Option<u64> {
+        self.lag.bytes(shard)
+    }
+}

@@ -1,0 +1,248 @@
+//! The bytes of one connection, whatever is spoken on it: reading, sending, time-outs, the end.
+//!
+//! A connection that waits for its next request holds no buffers: they are the worker's, and lent with the first bytes
+//! of a request. What the bytes mean is decided above: in `connection` for the plain interface, in `fronts` for the others.
+
+use super::Worker;
+use super::error::Failure;
+use super::reply::Request;
+use super::seats::{Ended, Seated};
+use bytes::{Buf, BytesMut};
+use http1::{Decoder, Framing, Slots, request, response};
+use std::cell::RefCell;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// Read at once, if as much is there.
+const READ_BYTES: usize = 16 << 10;
+/// Room that is enough to go on reading into.
+const READ_BYTES_LEAST: usize = 4 << 10;
+/// Answers to pipelined requests are sent when they amount to this.
+pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// A body that nobody has use for is read up to this, so that the connection can go on.
+pub(super) const UNUSED_BODY_BYTES_MAX: usize = 64 << 10;
+/// Handed to the socket at once.
+const SEND_BYTES: usize = 64 << 10;
+/// After a last answer, what the peer still sends is read for so long, so that it can read the answer.
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: usize = 16 << 20;
+/// Buffers kept for the next connection that has something to read; and how large they may be.
+const SPARE_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = 64 << 10;
+
+pub(super) struct Wire<S> {
+    stream: S,
+    pub(super) worker: Rc<Worker>,
+    /// What has arrived and is not used up.
+    pub(super) input: BytesMut,
+    /// Answers that are not sent yet.
+    pub(super) output: Vec<u8>,
+    /// How many of them are to requests that were answered as they came. Their time is counted when they are sent.
+    pub(super) answered_at_once: u64,
+    /// When the input grew last.
+    pub(super) arrived: Instant,
+    idle: Duration,
+    seat: Seated,
+}
+
+/// The buffers of a worker that no connection uses.
+#[derive(Default)]
+pub(super) struct Spare(RefCell<Vec<(BytesMut, Vec<u8>)>>);
+
+impl Spare {
+    /// Gives room to read into, and to write answers to.
+    fn lend(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
+        if input.capacity() == 0
+            && let Some(spare) = self.0.borrow_mut().pop()
+        {
+            (*input, *output) = spare;
+        }
+        // Room for less than a usual head is worth moving what is there to the front, or a larger buffer.
+        if input.capacity() - input.len() < READ_BYTES_LEAST {
+            input.reserve(READ_BYTES);
+        }
+    }
+
+    /// Takes both back; they are empty.
+    fn take_back(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
+        let (mut input, output) = (std::mem::take(input), std::mem::take(output));
+        let mut spare = self.0.borrow_mut();
+        if spare.len() < SPARE_MAX && input.capacity().max(output.capacity()) <= SPARE_BYTES_MAX {
+            input.clear();
+            spare.push((input, output));
+        }
+    }
+}
+
+/// Why a connection ends before its peer wants to.
+pub(super) enum End {
+    /// The peer left, or the socket broke.
+    Gone,
+    /// The peer ended in the middle of a request.
+    Cut,
+    /// The peer is too slow.
+    Slow,
+    /// The server drains and nothing is under way.
+    Draining,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+    /// A connection that may be silent for `idle` between two requests.
+    pub(super) fn new(stream: S, worker: Rc<Worker>, idle: Duration) -> Wire<S> {
+        Wire {
+            stream,
+            seat: worker.seats.take(),
+            worker,
+            input: BytesMut::new(),
+            output: Vec::new(),
+            answered_at_once: 0,
+            arrived: Instant::now(),
+            idle,
+        }
+    }
+
+    /// Reads the request's body, at most `limit` bytes of it.
+    pub(super) async fn read_body(
+        &mut self,
+        request: &Request,
+        limit: usize,
+    ) -> Result<Result<Vec<u8>, Failure>, End> {
+        let mut decoder = match Decoder::new(request.framing, limit as u64) {
+            Ok(decoder) => decoder,
+            Err(reject) => return Ok(Err(reject.into())),
+        };
+        let mut body = Vec::new();
+        if let Framing::Length(bytes) = request.framing {
+            // Bounded by `limit`, and exact: no growing, no copying.
+            body.reserve_exact(bytes as usize);
+        }
+        if request.expects_continue && !decoder.is_done() && self.input.is_empty() {
+            response::Writer::new(&mut self.output, 100).end();
+            self.flush().await?;
+        }
+        let patience = self.worker.shared.options.patience;
+        let since = Instant::now();
+        while !decoder.is_done() {
+            let step = match decoder.decode(&self.input) {
+                Ok(step) => step,
+                Err(reject) => return Ok(Err(reject.into())),
+            };
+            body.extend_from_slice(&self.input[step.data.clone()]);
+            self.input.advance(step.consumed);
+            if step.consumed == 0 {
+                // The peer may wait for the answers before this one until it sends the rest.
+                self.flush().await?;
+                let earned = Duration::from_secs(body.len() as u64 / patience.bytes_per_sec.max(1));
+                // What came quickly buys no long silence.
+                let until = (since + patience.head + earned).min(Instant::now() + patience.head);
+                self.fill(until, false).await?;
+            }
+        }
+        Ok(Ok(body))
+    }
+
+    /// Waits for more of a head.
+    pub(super) async fn fill_head(&mut self) -> Result<(), End> {
+        let patience = self.worker.shared.options.patience;
+        if self.input.is_empty() {
+            match self.fill(self.seat.until(self.idle), true).await {
+                // A connection without a request may be closed without a word.
+                Err(End::Slow) => Err(End::Gone),
+                other => other,
+            }
+        } else {
+            // From the first byte of this head, whoever sends it drop by drop.
+            let until = Instant::now() + patience.head;
+            while self.head_is_partial() {
+                self.fill(until, false).await?;
+            }
+            Ok(())
+        }
+    }
+
+    /// Whether more has to come before the head can be judged. A function of its own: the slots are 2 KiB, and would
+    /// be part of every connection if they lived while it waits.
+    fn head_is_partial(&self) -> bool {
+        let limits = &self.worker.shared.options.limits;
+        matches!(request::parse(&self.input, limits, &mut Slots::default()), Ok(None))
+    }
+
+    /// Reads what has arrived, waiting `until` then for something to.
+    async fn fill(&mut self, until: Instant, is_idle: bool) -> Result<(), End> {
+        let Wire { stream, worker, input, output, .. } = self;
+        let read = std::future::poll_fn(|cx| {
+            worker.spare.lend(input, output);
+            let read = pin!(stream.read_buf(input)).poll(cx);
+            if read.is_pending() && input.is_empty() && output.is_empty() {
+                worker.spare.take_back(input, output);
+            }
+            read
+        });
+        let read = self.seat.wait(until, is_idle, read).await;
+        self.arrived = Instant::now();
+        match read {
+            Ok(Ok(0)) if !is_idle => Err(End::Cut),
+            Ok(Ok(0) | Err(_)) => Err(End::Gone),
+            Ok(Ok(_)) => Ok(()),
+            Err(Ended::Late) => Err(End::Slow),
+            Err(Ended::Draining) => Err(End::Draining),
+        }
+    }
+
+    /// Hands the answers to the socket.
+    pub(super) async fn flush(&mut self) -> Result<(), End> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        let result = send(&mut self.stream, &self.worker, &self.output).await;
+        self.output.clear();
+        if self.output.capacity() > 2 * OUTPUT_BYTES_MAX {
+            self.output = Vec::new();
+        }
+        if self.answered_at_once > 0 {
+            self.worker.metrics.took(self.arrived.elapsed(), std::mem::take(&mut self.answered_at_once));
+        }
+        result
+    }
+
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
+        send(&mut self.stream, &self.worker, bytes).await
+    }
+
+    /// Lets the peer read the last answer: closing with unread input would reset the connection under it.
+    pub(super) async fn linger(&mut self) {
+        if self.stream.shutdown().await.is_err() {
+            return;
+        }
+        let until = Instant::now() + LINGER;
+        let mut dropped = self.input.len();
+        self.input.clear();
+        while dropped < LINGER_BYTES_MAX && self.fill(until, false).await.is_ok() {
+            dropped += self.input.len();
+            self.input.clear();
+        }
+    }
+}
+
+/// Hands `bytes` to the socket, in pieces, so that a peer that takes nothing is not waited for as long as for one that
+/// takes all slowly.
+async fn send<S: AsyncWrite + Unpin>(stream: &mut S, worker: &Worker, bytes: &[u8]) -> Result<(), End> {
+    for piece in bytes.chunks(SEND_BYTES) {
+        // Most answers fit the socket's buffer: a timer is made only for one that does not.
+        let taken = std::future::poll_fn(|cx| match Pin::new(&mut *stream).poll_write(cx, piece) {
+            Poll::Ready(taken) => Poll::Ready(taken),
+            Poll::Pending => Poll::Ready(Ok(0)),
+        });
+        let taken = taken.await.map_err(|_| End::Gone)?;
+        if taken < piece.len() {
+            let patience = worker.shared.options.patience;
+            let earned = Duration::from_secs(piece.len() as u64 / patience.bytes_per_sec.max(1));
+            let rest = tokio::time::timeout(patience.head + earned, stream.write_all(&piece[taken..]));
+            rest.await.map_err(|_| End::Gone)?.map_err(|_| End::Gone)?;
+        }
+    }
+    Ok(())
+}

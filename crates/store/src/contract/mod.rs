@@ -1,0 +1,146 @@
+//! What every store must do, as a test that runs against each of them, the real servers included.
+//!
+//! Panics where a store breaks a promise. What the store held is gone afterwards.
+
+pub mod scripted;
+
+use super::{Claim, Error, Found, Kind, Part, Session, Store};
+use kv::{Change, Key, Row, Version, Write};
+
+fn key(name: &str) -> Key {
+    Key::new(format!("contract/{name}").as_bytes()).expect("a short key")
+}
+
+fn put(name: &str, value: &[u8], content_type: &str, version: Version) -> Write {
+    let key = key(name);
+    let row = Row::new(&key, content_type, value, version);
+    Write { key, version, change: Change::Put(row) }
+}
+
+fn delete(name: &str, version: Version) -> Write {
+    Write { key: key(name), version, change: Change::Delete }
+}
+
+async fn values(session: &mut dyn Session, names: &[&str]) -> Vec<Option<Vec<u8>>> {
+    let keys: Vec<Key> = names.iter().map(|name| key(name)).collect();
+    let rows = session.read(&keys).await.expect("a read");
+    rows.into_iter().map(|row| row.map(|row| row.value().to_vec())).collect()
+}
+
+/// Claims the store and checks everything that one claim can show.
+pub async fn all(store: &dyn Store) {
+    let claim = store.claim(Part::WHOLE).await.expect("a claim");
+    let mut session = store.connect(claim.epoch).await.expect("a session");
+    let session = session.as_mut();
+    let mut counter = Version::first_of(claim.epoch).0;
+    let mut next = || {
+        counter += 1;
+        Version(counter)
+    };
+
+    // Absent, created, replaced, deleted, deleted again; each write says whether the key was there.
+    let start: Vec<Write> = vec![delete("a", next()), delete("b", next()), delete("c", next())];
+    session.write(&start).await.expect("a clean start");
+    assert_eq!(values(session, &["a", "b"]).await, [None, None]);
+    assert_eq!(session.write(&[put("a", b"1", "", next())]).await.expect("a put"), [Found::Absent]);
+    assert_eq!(session.write(&[put("a", b"2", "", next())]).await.expect("a put"), [Found::Present]);
+    assert_eq!(values(session, &["a"]).await, [Some(b"2".to_vec())]);
+
+    // A mixed batch answers in its order, and so does a read.
+    let mixed = [delete("a", next()), put("b", b"b", "", next()), delete("c", next())];
+    assert_eq!(
+        session.write(&mixed).await.expect("a mixed batch"),
+        [Found::Present, Found::Absent, Found::Absent]
+    );
+    assert_eq!(values(session, &["c", "b", "a"]).await, [None, Some(b"b".to_vec()), None]);
+    assert_eq!(session.write(&[delete("b", next())]).await.expect("a delete"), [Found::Present]);
+    assert_eq!(session.write(&[delete("b", next())]).await.expect("a delete"), [Found::Absent]);
+
+    // Every byte, the empty value and the content type come back; so does the version.
+    let every_byte: Vec<u8> = (0..=255).collect();
+    let version = next();
+    let odd = "b\u{1}\u{0}'\"%_\\ü";
+    session.write(&[put(odd, &every_byte, "text/plain; charset=utf-8", version)]).await.expect("odd bytes");
+    session.write(&[put("empty", b"", "", next())]).await.expect("an empty value");
+    let rows = session.read(&[key("empty"), key(odd)]).await.expect("a read");
+    let (empty, odd_row) = (rows[0].clone().expect("present"), rows[1].clone().expect("present"));
+    assert_eq!((empty.value(), empty.content_type()), (&b""[..], &b""[..]));
+    assert_eq!(odd_row.key(), key(odd).as_bytes());
+    assert_eq!(
+        (odd_row.value(), odd_row.content_type()),
+        (&every_byte[..], &b"text/plain; charset=utf-8"[..])
+    );
+    assert_eq!(odd_row.version(), version);
+
+    // Large values, and batches of many.
+    let large = vec![0xA5; 3 << 20];
+    session.write(&[put("large", &large, "", next())]).await.expect("a large value");
+    assert!(values(session, &["large"]).await == [Some(large)], "a large value comes back");
+    let names: Vec<String> = (0..1000).map(|i| format!("many/{i:04}")).collect();
+    let many: Vec<Write> = names.iter().map(|name| put(name, name.as_bytes(), "", next())).collect();
+    assert_eq!(session.write(&many).await.expect("many writes").len(), 1000);
+    let read = values(session, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    assert!(read.iter().zip(&names).all(|(row, name)| row.as_deref() == Some(name.as_bytes())));
+
+    // Nothing at all is fine too.
+    assert!(session.read(&[]).await.expect("no read").is_empty());
+    assert!(session.write(&[]).await.expect("no write").is_empty());
+
+    // Sessions see each other's writes as soon as they are acknowledged.
+    let mut other = store.connect(claim.epoch).await.expect("a second session");
+    session.write(&[put("a", b"seen", "", next())]).await.expect("a put");
+    assert_eq!(values(other.as_mut(), &["a"]).await, [Some(b"seen".to_vec())]);
+
+    // Cleared, nothing is left, and what follows begins anew.
+    session.clear().await.expect("a clear");
+    assert_eq!(values(other.as_mut(), &["a", "large", "many/0001"]).await, [None, None, None]);
+    assert_eq!(session.write(&[put("a", b"again", "", next())]).await.expect("a put"), [Found::Absent]);
+}
+
+/// What is written under one claim is there under the next, whose epoch is greater.
+pub async fn survives_reopening(open: impl Fn() -> Box<dyn Store>) {
+    let first_epoch = {
+        let store = open();
+        let claim = store.claim(Part::WHOLE).await.expect("a claim");
+        let mut session = store.connect(claim.epoch).await.expect("a session");
+        session.write(&[put("kept", b"yes", "", Version::first_of(claim.epoch))]).await.expect("a put");
+        claim.epoch
+    };
+    let store = open();
+    let claim = claim_patiently(store.as_ref(), Part::WHOLE).await.expect("a claim");
+    assert!(claim.epoch > first_epoch, "epochs only grow");
+    let mut session = store.connect(claim.epoch).await.expect("a session");
+    assert_eq!(values(session.as_mut(), &["kept"]).await, [Some(b"yes".to_vec())]);
+    let stale = store.connect(first_epoch).await.err().map(|error| error.kind());
+    assert_eq!(stale, Some(Kind::Unavailable), "a session of an earlier claim is refused");
+}
+
+/// A durable store remembers which part it was first claimed as, and refuses any other.
+pub async fn remembers_its_part(open: impl Fn() -> Box<dyn Store>) {
+    let part = |index, of| Part { index, of };
+    drop(claim_patiently(open().as_ref(), part(1, 2)).await.expect("a claim"));
+    for wrong in [part(0, 2), part(1, 3), Part::WHOLE] {
+        let refused = claim_patiently(open().as_ref(), wrong).await.err().expect("a refusal");
+        assert_eq!(refused.kind(), Kind::Config, "{refused}");
+        let said = refused.to_string();
+        assert!(said.contains("is shard 2 of 2, but was given as") && !said.contains('\n'), "{said}");
+    }
+    // A refusal takes nothing and changes nothing.
+    let store = open();
+    let claim = claim_patiently(store.as_ref(), part(1, 2)).await.expect("a claim");
+    let mut session = store.connect(claim.epoch).await.expect("a session");
+    session.write(&[put("kept", b"yes", "", Version::first_of(claim.epoch))]).await.expect("a put");
+}
+
+/// Claims a store whose last holder has only just gone: a server may need a moment to notice.
+async fn claim_patiently(store: &dyn Store, part: Part) -> Result<Claim, Error> {
+    for _ in 0..500 {
+        match store.claim(part).await {
+            Err(error) if error.kind() == Kind::Taken => {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+            result => return result,
+        }
+    }
+    panic!("the store stays taken");
+}

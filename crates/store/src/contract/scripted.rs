@@ -1,0 +1,205 @@
+//! A store that stops at every call until a test says how it goes on: for races, which need an order.
+
+use super::super::{Answer, Claim, Error, Found, Kind, Lanes, Part, Session, Store};
+use kv::{Change, Key, Row, Write};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// How a call goes on.
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    /// It takes effect (a write commits, a read sees what is there), and waits again.
+    Perform,
+    /// It answers, after it took effect if it has not yet.
+    Answer,
+    /// It fails. What it performed stays.
+    Fail(Kind),
+}
+
+/// Rows in memory, and the stage on which the calls appear.
+pub struct Scripted {
+    rows: Arc<Mutex<BTreeMap<Key, Row>>>,
+    steps: mpsc::Sender<Step>,
+    epoch: AtomicU64,
+}
+
+/// Where a test meets the calls, in the order they come.
+pub struct Stage {
+    steps: mpsc::Receiver<Step>,
+}
+
+/// A call that waits.
+pub struct Step {
+    reads: Vec<Key>,
+    writes: Vec<Write>,
+    clears: bool,
+    acts: UnboundedSender<Act>,
+    performed: mpsc::Receiver<()>,
+}
+
+/// No call takes so long on any machine; a test that waits longer has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Scripted {
+    /// An empty store.
+    pub fn new() -> (Scripted, Stage) {
+        let (sender, receiver) = mpsc::channel();
+        (
+            Scripted { rows: Arc::default(), steps: sender, epoch: AtomicU64::new(0) },
+            Stage { steps: receiver },
+        )
+    }
+}
+
+impl Scripted {
+    /// Holds a row from the start.
+    pub fn hold(&self, row: Row) {
+        let key = Key::new(row.key()).expect("a row's key is one");
+        self.rows.lock().insert(key, row);
+    }
+}
+
+impl Stage {
+    /// The next call.
+    pub fn next(&self) -> Step {
+        self.steps.recv_timeout(PATIENCE).expect("a call of the store")
+    }
+
+    /// The next call, or what `other` receives before it.
+    pub fn next_or<T>(&self, other: &mpsc::Receiver<T>) -> Result<Step, T> {
+        loop {
+            if let Ok(step) = self.steps.recv_timeout(Duration::from_millis(1)) {
+                return Ok(step);
+            }
+            if let Ok(received) = other.try_recv() {
+                return Err(received);
+            }
+        }
+    }
+
+    /// The call that waits now, if one does.
+    pub fn try_next(&self) -> Option<Step> {
+        self.steps.try_recv().ok()
+    }
+
+    /// Whether no call waits now.
+    pub fn is_quiet(&self) -> bool {
+        self.try_next().is_none()
+    }
+}
+
+impl Step {
+    /// Lets it go on. After [`Act::Perform`] returns, it has taken effect.
+    pub fn act(&self, act: Act) {
+        self.acts.send(act).expect("a call that waits");
+        if matches!(act, Act::Perform) {
+            self.performed.recv_timeout(PATIENCE).expect("a call that takes effect");
+        }
+    }
+
+    /// The keys it reads.
+    pub fn reads(&self) -> Vec<String> {
+        self.reads.iter().map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned()).collect()
+    }
+
+    /// Whether it removes every row.
+    pub fn clears(&self) -> bool {
+        self.clears
+    }
+
+    /// What it writes: `key=value` or `key-`.
+    pub fn writes(&self) -> Vec<String> {
+        let text = |write: &Write| {
+            let key = String::from_utf8_lossy(write.key.as_bytes());
+            match &write.change {
+                Change::Put(row) => format!("{key}={}", String::from_utf8_lossy(row.value())),
+                Change::Delete => format!("{key}-"),
+            }
+        };
+        self.writes.iter().map(text).collect()
+    }
+}
+
+impl Store for Scripted {
+    fn claim(&self, _part: Part) -> Answer<'_, Claim> {
+        let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
+        Box::pin(async move { Ok(Claim { epoch, lost: Box::pin(std::future::pending()) }) })
+    }
+
+    fn connect(&self, _epoch: u64) -> Answer<'_, Box<dyn Session>> {
+        let session = ScriptedSession { rows: Arc::clone(&self.rows), steps: self.steps.clone() };
+        Box::pin(async { Ok(Box::new(session) as Box<dyn Session>) })
+    }
+
+    fn lanes(&self) -> Lanes {
+        Lanes { read: 1, write: 1 }
+    }
+}
+
+struct ScriptedSession {
+    rows: Arc<Mutex<BTreeMap<Key, Row>>>,
+    steps: mpsc::Sender<Step>,
+}
+
+impl ScriptedSession {
+    async fn follow<T>(
+        &self,
+        reads: Vec<Key>,
+        writes: Vec<Write>,
+        clears: bool,
+        perform: impl Fn(&mut BTreeMap<Key, Row>) -> T,
+    ) -> Result<T, Error> {
+        let (acts, mut script): (_, UnboundedReceiver<Act>) = unbounded_channel();
+        let (tell, performed) = mpsc::channel();
+        // Once the test is over nobody listens: calls that are left then simply succeed.
+        let _ = self.steps.send(Step { reads, writes, clears, acts, performed });
+        let mut result = None;
+        loop {
+            match script.recv().await.unwrap_or(Act::Answer) {
+                Act::Perform => {
+                    result = Some(perform(&mut self.rows.lock()));
+                    let _ = tell.send(());
+                }
+                Act::Answer => return Ok(result.unwrap_or_else(|| perform(&mut self.rows.lock()))),
+                Act::Fail(kind) => return Err(Error::new(kind, "as the script says")),
+            }
+        }
+    }
+}
+
+impl Session for ScriptedSession {
+    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
+        Box::pin(async move {
+            if keys.is_empty() {
+                return Ok(Vec::new());
+            }
+            self.follow(keys.to_vec(), Vec::new(), false, |rows| {
+                keys.iter().map(|key| rows.get(key).cloned()).collect()
+            })
+            .await
+        })
+    }
+
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
+        let perform = |rows: &mut BTreeMap<Key, Row>| {
+            let apply = |write: &Write| match &write.change {
+                Change::Put(_) if rows.get(&write.key).is_some_and(|row| row.version() > write.version) => {
+                    Found::Newer
+                }
+                Change::Put(row) => Found::present(rows.insert(write.key.clone(), row.clone()).is_some()),
+                Change::Delete => Found::present(rows.remove(&write.key).is_some()),
+            };
+            writes.iter().map(apply).collect()
+        };
+        Box::pin(async move { self.follow(Vec::new(), writes.to_vec(), false, perform).await })
+    }
+
+    fn clear(&mut self) -> Answer<'_, ()> {
+        Box::pin(self.follow(Vec::new(), Vec::new(), true, BTreeMap::clear))
+    }
+}

@@ -1,0 +1,68 @@
+//! What can go wrong with a store, sorted by what may be done about it.
+
+use kv::Outcome;
+use std::fmt;
+
+/// A store's failure: what happened, in one line, and what follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    kind: Kind,
+    message: String,
+}
+
+/// What follows from a store's failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The store cannot be reached, or was lost before anything was sent. Nothing has happened.
+    Unavailable,
+    /// Too many requests wait already. Nothing has happened.
+    Overloaded,
+    /// The store rolled the batch back; the same again may succeed.
+    Retry,
+    /// The store refuses something in this batch. Nothing has happened.
+    Rejected,
+    /// The store refuses every write for now, whatever is in it: its disk is full, its locks are held. Nothing has
+    /// happened.
+    Refused,
+    /// The store was lost, or did not answer in time, after the batch was sent. It may have happened or happen later.
+    Unknown,
+    /// Another server holds the store.
+    Taken,
+    /// The URL, the credentials or the store's own settings are wrong; trying again will not help.
+    Config,
+}
+
+impl Kind {
+    /// Whether a write that failed so has happened.
+    pub fn outcome(self) -> Outcome {
+        match self {
+            Kind::Unknown => Outcome::Unknown,
+            _ => Outcome::NotApplied,
+        }
+    }
+
+    /// Whether the session that failed so is of no more use.
+    pub fn ends_session(self) -> bool {
+        !matches!(self, Kind::Retry | Kind::Rejected | Kind::Refused | Kind::Overloaded)
+    }
+}
+
+impl Error {
+    /// `message` is one line: what, why, and the remedy where there is one.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Error {
+        Error { kind, message: message.into() }
+    }
+
+    /// What follows from it.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}

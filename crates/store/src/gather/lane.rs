@@ -1,0 +1,546 @@
+//! A lane: a thread, a session and one batch in flight, of its own queue or, while flushes are slow, of all queues.
+
+use super::batch::{self, Settled};
+use super::post::together;
+use super::queue::{Queued, Queues, Tail};
+use super::{Batching, LaneMeters, ReadRequest, Shared, Status, WriteRequest, overloaded};
+use crate::{Answer, Error, Kind, Session};
+use kv::strain::{self, Strain};
+use kv::{Key, Row};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Most requests in one batch.
+const BATCH_REQUESTS_MAX: usize = 1024;
+/// A batch takes no further request once it carries this many bytes.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+/// A flush this slow is worth waiting for company; below it, waiting costs more than it brings.
+pub(super) const SLOW_FLUSH: Duration = Duration::from_millis(1);
+/// What a request adds to a commit's time besides the flush: a large batch is not a slow flush.
+const REQUEST_COST: Duration = Duration::from_micros(10);
+/// So many commits in a row have to be slow: one that only waited for a processor says nothing about the flush.
+pub(super) const SLOW_IN_A_ROW: u32 = 8;
+/// A commit that hung once says nothing about the next.
+const COMPANY_WAIT_MAX: Duration = Duration::from_millis(10);
+/// How long a batch may go on after the store was lost: another session was, and this one may not know yet.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
+/// How often a batch that the store rolled back is tried again.
+const RETRIES_MAX: usize = 3;
+
+/// What a lane carries.
+pub(super) trait Request: Send + Sized + 'static {
+    /// Whether a batch ends with a flush, which may be worth sharing with more requests.
+    const FLUSHES: bool;
+
+    /// What an answer may carry that the request does not, in bytes, as long as nobody knows better.
+    const ANSWER_BYTES_GUESS: usize;
+
+    /// Bytes it adds to a batch.
+    fn bytes(&self) -> usize;
+    /// Notes how long it waited for its batch.
+    fn waited(&mut self, queued: Duration);
+    /// Answers it with a failure.
+    fn fail(self, error: Error);
+    /// Which lanes it belongs to.
+    fn meters(shared: &Shared) -> &LaneMeters;
+    /// Does a batch and answers every request in it. The error is the session's end.
+    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran>;
+}
+
+/// A batch that was done.
+pub(super) struct Ran {
+    /// When its requests were answered; what comes after it, until the lane goes on, is no time of theirs. Where the store refused some and
+    /// each went again on its own, when the last was.
+    answered: Instant,
+    /// Of answers, what the batch itself does not carry.
+    bytes: usize,
+}
+
+/// The queues of the lanes, and their threads.
+pub(super) type Spawned<R> = (Queues<R>, Vec<JoinHandle<()>>);
+
+/// Starts `count` lanes, each on its own thread with its own runtime.
+pub(super) fn spawn<R: Request>(name: &str, count: usize, shared: &Arc<Shared>) -> Result<Spawned<R>, Error> {
+    let cannot = |error| Error::new(Kind::Config, format!("cannot start the thread {name}: {error}"));
+    let (queues, tails) = Queues::new(count.max(1));
+    let mut threads = Vec::new();
+    for (index, tail) in tails.into_iter().enumerate() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+        let lane = Lane {
+            shared: Arc::clone(shared),
+            tail,
+            taken: VecDeque::new(),
+            last: LastBatch::before_any::<R>(),
+        };
+        let thread = std::thread::Builder::new().name(format!("{name}-{index}"));
+        threads.push(thread.spawn(move || runtime.block_on(lane.run())).map_err(cannot)?);
+    }
+    Ok((queues, threads))
+}
+
+struct Lane<R> {
+    shared: Arc<Shared>,
+    tail: Tail<R>,
+    /// Taken from the queue, but not yet in a batch.
+    taken: VecDeque<Queued<R>>,
+    last: LastBatch,
+}
+
+/// What the batch before was like: the best guess at the next one.
+#[derive(Clone, Copy)]
+struct LastBatch {
+    requests: usize,
+    took: Duration,
+    /// How many in a row, up to this one, had company and a slow flush.
+    slow: u32,
+    /// What its answer carried for a request, in bytes, or more if batches before did: sizes come in any order.
+    answer_bytes: usize,
+}
+
+impl LastBatch {
+    fn before_any<R: Request>() -> LastBatch {
+        LastBatch { requests: 0, took: Duration::ZERO, slow: 0, answer_bytes: R::ANSWER_BYTES_GUESS }
+    }
+
+    /// The next one: `took` in the store, and its answers carried so many bytes.
+    fn followed_by<R: Request>(self, requests: usize, took: Duration, answer_bytes: usize) -> LastBatch {
+        let is_slow = R::FLUSHES && requests > 1 && took >= SLOW_FLUSH + REQUEST_COST * requests as u32;
+        let slow = if is_slow { self.slow.saturating_add(1) } else { 0 };
+        let answer_bytes = (answer_bytes / requests.max(1)).max(self.answer_bytes / 2);
+        LastBatch { requests, took, slow, answer_bytes }
+    }
+
+    /// How long the next batch may wait for as many requests as this one had; `None` where it must not.
+    fn company_wait(&self) -> Option<Duration> {
+        (self.slow >= SLOW_IN_A_ROW).then(|| (self.took / 4).min(COMPANY_WAIT_MAX))
+    }
+}
+
+/// Why a lane stopped serving.
+enum Break {
+    /// The store's status changed, or the session was lost.
+    Status,
+    /// Nobody can queue anything any more.
+    Closed,
+}
+
+impl<R: Request> Lane<R> {
+    async fn run(mut self) {
+        self.until_closed().await;
+        self.tail.end();
+    }
+
+    async fn until_closed(&mut self) {
+        loop {
+            // Bound first: a borrow of the watched value must not live across an await.
+            let status = self.shared.status.borrow().clone();
+            let ended = match status {
+                Status::Up(epoch) => self.serve(epoch).await,
+                Status::Down(reason) => self.refuse(&reason).await,
+                Status::Stopped => return,
+            };
+            if let Break::Closed = ended {
+                return;
+            }
+        }
+    }
+
+    /// Fails every request until the status changes.
+    async fn refuse(&mut self, reason: &str) -> Break {
+        let mut status = self.shared.status.subscribe();
+        let away = Status::Down(reason.to_owned());
+        let error = Error::new(Kind::Unavailable, format!("the store is away: {reason}"));
+        loop {
+            // What comes when the store is back is not refused any more. The value says so, not the wake-up below: whoever
+            // sent the request may have seen the new status before this thread is woken for it.
+            if *status.borrow_and_update() != away {
+                return Break::Status;
+            }
+            let is_closed = self.tail.is_closed();
+            self.tail.take_own(&mut self.taken);
+            while let Some(queued) = self.taken.pop_front() {
+                queued.request.fail(error.clone());
+            }
+            if is_closed {
+                return Break::Closed;
+            }
+            tokio::select! {
+                _ = status.changed() => {}
+                () = self.tail.rung() => {}
+            }
+        }
+    }
+
+    /// Serves requests on a session of `epoch` until it is lost or the status changes.
+    async fn serve(&mut self, epoch: u64) -> Break {
+        let mut status = self.shared.status.subscribe();
+        self.shared.sessions.fetch_add(1, Relaxed);
+        let ended = self.serve_session(epoch, &mut status).await;
+        self.shared.sessions.fetch_sub(1, Relaxed);
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                // The keeper may have gone first, at the very end.
+                let _ = self.shared.lost.send((epoch, error.to_string()));
+                while *status.borrow_and_update() == Status::Up(epoch) && status.changed().await.is_ok() {}
+                Break::Status
+            }
+        };
+        // Never sent. The store may be back before this lane refuses anything, and some of it is of queues that go back now.
+        let error = Error::new(Kind::Unavailable, "the store was lost before this request was sent");
+        while let Some(queued) = self.taken.pop_front() {
+            queued.request.fail(error.clone());
+        }
+        // Not before: what this session sent last may still be under way, and other lanes serve as long as it is up.
+        self.tail.release(&self.taken);
+        ended
+    }
+
+    async fn serve_session(
+        &mut self,
+        epoch: u64,
+        status: &mut tokio::sync::watch::Receiver<Status>,
+    ) -> Result<Break, Error> {
+        let mut session = self.shared.store.connect(epoch).await?;
+        loop {
+            // Also while requests never cease to wait: whoever claims the store anew waits for this session.
+            if *status.borrow_and_update() != Status::Up(epoch) {
+                return Ok(Break::Status);
+            }
+            if self.taken.is_empty() {
+                if self.tail.is_over() {
+                    return Ok(Break::Closed);
+                }
+                if self.tail.is_empty() {
+                    tokio::select! {
+                        biased;
+                        _ = status.changed() => return Ok(Break::Status),
+                        () = self.tail.rung() => {}
+                    }
+                }
+                // On a shared core the first request wakes this thread before its neighbours have queued, as the answers of
+                // the last batch wake those who send the next: let them.
+                std::thread::yield_now();
+            }
+            self.take();
+            if self.taken.is_empty() {
+                continue;
+            }
+            self.wait_for_company().await;
+            // Again, after the last look into the queue: it may have come back because the store is lost, and what the first
+            // lane sent of it may still be under way until the next claim.
+            if *status.borrow_and_update() != Status::Up(epoch) {
+                return Ok(Break::Status);
+            }
+            let batch = self.next_batch();
+            if batch.is_empty() {
+                self.last = LastBatch::before_any::<R>();
+                continue;
+            }
+            let meters = R::meters(&self.shared);
+            meters.batch_size.record(batch.len() as u64);
+            let (requests, started) = (batch.len(), Instant::now());
+            self.tail.in_flight(requests);
+            self.hold_session();
+            let done = tokio::select! {
+                biased;
+                done = R::run(session.as_mut(), batch, &self.shared) => done,
+                () = given_up(status.clone(), epoch) => {
+                    // The batch is dropped with the call, and its requests answered as unknown.
+                    Err(Error::new(Kind::Unknown, "a batch was given up because the store is lost"))
+                }
+            };
+            self.tail.in_flight(0);
+            let took = started.elapsed();
+            meters.duration.record_duration(took);
+            meters.busy_nanos.add(took.as_nanos() as u64);
+            let answered = done.as_ref().map_or(started + took, |ran| ran.answered);
+            let in_store = answered.saturating_duration_since(started);
+            meters.request_nanos.add(in_store.as_nanos() as u64 * requests as u64);
+            let ran = done?;
+            self.last = self.last.followed_by::<R>(requests, took, ran.bytes);
+            self.share();
+        }
+    }
+
+    /// Takes the session's time, where the lab asks for it. The thread sleeps, which is exact to some microseconds: nothing is
+    /// in flight that the runtime would have to look after, and its own timer counts whole milliseconds.
+    fn hold_session(&self) {
+        if let Some(strains) = &self.shared.config.strains {
+            strain::block(strains.time(Strain::Lane));
+        }
+    }
+
+    /// Moves what has queued into `taken`.
+    fn take(&mut self) {
+        // Without batches what is not sent at once stays in the queue, where its length is seen.
+        let most = self.batch_requests_max();
+        self.tail.take(&mut self.taken, most);
+    }
+
+    /// Waits until as many are here as the last batch had, but only where flushes are slow and have company.
+    async fn wait_for_company(&mut self) {
+        let Some(wait) = self.last.company_wait() else { return };
+        let deadline = tokio::time::Instant::now() + wait;
+        while self.taken.len() < self.last.requests && !self.tail.is_closed() {
+            if tokio::time::timeout_at(deadline, self.tail.rung()).await.is_err() {
+                return;
+            }
+            self.take();
+        }
+    }
+
+    /// Lets one lane serve all where flushes are slow, and each its own where they are not. Nothing is in flight now.
+    fn share(&mut self) {
+        if self.shared.config.batching == Batching::Off {
+            return;
+        }
+        if self.last.company_wait().is_some() {
+            if self.tail.hand_over(&mut self.taken) {
+                // It says nothing about the time when the queue comes back.
+                self.last = LastBatch::before_any::<R>();
+            }
+        } else if self.last.slow == 0 && self.taken.is_empty() {
+            self.tail.release(&self.taken);
+        }
+    }
+
+    fn batch_requests_max(&self) -> usize {
+        match self.shared.config.batching {
+            Batching::Gathered => BATCH_REQUESTS_MAX,
+            Batching::Off => 1,
+        }
+    }
+
+    /// The requests that go together now; those that have waited too long are refused here.
+    fn next_batch(&mut self) -> Vec<R> {
+        let meters = R::meters(&self.shared);
+        let now = Instant::now();
+        let most = self.batch_requests_max();
+        let mut batch = Vec::with_capacity(self.taken.len().min(most));
+        let mut bytes = 0;
+        while batch.len() < most && (bytes < BATCH_BYTES_MAX || batch.is_empty()) {
+            let Some(Queued { mut request, since }) = self.taken.pop_front() else { break };
+            let waited = now.saturating_duration_since(since);
+            meters.queued.record_duration(waited);
+            if waited > self.shared.config.queue_wait_max {
+                meters.shed.add(1);
+                request.fail(overloaded(Some(since)));
+                continue;
+            }
+            request.waited(waited);
+            bytes += request.bytes() + self.last.answer_bytes;
+            batch.push(request);
+        }
+        batch
+    }
+}
+
+/// Ends when the store of `epoch` has been lost for a while.
+pub(super) async fn given_up(mut status: tokio::sync::watch::Receiver<Status>, epoch: u64) {
+    // An error says that nobody is left to tell: the server ends.
+    let _ = status.wait_for(|status| *status != Status::Up(epoch)).await;
+    tokio::time::sleep(GIVE_UP_AFTER).await;
+}
+
+impl Request for ReadRequest {
+    const FLUSHES: bool = false;
+    // 64 in the first batch; if values turn out to be small, each batch may be twice as large as the one before.
+    const ANSWER_BYTES_GUESS: usize = BATCH_BYTES_MAX / 64;
+
+    fn bytes(&self) -> usize {
+        self.key.as_bytes().len()
+    }
+
+    fn waited(&mut self, queued: Duration) {
+        self.reply.queued = queued;
+    }
+
+    fn fail(self, error: Error) {
+        self.reply.give(Err(error));
+    }
+
+    fn meters(shared: &Shared) -> &LaneMeters {
+        &shared.meters.read
+    }
+
+    fn run<'a>(session: &'a mut dyn Session, mut batch: Vec<Self>, _shared: &'a Shared) -> Answer<'a, Ran> {
+        Box::pin(async move {
+            batch.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+            let mut keys: Vec<Key> = batch.iter().map(|request| request.key.clone()).collect();
+            keys.dedup();
+            match session.read(&keys).await {
+                Ok(rows) => {
+                    let bytes = rows.iter().flatten().map(Row::bytes).sum();
+                    let mut found = keys.iter().zip(rows).peekable();
+                    let answered = together(|| {
+                        for request in batch {
+                            while found.next_if(|(key, _)| **key < request.key).is_some() {}
+                            let row = found.peek().and_then(|(_, row)| row.clone());
+                            request.reply.give(Ok(row));
+                        }
+                    });
+                    Ok(Ran { answered, bytes })
+                }
+                Err(error) => {
+                    let answered =
+                        together(|| batch.into_iter().for_each(|request| request.fail(error.clone())));
+                    if error.kind().ends_session() { Err(error) } else { Ok(Ran { answered, bytes: 0 }) }
+                }
+            }
+        })
+    }
+}
+
+impl Request for WriteRequest {
+    const FLUSHES: bool = true;
+    const ANSWER_BYTES_GUESS: usize = 0;
+
+    fn bytes(&self) -> usize {
+        self.key.as_bytes().len() + self.row.as_ref().map_or(0, |row| row.value().len())
+    }
+
+    fn waited(&mut self, queued: Duration) {
+        self.reply.queued = queued;
+    }
+
+    fn fail(self, error: Error) {
+        self.reply.give(Err(error));
+    }
+
+    fn meters(shared: &Shared) -> &LaneMeters {
+        &shared.meters.write
+    }
+
+    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran> {
+        Box::pin(async move {
+            let groups = batch::group(batch);
+            let mut failed = Vec::new();
+            let mut outcome = commit(session, groups, shared, &mut failed).await;
+            // One key's write was refused: the others must not suffer for it, so each goes again on its own.
+            for group in failed {
+                match &outcome {
+                    Ok(_) => outcome = commit(session, vec![group], shared, &mut Vec::new()).await,
+                    // The session went meanwhile, and these were not sent.
+                    Err(lost) => group.fail(&Error::new(Kind::Unavailable, lost.to_string())),
+                }
+            }
+            outcome.map(|answered| Ran { answered, bytes: 0 })
+        })
+    }
+}
+
+/// Commits the groups, one per key, together and answers their requests; says when.
+///
+/// If the store refuses a batch of several groups, they come back in `refused` unanswered.
+async fn commit(
+    session: &mut dyn Session,
+    groups: Vec<batch::Group>,
+    shared: &Shared,
+    refused: &mut Vec<batch::Group>,
+) -> Result<Instant, Error> {
+    let settled = match settle(session, groups, shared).await {
+        Ok(settled) => settled,
+        Err(error) => return if error.kind().ends_session() { Err(error) } else { Ok(Instant::now()) },
+    };
+    let writes = batch::writes(&settled);
+    let mut tries = 0;
+    let answer = loop {
+        match session.write(&writes).await {
+            Err(error) if error.kind() == Kind::Retry && tries < RETRIES_MAX => tries += 1,
+            answer => break answer,
+        }
+    };
+    match answer {
+        Ok(found) => Ok(together(|| batch::answer(settled, &found, shared.config.batching))),
+        Err(error) if error.kind() == Kind::Rejected && settled.len() > 1 => {
+            refused.extend(settled.into_iter().map(Settled::undo));
+            Ok(Instant::now())
+        }
+        Err(error) => {
+            let answered = together(|| settled.into_iter().for_each(|group| group.undo().fail(&error)));
+            if error.kind().ends_session() { Err(error) } else { Ok(answered) }
+        }
+    }
+}
+
+/// Decides the preconditions, reading the keys that have any, and gives every write its version.
+async fn settle(
+    session: &mut dyn Session,
+    groups: Vec<batch::Group>,
+    shared: &Shared,
+) -> Result<Vec<Settled>, Error> {
+    let conditional: Vec<Key> =
+        groups.iter().filter(|group| group.is_conditional()).map(|group| group.key().clone()).collect();
+    let rows = match session.read(&conditional).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            // Nothing was sent to be written.
+            let error = Error::new(
+                if error.kind() == Kind::Unknown { Kind::Unavailable } else { error.kind() },
+                error.to_string(),
+            );
+            groups.into_iter().for_each(|group| group.fail(&error));
+            return Err(error);
+        }
+    };
+    let mut rows = rows.into_iter();
+    Ok(groups
+        .into_iter()
+        .map(|group| {
+            let current = group.is_conditional().then(|| rows.next().flatten().map(|row| row.version()));
+            group.settle(current, || shared.next_version())
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is waited after batches of so many writes that took so many microseconds.
+    fn waited(batches: &[(usize, u64)]) -> Option<Duration> {
+        let follow = |last: LastBatch, &(requests, micros): &(usize, u64)| {
+            last.followed_by::<WriteRequest>(requests, Duration::from_micros(micros), 0)
+        };
+        batches.iter().fold(LastBatch::before_any::<WriteRequest>(), follow).company_wait()
+    }
+
+    #[test]
+    fn only_slow_flushes_with_company_are_waited_for() {
+        assert_eq!(waited(&[]), None);
+        assert_eq!(waited(&[(32, 2400); 7]), None);
+        assert_eq!(waited(&[(32, 2400); 8]), Some(Duration::from_micros(600)));
+        assert_eq!(waited(&[(32, 400_000); 8]), Some(COMPANY_WAIT_MAX));
+        // A lone client, for whom the flush is as slow.
+        assert_eq!(waited(&[(1, 2400); 100]), None);
+        assert_eq!(waited(&[[(32, 2400); 8].as_slice(), &[(1, 2400)]].concat()), None);
+        // One that was fast: the others waited for something else than the disk.
+        assert_eq!(waited(&[[(32, 2400); 8].as_slice(), &[(32, 700)]].concat()), None);
+        // A large batch takes its time on any disk.
+        assert_eq!(waited(&[(1000, 8000); 100]), None);
+    }
+
+    #[test]
+    fn reads_are_never_waited_for() {
+        let slow = |last: LastBatch| last.followed_by::<ReadRequest>(32, Duration::from_millis(5), 0);
+        assert_eq!(
+            (0..100).fold(LastBatch::before_any::<ReadRequest>(), |last, _| slow(last)).company_wait(),
+            None
+        );
+    }
+
+    #[test]
+    fn a_guess_at_answers_falls_slowly_and_rises_at_once() {
+        let follow =
+            |last: LastBatch, bytes: usize| last.followed_by::<ReadRequest>(10, Duration::ZERO, 10 * bytes);
+        let first = LastBatch::before_any::<ReadRequest>();
+        assert_eq!(first.answer_bytes, 16_384);
+        assert_eq!(follow(first, 100).answer_bytes, 8192);
+        assert_eq!(follow(follow(first, 100), 50_000).answer_bytes, 50_000);
+        assert_eq!((0..20).fold(first, |last, _| follow(last, 100)).answer_bytes, 100);
+    }
+}

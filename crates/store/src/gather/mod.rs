@@ -1,0 +1,380 @@
+//! Makes batches of single requests, and keeps the store claimed.
+//!
+//! A key's hash chooses its *queue*. A *lane* is a thread and a session, and serves its own queue; while flushes are
+//! slow the first lane serves all. One lane serves a queue at a time, so a key's writes are committed in the order they
+//! queued, a key is in at most one batch in flight, and lanes cannot deadlock in the store. A batch is whatever queued
+//! while the one before was in flight. The *keeper* claims the store, and claims it anew whenever the claim or any
+//! session is lost; in between every request fails at once.
+
+mod batch;
+mod clear;
+mod keeper;
+mod lane;
+mod post;
+mod queue;
+
+pub use post::{Receiver, Sender, channel};
+
+use super::{Error, Flush, Kind, Lanes, Part, Role, Store};
+use kv::counters::{Counter, Histogram};
+use kv::strain::Strains;
+use kv::{Key, Precondition, Row, Version};
+use queue::Queues;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+
+/// How requests are gathered.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What the store is to the server.
+    pub role: Role,
+    /// Sessions; `None` for as many as the store says serve it best.
+    pub lanes: Option<Lanes>,
+    /// Most requests that may wait in one queue; more are refused.
+    pub queue_requests: usize,
+    /// A request that has waited so long when its turn comes is not sent any more.
+    pub queue_wait_max: Duration,
+    /// How long a start waits for another server to let go of the store.
+    pub claim_patience: Duration,
+    /// What shares a commit.
+    pub batching: Batching,
+    /// Answers writes before they are committed. Loses acknowledged writes: it is how the tests of durability show
+    /// that they can see a loss.
+    pub acknowledge_early: bool,
+    /// What slows lanes and flushes down, for measurements.
+    pub strains: Option<Arc<Strains>>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            role: Role::Store(Part::WHOLE),
+            lanes: None,
+            queue_requests: 10_000,
+            queue_wait_max: Duration::from_secs(5),
+            claim_patience: Duration::from_secs(10),
+            batching: Batching::Gathered,
+            acknowledge_early: false,
+            strains: None,
+        }
+    }
+}
+
+/// What shares a commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Batching {
+    /// Whatever queued while the lane's batch before was in flight; a key has one queue.
+    #[default]
+    Gathered,
+    /// Every request on its own, in whichever lane is free: how servers without batches use their database. Writes of
+    /// one key meet in the store and may end in another order than they began, so conditional ones are refused. For
+    /// comparisons only.
+    Off,
+}
+
+/// Where the answer to a request goes. A request that is dropped, whatever the reason, is answered too.
+pub struct Reply<T> {
+    /// `None` once it is answered.
+    done: Option<Box<Done<T>>>,
+    queued: Duration,
+}
+
+type Done<T> = dyn FnOnce(Result<T, Error>, Duration) + Send;
+
+impl<T> Reply<T> {
+    /// Calls `done` once, on a lane's thread, with the answer and how long the request waited for its batch. It must
+    /// not block.
+    pub fn new(done: impl FnOnce(Result<T, Error>, Duration) + Send + 'static) -> Reply<T> {
+        Reply { done: Some(Box::new(done)), queued: Duration::ZERO }
+    }
+
+    fn give(mut self, answer: Result<T, Error>) {
+        if let Some(done) = self.done.take() {
+            done(answer, self.queued);
+        }
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        // Only when a lane ends in the middle of a batch: nobody can say then how far it came.
+        if let Some(done) = self.done.take() {
+            done(Err(Error::new(Kind::Unknown, "the store's lane ended")), self.queued);
+        }
+    }
+}
+
+/// Something to write, and what to do when it is known whether it was.
+pub struct WriteRequest {
+    /// Whose row changes.
+    pub key: Key,
+    /// The new row (its version is given by the lane); `None` deletes.
+    pub row: Option<Row>,
+    /// What must hold of the key just before.
+    pub condition: Precondition,
+    /// The requests of a key are answered in the order they were committed.
+    pub reply: Reply<Written>,
+}
+
+/// How a write request ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It is durable.
+    Applied {
+        /// The version it was given.
+        version: Version,
+        /// Whether the key was there before.
+        existed: bool,
+        /// The row that the store now holds because of it; `None` after a delete.
+        row: Option<Row>,
+        /// Whether a later write of the key in the same commit has already replaced it.
+        superseded: bool,
+    },
+    /// Its precondition did not hold; the key's version then.
+    ConditionFailed(Option<Version>),
+}
+
+/// Whether requests can be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The store is claimed; its epoch.
+    Up(u64),
+    /// It is not, and why.
+    Down(String),
+    /// It was given back.
+    Stopped,
+}
+
+/// Learns of the store's coming and going, on the keeper's thread.
+pub trait Observer: Send + Sync {
+    /// The store is claimed and no earlier statement can take effect any more; requests will be served from now on.
+    fn store_up(&self);
+    /// The store is lost; it may be another's, or change, from now on.
+    fn store_down(&self);
+}
+
+/// What the lanes count.
+#[derive(Debug, Default)]
+pub struct LaneMeters {
+    /// Requests per batch.
+    pub batch_size: Histogram,
+    /// Time of a batch in the store, in microseconds.
+    pub duration: Histogram,
+    /// Time of a request in the queue, in microseconds.
+    pub queued: Histogram,
+    /// Nanoseconds in which a batch was in the store, over all lanes.
+    pub busy_nanos: Counter,
+    /// For how long requests were in the store, up to their answers, summed over them.
+    pub request_nanos: Counter,
+    /// Requests refused or given up because too many waited, or too long.
+    pub shed: Counter,
+}
+
+/// What the lanes count, by what they do.
+#[derive(Debug, Default)]
+pub struct Meters {
+    /// Of the lanes for reads.
+    pub read: LaneMeters,
+    /// Of the lanes for writes.
+    pub write: LaneMeters,
+    /// Times the store was claimed.
+    pub claims: Counter,
+}
+
+/// A store behind lanes. Dropping it answers what is queued, then gives the store back.
+pub struct Gather {
+    shared: Arc<Shared>,
+    reads: Queues<ReadRequest>,
+    writes: Queues<WriteRequest>,
+    /// The lanes' and, last, the keeper's.
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct ReadRequest {
+    key: Key,
+    reply: Reply<Option<Row>>,
+}
+
+/// What the keeper and the lanes share.
+struct Shared {
+    store: Box<dyn Store>,
+    config: Config,
+    status: watch::Sender<Status>,
+    /// Where a lane tells the keeper that it lost the session of an epoch, and why.
+    lost: mpsc::UnboundedSender<(u64, String)>,
+    /// Sessions open now: a new claim waits until the old ones are gone.
+    sessions: AtomicUsize,
+    last_version: AtomicU64,
+    /// Whether a clear is under way.
+    clearing: AtomicBool,
+    meters: Arc<Meters>,
+}
+
+impl Gather {
+    /// Claims the store and starts its lanes. The first claim's failure is the caller's, unless it is a replica's that
+    /// cannot be reached; later ones are tried again.
+    pub fn start(
+        store: Box<dyn Store>,
+        config: Config,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Gather, Error> {
+        let lanes = config.lanes.unwrap_or_else(|| store.lanes());
+        if let (Some(flush), Some(strains)) = (store.flush(), &config.strains) {
+            flush.strain(Arc::clone(strains));
+        }
+        let (status, _) = watch::channel(Status::Down("it is being claimed".into()));
+        let (lost, lost_receiver) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            store,
+            config,
+            status,
+            lost,
+            sessions: AtomicUsize::new(0),
+            last_version: AtomicU64::new(0),
+            clearing: AtomicBool::new(false),
+            meters: Arc::default(),
+        });
+        let (reads, read_threads) = lane::spawn::<ReadRequest>("weir-read", lanes.read, &shared)?;
+        let (writes, write_threads) = match shared.config.role {
+            Role::Store(_) => lane::spawn::<WriteRequest>("weir-write", lanes.write, &shared)?,
+            Role::Replica => (Queues::none(), Vec::new()),
+        };
+        let keeper = keeper::spawn(&shared, observer, lost_receiver)?;
+        let threads = read_threads.into_iter().chain(write_threads).chain([keeper]).collect();
+        Ok(Gather { shared, reads, writes, threads })
+    }
+
+    /// Reads the row under `key`, `None` if absent.
+    pub fn read(&self, key: Key, reply: Reply<Option<Row>>) {
+        self.push(&self.reads, self.queue_of(&self.reads, &key), ReadRequest { key, reply });
+    }
+
+    /// Writes, durably.
+    pub fn write(&self, request: WriteRequest) {
+        if self.writes.count() == 0 {
+            return request.reply.give(Err(Error::new(Kind::Rejected, "a replica is only read")));
+        }
+        if self.batching() == Batching::Off && request.condition != Precondition::None {
+            let what = "with batching off writes have no order, so conditional ones are refused";
+            return request.reply.give(Err(Error::new(Kind::Rejected, what)));
+        }
+        let request = if self.shared.config.acknowledge_early { self.acknowledge(request) } else { request };
+        self.push(&self.writes, self.queue_of(&self.writes, &request.key), request);
+    }
+
+    /// Removes every row, durably. Whatever is written meanwhile may be gone afterwards or not.
+    pub fn clear(&self, reply: Reply<()>) {
+        clear::clear(&self.shared, reply);
+    }
+
+    /// What shares a commit.
+    pub fn batching(&self) -> Batching {
+        self.shared.config.batching
+    }
+
+    /// Answers a write as if it were committed; see [`Config::acknowledge_early`].
+    fn acknowledge(&self, request: WriteRequest) -> WriteRequest {
+        let version = self.shared.next_version();
+        let row = request.row.clone().map(|row| row.with_version(version));
+        request.reply.give(Ok(Written::Applied { version, existed: false, row, superseded: false }));
+        WriteRequest { reply: Reply::new(|_, _| {}), ..request }
+    }
+
+    /// The queue for `key`: always the same one, whatever it is asked for; with batching off that of the idlest lane.
+    fn queue_of<R>(&self, queues: &Queues<R>, key: &Key) -> usize {
+        if self.batching() == Batching::Off
+            && let Some(idlest) = queues.idlest()
+        {
+            return idlest;
+        }
+        let hash = foldhash::fast::FixedState::default().hash_one(key.as_bytes());
+        (hash >> 32) as usize % queues.count()
+    }
+
+    fn push<R: lane::Request>(&self, queues: &Queues<R>, index: usize, request: R) {
+        if let Err(refused) = queues.push(index, request, self.shared.config.queue_requests) {
+            R::meters(&self.shared).shed.add(1);
+            refused.fail(overloaded(None));
+        }
+    }
+
+    /// Whether requests can be served now.
+    pub fn status(&self) -> Status {
+        self.shared.status.borrow().clone()
+    }
+
+    /// What the lanes counted so far.
+    pub fn meters(&self) -> Arc<Meters> {
+        Arc::clone(&self.shared.meters)
+    }
+
+    /// The store's flush, where the store is embedded.
+    pub fn flush(&self) -> Option<Arc<Flush>> {
+        self.shared.store.flush()
+    }
+
+    /// How many lanes there are.
+    pub fn lanes(&self) -> Lanes {
+        Lanes { read: self.reads.count(), write: self.writes.count() }
+    }
+
+    /// Requests that wait in the read and the write lanes.
+    pub fn queued(&self) -> Lanes {
+        Lanes { read: self.reads.len(), write: self.writes.len() }
+    }
+}
+
+impl Drop for Gather {
+    fn drop(&mut self) {
+        // Lanes end when their queue is closed and empty; the keeper, which holds the claim, ends after them.
+        self.reads = Queues::none();
+        self.writes = Queues::none();
+        let lanes = self.threads.len().saturating_sub(1);
+        if !ended_within(ENDING_MAX, &self.threads[..lanes]) {
+            log::warn!("the store does not answer; what is under way is given up");
+        }
+        self.shared.status.send_replace(Status::Stopped);
+        if !ended_within(ENDING_MAX, &self.threads) {
+            log::warn!("the store hangs; it is left to itself");
+        }
+    }
+}
+
+/// How long the threads may take to end by themselves.
+const ENDING_MAX: Duration = Duration::from_secs(5);
+
+fn ended_within(patience: Duration, threads: &[JoinHandle<()>]) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        match threads.iter().all(JoinHandle::is_finished) {
+            true => return true,
+            false if Instant::now() > deadline => return false,
+            false => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+impl Shared {
+    /// A version greater than all before it.
+    fn next_version(&self) -> Version {
+        Version(self.last_version.fetch_add(1, Relaxed) + 1)
+    }
+}
+
+/// Why a request that waited too long, or behind too many, is refused.
+fn overloaded(waited: Option<Instant>) -> Error {
+    let message = match waited {
+        Some(since) => {
+            format!("the request waited {} ms for the store; it was not sent", since.elapsed().as_millis())
+        }
+        None => "too many requests wait for the store; this one was not sent".to_owned(),
+    };
+    Error::new(Kind::Overloaded, message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! The durable tier: what a store is, and how one is opened from its URL.
+//!
+//! A store is claimed by one server at a time and spoken to in sessions, in batches: one commit for many writes is
+//! what makes a durable store fast. [`Gather`] makes batches of single requests. Knows no cache, HTTP or flags.
+
+#[cfg(any(test, feature = "test-support"))]
+pub mod contract;
+mod error;
+mod fjall;
+mod flush;
+mod gather;
+mod memory;
+mod mysql;
+mod part;
+mod postgres;
+
+pub use error::{Error, Kind};
+pub use flush::Flush;
+pub use gather::{
+    Batching, Config, Gather, LaneMeters, Meters, Observer, Receiver, Reply, Sender, Status, WriteRequest,
+    Written, channel,
+};
+pub use part::{Part, Role, SHARDS_MAX, shard_of};
+pub use postgres::replica;
+
+use kv::{Key, Row, Write};
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// What a store's calls return: a future that may be sent between threads.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// A place where rows outlive the server.
+///
+/// Calls may block their thread: [`Gather`] gives every session a thread of its own.
+pub trait Store: Send + Sync {
+    /// Takes the store for this server alone, makes its tables on the first start, and begins a new epoch.
+    ///
+    /// `part` is what it is to hold. That is written into the store the first time, and judged by [`Part::admit`] from
+    /// then on, before the epoch begins. Returns only when no statement of an earlier claim, by whomever, can take effect
+    /// any more. Errors: [`Kind::Taken`] while another server holds it, [`Kind::Unavailable`], [`Kind::Config`].
+    fn claim(&self, part: Part) -> Answer<'_, Claim>;
+
+    /// Opens a session under the claim that began `epoch`; refuses ([`Kind::Unavailable`]) if a later one exists.
+    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>>;
+
+    /// How many sessions serve it best.
+    fn lanes(&self) -> Lanes;
+
+    /// Where its sessions flush, if that is in this process.
+    fn flush(&self) -> Option<Arc<Flush>> {
+        None
+    }
+}
+
+/// A store held for this server alone, until dropped.
+pub struct Claim {
+    /// How many claims there have been, this one included.
+    pub epoch: u64,
+    /// Ends when the store is lost, with the reason.
+    pub lost: Pin<Box<dyn Future<Output = String> + Send>>,
+}
+
+/// Sessions by what they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lanes {
+    /// For reads.
+    pub read: usize,
+    /// For writes.
+    pub write: usize,
+}
+
+/// A conversation with a store: one batch at a time.
+///
+/// After an error for which [`Kind::ends_session`] holds it must be dropped.
+pub trait Session: Send {
+    /// The rows under `keys`, which are distinct, in their order; `None` where absent.
+    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>>;
+
+    /// Applies `writes`, whose keys are distinct and ascending. `Ok` means durable, and says of each what it found; an
+    /// error says by its kind whether they may have happened, and holds for all of them.
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>>;
+
+    /// Removes every row. `Ok` means durable; the kind of an error says whether it may have happened.
+    fn clear(&mut self) -> Answer<'_, ()>;
+}
+
+/// What a write found under its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Absent,
+    /// A row, which it replaced or removed.
+    Present,
+    /// A row with a greater version, which stays: the write was not applied. Somebody else writes the store.
+    Newer,
+}
+
+impl Found {
+    /// What a write that was applied found.
+    pub fn present(present: bool) -> Found {
+        if present { Found::Present } else { Found::Absent }
+    }
+}
+
+/// A kind of store.
+pub struct Scheme {
+    /// What its URLs begin with.
+    pub prefix: &'static str,
+    /// One sentence.
+    pub about: &'static str,
+    /// A URL of this kind.
+    pub example: &'static str,
+    open: fn(&str) -> Result<Box<dyn Store>, Error>,
+}
+
+/// Every kind of store there is.
+pub const SCHEMES: &[Scheme] = &[
+    Scheme {
+        prefix: "fjall:",
+        about: "the embedded store: a directory on this machine, durable",
+        example: "fjall:./weir-data",
+        open: |url| Ok(Box::new(fjall::Fjall::open(url)?)),
+    },
+    Scheme {
+        prefix: "postgres://",
+        about: "a PostgreSQL server; the table weir_kv is made on the first start",
+        example: "postgres://user:password@127.0.0.1:5432/database",
+        open: |url| Ok(Box::new(postgres::Postgres::open(url)?)),
+    },
+    Scheme {
+        prefix: "mysql://",
+        about: "a MySQL or MariaDB server; the table weir_kv is made on the first start",
+        example: "mysql://user:password@127.0.0.1:3306/database",
+        open: |url| Ok(Box::new(mysql::Mysql::open(url)?)),
+    },
+    Scheme {
+        prefix: "memory:",
+        about: "this process's memory: gone with the server, for trials only",
+        example: "memory:",
+        open: |url| Ok(Box::new(memory::Memory::open(url)?)),
+    },
+];
+
+/// Makes sense of a store's URL. Touches neither disk nor network: that is [`Store::claim`]'s.
+pub fn open(url: &str) -> Result<Box<dyn Store>, Error> {
+    match SCHEMES.iter().find(|scheme| url.starts_with(scheme.prefix)) {
+        Some(scheme) => (scheme.open)(url),
+        None => {
+            let known: Vec<&str> = SCHEMES.iter().map(|scheme| scheme.example).collect();
+            Err(Error::new(
+                Kind::Config,
+                format!("{} is no store; known are {}", redacted(url), known.join(", ")),
+            ))
+        }
+    }
+}
+
+/// A store's URL without its password, for messages.
+pub fn redacted(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    // A password may hold any character, `/` and `@` too, and may also stand in the query: rather too much is dropped.
+    match rest.rsplit_once('@') {
+        Some((user, place)) => {
+            let user = user.split([':', '/']).next().unwrap_or_default();
+            let place = place.split('?').next().unwrap_or_default();
+            format!("{scheme}://{user}@{place}")
+        }
+        None => format!("{scheme}://{}", rest.split('?').next().unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_url_names_the_right_ones() {
+        for url in ["", "redis://x", "fjall", "fjall:", "postgres://[", "mysql://u@h", "memory:x"] {
+            let error = open(url).err().map(|error| (error.kind(), error.to_string()));
+            assert!(matches!(&error, Some((Kind::Config, text)) if !text.contains('\n')), "{url}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        for (url, shown) in [
+            ("postgres://u:secret@h:5432/db", "postgres://u@h:5432/db"),
+            ("postgres://u:se@cret@h/db?password=secret", "postgres://u@h/db"),
+            ("postgres://h/db?password=secret", "postgres://h/db"),
+            ("postgres://u:sec/ret@h/db", "postgres://u@h/db"),
+            ("mysql://u:se:cret@h:3306/db", "mysql://u@h:3306/db"),
+            ("fjall:./dir", "fjall:./dir"),
+        ] {
+            assert_eq!(redacted(url), shown);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A store in this process's memory: what the lab measures the tiers above with, and the model in tests.
+
+use super::{Answer, Claim, Error, Found, Kind, Lanes, Part, Session, Store};
+use kv::{Change, Key, Row, Write};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Default)]
+pub(super) struct Memory {
+    rows: Arc<Mutex<BTreeMap<Key, Row>>>,
+    epoch: AtomicU64,
+}
+
+impl Memory {
+    pub(super) fn open(url: &str) -> Result<Memory, Error> {
+        match url {
+            "memory:" => Ok(Memory::default()),
+            _ => Err(Error::new(Kind::Config, format!("{url} has too much behind it; write memory:"))),
+        }
+    }
+}
+
+impl Store for Memory {
+    fn claim(&self, _part: Part) -> Answer<'_, Claim> {
+        Box::pin(async {
+            let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
+            Ok(Claim { epoch, lost: Box::pin(std::future::pending()) })
+        })
+    }
+
+    fn connect(&self, _epoch: u64) -> Answer<'_, Box<dyn Session>> {
+        // No statement outlives the call that makes it, so sessions of an earlier claim do no harm.
+        Box::pin(async { Ok(Box::new(MemorySession(Arc::clone(&self.rows))) as Box<dyn Session>) })
+    }
+
+    fn lanes(&self) -> Lanes {
+        Lanes { read: 1, write: 1 }
+    }
+}
+
+struct MemorySession(Arc<Mutex<BTreeMap<Key, Row>>>);
+
+impl Session for MemorySession {
+    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
+        let rows = self.0.lock();
+        let found = keys.iter().map(|key| rows.get(key).cloned()).collect();
+        Box::pin(async { Ok(found) })
+    }
+
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
+        let mut rows = self.0.lock();
+        let found = writes
+            .iter()
+            .map(|write| match &write.change {
+                Change::Put(row) => rows.insert(write.key.clone(), row.clone()).is_some(),
+                Change::Delete => rows.remove(&write.key).is_some(),
+            })
+            .map(Found::present)
+            .collect();
+        Box::pin(async { Ok(found) })
+    }
+
+    fn clear(&mut self) -> Answer<'_, ()> {
+        self.0.lock().clear();
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[tokio::test]
+    async fn the_memory_store_keeps_the_contract() {
+        super::super::contract::all(super::super::open("memory:").unwrap().as_ref()).await;
+    }
+}

@@ -1,0 +1,374 @@
+//! A session with a MySQL or MariaDB server: reads, and one short transaction for each batch of writes.
+//!
+//! A transaction begins with the row that guards ownership; see the module above. Nothing it did has happened before
+//! its commit, so only a commit that is not answered leaves a doubt.
+
+use super::super::{Answer, Error, Found, Kind, Session};
+use super::{Meaning, cause, meaning, overtaken};
+use kv::{Change, Key, Row, Version, Write};
+use mysql_async::prelude::{FromRow, Queryable};
+use mysql_async::{Conn, Params, Value};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a statement may take. A lane that waits longer waits for a server that is gone.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// Two statements, one round trip.
+const BEGIN: &str = "START TRANSACTION; SELECT epoch FROM weir_owner WHERE one = 1 LOCK IN SHARE MODE";
+
+// With a long list the optimizer may think that reading the whole table is cheaper. It never is, and a delete would
+// lock what it reads.
+const READ: &str =
+    "SELECT `key`, value, content_type, version FROM weir_kv FORCE INDEX (PRIMARY) WHERE `key`";
+const LOOK: &str = "SELECT `key`, version FROM weir_kv FORCE INDEX (PRIMARY) WHERE `key`";
+const DELETE: &str = "DELETE old FROM weir_kv AS old FORCE INDEX (PRIMARY) WHERE old.`key`";
+const PUT: &str = "INSERT INTO weir_kv (`key`, value, content_type, version) VALUES ";
+const PUT_ROW: &str = "(?, ?, ?, ?)";
+/// Assignments are made from left to right: the version, on which the others depend, comes last.
+const PUT_OVER: &str = " ON DUPLICATE KEY UPDATE
+    value = IF(VALUES(version) > version, VALUES(value), value),
+    content_type = IF(VALUES(version) > version, VALUES(content_type), content_type),
+    version = GREATEST(version, VALUES(version))";
+
+/// Most keys in one statement. MariaDB makes a temporary table of lists of a thousand.
+const STATEMENT_KEYS_MAX: usize = 512;
+/// Most bytes in one statement, unless one row has more: what fits into one packet.
+const STATEMENT_BYTES_MAX: usize = 15 << 20;
+/// What a row adds to its bytes on the wire at most, and a statement to its rows'.
+const ROW_OVERHEAD_BYTES: usize = 64;
+const STATEMENT_OVERHEAD_BYTES: usize = 1024;
+/// More than there are lengths of lists, for each kind of statement.
+pub(super) const PREPARED_MAX: usize = 80;
+
+pub(super) struct MysqlSession {
+    pub(super) shown: Arc<str>,
+    pub(super) connection: Conn,
+    /// Of the claim that it belongs to.
+    pub(super) epoch: u64,
+    /// The server's `max_allowed_packet`.
+    pub(super) packet_bytes_max: usize,
+}
+
+impl MysqlSession {
+    async fn read_now(&mut self, keys: &[Key]) -> Result<Vec<Option<Row>>, Error> {
+        let mut rows = HashMap::with_capacity(keys.len());
+        for keys in keys.chunks(STATEMENT_KEYS_MAX) {
+            type Found = (Vec<u8>, Vec<u8>, Vec<u8>, i64);
+            let found: Result<Vec<Found>, Failure> = self.ask(listed(READ, keys.len()), values(keys)).await;
+            for (key, value, content_type, version) in found.map_err(|failure| self.unread(&failure))? {
+                rows.insert(key, (value, content_type, version));
+            }
+        }
+        let row = |key: &Key| {
+            let (value, content_type, version) = rows.remove(key.as_bytes())?;
+            let content_type = std::str::from_utf8(&content_type).unwrap_or_default();
+            Some(Row::new(key, content_type, &value, Version(version as u64)))
+        };
+        Ok(keys.iter().map(row).collect())
+    }
+
+    async fn write_now(&mut self, writes: &[Write]) -> Result<Vec<Found>, Error> {
+        if writes.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.check_fit(writes)?;
+        let done = match self.transact(writes).await {
+            Ok(found) => self.commit().await.map(|()| found),
+            Err(error) => Err(error),
+        };
+        match done {
+            // The next transaction would commit what this one left: it ends here, or with its connection.
+            Err(error) if !error.kind().ends_session() => {
+                in_time(self.connection.query_drop("ROLLBACK")).await.map_err(|failure| {
+                    self.error(Kind::Unavailable, "did not roll a write back", &failure.to_string())
+                })?;
+                Err(error)
+            }
+            done => done,
+        }
+    }
+
+    /// Everything but the commit.
+    async fn transact(&mut self, writes: &[Write]) -> Result<Vec<Found>, Error> {
+        self.begin().await?;
+        if let [write] = writes {
+            // The count of one row says what a look would: 1 inserted, 2 replaced, 0 left as it is.
+            let changed = self.change(writes).await?;
+            return Ok(vec![match (&write.change, changed) {
+                (Change::Put(_), 0) => Found::Newer,
+                (Change::Put(_), changed) => Found::present(changed == 2),
+                (Change::Delete, changed) => Found::present(changed > 0),
+            }]);
+        }
+        let there = self.look(writes).await?;
+        let found: Vec<Found> = writes
+            .iter()
+            .map(|write| match (there.get(write.key.as_bytes()), &write.change) {
+                (Some(version), Change::Put(_)) if *version >= write.version.0 as i64 => Found::Newer,
+                (version, _) => Found::present(version.is_some()),
+            })
+            .collect();
+        let changes = |(write, found): (&Write, &Found)| match (&write.change, found) {
+            (_, Found::Newer) | (Change::Delete, Found::Absent) => 0,
+            (Change::Put(_), Found::Absent) | (Change::Delete, Found::Present) => 1,
+            (Change::Put(_), Found::Present) => 2,
+        };
+        let expected: u64 = writes.iter().zip(&found).map(changes).sum();
+        match self.change(writes).await? {
+            changed if changed == expected => Ok(found),
+            // The look holds no locks, so that lanes cannot hold each other up.
+            _ => Err(self.error(Kind::Retry, "rolled a write back", "something else writes its table")),
+        }
+    }
+
+    /// Begins a transaction that no later claim can come before.
+    async fn begin(&mut self) -> Result<(), Error> {
+        let begun = async {
+            let mut answers = self.connection.query_iter(BEGIN).await?;
+            answers.collect::<mysql_async::Row>().await?; // of the first statement, which has none
+            answers.collect_and_drop::<i64>().await
+        };
+        let epoch = in_time(begun).await.map_err(|failure| self.unwritten(&failure))?;
+        if epoch == [self.epoch as i64] { Ok(()) } else { Err(overtaken(&self.shown)) }
+    }
+
+    /// The versions that are there.
+    async fn look(&mut self, writes: &[Write]) -> Result<HashMap<Vec<u8>, i64>, Error> {
+        let mut there = HashMap::with_capacity(writes.len());
+        for writes in writes.chunks(STATEMENT_KEYS_MAX) {
+            let keys = writes.iter().map(|write| &write.key);
+            let found: Result<Vec<(Vec<u8>, i64)>, Failure> =
+                self.ask(listed(LOOK, writes.len()), values(keys)).await;
+            there.extend(found.map_err(|failure| self.unwritten(&failure))?);
+        }
+        Ok(there)
+    }
+
+    /// Sends the changes; how many rows the server counts as changed.
+    async fn change(&mut self, writes: &[Write]) -> Result<u64, Error> {
+        let mut changed = 0;
+        let mut puts: Vec<(&Write, &Row)> = Vec::with_capacity(writes.len());
+        let mut bytes = 0;
+        let mut gone: Vec<&Key> = Vec::new();
+        let packet_bytes =
+            STATEMENT_BYTES_MAX.min(self.packet_bytes_max).saturating_sub(STATEMENT_OVERHEAD_BYTES);
+        for write in writes {
+            match &write.change {
+                Change::Put(row) => {
+                    let more = row.bytes() + ROW_OVERHEAD_BYTES;
+                    if puts.len() == STATEMENT_KEYS_MAX || (bytes + more > packet_bytes && !puts.is_empty()) {
+                        changed += self.put(&puts).await?;
+                        puts.clear();
+                        bytes = 0;
+                    }
+                    puts.push((write, row));
+                    bytes += more;
+                }
+                Change::Delete => gone.push(&write.key),
+            }
+        }
+        if !puts.is_empty() {
+            changed += self.put(&puts).await?;
+        }
+        for keys in gone.chunks(STATEMENT_KEYS_MAX) {
+            let statement = listed(DELETE, keys.len());
+            changed += self.count(statement, values(keys.iter().copied())).await?;
+        }
+        Ok(changed)
+    }
+
+    async fn put(&mut self, puts: &[(&Write, &Row)]) -> Result<u64, Error> {
+        // The same row again changes nothing and is not counted; the smallest costs least.
+        let filler = puts.iter().min_by_key(|(_, row)| row.bytes());
+        let bytes = |(_, row): &(&Write, &Row)| row.bytes() + ROW_OVERHEAD_BYTES;
+        let more = (padded(puts.len()) - puts.len()) * filler.map_or(0, bytes);
+        let fits =
+            puts.iter().map(bytes).sum::<usize>() + more + STATEMENT_OVERHEAD_BYTES <= self.packet_bytes_max;
+        let length = if fits { padded(puts.len()) } else { puts.len() };
+        let rows = puts.iter().chain(filler.into_iter().cycle()).take(length);
+        let values = rows
+            .flat_map(|(write, row)| {
+                [
+                    Value::Bytes(write.key.as_bytes().to_vec()),
+                    Value::Bytes(row.value().to_vec()),
+                    Value::Bytes(row.content_type().to_vec()),
+                    Value::Int(write.version.0 as i64),
+                ]
+            })
+            .collect();
+        let statement = format!("{PUT}{}{PUT_OVER}", vec![PUT_ROW; length].join(", "));
+        self.count(statement, Params::Positional(values)).await
+    }
+
+    /// Runs a statement; its rows.
+    async fn ask<T: FromRow + Send + 'static>(
+        &mut self,
+        statement: String,
+        values: Params,
+    ) -> Result<Vec<T>, Failure> {
+        let rows = in_time(async {
+            self.connection.exec_iter(statement, values).await?.try_collect_and_drop::<T>().await
+        });
+        rows.await?.into_iter().collect::<Result<_, _>>().map_err(|_| Failure::Strange)
+    }
+
+    /// Runs a statement; how many rows it changed.
+    async fn count(&mut self, statement: String, values: Params) -> Result<u64, Error> {
+        let run = async {
+            let answer = self.connection.exec_iter(statement, values).await?;
+            let changed = answer.affected_rows();
+            answer.drop_result().await?;
+            Ok(changed)
+        };
+        in_time(run).await.map_err(|failure| self.unwritten(&failure))
+    }
+
+    async fn commit(&mut self) -> Result<(), Error> {
+        in_time(self.connection.query_drop("COMMIT")).await.map_err(|failure| {
+            let (kind, what) = match &failure {
+                // A cluster that finds a conflict when it commits. Of others nobody knows how far the commit came.
+                Failure::Refused(mysql_async::Error::Server(refusal))
+                    if matches!(refusal.code, 1213 | 3101) =>
+                {
+                    (Kind::Retry, "rolled a write back")
+                }
+                Failure::Refused(error) if matches!(meaning(error), Meaning::ReadOnly) => {
+                    (Kind::Unavailable, "takes no writes now")
+                }
+                _ => (Kind::Unknown, "was lost during a commit"),
+            };
+            self.error(kind, what, &failure.to_string())
+        })
+    }
+
+    /// Whether every row fits into one packet: the server ends a connection that sends more.
+    fn check_fit(&self, writes: &[Write]) -> Result<(), Error> {
+        let room = self.packet_bytes_max.saturating_sub(STATEMENT_OVERHEAD_BYTES + ROW_OVERHEAD_BYTES);
+        match writes.iter().map(Write::bytes).max() {
+            Some(bytes) if bytes > room => {
+                let limit = self.packet_bytes_max;
+                let why = format!("{bytes} bytes and max_allowed_packet is {limit}; raise it there");
+                Err(self.error(Kind::Rejected, "has no room for a row", &why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn unread(&self, failure: &Failure) -> Error {
+        match failure {
+            Failure::Silent => self.error(Kind::Unavailable, "was lost while reading", &failure.to_string()),
+            Failure::Refused(error) if matches!(meaning(error), Meaning::Ended) => {
+                self.error(Kind::Unavailable, "was lost while reading", &failure.to_string())
+            }
+            _ => self.error(Kind::Rejected, "refused to read", &failure.to_string()),
+        }
+    }
+
+    /// What follows when a statement before the commit failed so. Whatever it was, nothing has happened.
+    fn unwritten(&self, failure: &Failure) -> Error {
+        let (kind, what) = match failure {
+            Failure::Silent => (Kind::Unavailable, "was lost before a commit"),
+            Failure::Strange => (Kind::Refused, "refuses to write"),
+            Failure::Refused(error) => match meaning(error) {
+                Meaning::Ended => (Kind::Unavailable, "was lost before a commit"),
+                Meaning::ReadOnly => (Kind::Unavailable, "takes no writes now"),
+                Meaning::Again => (Kind::Retry, "rolled a write back"),
+                Meaning::Unfit => (Kind::Rejected, "refused a write"),
+                Meaning::Refused => (Kind::Refused, "refuses to write"),
+            },
+        };
+        self.error(kind, what, &failure.to_string())
+    }
+
+    fn error(&self, kind: Kind, what: &str, why: &str) -> Error {
+        Error::new(kind, format!("the store {} {what}: {why}", self.shown))
+    }
+}
+
+impl Session for MysqlSession {
+    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
+        Box::pin(self.read_now(keys))
+    }
+
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
+        Box::pin(self.write_now(writes))
+    }
+
+    fn clear(&mut self) -> Answer<'_, ()> {
+        Box::pin(async {
+            self.begin().await?;
+            // Not TRUNCATE: that ends the transaction, and with it what keeps a later claim out.
+            let gone = in_time(self.connection.query_drop("DELETE FROM weir_kv")).await;
+            gone.map_err(|failure| self.unwritten(&failure))?;
+            self.commit().await
+        })
+    }
+}
+
+/// How a statement failed.
+enum Failure {
+    Refused(mysql_async::Error),
+    Silent,
+    /// The rows are not of the types that we made the tables with.
+    Strange,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Refused(error) => f.write_str(&cause(error)),
+            Failure::Silent => write!(f, "it did not answer within {} s", ANSWER_MAX.as_secs()),
+            Failure::Strange => f.write_str("its table weir_kv is not the one that weir makes"),
+        }
+    }
+}
+
+async fn in_time<T>(step: impl Future<Output = Result<T, mysql_async::Error>>) -> Result<T, Failure> {
+    match tokio::time::timeout(ANSWER_MAX, step).await {
+        Ok(done) => done.map_err(Failure::Refused),
+        Err(_) => Err(Failure::Silent),
+    }
+}
+
+/// How long a list is made, so that there are few statements to prepare: 1, 2, 3, 4, 6, 8, 12, 16, … keys.
+fn padded(length: usize) -> usize {
+    let power = length.next_power_of_two();
+    if length <= power / 4 * 3 { power / 4 * 3 } else { power }
+}
+
+/// `statement` over a list of so many keys.
+fn listed(statement: &str, length: usize) -> String {
+    match length {
+        1 => format!("{statement} = ?"),
+        _ => format!("{statement} IN ({})", vec!["?"; padded(length)].join(", ")),
+    }
+}
+
+/// The keys as parameters of [`listed`]; the last one again and again where the list is longer.
+fn values<'k>(keys: impl IntoIterator<Item = &'k Key>) -> Params {
+    let mut values: Vec<Value> = keys.into_iter().map(|key| Value::Bytes(key.as_bytes().to_vec())).collect();
+    if let Some(last) = values.last().cloned() {
+        values.resize(padded(values.len()), last);
+    }
+    Params::Positional(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_have_few_lengths_and_are_never_too_short() {
+        let lengths: std::collections::BTreeSet<usize> = (1..=STATEMENT_KEYS_MAX)
+            .map(|length| {
+                assert!(padded(length) >= length && 2 * padded(length) < 3 * length + 2, "{length}");
+                padded(length)
+            })
+            .collect();
+        assert_eq!(lengths.last(), Some(&STATEMENT_KEYS_MAX));
+        // Reading, looking, putting and deleting.
+        assert!(lengths.len() * 4 < PREPARED_MAX, "{}", lengths.len());
+    }
+}

@@ -1,0 +1,521 @@
+//! A PostgreSQL server as the store: one table, one multi-row statement per batch.
+//!
+//! Ownership. The keeper's session holds an advisory lock, and every session that reads or writes holds a second one,
+//! shared. A claim takes the first, raises the epoch in the table `weir_owner`, and then takes the second exclusively
+//! for a moment: that succeeds only when no session of an earlier claim is left, so no statement sent under one can
+//! take effect any more. Sessions that linger are terminated. A session that comes late finds a newer epoch and
+//! refuses. So a write of a dead predecessor can neither overwrite nor bring back anything. Under the first lock a claim
+//! also compares the table `weir_map`, which says which shard the database is, with what it was given as.
+
+pub mod replica;
+
+use super::{Answer, Claim, Error, Found, Kind, Lanes, Part, Session, Store, redacted};
+use kv::{Change, Key, Row, Version, Write};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, NoTls, Statement};
+
+/// The first half of the advisory locks' keys: `weir` in ASCII.
+const LOCK_SPACE: i32 = 0x7765_6972;
+/// Held by the one server that owns the store.
+const LOCK_OWNER: i32 = 1;
+/// Held, shared, by every session that reads or writes.
+const LOCK_SESSIONS: i32 = 2;
+
+/// How long a claim waits for sessions of an earlier one before it terminates them.
+const LINGER_MS: u32 = 500;
+/// How long a claim or the start of a session may take.
+const SETUP_MAX: Duration = Duration::from_secs(15);
+/// How often it does so before it gives up for this time.
+const TERMINATIONS_MAX: usize = 10;
+
+/// The tables, each made once, in a transaction of its own. An `ALTER TABLE` on every start would wait for whoever else
+/// has a transaction open on the table.
+const TABLES: [(&str, &str); 3] = [
+    (ROWS, ROWS_TABLE),
+    (
+        "weir_owner",
+        "CREATE TABLE weir_owner (
+            one boolean PRIMARY KEY DEFAULT true CHECK (one),
+            epoch bigint NOT NULL
+        );
+        INSERT INTO weir_owner (epoch) VALUES (0)",
+    ),
+    (
+        "weir_map",
+        "CREATE TABLE weir_map (
+            one boolean PRIMARY KEY DEFAULT true CHECK (one),
+            map text NOT NULL
+        )",
+    ),
+];
+const ROWS: &str = "weir_kv";
+const ROWS_TABLE: &str = "CREATE TABLE weir_kv (
+        key bytea PRIMARY KEY,
+        value bytea NOT NULL,
+        content_type text NOT NULL,
+        version bigint NOT NULL
+    );
+    ALTER TABLE weir_kv ALTER COLUMN value SET STORAGE EXTERNAL";
+
+const READ_ONE: &str = "SELECT key, value, content_type, version FROM weir_kv WHERE key = $1";
+const READ_MANY: &str = "SELECT key, value, content_type, version FROM weir_kv WHERE key = ANY($1)";
+
+// `xmax` of a row just inserted is 0; of one just updated it is not.
+const PUT_ONE: &str = "
+    INSERT INTO weir_kv AS old (key, value, content_type, version) VALUES ($1, $2, $3, $4)
+    ON CONFLICT (key) DO UPDATE
+        SET value = excluded.value, content_type = excluded.content_type, version = excluded.version
+        WHERE old.version < excluded.version
+    RETURNING key, xmax <> 0 AS present";
+const PUT: &str = "
+    INSERT INTO weir_kv AS old (key, value, content_type, version)
+    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[])
+    ON CONFLICT (key) DO UPDATE
+        SET value = excluded.value, content_type = excluded.content_type, version = excluded.version
+        WHERE old.version < excluded.version
+    RETURNING key, xmax <> 0 AS present";
+const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, true AS present";
+
+/// Tells this process's sessions from those of others, in `pg_stat_activity`.
+static PROCESS: LazyLock<u64> =
+    LazyLock::new(|| std::collections::hash_map::RandomState::new().build_hasher().finish());
+/// Stores opened by this process.
+static OPENED: AtomicUsize = AtomicUsize::new(0);
+
+pub(super) struct Postgres {
+    config: Config,
+    /// Tells its owner's sessions from those of the process's other stores.
+    number: usize,
+    /// For messages, without the password.
+    shown: Arc<str>,
+}
+
+impl Postgres {
+    pub(super) fn open(url: &str) -> Result<Postgres, Error> {
+        let shown: Arc<str> = redacted(url).into();
+        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+            Error::new(Kind::Config, format!("{shown} is no PostgreSQL URL: {}", cause(&error)))
+        })?;
+        config.connect_timeout(Duration::from_secs(5)).keepalives_idle(Duration::from_secs(10));
+        // A peer that vanished without a word must not hold a lane for the kernel's quarter of an hour, nor may the
+        // cache be served for long while another server may own the store.
+        config.keepalives_interval(Duration::from_secs(2)).keepalives_retries(3);
+        config.tcp_user_timeout(Duration::from_secs(15));
+        Ok(Postgres { config, number: OPENED.fetch_add(1, Relaxed), shown })
+    }
+
+    /// Connects; the second part ends with the connection, and says why.
+    async fn dial(&self, purpose: &str) -> Result<(Client, tokio::task::JoinHandle<String>), Error> {
+        let mut config = self.config.clone();
+        config.application_name(format!("weir {purpose}"));
+        let (client, connection) =
+            self.in_time(config.connect(NoTls)).await?.map_err(|error| self.cannot_reach(&error))?;
+        let ended = tokio::spawn(async move {
+            match connection.await {
+                Ok(()) => "the connection was closed".to_owned(),
+                Err(error) => cause(&error),
+            }
+        });
+        // The server must notice, too, when we are gone: it holds our locks until then. And it must not end a session
+        // for being idle.
+        let settings = "SELECT set_config(name, CASE name
+                WHEN 'tcp_keepalives_idle' THEN '10' WHEN 'tcp_keepalives_interval' THEN '2'
+                WHEN 'tcp_keepalives_count' THEN '3' ELSE '0' END, false)
+            FROM pg_settings WHERE name IN ('tcp_keepalives_idle', 'tcp_keepalives_interval',
+                'tcp_keepalives_count', 'idle_session_timeout')";
+        self.in_time(client.query(settings, &[])).await?.map_err(|error| self.cannot_reach(&error))?;
+        Ok((client, ended))
+    }
+
+    /// A server that takes the connection but then says nothing is as good as away.
+    async fn in_time<T>(&self, step: impl Future<Output = T>) -> Result<T, Error> {
+        tokio::time::timeout(SETUP_MAX, step).await.map_err(|_| {
+            let message =
+                format!("the store {} does not answer within {} s", self.shown, SETUP_MAX.as_secs());
+            Error::new(Kind::Unavailable, message)
+        })
+    }
+
+    fn cannot_reach(&self, error: &tokio_postgres::Error) -> Error {
+        // Wrong password, unknown role or database: no use in trying again.
+        let lasting = error
+            .code()
+            .is_some_and(|code| code.code().starts_with("28") || code == &SqlState::INVALID_CATALOG_NAME)
+            || cause(error).contains("invalid configuration");
+        let kind = if lasting { Kind::Config } else { Kind::Unavailable };
+        Error::new(kind, format!("cannot reach store {}: {}", self.shown, cause(error)))
+    }
+
+    async fn take(&self, part: Part) -> Result<Claim, Error> {
+        let (client, ended) = self.dial(&format!("owner {:016x} {}", *PROCESS, self.number)).await?;
+        let lost = |error: tokio_postgres::Error| self.cannot_reach(&error);
+        let lock = client.query_one("SELECT pg_try_advisory_lock($1, $2)", &[&LOCK_SPACE, &LOCK_OWNER]);
+        if !lock.await.map_err(lost)?.get::<_, bool>(0) {
+            return Err(self.taken(&client).await);
+        }
+        self.make_tables(&client, &TABLES).await?;
+        let refused = |error: tokio_postgres::Error| self.failed("set up the tables", &error);
+        if self.admits(&client, part).await? {
+            let record = "INSERT INTO weir_map (map) VALUES ($1)";
+            client.execute(record, &[&part.map()]).await.map_err(refused)?;
+        }
+        let raised = client.query_one("UPDATE weir_owner SET epoch = epoch + 1 RETURNING epoch", &[]);
+        let epoch: i64 = raised.await.map_err(refused)?.get(0);
+        self.outlive_earlier_sessions(&client).await?;
+        Ok(Claim {
+            epoch: epoch as u64,
+            lost: Box::pin(async move {
+                // The lock lives as long as the session, and the session as long as its client.
+                let _held = client;
+                ended.await.unwrap_or_else(|_| "the owner's connection was dropped".to_owned())
+            }),
+        })
+    }
+
+    /// Makes those of `tables` that are not there.
+    async fn make_tables(&self, client: &Client, tables: &[(&str, &str)]) -> Result<(), Error> {
+        let refused = |error: tokio_postgres::Error| self.failed("set up the tables", &error);
+        for (name, make) in tables {
+            let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[name]).await;
+            if !there.map_err(refused)?.get::<_, bool>(0) {
+                client.batch_execute(&format!("BEGIN; {make}; COMMIT")).await.map_err(refused)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this database may be used as `part`; `Ok(true)`: the map is not written yet. The tables are there.
+    async fn admits(&self, client: &Client, part: Part) -> Result<bool, Error> {
+        let what = "SELECT (SELECT map FROM weir_map), EXISTS (SELECT FROM weir_kv),
+            EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = 'weir_kv'::regclass)";
+        let row = client.query_one(what, &[]).await.map_err(|error| self.failed("read the map", &error))?;
+        if row.get(2) {
+            let message = format!(
+                "{} is a replica: a subscription writes its table weir_kv; drop that before it is served",
+                self.shown
+            );
+            return Err(Error::new(Kind::Config, message));
+        }
+        part.admit(row.get(0), row.get(1), &self.shown)
+    }
+
+    /// A step of setting up that did not work.
+    fn failed(&self, what: &str, error: &tokio_postgres::Error) -> Error {
+        let kind = if error.as_db_error().is_some() { Kind::Config } else { Kind::Unavailable };
+        Error::new(kind, format!("cannot {what} in {}: {}", self.shown, cause(error)))
+    }
+
+    /// Returns when no session of an earlier claim is left.
+    async fn outlive_earlier_sessions(&self, client: &Client) -> Result<(), Error> {
+        let failed = |error: tokio_postgres::Error| self.cannot_reach(&error);
+        client.batch_execute(&format!("SET lock_timeout = {LINGER_MS}")).await.map_err(failed)?;
+        for _ in 0..TERMINATIONS_MAX {
+            let wait = format!("SELECT pg_advisory_lock({LOCK_SPACE}, {LOCK_SESSIONS})");
+            match client.batch_execute(&wait).await {
+                Ok(()) => {
+                    let release = format!(
+                        "SELECT pg_advisory_unlock({LOCK_SPACE}, {LOCK_SESSIONS}); SET lock_timeout = 0"
+                    );
+                    return client.batch_execute(&release).await.map_err(failed);
+                }
+                Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {}
+                Err(error) => return Err(failed(error)),
+            }
+            let terminate = "SELECT pg_terminate_backend(pid) FROM pg_locks
+                WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid()
+                  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                  AND classid::bigint = $1 AND objid::bigint = $2";
+            client
+                .query(terminate, &[&i64::from(LOCK_SPACE), &i64::from(LOCK_SESSIONS)])
+                .await
+                .map_err(failed)?;
+        }
+        Err(Error::new(
+            Kind::Unavailable,
+            format!(
+                "sessions of an earlier server linger in {}; end them with pg_terminate_backend",
+                self.shown
+            ),
+        ))
+    }
+
+    /// Names the holder.
+    async fn taken(&self, client: &Client) -> Error {
+        let who = "SELECT a.pid, coalesce(host(a.client_addr), 'a local socket'), a.backend_start::text,
+                coalesce(a.application_name <> current_setting('application_name')
+                    AND split_part(a.application_name, ' ', 3)
+                      = split_part(current_setting('application_name'), ' ', 3), false)
+            FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+            WHERE l.locktype = 'advisory' AND l.granted
+              AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+              AND l.classid::bigint = $1 AND l.objid::bigint = $2 LIMIT 1";
+        let row = client.query_opt(who, &[&i64::from(LOCK_SPACE), &i64::from(LOCK_OWNER)]).await;
+        let holder = match row {
+            Ok(Some(row)) if row.get(3) => {
+                let message =
+                    format!("the store {} is given twice; every shard is a database of its own", self.shown);
+                return Error::new(Kind::Config, message);
+            }
+            Ok(Some(row)) => format!(
+                " (backend {} from {}, since {})",
+                row.get::<_, i32>(0),
+                row.get::<_, String>(1),
+                row.get::<_, String>(2)
+            ),
+            _ => String::new(),
+        };
+        Error::new(
+            Kind::Taken,
+            format!(
+                "another server holds the store {}{holder}; stop it, or use another database",
+                self.shown
+            ),
+        )
+    }
+
+    async fn session(&self, epoch: u64) -> Result<PostgresSession, Error> {
+        let (client, ended) = self.dial("session").await?;
+        let failed = |error: tokio_postgres::Error| self.cannot_reach(&error);
+        let hold = format!("SELECT pg_advisory_lock_shared({LOCK_SPACE}, {LOCK_SESSIONS})");
+        client.batch_execute(&hold).await.map_err(failed)?;
+        let current: i64 =
+            client.query_one("SELECT epoch FROM weir_owner", &[]).await.map_err(failed)?.get(0);
+        if current as u64 != epoch {
+            return Err(Error::new(
+                Kind::Unavailable,
+                format!("the store {} was claimed by another server meanwhile", self.shown),
+            ));
+        }
+        // An acknowledged write is durable, whatever the database's default is.
+        let durable = "SELECT set_config('synchronous_commit', 'on', false)
+            WHERE current_setting('synchronous_commit') = 'off'";
+        client.query(durable, &[]).await.map_err(failed)?;
+        // No plan but the one by the primary key is ever right, however long the list is and however small the table was
+        // when it was made; and planning again costs as much as reading a few rows.
+        let plans =
+            "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off";
+        client.batch_execute(plans).await.map_err(failed)?;
+        self.prepared(client, ended).await
+    }
+
+    /// The session on a connection that is ready but for its statements.
+    async fn prepared(
+        &self,
+        client: Client,
+        ended: tokio::task::JoinHandle<String>,
+    ) -> Result<PostgresSession, Error> {
+        let failed = |error: tokio_postgres::Error| self.cannot_reach(&error);
+        let prepare = |sql| client.prepare(sql);
+        let (read_one, read_many) =
+            (prepare(READ_ONE).await.map_err(failed)?, prepare(READ_MANY).await.map_err(failed)?);
+        let (put_one, put) = (prepare(PUT_ONE).await.map_err(failed)?, prepare(PUT).await.map_err(failed)?);
+        let delete = prepare(DELETE).await.map_err(failed)?;
+        let both = format!(
+            "WITH gone AS ({}), came AS ({PUT}) TABLE gone UNION ALL TABLE came",
+            DELETE.replace("$1", "$5")
+        );
+        let put_and_delete = prepare(&both).await.map_err(failed)?;
+        Ok(PostgresSession {
+            shown: Arc::clone(&self.shown),
+            client,
+            ended,
+            read_one,
+            read_many,
+            put_one,
+            put,
+            delete,
+            put_and_delete,
+        })
+    }
+}
+
+impl Store for Postgres {
+    fn claim(&self, part: Part) -> Answer<'_, Claim> {
+        Box::pin(async move { self.in_time(self.take(part)).await? })
+    }
+
+    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
+        Box::pin(async move {
+            let session = self.in_time(self.session(epoch)).await??;
+            Ok(Box::new(session) as Box<dyn Session>)
+        })
+    }
+
+    fn lanes(&self) -> Lanes {
+        // Two batches in flight keep a backend busy while the other waits for its flush; see docs/decisions/0004.
+        Lanes { read: 2, write: 2 }
+    }
+}
+
+struct PostgresSession {
+    shown: Arc<str>,
+    client: Client,
+    ended: tokio::task::JoinHandle<String>,
+    read_one: Statement,
+    read_many: Statement,
+    put_one: Statement,
+    put: Statement,
+    delete: Statement,
+    put_and_delete: Statement,
+}
+
+impl PostgresSession {
+    async fn read_now(&self, keys: &[Key]) -> Result<Vec<Option<Row>>, Error> {
+        let found = match keys {
+            [] => return Ok(Vec::new()),
+            // The plan for one key is cheaper than the one for an array of one.
+            [key] => self.client.query(&self.read_one, &[&key.as_bytes()]).await,
+            keys => {
+                let keys: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
+                self.client.query(&self.read_many, &[&keys]).await
+            }
+        };
+        let found = found.map_err(|error| match error.as_db_error() {
+            Some(refusal) if !ends(refusal) => self.error(Kind::Rejected, "refused to read", &error),
+            _ => self.error(Kind::Unavailable, "was lost while reading", &error),
+        })?;
+        let rows = by_key(&found);
+        Ok(keys
+            .iter()
+            .map(|key| {
+                let row = find(&rows, key)?;
+                Some(Row::new(key, row.get(2), row.get(1), Version(row.get::<_, i64>(3) as u64)))
+            })
+            .collect())
+    }
+
+    async fn write_now(&self, writes: &[Write]) -> Result<Vec<Found>, Error> {
+        if self.client.is_closed() {
+            return Err(Error::new(
+                Kind::Unavailable,
+                format!("the store {} closed the connection", self.shown),
+            ));
+        }
+        let (mut keys, mut values, mut types, mut versions) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut gone: Vec<&[u8]> = Vec::new();
+        for write in writes {
+            match &write.change {
+                Change::Put(row) => {
+                    keys.push(write.key.as_bytes());
+                    values.push(row.value());
+                    types.push(std::str::from_utf8(row.content_type()).unwrap_or_default());
+                    versions.push(write.version.0 as i64);
+                }
+                Change::Delete => gone.push(write.key.as_bytes()),
+            }
+        }
+        let puts: [&(dyn ToSql + Sync); 4] = [&keys, &values, &types, &versions];
+        let changed = match (keys.is_empty(), gone.is_empty()) {
+            (true, true) => return Ok(Vec::new()),
+            // Cheaper than arrays of one.
+            (false, true) if keys.len() == 1 => {
+                let put: [&(dyn ToSql + Sync); 4] = [&keys[0], &values[0], &types[0], &versions[0]];
+                self.client.query(&self.put_one, &put).await
+            }
+            (false, true) => self.client.query(&self.put, &puts).await,
+            (true, false) => self.client.query(&self.delete, &[&gone]).await,
+            (false, false) => {
+                let [keys, values, types, versions] = puts;
+                self.client.query(&self.put_and_delete, &[keys, values, types, versions, &gone]).await
+            }
+        };
+        let changed = changed.map_err(|error| self.write_error(&error))?;
+        let changed = by_key(&changed);
+        Ok(writes
+            .iter()
+            .map(|write| match (find(&changed, &write.key), &write.change) {
+                (Some(row), _) => Found::present(row.get(1)),
+                (None, Change::Delete) => Found::Absent,
+                (None, Change::Put(_)) => Found::Newer,
+            })
+            .collect())
+    }
+
+    /// Whether a statement that failed so may have taken effect.
+    fn write_error(&self, error: &tokio_postgres::Error) -> Error {
+        let Some(refusal) = error.as_db_error() else {
+            return self.error(Kind::Unknown, "was lost during a write", error);
+        };
+        let code = refusal.code();
+        let (kind, what) = match code.code().get(..2) {
+            // A server that says goodbye may say so after the commit.
+            _ if ends(refusal) => (Kind::Unknown, "went away during a write"),
+            _ if code == &SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => {
+                (Kind::Unknown, "lost sight of a write")
+            }
+            _ if code == &SqlState::READ_ONLY_SQL_TRANSACTION => (Kind::Unavailable, "takes no writes now"),
+            Some("40") => (Kind::Retry, "rolled a write back"),
+            // The values, the table's own rules, or a size: one row may be at fault for all.
+            Some("22" | "23" | "54") => (Kind::Rejected, "refused a write"),
+            _ => (Kind::Refused, "refuses to write"),
+        };
+        self.error(kind, what, error)
+    }
+
+    fn error(&self, kind: Kind, what: &str, error: &tokio_postgres::Error) -> Error {
+        Error::new(kind, format!("the store {} {what}: {}", self.shown, cause(error)))
+    }
+}
+
+impl Drop for PostgresSession {
+    fn drop(&mut self) {
+        // Dropping the client says goodbye; should the server not listen, the socket must close all the same.
+        self.ended.abort();
+    }
+}
+
+impl Session for PostgresSession {
+    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
+        Box::pin(self.read_now(keys))
+    }
+
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
+        Box::pin(self.write_now(writes))
+    }
+
+    fn clear(&mut self) -> Answer<'_, ()> {
+        // Not TRUNCATE: a replica would empty the whole table that it keeps for all shards, and the lock it takes waits for
+        // every reader.
+        Box::pin(async {
+            self.client
+                .batch_execute("SET enable_seqscan = on; DELETE FROM weir_kv")
+                .await
+                .map_err(|error| self.write_error(&error))
+        })
+    }
+}
+
+/// Rows whose first column is the key, by it. The server mostly gives them in this order already.
+fn by_key(rows: &[tokio_postgres::Row]) -> Vec<(&[u8], &tokio_postgres::Row)> {
+    let mut rows: Vec<(&[u8], _)> = rows.iter().map(|row| (row.get(0), row)).collect();
+    rows.sort_unstable_by_key(|(key, _)| *key);
+    rows
+}
+
+fn find<'r>(rows: &[(&[u8], &'r tokio_postgres::Row)], key: &Key) -> Option<&'r tokio_postgres::Row> {
+    let at = rows.binary_search_by_key(&key.as_bytes(), |(key, _)| key).ok()?;
+    Some(rows[at].1)
+}
+
+/// Whether an error answer means the end of the session: fatal ones, and class 57P (the server is shut down or crashed).
+fn ends(refusal: &tokio_postgres::error::DbError) -> bool {
+    use tokio_postgres::error::Severity;
+    refusal.code().code().starts_with("57P")
+        || matches!(refusal.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
+}
+
+/// The innermost reason, on one line.
+fn cause(error: &tokio_postgres::Error) -> String {
+    let text = match (error.as_db_error(), std::error::Error::source(error)) {
+        (Some(refusal), _) => format!("{} ({})", refusal.message(), refusal.code().code()),
+        (None, Some(source)) => source.to_string(),
+        (None, None) => error.to_string(),
+    };
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,467 @@
+//! A replica: one more PostgreSQL, fed from every store by logical replication, and only ever read.
+//!
+//! Its names are fixed: the publication `weir` in every store, and on the replica one subscription for each, `weir_0`,
+//! `weir_1` and so on, whose slot in the store has the same name. Shards hold distinct keys, so one table takes all.
+
+use super::{Postgres, ROWS, ROWS_TABLE, TABLES, cause};
+use crate::{Answer, Claim, Error, Kind, Lanes, Part, Session, Store};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{Client, Config};
+
+/// Between two looks at a copy that is under way.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A copy that failed so often while we looked will not succeed.
+const COPY_FAILURES_MAX: i64 = 3;
+/// Between two looks at the lag.
+const LAG_EVERY: Duration = Duration::from_secs(1);
+/// A store that takes longer to say how far it is says nothing.
+const LAG_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The subscription of a shard, and its slot.
+fn name_of(index: usize) -> String {
+    format!("weir_{index}")
+}
+
+fn open_each(urls: &[impl AsRef<str>]) -> Result<Vec<Postgres>, Error> {
+    urls.iter().map(|url| parse(url.as_ref())).collect()
+}
+
+fn parse(url: &str) -> Result<Postgres, Error> {
+    if !url.starts_with("postgres://") {
+        let shown = crate::redacted(url);
+        let message = format!("{shown} can neither be nor have a replica; only postgres:// stores can");
+        return Err(Error::new(Kind::Config, message));
+    }
+    Postgres::open(url)
+}
+
+fn config(message: String) -> Error {
+    Error::new(Kind::Config, message)
+}
+
+/// Makes `replica` follow the stores `primaries`, which are given in the order of their shards, and waits until it has
+/// copied what they hold. Says so, a line for each.
+///
+/// What is there already is left as it is, but for the address of a store, which is taken from its URL. So it may be
+/// repeated. Errors: [`Kind::Unavailable`] where one of them cannot be reached, [`Kind::Config`] with the remedy otherwise.
+pub async fn init(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<String>, Error> {
+    let (replica, primaries) = (parse(replica)?, open_each(primaries)?);
+    let (client, _) = replica.dial("replica init").await?;
+    let target = Target { replica: &replica, client };
+    target.prepare().await?;
+    for (index, primary) in primaries.iter().enumerate() {
+        let source = Source::prepare(primary, Part { index, of: primaries.len() }).await?;
+        target.subscribe(&source).await?;
+    }
+    let mut lines = Vec::new();
+    for (index, primary) in primaries.iter().enumerate() {
+        target.until_copied(index, primary).await?;
+        let part = Part { index, of: primaries.len() };
+        lines.push(format!("{} to {}: copied, and followed from now on", line(part, primary), replica.shown));
+    }
+    Ok(lines)
+}
+
+/// How `replica` follows the stores `primaries`, a line for each.
+pub async fn status(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<String>, Error> {
+    let (replica, primaries) = (parse(replica)?, open_each(primaries)?);
+    let (client, _) = replica.dial("replica status").await?;
+    let target = Target { replica: &replica, client };
+    let mut lines = Vec::new();
+    for (index, primary) in primaries.iter().enumerate() {
+        let follows = match target.state(index).await? {
+            None => "not followed; run weir replica init".to_owned(),
+            Some(state) => state.to_string(),
+        };
+        let lag = match primary.dial("replica status").await {
+            Ok((client, _)) => lag_bytes(&client, &name_of(index)).await.ok().flatten(),
+            Err(_) => None,
+        };
+        let lag = lag.map_or("lag unknown".to_owned(), |bytes| format!("{bytes} bytes behind"));
+        lines.push(format!("{}: {follows}, {lag}", line(Part { index, of: primaries.len() }, primary)));
+    }
+    Ok(lines)
+}
+
+fn line(part: Part, primary: &Postgres) -> String {
+    format!("shard {} of {}, {}", part.index + 1, part.of, primary.shown)
+}
+
+/// A store that is to be followed.
+struct Source<'p> {
+    primary: &'p Postgres,
+    name: String,
+    /// What the replica is to connect with.
+    connection: String,
+    /// Which server it is in.
+    system: String,
+    has_slot: bool,
+}
+
+impl<'p> Source<'p> {
+    /// Checks the store and publishes its rows.
+    async fn prepare(primary: &'p Postgres, part: Part) -> Result<Source<'p>, Error> {
+        let shown = &primary.shown;
+        let (client, _) = primary.dial("replica init").await?;
+        let refused = |error: tokio_postgres::Error| primary.failed("publish weir_kv", &error);
+        primary.make_tables(&client, &TABLES).await?;
+        primary.admits(&client, part).await?;
+        let name = name_of(part.index);
+        let what = "SELECT current_setting('wal_level'),
+            (SELECT system_identifier::text FROM pg_control_system()),
+            EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1),
+            EXISTS (SELECT FROM pg_publication WHERE pubname = 'weir'),
+            EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'weir' AND tablename = 'weir_kv'),
+            session_user::text, current_database()::text";
+        let row = client.query_one(what, &[&name]).await.map_err(refused)?;
+        let level: &str = row.get(0);
+        if level != "logical" {
+            return Err(config(format!(
+                "{shown} runs with wal_level = {level}, which replicas cannot follow; \
+                 run ALTER SYSTEM SET wal_level = 'logical' there and restart it"
+            )));
+        }
+        match (row.get(3), row.get(4)) {
+            (false, _) => {
+                // A TRUNCATE by hand would take the rows of all shards with it on the other side.
+                let publish =
+                    "CREATE PUBLICATION weir FOR TABLE weir_kv WITH (publish = 'insert, update, delete')";
+                client.batch_execute(publish).await.map_err(refused)?;
+            }
+            (true, true) => {}
+            (true, false) => {
+                return Err(config(format!(
+                    "the publication weir in {shown} is without weir_kv; run ALTER PUBLICATION weir ADD TABLE weir_kv there"
+                )));
+            }
+        }
+        let connection = connection(&primary.config, row.get(5), row.get(6));
+        Ok(Source { primary, name, connection, system: row.get(1), has_slot: row.get(2) })
+    }
+}
+
+/// The replica, while it is set up.
+struct Target<'r> {
+    replica: &'r Postgres,
+    client: Client,
+}
+
+/// How a subscription stands.
+struct State {
+    is_enabled: bool,
+    is_copied: bool,
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let copied = if self.is_copied { "copied" } else { "being copied" };
+        write!(
+            f,
+            "{copied}{}",
+            if self.is_enabled { "" } else { ", held back (its subscription is disabled)" }
+        )
+    }
+}
+
+impl Target<'_> {
+    fn refused(&self, error: &tokio_postgres::Error) -> Error {
+        self.replica.failed("set up the replica", error)
+    }
+
+    /// Makes the table. A database with rows of its own is none to be written over.
+    async fn prepare(&self) -> Result<(), Error> {
+        let shown = &self.replica.shown;
+        self.replica.make_tables(&self.client, &[(ROWS, ROWS_TABLE)]).await?;
+        let what = "SELECT to_regclass('weir_owner') IS NOT NULL, EXISTS (SELECT FROM weir_kv),
+            EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = 'weir_kv'::regclass)";
+        let row = self.client.query_one(what, &[]).await.map_err(|error| self.refused(&error))?;
+        let what = match (row.get(0), row.get(1), row.get(2)) {
+            (true, ..) => "is a store itself (it has the table weir_owner)",
+            (false, true, false) => "holds rows of its own in weir_kv",
+            (false, ..) => return Ok(()),
+        };
+        Err(config(format!("{shown} {what}; give --replica an empty database")))
+    }
+
+    async fn subscribe(&self, source: &Source<'_>) -> Result<(), Error> {
+        let Source { primary, name, .. } = source;
+        let (replica, primary) = (&self.replica.shown, &primary.shown);
+        let what = "SELECT (SELECT system_identifier::text FROM pg_control_system()),
+            EXISTS (SELECT FROM pg_subscription WHERE subname = $1 AND subdbid =
+                (SELECT oid FROM pg_database WHERE datname = current_database()))";
+        let row = self.client.query_one(what, &[name]).await.map_err(|error| self.refused(&error))?;
+        let system: &str = row.get(0);
+        if system == source.system {
+            // Making the slot would wait for the very transaction that makes it.
+            return Err(config(format!(
+                "{replica} and {primary} are on the same PostgreSQL server; a replica needs one of its own"
+            )));
+        }
+        let statements: &[&str] = match (row.get(1), source.has_slot) {
+            (false, false) => &["CREATE SUBSCRIPTION %1$I CONNECTION %2$L PUBLICATION weir"],
+            (true, true) => &[
+                "ALTER SUBSCRIPTION %1$I CONNECTION %2$L",
+                "ALTER SUBSCRIPTION %1$I ENABLE",
+                "ALTER SUBSCRIPTION %1$I REFRESH PUBLICATION",
+            ],
+            (false, true) => {
+                return Err(config(format!(
+                    "{primary} has a slot {name} for another replica; if that one is gone for good, \
+                     run SELECT pg_drop_replication_slot('{name}') there"
+                )));
+            }
+            (true, false) => {
+                return Err(config(format!(
+                    "{replica} has a subscription {name}, but {primary} has no such slot; \
+                     give --replica an empty database and begin anew"
+                )));
+            }
+        };
+        for form in statements {
+            // These take no parameters: the server itself quotes what goes into their text.
+            let quote = "SELECT format($1::text, $2::text, $3::text)";
+            let quoted = self.client.query_one(quote, &[form, name, &source.connection]).await;
+            let statement: String = quoted.map_err(|error| self.refused(&error))?.get(0);
+            self.client.batch_execute(&statement).await.map_err(|error| self.refused(&error))?;
+        }
+        Ok(())
+    }
+
+    async fn state(&self, index: usize) -> Result<Option<State>, Error> {
+        let what = "SELECT s.subenabled, coalesce(r.srsubstate::text = 'r', false)
+            FROM pg_subscription s LEFT JOIN pg_subscription_rel r
+              ON r.srsubid = s.oid AND r.srrelid = to_regclass('weir_kv')
+            WHERE s.subname = $1 AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        let row = self.client.query_opt(what, &[&name_of(index)]).await;
+        let row = row.map_err(|error| self.replica.failed("look at the subscriptions", &error))?;
+        Ok(row.map(|row| State { is_enabled: row.get(0), is_copied: row.get(1) }))
+    }
+
+    async fn until_copied(&self, index: usize, primary: &Postgres) -> Result<(), Error> {
+        let failures_before = self.failures(index).await;
+        while self.state(index).await?.is_none_or(|state| !state.is_copied) {
+            if self.failures(index).await - failures_before >= COPY_FAILURES_MAX {
+                return Err(config(format!(
+                    "copying {} to {} fails again and again; the log of the latter says why",
+                    primary.shown, self.replica.shown
+                )));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// How often it failed to follow; always 0 before PostgreSQL 15, which does not count.
+    async fn failures(&self, index: usize) -> i64 {
+        let count = "SELECT apply_error_count + sync_error_count FROM pg_stat_subscription_stats
+            WHERE subname = $1";
+        let row = self.client.query_opt(count, &[&name_of(index)]).await;
+        row.ok().flatten().map_or(0, |row| row.get(0))
+    }
+}
+
+/// A connection string as libpq reads it, for the replica to reach a store with. User and database are those of our own
+/// session: their defaults would be others there.
+fn connection(config: &Config, user: &str, database: &str) -> String {
+    let joined = |items: Vec<String>| items.join(",");
+    let hosts = config.get_hosts().iter().map(|host| match host {
+        Host::Tcp(name) => name.clone(),
+        Host::Unix(path) => path.display().to_string(),
+    });
+    let mut fields = vec![
+        ("host", joined(hosts.collect())),
+        ("hostaddr", joined(config.get_hostaddrs().iter().map(ToString::to_string).collect())),
+        ("port", joined(config.get_ports().iter().map(ToString::to_string).collect())),
+        ("user", user.to_owned()),
+        ("dbname", database.to_owned()),
+        ("options", config.get_options().unwrap_or_default().to_owned()),
+    ];
+    if let Some(password) = config.get_password() {
+        fields.push(("password", String::from_utf8_lossy(password).into_owned()));
+    }
+    if config.get_ssl_mode() == SslMode::Disable {
+        fields.push(("sslmode", "disable".to_owned()));
+    }
+    let spell = |(name, value): (&str, String)| {
+        (!value.is_empty()).then(|| format!("{name}='{}'", value.replace('\\', "\\\\").replace('\'', "\\'")))
+    };
+    fields.into_iter().filter_map(spell).collect::<Vec<_>>().join(" ")
+}
+
+/// Makes sense of a replica's URL. What it gives is only read: its claim takes no locks and raises no epoch in the
+/// database, and every session is read-only.
+pub fn open(url: &str) -> Result<Box<dyn Store>, Error> {
+    Ok(Box::new(Replica { postgres: parse(url)?, claims: AtomicU64::new(0) }))
+}
+
+struct Replica {
+    postgres: Postgres,
+    claims: AtomicU64,
+}
+
+impl Replica {
+    async fn watch(&self) -> Result<Claim, Error> {
+        let postgres = &self.postgres;
+        let (client, ended) = postgres.dial("replica").await?;
+        // Rows that follow nobody would be somebody else's. A standby follows by other means, and is as good.
+        let follows = "SELECT to_regclass('weir_kv') IS NOT NULL AND (pg_is_in_recovery()
+            OR EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = to_regclass('weir_kv')))";
+        let follows = client.query_one(follows, &[]).await;
+        if !follows.map_err(|error| postgres.cannot_reach(&error))?.get::<_, bool>(0) {
+            let message = format!(
+                "{} is no replica yet: nothing follows a store into its table weir_kv; run weir replica init",
+                postgres.shown
+            );
+            return Err(config(message));
+        }
+        Ok(Claim {
+            epoch: self.claims.fetch_add(1, Relaxed) + 1,
+            lost: Box::pin(async move {
+                let _held = client;
+                ended.await.unwrap_or_else(|_| "the connection was dropped".to_owned())
+            }),
+        })
+    }
+
+    async fn session(&self, epoch: u64) -> Result<Box<dyn Session>, Error> {
+        if epoch != self.claims.load(Relaxed) {
+            return Err(Error::new(Kind::Unavailable, "the replica was lost meanwhile"));
+        }
+        let (client, ended) = self.postgres.dial("replica session").await?;
+        let only_read = client.batch_execute("SET default_transaction_read_only = on").await;
+        only_read.map_err(|error| self.postgres.cannot_reach(&error))?;
+        Ok(Box::new(self.postgres.prepared(client, ended).await?))
+    }
+}
+
+impl Store for Replica {
+    fn claim(&self, _part: Part) -> Answer<'_, Claim> {
+        Box::pin(async { self.postgres.in_time(self.watch()).await? })
+    }
+
+    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
+        Box::pin(async move { self.postgres.in_time(self.session(epoch)).await? })
+    }
+
+    fn lanes(&self) -> Lanes {
+        Lanes { read: 2, write: 0 }
+    }
+}
+
+/// How far the replica is behind each store: one thread that asks them about once a second, until dropped.
+pub struct Lag {
+    bytes: Arc<Mutex<Vec<Option<u64>>>>,
+    /// Dropped first: the thread ends then.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lag {
+    /// Starts to ask the stores `primaries`, which are given in the order of their shards.
+    pub fn watch(primaries: &[impl AsRef<str>]) -> Result<Lag, Error> {
+        let primaries = open_each(primaries)?;
+        let bytes = Arc::new(Mutex::new(vec![None; primaries.len()]));
+        let cannot = |error| config(format!("cannot start the thread weir-lag: {error}"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shown = Arc::clone(&bytes);
+        let thread = std::thread::Builder::new().name("weir-lag".into()).spawn(move || {
+            runtime.block_on(async {
+                for (index, primary) in primaries.into_iter().enumerate() {
+                    let shown = Arc::clone(&shown);
+                    tokio::spawn(async move {
+                        loop {
+                            let why = ask(&primary, index, |lag| shown.lock()[index] = lag).await;
+                            // Of a store that is away nothing is known: that is not zero.
+                            shown.lock()[index] = None;
+                            log::debug!("the lag behind shard {} is not known: {why}", index + 1);
+                            tokio::time::sleep(LAG_EVERY).await;
+                        }
+                    });
+                }
+                // Either way it is over.
+                let _ = stopped.await;
+            });
+        });
+        Ok(Lag { bytes, stop: Some(stop), thread: Some(thread.map_err(cannot)?) })
+    }
+
+    /// What the replica has not confirmed of the store's log, in bytes; `None` where that cannot be told now.
+    pub fn bytes(&self, index: usize) -> Option<u64> {
+        self.bytes.lock().get(index).copied().flatten()
+    }
+}
+
+impl Drop for Lag {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It cannot panic on its own account, and there is nothing to do if it did.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Tells the lag again and again until the store is lost; why that was.
+async fn ask(primary: &Postgres, index: usize, tell: impl Fn(Option<u64>)) -> String {
+    let name = name_of(index);
+    let (client, mut ended) = match primary.dial("replica lag").await {
+        Ok(connected) => connected,
+        Err(error) => return error.to_string(),
+    };
+    loop {
+        match tokio::time::timeout(LAG_PATIENCE, lag_bytes(&client, &name)).await {
+            Ok(Ok(lag)) => tell(lag),
+            Ok(Err(error)) => return cause(&error),
+            Err(_) => return format!("{} does not answer", primary.shown),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LAG_EVERY) => {}
+            why = &mut ended => return why.unwrap_or_else(|_| "the connection was dropped".to_owned()),
+        }
+    }
+}
+
+/// `None` without a slot of this name.
+async fn lag_bytes(client: &Client, name: &str) -> Result<Option<u64>, tokio_postgres::Error> {
+    let behind = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint
+        FROM pg_replication_slots WHERE slot_name = $1";
+    let row = client.query_opt(behind, &[&name]).await?;
+    let bytes: Option<i64> = row.and_then(|row| row.get(0));
+    // Both ends move while they are read.
+    Ok(bytes.map(|bytes| bytes.max(0) as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_connects_with_what_the_url_says() {
+        for (url, expected) in [
+            ("postgres://h/db", "host='h' port='5432' user='u' dbname='d'"),
+            (
+                "postgres://x:se%27c%5Cret@h1:5433,h2:5434/db?sslmode=disable",
+                r"host='h1,h2' port='5433,5434' user='u' dbname='d' password='se\'c\\ret' sslmode='disable'",
+            ),
+            ("postgres://%2Frun%2Fx/db", "host='/run/x' port='5432' user='u' dbname='d'"),
+        ] {
+            assert_eq!(connection(&parse(url).unwrap().config, "u", "d"), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn only_postgres_has_replicas() {
+        for url in ["fjall:./x", "memory:", "", "postgres://["] {
+            let error = open(url).err().unwrap();
+            assert_eq!(error.kind(), Kind::Config, "{url}: {error}");
+        }
+        assert!(open("postgres://u@h/db").is_ok());
+    }
+}

@@ -1,0 +1,169 @@
+//! One server that freezes for two of twenty seconds, seen three ways: the picture in docs/method.md.
+//!
+//! The server is `weir responder`, which answers after a millisecond but for the stall. What ten connections say that send
+//! when they have their answer; what they say when requests are due at a constant rate, counted from when each was sent; and
+//! counted from when each was due, which is what whoever asked has lived through.
+
+use crate::plot::{self, Line, Panel, Picture, Point};
+use crate::support::{LOAD_CORE, SERVER_CORE, load, on_core, weir};
+use kv::proto::{Bucket, LoadReport};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+const RUN_SECS: f64 = 20.0;
+const STALL_SECS: f64 = 2.0;
+const RATE: f64 = 1000.0;
+const CLIENTS: &str = "10";
+
+/// Where along the axis, and what is written there: as many nines as the number says.
+const NINES: &[(f64, &str)] =
+    &[(0.301, "50 %"), (1.0, "90 %"), (2.0, "99 %"), (3.0, "99.9 %"), (4.0, "99.99 %"), (5.0, "99.999 %")];
+/// Between them the curves are looked at so often.
+const STEP: f64 = 0.125;
+
+/// Prints what each of the three says, and writes the picture.
+pub(crate) fn run() {
+    let paced = against_a_stall(&["--rate", &RATE.to_string()]);
+    let closed = against_a_stall(&[]);
+    let sides = [
+        ("closed loop", &closed.histograms["all"]),
+        ("open, from the send", &paced.histograms["service"]),
+        ("open, from when due", &paced.histograms["all"]),
+    ];
+    println!(
+        "a server frozen for {STALL_SECS} of {RUN_SECS} s; {CLIENTS} connections, {RATE} requests per second where paced"
+    );
+    println!("| seen as | requests | over 100 ms | p50 | p90 | p99 | p99.9 |");
+    for (name, buckets) in sides {
+        let count: u64 = buckets.iter().map(|[.., count]| count).sum();
+        let late: u64 =
+            buckets.iter().filter(|[from, ..]| *from > 100_000_000).map(|[.., count]| count).sum();
+        let at = |nines: f64| ms(at_quantile(buckets, nines));
+        println!("| {name} | {count} | {late} | {} | {} | {} | {} |", at(0.301), at(1.0), at(2.0), at(3.0));
+    }
+    let expected = RATE * (STALL_SECS - 0.1);
+    println!("requests due in the stall more than 100 ms before its end: {expected:.0}");
+    let picture = picture(&sides);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/method/stall.svg");
+    let written = fs::create_dir_all(path.parent().expect("it has one"))
+        .and_then(|()| fs::write(&path, plot::svg(&picture)));
+    written.expect("docs/ can be written");
+    println!("written: docs/method/stall.svg");
+    memory();
+}
+
+/// What `weir load` says of a server that freezes.
+fn against_a_stall(args: &[&str]) -> LoadReport {
+    let stall = format!("{}s:{STALL_SECS}s", (RUN_SECS - STALL_SECS) / 2.0);
+    let (responder, url) = responder(&["--delay", "1ms", "--stall", &stall]);
+    let window = format!("{RUN_SECS}s");
+    let usual = ["--clients", CLIENTS, "--warmup", "0s", "--window", &window, "--no-preload", "--histogram"];
+    let report = load(&url, &[&usual[..], args].concat());
+    end(responder);
+    report
+}
+
+fn responder(args: &[&str]) -> (Child, String) {
+    let mut command = on_core(SERVER_CORE, weir());
+    let child = command.arg("responder").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = child.expect("the responder starts");
+    let mut line = String::new();
+    let output = child.stdout.as_mut().expect("a pipe was asked for");
+    BufReader::with_capacity(1, output).read_line(&mut line).expect("it says where it listens");
+    let address = line.trim().strip_prefix("listening ").expect("it says where it listens");
+    let url = format!("http://{address}");
+    (child, url)
+}
+
+/// It ends with its input, and says what it did.
+fn end(mut responder: Child) {
+    drop(responder.stdin.take());
+    let mut truth = String::new();
+    let output = responder.stdout.as_mut().expect("a pipe was asked for");
+    output.read_to_string(&mut truth).expect("it says what it did");
+    responder.wait().expect("it ends");
+}
+
+/// The latency in nanoseconds that all but one of 10^`nines` requests stayed below.
+fn at_quantile(buckets: &[Bucket], nines: f64) -> f64 {
+    let count: u64 = buckets.iter().map(|[.., count]| count).sum();
+    let wanted = (count as f64 * (1.0 - 10f64.powf(-nines))).ceil().max(1.0) as u64;
+    let mut below = 0;
+    for [from, to, count] in buckets {
+        below += count;
+        if below >= wanted {
+            return (*from as f64 + *to as f64) / 2.0;
+        }
+    }
+    0.0
+}
+
+fn picture(sides: &[(&'static str, &Vec<Bucket>)]) -> Picture {
+    let line = |(label, buckets): &(&'static str, &Vec<Bucket>)| {
+        let count: u64 = buckets.iter().map(|[.., count]| count).sum();
+        // Beyond one request of all there is nothing to see.
+        let most = (count as f64).log10().min(5.0);
+        let places = (0..).map(|step| NINES[0].0 + f64::from(step) * STEP).take_while(|nines| *nines <= most);
+        let points = places.map(|x| Point { x, y: at_quantile(buckets, x) / 1e6, is_valid: true }).collect();
+        Line { label, points }
+    };
+    Picture {
+        name: "stall",
+        about: "Latency by percentile of a server that froze for 2 of 20 seconds, seen by a closed loop, by an open loop \
+                from the send, and by an open loop from when each request was due",
+        axis: "percentile",
+        levels: NINES.iter().map(|(at, label)| (*at, (*label).to_owned())).collect(),
+        panels: vec![Panel {
+            heading: format!("latency in ms of a server frozen for {STALL_SECS} of {RUN_SECS} s"),
+            is_log: true,
+            tick: |value| format!("{value}"),
+            lines: sides.iter().map(line).collect(),
+        }],
+    }
+}
+
+fn ms(ns: f64) -> String {
+    format!("{:.2} ms", ns / 1e6)
+}
+
+/// Prints how much memory a run needs, and one ten times as long.
+fn memory() {
+    let (responder, url) = responder(&[]);
+    let peaks: Vec<String> = [2, 20].iter().map(|secs| peak(&url, *secs)).collect();
+    end(responder);
+    println!("memory of weir load: {}", peaks.join("; "));
+}
+
+/// The most memory a closed loop of so many seconds had, in words.
+fn peak(url: &str, secs: u32) -> String {
+    let mut command = on_core(LOAD_CORE, weir());
+    let window = format!("{secs}s");
+    command.args([
+        "load",
+        url,
+        "--clients",
+        "64",
+        "--warmup",
+        "0s",
+        "--window",
+        &window,
+        "--no-preload",
+        "--json",
+    ]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("the load generator starts");
+    let status = format!("/proc/{}/status", child.id());
+    let mut kib = 0;
+    while child.try_wait().expect("it can be waited for").is_none() {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(kib);
+        thread::sleep(Duration::from_millis(5));
+    }
+    let report: LoadReport =
+        serde_json::from_reader(child.stdout.take().expect("a pipe was asked for")).expect("it reports");
+    format!("{kib} KiB at most in {secs} s and {} requests", report.attempts)
+}

@@ -1,0 +1,147 @@
+//! `weir audit`: checks a printed table of load-test rows by laws that hold for any closed loop.
+//!
+//! Reads the file and says row by row what follows from it. What an error means is decided in the analysis.
+
+use super::{Failure, say, with_hint};
+use kv::proto::FORMAT;
+use lab_analysis::audit::{Audit, AuditFinding, Counted};
+use lab_analysis::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
+use lab_data::printed::{self, Table};
+use serde::Serialize;
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+
+/// Check a printed table of clients, throughput and latency: can its rows be true, and if not, what is it like?
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// CSV with the columns clients, throughput_rps and latency_ms, as in experiments/reports/printed.csv
+    file: PathBuf,
+    /// Print the findings as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let path = args.file.display();
+    let text = fs::read_to_string(&args.file).map_err(|error| {
+        Failure::input(format_args!("cannot read the table {path}: {error}"))
+            .hint("Name a CSV file, as in experiments/reports/printed.csv.")
+    })?;
+    let table = printed::parse(&text).map_err(|why| with_hint(format!("{path}: {why}"), Failure::input))?;
+    let found = audit(&table.rows);
+    match args.json {
+        true => say(json(&found)?),
+        false => say(told(&table, &found)),
+    }
+    Ok(())
+}
+
+/// The document for programs.
+#[derive(Serialize)]
+struct Document<'a> {
+    format: u32,
+    #[serde(flatten)]
+    audit: &'a Audit,
+}
+
+fn json(audit: &Audit) -> Result<String, Failure> {
+    serde_json::to_string(&Document { format: FORMAT, audit })
+        .map_err(|error| Failure::run(format_args!("cannot write the findings as JSON: {error}")))
+}
+
+fn told(table: &Table, audit: &Audit) -> String {
+    let mut text = String::new();
+    for sweep in &audit.sweeps {
+        let names = [&sweep.report, &sweep.workload, &sweep.system];
+        let named: Vec<&str> =
+            names.into_iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+        let _ =
+            writeln!(text, "{}", if named.is_empty() { "all rows".to_owned() } else { named.join(" · ") });
+        rows(&mut text, sweep);
+        for line in conclusions(sweep) {
+            let _ = writeln!(text, "  {line}");
+        }
+        text.push('\n');
+    }
+    if !table.ignored.is_empty() {
+        let _ = writeln!(text, "columns not used: {}", table.ignored.join(", "));
+    }
+    totals(&mut text, table, audit);
+    text
+}
+
+fn rows(text: &mut String, sweep: &PrintedSweep) {
+    let _ = writeln!(
+        text,
+        "{:>9} {:>12} {:>12} {:>8} {:>9}  verdict",
+        "clients", "req/s", "ms", "X·R", "residual"
+    );
+    for row in &sweep.rows {
+        let printed = &row.printed;
+        let cell = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
+        let _ = writeln!(
+            text,
+            "{:>9} {:>12} {:>12} {:>8} {:>9}  {}",
+            cell(printed.clients.map(|clients| clients.to_string())),
+            cell(printed.throughput_rps.map(|figure| figure.to_string())),
+            cell(printed.latency_ms.map(|figure| figure.to_string())),
+            cell(row.clients_accounted.map(|clients| format!("{clients:.2}"))),
+            cell(row.residual.map(|of| {
+                // Zero added, so that no figure reads −0.00.
+                format!("{:+.2} %", (of.value * 1e4).round() / 100.0 + 0.0).replace('-', "−")
+            })),
+            verdict(row),
+        );
+    }
+}
+
+fn verdict(row: &AuditedRow) -> String {
+    let standing = match row.standing {
+        AuditStanding::NotChecked => "not checked: the law needs clients, throughput and latency",
+        AuditStanding::Holds => "holds",
+        AuditStanding::Below => "off: below N",
+        AuditStanding::Above => "off: above N, impossible within one run",
+    };
+    match row.counted {
+        Counted::Attempts => standing.to_owned(),
+        Counted::Successes => {
+            format!("{standing} (X of successes, {:.0} req/s in all)", row.attempts_rps().unwrap_or(0.0))
+        }
+    }
+}
+
+fn conclusions(sweep: &PrintedSweep) -> Vec<String> {
+    let mut lines = Vec::new();
+    if sweep.findings.is_empty() {
+        lines.push(match sweep.checked() {
+            0 => "no row can be checked".to_owned(),
+            _ => "no row is off".to_owned(),
+        });
+    }
+    for (i, AuditFinding { cause, reason, to_be_sure, .. }) in sweep.findings.iter().enumerate() {
+        let which = if i == 0 { "likely cause" } else { "also" };
+        lines.push(format!("{which}: consistent with {cause}: {reason}."));
+        lines.push(format!("to be sure: {to_be_sure}"));
+    }
+    lines.extend(sweep.remarks.iter().map(|remark| format!("remark: {remark}")));
+    lines
+}
+
+/// How many rows there were, what they are consistent with, and as the last line the sum of it.
+fn totals(text: &mut String, table: &Table, audit: &Audit) {
+    let without = table.rows.len() as u32 - audit.checked;
+    let _ =
+        writeln!(text, "rows with clients, throughput and latency: {}; without: {without}", audit.checked);
+    for cause in CAUSES {
+        let findings =
+            audit.sweeps.iter().flat_map(|sweep| &sweep.findings).filter(|of| of.cause == cause.name);
+        let (found, off) =
+            findings.fold((0, 0), |(found, off), of| (found + of.clients.len(), off + of.explained));
+        if found > 0 {
+            let explained = if cause.explains { format!(", of which {off} off") } else { String::new() };
+            let _ = writeln!(text, "consistent with {}: {found}{explained}", cause.name);
+        }
+    }
+    let _ = write!(text, "{} of {} rows off by more than 5 %", audit.off, audit.checked);
+}

@@ -1,0 +1,103 @@
+//! `weir compare`: two sets of results beside each other, or all targets of one run.
+//!
+//! Finds the results and writes what is said of them; what that is, is decided in the analysis.
+
+use super::{Failure, report, say, with_hint};
+use kv::proto::FORMAT;
+use lab_analysis::{Comparison, compare};
+use lab_data::results::Results;
+use lab_report::compare::{render, text};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Set results beside each other: goodput, processor time and latency, with ratios and what may be believed of them.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Results of `weir lab`: a directory or its results.json. Alone: the directory of a run of several targets
+    first: PathBuf,
+    /// Results to compare with the first
+    other: Option<PathBuf>,
+    /// Also write compare.html, compare.md, compare.svg and compare.csv there
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the comparison as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let comparison = match &args.other {
+        Some(other) => of(&[&report::read(&args.first)?, &report::read(other)?])?,
+        None => of_run(&args.first)?,
+    };
+    let page = args.out.as_deref().map(|out| write(&comparison, out)).transpose()?;
+    match args.json {
+        true => say(json(&comparison)?),
+        false => say(text(&comparison)),
+    }
+    match page {
+        Some(page) if !args.json => say(format_args!("\ncomparison: {}", page.display())),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Compares all targets of the run in `dir`, one directory each, with the first of them.
+pub(crate) fn of_run(dir: &Path) -> Result<Comparison, Failure> {
+    const REMEDY: &str = "Name the directory of a run of several targets, or two results directories.";
+    let shown = dir.display();
+    let cannot = |error| Failure::input(format_args!("cannot read {shown}: {error}")).hint(REMEDY);
+    if dir.is_file() || dir.join("results.json").is_file() {
+        // A file that holds no results at all has another fault.
+        report::read(dir)?;
+        return Err(Failure::input(format_args!("{shown} holds the results of one target alone"))
+            .hint("Name a second results directory to compare it with."));
+    }
+    let below = report::below(dir).map_err(cannot)?;
+    let mut all: Vec<Results> = below.iter().map(|path| report::read_file(path)).collect::<Result<_, _>>()?;
+    let run = |results: &Results| {
+        let among = results.measured.as_ref().map(|measured| measured.among.clone());
+        (among, results.started.clone())
+    };
+    let strange = (all.iter().zip(&below))
+        .find(|(results, _)| results.measured.is_none() || run(results) != run(&all[0]));
+    if let Some((_, path)) = strange {
+        let why = format!("{} is not of one run with the others in {shown}", path.display());
+        return Err(Failure::input(why).hint("Compare results of different runs by two: weir compare A B."));
+    }
+    let among =
+        all.first().and_then(|results| Some(results.measured.as_ref()?.among.clone())).unwrap_or_default();
+    let target = |results: &Results| results.measured.as_ref().map(|measured| measured.target.clone());
+    all.sort_by_key(|results| among.iter().position(|name| Some(name) == target(results).as_ref()));
+    if all.len() < 2 {
+        let what = if all.is_empty() { "no results" } else { "the results of one target alone" };
+        return Err(Failure::input(format_args!("{shown} holds {what}")).hint(REMEDY));
+    }
+    let mut comparison = of(&all.iter().collect::<Vec<_>>())?;
+    comparison.absent = among;
+    comparison.absent.retain(|name| all.iter().all(|results| target(results).as_ref() != Some(name)));
+    Ok(comparison)
+}
+
+/// Writes the files of a comparison into `dir`, which is made if it is not there; gives the path of `compare.html`.
+pub(crate) fn write(comparison: &Comparison, dir: &Path) -> Result<PathBuf, Failure> {
+    report::write_files(dir, &render(comparison))?;
+    Ok(dir.join("compare.html"))
+}
+
+fn of(all: &[&Results]) -> Result<Comparison, Failure> {
+    compare(all).map_err(|why| with_hint(why, Failure::input))
+}
+
+/// The document for programs.
+#[derive(Serialize)]
+struct Document<'a> {
+    format: u32,
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+}
+
+fn json(comparison: &Comparison) -> Result<String, Failure> {
+    serde_json::to_string(&Document { format: FORMAT, comparison })
+        .map_err(|error| Failure::run(format_args!("cannot write the comparison as JSON: {error}")))
+}

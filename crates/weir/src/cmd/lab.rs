@@ -1,0 +1,475 @@
+//! `weir lab`: runs an experiment and writes its report.
+//!
+//! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
+
+use super::{Failure, compare, note, report, say, usage, with_hint};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kv::proto::SecondReport;
+use kv::units::Span;
+use lab_analysis::steady::{self, Wanted};
+use lab_data::experiment::{Adaptive, Experiment, PrintedSource, Target};
+use lab_data::printed::{self, PrintedRow};
+use lab_data::results::{Intervention, Selftest, Trial};
+use lab_report::{headline, selftest_lines};
+use lab_run::harness::{self, Options, Precision, Progress, Ran};
+use rustix::process::{Signal, getpid, kill_process};
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Run an experiment: start what it measures, measure every level, say what limits it.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What to measure: a TOML file, as in experiments/
+    experiment: PathBuf,
+    /// Results directory: new or empty [default: weir-results/NAME-DATE-TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// What the order of trials and the operation streams are drawn from, in place of the file's
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Runs of every workload at every level, in place of the file's
+    #[arg(long)]
+    repetitions: Option<u32>,
+    /// Clients at each level, ascending, in place of the file's: 1,2,4
+    #[arg(long, value_delimiter = ',', value_name = "CLIENTS,…")]
+    levels: Option<Vec<u32>>,
+    /// Only these of the file's workloads: get_popular,put_all
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    workloads: Option<Vec<String>>,
+    /// Only these of the file's targets, where it has several: weir,nginx
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    targets: Option<Vec<String>>,
+    /// The unmeasured part of each trial, in place of the file's
+    #[arg(long)]
+    warmup: Option<Span>,
+    /// The measured part of each trial, in place of the file's
+    #[arg(long)]
+    window: Option<Span>,
+    /// Shortens the file's durations to this share, the window to no less than 2 s; below 0.1 it also measures at most
+    /// seven levels of each workload. The report says so
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    scale: Option<f64>,
+    /// Leave out the selftest of the load generator before the first trial. The report says so
+    #[arg(long)]
+    no_selftest: bool,
+    /// Leave out the test of whether the generator is the limit: a slower generator and a slower server for some seconds after
+    /// the last trial. The report says so
+    #[arg(long)]
+    no_headroom: bool,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err("a share is a number above 0, up to 1, as in 0.1".into()),
+    }
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let experiment = read(&args)?;
+    let printed = printed_rows(&args.experiment, &experiment)?;
+    let dir = results_dir(&args, &experiment)?;
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::run(format_args!("cannot find the weir binary to start: {error}")))?;
+    let command = command_line();
+    let options = Options { program, dir: dir.clone(), command, scale: args.scale, printed, enough };
+    let stop = stop_on_signal()?;
+    let planned = experiment.trials();
+    let trials = if planned == 1 { "trial" } else { "trials" };
+    note(format_args!("{planned} {trials}; results in {}", dir.display()));
+    let mut shown = Shown::new();
+    let ran = harness::run(&experiment, &options, &mut shown, &stop);
+    shown.bar.finish_and_clear();
+    conclude(&dir, ran, planned, stop.load(Ordering::Relaxed))
+}
+
+/// Whether a trial has seen enough: the harness measures, the analysis judges, and neither knows the other.
+fn enough(precision: &Precision, bins: &[SecondReport]) -> bool {
+    let Precision { least, adaptive, is_open } = *precision;
+    steady::enough(
+        bins,
+        harness::BIN.secs(),
+        &Wanted {
+            least: least.max(Adaptive::LEAST.0),
+            goodput: adaptive.goodput,
+            latency: adaptive.latency(),
+            is_open,
+        },
+    )
+}
+
+/// Writes and tells what was found of each target; fails if not all of it was measured.
+fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(), Failure> {
+    let all = &ran.results;
+    let measured: usize = all.iter().map(|results| results.trials.len()).sum();
+    for results in all.iter().filter(|results| !results.trials.is_empty()) {
+        let path = report::write(&harness::dir_of(dir, results.measured.as_ref()), results)?;
+        if let Some(target) = &results.measured {
+            say(format_args!("{}:", target.target));
+        }
+        say(headline(results));
+        say(format_args!("report: {}", path.display()));
+    }
+    if all.iter().filter(|results| !results.trials.is_empty()).count() > 1 {
+        // Whether targets can be set beside each other says nothing of whether they were measured.
+        if let Err(failure) = compare_targets(dir) {
+            note(format_args!("no comparison: {failure}"));
+        }
+    }
+    let failures = all.iter().flat_map(|results| {
+        let failed = results.trials.iter().filter(|trial| trial.failure.is_some());
+        failed.map(|trial| (results.measured.as_ref().map(|measured| &*measured.target), trial))
+    });
+    let failures: Vec<(Option<&str>, &Trial)> = failures.collect();
+    match failures.first() {
+        _ if interrupted && measured == 0 => Err(Failure::run("interrupted before anything was measured")),
+        _ if interrupted => {
+            // What comes after the trials is in no plan.
+            let rest = if measured == planned { ", in what follows them" } else { "" };
+            Err(Failure::run(format_args!(
+                "interrupted after {measured} of {planned} trials{rest}; the report is over what was measured"
+            )))
+        }
+        _ if let Some(why) = ran.error => {
+            if measured > 0 {
+                note(format_args!("ended after {measured} of {planned} trials; the report is over these"));
+            }
+            Err(with_hint(why, Failure::run))
+        }
+        Some((target, first)) => Err(Failure::run(format_args!(
+            "{} of {planned} trials failed, the first {} at {}: {}",
+            failures.len(),
+            of_target(*target, &first.workload),
+            clients(first.level),
+            first.failure.as_deref().unwrap_or_default()
+        ))
+        .hint(format_args!("The logs are in {}.", dir.display()))),
+        None => Ok(()),
+    }
+}
+
+/// Writes and tells how the targets of the run in `dir` stand beside each other.
+fn compare_targets(dir: &Path) -> Result<(), Failure> {
+    let comparison = compare::of_run(dir)?;
+    let path = compare::write(&comparison, dir)?;
+    say(lab_report::compare::headline(&comparison));
+    say(format_args!("comparison: {}", path.display()));
+    Ok(())
+}
+
+/// A workload; of several targets with the target's name.
+fn of_target(target: Option<&str>, workload: &str) -> String {
+    match target {
+        Some(target) => format!("{target}: {workload}"),
+        None => workload.to_owned(),
+    }
+}
+
+/// The experiment of the file, with the flags in place of what they replace.
+fn read(args: &Args) -> Result<Experiment, Failure> {
+    let path = args.experiment.display();
+    let text = fs::read_to_string(&args.experiment).map_err(|error| {
+        Failure::input(format_args!("cannot read the experiment {path}: {error}"))
+            .hint("Name a TOML file, as in experiments/quick.toml.")
+    })?;
+    let mut experiment =
+        Experiment::parse(&text).map_err(|why| with_hint(format!("{path}: {why}"), Failure::input))?;
+    let Args { seed, repetitions, levels, workloads, targets, warmup, window, scale, .. } = args;
+    experiment.find_dialects_in(args.experiment.parent().unwrap_or(Path::new("")));
+    if let Some(names) = targets {
+        experiment.keep_targets(names).map_err(|why| with_hint(why, Failure::input))?;
+    }
+    if let Some(names) = workloads {
+        experiment.keep(names).map_err(|why| with_hint(why, Failure::input))?;
+    }
+    if let Some(share) = scale {
+        experiment.scale(*share);
+    }
+    experiment.selftest &= !args.no_selftest;
+    experiment.headroom &= !args.no_headroom;
+    experiment.seed = seed.unwrap_or(experiment.seed);
+    experiment.repetitions = repetitions.unwrap_or(experiment.repetitions);
+    experiment.warmup = warmup.unwrap_or(experiment.warmup);
+    experiment.window = window.unwrap_or(experiment.window);
+    if let Some(levels) = levels {
+        experiment.levels.clone_from(levels);
+        // For all workloads: who names levels on the command line means these.
+        experiment.workloads.iter_mut().for_each(|workload| workload.levels = None);
+    }
+    experiment.check().map_err(|why| with_hint(why, Failure::input))?;
+    check_commands(&experiment)?;
+    Ok(experiment)
+}
+
+/// Complains of what `weir load` and `weir serve` would refuse, of every target, before the first one is measured for nothing.
+fn check_commands(experiment: &Experiment) -> Result<(), Failure> {
+    let all = experiment.subjects.iter();
+    for (subject, workload) in
+        all.flat_map(|of| experiment.workloads_of(of).into_iter().map(move |workload| (of, workload)))
+    {
+        // A model is asked for nothing.
+        if matches!(subject.target, Target::Simulated(_)) {
+            continue;
+        }
+        let of = of_target(subject.name.as_deref(), &workload.name);
+        let load = ["load", "http://127.0.0.1:1", "--workload", workload.of_load()];
+        usage::check(&load, &workload.args).map_err(|why| why.of(&of))?;
+        if let Target::Weir { args, .. } = &subject.target {
+            let mut args: Vec<String> = args.iter().chain(&workload.serve).cloned().collect();
+            // The server is told so where it is made slower while it runs.
+            if experiment.slows_servers() && !args.iter().any(|arg| arg == "--lab") {
+                args.push("--lab".to_owned());
+            }
+            usage::check(&["serve"], &args).map_err(|why| why.of(&of))?;
+        }
+    }
+    Ok(())
+}
+
+/// The printed rows that the experiment names. They are read before anything starts, so that a slip costs no run.
+fn printed_rows(file: &Path, experiment: &Experiment) -> Result<Vec<PrintedRow>, Failure> {
+    let Some(PrintedSource { file: table, report }) = &experiment.printed else { return Ok(Vec::new()) };
+    let path = file.parent().unwrap_or(Path::new("")).join(table);
+    let shown = path.display();
+    let text = fs::read_to_string(&path).map_err(|error| {
+        Failure::input(format_args!("cannot read the printed rows {shown}: {error}"))
+            .hint("Name a CSV file in printed.file, relative to the experiment file.")
+    })?;
+    let table = printed::parse(&text).map_err(|why| with_hint(format!("{shown}: {why}"), Failure::input))?;
+    let mut rows = table.rows;
+    rows.retain(|row| row.report == *report);
+    if rows.is_empty() {
+        return Err(Failure::input(format_args!("{shown} has no row of report `{report}`"))
+            .hint("Write in printed.report what stands in the table's column report."));
+    }
+    // A workload whose name the table does not have is no slip: it may be new. One that names another is.
+    let mut named = experiment.workloads.iter().filter_map(|workload| workload.printed.as_ref());
+    match named.find(|name| rows.iter().all(|row| row.workload != **name)) {
+        Some(name) => {
+            Err(Failure::input(format_args!("{shown} has no workload `{name}` of report `{report}`"))
+                .hint("Write in workload.printed what stands in the table's column workload."))
+        }
+        None => Ok(rows),
+    }
+}
+
+/// Makes the results directory; an earlier run's is never written to.
+fn results_dir(args: &Args, experiment: &Experiment) -> Result<PathBuf, Failure> {
+    let cannot = |dir: &Path, error: io::Error| {
+        Failure::run(format_args!("cannot make {}: {error}", dir.display()))
+            .hint("Name a new directory with --out, where files may be written.")
+    };
+    let Some(dir) = &args.out else {
+        let all = Path::new("weir-results");
+        fs::create_dir_all(all).map_err(|error| cannot(all, error))?;
+        // `2026-01-31T23:59:59Z` as `20260131-235959`.
+        let stamp = harness::now().replace(['-', ':', 'Z'], "").replace('T', "-");
+        let name = format!("{}-{stamp}", experiment.name);
+        let (mut dir, mut number) = (all.join(&name), 1);
+        return loop {
+            match fs::create_dir(&dir) {
+                // Another run began in the same second.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                made => break made.map_err(|error| cannot(&dir, error)).map(|()| dir),
+            }
+            dir = all.join(format!("{name}-{number}"));
+        };
+    };
+    fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
+    match has_results(dir).map_err(|error| cannot(dir, error))? {
+        true => Err(Failure::input(format_args!("{} is not empty", dir.display()))
+            .hint("Name a new directory with --out, or empty this one.")),
+        false => Ok(dir.clone()),
+    }
+}
+
+/// Whether there is anything in `dir` but the logs of a start that failed.
+fn has_results(dir: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let counts = match entry.file_type()?.is_dir() {
+            true => has_results(&entry.path())?,
+            false => entry.path().extension().is_none_or(|extension| extension != "log"),
+        };
+        if counts {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The command as it was typed, fit to be typed again: without `--out`, whose directory is taken now.
+fn command_line() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+@%".contains(c);
+    let quoted = |arg: String| match !arg.is_empty() && arg.chars().all(plain) {
+        true => arg,
+        false => format!("'{}'", arg.replace('\'', r"'\''")),
+    };
+    let mut words = vec!["weir".to_owned()];
+    let mut args = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--out" => drop(args.next()),
+            joined if joined.starts_with("--out=") => {}
+            _ => words.push(quoted(arg)),
+        }
+    }
+    words.join(" ")
+}
+
+/// A flag that SIGINT, SIGTERM and SIGHUP set: the run then ends its children and reports what it has. The second SIGINT or SIGTERM kills
+/// this process.
+fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let (sender, installed) = mpsc::channel();
+    thread::spawn(move || {
+        let waiting = || -> io::Result<()> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let mut interrupt = signal(SignalKind::interrupt())?;
+                let mut terminate = signal(SignalKind::terminate())?;
+                // Of a terminal that was closed: what was started would outlive it, because it has groups of its own.
+                // Who started us with nohup wants us to stay.
+                let mut hangup = match hangup_is_ignored() {
+                    true => None,
+                    false => Some(signal(SignalKind::hangup())?),
+                };
+                let hung_up = async {
+                    match &mut hangup {
+                        Some(hangup) => hangup.recv().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                // The receiver waits for this one message, so it is still there.
+                let _ = sender.send(Ok(()));
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                    _ = hung_up => {}
+                }
+                flag.store(true, Ordering::Relaxed);
+                // Who asks again does not want to wait until all has ended in its order. What was started ends even if we are killed.
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                Ok(kill_process(getpid(), Signal::KILL)?)
+            })
+        };
+        if let Err(error) = waiting() {
+            drop(sender.send(Err(error)));
+        }
+    });
+    match installed.recv() {
+        Ok(Ok(())) => Ok(stop),
+        Ok(Err(error)) => Err(Failure::run(format_args!("cannot listen for Ctrl-C: {error}"))),
+        Err(_) => Err(Failure::run("cannot listen for Ctrl-C")),
+    }
+}
+
+/// Whether SIGHUP was ignored when we were started.
+fn hangup_is_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // A bit for each signal, from 1 on; SIGHUP is 1.
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
+/// The run on standard error: a bar where that is a terminal, lines for what went wrong everywhere.
+struct Shown {
+    bar: ProgressBar,
+}
+
+impl Shown {
+    fn new() -> Shown {
+        let terminal = io::stderr().is_terminal();
+        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        bar.set_style(style("{spinner} {msg}"));
+        // Trials are longer than a person likes to wait for a sign of life.
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Shown { bar }
+    }
+}
+
+impl Shown {
+    /// Trial `number` of `total` of its kind begins, of which `what` says what it is.
+    fn goes_on(&self, number: usize, total: usize, what: String) {
+        // How long they take is known from those that are over.
+        match number {
+            1 => {
+                self.bar.set_style(style("{bar:28} {pos}/{len}  {msg}"));
+                self.bar.reset();
+            }
+            2 => self.bar.set_style(style("{bar:28} {pos}/{len}  {msg}  {eta} left")),
+            _ => {}
+        }
+        self.bar.set_length(total as u64);
+        self.bar.set_position(number as u64 - 1);
+        self.bar.set_message(what);
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// `1 client`, `16 clients`.
+fn clients(level: u32) -> String {
+    format!("{level} client{}", if level == 1 { "" } else { "s" })
+}
+
+impl Progress for Shown {
+    fn preparing(&mut self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+
+    fn proved(&mut self, selftest: &Selftest, at: Option<&str>) {
+        let when = at.map(|at| format!(" ({at})")).unwrap_or_default();
+        let lines = selftest_lines(selftest).into_iter().map(|line| line + &when);
+        self.bar.suspend(|| lines.for_each(note));
+    }
+
+    fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32) {
+        self.goes_on(number, total, format!("{}, {}", of_target(target, workload), clients(level)));
+    }
+
+    fn intervenes(
+        &mut self,
+        number: usize,
+        total: usize,
+        target: Option<&str>,
+        workload: &str,
+        knob: Option<&str>,
+    ) {
+        let what = knob.map_or("nothing changed".to_owned(), |knob| format!("{knob} slower"));
+        let workload = of_target(target, workload);
+        self.goes_on(number, total, format!("interventions: {workload}, {what}"));
+    }
+
+    fn intervened(&mut self, target: Option<&str>, intervention: &Intervention) {
+        let Intervention { change, trial } = intervention;
+        if let Some(why) = &trial.failure {
+            let workload = of_target(target, &trial.workload);
+            let with = change.as_ref().map_or("nothing changed", |change| &change.knob);
+            let line = format!("intervention on {workload} ({with}) failed: {why}");
+            self.bar.suspend(|| note(line));
+        }
+    }
+
+    fn ended(&mut self, target: Option<&str>, trial: &Trial) {
+        if let Some(why) = &trial.failure {
+            let workload = of_target(target, &trial.workload);
+            let line = format!("{workload} at {} failed: {why}", clients(trial.level));
+            self.bar.suspend(|| note(line));
+        }
+    }
+}

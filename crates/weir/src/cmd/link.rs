@@ -1,0 +1,61 @@
+//! `weir link`: what `weir lab` sets between generator and server as a network. Hidden: it serves nobody else.
+
+use super::{Failure, say};
+use kv::proto::{LISTENING, LinkAccount};
+use kv::units::{BitRate, Span};
+use lab_run::link::{self, Options};
+use std::io::{self, BufRead, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+
+/// The line on standard input that is answered with the account.
+const STATS: &str = "stats";
+
+/// Carry TCP connections on to another address, limited and delayed; a line `stats` on standard input is answered with a line of
+/// JSON; when standard input ends, so does the link.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+
+    /// Where to go on to
+    #[arg(long, value_name = "HOST:PORT")]
+    to: String,
+
+    /// Most bits a second in each direction, over all connections, as in 10mbit [default: no limit]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<BitRate>,
+
+    /// How long all bytes take, in each direction
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    delay: Span,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let to = args.to.to_socket_addrs().ok().and_then(|mut found| found.next()).ok_or_else(|| {
+        Failure::input(format_args!("--to {} is no address", args.to)).hint("Write HOST:PORT.")
+    })?;
+    let options = Options {
+        listen: args.listen,
+        to,
+        bytes_per_sec: args.rate.map(BitRate::bytes_per_sec),
+        delay: args.delay.0,
+    };
+    let failure = |error: io::Error| Failure::run(format_args!("the link cannot go on: {error}"));
+    let (questions, mut asking) = UnixStream::pair().map_err(failure)?;
+    // Whoever started it holds the other end of its standard input, and with that ends this process.
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            if line.trim() == STATS && asking.write_all(b"?").is_err() {
+                return;
+            }
+        }
+    });
+    let mut answer = |account: &LinkAccount| {
+        // Plain numbers: nothing in it can fail to be written down.
+        say(serde_json::to_string(account).unwrap_or_default());
+    };
+    link::run(&options, &questions, &mut |address| say(format_args!("{LISTENING} {address}")), &mut answer)
+        .map_err(failure)
+}

@@ -1,0 +1,448 @@
+//! `weir load`: flags in, a table, a JSON document or a line per event out.
+//!
+//! The flags become a plan here; `live` shows how it goes, `text` is the report for people, `files` has it written.
+
+mod files;
+mod live;
+mod text;
+
+use super::agent::token;
+use super::{Failure, complain, note, say, with_hint};
+use clap::builder::ValueParser;
+use files::Files;
+use kv::proto::{AgentOutcome, AgentReport, LOAD_REPORT_SCHEMA, LoadEvent, LoadReport};
+use kv::strain::TIME_MAX;
+use kv::units::{Rate, Span};
+use live::Live;
+use load::agents::AGENTS_MAX;
+use load::{
+    self, Arrivals, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Ending, Error, Mix, Notice,
+    Pacing, Plan, Target, Think, ValueSize, Verify, WORKLOADS, Workload,
+};
+use std::fmt::Write;
+use std::io::{self, BufRead, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+/// Longest warm-up, window or time-out: what is longer is a slip of the keyboard.
+const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a line on standard input says that ends the window.
+const END: &[u8] = b"end";
+
+/// Put load on an HTTP key-value server and report what its clients saw.
+///
+/// A closed loop unless --rate is given: each client is one connection with one request in flight, and sends the next one as
+/// soon as the answer is there. Any server that speaks GET, PUT and DELETE on /kv/{key} will do; with others, name a dialect.
+#[derive(clap::Args)]
+#[command(after_help = workloads_help(), override_usage = "weir load [OPTIONS] URL")]
+pub(crate) struct Args {
+    /// The server, as http://host:port
+    #[arg(value_name = "URL", required_unless_present = "schema")]
+    target: Option<Target>,
+
+    /// What to ask for; the workloads are listed below
+    #[arg(long, value_name = "NAME", default_value = "get_popular", value_parser = workload, help_heading = "Load")]
+    workload: &'static Workload,
+
+    /// In which words to ask: a dialect listed below, or a file that describes one
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = Dialect::usual().name.as_str(), value_parser = dialect, help_heading = "Load")]
+    dialect: &'static Dialect,
+
+    /// Send so many requests per second, all clients together, whatever becomes of them: an open loop
+    #[arg(long, value_name = "N", conflicts_with = "think", help_heading = "Pacing")]
+    rate: Option<Rate>,
+
+    /// How the requests of an open loop lie: constant, or poisson for random gaps
+    #[arg(long, value_name = "HOW", default_value = "constant", requires = "rate", help_heading = "Pacing")]
+    arrivals: Arrivals,
+
+    /// Let clients wait between an answer and the next request, as in 10ms or exponential:10ms
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "0s",
+        hide_default_value = true,
+        help_heading = "Pacing"
+    )]
+    think: Think,
+
+    /// Connections, each with one request in flight
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to(100_000), help_heading = "Load")]
+    clients: u32,
+
+    /// Threads that drive the clients; one is enough up to some 150k requests of short values per second
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1024), help_heading = "Load")]
+    threads: u32,
+
+    /// Time to run before anything counts
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span, help_heading = "Load")]
+    warmup: Span,
+
+    /// Time to measure
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span_not_zero, help_heading = "Load")]
+    window: Span,
+
+    /// What the clients' requests are drawn from: same seed, same requests
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
+    seed: u64,
+
+    /// How many keys there are [default: the workload's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Keys and values")]
+    keys: Option<u64>,
+
+    /// What is asked in which shares, as in get=50,put=30,delete=20 [default: the workload's]
+    #[arg(long, value_name = "WEIGHTS", help_heading = "Load")]
+    mix: Option<Mix>,
+
+    /// Which keys are asked for; the distributions are listed below [default: the workload's]
+    #[arg(long, value_name = "NAME", help_heading = "Keys and values")]
+    distribution: Option<Distribution>,
+
+    /// How long the values are, as in 100, 100-1000 or zipfian:100-100000 [default: the workload's]
+    #[arg(long, value_name = "SIZE", help_heading = "Keys and values")]
+    value_size: Option<ValueSize>,
+
+    /// When a client connects: once, or for each request anew
+    #[arg(long, value_name = "WHEN", default_value = "once", help_heading = "Connections")]
+    connect: Connect,
+
+    /// When to give a request up
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_not_zero, help_heading = "Connections")]
+    timeout: Span,
+
+    /// Do not write and read back all keys before a workload that reads
+    #[arg(long, help_heading = "Load")]
+    no_preload: bool,
+
+    /// Which of the values read to compare to the last byte and check for being the latest: none, all, or a share as in 1%
+    #[arg(long, value_name = "WHICH", default_value = "none", help_heading = "Keys and values")]
+    verify: Verify,
+
+    /// Let these agents put the load on, the clients divided among them; this process only coordinates
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = agent, help_heading = "Agents")]
+    agents: Vec<String>,
+
+    /// The file with the token that the agents hold [env: WEIR_AGENT_TOKEN has the token itself]
+    #[arg(long, value_name = "FILE", requires = "agents", help_heading = "Agents")]
+    token_file: Option<PathBuf>,
+
+    /// Add the histograms behind the latencies to --json and --events
+    #[arg(long, help_heading = "Output")]
+    histogram: bool,
+
+    /// Print the report as one JSON document
+    #[arg(long, conflicts_with = "events", help_heading = "Output")]
+    json: bool,
+
+    /// Print what happens as JSON lines, at the moment it does; the report is the last one
+    #[arg(long, help_heading = "Output")]
+    events: bool,
+
+    /// Write percentile distributions for HdrHistogram's plotters: PREFIX.hgrm, PREFIX-get.hgrm and so on
+    #[arg(long, value_name = "PREFIX", help_heading = "Output")]
+    hdr: Option<String>,
+
+    /// Write what happened in each second of the window as a table
+    #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
+    seconds: Option<PathBuf>,
+
+    /// Tell the window also in bins of this length, a whole part of a second from 10ms on, in --json and --events
+    #[arg(long, value_name = "TIME", value_parser = bin, help_heading = "Output")]
+    bin: Option<Span>,
+
+    /// Between two redraws of the live view, or two lines where standard error is no terminal; 0s: neither
+    /// [default: 1s, 10s]
+    #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "events", help_heading = "Output")]
+    interval: Option<Span>,
+
+    /// Show nothing while it runs
+    #[arg(long, short, help_heading = "Output")]
+    quiet: bool,
+
+    /// End without a report when standard input does: whoever started this holds its other end, and is gone then. A line `end`
+    /// on it ends the window and nothing else
+    #[arg(long, hide = true)]
+    until_stdin_ends: bool,
+
+    /// Let each request cost the generator so much more processor time, as in cpu=2us: to see whether the generator is the limit
+    #[arg(long, value_name = "FAULT", value_parser = added_cpu, hide = true)]
+    inject: Option<Span>,
+
+    /// Print the JSON schema of the report, and do nothing else
+    #[arg(long, exclusive = true, help_heading = "Output")]
+    schema: bool,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match args.until_stdin_ends {
+        true => until_stdin_ends(args),
+        false => carry_out(args, None),
+    }
+}
+
+/// Ends with the run or with standard input, whichever is first: even who is killed at once closes what it held. Agents notice
+/// by themselves that nobody coordinates them any more.
+fn until_stdin_ends(args: Args) -> Result<(), Failure> {
+    let (sender, first) = mpsc::channel();
+    let input = sender.clone();
+    let ending = Arc::new(Ending::default());
+    let hears = Arc::clone(&ending);
+    thread::spawn(move || {
+        for line in io::stdin().lock().split(b'\n').map_while(Result::ok) {
+            if line.trim_ascii() == END {
+                hears.now();
+            }
+        }
+        // Nobody hears it if the run is over, and so is this process; likewise below.
+        let _ = input.send(Err(Failure::run("whoever started this is gone")));
+    });
+    thread::spawn(move || {
+        let ran = thread::spawn(move || carry_out(args, Some(&ending))).join();
+        let _ = sender.send(ran.unwrap_or_else(|_| Err(Failure::run("the run broke off"))));
+    });
+    first.recv().unwrap_or_else(|_| Err(Failure::run("the run broke off")))
+}
+
+fn carry_out(args: Args, ending: Option<&Ending>) -> Result<(), Failure> {
+    // Without a target there is nothing to do but this.
+    let Some(target) = args.target else {
+        say(LOAD_REPORT_SCHEMA.trim_end());
+        return Ok(());
+    };
+    let plan = Plan {
+        target,
+        dialect: args.dialect,
+        workload: args.workload,
+        clients: args.clients,
+        threads: args.threads,
+        warmup: args.warmup.0,
+        window: args.window.0,
+        seed: args.seed,
+        mix: args.mix,
+        distribution: args.distribution,
+        keys: args.keys.unwrap_or(args.workload.keys_default),
+        value_size: args.value_size.unwrap_or(args.workload.value_size_default),
+        timeout: args.timeout.0,
+        preload: !args.no_preload,
+        pacing: match args.rate {
+            Some(rate) => Pacing::Open { rate, arrivals: args.arrivals },
+            None => Pacing::Closed { think: args.think },
+        },
+        connect: args.connect,
+        verify: args.verify,
+        histogram: args.histogram || args.hdr.is_some(),
+        bin: args.bin.map_or(Duration::from_secs(1), |bin| bin.0),
+        added_cpu: args.inject.map_or(Duration::ZERO, |added| added.0),
+    };
+    let files = Files::new(args.hdr, args.seconds, &plan.histogram_names())?;
+    check_agents(&args.agents, plan.clients)?;
+    let token = match args.agents.is_empty() {
+        true => None,
+        false => Some(token(args.token_file.as_deref())?),
+    };
+    // Whoever reads events has the screen for himself.
+    let mut live = match args.quiet || args.events {
+        true => Live::silent(),
+        false => Live::start(&plan, args.interval.map(|interval| interval.0)),
+    };
+    let mut observer = |notice| {
+        live.hear(&notice);
+        match notice {
+            Notice::Event(event) if args.events => say_json(&event),
+            Notice::Second { second, report } if args.events && second >= 0 => {
+                say_json(&LoadEvent::Second { second: second.unsigned_abs(), report });
+            }
+            Notice::Bin { bin, report } if args.events && bin >= 0 => {
+                say_json(&LoadEvent::Bin { bin: bin.unsigned_abs(), report });
+            }
+            _ => {}
+        }
+    };
+    let report = match &token {
+        Some(token) => load::agents::run(&plan, &args.agents, token, &mut observer),
+        None => load::run_until(&plan, ending, &mut observer),
+    };
+    live.end();
+    let mut report = report.map_err(|error| failure(error, plan.dialect))?;
+    let mut failures = files.write(&report);
+    if !args.histogram {
+        report.histograms.clear();
+    }
+    failures.extend(lost(&report));
+    match (args.json, args.events) {
+        (true, _) => say_json(&report),
+        (_, true) => say_json(&LoadEvent::Report(Box::new(report))),
+        _ => {
+            say(text::table(&plan, &report).trim_end());
+            if report.successes == 0 {
+                note("warning: not one request succeeded in the window");
+            }
+        }
+    }
+    // Told last: the figures are there although a file or an agent is not.
+    let last = failures.pop();
+    failures.iter().for_each(complain);
+    last.map_or(Ok(()), Err)
+}
+
+/// A report that lacks some clients is printed all the same, but is not what was asked for.
+fn lost(report: &LoadReport) -> Option<Failure> {
+    let lost = |agent: &AgentReport| match &agent.outcome {
+        AgentOutcome::Lost(why) => Some(format!("{}: {why}", agent.address)),
+        AgentOutcome::Done => None,
+    };
+    let lost: Vec<String> = report.agents.iter().filter_map(lost).collect();
+    if lost.is_empty() {
+        return None;
+    }
+    let all = report.clients + report.clients_lost;
+    let what = format!("{} of {all} clients are in no figure ({})", report.clients_lost, lost.join(", "));
+    Some(Failure::run(what).hint("Look there for why, start the agent again, and repeat the run."))
+}
+
+/// What is wrong with the agents is said before any of them is called.
+fn check_agents(agents: &[String], clients: u32) -> Result<(), Failure> {
+    if let Some((_, twice)) = agents.iter().enumerate().find(|(place, own)| agents[..*place].contains(own)) {
+        return Err(Failure::input(format!("--agents has {twice} twice")).hint("Name each agent once."));
+    }
+    if agents.len() > AGENTS_MAX {
+        let what = format!("--agents has {} agents, more than {AGENTS_MAX}", agents.len());
+        return Err(Failure::input(what).hint("Let each drive more --clients."));
+    }
+    if agents.len() > clients as usize {
+        let what = format!("--clients {clients} are too few for {} agents", agents.len());
+        return Err(Failure::input(what).hint("Take a client for each agent at least."));
+    }
+    Ok(())
+}
+
+/// What to do about each kind of failure.
+fn failure(error: Error, dialect: &Dialect) -> Failure {
+    let hint = match &error {
+        Error::Unspoken { preload: true, .. } => {
+            return Failure::input(error).hint(
+                "Add it to a file of your own for --dialect, or use --no-preload on keys that are there.",
+            );
+        }
+        Error::Unspoken { .. } => {
+            return Failure::input(error).hint(
+                "Add it to a file of your own for --dialect, or leave it out with --mix, as in --mix get=1.",
+            );
+        }
+        Error::ShortValues { .. } => return Failure::input(error).hint("Take a longer --value-size."),
+        Error::Unreachable { .. } => {
+            "Start it with `weir serve`, or give the URL of another HTTP key-value server."
+        }
+        Error::Preload { .. } if dialect.name != Dialect::usual().name => {
+            "The server must store values and give them back as the dialect says; try its requests with `curl -i`."
+        }
+        Error::Preload { .. } => "The server must store values under /kv/{key}; try one with `curl -T FILE`.",
+        // The remedy is in the cause, as only the one who found it knows it.
+        Error::Agent { .. } => return with_hint(error.to_string(), Failure::run),
+        Error::Stopped => "Start it again.",
+        Error::Machine(cause) if cause.kind() == ErrorKind::AddrNotAvailable => {
+            "All local ports are taken by connections that ended just now: use --connect once, a shorter --window, or widen net.ipv4.ip_local_port_range."
+        }
+        Error::Machine(_) => "Take fewer --clients, or raise the limit of open files with `ulimit -n`.",
+    };
+    Failure::run(error).hint(hint)
+}
+
+/// One line of JSON. Standard output is flushed at every line's end, so that whoever reads a pipe hears it at once.
+fn say_json(value: &impl serde::Serialize) {
+    match serde_json::to_string(value) {
+        Ok(line) => say(line),
+        Err(error) => note(format_args!("error: cannot write the report as JSON: {error}")),
+    }
+}
+
+fn workloads_help() -> String {
+    let mut text = String::from("Workloads:");
+    for row in WORKLOADS {
+        let _ = write!(text, "\n  {:<16} {}", row.name, row.about);
+        let has_keys = row.mix.iter().flat_map(|turn| turn.steps).any(|step| step.operation.has_key());
+        if has_keys {
+            let _ = write!(text, " [{} keys, {} B]", row.keys_default, row.value_size_default);
+        }
+    }
+    text.push_str("\n\nDistributions:");
+    for row in DISTRIBUTIONS {
+        let _ = write!(text, "\n  {:<26} {}", row.shape, row.about);
+    }
+    text.push_str("\n\nDialects:");
+    for row in DIALECTS {
+        let _ = write!(text, "\n  {:<16} {}", row.name, row.about);
+    }
+    text
+}
+
+fn workload(name: &str) -> Result<&'static Workload, String> {
+    Workload::named(name).ok_or_else(|| {
+        let known: Vec<&str> = WORKLOADS.iter().map(|row| row.name).collect();
+        format!("known are {}", known.join(", "))
+    })
+}
+
+/// A dialect of the table, or of a file: whatever looks like one.
+pub(super) fn dialect(name: &str) -> Result<&'static Dialect, String> {
+    if let Some(dialect) = Dialect::named(name) {
+        return Ok(dialect);
+    }
+    if !name.ends_with(".toml") && !name.contains('/') {
+        let known: Vec<&str> = DIALECTS.iter().map(|row| row.name).collect();
+        return Err(format!("known are {}, or name a FILE.toml", known.join(", ")));
+    }
+    let text = std::fs::read_to_string(name).map_err(|error| format!("cannot read it: {error}"))?;
+    // Its own name is enough for the report: where it lies is nobody else's concern.
+    let own = Path::new(name).file_name().map_or(name.into(), |own| own.to_string_lossy());
+    Dialect::of_file(&own, &text)
+}
+
+/// More is no load test but a slip of the keyboard, or more than one machine's ports.
+fn up_to(most: i64) -> ValueParser {
+    clap::value_parser!(u32).range(1..=most).into()
+}
+
+fn added_cpu(text: &str) -> Result<Span, String> {
+    let time =
+        text.strip_prefix("cpu=").ok_or("the generator has one fault; write cpu=TIME, as in cpu=2us")?;
+    let time: Span = time.parse()?;
+    if time.0 > TIME_MAX {
+        return Err(format!("at most {} a request makes sense here", Span(TIME_MAX)));
+    }
+    Ok(time)
+}
+
+fn span(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse()?;
+    if span.0 > SPAN_MAX {
+        return Err("no more than 24h makes sense here".into());
+    }
+    Ok(span)
+}
+
+/// Seconds are put together from them.
+fn bin(text: &str) -> Result<Span, String> {
+    match span(text)? {
+        bin if load::is_bin(bin.0) => Ok(bin),
+        _ => Err("is no whole part of a second from 10ms on; write 100ms, 200ms, 250ms or 500ms".into()),
+    }
+}
+
+fn span_not_zero(text: &str) -> Result<Span, String> {
+    let span = span(text)?;
+    if span.0.is_zero() {
+        return Err("it must be longer than nothing".into());
+    }
+    Ok(span)
+}
+
+fn agent(text: &str) -> Result<String, String> {
+    // As of a server, only without the scheme.
+    let as_target = format!("http://{text}").parse::<Target>();
+    as_target.map_err(|_| "an agent is a host and a port, as in 127.0.0.1:7070")?;
+    Ok(text.to_owned())
+}

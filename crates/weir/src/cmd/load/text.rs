@@ -1,0 +1,419 @@
+//! The report of `weir load` for people.
+
+use kv::proto::{AgentOutcome, Latency, LoadReport, ScheduleReport};
+use kv::units::{self, Span};
+use load::{self, Connect, Dialect, Pacing, Plan, Verify};
+use std::fmt::Write;
+
+/// The report for people.
+pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
+    let mut out = String::new();
+    let figures = figures(plan, report);
+    // Some classes of errors have long names.
+    let width = figures.iter().map(|(name, _)| name.len()).fold(11, usize::max);
+    for (name, value) in figures {
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(out, "{name:<width$} {value}");
+    }
+    out.push('\n');
+    let header = ["count", "absent", "mean", "p50", "p99", "p99.9", "max"];
+    let mut rows = Vec::new();
+    for operation in &report.operations {
+        let name = format!("{} successes", operation.operation);
+        rows.push((name, cells(&operation.absent.to_string(), &operation.latency)));
+    }
+    if report.operations.len() > 1 || report.attempts > report.successes {
+        rows.push(("all attempts".into(), cells("", &report.latency)));
+    }
+    // From two instants in an open loop, from one in a closed one.
+    let title = if report.service.is_some() { "from intended start" } else { "latency of" };
+    if let Some(service) = &report.service {
+        rows.push(("service, from the send".into(), cells("", service)));
+    }
+    rows.insert(0, (title.into(), header.map(String::from)));
+    let width = rows.iter().map(|(name, _)| name.chars().count()).fold(16, usize::max);
+    for (name, cells) in rows {
+        line(&mut out, &name, width, cells);
+    }
+    if report.latency.clipped > 0 {
+        let _ =
+            writeln!(out, "{} latencies are above 60 s, where the percentiles end", report.latency.clipped);
+    }
+    if let Some(schedule) = report.schedule.as_ref().filter(|schedule| schedule.over_capacity) {
+        let _ = write!(out, "\n{}", over_capacity(schedule, report));
+    }
+    out
+}
+
+/// What latencies of a queue that grows are not, and what to do.
+fn over_capacity(schedule: &ScheduleReport, report: &LoadReport) -> String {
+    let ScheduleReport { offered_rps, behind_secs_at_start, behind_secs_at_end, .. } = schedule;
+    let remedy = match load::generator_limit(report) {
+        Some(_) => {
+            "The generator was at its own limit: what more the server takes shows when that is lifted."
+        }
+        None => {
+            "Offer less with --rate, or take more --clients if the server has room for more\n\
+             connections; without --rate the server's own pace is measured."
+        }
+    };
+    format!(
+        "warning: {} req/s were offered and {} answered well. What had waited longest was due {} ago when the\n\
+         window began and {} ago when it ended: latency from the intended start is the length of a queue that\n\
+         grows as long as one waits, not a property of the server.\n{remedy}\n",
+        units::short(*offered_rps),
+        units::short(report.goodput_rps),
+        units::micros(behind_secs_at_start * 1e6),
+        units::micros(behind_secs_at_end * 1e6),
+    )
+}
+
+/// What there is to say besides the latencies.
+fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
+    let LoadReport { attempts, successes, clients, threads, seed, .. } = report;
+    let mut figures = vec![
+        ("workload", asked(plan, report)),
+        (
+            "load",
+            format!(
+                "{}, {}, window {} after {} of warm-up, seed {seed}",
+                counted(*clients, "client"),
+                counted(*threads, "thread"),
+                Span(plan.window),
+                Span(plan.warmup),
+            ),
+        ),
+        ("goodput", format!("{} req/s", units::short(report.goodput_rps))),
+        (
+            "attempts",
+            format!(
+                "{attempts}, of which {} failed ({} %)",
+                attempts - successes,
+                percent(report.error_ratio)
+            ),
+        ),
+    ];
+    // A closed loop without think time is what is not worth a word.
+    let paced = plan.pacing != Pacing::default();
+    if paced {
+        figures.insert(2, ("pacing", report.pacing.clone()));
+    }
+    if !report.agents.is_empty() {
+        figures.push(("agents", agents(report)));
+    }
+    figures.extend(report.errors.iter().map(|(class, count)| (class.as_str(), format!("{count} failed"))));
+    if report.verified > 0 || plan.verify != Verify::NONE {
+        figures.push(("verified", format!("{} values compared to the last byte", report.verified)));
+    }
+    if let Some(connect) = report.connect.filter(|_| report.connects > u64::from(*clients)) {
+        let (p50, p99) = (units::micros(connect.us_p50), units::micros(connect.us_p99));
+        figures.push(("connecting", format!("{} times, p50 {p50}, p99 {p99}", report.connects)));
+    }
+    if report.backoff_secs > 0.0 {
+        figures.push(("back-off", format!("{:.2} s over all clients", report.backoff_secs)));
+    }
+    if report.think_secs > 0.0 {
+        figures.push(("think", format!("{:.2} s over all clients", report.think_secs)));
+    }
+    if let Some(schedule) = &report.schedule {
+        figures.push(("schedule", kept(schedule, &report.latency)));
+        if schedule.waited > 0 {
+            let mean = units::micros(schedule.waited_secs * 1e6 / schedule.waited as f64);
+            let waited = format!("{} requests for a connection, {mean} each on average", schedule.waited);
+            figures.push(("waited", waited));
+        }
+    }
+    if let Some(mean) = report.in_flight_mean.filter(|_| paced) {
+        let at_end = report.in_flight_at_end;
+        figures.push(("in flight", format!("{} on average, {at_end} at the end", units::short(mean))));
+    }
+    if let Some(residual) = load::little_residual(report) {
+        // Rounded first, and zero added, so that no figure reads −0.00.
+        let residual = (residual * 1e4).round() / 100.0 + 0.0;
+        let law = match report.schedule {
+            None => "req/s × (latency + back-off) against the number of clients; true figures give about 0",
+            Some(_) => "req/s × service time against the requests in flight; true figures give about 0",
+        };
+        figures.push(("Little", format!("{residual:+.2} % ({law})")));
+        let cpu_us = units::micros(report.cpu_secs * 1e6 / *attempts as f64);
+        let busy = percent(report.cpu_secs / report.window_secs / f64::from(*threads));
+        figures.push(("generator", format!("{cpu_us} of CPU per request; its threads were {busy} % busy")));
+        if let Some(why) = load::generator_limit(report) {
+            let least = units::short(report.goodput_rps);
+            let remedy = "give it cores of its own, more --threads, or --agents";
+            figures.push((
+                "",
+                format!("generator-limited: the target can do at least {least} req/s ({why}; {remedy})"),
+            ));
+        }
+    }
+    figures
+}
+
+/// How the schedule of an open loop was kept.
+fn kept(schedule: &ScheduleReport, latency: &Latency) -> String {
+    let ScheduleReport { due, sent, slip, .. } = schedule;
+    let mut text = format!(
+        "offered {} req/s, sent {sent} of the {due} due in the window",
+        units::short(schedule.offered_rps)
+    );
+    if slip.count > 0 {
+        let [p50, p99, max] = [slip.us_p50, slip.us_p99, slip.us_max].map(units::micros);
+        let _ = write!(text, "; slip p50 {p50}, p99 {p99}, max {max}");
+        if latency.us_mean > 0.0 {
+            let share = slip.us_mean * slip.count as f64 / (latency.us_mean * latency.count as f64);
+            let _ = write!(text, ": {} % of the mean latency", percent(share));
+        }
+    }
+    text
+}
+
+/// Who drove the clients, and whose are missing.
+fn agents(report: &LoadReport) -> String {
+    let all = report.agents.len();
+    let lost: Vec<String> = (report.agents.iter())
+        .filter_map(|agent| match &agent.outcome {
+            AgentOutcome::Lost(why) => Some(format!("{}: {why}", agent.address)),
+            AgentOutcome::Done => None,
+        })
+        .collect();
+    if lost.is_empty() {
+        let shares: Vec<String> =
+            report.agents.iter().map(|agent| format!("{} {}", agent.address, agent.clients)).collect();
+        let spread = units::micros(report.start_spread_us.unwrap_or_default());
+        return format!(
+            "{all} with these clients: {}; each began within {spread} of the instant told",
+            shares.join(", ")
+        );
+    }
+    format!(
+        "{} of {all} lost: {} of {} clients, {}: the figures are of the others only",
+        lost.len(),
+        report.clients_lost,
+        report.clients + report.clients_lost,
+        lost.join(", "),
+    )
+}
+
+/// The workload, and what was stated in its place.
+fn asked(plan: &Plan, report: &LoadReport) -> String {
+    let mut text = format!("{} on {}", report.workload, plan.target);
+    if plan.names_keys() {
+        let _ = write!(text, ", {} keys of {} B", plan.keys, plan.value_size);
+    }
+    if plan.distribution.is_some() {
+        let _ = write!(text, ", {}", report.distribution);
+    }
+    if plan.mix.is_some() {
+        for (operation, share) in &report.mix {
+            let _ = write!(text, ", {} % {operation}", percent(*share));
+        }
+    }
+    if report.dialect != Dialect::usual().name {
+        let _ = write!(text, ", dialect {}", report.dialect);
+    }
+    if plan.connect == Connect::Each {
+        text.push_str(", a connection for each request");
+    }
+    text
+}
+
+fn cells(absent: &str, latency: &Latency) -> [String; 7] {
+    let shown = |us: f64| if latency.count == 0 { "–".to_owned() } else { units::micros(us) };
+    [
+        latency.count.to_string(),
+        absent.to_owned(),
+        shown(latency.us_mean),
+        shown(latency.us_p50),
+        shown(latency.us_p99),
+        shown(latency.us_p999),
+        shown(latency.us_max),
+    ]
+}
+
+fn line(out: &mut String, name: &str, width: usize, cells: [String; 7]) {
+    let _ = write!(out, "{name:<width$}");
+    for cell in cells {
+        let _ = write!(out, " {cell:>10}");
+    }
+    out.push('\n');
+}
+
+fn counted(count: u32, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A share as per cent, with enough digits to tell few from none.
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0".into(),
+        percent if percent < 0.01 => "<0.01".into(),
+        percent => units::short(percent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kv::proto::OperationReport;
+    use load::{Arrivals, Workload};
+    use std::time::Duration;
+
+    fn plan(pacing: Pacing) -> Plan {
+        let workload = Workload::named("get_popular").unwrap();
+        Plan {
+            target: "http://host:1".parse().unwrap(),
+            dialect: Dialect::usual(),
+            workload,
+            clients: 16,
+            threads: 1,
+            warmup: Duration::from_secs(1),
+            window: Duration::from_secs(10),
+            seed: 1,
+            mix: None,
+            distribution: None,
+            keys: workload.keys_default,
+            value_size: workload.value_size_default,
+            timeout: Duration::from_secs(5),
+            preload: true,
+            pacing,
+            connect: Connect::Once,
+            verify: Verify::NONE,
+            histogram: false,
+            bin: Duration::from_secs(1),
+            added_cpu: Duration::ZERO,
+        }
+    }
+
+    fn latency(count: u64, us: f64) -> Latency {
+        Latency {
+            count,
+            us_mean: us,
+            us_min: us / 2.0,
+            us_p50: us,
+            us_p90: us * 2.0,
+            us_p99: us * 4.0,
+            us_p999: us * 8.0,
+            us_max: us * 16.0,
+            clipped: 0,
+        }
+    }
+
+    fn constant(rate: &str) -> Pacing {
+        Pacing::Open { rate: rate.parse().unwrap(), arrivals: Arrivals::default() }
+    }
+
+    /// Of an open loop at so many requests per second, all of which succeeded.
+    fn open(rate: u64) -> LoadReport {
+        let count = rate * 10;
+        LoadReport {
+            workload: "get_popular".into(),
+            dialect: "weir".into(),
+            clients: 16,
+            threads: 1,
+            seed: 1,
+            window_secs: 10.0,
+            attempts: count,
+            successes: count,
+            goodput_rps: rate as f64,
+            pacing: format!("constant {rate}/s"),
+            latency: latency(count, 200.0),
+            service: Some(latency(count, 100.0)),
+            schedule: Some(ScheduleReport {
+                offered_rps: rate as f64,
+                due: count,
+                sent: count,
+                slip: latency(count, 1.6),
+                ..ScheduleReport::default()
+            }),
+            operations: vec![OperationReport {
+                operation: "get".into(),
+                attempts: count,
+                successes: count,
+                absent: 0,
+                latency: latency(count, 200.0),
+            }],
+            in_flight_mean: Some(0.1),
+            in_flight_at_end: 2,
+            ..LoadReport::default()
+        }
+    }
+
+    #[test]
+    fn an_open_loop_tells_both_latencies_and_how_its_schedule_was_kept() {
+        let text = table(&plan(constant("1000")), &open(1000));
+        for line in [
+            "pacing      constant 1000/s",
+            "schedule    offered 1.00k req/s, sent 10000 of the 10000 due in the window; slip p50 1.60 µs, p99 6.40 µs, max 25.6 µs: 0.80 % of the mean latency",
+            "in flight   0.10 on average, 2 at the end",
+            "from intended start         count     absent       mean        p50        p99      p99.9        max",
+            "get successes               10000          0     200 µs     200 µs     800 µs    1.60 ms    3.20 ms",
+            "service, from the send      10000                100 µs     100 µs     400 µs     800 µs    1.60 ms",
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line}\nin\n{text}");
+        }
+        assert!(!text.contains("warning") && !text.contains("waited"), "{text}");
+    }
+
+    #[test]
+    fn what_is_offered_beyond_capacity_is_a_warning_that_says_what_latency_is_then() {
+        let mut report = open(1000);
+        report.schedule = Some(ScheduleReport {
+            offered_rps: 5000.0,
+            waited: 40_000,
+            waited_secs: 120_000.0,
+            behind_secs_at_start: 0.8,
+            behind_secs_at_end: 8.8,
+            over_capacity: true,
+            ..report.schedule.unwrap()
+        });
+        let text = table(&plan(constant("5000")), &report);
+        assert!(
+            text.contains("waited      40000 requests for a connection, 3.00 s each on average"),
+            "{text}"
+        );
+        let warning = text.split("\n\n").last().unwrap();
+        assert!(warning.starts_with("warning: 5.00k req/s were offered and 1.00k answered well."), "{text}");
+        assert!(warning.contains("800 ms ago") && warning.contains("8.80 s ago"), "{text}");
+        assert!(warning.contains("length of a queue") && warning.contains("--rate"), "{text}");
+        // A generator that could not do more is not told to offer less.
+        let limited = table(&plan(constant("5000")), &LoadReport { cpu_secs: 9.5, ..report });
+        assert!(
+            limited.contains("The generator was at its own limit") && !limited.contains("Offer less"),
+            "{limited}"
+        );
+        assert!(warning.lines().all(|line| line.chars().count() <= 120), "{text}");
+    }
+
+    #[test]
+    fn columns_stand_below_one_another_however_long_their_names_are() {
+        let mut report = LoadReport { service: None, schedule: None, ..open(1000) };
+        report.operations[0].operation = "compute_prime".into();
+        report.errors = [("http_503_not_applied".to_owned(), 7)].into();
+        let text = table(&plan(Pacing::default()), &report);
+        let column = |line: &str, of: &str| {
+            let line = text.lines().find(|told| told.starts_with(line)).unwrap_or_else(|| panic!("{text}"));
+            line.find(of).map(|at| line[..at + of.len()].chars().count())
+        };
+        assert_eq!(column("latency of", "count"), column("compute_prime successes", "10000"), "{text}");
+        let begins = |name: &str, value: &str| column(name, value).map(|end| end - value.len());
+        assert_eq!(begins("goodput ", "1.00k"), begins("http_503_not_applied ", "7 failed"), "{text}");
+    }
+
+    #[test]
+    fn a_closed_loop_has_one_latency_and_its_think_time() {
+        let report = LoadReport {
+            pacing: "closed, think 10ms".into(),
+            think_secs: 12.5,
+            service: None,
+            schedule: None,
+            ..open(1000)
+        };
+        let text = table(&plan(Pacing::Closed { think: "10ms".parse().unwrap() }), &report);
+        assert!(text.contains("pacing      closed, think 10ms\n"), "{text}");
+        assert!(text.contains("think       12.50 s over all clients\n"), "{text}");
+        let plain = table(&plan(Pacing::default()), &report);
+        assert!(!plain.contains("pacing") && !plain.contains("in flight"), "{plain}");
+        assert!(text.contains("latency of            count") && !text.contains("service"), "{text}");
+    }
+}

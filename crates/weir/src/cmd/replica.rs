@@ -1,0 +1,55 @@
+//! `weir replica`: makes a PostgreSQL follow the stores, and says how it does.
+
+use super::serve::store_urls;
+use super::{Failure, say};
+use store::{Error, Kind, replica};
+
+/// Make one more PostgreSQL follow the stores, for `weir serve --read-fallback`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Set up publications and subscriptions where they are missing, and wait until all rows are copied
+    Init(Ends),
+    /// Say of each store whether it is followed, and how far behind the replica is
+    Status(Ends),
+}
+
+#[derive(clap::Args)]
+struct Ends {
+    /// The PostgreSQL that is to follow; its database is empty at first
+    #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]
+    replica: String,
+
+    /// The stores, as for weir serve and in the same order; the replica must reach them by these URLs, too
+    #[arg(long, value_name = "URL", env = "WEIR_STORE", hide_env_values = true, required = true)]
+    store: Vec<String>,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::run(format!("cannot make a runtime: {error}")))?;
+    let told = match &args.action {
+        Action::Init(ends) => {
+            let stores = store_urls(&ends.store)?;
+            runtime.block_on(replica::init(&ends.replica, &stores))
+        }
+        Action::Status(ends) => {
+            let stores = store_urls(&ends.store)?;
+            runtime.block_on(replica::status(&ends.replica, &stores))
+        }
+    };
+    told.map_err(|error| failure(&error))?.iter().for_each(say);
+    Ok(())
+}
+
+fn failure(error: &Error) -> Failure {
+    match error.kind() {
+        Kind::Config => Failure::input(error).hint("`weir replica --help` shows what it takes."),
+        _ => Failure::run(error).hint("Start it, and say it again: what is done already stays."),
+    }
+}

@@ -1,0 +1,154 @@
+//! `weir report`: renders the report of a run again, without measuring.
+
+use super::{Failure, say};
+use kv::proto::FORMAT;
+use lab_data::results::Results;
+use lab_report::{File, render};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Render the report of a lab run again from its results.json.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Directory of the run, or the results.json in it
+    dir: PathBuf,
+    /// Write the files there instead of beside results.json
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let results = read(&args.dir)?;
+    let dir = if args.dir.is_file() { args.dir.parent().unwrap_or(Path::new("")) } else { &args.dir };
+    let page = write(args.out.as_deref().unwrap_or(dir), &results)?;
+    say(page.display());
+    Ok(())
+}
+
+/// Writes the files of the report into `dir`, which is made if it is not there; gives the path of `report.html`.
+pub(crate) fn write(dir: &Path, results: &Results) -> Result<PathBuf, Failure> {
+    write_files(dir, &render(results))?;
+    Ok(dir.join("report.html"))
+}
+
+/// Writes `files` into `dir`; it and what is below it is made where it is not there.
+pub(crate) fn write_files(dir: &Path, files: &[File]) -> Result<(), Failure> {
+    const REMEDY: &str = "Name a directory with --out, or a new one, where files may be written.";
+    for file in files {
+        let path = dir.join(&file.name);
+        let parent = path.parent().unwrap_or(dir);
+        fs::create_dir_all(parent).map_err(|error| {
+            Failure::run(format_args!("cannot make {}: {error}", parent.display())).hint(REMEDY)
+        })?;
+        fs::write(&path, &file.bytes).map_err(|error| {
+            Failure::run(format_args!("cannot write {}: {error}", path.display())).hint(REMEDY)
+        })?;
+    }
+    Ok(())
+}
+
+/// Reads the results of a run: from its directory, or the file in it.
+pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
+    if path.is_file() {
+        return read_file(path);
+    }
+    let file = path.join("results.json");
+    let targets = if file.exists() { Vec::new() } else { below(path).unwrap_or_default() };
+    match targets.first().and_then(|target| target.parent()) {
+        Some(target) => {
+            Err(Failure::input(format_args!("{} holds the results of several targets", path.display())).hint(
+                format_args!(
+                    "Name one of them, as {}; `weir compare {}` compares all of them.",
+                    target.display(),
+                    path.display()
+                ),
+            ))
+        }
+        None => read_file(&file),
+    }
+}
+
+/// The results of each target of the run in `dir`, by name.
+pub(super) fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut below: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path().join("results.json");
+        if path.is_file() {
+            below.push(path);
+        }
+    }
+    below.sort();
+    Ok(below)
+}
+
+/// Reads the results of a run from a file.
+pub(crate) fn read_file(path: &Path) -> Result<Results, Failure> {
+    const REMEDY: &str = "Name the directory that `weir lab` wrote.";
+    let shown = path.display();
+    let bytes = fs::read(path).map_err(|error| {
+        let failure = Failure::input(format_args!("cannot read {shown}: {error}"));
+        match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => failure.hint(REMEDY),
+            _ => failure,
+        }
+    })?;
+    let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| match error.is_eof() {
+        true => {
+            Failure::input(format_args!("{shown} ends in the middle")).hint("Measure again: it was cut off.")
+        }
+        false => Failure::input(format_args!("{shown} is not JSON: {error}")).hint(REMEDY),
+    })?;
+    // Ask for the version before the shape: a newer file may well have another one.
+    let format = json.get("format").and_then(serde_json::Value::as_u64);
+    if let Some(format) = format.filter(|format| *format > u64::from(FORMAT)) {
+        return Err(Failure::input(format_args!(
+            "{shown} has format {format}, and this weir knows formats up to {FORMAT}"
+        ))
+        .hint("Use the weir that measured, or a newer one."));
+    }
+    serde_json::from_value(json).map_err(|error| {
+        Failure::input(format_args!("{shown} does not hold the results of a lab run: {error}")).hint(REMEDY)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(content: Option<&str>) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        if let Some(content) = content {
+            fs::write(dir.path().join("results.json"), content).unwrap();
+        }
+        let failure = read(dir.path()).unwrap_err();
+        assert!(!failure.message.contains('\n') && failure.message.contains("results.json"));
+        format!("{} {}", failure.message, failure.hint.unwrap_or_default())
+    }
+
+    #[test]
+    fn a_run_is_rendered_from_its_results_alone() {
+        let model = lab_data::simulated::tests::model("cpu 1 =1ms");
+        let results = lab_data::simulated::tests::sweep(&model, &["get"], &[1, 2], 1, "100ms");
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("results.json"), serde_json::to_vec(&results).unwrap()).unwrap();
+        let out = dir.path().join("made/on/the/way");
+        let page = write(&out, &read(dir.path()).unwrap()).unwrap();
+        assert!(page.is_file() && out.join("plots/get.svg").is_file());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_in_one_line() {
+        for (content, said) in [
+            (None, "`weir lab`"),
+            (Some("{"), "ends in the middle"),
+            (Some("}"), "is not JSON"),
+            (Some("[]"), "does not hold the results"),
+            (Some("{\"format\": 1}"), "missing field"),
+            (Some("{\"format\": 99, \"new\": {}}"), "has format 99"),
+        ] {
+            let told = refused(content);
+            assert!(told.contains(said), "{told}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `weir serve`: flags, environment and file become a running server.
+
+mod args;
+mod plan;
+
+pub(crate) use args::Args;
+pub(super) use plan::store_urls;
+
+use super::{Failure, note, say};
+use cache::{self, Cache};
+use plan::{Plan, UNBATCHED_LANES, plan};
+use rustix::process::{Signal, getpid, kill_process};
+use server::Server;
+use server::tiered::{Replica, Shard, Tiers};
+use std::io;
+use store::{self, Batching, Kind, replica};
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let until_stdin_ends = args.until_stdin_ends;
+    let plan = plan(args)?;
+    start_log();
+    let tiers = start_tiers(&plan).map_err(|error| store_failure(&error))?;
+    if plan.gather.acknowledge_early {
+        note("warning: writes are acknowledged before they are committed; they can be lost");
+    }
+    if let Some(strains) = &plan.options.strains {
+        let words = strains.base().words();
+        if !words.is_empty() {
+            note(format_args!("warning: slowed down on purpose, by {}", words.join(", ")));
+        }
+    }
+    let server = Server::start(plan.options, tiers).map_err(|error| {
+        Failure::input(error)
+            .hint("Stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one.")
+    })?;
+    // Before anybody is told: whoever reads the address may end the server at once.
+    let wait_for_end = end()?;
+    if until_stdin_ends {
+        std::thread::spawn(end_with_stdin);
+    }
+    say(format_args!("{} {}", kv::proto::LISTENING, server.address()));
+    for (name, address) in server.fronts() {
+        say(format_args!("{} {name} {address}", kv::proto::FRONT));
+    }
+    let stores: Vec<String> = plan.store_urls.iter().map(|url| store::redacted(url)).collect();
+    note(format_args!(
+        "store {}; values at http://{}/kv/KEY; Ctrl-C ends",
+        stores.join(" + "),
+        server.address()
+    ));
+    wait_for_end();
+    note("draining");
+    server.drain();
+    Ok(())
+}
+
+/// Opens the stores, gives each its share of the cache, and claims them.
+fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
+    let of = plan.store_urls.len();
+    // Whole rows and bytes: what does not divide is not used, so that the bounds hold for all together.
+    let share = cache::Limits { entries: plan.cache.entries / of, bytes: plan.cache.bytes / of };
+    let shards = plan.store_urls.iter().map(|url| {
+        let store = store::open(url)?;
+        let best = match plan.gather.batching {
+            Batching::Gathered => store.lanes(),
+            Batching::Off => UNBATCHED_LANES,
+        };
+        let lanes = store::Lanes {
+            read: plan.lanes.0.unwrap_or(best.read),
+            write: plan.lanes.1.unwrap_or(best.write),
+        };
+        let cache =
+            Cache::new(share, plan.cache_shards.div_ceil(of), plan.cache_policy).with_ghosts(&plan.ghosts);
+        Ok(Shard { cache, store, config: store::Config { lanes: Some(lanes), ..plan.gather.clone() } })
+    });
+    // All are opened, and so their URLs are known to make sense, before any is claimed.
+    let shards = shards.collect::<Result<_, store::Error>>()?;
+    let Some(url) = &plan.read_fallback else { return Tiers::start(shards, plan.deadline.0) };
+    let (replica, lag) = (replica::open(url)?, replica::Lag::watch(&plan.store_urls)?);
+    let tiers = Tiers::start(shards, plan.deadline.0)?;
+    let config = store::Config { queue_wait_max: plan.gather.queue_wait_max, ..store::Config::default() };
+    Ok(tiers.with_replica(Replica::start(replica, lag, config, plan.deadline.0)?))
+}
+
+fn store_failure(error: &store::Error) -> Failure {
+    match error.kind() {
+        Kind::Unavailable => {
+            Failure::run(error).hint("Start it, or leave --store out to use the embedded one.")
+        }
+        Kind::Config => Failure::input(error).hint("`weir serve --help` shows what --store takes."),
+        _ => Failure::run(error),
+    }
+}
+
+/// Listens for SIGTERM and SIGINT from now on; what it gives waits for the first of them.
+pub(super) fn end() -> Result<impl FnOnce(), Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let cannot = |error: io::Error| Failure::run(format!("cannot wait for signals: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    let entered = runtime.enter();
+    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    drop(entered);
+    Ok(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        });
+    })
+}
+
+/// Tells this process to end once its standard input has: even who is killed at once closes what it held.
+fn end_with_stdin() {
+    // An error is an end, too.
+    let _ = io::copy(&mut io::stdin(), &mut io::sink());
+    let _ = kill_process(getpid(), Signal::TERM);
+}
+
+/// Lets the floors below be heard on standard error.
+pub(super) fn start_log() {
+    struct ToStderr;
+    impl log::Log for ToStderr {
+        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+            // The libraries' own chatter is not for people.
+            metadata.target().starts_with("weir") || metadata.level() == log::Level::Error
+        }
+
+        fn log(&self, record: &log::Record<'_>) {
+            if self.enabled(record.metadata()) {
+                note(format_args!("{}: {}", record.level().as_str().to_lowercase(), record.args()));
+            }
+        }
+
+        fn flush(&self) {}
+    }
+    // It fails only if there is a logger already.
+    if log::set_logger(&ToStderr).is_ok() {
+        log::set_max_level(log::LevelFilter::Info);
+    }
+}

@@ -1,0 +1,373 @@
+//! From settings to everything a server is made of.
+
+use super::args::Args;
+use crate::cmd::Failure;
+use cache::{self, policy};
+use http1::Limits;
+use kv::VALUE_BYTES_MAX;
+use kv::strain::{Strains, Wanted};
+use kv::units::{Size, Span};
+use server::tiered::SHARDS_MAX;
+use server::{self, FRONTS, FrontAt, Options, Patience};
+use std::sync::Arc;
+use store::{self, Batching};
+
+/// Without batches as many requests are under way as there are sessions: as many as usual servers have connections.
+pub(super) const UNBATCHED_LANES: store::Lanes = store::Lanes { read: 16, write: 64 };
+
+/// Everything a server is made of, checked.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) options: Options,
+    pub(super) store_urls: Vec<String>,
+    pub(super) read_fallback: Option<String>,
+    /// Of all shards together.
+    pub(super) cache: cache::Limits,
+    pub(super) cache_shards: usize,
+    pub(super) cache_policy: &'static policy::PolicyRow,
+    pub(super) ghosts: Vec<&'static policy::PolicyRow>,
+    pub(super) gather: store::Config,
+    pub(super) lanes: (Option<usize>, Option<usize>),
+    pub(super) deadline: Span,
+}
+
+/// What the settings come to, or the first of them that is wrong.
+pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
+    let args = args.with_file()?;
+    let defaults = Options::default();
+    let at_least_one = |name: &str, value: Option<usize>| match value {
+        Some(0) => Err(Failure::input(format!("--{name} is 0")).hint("It has to be 1 or more.")),
+        other => Ok(other),
+    };
+    let positive = |name: &str, value: Option<Span>| match value {
+        Some(span) if span.0.is_zero() => {
+            Err(Failure::input(format!("--{name} is 0")).hint("It has to be longer, as in 10s."))
+        }
+        other => Ok(other.map(|span| span.0)),
+    };
+    let listen = args.listen.unwrap_or(defaults.listen);
+    let lab = args.lab.unwrap_or(false);
+    let fronts = args.front.iter().map(|text| front_at(text)).collect::<Result<Vec<_>, _>>()?;
+    let mut addresses = vec![format!("--listen {listen}")];
+    addresses.retain(|_| !listen.ip().is_loopback());
+    let remote = fronts.iter().filter(|front| !front.listen.ip().is_loopback());
+    addresses.extend(remote.map(|front| format!("--front {}={}", front.row.name, front.listen)));
+    if let Some(flag) = addresses.first() {
+        if lab {
+            return Err(Failure::input(format!("--lab and {flag} do not go together"))
+                .hint("With --lab anybody may clear the store: listen on 127.0.0.1."));
+        }
+        let clears = |front: &&FrontAt| front.row.clears && !front.listen.ip().is_loopback();
+        if let Some(front) = fronts.iter().find(clears) {
+            let name = front.row.name;
+            return Err(Failure::input(format!(
+                "--front {name}={} would let anybody clear the store",
+                front.listen
+            ))
+            .hint("Listen on 127.0.0.1: this front has routes for that."));
+        }
+        if !args.insecure.unwrap_or(false) {
+            return Err(Failure::input(format!(
+                "{flag} can be reached from other machines, without TLS or a password"
+            ))
+            .hint("Listen on 127.0.0.1, or add --insecure."));
+        }
+    }
+    let value_bytes = args.value_bytes.map_or(defaults.value_bytes as u64, |size| size.0);
+    if value_bytes > VALUE_BYTES_MAX as u64 {
+        return Err(Failure::input(format!("--value-bytes {} is too large", Size(value_bytes)))
+            .hint("Most is 64MiB."));
+    }
+    let batching = match args.batching.as_deref() {
+        None | Some("gathered") => Batching::Gathered,
+        Some("off") if lab => Batching::Off,
+        Some("off") => {
+            return Err(Failure::input("--batching off is for measurements only").hint("Add --lab."));
+        }
+        Some(other) => {
+            return Err(Failure::input(format!("--batching {other} is not known"))
+                .hint("Known are gathered and off."));
+        }
+    };
+    let strains = strains(args.strain.as_deref(), lab)?;
+    let cache_entries = args.cache_entries.unwrap_or(1_000_000);
+    let cache_policy = policy_named("cache-policy", args.cache_policy.as_deref().unwrap_or("lru"))?;
+    let ghosts = ghosts(args.ghost.as_deref().unwrap_or_default())?;
+    let mut store_urls = store_urls(&args.store)?;
+    if store_urls.is_empty() {
+        store_urls.push("fjall:./weir-data".into());
+    }
+    if let Some(url) = args.read_fallback.as_ref().filter(|url| store_urls.contains(url)) {
+        return Err(Failure::input(format!("--read-fallback {} is a --store, too", store::redacted(url)))
+            .hint("A replica is a server of its own; make one with `weir replica init`."));
+    }
+    // Another store flushes by itself, and where nobody hears of strains.
+    let flushes = |url: &String| url.starts_with("fjall:");
+    if let Some(strains) = strains.as_ref().filter(|_| !store_urls.iter().any(flushes)) {
+        let words = strains.base().words();
+        if let Some(flush) = words.iter().find(|word| word.starts_with("flush=")) {
+            return Err(Failure::input(format!(
+                "--strain {flush} would slow nothing: no store has a flush of ours"
+            ))
+            .hint("Use a --store fjall:DIRECTORY, or take lane in place of flush."));
+        }
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let deadline =
+        positive("store-timeout", args.store_timeout)?.unwrap_or(std::time::Duration::from_secs(10));
+    let gather = store::Config {
+        queue_requests: at_least_one("store-queue", args.store_queue)?.unwrap_or(10_000),
+        // What has waited so long is refused, with time left to say so before the deadline makes it unknown.
+        queue_wait_max: deadline / 2,
+        claim_patience: args.claim_wait.map_or(store::Config::default().claim_patience, |span| span.0),
+        batching,
+        acknowledge_early: args.acknowledge_early,
+        strains: strains.clone(),
+        ..store::Config::default()
+    };
+    Ok(Plan {
+        options: Options {
+            listen,
+            fronts,
+            lab,
+            strains,
+            cache_entries,
+            workers: at_least_one("workers", args.workers)?.unwrap_or(cores),
+            limits: Limits::default(),
+            value_bytes: value_bytes as usize,
+            connections: at_least_one("connections", args.connections)?.unwrap_or(defaults.connections),
+            timing: args.timing.unwrap_or(false),
+            drain: args.drain.map_or(defaults.drain, |span| span.0),
+            patience: Patience {
+                idle: positive("idle-timeout", args.idle_timeout)?.unwrap_or(defaults.patience.idle),
+                head: positive("head-timeout", args.head_timeout)?.unwrap_or(defaults.patience.head),
+                ..defaults.patience
+            },
+        },
+        store_urls,
+        read_fallback: args.read_fallback,
+        cache: cache::Limits {
+            entries: cache_entries,
+            bytes: args.cache_bytes.map_or(256 << 20, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
+        },
+        cache_shards: at_least_one("cache-shards", args.cache_shards)?.unwrap_or(16),
+        cache_policy,
+        ghosts,
+        gather,
+        lanes: (at_least_one("read-lanes", args.read_lanes)?, at_least_one("write-lanes", args.write_lanes)?),
+        deadline: Span(deadline),
+    })
+}
+
+/// `NAME=ADDRESS:PORT`.
+fn front_at(text: &str) -> Result<FrontAt, Failure> {
+    let (name, address) = text.split_once('=').ok_or_else(|| {
+        Failure::input(format!("--front {text} has no address")).hint("Write --front crud=127.0.0.1:8081.")
+    })?;
+    let row = server::find_front(name).ok_or_else(|| {
+        let known: Vec<&str> = FRONTS.iter().map(|row| row.name).collect();
+        Failure::input(format!("--front {name} is not known"))
+            .hint(format!("Known are {}.", known.join(", ")))
+    })?;
+    let listen = address.parse().map_err(|_| {
+        Failure::input(format!("--front {text}: {address} is no address with a port"))
+            .hint(format!("Write --front {name}=127.0.0.1:8081; port 0 takes a free one."))
+    })?;
+    Ok(FrontAt { row, listen })
+}
+
+fn policy_named(flag: &str, name: &str) -> Result<&'static policy::PolicyRow, Failure> {
+    policy::find(name).ok_or_else(|| {
+        Failure::input(format!("--{flag} {name} is not known"))
+            .hint(format!("Known are {}.", policy::names()))
+    })
+}
+
+/// The policies to simulate.
+fn ghosts(names: &[String]) -> Result<Vec<&'static policy::PolicyRow>, Failure> {
+    let twice = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name));
+    if let Some((_, name)) = twice {
+        return Err(Failure::input(format!("--ghost has {name} twice")).hint("Name each policy once."));
+    }
+    names.iter().map(|name| policy_named("ghost", name)).collect()
+}
+
+/// What slows a server of the lab down; it may be told more while it serves.
+fn strains(words: Option<&[String]>, lab: bool) -> Result<Option<Arc<Strains>>, Failure> {
+    if words.is_some() && !lab {
+        return Err(Failure::input("--strain is for measurements only").hint("Add --lab."));
+    }
+    let wanted = Wanted::parse(words.unwrap_or_default()).map_err(|why| {
+        Failure::input(format!("--strain: {why}")).hint("As in --strain cpu=250us,lane=1ms.")
+    })?;
+    Ok(lab.then(|| Arc::new(Strains::new(wanted))))
+}
+
+/// The stores' URLs in their order. The environment has one variable for all of them, with blanks in between; where
+/// not every word begins like a store, the blanks belong to a single one.
+pub(in crate::cmd) fn store_urls(given: &[String]) -> Result<Vec<String>, Failure> {
+    let is_store = |word: &str| store::SCHEMES.iter().any(|scheme| word.starts_with(scheme.prefix));
+    let split = |text: &String| match text.split_whitespace().all(is_store) {
+        true => text.split_whitespace().map(str::to_owned).collect(),
+        false => vec![text.clone()],
+    };
+    let urls: Vec<String> = given.iter().flat_map(split).collect();
+    let twice = urls.iter().enumerate().find(|(index, url)| {
+        // Each one is another store.
+        url.as_str() != "memory:" && urls[..*index].contains(url)
+    });
+    match twice {
+        Some((_, url)) => Err(Failure::input(format!("--store {} is given twice", store::redacted(url)))
+            .hint("Every shard is a store of its own.")),
+        None if urls.len() > SHARDS_MAX => Err(Failure::input(format!("{} stores are given", urls.len()))
+            .hint(format!("Most are {SHARDS_MAX}."))),
+        None => Ok(urls),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn planned(flags: &[&str]) -> Result<Plan, Failure> {
+        let words = std::iter::once("serve").chain(flags.iter().copied());
+        plan(Alone::try_parse_from(words).map_err(Failure::input)?.args)
+    }
+
+    #[test]
+    fn a_flag_is_stronger_than_the_file_and_the_file_than_the_default() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("weir.toml");
+        std::fs::write(
+            &file,
+            "workers = 3\ncache-entries = 7\nstore = \"memory:\"\nghost = [\"lru\", \"s3fifo\"]\n\
+             front = [\"crud=127.0.0.1:0\"]\n",
+        )
+        .unwrap();
+        let plan = planned(&["--config", file.to_str().unwrap(), "--workers", "5"]).unwrap();
+        assert_eq!((plan.options.workers, plan.cache.entries), (5, 7));
+        assert_eq!(plan.store_urls, ["memory:"]);
+        assert_eq!(plan.options.value_bytes, 8 << 20);
+        assert_eq!(plan.ghosts.iter().map(|row| row.name).collect::<Vec<_>>(), ["lru", "s3fifo"]);
+        assert_eq!(plan.options.fronts[0].row.name, "crud");
+        let two = ["--front", "root=127.0.0.1:1", "--front", "rpc=[::1]:2"];
+        let plan = planned(&[&["--config", file.to_str().unwrap()], &two[..]].concat()).unwrap();
+        let names: Vec<&str> = plan.options.fronts.iter().map(|front| front.row.name).collect();
+        assert_eq!(names, ["root", "rpc"]);
+    }
+
+    #[test]
+    fn help_names_every_policy() {
+        use clap::CommandFactory;
+        let help = Alone::command().render_long_help().to_string();
+        assert!(help.contains(&format!("Which row leaves a full cache: {} [", policy::names())), "{help}");
+    }
+
+    #[test]
+    fn help_names_every_strain() {
+        use clap::CommandFactory;
+        let help = Alone::command().render_long_help().to_string();
+        assert!(help.contains(&format!("with any of {};", kv::strain::names())), "{help}");
+    }
+
+    #[test]
+    fn strains_come_from_flags_or_the_file_and_every_server_of_the_lab_takes_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("weir.toml");
+        std::fs::write(&file, "lab = true\nstrain = [\"lock=0s\", \"fail=7\"]\n").unwrap();
+        let file = ["--config", file.to_str().unwrap()];
+        for (flags, expected) in [
+            (&file[..], Some(vec!["lock=0s", "fail=7"])),
+            (
+                &[file[0], file[1], "--strain", "worker=1.5ms,cpu=250us"],
+                Some(vec!["cpu=250us", "worker=1.5ms"]),
+            ),
+            (&["--lab"], Some(vec![])),
+            (&[], None),
+        ] {
+            let strains = planned(flags).unwrap().options.strains;
+            assert_eq!(
+                strains.map(|strains| strains.base().words()),
+                expected.map(|words| words.into_iter().map(str::to_owned).collect()),
+                "{flags:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn help_names_every_front() {
+        use clap::CommandFactory;
+        let help = Alone::command().render_long_help().to_string();
+        for row in FRONTS {
+            assert!(help.contains(row.name), "{}: {help}", row.name);
+        }
+    }
+
+    #[test]
+    fn stores_are_given_one_by_one_or_as_a_list() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("weir.toml");
+        std::fs::write(&file, "store = [\"memory:\", \"fjall:x\"]\n").unwrap();
+        for (flags, expected) in [
+            (&["--config", file.to_str().unwrap()][..], &["memory:", "fjall:x"][..]),
+            (&["--store", "fjall:b", "--store", "fjall:a"], &["fjall:b", "fjall:a"]),
+            // As the environment has it.
+            (&["--store", "fjall:b  postgres://h/d"], &["fjall:b", "postgres://h/d"]),
+            (&["--store", "fjall:my data"], &["fjall:my data"]),
+            (&["--store", "memory:", "--store", "memory:"], &["memory:", "memory:"]),
+            (&[], &["fjall:./weir-data"]),
+        ] {
+            assert_eq!(planned(flags).unwrap().store_urls, expected, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn wrong_settings_are_named_with_a_remedy() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("weir.toml");
+        std::fs::write(&file, "workers = 3\nchache-entries = 7\n").unwrap();
+        for (flags, part) in [
+            (&["--config", "/nowhere.toml"][..], "cannot read /nowhere.toml"),
+            (&["--config", file.to_str().unwrap()], "line 2: unknown field `chache-entries`"),
+            (&["--listen", "0.0.0.0:80"], "can be reached from other machines"),
+            (&["--listen", "nowhere"], "--listen"),
+            (&["--workers", "0"], "--workers is 0"),
+            (
+                &["--lab", "--store", "memory:", "--strain", "lane=1ms,flush=2ms"],
+                "--strain flush=2ms would slow nothing: no store has a flush of ours",
+            ),
+            (&["--value-bytes", "65MiB"], "65MiB is too large"),
+            (
+                &["--store", "fjall:a", "--store", "fjall:b", "--store", "fjall:a"],
+                "--store fjall:a is given twice",
+            ),
+            (&["--store", &"memory: ".repeat(33)], "33 stores are given"),
+            (&["--store", "postgres://h/a", "--read-fallback", "postgres://h/a"], "is a --store, too"),
+            (&["--batching", "off"], "for measurements only"),
+            (&["--lab", "--batching", "on"], "--batching on is not known"),
+            (&["--strain", "cpu=1ms"], "--strain is for measurements only"),
+            (
+                &["--lab", "--strain", "cpu=1ms,disk=1ms"],
+                "--strain: disk is no strain; known are cpu, worker,",
+            ),
+            (&["--lab", "--strain", "cpu=1ms", "--strain", "cpu=2ms"], "--strain: cpu is given twice"),
+            (&["--lab", "--listen", "0.0.0.0:80", "--insecure"], "do not go together"),
+            (&["--front", "crud=0.0.0.0:80", "--insecure"], "would let anybody clear the store"),
+            (&["--cache-policy", "mru"], "--cache-policy mru is not known"),
+            (&["--ghost", "lru,mru"], "--ghost mru is not known"),
+            (&["--ghost", "lru,fifo,lru"], "--ghost has lru twice"),
+            (&["--store-timeout", "5"], "a duration is a number with"),
+        ] {
+            let failure = planned(flags).expect_err(&format!("{flags:?}"));
+            assert!(failure.message.contains(part), "{flags:?}: {}", failure.message);
+            assert_eq!(failure.code, 2);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The generator in open loops and with think time: what it says when a server freezes, cannot keep up, or can.
+
+use super::load::{Reply, Server, plan, run};
+use super::support::{self, tried, weir};
+use kv::proto::LoadReport;
+use kv::units::Rate;
+use load::{Arrivals, Pacing, Plan, Think, little_residual};
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn open(rate: f64, arrivals: Arrivals) -> Pacing {
+    Pacing::Open { rate: Rate(rate), arrivals }
+}
+
+/// How many samples of a histogram are longer than `ms`.
+fn longer(report: &LoadReport, histogram: &str, ms: u64) -> u64 {
+    report.histograms[histogram]
+        .iter()
+        .filter(|[from, ..]| *from > ms * 1_000_000)
+        .map(|[.., count]| count)
+        .sum()
+}
+
+/// Answers at once, but for one request: until that is answered nobody is, for 400 ms.
+fn freezing() -> Server {
+    Server::start(|number| {
+        if number == 500 {
+            thread::sleep(Duration::from_millis(400));
+        }
+        Reply::Value
+    })
+}
+
+#[test]
+fn a_stall_delays_all_that_was_due_in_it_and_only_an_open_loop_says_so() {
+    tried(|| {
+        let window = Duration::from_millis(1500);
+        let freezes = freezing();
+        let paced = Plan {
+            clients: 4,
+            window,
+            pacing: open(2000.0, Arrivals::Constant),
+            histogram: true,
+            ..plan(freezes.address, "get_popular")
+        };
+        let report = run(&paced);
+        // In the first 300 ms of the stall 600 requests were due, and none was answered for 100 ms more.
+        let (delayed, seen_late) = (longer(&report, "all", 95), longer(&report, "service", 95));
+        assert!(delayed >= 590, "{delayed} of {}", report.attempts);
+        // Four connections, so that no more than four could be sent before the answers stopped.
+        assert!(seen_late >= 1 && seen_late * 10 < delayed, "{seen_late} {delayed}");
+        let schedule = report.schedule.as_ref().unwrap();
+        assert_eq!(schedule.due, 3000);
+        assert!(schedule.waited >= 590 && schedule.waited_secs > 0.0, "{schedule:?}");
+        assert!(report.latency.us_max >= 390e3 && report.latency.us_mean > report.service.unwrap().us_mean);
+
+        let freezes = freezing();
+        let closed = Plan {
+            pacing: Pacing::default(),
+            ..Plan { target: plan(freezes.address, "get_popular").target, ..paced }
+        };
+        let report = run(&closed);
+        assert!((1..60).contains(&longer(&report, "all", 95)), "{report:?}");
+        assert!(report.schedule.is_none() && report.service.is_none());
+    });
+}
+
+#[test]
+fn more_than_the_server_can_do_is_called_so() {
+    tried(|| {
+        // One at a time, each for 5 ms: no more than 200 in a second.
+        let slow = Server::start(|_| {
+            thread::sleep(Duration::from_millis(5));
+            Reply::Value
+        });
+        let report = run(&Plan {
+            clients: 2,
+            window: Duration::from_millis(1000),
+            pacing: open(1000.0, Arrivals::Constant),
+            ..plan(slow.address, "get_popular")
+        });
+        let schedule = report.schedule.as_ref().unwrap();
+        assert!(schedule.over_capacity && schedule.due == 1000 && schedule.sent <= 210, "{schedule:?}");
+        assert!(schedule.behind_secs_at_end > 0.5 && schedule.behind_secs_at_start < 0.5, "{schedule:?}");
+        assert_eq!(report.in_flight_at_end, 2);
+        let service = report.service.unwrap();
+        assert!(report.latency.us_mean > 10.0 * service.us_mean, "{report:?}");
+        assert!(little_residual(&report).unwrap().abs() < 0.001, "{report:?}");
+    });
+}
+
+#[test]
+fn what_a_server_can_do_is_sent_as_it_was_asked_for() {
+    tried(|| {
+        for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
+            for threads in [1, 3] {
+                let server = Server::start(|_| Reply::Value);
+                let report = run(&Plan {
+                    clients: 8,
+                    threads,
+                    warmup: Duration::from_millis(250),
+                    window: Duration::from_millis(1000),
+                    pacing: open(400.0, arrivals),
+                    ..plan(server.address, "get_popular")
+                });
+                let schedule = report.schedule.as_ref().unwrap();
+                // A machine that stalls at the end of the window keeps some from being sent in it.
+                assert!(schedule.sent <= schedule.due && !schedule.over_capacity, "{schedule:?}");
+                match arrivals {
+                    Arrivals::Constant => assert_eq!(schedule.due, 400),
+                    // Five standard deviations.
+                    Arrivals::Poisson => assert!((300..500).contains(&schedule.due), "{schedule:?}"),
+                }
+                assert!(little_residual(&report).unwrap().abs() < 0.001, "{report:?}");
+                let told: u64 = report.seconds.iter().map(|second| second.attempts).sum();
+                assert_eq!((report.seconds.len(), told), (1, report.attempts));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_client_that_thinks_is_not_in_a_request() {
+    tried(|| {
+        for think in
+            [Think::Constant(Duration::from_millis(20)), Think::Exponential(Duration::from_millis(20))]
+        {
+            let server = Server::start(|_| Reply::Value);
+            let report = run(&Plan {
+                clients: 4,
+                window: Duration::from_millis(600),
+                pacing: Pacing::Closed { think },
+                ..plan(server.address, "get_popular")
+            });
+            if let Think::Constant(_) = think {
+                // Never more than one in 20 ms from each.
+                assert!((1..=4 * 31).contains(&report.attempts), "{report:?}");
+            }
+            assert!(report.think_secs > 0.0 && report.latency.us_p50 < 20e3);
+            assert!(little_residual(&report).unwrap().abs() < 0.001, "{report:?}");
+        }
+    });
+}
+
+/// The most memory of its own that a `weir load` of this length had, in KiB.
+///
+/// What it has mapped of files is left out: how much of the program is resident is the page cache's affair, and differs by half a mebibyte
+/// between two runs of one length. Huge pages are off: with them memory grows in steps of two mebibytes, in which a leak would hide.
+fn peak_kib(url: &str, window: &str, pacing: &[&str]) -> u64 {
+    let mut command = weir();
+    command.args(["load", url, "--clients", "8", "--warmup", "200ms", "--window", window]).args(pacing);
+    command.env("MIMALLOC_ALLOW_THP", "0").stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let maps = format!("/proc/{}/smaps_rollup", child.id());
+    let mut peak = 0;
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        let text = std::fs::read_to_string(&maps).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        peak = peak.max(kib.unwrap_or(0));
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(child.wait().unwrap().success());
+    peak
+}
+
+#[test]
+fn a_run_ten_times_as_long_needs_no_more_memory() {
+    let serve = support::Server::start("memory:", &[]);
+    let url = format!("http://{}", serve.address);
+    // A closed loop, an open one, and one with a queue that only grows.
+    for pacing in [&[][..], &["--rate", "20k"], &["--rate", "1M"]] {
+        let long = peak_kib(&url, "3s", pacing);
+        // The peak of a short run may fall between two looks of a machine that stalls, and is the highest of several then.
+        let mut short = 0;
+        for _ in 0..5 {
+            short = peak_kib(&url, "300ms", pacing).max(short);
+            if long < short + 128 {
+                break;
+            }
+        }
+        // Eight bytes for each request would be more where there are 6,000 a second; two more seconds of the course are not.
+        assert!(short > 0 && long < short + 128, "{long} KiB, after {short} KiB, with {pacing:?}");
+    }
+}

@@ -1,0 +1,370 @@
+//! The stores against the real servers: the contract, ownership, and what a dead predecessor may not do.
+
+use crate::support::{Database, Server, mariadb, mariadb_with, postgres, weir};
+use kv::{Change, Key, Outcome, Row, Version, Write};
+use mysql_async::prelude::Queryable;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::Instant;
+use store::{self, Claim, Found, Kind, Part, Session, Store, contract};
+use tokio::runtime::Runtime;
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    runtime().block_on(work)
+}
+
+#[test]
+fn postgres_keeps_the_contract() {
+    let postgres = postgres();
+    block_on(contract::all(store::open(&postgres.url()).unwrap().as_ref()));
+}
+
+#[test]
+fn rows_and_epoch_in_postgres_outlive_the_server() {
+    let postgres = postgres();
+    let url = postgres.url();
+    block_on(contract::survives_reopening(|| store::open(&url).unwrap()));
+}
+
+#[test]
+fn mariadb_keeps_the_contract() {
+    let mariadb = mariadb();
+    block_on(contract::all(store::open(&mariadb.url()).unwrap().as_ref()));
+}
+
+#[test]
+fn rows_and_epoch_in_mariadb_outlive_the_server() {
+    let mariadb = mariadb();
+    let url = mariadb.url();
+    block_on(contract::survives_reopening(|| store::open(&url).unwrap()));
+}
+
+#[test]
+fn a_second_server_over_one_postgres_is_refused_and_told_who_holds_it() {
+    check_second(&postgres(), "(backend ");
+}
+
+#[test]
+fn a_second_server_over_one_mariadb_is_refused_and_told_who_holds_it() {
+    check_second(&mariadb(), " of weir from 127.0.0.1");
+}
+
+fn check_second(database: &impl Database, holder: &str) {
+    let _first = Server::start(&database.url(), &[]);
+    let second =
+        weir().args(["serve", "--listen", "127.0.0.1:0", "--store", &database.url()]).output().unwrap();
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains("another server holds the store") && said.contains(holder), "{said}");
+    assert_eq!(said.trim().lines().count(), 1, "{said}");
+}
+
+/// Somebody else, who holds every row of the table until told to let go.
+trait Blocker {
+    /// How many statements wait for it.
+    fn waiting(&mut self) -> i64;
+    fn release(self);
+}
+
+struct PostgresBlocker(Runtime, tokio_postgres::Client);
+
+impl PostgresBlocker {
+    fn new(url: &str) -> PostgresBlocker {
+        let runtime = runtime();
+        let client = runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client.batch_execute("BEGIN; SELECT * FROM weir_kv FOR UPDATE").await.unwrap();
+            client
+        });
+        PostgresBlocker(runtime, client)
+    }
+}
+
+impl Blocker for PostgresBlocker {
+    fn waiting(&mut self) -> i64 {
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        self.0.block_on(self.1.query_one(waiting, &[])).unwrap().get(0)
+    }
+
+    fn release(self) {
+        self.0.block_on(self.1.batch_execute("COMMIT")).unwrap();
+    }
+}
+
+struct MariaDbBlocker(Runtime, mysql_async::Conn);
+
+impl MariaDbBlocker {
+    fn new(url: &str) -> MariaDbBlocker {
+        let runtime = runtime();
+        let connection = runtime.block_on(async {
+            let mut connection = mysql_async::Conn::from_url(url).await.unwrap();
+            connection.query_drop("START TRANSACTION; SELECT * FROM weir_kv FOR UPDATE").await.unwrap();
+            connection
+        });
+        MariaDbBlocker(runtime, connection)
+    }
+}
+
+impl Blocker for MariaDbBlocker {
+    fn waiting(&mut self) -> i64 {
+        self.0.block_on(waiting_in_mariadb(&mut self.1))
+    }
+
+    fn release(mut self) {
+        self.0.block_on(self.1.query_drop("COMMIT")).unwrap();
+    }
+}
+
+async fn waiting_in_mariadb(connection: &mut mysql_async::Conn) -> i64 {
+    // Not innodb_trx: it shows what it showed before to whoever asks more than ten times a second.
+    let waiting = "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'";
+    let (_, waiting): (String, i64) = connection.query_first(waiting).await.unwrap().unwrap();
+    waiting
+}
+
+#[test]
+fn a_dead_servers_statement_does_not_overwrite_its_successors() {
+    check_ghost(&postgres(), PostgresBlocker::new);
+}
+
+#[test]
+fn a_dead_servers_statement_in_mariadb_does_not_overwrite_its_successors() {
+    check_ghost(&mariadb(), MariaDbBlocker::new);
+}
+
+/// Race 7. The server dies while the database holds its statement; the statement must not come true later, over what
+/// the next server has acknowledged, nor bring back what that one deleted.
+fn check_ghost<B: Blocker>(database: &impl Database, hold_rows: impl FnOnce(&str) -> B) {
+    let server = Server::start(&database.url(), &[]);
+    server.client().put("/kv/a", b"old");
+    server.client().put("/kv/b", b"old");
+    // Somebody else holds the rows: the writes that come now wait inside the database.
+    let mut blocker = hold_rows(&database.url());
+    for path in ["/kv/a", "/kv/b"] {
+        let mut client = server.client();
+        client
+            .send(format!("PUT {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nghost").as_bytes())
+            .unwrap();
+    }
+    let deadline = Instant::now() + crate::support::PATIENCE;
+    while blocker.waiting() == 0 {
+        assert!(Instant::now() < deadline, "the write never reached the database");
+    }
+    server.kill();
+
+    let successor = Server::start(&database.url(), &[]);
+    blocker.release();
+    let mut client = successor.client();
+    assert_eq!(
+        client.get("/kv/a").text(),
+        "old",
+        "the ghost's statement was ended before anything was served"
+    );
+    assert_eq!(client.put("/kv/a", b"new").status, 204);
+    assert_eq!(client.ask("DELETE", "/kv/b", &[], b"").unwrap().status, 204);
+    // Asked past every cache.
+    let third = {
+        drop(client);
+        successor.kill();
+        Server::start(&database.url(), &[])
+    };
+    assert_eq!(third.client().get("/kv/a").text(), "new");
+    assert_eq!(third.client().get("/kv/b").status, 404);
+}
+
+fn put(name: &str, value: &[u8], version: u64) -> Write {
+    let (key, version) = (Key::new(name.as_bytes()).unwrap(), Version(version));
+    let row = Row::new(&key, "", value, version);
+    Write { key, version, change: Change::Put(row) }
+}
+
+async fn value_of(session: &mut dyn Session, name: &str) -> Option<Vec<u8>> {
+    let rows = session.read(&[Key::new(name.as_bytes()).unwrap()]).await.unwrap();
+    rows[0].as_ref().map(|row| row.value().to_vec())
+}
+
+/// Claims a store whose last holder has only just gone.
+async fn claim_from(store: &dyn Store) -> Claim {
+    loop {
+        match store.claim(Part::WHOLE).await {
+            Ok(claim) => return claim,
+            Err(error) => assert_eq!(error.kind(), Kind::Taken, "{error}"),
+        }
+    }
+}
+
+/// The row in `weir_owner` is what keeps an earlier claim's writes out, whether its connections live or not.
+#[test]
+fn a_session_in_mariadb_that_outlived_its_claim_writes_nothing() {
+    let mariadb = mariadb();
+    block_on(async {
+        let store = store::open(&mariadb.url()).unwrap();
+        let first = store.claim(Part::WHOLE).await.unwrap();
+        let mut late = store.connect(first.epoch).await.unwrap();
+        let version = Version::first_of(first.epoch).0;
+        late.write(&[put("a", b"old", version + 1)]).await.unwrap();
+        drop(first);
+        let second = claim_from(store.as_ref()).await;
+        for late_writes in [
+            vec![put("a", b"late", version + 2)],
+            vec![put("a", b"late", version + 3), put("b", b"", version + 4)],
+        ] {
+            let refused = late.write(&late_writes).await.unwrap_err();
+            assert_eq!(refused.kind(), Kind::Unavailable, "{refused}");
+            assert!(refused.to_string().contains("claimed by another server"), "{refused}");
+            let mut session = store.connect(second.epoch).await.unwrap();
+            assert_eq!(value_of(session.as_mut(), "a").await, Some(b"old".to_vec()));
+        }
+    });
+}
+
+/// A claim returns only when a write that is in the middle of its transaction has ended, though its server is alive and
+/// would commit it.
+#[test]
+fn a_claim_of_mariadb_outlasts_a_write_that_is_under_way() {
+    let mariadb = mariadb();
+    block_on(async {
+        let store = store::open(&mariadb.url()).unwrap();
+        let first = store.claim(Part::WHOLE).await.unwrap();
+        let mut late = store.connect(first.epoch).await.unwrap();
+        let version = Version::first_of(first.epoch).0;
+        late.write(&[put("a", b"old", version + 1)]).await.unwrap();
+        let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
+        somebody.query_drop("START TRANSACTION; SELECT * FROM weir_kv FOR UPDATE").await.unwrap();
+        let under_way = tokio::spawn(async move { late.write(&[put("a", b"late", version + 2)]).await });
+        while waiting_in_mariadb(&mut somebody).await == 0 {}
+        drop(first);
+        let second = claim_from(store.as_ref()).await;
+        somebody.query_drop("COMMIT").await.unwrap();
+        let refused = under_way.await.unwrap().unwrap_err();
+        assert_eq!(refused.kind().outcome(), Outcome::NotApplied, "{refused}");
+        let mut session = store.connect(second.epoch).await.unwrap();
+        assert_eq!(value_of(session.as_mut(), "a").await, Some(b"old".to_vec()));
+    });
+}
+
+/// A server that was cut off between two statements of a write: the database waits for it, its successor does not.
+#[test]
+fn a_claim_of_mariadb_ends_a_write_that_stopped_in_the_middle() {
+    let mariadb = mariadb();
+    block_on(async {
+        let store = store::open(&mariadb.url()).unwrap();
+        drop(store.claim(Part::WHOLE).await.unwrap());
+        let mut stopped = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
+        let tag = "SELECT GET_LOCK(CONCAT('weir.', LEFT(SHA1(DATABASE()), 32), '.', CONNECTION_ID()), 0)";
+        assert_eq!(stopped.query_first(tag).await.unwrap(), Some(1));
+        let middle = "START TRANSACTION; SELECT epoch FROM weir_owner LOCK IN SHARE MODE;
+            INSERT INTO weir_kv VALUES ('a', 'ghost', '', 1)";
+        stopped.query_drop(middle).await.unwrap();
+        let claim = claim_from(store.as_ref()).await;
+        assert!(stopped.query_drop("COMMIT").await.is_err());
+        let mut session = store.connect(claim.epoch).await.unwrap();
+        assert_eq!(value_of(session.as_mut(), "a").await, None);
+    });
+}
+
+#[test]
+fn the_end_of_the_owners_connection_to_mariadb_is_noticed() {
+    let mariadb = mariadb();
+    block_on(async {
+        let store = store::open(&mariadb.url()).unwrap();
+        let claim = store.claim(Part::WHOLE).await.unwrap();
+        let owner =
+            "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'weir'";
+        let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
+        let owner: u64 = somebody.query_first(owner).await.unwrap().unwrap();
+        somebody.query_drop(format!("KILL {owner}")).await.unwrap();
+        let noticed = tokio::time::timeout(crate::support::PATIENCE, claim.lost).await;
+        assert!(!noticed.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_newer_row_in_mariadb_stays_and_is_reported() {
+    let mariadb = mariadb();
+    block_on(async {
+        let store = store::open(&mariadb.url()).unwrap();
+        let claim = store.claim(Part::WHOLE).await.unwrap();
+        let mut session = store.connect(claim.epoch).await.unwrap();
+        session.write(&[put("b", b"newer", 10)]).await.unwrap();
+        assert_eq!(session.write(&[put("b", b"older", 9)]).await.unwrap(), [Found::Newer]);
+        session.write(&[put("c", b"c", 8)]).await.unwrap();
+        let batch = [put("a", b"a", 9), put("b", b"older", 9), put("c", b"again", 9)];
+        assert_eq!(session.write(&batch).await.unwrap(), [Found::Absent, Found::Newer, Found::Present]);
+        assert_eq!(value_of(session.as_mut(), "b").await, Some(b"newer".to_vec()));
+        assert_eq!(value_of(session.as_mut(), "c").await, Some(b"again".to_vec()));
+    });
+}
+
+/// A packet of the protocol ends at 16 MiB, the server's own limit wherever it was set.
+#[test]
+fn values_that_fit_into_mariadbs_packets_are_kept_and_others_refused_with_the_setting() {
+    let mariadb = mariadb_with(&[("max_allowed_packet", "33554432")]);
+    block_on(async {
+        let store = store::open(&mariadb.url()).unwrap();
+        let claim = store.claim(Part::WHOLE).await.unwrap();
+        let mut session = store.connect(claim.epoch).await.unwrap();
+        let large = |fill: u8, mib: usize| vec![fill; mib << 20];
+        // Together more than a packet, and one of them more than the protocol's.
+        let batch = [put("a", &large(1, 14), 1), put("b", &large(2, 20), 1), put("c", &large(3, 14), 1)];
+        session.write(&batch).await.unwrap();
+        for (name, fill, mib) in [("a", 1, 14), ("b", 2, 20), ("c", 3, 14)] {
+            assert!(value_of(session.as_mut(), name).await == Some(large(fill, mib)), "{name}");
+        }
+        let refused = session.write(&[put("a", b"", 2), put("d", &large(4, 40), 2)]).await.unwrap_err();
+        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        assert!(refused.to_string().contains("max_allowed_packet is 33554432"), "{refused}");
+        session.write(&[put("a", b"small", 2)]).await.unwrap();
+    });
+}
+
+#[test]
+fn a_mariadb_that_does_not_flush_is_warned_of() {
+    let mariadb = mariadb_with(&[("innodb_flush_log_at_trx_commit", "2")]);
+    let mut server = weir()
+        .args(["serve", "--listen", "127.0.0.1:0", "--store", &mariadb.url()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let warning = said.into_iter().find(|line| line.contains("innodb_flush_log_at_trx_commit = 2"));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(warning.is_some_and(|line| line.contains("set it to 1")));
+}
+
+#[test]
+fn a_wrong_password_or_database_is_told_at_once() {
+    let mariadb = mariadb();
+    for (url, why) in [
+        (mariadb.url().replace("weir@", "weir:secret@"), "Access denied"),
+        (mariadb.url_of("nowhere"), "Unknown database 'nowhere'"),
+    ] {
+        let error = block_on(store::open(&url).unwrap().claim(Part::WHOLE)).err().unwrap();
+        assert_eq!(error.kind(), Kind::Config, "{error}");
+        assert!(error.to_string().contains(why) && !error.to_string().contains("secret"), "{error}");
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_reached_is_named_with_a_remedy() {
+    for scheme in ["postgres", "mysql"] {
+        let url = format!("{scheme}://user:secret@127.0.0.1:1/db");
+        let output = weir()
+            .args(["serve", "--listen", "127.0.0.1:0", "--store", &url])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let named = format!("cannot reach store {scheme}://user@127.0.0.1:1/db");
+        assert!(said.contains(&named) && said.contains("hint:"), "{said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}

@@ -1,0 +1,335 @@
+//! What the tests share: a real server in a process of its own, a plain HTTP client, counted databases.
+//!
+//! The client is written apart from `http1` on purpose: a codec cannot vouch for itself.
+
+use lab_run::harness::{MariaDb, Postgres, PostgresOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// Longer than anything here takes on any machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `weir serve` on a free port, killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    /// Its fronts by name, in the order of the flags.
+    fronts: Vec<(String, SocketAddr)>,
+}
+
+impl Server {
+    /// Starts one; returns when it answers.
+    pub(crate) fn start(store: &str, flags: &[&str]) -> Server {
+        let mut child = weir()
+            .args(["serve", "--listen", "127.0.0.1:0", "--workers", "2", "--store", store])
+            .args(flags)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut line = |word: &str| {
+            let line = lines.next().map(Result::unwrap).unwrap_or_default();
+            line.strip_prefix(word).unwrap_or_else(|| panic!("{store}: {line:?}")).to_owned()
+        };
+        let address = line("listening ").parse().unwrap();
+        let fronts = flags.iter().filter(|flag| **flag == "--front").map(|_| {
+            let line = line("front ");
+            let (name, address) = line.split_once(' ').unwrap();
+            (name.to_owned(), address.parse().unwrap())
+        });
+        let fronts = fronts.collect();
+        Server { child, address, fronts }
+    }
+
+    /// Where the front called so listens.
+    pub(crate) fn front(&self, name: &str) -> SocketAddr {
+        self.fronts.iter().find(|(known, _)| known == name).unwrap().1
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.address).unwrap()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM, without waiting for the end.
+    pub(crate) fn terminate(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    pub(crate) fn lives(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The program under test, with nothing of this environment's settings.
+pub(crate) fn weir() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WEIR_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Tries again until it holds.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "it never came to this: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Runs a test that needs a machine that has time for it, as there are windows that have to hold something: up to three times. A stall
+/// spoils one of them, and a fault of the program all.
+pub(crate) fn tried<T>(test: impl Fn() -> T) -> T {
+    for _ in 0..2 {
+        // What a try leaves behind is its own, and dropped with it.
+        if let Ok(done) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&test)) {
+            return done;
+        }
+    }
+    test()
+}
+
+/// A private PostgreSQL. It counts itself, so that the test command can say how many tests had a real one.
+pub(crate) fn postgres() -> Postgres {
+    postgres_with(&[])
+}
+
+/// The same with settings of its own.
+pub(crate) fn postgres_with(settings: &[(&str, &str)]) -> Postgres {
+    let server = Postgres::start(options(settings)).unwrap();
+    let version = server.query("postgres", "SELECT split_part(version(), ' ', 2)").unwrap();
+    count("PostgreSQL", &version[0][0]);
+    server
+}
+
+/// What the PostgreSQL on this machine calls itself.
+pub(crate) fn postgres_version() -> String {
+    let version = postgres().query("postgres", "SELECT split_part(version(), ' ', 2)").unwrap();
+    format!("PostgreSQL {}", version[0][0])
+}
+
+/// What the MariaDB on this machine calls itself.
+pub(crate) fn mariadb_version() -> String {
+    let version = mariadb().query("weir", "SELECT SUBSTRING_INDEX(VERSION(), '-', 1)").unwrap();
+    format!("MariaDB {}", version[0][0])
+}
+
+/// A private MariaDB, counted alike.
+pub(crate) fn mariadb() -> MariaDb {
+    mariadb_with(&[])
+}
+
+/// The same with settings of its own.
+pub(crate) fn mariadb_with(settings: &[(&str, &str)]) -> MariaDb {
+    let server = MariaDb::start(options(settings)).unwrap();
+    let version = server.query("weir", "SELECT SUBSTRING_INDEX(VERSION(), '-', 1)").unwrap();
+    count("MariaDB", &version[0][0]);
+    server
+}
+
+fn options(settings: &[(&str, &str)]) -> PostgresOptions {
+    let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    PostgresOptions { settings, ..PostgresOptions::default() }
+}
+
+/// Leaves a line in the ledger: the database, its version, and the test that had it.
+fn count(database: &str, version: &str) {
+    if let Some(ledger) = std::env::var_os("WEIR_TEST_LEDGER") {
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(ledger).unwrap();
+        let name = std::thread::current().name().unwrap_or("?").to_owned();
+        // One write: tests run side by side.
+        file.write_all(format!("{database} {version} {name}\n").as_bytes()).unwrap();
+    }
+}
+
+/// What a test does to a database, whichever it is.
+pub(crate) trait Database {
+    fn url(&self) -> String;
+    fn stop(&mut self);
+    fn kill(&mut self);
+    fn restart(&mut self) -> Result<(), String>;
+}
+
+impl Database for Postgres {
+    fn url(&self) -> String {
+        Postgres::url(self)
+    }
+
+    fn stop(&mut self) {
+        Postgres::stop(self);
+    }
+
+    fn kill(&mut self) {
+        Postgres::kill(self);
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        Postgres::restart(self)
+    }
+}
+
+impl Database for MariaDb {
+    fn url(&self) -> String {
+        MariaDb::url(self)
+    }
+
+    fn stop(&mut self) {
+        MariaDb::stop(self);
+    }
+
+    fn kill(&mut self) {
+        MariaDb::kill(self);
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        MariaDb::restart(self)
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// The value of the first header called so.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn problem(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+}
+
+/// One connection.
+pub(crate) struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> std::io::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Client { stream: BufReader::new(stream) })
+    }
+
+    /// Sends a request and reads its answer.
+    pub(crate) fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> std::io::Result<Answer> {
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n");
+        for (name, value) in headers {
+            request += &format!("{name}: {value}\r\n");
+        }
+        if !body.is_empty() || method == "PUT" {
+            request += &format!("Content-Length: {}\r\n", body.len());
+        }
+        let mut bytes = (request + "\r\n").into_bytes();
+        bytes.extend_from_slice(body);
+        self.send(&bytes)?;
+        self.answer(method == "HEAD")
+    }
+
+    pub(crate) fn get(&mut self, path: &str) -> Answer {
+        self.ask("GET", path, &[], b"").unwrap()
+    }
+
+    /// What the server counts.
+    pub(crate) fn stats(&mut self) -> serde_json::Value {
+        serde_json::from_slice(&self.get("/stats").body).unwrap()
+    }
+
+    pub(crate) fn put(&mut self, path: &str, body: &[u8]) -> Answer {
+        self.ask("PUT", path, &[], body).unwrap()
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
+    }
+
+    /// Reads one answer; an error if the connection ends before it does.
+    pub(crate) fn answer(&mut self, to_head: bool) -> std::io::Result<Answer> {
+        let invalid = |what: &str| std::io::Error::other(format!("no answer: {what}"));
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            if self.stream.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            let line = line.strip_suffix("\r\n").ok_or_else(|| invalid(&line))?.to_owned();
+            if line.is_empty() {
+                break;
+            }
+            lines.push(line);
+        }
+        let status = lines[0].strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+        let status: u16 = status.ok_or_else(|| invalid(&lines[0]))?;
+        let split = |line: &String| {
+            let (name, value) = line.split_once(": ").unwrap_or((line, ""));
+            (name.to_ascii_lowercase(), value.to_owned())
+        };
+        let headers: Vec<(String, String)> = lines[1..].iter().map(split).collect();
+        let length = headers.iter().find(|(name, _)| name == "content-length");
+        let length: usize = length.map_or(0, |(_, value)| value.parse().unwrap());
+        let has_body = !to_head && status != 304 && status >= 200;
+        let mut body = vec![0; if has_body { length } else { 0 }];
+        self.stream.read_exact(&mut body)?;
+        Ok(Answer { status, headers, body })
+    }
+
+    /// Sends bytes as they are and reads one answer.
+    pub(crate) fn exchange(&mut self, bytes: &[u8]) -> Answer {
+        self.send(bytes).unwrap();
+        self.answer(false).unwrap()
+    }
+
+    /// Sends no more.
+    pub(crate) fn finish_sending(&mut self) {
+        self.stream.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
+    }
+
+    /// Whether the server has closed its end.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        matches!(self.stream.fill_buf(), Ok([]) | Err(_))
+    }
+}
