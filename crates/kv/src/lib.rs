@@ -5,7 +5,7 @@
 pub mod counters;
 pub mod proto;
 pub mod station;
-pub mod strain;
+pub mod faults;
 pub mod units;
 
 use std::fmt;

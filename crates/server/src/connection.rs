@@ -4,11 +4,11 @@
 //! waiting for anything.
 
 use super::error::{Extra, Failure};
+use super::faults::FaultGuard;
 use super::reply::{
     Request, Timing, cache_status, write_failure, write_made, write_page, write_row, write_row_head,
 };
 use super::routes::{Action, Unless, refuse, route};
-use super::strained::Endured;
 use super::wire::{End, OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
 use super::{Worker, lab, metrics};
 use crate::tiered::{Made, Read, Served};
@@ -29,16 +29,16 @@ pub(super) struct Connection<S> {
     wire: Wire<S>,
     /// Percent-decoded keys.
     scratch: Vec<u8>,
-    /// Where requests are strained: the next one, or the one under way, has been.
-    endured: Option<Box<Endured>>,
+    /// Of the next request, or of the one that is being handled, once its faults are injected.
+    faults: Option<Box<FaultGuard>>,
 }
 
 /// What the parsed head leaves to be done.
 enum Task {
     /// The head is not complete.
     Incomplete,
-    /// It has to be strained first, and is still there.
-    Endure,
+    /// Its faults have to be injected first; the head stays in the input.
+    InjectFaults,
     /// It is answered already.
     Answered { keep_alive: bool },
     /// The store has to be asked, or a body read.
@@ -87,7 +87,7 @@ enum Work {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(stream: S, worker: Rc<Worker>) -> Connection<S> {
         let idle = worker.shared.options.patience.idle;
-        Connection { wire: Wire::new(stream, worker, idle), scratch: Vec::new(), endured: None }
+        Connection { wire: Wire::new(stream, worker, idle), scratch: Vec::new(), faults: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -118,11 +118,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.wire.fill_head().await?;
                     continue;
                 }
-                Task::Endure => {
+                Task::InjectFaults => {
                     // What is answered so far need not wait for it.
                     self.wire.flush().await?;
-                    // On the heap: connections that are not strained must not be larger for it.
-                    self.endured = Some(Box::new(Box::pin(self.wire.worker.endure()).await));
+                    // On the heap, so that connections without faults are not larger.
+                    self.faults = Some(Box::new(Box::pin(self.wire.worker.inject_faults()).await));
                     continue;
                 }
                 Task::Answered { keep_alive } => keep_alive,
@@ -134,7 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Task::Refused(request, failure) => self.refuse(&request, &failure).await?,
             };
-            self.endured = None;
+            self.faults = None;
             if !keep_alive {
                 self.wire.flush().await?;
                 self.wire.linger().await;
@@ -184,11 +184,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             None => route(&head, &mut self.scratch),
         };
         if options.lab && routed.as_ref().is_ok_and(Action::is_work) {
-            match &self.endured {
-                None if self.wire.worker.is_strained() => return Task::Endure,
+            match &self.faults {
+                None if self.wire.worker.injects_faults() => return Task::InjectFaults,
                 None => {}
-                Some(endured) => {
-                    if let Some(failure) = &endured.failure {
+                Some(guard) => {
+                    if let Some(failure) = &guard.failure {
                         routed = Err(refuse(head.method, failure.clone()));
                     }
                 }
@@ -400,12 +400,11 @@ fn plan(worker: &Worker, action: Action<'_>) -> Work {
             Some(why) => page(503, "text/plain", format!("{why}\n")),
         },
         Action::Metrics => {
-            let text =
-                shared.metrics.prometheus(&shared.tiers, shared.strained.as_ref(), worker.is_draining());
+            let text = shared.metrics.prometheus(&shared.tiers, shared.faults.as_ref(), worker.is_draining());
             page(200, "text/plain; version=0.0.4", text)
         }
         Action::Stats => {
-            let text = shared.metrics.json(&shared.tiers, shared.strained.as_ref(), worker.is_draining());
+            let text = shared.metrics.json(&shared.tiers, shared.faults.as_ref(), worker.is_draining());
             page(200, "application/json", text)
         }
     }

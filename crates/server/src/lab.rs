@@ -1,4 +1,4 @@
-//! Routes that only `--lab` opens: fill and clear the store, work for the processors, and strains.
+//! Routes that only `--lab` opens: fill and clear the store, compute, inject faults.
 //!
 //! For measurements. Anybody who reaches the server may empty it, so `cmd` opens them on loopback addresses only.
 
@@ -10,7 +10,7 @@ use super::routes::{content_type, name, origin_form, refuse};
 use crate::tiered::WriteError;
 use http1::request::Head;
 use kv::Key;
-use kv::strain::{self, Wanted};
+use kv::faults::{self, FaultSpec};
 use std::borrow::Cow;
 
 /// What such a request asks for.
@@ -26,8 +26,8 @@ pub(super) enum Action {
     /// The first primes, this many.
     Primes(usize),
     Hash(Vec<u8>),
-    /// On top of what it was started with; nothing takes back what was added.
-    Strain(Option<Wanted>),
+    /// On top of those it was started with; `None` removes what was added.
+    Inject(Option<FaultSpec>),
 }
 
 impl Action {
@@ -63,8 +63,8 @@ const PLACES: &[Place] = &[
     Place { path: "/kv", method: "DELETE", allow: "", action: clear },
     Place { path: "/compute/prime", method: "GET", allow: "GET", action: primes },
     Place { path: "/compute/hash", method: "GET", allow: "GET", action: hash },
-    Place { path: "/strain", method: "PUT", allow: "PUT, DELETE", action: add_strains },
-    Place { path: "/strain", method: "DELETE", allow: "PUT, DELETE", action: take_strains_back },
+    Place { path: "/inject", method: "PUT", allow: "PUT, DELETE", action: add_faults },
+    Place { path: "/inject", method: "DELETE", allow: "PUT, DELETE", action: remove_faults },
 ];
 
 /// Finds the route; `None` where there is none, and the plain interface has the word.
@@ -120,23 +120,23 @@ fn hash(_: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
     }
 }
 
-fn add_strains(_: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
+fn add_faults(_: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
     let pairs = params.iter().map(|(name, value)| {
         let text = |bytes| std::str::from_utf8(bytes).ok();
         text(name).zip(text(value)).ok_or_else(|| wrong_query("the query is not UTF-8"))
     });
     let pairs = pairs.collect::<Result<Vec<_>, Failure>>()?;
     if pairs.is_empty() {
-        let known = strain::names();
+        let known = faults::names();
         return Err(wrong_query(format!("write ?NAME=VALUE&NAME=VALUE with any of {known}")));
     }
-    Wanted::of(pairs).map(|wanted| Action::Strain(Some(wanted))).map_err(wrong_query)
+    FaultSpec::of(pairs).map(|spec| Action::Inject(Some(spec))).map_err(wrong_query)
 }
 
-fn take_strains_back(head: &Head<'_, '_>, _: Params) -> Result<Action, Failure> {
+fn remove_faults(head: &Head<'_, '_>, _: Params) -> Result<Action, Failure> {
     match memchr::memchr(b'?', head.target) {
-        None => Ok(Action::Strain(None)),
-        Some(_) => Err(wrong_query("this takes back all that was added; to say so, leave the query out")),
+        None => Ok(Action::Inject(None)),
+        Some(_) => Err(wrong_query("this removes all added faults; leave the query out")),
     }
 }
 
@@ -158,17 +158,18 @@ pub(super) async fn perform(shared: &Shared, action: Action, body: Vec<u8>) -> R
             cleared.map_err(|error| Failure::of_write(WriteError::Store(error)))?;
             Ok(Done::Told)
         }
-        Action::Strain(wanted) => {
-            // `cmd` gives them to every server of the lab.
-            let strained = shared.strained.as_ref();
-            let strained = strained
-                .ok_or_else(|| Failure::new(404, "no_route", "this server takes no strains").not_applied())?;
-            match wanted {
-                Some(wanted) => strained
-                    .strains
-                    .add(&wanted)
+        Action::Inject(spec) => {
+            // `cmd` gives an injector to every server with `--lab`.
+            let faults = shared.faults.as_ref();
+            let faults = faults.ok_or_else(|| {
+                Failure::new(404, "no_route", "this server injects no faults").not_applied()
+            })?;
+            match spec {
+                Some(spec) => faults
+                    .injector
+                    .add(&spec)
                     .map_err(|why| Failure::new(409, "no_lock", why).not_applied())?,
-                None => strained.strains.take_back(),
+                None => faults.injector.remove_added(),
             }
             Ok(Done::Told)
         }
@@ -230,13 +231,13 @@ mod tests {
         check("HEAD /compute/hash?text=a", "405 this route takes GET");
         check("GET /compute", "-");
         check("GET /kv/preload", "-");
-        check("PUT /strain?cpu=250us&fail=3", "Strain(Some(");
-        check("DELETE /strain", "Strain(None)");
-        check("DELETE /strain?cpu=1ms", "400 this takes back all that was added");
-        check("GET /strain", "405 this route takes PUT, DELETE");
-        check("PUT /strain", "400 write ?NAME=VALUE&NAME=VALUE with any of cpu, worker, delay,");
-        check("PUT /strain?%ff=1ms", "400 the query is not UTF-8");
-        check("PUT /strain?cpu", "400 cpu=: a duration is a number with");
-        check("PUT /strain?cpus=1ms", "400 cpus is no strain; known are cpu,");
+        check("PUT /inject?cpu=250us&fail=3", "Inject(Some(");
+        check("DELETE /inject", "Inject(None)");
+        check("DELETE /inject?cpu=1ms", "400 this removes all added faults");
+        check("GET /inject", "405 this route takes PUT, DELETE");
+        check("PUT /inject", "400 write ?NAME=VALUE&NAME=VALUE with any of cpu, worker, delay,");
+        check("PUT /inject?%ff=1ms", "400 the query is not UTF-8");
+        check("PUT /inject?cpu", "400 cpu=: a duration is a number with");
+        check("PUT /inject?cpus=1ms", "400 unknown fault \"cpus\"; expected one of: cpu,");
     }
 }

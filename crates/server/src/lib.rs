@@ -11,7 +11,7 @@ mod compute;
 mod fronts;
 mod wire;
 mod seats;
-mod strained;
+mod faults;
 mod pauses;
 mod busy;
 mod reply;
@@ -24,10 +24,11 @@ pub use fronts::{FRONTS, FrontAt, FrontRow, find as find_front};
 use crate::tiered::Tiers;
 use compute::Pool;
 use connection::Connection;
+use faults::Faults;
 use fronts::Front;
 use http1::Limits;
 use kv::VALUE_BYTES_MAX;
-use kv::strain::Strains;
+use kv::faults::FaultInjector;
 use metrics::{Metrics, WorkerMetrics};
 use pauses::Pauses;
 use seats::Seats;
@@ -40,7 +41,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use strained::Strained;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
@@ -58,8 +58,8 @@ pub struct Options {
     pub fronts: Vec<FrontAt>,
     /// Whether anybody may clear the store and make the server compute.
     pub lab: bool,
-    /// What slows requests and writes down, and may be changed while it serves; only with `lab`.
-    pub strains: Option<Arc<Strains>>,
+    /// Injected faults, which may change while it serves; only with `lab`.
+    pub faults: Option<Arc<FaultInjector>>,
     /// Most rows the cache may hold, for fronts that tell it.
     pub cache_entries: usize,
     /// Threads, at least one.
@@ -96,7 +96,7 @@ impl Default for Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             fronts: Vec::new(),
             lab: false,
-            strains: None,
+            faults: None,
             cache_entries: 0,
             workers: 1,
             limits: Limits::default(),
@@ -128,8 +128,8 @@ struct Shared {
     metrics: Metrics,
     /// Where there is something to compute.
     compute: Option<Pool>,
-    /// Where somebody may slow it down.
-    strained: Option<Strained>,
+    /// With `lab`.
+    faults: Option<Faults>,
     /// Turns true once, when the server is to end: for those who wait for it.
     draining: watch::Sender<bool>,
     /// The same for those who only ask, with every answer.
@@ -168,10 +168,10 @@ impl Server {
         let computes = options.lab || options.fronts.iter().any(|front| front.row.computes);
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
         let metrics = Metrics::new(workers, compute.as_ref().map(Pool::meters));
-        let strained = options.strains.clone().filter(|_| options.lab).map(Strained::new);
+        let faults = options.faults.clone().filter(|_| options.lab).map(Faults::new);
         let (draining, _) = watch::channel(false);
         let drains = AtomicBool::new(false);
-        let shared = Arc::new(Shared { options, tiers, metrics, compute, strained, draining, drains });
+        let shared = Arc::new(Shared { options, tiers, metrics, compute, faults, draining, drains });
         let workers = doors
             .into_iter()
             .zip(&shared.metrics.workers)

@@ -4,7 +4,7 @@
 
 use super::busy::Busy;
 use super::compute;
-use super::strained::Strained;
+use super::faults::Faults;
 use crate::tiered::{GhostCounts, LaneMeters, Lanes, SHARDS_MAX, Status, Tiered, Tiers};
 use http1::request::Method;
 use kv::counters::{Counter, Distribution, Histogram, micros};
@@ -96,7 +96,7 @@ impl Metrics {
     }
 
     /// Everything there is to show, in one order.
-    fn collect(&self, tiers: &Tiers, strained: Option<&Strained>, draining: bool) -> Page {
+    fn collect(&self, tiers: &Tiers, faults: Option<&Faults>, draining: bool) -> Page {
         let mut page = Page::default();
         let requests = page.family("weir_http_requests_total", "counter", "Requests answered.");
         for (m, method) in METHODS.iter().enumerate() {
@@ -220,7 +220,7 @@ impl Metrics {
         }
         let flush = |(label, tiered): &(String, &Tiered)| Some((braced("", label), tiered.flush()?.visits()));
         page.visits(FLUSHES, &shards.iter().filter_map(flush).collect::<Vec<_>>());
-        if let Some(lock) = strained.and_then(Strained::lock_visits) {
+        if let Some(lock) = faults.and_then(Faults::lock_visits) {
             page.visits(LOCK, &[("{lock=\"commit\"}".to_owned(), lock)]);
         }
         page.each("weir_store_claims_total", "counter", "Times the store was claimed.", &shards, |tiered| {
@@ -261,13 +261,13 @@ impl Metrics {
     }
 
     /// Prometheus text, version 0.0.4.
-    pub(super) fn prometheus(&self, tiers: &Tiers, strained: Option<&Strained>, draining: bool) -> String {
-        self.collect(tiers, strained, draining).prometheus()
+    pub(super) fn prometheus(&self, tiers: &Tiers, faults: Option<&Faults>, draining: bool) -> String {
+        self.collect(tiers, faults, draining).prometheus()
     }
 
     /// One flat JSON object: name with labels → number; histograms by their `_sum` and `_count`.
-    pub(super) fn json(&self, tiers: &Tiers, strained: Option<&Strained>, draining: bool) -> String {
-        self.collect(tiers, strained, draining).json()
+    pub(super) fn json(&self, tiers: &Tiers, faults: Option<&Faults>, draining: bool) -> String {
+        self.collect(tiers, faults, draining).json()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The flush of an embedded store: one at a time, and what it takes.
 
+use kv::faults::{self, Fault, FaultInjector};
 use kv::station::{Station, Visits};
-use kv::strain::{self, Strain, Strains};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 
@@ -12,13 +12,13 @@ use std::sync::{Arc, OnceLock};
 pub struct Flush {
     turn: Mutex<()>,
     station: Station,
-    strains: OnceLock<Arc<Strains>>,
+    faults: OnceLock<Arc<FaultInjector>>,
 }
 
 impl Flush {
-    /// Slows it down from now on, where nothing does so yet.
-    pub fn strain(&self, strains: Arc<Strains>) {
-        self.strains.get_or_init(|| strains);
+    /// Delays flushes as `faults` says from now on.
+    pub fn inject(&self, faults: Arc<FaultInjector>) {
+        self.faults.get_or_init(|| faults);
     }
 
     /// Commits when its turn has come.
@@ -26,8 +26,8 @@ impl Flush {
         let mut visit = self.station.come();
         let turn = self.turn.lock();
         visit.serve();
-        if let Some(strains) = self.strains.get() {
-            strain::block(strains.time(Strain::Flush));
+        if let Some(faults) = self.faults.get() {
+            faults::block(faults.time(Fault::Flush));
         }
         let done = commit();
         // First: two are never served at once.

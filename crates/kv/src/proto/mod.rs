@@ -37,8 +37,8 @@ pub const METRICS: &str = "/metrics";
 /// The counters as one flat JSON object: metric name (labels included) to number.
 pub const STATS: &str = "/stats";
 
-/// Where a server of the lab is made slower, and no more: `PUT ?NAME=TIME&…` and `DELETE`, both answered with 204.
-pub const STRAIN: &str = "/strain";
+/// Where a server with `--lab` adds injected faults, and removes them: `PUT ?NAME=VALUE&…` and `DELETE`, both answered with 204.
+pub const INJECT: &str = "/inject";
 
 /// How the cache served a request (RFC 9211).
 pub const CACHE_STATUS: &str = "cache-status";

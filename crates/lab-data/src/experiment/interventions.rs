@@ -62,7 +62,7 @@ pub const KNOBS: &[Knob] = &[
         name: "lock",
         about: "Each write holds the server’s lock for so much longer.",
         turns: |target, workload| args(target).chain(&workload.serve).any(|arg| is_lock(arg)),
-        needs: "has a lock; add \"--lab\", \"--strain\", \"lock=0s\" to its args",
+        needs: "has a lock; add \"--lab\", \"--inject\", \"lock=0s\" to its args",
     },
     Knob {
         name: "lane",
@@ -122,9 +122,9 @@ fn args(target: &Target) -> impl Iterator<Item = &String> {
     args.iter()
 }
 
-/// Whether a flag makes a server with a lock: of `--strain`, or of its value.
+/// Whether a flag makes a server with a lock: of `--inject`, or of its value.
 fn is_lock(arg: &str) -> bool {
-    arg.trim_start_matches("--strain=").split(',').any(|strain| strain.trim().starts_with("lock="))
+    arg.trim_start_matches("--inject=").split(',').any(|fault| fault.trim().starts_with("lock="))
 }
 
 /// Whether the knob or station called `name` can turn anything on `subject`.

@@ -323,7 +323,7 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
     let full = SMALL
         .replace(
             "args = [\"--cache-entries\", \"10\"]",
-            "args = [\"--strain\", \"cpu=1us,lock=0s\"]\nlink = { rate = \"1mbit\" }",
+            "args = [\"--inject\", \"cpu=1us,lock=0s\"]\nlink = { rate = \"1mbit\" }",
         )
         .replace("store = \"postgres\"", "store = [\"postgres\", \"fjall:x\"]\nquota = { database = 0.5 }");
     let all: Vec<&str> = KNOBS.iter().map(|knob| knob.name).filter(|name| *name != "write_cap").collect();

@@ -1,13 +1,13 @@
 //! A target that is told to fail some requests: it must not fail those that write and read back the keys.
 //!
-//! Known of it: how `weir serve` takes strains. When it is told is its owner's matter.
+//! Known of it: how `weir serve` takes `--inject`. When it is told is its owner's matter.
 
 /// The flag that opens a server to the lab.
 pub(super) const LAB: &str = "--lab";
 
-/// The flags of a server of the lab without the strain `fail`, and that. It is told of it once the keys are there.
+/// The flags of a server of the lab without the fault `fail`, and that. It is told of it once the keys are there.
 pub(super) fn without_fail(args: Vec<String>) -> (Vec<String>, Option<String>) {
-    // Any other server says itself what it thinks of strains.
+    // Any other server reports wrong faults itself.
     if !args.iter().any(|arg| arg == LAB) {
         return (args, None);
     }
@@ -15,7 +15,7 @@ pub(super) fn without_fail(args: Vec<String>) -> (Vec<String>, Option<String>) {
     let mut left = Vec::new();
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
-        let words = match arg.strip_prefix("--strain") {
+        let words = match arg.strip_prefix("--inject") {
             Some("") => args.next().unwrap_or_default(),
             Some(joined) if joined.starts_with('=') => joined[1..].to_owned(),
             _ => {
@@ -27,7 +27,7 @@ pub(super) fn without_fail(args: Vec<String>) -> (Vec<String>, Option<String>) {
             words.split(',').partition(|word| word.trim().starts_with("fail="));
         failing = fails.last().map(|word| word.trim().to_owned()).or(failing);
         if !others.is_empty() {
-            left.extend(["--strain".to_owned(), others.join(",")]);
+            left.extend(["--inject".to_owned(), others.join(",")]);
         }
     }
     (left, failing)
@@ -38,17 +38,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_strain_that_fails_waits_for_the_keys() {
+    fn only_the_fault_that_fails_waits_for_the_keys() {
         for (args, left, failing) in [
             (
-                "--lab --strain delay=5ms,fail=4 --workers 2",
-                "--lab --strain delay=5ms --workers 2",
+                "--lab --inject delay=5ms,fail=4 --workers 2",
+                "--lab --inject delay=5ms --workers 2",
                 Some("fail=4"),
             ),
-            ("--lab --strain=fail=4", "--lab", Some("fail=4")),
-            ("--lab --strain fail=4 --strain=cpu=1us", "--lab --strain cpu=1us", Some("fail=4")),
-            ("--lab --strain cpu=1us", "--lab --strain cpu=1us", None),
-            ("--strain fail=4", "--strain fail=4", None),
+            ("--lab --inject=fail=4", "--lab", Some("fail=4")),
+            ("--lab --inject fail=4 --inject=cpu=1us", "--lab --inject cpu=1us", Some("fail=4")),
+            ("--lab --inject cpu=1us", "--lab --inject cpu=1us", None),
+            ("--inject fail=4", "--inject fail=4", None),
         ] {
             let words = args.split(' ').map(str::to_owned).collect();
             let (got, said) = without_fail(words);

@@ -5,7 +5,7 @@ use super::post::together;
 use super::queue::{Queued, Queues, Tail};
 use super::{Batching, LaneMeters, ReadRequest, Shared, Status, WriteRequest, overloaded};
 use crate::{Answer, Error, Kind, Session};
-use kv::strain::{self, Strain};
+use kv::faults::{self, Fault};
 use kv::{Key, Row};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -269,8 +269,8 @@ impl<R: Request> Lane<R> {
     /// Takes the session's time, where the lab asks for it. The thread sleeps, which is exact to some microseconds: nothing is
     /// in flight that the runtime would have to look after, and its own timer counts whole milliseconds.
     fn hold_session(&self) {
-        if let Some(strains) = &self.shared.config.strains {
-            strain::block(strains.time(Strain::Lane));
+        if let Some(faults) = &self.shared.config.faults {
+            faults::block(faults.time(Fault::Lane));
         }
     }
 

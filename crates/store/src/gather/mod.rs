@@ -17,7 +17,7 @@ pub use post::{Receiver, Sender, channel};
 
 use super::{Error, Flush, Kind, Lanes, Part, Role, Store};
 use kv::counters::{Counter, Histogram};
-use kv::strain::Strains;
+use kv::faults::FaultInjector;
 use kv::{Key, Precondition, Row, Version};
 use queue::Queues;
 use std::hash::BuildHasher;
@@ -45,8 +45,8 @@ pub struct Config {
     /// Answers writes before they are committed. Loses acknowledged writes: it is how the tests of durability show
     /// that they can see a loss.
     pub acknowledge_early: bool,
-    /// What slows lanes and flushes down, for measurements.
-    pub strains: Option<Arc<Strains>>,
+    /// Faults of sessions and flushes.
+    pub faults: Option<Arc<FaultInjector>>,
 }
 
 impl Default for Config {
@@ -59,7 +59,7 @@ impl Default for Config {
             claim_patience: Duration::from_secs(10),
             batching: Batching::Gathered,
             acknowledge_early: false,
-            strains: None,
+            faults: None,
         }
     }
 }
@@ -223,8 +223,8 @@ impl Gather {
         observer: Arc<dyn Observer>,
     ) -> Result<Gather, Error> {
         let lanes = config.lanes.unwrap_or_else(|| store.lanes());
-        if let (Some(flush), Some(strains)) = (store.flush(), &config.strains) {
-            flush.strain(Arc::clone(strains));
+        if let (Some(flush), Some(faults)) = (store.flush(), &config.faults) {
+            flush.inject(Arc::clone(faults));
         }
         let (status, _) = watch::channel(Status::Down("it is being claimed".into()));
         let (lost, lost_receiver) = mpsc::unbounded_channel();

@@ -505,14 +505,14 @@ fn fails_one_of_two(target: &str, words: &str, told: &str) {
     assert_eq!(failures, [Some(told.to_owned()), None], "{said}");
 }
 
-/// The strain once failed the requests that write and read back the keys, so that nothing was measured.
+/// The fault once failed the requests that write and read back the keys, so that nothing was measured.
 #[test]
 fn a_target_that_fails_requests_does_so_once_its_keys_are_there() {
     tried(|| {
         let dir = tempfile::tempdir().unwrap();
         let experiment = "name = \"fails\"\ntitle = \"Failures\"\nlevels = [2, 4]\nrepetitions = 1\nwarmup = \"100ms\"\n\
         window = \"300ms\"\nselftest = false\nheadroom = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
-        args = [\"--lab\", \"--strain\", \"delay=1ms,fail=0\"]\n\
+        args = [\"--lab\", \"--inject\", \"delay=1ms,fail=0\"]\n\
         [interventions]\nrounds = 1\nwindow = \"300ms\"\nknobs = [\"cpu\"]\n\
         [[workload]]\nname = \"get_all\"\nargs = [\"--keys\", \"100\"]\n\
         [[workload]]\nname = \"put_all\"\nargs = [\"--keys\", \"100\"]\n";

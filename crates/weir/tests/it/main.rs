@@ -24,7 +24,7 @@ mod selftest;
 mod serve;
 mod shards;
 mod stores;
-mod strain;
+mod faults;
 mod tidy;
 mod usage;
 mod verify;

@@ -3,7 +3,7 @@
 //! Reads the sources as text. Comments do not count, nor do the tests of a module (`mod tests`, `tests.rs`).
 
 use cache::policy::POLICIES;
-use kv::strain::STRAINS;
+use kv::faults::FAULTS;
 use lab_analysis::{CAUSES, CHECKS, CRIMES, FIGURES, MEASURES, RULES, WAITS};
 use lab_data::experiment::{Experiment, KNOBS};
 use lab_report::{COLUMNS, PLOTS, WRITERS};
@@ -133,7 +133,7 @@ fn every_row_of_every_table_stands_in_the_reference() {
     let tables: &[(&str, Vec<&str>)] = &[
         ("POLICIES", POLICIES.iter().map(|row| row.name).collect()),
         ("FRONTS", FRONTS.iter().map(|row| row.name).collect()),
-        ("STRAINS", STRAINS.iter().map(|row| row.name).collect()),
+        ("FAULTS", FAULTS.iter().map(|row| row.name).collect()),
         ("SCHEMES", SCHEMES.iter().map(|row| row.prefix).collect()),
         ("WORKLOADS", WORKLOADS.iter().map(|row| row.name).collect()),
         ("TURNS", TURNS.iter().map(|(name, _)| *name).collect()),

@@ -43,7 +43,7 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         ("serve --workers two", "--workers two is no whole number", "Write one"),
         ("serve --cache-bytes 5Q", "--cache-bytes 5Q: ", "`weir serve --help` lists"),
         ("serve --lab=perhaps", "--lab perhaps is not known", "Known are true, false."),
-        ("serve --strain", "--strain has no value", "Write --strain <NAME=VALUE,…>."),
+        ("serve --inject", "--inject has no value", "Write --inject <NAME=VALUE,…>."),
         ("serve here", "weir serve has no use for `here`", "`weir serve --help` lists"),
     ] {
         let words: Vec<String> = words.split(' ').map(|word| word.replace("URL", URL)).collect();

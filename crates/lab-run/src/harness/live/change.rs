@@ -1,28 +1,28 @@
-//! What is changed of a running target for a trial, and unmade after it: strains of the server, caps, quotas, the link, the commit.
+//! What is changed of a running target for a trial, and unmade after it: injected faults, caps, quotas, the link, the commit.
 
 use super::{Live, device_number};
 use crate::harness::interventions::LOWERED;
 use crate::harness::server::Server;
 use crate::sampler::{Cap, ask};
-use kv::proto::STRAIN;
+use kv::proto::INJECT;
 use kv::units::Size;
 use lab_data::experiment::{DATABASE, Workload};
 use lab_data::results::{Change, SLOWER_GENERATOR, SLOWER_SERVER};
 use std::time::Duration;
 
-/// Strains requests by next to nothing.
-const HARDLY_STRAINED: &str = "cpu=0.001us";
-/// The strain of the server that makes `change`, if it is one.
-fn strain_of(change: &Change) -> Option<&str> {
+/// A fault that takes next to no time.
+const MINIMAL_FAULT: &str = "cpu=0.001us";
+/// The fault of the server that makes `change`, if it is one.
+fn fault_of(change: &Change) -> Option<&str> {
     match change.knob.as_str() {
         SLOWER_SERVER => Some("cpu"),
         SLOWER_GENERATOR | "link" | "write_cap" | "commit" | "database_cpu" => None,
-        strain => Some(strain),
+        fault => Some(fault),
     }
 }
 
-/// How long a server may take to be told of a strain: it may be short of workers.
-const STRAIN_MAX: Duration = Duration::from_secs(10);
+/// How long a server may take to answer: its workers may all be busy.
+const INJECT_MAX: Duration = Duration::from_secs(10);
 
 impl Live<'_> {
     /// Caps what is written to the disk, or lifts the cap.
@@ -45,10 +45,10 @@ impl Live<'_> {
             self.changed = None;
         }
         // A server that is gone has taken it with it.
-        if self.strained && self.server.as_mut().is_some_and(Server::lives) {
-            self.tell("DELETE", STRAIN)?;
+        if self.has_faults && self.server.as_mut().is_some_and(Server::lives) {
+            self.tell("DELETE", INJECT)?;
         }
-        self.strained = false;
+        self.has_faults = false;
         match self.cap {
             Some(_) => self.cap_writes(None),
             None => Ok(()),
@@ -58,8 +58,8 @@ impl Live<'_> {
     /// Makes `change`.
     pub(super) fn turn(&mut self, workload: &Workload, change: Option<&Change>) -> Result<(), String> {
         if self.in_round {
-            self.strained = true;
-            self.strain(false)?;
+            self.has_faults = true;
+            self.inject(false)?;
         }
         let Some(Change { knob, added_us, .. }) = change else { return Ok(()) };
         match knob.as_str() {
@@ -82,25 +82,25 @@ impl Live<'_> {
             "write_cap" => Ok(()),
             "database_cpu" => self.scale_databases(1.0),
             "commit" => self.fleet.delay_commits(0),
-            // Taken back with all that strains it.
+            // Removed with all other faults.
             _ => Ok(()),
         }
     }
 
-    /// Has the server strain itself by what is changed, and also fail as the target says if `fails`.
+    /// Adds the fault of the change to the server, and `fail` as the target says if `fails`.
     ///
-    /// Requests that are strained go another way than a hit of the cache, which may take as long as what is added. So in a round
-    /// all go it, also where nothing strains them.
-    pub(super) fn strain(&self, fails: bool) -> Result<(), String> {
-        let changed = self.changed.as_ref().and_then(|change| Some((strain_of(change)?, change.added_us)));
-        let computes = changed.is_some_and(|(strain, _)| strain == "cpu");
-        let same_way = (self.in_round && !computes).then(|| HARDLY_STRAINED.to_owned());
-        let changed = changed.map(|(strain, added_us)| format!("{strain}={added_us:.3}us"));
+    /// Requests with faults take another path through the server than a cache hit, and its cost may be as large as what is added.
+    /// So in a round all requests take it, also those without a fault.
+    pub(super) fn inject(&self, fails: bool) -> Result<(), String> {
+        let changed = self.changed.as_ref().and_then(|change| Some((fault_of(change)?, change.added_us)));
+        let computes = changed.is_some_and(|(fault, _)| fault == "cpu");
+        let same_way = (self.in_round && !computes).then(|| MINIMAL_FAULT.to_owned());
+        let changed = changed.map(|(fault, added_us)| format!("{fault}={added_us:.3}us"));
         let failing = self.failing.clone().filter(|_| fails);
         let words: Vec<String> = changed.into_iter().chain(same_way).chain(failing).collect();
         match words.as_slice() {
-            [] => self.tell("DELETE", STRAIN),
-            words => self.tell("PUT", &format!("{STRAIN}?{}", words.join("&"))),
+            [] => self.tell("DELETE", INJECT),
+            words => self.tell("PUT", &format!("{INJECT}?{}", words.join("&"))),
         }
     }
 
@@ -112,7 +112,7 @@ impl Live<'_> {
     /// Tells the server something that it has nothing to answer to.
     fn tell(&self, method: &str, path: &str) -> Result<(), String> {
         let url = self.url().unwrap_or_default();
-        match ask(method, url, path, STRAIN_MAX) {
+        match ask(method, url, path, INJECT_MAX) {
             Ok((204, _)) => Ok(()),
             Ok((status, body)) => {
                 let said = String::from_utf8_lossy(&body);

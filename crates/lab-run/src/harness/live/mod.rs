@@ -42,7 +42,7 @@ pub(super) struct Live<'a> {
     replica: Option<String>,
     /// The flags the server runs with beyond the target's: those of the workload it was started for.
     serving: &'a [String],
-    /// The strain `fail` that the server shall have once keys are written, as in `fail=4`.
+    /// The fault `fail` that the server shall have once keys are written, as in `fail=4`.
     failing: Option<String>,
     /// Workloads whose keys are in the target.
     preloaded: BTreeSet<String>,
@@ -58,8 +58,8 @@ pub(super) struct Live<'a> {
     changed: Option<Change>,
     /// Whether the trial is one of a round, which all go the same way through the server.
     in_round: bool,
-    /// Whether the server was told to strain requests for such a trial, and not yet to leave that.
-    strained: bool,
+    /// Whether faults were added to the server for such a trial and not removed yet.
+    has_faults: bool,
     /// How often something died and all was started anew.
     revivals: u32,
     /// Trials begun so far.
@@ -97,7 +97,7 @@ impl<'a> Live<'a> {
             cap: None,
             changed: None,
             in_round: false,
-            strained: false,
+            has_faults: false,
             revivals: 0,
             ran,
         })
@@ -219,7 +219,7 @@ impl<'a> Live<'a> {
         };
         let preload = !self.preloaded.contains(&workload.name);
         // What fails some requests must not fail those that write and read back the keys.
-        let fail = |fails: bool| self.failing.as_ref().map_or(Ok(()), |_| self.strain(fails));
+        let fail = |fails: bool| self.failing.as_ref().map_or(Ok(()), |_| self.inject(fails));
         if let Err(why) = fail(!preload) {
             return failed(workload, level, repetition, &why);
         }

@@ -2,7 +2,7 @@
 
 use crate::cmd::Failure;
 use cache::policy;
-use kv::strain;
+use kv::faults;
 use kv::units::{Size, Span};
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -123,9 +123,9 @@ pub(crate) struct Args {
     pub(super) batching: Option<String>,
 
     // As for the policies.
-    #[arg(long, value_name = "NAME=VALUE,…", env = "WEIR_STRAIN", value_delimiter = ',')]
-    #[arg(help = format!("Slow it down on purpose, with any of {}; only with --lab", strain::names()))]
-    pub(super) strain: Option<Vec<String>>,
+    #[arg(long, value_name = "NAME=VALUE,…", env = "WEIR_INJECT", value_delimiter = ',')]
+    #[arg(help = format!("Inject faults: any of {}; only with --lab", faults::names()))]
+    pub(super) inject: Option<Vec<String>>,
 
     /// Acknowledge writes before they are committed. LOSES DATA: how the tests show that they can see a loss
     #[arg(long, hide = true)]
@@ -167,7 +167,7 @@ impl Args {
             timing: self.timing.or(file.timing),
             lab: self.lab.or(file.lab),
             batching: self.batching.or(file.batching),
-            strain: self.strain.or(file.strain),
+            inject: self.inject.or(file.inject),
             acknowledge_early: self.acknowledge_early,
             until_stdin_ends: self.until_stdin_ends,
         }

@@ -23,10 +23,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if plan.gather.acknowledge_early {
         note("warning: writes are acknowledged before they are committed; they can be lost");
     }
-    if let Some(strains) = &plan.options.strains {
-        let words = strains.base().words();
+    if let Some(faults) = &plan.options.faults {
+        let words = faults.base().words();
         if !words.is_empty() {
-            note(format_args!("warning: slowed down on purpose, by {}", words.join(", ")));
+            note(format_args!("warning: injected faults: {}", words.join(", ")));
         }
     }
     let server = Server::start(plan.options, tiers).map_err(|error| {

@@ -1,11 +1,11 @@
 //! From settings to everything a server is made of.
 
 use super::args::Args;
-use crate::cmd::Failure;
+use crate::cmd::{Failure, with_hint};
 use cache::{self, policy};
 use http1::Limits;
 use kv::VALUE_BYTES_MAX;
-use kv::strain::{Strains, Wanted};
+use kv::faults::{FaultInjector, FaultSpec};
 use kv::units::{Size, Span};
 use server::tiered::SHARDS_MAX;
 use server::{self, FRONTS, FrontAt, Options, Patience};
@@ -89,7 +89,7 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
                 .hint("Known are gathered and off."));
         }
     };
-    let strains = strains(args.strain.as_deref(), lab)?;
+    let faults = faults(args.inject.as_deref(), lab)?;
     let cache_entries = args.cache_entries.unwrap_or(1_000_000);
     let cache_policy = policy_named("cache-policy", args.cache_policy.as_deref().unwrap_or("lru"))?;
     let ghosts = ghosts(args.ghost.as_deref().unwrap_or_default())?;
@@ -101,15 +101,15 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
         return Err(Failure::input(format!("--read-fallback {} is a --store, too", store::redacted(url)))
             .hint("A replica is a server of its own; make one with `weir replica init`."));
     }
-    // Another store flushes by itself, and where nobody hears of strains.
+    // Only the embedded store flushes in this process.
     let flushes = |url: &String| url.starts_with("fjall:");
-    if let Some(strains) = strains.as_ref().filter(|_| !store_urls.iter().any(flushes)) {
-        let words = strains.base().words();
+    if let Some(faults) = faults.as_ref().filter(|_| !store_urls.iter().any(flushes)) {
+        let words = faults.base().words();
         if let Some(flush) = words.iter().find(|word| word.starts_with("flush=")) {
             return Err(Failure::input(format!(
-                "--strain {flush} would slow nothing: no store has a flush of ours"
+                "--inject {flush} has no effect: only the embedded store flushes in this process"
             ))
-            .hint("Use a --store fjall:DIRECTORY, or take lane in place of flush."));
+            .hint("Use a --store fjall:DIRECTORY, or the fault lane."));
         }
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -122,7 +122,7 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
         claim_patience: args.claim_wait.map_or(store::Config::default().claim_patience, |span| span.0),
         batching,
         acknowledge_early: args.acknowledge_early,
-        strains: strains.clone(),
+        faults: faults.clone(),
         ..store::Config::default()
     };
     Ok(Plan {
@@ -130,7 +130,7 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
             listen,
             fronts,
             lab,
-            strains,
+            faults,
             cache_entries,
             workers: at_least_one("workers", args.workers)?.unwrap_or(cores),
             limits: Limits::default(),
@@ -192,15 +192,14 @@ fn ghosts(names: &[String]) -> Result<Vec<&'static policy::PolicyRow>, Failure> 
     names.iter().map(|name| policy_named("ghost", name)).collect()
 }
 
-/// What slows a server of the lab down; it may be told more while it serves.
-fn strains(words: Option<&[String]>, lab: bool) -> Result<Option<Arc<Strains>>, Failure> {
+/// The injector that every server with `--lab` has, also without faults at the start.
+fn faults(words: Option<&[String]>, lab: bool) -> Result<Option<Arc<FaultInjector>>, Failure> {
     if words.is_some() && !lab {
-        return Err(Failure::input("--strain is for measurements only").hint("Add --lab."));
+        return Err(Failure::input("--inject is for measurements only").hint("Add --lab."));
     }
-    let wanted = Wanted::parse(words.unwrap_or_default()).map_err(|why| {
-        Failure::input(format!("--strain: {why}")).hint("As in --strain cpu=250us,lane=1ms.")
-    })?;
-    Ok(lab.then(|| Arc::new(Strains::new(wanted))))
+    let spec = FaultSpec::parse(words.unwrap_or_default())
+        .map_err(|why| with_hint(format!("--inject: {why}"), Failure::input))?;
+    Ok(lab.then(|| Arc::new(FaultInjector::new(spec))))
 }
 
 /// The stores' URLs in their order. The environment has one variable for all of them, with blanks in between; where
@@ -271,30 +270,30 @@ mod tests {
     }
 
     #[test]
-    fn help_names_every_strain() {
+    fn help_names_every_fault() {
         use clap::CommandFactory;
         let help = Alone::command().render_long_help().to_string();
-        assert!(help.contains(&format!("with any of {};", kv::strain::names())), "{help}");
+        assert!(help.contains(&format!("Inject faults: any of {};", kv::faults::names())), "{help}");
     }
 
     #[test]
-    fn strains_come_from_flags_or_the_file_and_every_server_of_the_lab_takes_them() {
+    fn faults_come_from_flags_or_the_file_and_every_lab_server_has_an_injector() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("weir.toml");
-        std::fs::write(&file, "lab = true\nstrain = [\"lock=0s\", \"fail=7\"]\n").unwrap();
+        std::fs::write(&file, "lab = true\ninject = [\"lock=0s\", \"fail=7\"]\n").unwrap();
         let file = ["--config", file.to_str().unwrap()];
         for (flags, expected) in [
             (&file[..], Some(vec!["lock=0s", "fail=7"])),
             (
-                &[file[0], file[1], "--strain", "worker=1.5ms,cpu=250us"],
+                &[file[0], file[1], "--inject", "worker=1.5ms,cpu=250us"],
                 Some(vec!["cpu=250us", "worker=1.5ms"]),
             ),
             (&["--lab"], Some(vec![])),
             (&[], None),
         ] {
-            let strains = planned(flags).unwrap().options.strains;
+            let faults = planned(flags).unwrap().options.faults;
             assert_eq!(
-                strains.map(|strains| strains.base().words()),
+                faults.map(|faults| faults.base().words()),
                 expected.map(|words| words.into_iter().map(str::to_owned).collect()),
                 "{flags:?}"
             );
@@ -340,8 +339,8 @@ mod tests {
             (&["--listen", "nowhere"], "--listen"),
             (&["--workers", "0"], "--workers is 0"),
             (
-                &["--lab", "--store", "memory:", "--strain", "lane=1ms,flush=2ms"],
-                "--strain flush=2ms would slow nothing: no store has a flush of ours",
+                &["--lab", "--store", "memory:", "--inject", "lane=1ms,flush=2ms"],
+                "--inject flush=2ms has no effect",
             ),
             (&["--value-bytes", "65MiB"], "65MiB is too large"),
             (
@@ -352,12 +351,9 @@ mod tests {
             (&["--store", "postgres://h/a", "--read-fallback", "postgres://h/a"], "is a --store, too"),
             (&["--batching", "off"], "for measurements only"),
             (&["--lab", "--batching", "on"], "--batching on is not known"),
-            (&["--strain", "cpu=1ms"], "--strain is for measurements only"),
-            (
-                &["--lab", "--strain", "cpu=1ms,disk=1ms"],
-                "--strain: disk is no strain; known are cpu, worker,",
-            ),
-            (&["--lab", "--strain", "cpu=1ms", "--strain", "cpu=2ms"], "--strain: cpu is given twice"),
+            (&["--inject", "cpu=1ms"], "--inject is for measurements only"),
+            (&["--lab", "--inject", "cpu=1ms,disk=1ms"], "--inject: unknown fault \"disk\""),
+            (&["--lab", "--inject", "cpu=1ms", "--inject", "cpu=2ms"], "--inject: cpu is given twice"),
             (&["--lab", "--listen", "0.0.0.0:80", "--insecure"], "do not go together"),
             (&["--front", "crud=0.0.0.0:80", "--insecure"], "would let anybody clear the store"),
             (&["--cache-policy", "mru"], "--cache-policy mru is not known"),

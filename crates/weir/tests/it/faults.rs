@@ -1,4 +1,4 @@
-//! Strains: that each takes its time from what it says, shows in the counters of that, and goes when it is taken back.
+//! Fault injection: each fault loads the resource it names, shows in its counters, and ends when it is removed.
 //!
 //! Times are only ever compared from below: a slow machine makes nothing fail.
 
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 const MEMORY: &str = "memory:";
 
-fn strained(store: &str, strains: &str) -> Server {
-    Server::start(store, &["--lab", "--strain", strains])
+fn with_faults(store: &str, faults: &str) -> Server {
+    Server::start(store, &["--lab", "--inject", faults])
 }
 
 /// What a counter says.
@@ -42,7 +42,7 @@ fn at_once(server: &Server, clients: usize, ask: impl Fn(usize, &mut Client) + S
 }
 
 fn set(server: &Server, query: &str) {
-    let answer = server.client().ask("PUT", &format!("/strain?{query}"), &[], b"").unwrap();
+    let answer = server.client().ask("PUT", &format!("/inject?{query}"), &[], b"").unwrap();
     assert_eq!((answer.status, answer.text().as_str()), (204, ""), "{query}");
 }
 
@@ -56,7 +56,7 @@ fn processor_secs(server: &Server) -> f64 {
 
 #[test]
 fn cpu_takes_processor_time_of_the_worker_also_for_hits() {
-    let server = strained(MEMORY, "cpu=5ms");
+    let server = with_faults(MEMORY, "cpu=5ms");
     let mut client = server.client();
     client.put("/kv/a", b"1");
     let before = processor_secs(&server);
@@ -72,7 +72,7 @@ fn cpu_takes_processor_time_of_the_worker_also_for_hits() {
 
 #[test]
 fn worker_blocks_the_worker_and_not_what_asks_about_the_server() {
-    let server = strained(MEMORY, "worker=5ms");
+    let server = with_faults(MEMORY, "worker=5ms");
     let mut client = server.client();
     let (busy, took) = growth(&server, "weir_worker_busy_seconds_total", || {
         for key in 0..20 {
@@ -93,7 +93,7 @@ fn worker_blocks_the_worker_and_not_what_asks_about_the_server() {
 /// Both workers sleep in one poll each; as soon as one of them can answer, it has to say so.
 #[test]
 fn a_worker_in_one_long_request_does_not_look_idle() {
-    let server = strained(MEMORY, "worker=300ms");
+    let server = with_faults(MEMORY, "worker=300ms");
     let (busy, _) = growth(&server, "weir_worker_busy_seconds_total", || {
         let mut client = server.client();
         client.send(b"GET /kv/a HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
@@ -108,7 +108,7 @@ fn a_worker_in_one_long_request_does_not_look_idle() {
 
 #[test]
 fn answers_wait_for_a_worker_that_is_busy_with_other_requests() {
-    let server = strained(MEMORY, "worker=20ms");
+    let server = with_faults(MEMORY, "worker=20ms");
     let waited = || stat(&server, "weir_worker_queue_seconds_total");
     let before = waited();
     // What the store says to the first is there while the worker sleeps for the second.
@@ -123,7 +123,7 @@ fn answers_wait_for_a_worker_that_is_busy_with_other_requests() {
 #[test]
 fn delay_holds_nothing() {
     tried(|| {
-        let server = strained(MEMORY, "delay=400ms");
+        let server = with_faults(MEMORY, "delay=400ms");
         let (clients, delay) = (30, 0.4);
         let began = Instant::now();
         at_once(&server, clients, |index, client| {
@@ -159,7 +159,7 @@ fn delays_below_a_millisecond_are_kept_apart() {
 
 #[test]
 fn lock_lets_one_write_in_at_a_time() {
-    let server = strained(MEMORY, "lock=20ms");
+    let server = with_faults(MEMORY, "lock=20ms");
     let (busy, took) = growth(&server, "weir_lock_busy_seconds_total{lock=\"commit\"}", || {
         at_once(&server, 4, |index, client| {
             let path = format!("/kv/{index}");
@@ -176,7 +176,7 @@ fn lock_lets_one_write_in_at_a_time() {
 
 #[test]
 fn who_waits_for_the_lock_counts_before_the_wait_is_over_and_reads_pass() {
-    let server = strained(MEMORY, "lock=10s");
+    let server = with_faults(MEMORY, "lock=10s");
     let put = |key: &str| {
         let mut client = server.client();
         let head = format!("PUT /kv/{key} HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n1");
@@ -192,7 +192,7 @@ fn who_waits_for_the_lock_counts_before_the_wait_is_over_and_reads_pass() {
 
 #[test]
 fn lane_holds_the_session_for_each_batch() {
-    let server = strained(MEMORY, "lane=20ms");
+    let server = with_faults(MEMORY, "lane=20ms");
     let mut client = server.client();
     for (lane, method) in [("write", "PUT"), ("read", "GET")] {
         let names =
@@ -214,7 +214,7 @@ fn lane_holds_the_session_for_each_batch() {
 fn flush_takes_longer_one_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("fjall:{}", directory.path().join("store").display());
-    let server = Server::start(&store, &["--lab", "--write-lanes", "2", "--strain", "flush=20ms"]);
+    let server = Server::start(&store, &["--lab", "--write-lanes", "2", "--inject", "flush=20ms"]);
     let (flushes, _) = growth(&server, "weir_flushes_total", || {
         let (busy, took) = growth(&server, "weir_flush_busy_seconds_total", || {
             let mut client = server.client();
@@ -239,7 +239,7 @@ fn flush_takes_longer_one_at_a_time() {
 }
 
 #[test]
-fn flushes_are_counted_without_any_strain_where_the_store_is_embedded() {
+fn flushes_are_counted_without_any_fault_where_the_store_is_embedded() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("fjall:{}", directory.path().join("store").display());
     let server = Server::start(&store, &[]);
@@ -254,7 +254,7 @@ fn flushes_are_counted_without_any_strain_where_the_store_is_embedded() {
 
 #[test]
 fn fail_answers_every_tenth_of_a_crowd_and_works_on_none_of_them() {
-    let server = strained(MEMORY, "fail=0");
+    let server = with_faults(MEMORY, "fail=0");
     let mut client = server.client();
     for round in 0..3 {
         for turn in 1..=10 {
@@ -263,7 +263,7 @@ fn fail_answers_every_tenth_of_a_crowd_and_works_on_none_of_them() {
             if turn == 10 {
                 assert_eq!(answer.status, 500);
                 assert_eq!(answer.header("weir-outcome"), Some("not-applied"));
-                assert_eq!(answer.problem()["code"], "strained");
+                assert_eq!(answer.problem()["code"], "injected");
             } else {
                 assert_eq!(answer.status, 201, "{path}");
             }
@@ -280,7 +280,7 @@ fn fail_answers_every_tenth_of_a_crowd_and_works_on_none_of_them() {
 }
 
 #[test]
-fn what_was_added_is_replaced_and_taken_back() {
+fn what_was_added_is_replaced_and_removed() {
     let server = Server::start(MEMORY, &["--lab"]);
     let mut client = server.client();
     let mut failures = || (0..30).filter(|_| client.get("/kv/a").status == 500).count();
@@ -292,60 +292,60 @@ fn what_was_added_is_replaced_and_taken_back() {
     set(&server, "fail=0&cpu=1us");
     assert_eq!(failures(), 3);
     for _ in 0..2 {
-        assert_eq!(server.client().ask("DELETE", "/strain", &[], b"").unwrap().status, 204);
-        assert_eq!(failures(), 0, "taken back");
+        assert_eq!(server.client().ask("DELETE", "/inject", &[], b"").unwrap().status, 204);
+        assert_eq!(failures(), 0, "removed");
     }
 }
 
 #[test]
 fn a_server_that_is_not_the_labs_takes_none() {
     let mut command = weir();
-    command.args(["serve", "--store", MEMORY, "--listen", "127.0.0.1:0", "--strain", "cpu=1ms"]);
+    command.args(["serve", "--store", MEMORY, "--listen", "127.0.0.1:0", "--inject", "cpu=1ms"]);
     let output = command.output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
-    assert!(error.contains("--strain is for measurements only | hint: Add --lab."), "{error}");
+    assert!(error.contains("--inject is for measurements only | hint: Add --lab."), "{error}");
     let server = Server::start(MEMORY, &[]);
     for method in ["PUT", "DELETE"] {
-        let answer = server.client().ask(method, "/strain?cpu=1ms", &[], b"").unwrap();
+        let answer = server.client().ask(method, "/inject?cpu=1ms", &[], b"").unwrap();
         assert_eq!((answer.status, answer.problem()["code"].as_str()), (404, Some("no_route")));
     }
 }
 
 #[test]
-fn wrong_strains_change_nothing_and_say_what_would_be_right() {
-    let server = strained(MEMORY, "fail=1000");
+fn wrong_faults_change_nothing_and_say_what_would_be_right() {
+    let server = with_faults(MEMORY, "fail=1000");
     let mut client = server.client();
     for (method, target, status, part) in [
         (
             "PUT",
-            "/strain",
+            "/inject",
             400,
             "write ?NAME=VALUE&NAME=VALUE with any of cpu, worker, delay, lock, lane, flush, fail",
         ),
-        ("PUT", "/strain?", 400, "write ?NAME=VALUE"),
+        ("PUT", "/inject?", 400, "write ?NAME=VALUE"),
         (
             "PUT",
-            "/strain?disk=1ms",
+            "/inject?disk=1ms",
             400,
-            "disk is no strain; known are cpu, worker, delay, lock, lane, flush, fail",
+            "unknown fault \"disk\"; expected one of: cpu, worker, delay, lock, lane, flush, fail",
         ),
         (
             "PUT",
-            "/strain?fail=0&cpu=5",
+            "/inject?fail=0&cpu=5",
             400,
             "cpu=5: a duration is a number with us, ms, s, m or h, as in 500ms",
         ),
-        ("PUT", "/strain?fail=0&cpu", 400, "cpu=: a duration"),
-        ("PUT", "/strain?fail=0&worker=-1ms", 400, "worker=-1ms: a duration"),
-        ("PUT", "/strain?fail=0&lane=1h", 400, "lane=1h is too long; at most 10s"),
-        ("PUT", "/strain?fail=few", 400, "fail=few: a count is a whole number, as in fail=40"),
-        ("PUT", "/strain?fail=0&fail=0", 400, "fail is given twice"),
-        ("PUT", "/strain?fail=0&cpu=%zz", 400, "the query has a %"),
-        ("PUT", "/strain?fail=0&lock=1ms", 409, "no lock to hold longer; start it with --strain lock=0s"),
-        ("DELETE", "/strain?cpu=1ms", 400, "leave the query out"),
-        ("POST", "/strain?fail=0", 405, "this route takes PUT, DELETE"),
-        ("GET", "/strain", 405, "this route takes PUT, DELETE"),
+        ("PUT", "/inject?fail=0&cpu", 400, "cpu=: a duration"),
+        ("PUT", "/inject?fail=0&worker=-1ms", 400, "worker=-1ms: a duration"),
+        ("PUT", "/inject?fail=0&lane=1h", 400, "lane=1h is too long; at most 10s"),
+        ("PUT", "/inject?fail=few", 400, "fail=few: a count is a whole number, as in fail=40"),
+        ("PUT", "/inject?fail=0&fail=0", 400, "fail is given twice"),
+        ("PUT", "/inject?fail=0&cpu=%zz", 400, "the query has a %"),
+        ("PUT", "/inject?fail=0&lock=1ms", 409, "no lock to hold longer; start it with --inject lock=0s"),
+        ("DELETE", "/inject?cpu=1ms", 400, "leave the query out"),
+        ("POST", "/inject?fail=0", 405, "this route takes PUT, DELETE"),
+        ("GET", "/inject", 405, "this route takes PUT, DELETE"),
     ] {
         let answer = client.ask(method, target, &[], b"").unwrap();
         let problem = answer.problem();

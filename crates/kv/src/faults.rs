@@ -1,0 +1,415 @@
+//! Fault injection: known delays and failures that a server for measurements adds to its own work.
+//!
+//! Faults given at the start stay; those added while the server runs can be removed. This module knows neither HTTP nor stores:
+//! the server and the store workers ask it for the delay, and [`compute`] and [`block`] spend it on the calling thread.
+
+use crate::units::Span;
+use std::cell::Cell;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// A fault, by the resource it loads. Each is the index of its row in [`FAULTS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The processor of the worker that handles the request.
+    Cpu,
+    /// That worker's thread, but not its processor.
+    Worker,
+    /// No resource: only the client waits.
+    Delay,
+    /// The lock that all writes hold.
+    Lock,
+    /// The session of a store worker.
+    Lane,
+    /// The flush of the embedded store.
+    Flush,
+    /// No resource: requests fail at once.
+    Fail,
+}
+
+/// What a fault's value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A duration as [`Span`] writes it, up to [`TIME_MAX`].
+    Time,
+    /// A whole number.
+    Count,
+}
+
+/// A fault by name.
+#[derive(Debug)]
+pub struct FaultRow {
+    /// As written after `--inject`.
+    pub name: &'static str,
+    /// One sentence.
+    pub about: &'static str,
+    /// What its value is.
+    pub unit: Unit,
+}
+
+/// Every fault, in the order of [`Fault`].
+pub const FAULTS: &[FaultRow] = &[
+    FaultRow {
+        name: "cpu",
+        about: "each request uses this much processor time of its worker",
+        unit: Unit::Time,
+    },
+    FaultRow { name: "worker", about: "each request blocks its worker for this time", unit: Unit::Time },
+    FaultRow {
+        name: "delay",
+        about: "each request waits this long before it is handled, without blocking its worker",
+        unit: Unit::Time,
+    },
+    FaultRow {
+        name: "lock",
+        about: "each write holds one lock of the server until its commit and this much longer; only from the start",
+        unit: Unit::Time,
+    },
+    FaultRow { name: "lane", about: "each batch holds its store session this much longer", unit: Unit::Time },
+    FaultRow {
+        name: "flush",
+        about: "each flush of the embedded store takes this much longer, one flush at a time",
+        unit: Unit::Time,
+    },
+    FaultRow {
+        name: "fail",
+        about: "while more than this many requests are in the server, every tenth is answered 500 at once",
+        unit: Unit::Count,
+    },
+];
+
+const COUNT: usize = FAULTS.len();
+
+/// Longest injected delay, so that a typing error does not block a server for hours.
+pub const TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The names of all faults, for messages.
+pub fn names() -> String {
+    FAULTS.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")
+}
+
+/// Faults to inject: nanoseconds or a count for each, in the order of [`FAULTS`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FaultSpec([Option<u64>; COUNT]);
+
+impl FaultSpec {
+    /// From `name=value` pairs. Errors: one line that names the pair, with a remedy.
+    pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<FaultSpec, String> {
+        let mut spec = FaultSpec::default();
+        for (name, value) in pairs {
+            let index = find(name)?;
+            let amount =
+                match FAULTS[index].unit {
+                    Unit::Time => {
+                        let time = value.parse::<Span>().map_err(|why| format!("{name}={value}: {why}"))?.0;
+                        if time > TIME_MAX {
+                            return Err(format!("{name}={value} is too long; at most {}", Span(TIME_MAX)));
+                        }
+                        time.as_nanos() as u64
+                    }
+                    // Less than `NONE`.
+                    Unit::Count => u64::from(value.parse::<u32>().map_err(|_| {
+                        format!("{name}={value}: a count is a whole number, as in {name}=40")
+                    })?),
+                };
+            if spec.0[index].replace(amount).is_some() {
+                return Err(format!("{name} is given twice; give it once"));
+            }
+        }
+        Ok(spec)
+    }
+
+    /// From `name=value` words, as a flag has them. Errors: as [`FaultSpec::of`].
+    pub fn parse<S: AsRef<str>>(words: &[S]) -> Result<FaultSpec, String> {
+        let pairs = words.iter().map(|word| {
+            let word = word.as_ref().trim();
+            word.split_once('=').ok_or_else(|| match find(word) {
+                Ok(index) => format!("{word} has no value; write {word}={}", FAULTS[index].unit.example()),
+                Err(unknown) => unknown,
+            })
+        });
+        FaultSpec::of(pairs.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// As `name=value` words.
+    pub fn words(&self) -> Vec<String> {
+        let word = |(row, amount): (&FaultRow, &Option<u64>)| {
+            let amount = (*amount)?;
+            Some(match row.unit {
+                Unit::Time => format!("{}={}", row.name, Span(Duration::from_nanos(amount))),
+                Unit::Count => format!("{}={amount}", row.name),
+            })
+        };
+        FAULTS.iter().zip(&self.0).filter_map(word).collect()
+    }
+
+    fn get(&self, fault: Fault) -> Option<u64> {
+        self.0[fault as usize]
+    }
+}
+
+/// The index of the fault called `name`.
+fn find(name: &str) -> Result<usize, String> {
+    let index = FAULTS.iter().position(|row| row.name == name);
+    index.ok_or_else(|| format!("unknown fault \"{name}\"; expected one of: {}", names()))
+}
+
+impl Unit {
+    fn example(self) -> &'static str {
+        match self {
+            Unit::Time => "250us",
+            Unit::Count => "40",
+        }
+    }
+}
+
+/// The faults that a server injects now.
+#[derive(Debug)]
+pub struct FaultInjector {
+    base: FaultSpec,
+    /// Nanoseconds or a count, in the order of [`FAULTS`]; [`NONE`] for nothing. A reader may see old and new values together
+    /// while they change.
+    now: [AtomicU64; COUNT],
+    /// Whether any of them concerns the requests of a connection.
+    on_requests: AtomicBool,
+}
+
+/// No time is so long, and no count so large.
+const NONE: u64 = u64::MAX;
+
+impl FaultInjector {
+    /// Injects `base` until the process ends.
+    pub fn new(base: FaultSpec) -> FaultInjector {
+        let injector = FaultInjector {
+            base,
+            now: std::array::from_fn(|_| AtomicU64::new(NONE)),
+            on_requests: AtomicBool::new(false),
+        };
+        injector.set(&FaultSpec::default());
+        injector
+    }
+
+    /// The faults given at the start.
+    pub fn base(&self) -> &FaultSpec {
+        &self.base
+    }
+
+    /// Injects `added` on top of the faults given at the start, in place of what was added before. Times add up; of two counts
+    /// the smaller is used.
+    ///
+    /// Errors: `added` has the lock, and the server was started without it. Nothing changes then.
+    pub fn add(&self, added: &FaultSpec) -> Result<(), String> {
+        if added.get(Fault::Lock).is_some() && !self.has_lock() {
+            return Err("this server has no lock to hold longer; start it with --inject lock=0s".into());
+        }
+        self.set(added);
+        Ok(())
+    }
+
+    /// Removes all that was added.
+    pub fn remove_added(&self) {
+        self.set(&FaultSpec::default());
+    }
+
+    /// Whether writes hold a lock. It is there from the start or never.
+    pub fn has_lock(&self) -> bool {
+        self.base.get(Fault::Lock).is_some()
+    }
+
+    /// Whether connections have to ask which faults their requests get.
+    pub fn are_on_requests(&self) -> bool {
+        self.on_requests.load(Relaxed)
+    }
+
+    /// The injected delay of `fault`; zero where there is none. Not of [`Fault::Fail`].
+    pub fn time(&self, fault: Fault) -> Duration {
+        match self.now[fault as usize].load(Relaxed) {
+            NONE => Duration::ZERO,
+            nanos => Duration::from_nanos(nanos),
+        }
+    }
+
+    /// While more requests than this are in the server, every tenth fails.
+    pub fn fail_above(&self) -> Option<u64> {
+        match self.now[Fault::Fail as usize].load(Relaxed) {
+            NONE => None,
+            count => Some(count),
+        }
+    }
+
+    fn set(&self, added: &FaultSpec) {
+        for (index, row) in FAULTS.iter().enumerate() {
+            let amount = match (self.base.0[index], added.0[index], row.unit) {
+                (Some(base), Some(added), Unit::Time) => base + added,
+                (Some(base), Some(added), Unit::Count) => base.min(added),
+                (base, added, _) => base.or(added).unwrap_or(NONE),
+            };
+            self.now[index].store(amount, Relaxed);
+        }
+        let times = [Fault::Cpu, Fault::Worker, Fault::Delay];
+        let any = times.iter().any(|fault| !self.time(*fault).is_zero()) || self.fail_above().is_some();
+        self.on_requests.store(any, Relaxed);
+    }
+}
+
+/// Shorter computations are added up and made together: reading the clock takes some tenths of a microsecond.
+const COMPUTED_LEAST_NANOS: i64 = 10_000;
+
+thread_local! {
+    /// What this thread still has to compute; negative if the last computation took too long.
+    static OWED_NANOS: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Computes until this thread has used `time` of a processor, in the mean of many calls.
+pub fn compute(time: Duration) {
+    let owed = OWED_NANOS.get() + time.as_nanos() as i64;
+    let mut computed = 0;
+    if owed >= COMPUTED_LEAST_NANOS {
+        let began = processor_time();
+        while computed < owed {
+            std::hint::spin_loop();
+            computed = (processor_time() - began).as_nanos() as i64;
+        }
+    }
+    OWED_NANOS.set(owed - computed);
+}
+
+fn processor_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+thread_local! {
+    /// How much too long the sleeps of this thread were so far; `None` before the first.
+    static OVERSLEPT: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// A longer oversleep is not due to the timer: another thread had the processor.
+const OVERSLEPT_MAX: Duration = Duration::from_millis(1);
+
+/// Blocks this thread for `time`. What one sleep takes too long is subtracted from the next ones, so that the mean is right.
+pub fn block(time: Duration) {
+    if time.is_zero() {
+        return;
+    }
+    let overslept = OVERSLEPT.get().unwrap_or_else(|| {
+        // Without this the kernel may wake the thread 50 µs late. If it fails, the next sleeps are shorter instead.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        Duration::ZERO
+    });
+    let Some(left) = time.checked_sub(overslept) else {
+        return OVERSLEPT.set(Some(overslept - time));
+    };
+    let began = Instant::now();
+    std::thread::sleep(left);
+    OVERSLEPT.set(Some(began.elapsed().saturating_sub(left).min(OVERSLEPT_MAX)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> FaultSpec {
+        FaultSpec::parse(&text.split(',').collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn every_fault_has_its_row_and_its_place() {
+        use Fault::{Cpu, Delay, Fail, Flush, Lane, Lock, Worker};
+        let all = [Cpu, Worker, Delay, Lock, Lane, Flush, Fail];
+        for (fault, row) in all.iter().zip(FAULTS) {
+            assert_eq!(format!("{fault:?}").to_lowercase(), row.name);
+            assert!(row.about.len() > 20 && !row.about.ends_with('.'), "{}", row.name);
+            let word = format!("{}={}", row.name, row.unit.example());
+            assert_eq!(spec(&word).words(), [word]);
+        }
+    }
+
+    #[test]
+    fn wrong_faults_are_refused_with_a_remedy() {
+        for (text, part) in [
+            (
+                "cpus=1ms",
+                "unknown fault \"cpus\"; expected one of: cpu, worker, delay, lock, lane, flush, fail",
+            ),
+            ("cpu", "cpu has no value; write cpu=250us"),
+            ("fail", "fail has no value; write fail=40"),
+            ("disk", "unknown fault \"disk\"; expected one of"),
+            ("", "unknown fault \"\"; expected one of"),
+            ("=1ms", "unknown fault \"\"; expected one of"),
+            ("cpu=", "cpu=: a duration is a number with us, ms, s, m or h"),
+            ("cpu=5", "cpu=5: a duration is a number with"),
+            ("worker=-1ms", "worker=-1ms: a duration is a number with"),
+            ("lane=11s", "lane=11s is too long; at most 10s"),
+            ("fail=1ms", "fail=1ms: a count is a whole number, as in fail=40"),
+            ("fail=-1", "fail=-1: a count"),
+            ("fail=4294967296", "fail=4294967296: a count"),
+            ("cpu=1ms,worker=1ms,cpu=2ms", "cpu is given twice"),
+        ] {
+            let why = FaultSpec::parse(&text.split(',').collect::<Vec<_>>()).unwrap_err();
+            assert!(why.contains(part), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn added_faults_add_to_the_base_replace_earlier_ones_and_can_be_removed() {
+        let injector = FaultInjector::new(spec("cpu=1ms,fail=10"));
+        let now = || (injector.time(Fault::Cpu).as_micros(), injector.time(Fault::Lane).as_micros());
+        assert_eq!((now(), injector.fail_above()), ((1000, 0), Some(10)));
+        injector.add(&spec("cpu=250us,lane=2ms,fail=20")).unwrap();
+        assert_eq!((now(), injector.fail_above()), ((1250, 2000), Some(10)));
+        injector.add(&spec("cpu=0.5ms,fail=0")).unwrap();
+        assert_eq!((now(), injector.fail_above()), ((1500, 0), Some(0)));
+        injector.remove_added();
+        assert_eq!((now(), injector.fail_above()), ((1000, 0), Some(10)));
+    }
+
+    #[test]
+    fn connections_need_not_ask_where_no_request_gets_a_fault() {
+        for (text, asks) in [
+            ("lock=1ms,lane=1ms,flush=1ms", false),
+            ("cpu=0s,worker=0s,delay=0s", false),
+            ("cpu=1us", true),
+            ("worker=1us", true),
+            ("delay=1us", true),
+            ("fail=0", true),
+        ] {
+            assert_eq!(FaultInjector::new(spec(text)).are_on_requests(), asks, "{text}");
+        }
+        let injector = FaultInjector::new(FaultSpec::default());
+        injector.add(&spec("cpu=1ms")).unwrap();
+        assert!(injector.are_on_requests());
+        injector.remove_added();
+        assert!(!injector.are_on_requests());
+    }
+
+    #[test]
+    fn a_lock_is_there_from_the_start_or_never() {
+        let injector = FaultInjector::new(spec("cpu=1ms"));
+        let why = injector.add(&spec("lock=1ms,cpu=1ms")).unwrap_err();
+        assert!(why.contains("start it with --inject lock=0s"), "{why}");
+        assert_eq!(injector.time(Fault::Cpu), Duration::from_millis(1), "nothing is changed");
+        let injector = FaultInjector::new(spec("lock=0s"));
+        assert!(injector.has_lock());
+        injector.add(&spec("lock=1ms")).unwrap();
+        assert_eq!(injector.time(Fault::Lock), Duration::from_millis(1));
+    }
+
+    #[test]
+    fn computing_takes_processor_time_and_blocking_takes_time() {
+        let before = processor_time();
+        compute(Duration::from_millis(2));
+        assert!(processor_time() - before >= Duration::from_millis(2));
+        let before = processor_time();
+        (0..10_000).for_each(|_| compute(Duration::from_nanos(300)));
+        assert!(processor_time() - before >= Duration::from_micros(2_900), "short ones are added up");
+        let began = Instant::now();
+        for _ in 0..100 {
+            block(Duration::from_micros(100));
+        }
+        // What is overslept last is made up for by the next.
+        let least = Duration::from_millis(10) - OVERSLEPT_MAX;
+        assert!(began.elapsed() >= least, "{:?}", began.elapsed());
+    }
+}

@@ -1,0 +1,160 @@
+//! Injected faults of requests and writes.
+//!
+//! Those of store sessions and flushes are in the store. A server without `--lab` injects none.
+
+use super::error::Failure;
+use super::{Shared, Worker};
+use crate::tiered::{Made, WriteError};
+use kv::faults::{Fault, FaultInjector, block, compute};
+use kv::station::{Station, Visit, Visits};
+use kv::{Key, Precondition};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Of the requests above the limit of the fault `fail`, one in this many fails.
+const FAILS_EVERY: u64 = 10;
+
+/// What the workers share.
+pub(super) struct Faults {
+    pub(super) injector: Arc<FaultInjector>,
+    /// Requests that have begun and are not answered.
+    in_flight: AtomicU64,
+    /// Requests that began above the limit of the fault `fail`.
+    above_limit: AtomicU64,
+    /// If the fault `lock` was given at the start.
+    lock: Option<Lock>,
+}
+
+/// Every write holds it until its commit.
+#[derive(Default)]
+struct Lock {
+    turn: Mutex<()>,
+    station: Station,
+}
+
+/// A request that got its faults, until it is answered.
+pub(super) struct FaultGuard {
+    shared: Arc<Shared>,
+    /// The failure to answer it with, if it was chosen to fail.
+    pub(super) failure: Option<Failure>,
+}
+
+impl Faults {
+    pub(super) fn new(injector: Arc<FaultInjector>) -> Faults {
+        let lock = injector.has_lock().then(Lock::default);
+        Faults { injector, in_flight: AtomicU64::new(0), above_limit: AtomicU64::new(0), lock }
+    }
+
+    /// What went on at the lock, where there is one.
+    pub(super) fn lock_visits(&self) -> Option<Visits> {
+        self.lock.as_ref().map(|lock| lock.station.visits())
+    }
+
+    /// Counts a request that begins; its failure, if it is to fail.
+    fn enter(&self) -> Option<Failure> {
+        let in_flight = self.in_flight.fetch_add(1, Relaxed) + 1;
+        let most = self.injector.fail_above().filter(|most| in_flight > *most)?;
+        let fails = (self.above_limit.fetch_add(1, Relaxed) + 1).is_multiple_of(FAILS_EVERY);
+        fails.then(|| {
+            let what = format!("injected failure: more than {most} requests are in the server");
+            Failure::new(500, "injected", what)
+        })
+    }
+}
+
+impl Drop for FaultGuard {
+    fn drop(&mut self) {
+        if let Some(faults) = &self.shared.faults {
+            faults.in_flight.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl Worker {
+    /// Whether requests get faults before they are handled.
+    pub(super) fn injects_faults(&self) -> bool {
+        self.shared.faults.as_ref().is_some_and(|faults| faults.injector.are_on_requests())
+    }
+
+    /// Injects the faults of one request.
+    pub(super) async fn inject_faults(&self) -> FaultGuard {
+        let mut guard = FaultGuard { shared: Arc::clone(&self.shared), failure: None };
+        let Some(faults) = &self.shared.faults else { return guard };
+        guard.failure = faults.enter();
+        if guard.failure.is_none() {
+            let injector = &faults.injector;
+            self.pauses.pause(injector.time(Fault::Delay)).await;
+            self.metrics.busy.takes_long();
+            compute(injector.time(Fault::Cpu));
+            block(injector.time(Fault::Worker));
+        }
+        guard
+    }
+
+    /// Creates or replaces a row, under the lock where there is one.
+    pub(super) async fn put(
+        &self,
+        key: &Key,
+        content_type: &str,
+        value: Vec<u8>,
+        condition: Precondition,
+    ) -> Result<Made, WriteError> {
+        let turn = self.turn().await;
+        let put = self.shared.tiers.put(key, content_type, value, condition).await;
+        self.end(turn).await;
+        put
+    }
+
+    /// Removes a row, under the lock where there is one.
+    pub(super) async fn delete(&self, key: &Key, condition: Precondition) -> Result<Made, WriteError> {
+        let turn = self.turn().await;
+        let deleted = self.shared.tiers.delete(key, condition).await;
+        self.end(turn).await;
+        deleted
+    }
+
+    /// Waits for the lock, in the order of coming.
+    async fn turn(&self) -> Option<(Visit<'_>, MutexGuard<'_, ()>)> {
+        let lock = self.shared.faults.as_ref()?.lock.as_ref()?;
+        let mut visit = lock.station.come();
+        // On the heap: no connection must be larger for it.
+        let turn = Box::pin(lock.turn.lock()).await;
+        visit.serve();
+        Some((visit, turn))
+    }
+
+    /// Holds the lock for as long as it has to be held beyond the write.
+    async fn end(&self, turn: Option<(Visit<'_>, MutexGuard<'_, ()>)>) {
+        if let (Some((visit, turn)), Some(faults)) = (turn, &self.shared.faults) {
+            Box::pin(self.pauses.pause(faults.injector.time(Fault::Lock))).await;
+            // First: two never hold it at once.
+            drop(visit);
+            drop(turn);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kv::faults::FaultSpec;
+
+    #[test]
+    fn above_the_limit_every_tenth_request_fails() {
+        let injector = FaultInjector::new(FaultSpec::parse(&["fail=2"]).unwrap());
+        let faults = Faults::new(Arc::new(injector));
+        let failed = |requests: usize| (0..requests).filter(|_| faults.enter().is_some()).count();
+        assert_eq!(failed(2), 0, "not above the limit");
+        assert_eq!((failed(9), failed(1), failed(9), failed(1)), (0, 1, 0, 1));
+        let why = std::iter::repeat_with(|| faults.enter()).find_map(|failure| failure).unwrap();
+        assert_eq!((why.status, why.code), (500, "injected"));
+        assert!(why.detail.contains("more than 2 requests"), "{}", why.detail);
+        // An answered request is not counted any more.
+        faults.in_flight.store(1, Relaxed);
+        assert_eq!(failed(1), 0);
+        faults.in_flight.store(0, Relaxed);
+        faults.injector.add(&FaultSpec::parse(&["fail=0"]).unwrap()).unwrap();
+        assert_eq!(failed(30), 3);
+    }
+}
