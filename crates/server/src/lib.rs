@@ -8,7 +8,7 @@ mod connection;
 mod routes;
 mod lab;
 mod compute;
-mod fronts;
+mod compat;
 mod wire;
 mod seats;
 mod faults;
@@ -19,13 +19,13 @@ mod query;
 mod error;
 mod metrics;
 
-pub use fronts::{FRONTS, FrontAt, FrontRow, find as find_front};
+pub use compat::{COMPAT_APIS, CompatApi, CompatListener, find as find_compat};
 
 use crate::tiered::Tiers;
+use compat::CompatState;
 use compute::Pool;
 use connection::Connection;
 use faults::Faults;
-use fronts::Front;
 use http1::Limits;
 use kv::VALUE_BYTES_MAX;
 use kv::faults::FaultInjector;
@@ -54,13 +54,13 @@ const FILES_SPARE: u64 = 1024;
 pub struct Options {
     /// Where to listen; port 0 for any free one.
     pub listen: SocketAddr,
-    /// Other wire shapes over the same tiers, each on a listener of its own.
-    pub fronts: Vec<FrontAt>,
+    /// Compatibility APIs over the same tiers, each on a listener of its own.
+    pub compat: Vec<CompatListener>,
     /// Whether anybody may clear the store and make the server compute.
     pub lab: bool,
     /// Injected faults, which may change while it serves; only with `lab`.
     pub faults: Option<Arc<FaultInjector>>,
-    /// Most rows the cache may hold, for fronts that tell it.
+    /// Most rows the cache may hold, for an API that reports it.
     pub cache_entries: usize,
     /// Threads, at least one.
     pub workers: usize,
@@ -94,7 +94,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
-            fronts: Vec::new(),
+            compat: Vec::new(),
             lab: false,
             faults: None,
             cache_entries: 0,
@@ -116,7 +116,7 @@ impl Default for Options {
 /// A running server.
 pub struct Server {
     address: SocketAddr,
-    fronts: Vec<(&'static str, SocketAddr)>,
+    compat: Vec<(&'static str, SocketAddr)>,
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
 }
@@ -136,10 +136,10 @@ struct Shared {
     drains: AtomicBool,
 }
 
-/// A listener and what is spoken there: the plain interface, or a front.
-struct Door {
-    listener: std::net::TcpListener,
-    front: Option<Arc<Front>>,
+/// A listening socket, of the plain interface or of a compatibility API.
+struct Listener {
+    socket: std::net::TcpListener,
+    compat: Option<Arc<CompatState>>,
 }
 
 /// What the connections of one worker share.
@@ -156,27 +156,27 @@ impl Server {
     pub fn start(mut options: Options, tiers: Tiers) -> io::Result<Server> {
         debug_assert!(options.value_bytes <= VALUE_BYTES_MAX);
         let workers = options.workers.max(1);
-        let mut doors: Vec<Vec<Door>> = (0..workers).map(|_| Vec::new()).collect();
-        let address = open_doors(options.listen, None, &mut doors)?;
-        let mut fronts = Vec::new();
-        for FrontAt { row, listen } in &options.fronts {
-            let front = Arc::new(Front::new(row, options.cache_entries));
-            fronts.push((row.name, open_doors(*listen, Some(front), &mut doors)?));
+        let mut listeners: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
+        let address = listen_for_all(options.listen, None, &mut listeners)?;
+        let mut compat = Vec::new();
+        for CompatListener { api, listen } in &options.compat {
+            let state = Arc::new(CompatState::new(api, options.cache_entries));
+            compat.push((api.name, listen_for_all(*listen, Some(state), &mut listeners)?));
         }
         // After listening: a port that is taken is all there is to say then.
         options.connections = make_room(options.connections);
-        let computes = options.lab || options.fronts.iter().any(|front| front.row.computes);
+        let computes = options.lab || options.compat.iter().any(|at| at.api.computes);
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
         let metrics = Metrics::new(workers, compute.as_ref().map(Pool::meters));
         let faults = options.faults.clone().filter(|_| options.lab).map(Faults::new);
         let (draining, _) = watch::channel(false);
         let drains = AtomicBool::new(false);
         let shared = Arc::new(Shared { options, tiers, metrics, compute, faults, draining, drains });
-        let workers = doors
+        let workers = listeners
             .into_iter()
             .zip(&shared.metrics.workers)
             .enumerate()
-            .map(|(index, (doors, metrics))| {
+            .map(|(index, (listeners, metrics))| {
                 let (shared, metrics) = (Arc::clone(&shared), Arc::clone(metrics));
                 let (told, hears) = mpsc::channel();
                 let thread = std::thread::Builder::new().name(format!("weir-worker-{index}"));
@@ -194,14 +194,14 @@ impl Server {
                     let seats = Rc::new(Seats::new(patience.idle.min(patience.head)));
                     let (spare, pauses) = (Spare::default(), Pauses::default());
                     let worker = Worker { shared, metrics, seats, spare, pauses };
-                    runtime.block_on(serve(Rc::new(worker), doors));
+                    runtime.block_on(serve(Rc::new(worker), listeners));
                 };
                 let thread = thread.spawn(work)?;
                 // Without a word the sender is gone: it works.
                 hears.recv().map_or(Ok(thread), Err)
             })
             .collect::<io::Result<_>>()?;
-        Ok(Server { address, fronts, shared, workers })
+        Ok(Server { address, compat, shared, workers })
     }
 
     /// Where it listens.
@@ -209,9 +209,9 @@ impl Server {
         self.address
     }
 
-    /// Its fronts by name, and where they listen.
-    pub fn fronts(&self) -> &[(&'static str, SocketAddr)] {
-        &self.fronts
+    /// Its compatibility APIs by name, and where they listen.
+    pub fn compat(&self) -> &[(&'static str, SocketAddr)] {
+        &self.compat
     }
 
     /// Stops accepting, ends kept-alive connections with their next answer, finishes what is in flight (for as long as
@@ -253,17 +253,17 @@ fn room_within(files: u64, connections: usize) -> usize {
 }
 
 /// Listens at `address` for every worker; the address with its port.
-fn open_doors(
+fn listen_for_all(
     address: SocketAddr,
-    front: Option<Arc<Front>>,
-    doors: &mut [Vec<Door>],
+    compat: Option<Arc<CompatState>>,
+    workers: &mut [Vec<Listener>],
 ) -> io::Result<SocketAddr> {
     let named =
         |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
-    let listeners = listen(address, doors.len()).map_err(named)?;
-    let address = listeners[0].local_addr().map_err(named)?;
-    for (doors, listener) in doors.iter_mut().zip(listeners) {
-        doors.push(Door { listener, front: front.clone() });
+    let sockets = listen(address, workers.len()).map_err(named)?;
+    let address = sockets[0].local_addr().map_err(named)?;
+    for (listeners, socket) in workers.iter_mut().zip(sockets) {
+        listeners.push(Listener { socket, compat: compat.clone() });
     }
     Ok(address)
 }
@@ -296,11 +296,11 @@ fn into_std(socket: TcpSocket) -> io::Result<std::net::TcpListener> {
 }
 
 /// Accepts until the server drains, then waits for the connections to end.
-async fn serve(worker: Rc<Worker>, doors: Vec<Door>) {
+async fn serve(worker: Rc<Worker>, listeners: Vec<Listener>) {
     let seats = Rc::clone(&worker.seats);
     tokio::task::spawn_local(look_after(seats, worker.shared.draining.subscribe()));
     let accepting: Vec<_> =
-        doors.into_iter().map(|door| tokio::task::spawn_local(accept(Rc::clone(&worker), door))).collect();
+        listeners.into_iter().map(|of| tokio::task::spawn_local(accept(Rc::clone(&worker), of))).collect();
     for task in accepting {
         // A task that panicked has said so.
         let _ = task.await;
@@ -311,10 +311,10 @@ async fn serve(worker: Rc<Worker>, doors: Vec<Door>) {
     }
 }
 
-/// Accepts at one door until the server drains. The listener closes then: a draining server refuses new connections.
-async fn accept(worker: Rc<Worker>, door: Door) {
+/// Accepts connections until the server drains. The listener closes then: a draining server refuses new connections.
+async fn accept(worker: Rc<Worker>, Listener { socket, compat }: Listener) {
     let mut draining = worker.shared.draining.subscribe();
-    let listener = match TcpListener::from_std(door.listener) {
+    let listener = match TcpListener::from_std(socket) {
         Ok(listener) => listener,
         Err(error) => return log::error!("a worker cannot listen: {error}"),
     };
@@ -322,7 +322,7 @@ async fn accept(worker: Rc<Worker>, door: Door) {
         tokio::select! {
             _ = draining.wait_for(|draining| *draining) => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => welcome(&worker, stream, door.front.as_ref()),
+                Ok((stream, _)) => welcome(&worker, stream, compat.as_ref()),
                 Err(error) => {
                     // Out of file descriptors, most likely: leave the others some time to close theirs.
                     log::warn!("cannot accept: {error}");
@@ -345,7 +345,7 @@ async fn look_after(seats: Rc<Seats>, mut draining: watch::Receiver<bool>) {
     }
 }
 
-fn welcome(worker: &Rc<Worker>, stream: TcpStream, front: Option<&Arc<Front>>) {
+fn welcome(worker: &Rc<Worker>, stream: TcpStream, compat: Option<&Arc<CompatState>>) {
     let open = &worker.shared.metrics.open_connections;
     worker.metrics.connections.add(1);
     if open.fetch_add(1, Relaxed) >= worker.shared.options.connections {
@@ -353,8 +353,8 @@ fn welcome(worker: &Rc<Worker>, stream: TcpStream, front: Option<&Arc<Front>>) {
         open.fetch_sub(1, Relaxed);
         // A fresh socket takes this much without waiting; if not, closing says enough.
         let mut refusal = Vec::new();
-        if front.is_some() {
-            fronts::refuse_connection(&mut refusal);
+        if compat.is_some() {
+            compat::refuse_connection(&mut refusal);
         } else {
             let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
                 .not_applied()
@@ -367,11 +367,11 @@ fn welcome(worker: &Rc<Worker>, stream: TcpStream, front: Option<&Arc<Front>>) {
     // Without this an answer in two segments waits for the peer's delayed acknowledgement.
     let _ = stream.set_nodelay(true);
     let worker = Rc::clone(worker);
-    let front = front.map(Arc::clone);
+    let compat = compat.map(Arc::clone);
     tokio::task::spawn_local(async move {
-        match front {
+        match compat {
             None => Connection::new(stream, Rc::clone(&worker)).run().await,
-            Some(front) => fronts::Connection::new(stream, Rc::clone(&worker), front).run().await,
+            Some(state) => compat::Connection::new(stream, Rc::clone(&worker), state).run().await,
         }
         worker.shared.metrics.open_connections.fetch_sub(1, Relaxed);
     });

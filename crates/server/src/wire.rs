@@ -1,7 +1,7 @@
 //! The bytes of one connection, whatever is spoken on it: reading, sending, time-outs, the end.
 //!
 //! A connection that waits for its next request holds no buffers: they are the worker's, and lent with the first bytes
-//! of a request. What the bytes mean is decided above: in `connection` for the plain interface, in `fronts` for the others.
+//! of a request. What the bytes mean is decided above: in `connection` for the plain interface, in `compat` for the others.
 
 use super::Worker;
 use super::error::Failure;

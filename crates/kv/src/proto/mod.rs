@@ -49,5 +49,5 @@ pub const TIMING: &str = "weir-timing";
 
 /// The first word the server prints on standard output, before the address it listens on: `listening 127.0.0.1:8080`.
 pub const LISTENING: &str = "listening";
-/// The first word of a further line for each front: `front crud 127.0.0.1:8081`.
-pub const FRONT: &str = "front";
+/// The first word of a further line for each compatibility API: `compat crud 127.0.0.1:8081`.
+pub const COMPAT: &str = "compat";

@@ -266,7 +266,7 @@ fn a_page_is_read_whatever_the_key() {
 #[test]
 fn a_file_describes_a_server_that_takes_forms() {
     tried(|| {
-        let server = support::Server::start("memory:", &["--front", "crud=127.0.0.1:0"]);
+        let server = support::Server::start("memory:", &["--compat", "crud=127.0.0.1:0"]);
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("forms.toml");
         fs::write(
@@ -284,7 +284,7 @@ fn a_file_describes_a_server_that_takes_forms() {
         "#,
         )
         .unwrap();
-        let url = format!("http://{}", server.front("crud"));
+        let url = format!("http://{}", server.compat("crud"));
         let file = file.to_str().unwrap();
         let arguments =
             ["--workload", "mixed", "--keys", "20", "--warmup", "10ms", "--window", "1s", "--json"];

@@ -7,7 +7,7 @@ mod audit;
 mod dialects;
 mod compare;
 mod durability;
-mod fronts;
+mod compat;
 mod http1;
 mod interventions;
 mod lab;

@@ -947,7 +947,7 @@ fn a_port_that_is_taken_is_not_shared() {
         let first = server(&[]);
         let address = first.address.to_string();
         let at = format!("root={address}");
-        for place in [&["--listen", &address][..], &["--listen", "127.0.0.1:0", "--front", &at]] {
+        for place in [&["--listen", &address][..], &["--listen", "127.0.0.1:0", "--compat", &at]] {
             let arguments = [&["serve", "--store", "memory:", "--workers", workers], place].concat();
             refused(&arguments, &[], &["cannot listen on", &address, "hint: Stop what listens there"]);
         }
@@ -965,7 +965,7 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
     };
     let unknown_key = file("key.toml", "store = \"memory:\"\nchache-entries = 7\n");
     let wrong_type = file("type.toml", "workers = \"many\"\n");
-    let unknown_front = file("front.toml", "front = [\"crud=127.0.0.1:0\", \"dirc=127.0.0.1:0\"]\n");
+    let unknown_compat = file("compat.toml", "compat = [\"crud=127.0.0.1:0\", \"dirc=127.0.0.1:0\"]\n");
     let no_toml = file("no.toml", "workers = = 3\n");
     let quick = fs::read_to_string("../../experiments/quick.toml").unwrap();
     let unknown_in_experiment = file("experiment.toml", &quick.replace("window =", "windows ="));
@@ -989,20 +989,20 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
         (&["serve", "--config", "nowhere.toml"], none, &["nowhere.toml", "hint: "]),
         (&["serve", "--store", "redis://h"], none, &["redis://h", "fjall:"]),
         (&["serve", "--store", "memory:", "--listen", "0.0.0.0:0"], none, &["0.0.0.0:0", "--insecure"]),
-        (&["serve", "--front", "crud"], none, &["--front crud has no address", "hint: "]),
-        (&["serve", "--front", "dirc=127.0.0.1:0"], none, &["dirc", "put-kv, crud, root, rpc"]),
-        (&["serve", "--front", "crud=8081"], none, &["8081 is no address", "hint: "]),
-        (&["serve"], &[("WEIR_FRONT", "crud=127.0.0.1:0,dirc=127.0.0.1:0")], &["dirc", "hint: "]),
-        (&["serve", "--config", &unknown_front], none, &["dirc", "hint: "]),
+        (&["serve", "--compat", "crud"], none, &["--compat crud has no address", "hint: "]),
+        (&["serve", "--compat", "dirc=127.0.0.1:0"], none, &["dirc", "put-kv, crud, root, rpc"]),
+        (&["serve", "--compat", "crud=8081"], none, &["8081 is no address", "hint: "]),
+        (&["serve"], &[("WEIR_COMPAT", "crud=127.0.0.1:0,dirc=127.0.0.1:0")], &["dirc", "hint: "]),
+        (&["serve", "--config", &unknown_compat], none, &["dirc", "hint: "]),
         (
-            &["serve", "--store", "memory:", "--front", "root=0.0.0.0:0"],
+            &["serve", "--store", "memory:", "--compat", "root=0.0.0.0:0"],
             none,
-            &["--front root=0.0.0.0:0", "--insecure"],
+            &["--compat root=0.0.0.0:0", "--insecure"],
         ),
         (
-            &["serve", "--store", "memory:", "--lab", "--insecure", "--front", "root=0.0.0.0:0"],
+            &["serve", "--store", "memory:", "--lab", "--insecure", "--compat", "root=0.0.0.0:0"],
             none,
-            &["--lab and --front root=0.0.0.0:0", "127.0.0.1"],
+            &["--lab and --compat root=0.0.0.0:0", "127.0.0.1"],
         ),
         (&["serve"], &[("WEIR_LAB", "perhaps")], &["WEIR_LAB=perhaps", "hint: Known are true, false"]),
         (&["serve", "--store", "memory:", "--cache-policy", "mru"], none, &["mru", "lru"]),

@@ -15,8 +15,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,
-    /// Its fronts by name, in the order of the flags.
-    fronts: Vec<(String, SocketAddr)>,
+    /// Its compatibility APIs by name, in the order of the flags.
+    compat: Vec<(String, SocketAddr)>,
 }
 
 impl Server {
@@ -35,18 +35,18 @@ impl Server {
             line.strip_prefix(word).unwrap_or_else(|| panic!("{store}: {line:?}")).to_owned()
         };
         let address = line("listening ").parse().unwrap();
-        let fronts = flags.iter().filter(|flag| **flag == "--front").map(|_| {
-            let line = line("front ");
+        let compat = flags.iter().filter(|flag| **flag == "--compat").map(|_| {
+            let line = line("compat ");
             let (name, address) = line.split_once(' ').unwrap();
             (name.to_owned(), address.parse().unwrap())
         });
-        let fronts = fronts.collect();
-        Server { child, address, fronts }
+        let compat = compat.collect();
+        Server { child, address, compat }
     }
 
-    /// Where the front called so listens.
-    pub(crate) fn front(&self, name: &str) -> SocketAddr {
-        self.fronts.iter().find(|(known, _)| known == name).unwrap().1
+    /// The address of a compatibility API.
+    pub(crate) fn compat(&self, name: &str) -> SocketAddr {
+        self.compat.iter().find(|(known, _)| known == name).unwrap().1
     }
 
     pub(crate) fn client(&self) -> Client {

@@ -11,7 +11,7 @@ use lab_run::sampler::SAMPLERS;
 use load::{DIALECTS, DISTRIBUTIONS, TURNS, WORKLOADS};
 use load_accuracy::CLAIMS;
 use load_accuracy::responder::KINDS;
-use server::FRONTS;
+use server::COMPAT_APIS;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ fn every_experiment_is_one() {
 fn every_row_of_every_table_stands_in_the_reference() {
     let tables: &[(&str, Vec<&str>)] = &[
         ("POLICIES", POLICIES.iter().map(|row| row.name).collect()),
-        ("FRONTS", FRONTS.iter().map(|row| row.name).collect()),
+        ("COMPAT_APIS", COMPAT_APIS.iter().map(|row| row.name).collect()),
         ("FAULTS", FAULTS.iter().map(|row| row.name).collect()),
         ("SCHEMES", SCHEMES.iter().map(|row| row.prefix).collect()),
         ("WORKLOADS", WORKLOADS.iter().map(|row| row.name).collect()),

@@ -24,11 +24,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_LISTEN")]
     pub(super) listen: Option<SocketAddr>,
 
-    /// Serve another system's wire shape as well, on a listener of its own: put-kv, crud, root or rpc. May be repeated;
-    /// the variable and the file take a list
-    #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_FRONT", value_delimiter = ',')]
+    /// Also serve the HTTP API of another system, at an address of its own: put-kv, crud, root or rpc. May be repeated; the
+    /// variable and the file take a list
+    #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',')]
     #[serde(default)]
-    pub(super) front: Vec<String>,
+    pub(super) compat: Vec<String>,
 
     /// Allow an address that other machines can reach: there is neither TLS nor a password
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_missing_value = "true")]
@@ -144,7 +144,7 @@ impl Args {
         Args {
             config: self.config,
             listen: self.listen.or(file.listen),
-            front: if self.front.is_empty() { file.front } else { self.front },
+            compat: if self.compat.is_empty() { file.compat } else { self.compat },
             insecure: self.insecure.or(file.insecure),
             store: if self.store.is_empty() { file.store } else { self.store },
             read_fallback: self.read_fallback.or(file.read_fallback),

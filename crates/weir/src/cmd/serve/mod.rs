@@ -39,8 +39,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         std::thread::spawn(end_with_stdin);
     }
     say(format_args!("{} {}", kv::proto::LISTENING, server.address()));
-    for (name, address) in server.fronts() {
-        say(format_args!("{} {name} {address}", kv::proto::FRONT));
+    for (name, address) in server.compat() {
+        say(format_args!("{} {name} {address}", kv::proto::COMPAT));
     }
     let stores: Vec<String> = plan.store_urls.iter().map(|url| store::redacted(url)).collect();
     note(format_args!(

@@ -8,7 +8,7 @@ use kv::VALUE_BYTES_MAX;
 use kv::faults::{FaultInjector, FaultSpec};
 use kv::units::{Size, Span};
 use server::tiered::SHARDS_MAX;
-use server::{self, FRONTS, FrontAt, Options, Patience};
+use server::{self, COMPAT_APIS, CompatListener, Options, Patience};
 use std::sync::Arc;
 use store::{self, Batching};
 
@@ -47,24 +47,24 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
     };
     let listen = args.listen.unwrap_or(defaults.listen);
     let lab = args.lab.unwrap_or(false);
-    let fronts = args.front.iter().map(|text| front_at(text)).collect::<Result<Vec<_>, _>>()?;
+    let compat = args.compat.iter().map(|text| compat_at(text)).collect::<Result<Vec<_>, _>>()?;
     let mut addresses = vec![format!("--listen {listen}")];
     addresses.retain(|_| !listen.ip().is_loopback());
-    let remote = fronts.iter().filter(|front| !front.listen.ip().is_loopback());
-    addresses.extend(remote.map(|front| format!("--front {}={}", front.row.name, front.listen)));
+    let remote = compat.iter().filter(|at| !at.listen.ip().is_loopback());
+    addresses.extend(remote.map(|at| format!("--compat {}={}", at.api.name, at.listen)));
     if let Some(flag) = addresses.first() {
         if lab {
             return Err(Failure::input(format!("--lab and {flag} do not go together"))
                 .hint("With --lab anybody may clear the store: listen on 127.0.0.1."));
         }
-        let clears = |front: &&FrontAt| front.row.clears && !front.listen.ip().is_loopback();
-        if let Some(front) = fronts.iter().find(clears) {
-            let name = front.row.name;
+        let clears = |at: &&CompatListener| at.api.clears && !at.listen.ip().is_loopback();
+        if let Some(at) = compat.iter().find(clears) {
+            let name = at.api.name;
             return Err(Failure::input(format!(
-                "--front {name}={} would let anybody clear the store",
-                front.listen
+                "--compat {name}={} would let anybody clear the store",
+                at.listen
             ))
-            .hint("Listen on 127.0.0.1: this front has routes for that."));
+            .hint("Listen on 127.0.0.1: this API has a route for that."));
         }
         if !args.insecure.unwrap_or(false) {
             return Err(Failure::input(format!(
@@ -128,7 +128,7 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
     Ok(Plan {
         options: Options {
             listen,
-            fronts,
+            compat,
             lab,
             faults,
             cache_entries,
@@ -160,20 +160,20 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
 }
 
 /// `NAME=ADDRESS:PORT`.
-fn front_at(text: &str) -> Result<FrontAt, Failure> {
+fn compat_at(text: &str) -> Result<CompatListener, Failure> {
     let (name, address) = text.split_once('=').ok_or_else(|| {
-        Failure::input(format!("--front {text} has no address")).hint("Write --front crud=127.0.0.1:8081.")
+        Failure::input(format!("--compat {text} has no address")).hint("Write --compat crud=127.0.0.1:8081.")
     })?;
-    let row = server::find_front(name).ok_or_else(|| {
-        let known: Vec<&str> = FRONTS.iter().map(|row| row.name).collect();
-        Failure::input(format!("--front {name} is not known"))
+    let api = server::find_compat(name).ok_or_else(|| {
+        let known: Vec<&str> = COMPAT_APIS.iter().map(|row| row.name).collect();
+        Failure::input(format!("--compat {name} is not known"))
             .hint(format!("Known are {}.", known.join(", ")))
     })?;
     let listen = address.parse().map_err(|_| {
-        Failure::input(format!("--front {text}: {address} is no address with a port"))
-            .hint(format!("Write --front {name}=127.0.0.1:8081; port 0 takes a free one."))
+        Failure::input(format!("--compat {text}: {address} is no address with a port"))
+            .hint(format!("Write --compat {name}=127.0.0.1:8081; port 0 takes a free one."))
     })?;
-    Ok(FrontAt { row, listen })
+    Ok(CompatListener { api, listen })
 }
 
 fn policy_named(flag: &str, name: &str) -> Result<&'static policy::PolicyRow, Failure> {
@@ -247,7 +247,7 @@ mod tests {
         std::fs::write(
             &file,
             "workers = 3\ncache-entries = 7\nstore = \"memory:\"\nghost = [\"lru\", \"s3fifo\"]\n\
-             front = [\"crud=127.0.0.1:0\"]\n",
+             compat = [\"crud=127.0.0.1:0\"]\n",
         )
         .unwrap();
         let plan = planned(&["--config", file.to_str().unwrap(), "--workers", "5"]).unwrap();
@@ -255,10 +255,10 @@ mod tests {
         assert_eq!(plan.store_urls, ["memory:"]);
         assert_eq!(plan.options.value_bytes, 8 << 20);
         assert_eq!(plan.ghosts.iter().map(|row| row.name).collect::<Vec<_>>(), ["lru", "s3fifo"]);
-        assert_eq!(plan.options.fronts[0].row.name, "crud");
-        let two = ["--front", "root=127.0.0.1:1", "--front", "rpc=[::1]:2"];
+        assert_eq!(plan.options.compat[0].api.name, "crud");
+        let two = ["--compat", "root=127.0.0.1:1", "--compat", "rpc=[::1]:2"];
         let plan = planned(&[&["--config", file.to_str().unwrap()], &two[..]].concat()).unwrap();
-        let names: Vec<&str> = plan.options.fronts.iter().map(|front| front.row.name).collect();
+        let names: Vec<&str> = plan.options.compat.iter().map(|at| at.api.name).collect();
         assert_eq!(names, ["root", "rpc"]);
     }
 
@@ -301,10 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn help_names_every_front() {
+    fn help_names_every_compatibility_api() {
         use clap::CommandFactory;
         let help = Alone::command().render_long_help().to_string();
-        for row in FRONTS {
+        for row in COMPAT_APIS {
             assert!(help.contains(row.name), "{}: {help}", row.name);
         }
     }
@@ -355,7 +355,7 @@ mod tests {
             (&["--lab", "--inject", "cpu=1ms,disk=1ms"], "--inject: unknown fault \"disk\""),
             (&["--lab", "--inject", "cpu=1ms", "--inject", "cpu=2ms"], "--inject: cpu is given twice"),
             (&["--lab", "--listen", "0.0.0.0:80", "--insecure"], "do not go together"),
-            (&["--front", "crud=0.0.0.0:80", "--insecure"], "would let anybody clear the store"),
+            (&["--compat", "crud=0.0.0.0:80", "--insecure"], "would let anybody clear the store"),
             (&["--cache-policy", "mru"], "--cache-policy mru is not known"),
             (&["--ghost", "lru,mru"], "--ghost mru is not known"),
             (&["--ghost", "lru,fifo,lru"], "--ghost has lru twice"),

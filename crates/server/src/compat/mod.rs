@@ -1,6 +1,6 @@
-//! Fronts: the wire shapes of four other systems, over the same tiers, so that their own load generators run against weir.
+//! Compatibility APIs: the HTTP interfaces of four other systems over the same tiers, so that their load generators run against weir.
 //!
-//! Each front is one file with two pure functions: from a request to an operation, and from what became of it to an
+//! Each API is one file with two pure functions: from a request to an operation, and from what became of it to an
 //! answer. All four systems stand on the same C++ library (cpp-httplib), so heads, limits on forms and the life of a
 //! connection are shared, in `connection` and `reply`. The plain interface knows nothing of this.
 
@@ -25,10 +25,10 @@ use parking_lot::Mutex;
 use reply::Reply;
 use std::net::SocketAddr;
 
-/// A wire shape by name.
+/// A compatibility API by name.
 #[derive(Debug)]
-pub struct FrontRow {
-    /// As written after `--front`.
+pub struct CompatApi {
+    /// As written after `--compat`.
     pub name: &'static str,
     /// One sentence.
     pub about: &'static str,
@@ -46,9 +46,9 @@ pub struct FrontRow {
     tell: fn(&Operation, Result<Done, Failure>) -> Reply,
 }
 
-/// Every front there is.
-pub const FRONTS: &[FrontRow] = &[
-    FrontRow {
+/// Every compatibility API.
+pub const COMPAT_APIS: &[CompatApi] = &[
+    CompatApi {
         name: "put-kv",
         about: "PUT, GET and DELETE on /kv/{key}; a read says CACHE HIT or DB HIT",
         keep_alive: "timeout=5, max=100",
@@ -58,7 +58,7 @@ pub const FRONTS: &[FrontRow] = &[
         route: put_kv::route,
         tell: put_kv::tell,
     },
-    FrontRow {
+    CompatApi {
         name: "crud",
         about: "POST /create, GET /get, DELETE /delete with forms and queries; /preload, /clear and /cache-stats",
         keep_alive: "timeout=5, max=100",
@@ -69,7 +69,7 @@ pub const FRONTS: &[FrontRow] = &[
         route: crud::route,
         tell: crud::tell,
     },
-    FrontRow {
+    CompatApi {
         name: "root",
         about: "POST, GET and DELETE on /{key}; /metrics as text",
         keep_alive: "timeout=0, max=100",
@@ -79,7 +79,7 @@ pub const FRONTS: &[FrontRow] = &[
         route: root::route,
         tell: root::tell,
     },
-    FrontRow {
+    CompatApi {
         name: "rpc",
         about: "/kv/create, /kv/read and /kv/delete with queries, /compute/prime and /compute/hash, answers in JSON",
         keep_alive: "timeout=5, max=100",
@@ -91,36 +91,36 @@ pub const FRONTS: &[FrontRow] = &[
     },
 ];
 
-/// The front called `name`.
-pub fn find(name: &str) -> Option<&'static FrontRow> {
-    FRONTS.iter().find(|row| row.name == name)
+/// The API called `name`.
+pub fn find(name: &str) -> Option<&'static CompatApi> {
+    COMPAT_APIS.iter().find(|row| row.name == name)
 }
 
-/// A front and where it listens.
+/// A compatibility API and its address.
 #[derive(Clone, Copy, Debug)]
-pub struct FrontAt {
+pub struct CompatListener {
     /// Which.
-    pub row: &'static FrontRow,
+    pub api: &'static CompatApi,
     /// Port 0 for any free one.
     pub listen: SocketAddr,
 }
 
-/// A front in service: what its workers share.
-pub(super) struct Front {
-    row: &'static FrontRow,
+/// What the workers share of an API.
+pub(super) struct CompatState {
+    api: &'static CompatApi,
     counts: Counts,
     hashes: Mutex<Hashes>,
-    /// Most rows the cache may hold; one front tells it.
+    /// Most rows the cache may hold; one API reports it.
     cache_entries_max: usize,
 }
 
-impl Front {
-    pub(super) fn new(row: &'static FrontRow, cache_entries_max: usize) -> Front {
-        Front { row, counts: Counts::default(), hashes: Mutex::default(), cache_entries_max }
+impl CompatState {
+    pub(super) fn new(api: &'static CompatApi, cache_entries_max: usize) -> CompatState {
+        CompatState { api, counts: Counts::default(), hashes: Mutex::default(), cache_entries_max }
     }
 }
 
-/// A request, as far as fronts look at it.
+/// A request, as far as the APIs look at it.
 struct Asked {
     /// HEAD is routed like GET.
     method: Method,

@@ -1,4 +1,4 @@
-//! The fronts, byte for byte: what the load generators of four other systems send, and what they must get.
+//! The compatibility APIs, byte for byte: what the load generators of four other systems send, and what they must get.
 //!
 //! Heads and their order were seen on the wire of the library those systems stand on, requests on the wire of its client.
 
@@ -6,26 +6,26 @@ use crate::support::{Client, PATIENCE, Server};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// A server with one front, which is where the requests go.
-struct Front {
+/// A server with one compatibility API, which is where the requests go.
+struct Compat {
     server: Server,
     name: &'static str,
 }
 
-fn front(name: &'static str, flags: &[&str]) -> Front {
+fn compat(name: &'static str, flags: &[&str]) -> Compat {
     let at = format!("{name}=127.0.0.1:0");
-    Front { server: Server::start("memory:", &[&["--front", at.as_str()], flags].concat()), name }
+    Compat { server: Server::start("memory:", &[&["--compat", at.as_str()], flags].concat()), name }
 }
 
-impl Front {
+impl Compat {
     fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.server.front(self.name)).unwrap();
+        let stream = TcpStream::connect(self.server.compat(self.name)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 
     fn client(&self) -> Client {
-        Client::connect(self.server.front(self.name)).unwrap()
+        Client::connect(self.server.compat(self.name)).unwrap()
     }
 
     /// Sends `request` on a connection of its own; the answer has to be these bytes, and the connection to end behind
@@ -96,25 +96,25 @@ const JSON: &str = "application/json";
 /// The generator of 000 counts any 2xx. `get-all` asks for keys that nobody wrote; its 404 are failures there, too.
 #[test]
 fn put_kv_answers_its_generator() {
-    let front = front("put-kv", &[]);
+    let api = compat("put-kv", &[]);
     let ok = |body: &str| closing("200 OK", TEXT, body);
     for i in 0..3 {
         let put = generated(&format!("PUT /kv/popular_{i}"), TEXT, &format!("popular_value_{i}"));
-        front.check(&put, &ok("PUT OK"));
+        api.check(&put, &ok("PUT OK"));
         let get = generated(&format!("GET /kv/popular_{i}"), "", "");
-        front.check(&get, &ok(&format!("CACHE HIT: popular_value_{i}")));
+        api.check(&get, &ok(&format!("CACHE HIT: popular_value_{i}")));
     }
-    front.check(&generated("PUT /kv/popular_0", TEXT, "again"), &ok("PUT OK"));
-    front.check(&generated("GET /kv/popular_0", "", ""), &ok("CACHE HIT: again"));
-    front.check(&generated("GET /kv/k7", "", ""), &closing("404 Not Found", TEXT, "Not found"));
-    front.check(&generated("DELETE /kv/popular_0", "", ""), &ok("DELETE OK"));
-    front.check(&generated("DELETE /kv/popular_0", "", ""), &ok("DELETE OK"));
-    front.check(&generated("GET /stats", "", ""), &ok("cache_hits=4\ncache_misses=1\nhit_rate=80.000000%\n"));
+    api.check(&generated("PUT /kv/popular_0", TEXT, "again"), &ok("PUT OK"));
+    api.check(&generated("GET /kv/popular_0", "", ""), &ok("CACHE HIT: again"));
+    api.check(&generated("GET /kv/k7", "", ""), &closing("404 Not Found", TEXT, "Not found"));
+    api.check(&generated("DELETE /kv/popular_0", "", ""), &ok("DELETE OK"));
+    api.check(&generated("DELETE /kv/popular_0", "", ""), &ok("DELETE OK"));
+    api.check(&generated("GET /stats", "", ""), &ok("cache_hits=4\ncache_misses=1\nhit_rate=80.000000%\n"));
 }
 
 #[test]
 fn put_kv_by_its_table() {
-    let front = front("put-kv", &["--cache-entries", "0"]);
+    let api = compat("put-kv", &["--cache-entries", "0"]);
     let ok = |body: &str| open("200 OK", TEXT, body);
     let long = "x".repeat(20_000);
     for (request, expected) in [
@@ -158,52 +158,52 @@ fn put_kv_by_its_table() {
         ("hello\r\n\r\n".into(), bare("400 Bad Request")),
     ] {
         if expected.contains("100 Continue") || request.starts_with("HEAD") {
-            let mut stream = front.connect();
+            let mut stream = api.connect();
             stream.write_all(request.as_bytes()).unwrap();
             let mut got = vec![0; expected.len()];
             stream.read_exact(&mut got).unwrap();
             assert_eq!(String::from_utf8_lossy(&got), expected);
         } else {
-            front.check(&request, &expected);
+            api.check(&request, &expected);
         }
     }
     // The plain interface reads the same rows.
-    let answer = front.server.client().get("/kv/c");
+    let answer = api.server.client().get("/kv/c");
     assert_eq!((answer.text().as_str(), answer.header("content-type")), ("abc", Some(TEXT)));
 }
 
 /// The generator of 002 counts any 2xx, and stops for 100 ms at everything else.
 #[test]
 fn crud_answers_its_generator() {
-    let front = front("crud", &[]);
+    let api = compat("crud", &[]);
     let ok = |body: &str| closing("200 OK", TEXT, body);
-    front.check(
+    api.check(
         &generated("POST /create", FORM, "key=popular_0&value=old"),
         &closing("201 Created", TEXT, "Inserted\n"),
     );
-    front.check(&generated("DELETE /clear", "", ""), &ok("Database and cache cleared.\n"));
+    api.check(&generated("DELETE /clear", "", ""), &ok("Database and cache cleared.\n"));
     for i in 0..3 {
         let form = format!("key=popular_{i}&value=val_{i}");
-        front.check(&generated("POST /preload", FORM, &form), &ok("Preloaded"));
+        api.check(&generated("POST /preload", FORM, &form), &ok("Preloaded"));
     }
     for _ in 0..2 {
-        front.check(&generated("GET /get?key=popular_0", "", ""), &ok("val_0"));
+        api.check(&generated("GET /get?key=popular_0", "", ""), &ok("val_0"));
     }
     for seq in 0..14 {
         let form = format!("key=put_1_{seq}&value=v{seq}");
-        front.check(&generated("POST /create", FORM, &form), &closing("201 Created", TEXT, "Inserted\n"));
+        api.check(&generated("POST /create", FORM, &form), &closing("201 Created", TEXT, "Inserted\n"));
         if seq >= 10 && seq % 2 == 1 {
             let delete = format!("DELETE /delete?key=put_1_{}", seq - 1);
-            front.check(&generated(&delete, "", ""), &ok("Deleted\n"));
+            api.check(&generated(&delete, "", ""), &ok("Deleted\n"));
         }
     }
     // What its mixed workload has deleted before, and counts as a failure there, too.
-    front.check(
+    api.check(
         &generated("DELETE /delete?key=mput_1_0", "", ""),
         &closing("404 Not Found", TEXT, "Deleted\n"),
     );
-    front.check(&generated("GET /get?key=get_9", "", ""), &closing("404 Not Found", TEXT, "Not found"));
-    front.check(
+    api.check(&generated("GET /get?key=get_9", "", ""), &closing("404 Not Found", TEXT, "Not found"));
+    api.check(
         &generated("GET /cache-stats", "", ""),
         &ok("Total Accesses:3\nHits:1\nMisses:2\nHitRate:33.333333%\n"),
     );
@@ -211,7 +211,7 @@ fn crud_answers_its_generator() {
 
 #[test]
 fn crud_by_its_table() {
-    let front = front("crud", &[]);
+    let api = compat("crud", &[]);
     let ok = |body: &str| open("200 OK", TEXT, body);
     let form = |method: &str, body: &str| kept(method, &format!("Content-Type: {FORM}\r\n"), body);
     let long = "x".repeat(4_000);
@@ -254,25 +254,25 @@ fn crud_by_its_table() {
         (kept("POST /create", "", ""), bare("400 Bad Request")),
         (form("POST /create", &format!("key=a&value={}", "x".repeat(8_192))), bare("413 Content Too Large")),
     ] {
-        front.check(&request, &expected);
+        api.check(&request, &expected);
     }
 }
 
 /// The generator of 003 counts 200, 201 and 404.
 #[test]
 fn root_answers_its_generator() {
-    let front = front("root", &["--cache-entries", "64"]);
+    let api = compat("root", &["--cache-entries", "64"]);
     let big = "X".repeat(20_480);
-    front.check(&generated("POST /key-1", TEXT, "key-1"), &closing("201 Created", TEXT, "Stored key: key-1"));
-    front.check(&generated("POST /key-2", TEXT, &big), &closing("201 Created", TEXT, "Stored key: key-2"));
-    front.check(&generated("GET /key-1", "", ""), &closing("200 OK", TEXT, "key-1"));
-    front.check(&generated("GET /key-2", "", ""), &closing("200 OK", TEXT, &big));
+    api.check(&generated("POST /key-1", TEXT, "key-1"), &closing("201 Created", TEXT, "Stored key: key-1"));
+    api.check(&generated("POST /key-2", TEXT, &big), &closing("201 Created", TEXT, "Stored key: key-2"));
+    api.check(&generated("GET /key-1", "", ""), &closing("200 OK", TEXT, "key-1"));
+    api.check(&generated("GET /key-2", "", ""), &closing("200 OK", TEXT, &big));
     let compressible = generated("GET /key-1", "", "").replace("Accept-Encoding: ", "Accept-Encoding: br");
-    front.check(&compressible, &closing("200 OK", TEXT, "key-1"));
-    front.check(&generated("GET /key-77", "", ""), &closing("404 Not Found", TEXT, "Key Not Found"));
-    front.check(&generated("DELETE /key-2", "", ""), &closing("200 OK", TEXT, "Deleted key: key-2"));
+    api.check(&compressible, &closing("200 OK", TEXT, "key-1"));
+    api.check(&generated("GET /key-77", "", ""), &closing("404 Not Found", TEXT, "Key Not Found"));
+    api.check(&generated("DELETE /key-2", "", ""), &closing("200 OK", TEXT, "Deleted key: key-2"));
 
-    let metrics = front.client().get("/metrics").text();
+    let metrics = api.client().get("/metrics").text();
     let expected = "Cache Hits: 3\nCache Misses: 1\nCache Hit Ratio: 75%\nCache Size: 1/64\nTotal GETs: 4\n\
                     Total POSTs: 2\nTotal DELETEs: 1\nTotal DB Reads: 1\nTotal DB Writes: 3\n";
     let latencies = metrics.strip_prefix(expected).unwrap_or_else(|| panic!("{metrics}"));
@@ -285,7 +285,7 @@ fn root_answers_its_generator() {
 
 #[test]
 fn root_by_its_table() {
-    let front = front("root", &[]);
+    let api = compat("root", &[]);
     let open = |status: &str, body: &str| open(status, TEXT, body).replace("timeout=5", "timeout=0");
     for (request, expected) in [
         (kept("GET /", "", ""), open("200 OK", "Synchronous KV Server with LRU Cache is running!")),
@@ -301,16 +301,16 @@ fn root_by_its_table() {
         (kept("PUT /a", "", "1"), bare("404 Not Found")),
         (kept("POST /a", "", ""), bare("400 Bad Request")),
     ] {
-        front.check(&request, &expected);
+        api.check(&request, &expected);
     }
-    assert_eq!(front.server.client().get("/kv/metrics").text(), "1");
+    assert_eq!(api.server.client().get("/kv/metrics").text(), "1");
 }
 
 /// The generator of 004 has a socket, writes the same head for every method, and reads to the end. It counts answers with
 /// `HTTP/1.1 2` in them, and a 404 of a GET.
 #[test]
 fn rpc_answers_its_generator() {
-    let front = front("rpc", &[]);
+    let api = compat("rpc", &[]);
     let value = "v".repeat(50);
     let raw = |start: &str| {
         format!("{start} HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
@@ -327,9 +327,9 @@ fn rpc_answers_its_generator() {
         closing("201 Created", JSON, &body)
     };
     let create = raw(&format!("POST /kv/create?key=key_7&value={value}"));
-    front.check(&create, &created("key_7", ""));
-    front.check(&create, &created("key_7", &value));
-    front.check(
+    api.check(&create, &created("key_7", ""));
+    api.check(&create, &created("key_7", &value));
+    api.check(
         &raw("GET /kv/read?key=key_7"),
         &closing(
             "200 OK",
@@ -339,12 +339,12 @@ fn rpc_answers_its_generator() {
             ),
         ),
     );
-    front.check(
+    api.check(
         &raw("GET /kv/read?key=popular_key_3"),
         &closing("404 Not Found", JSON, "{\"error\": \"Key not found\", \"key\": \"popular_key_3\"}"),
     );
     for key in ["key_7", "key_8"] {
-        front.check(
+        api.check(
             &raw(&format!("DELETE /kv/delete?key={key}")),
             &closing(
                 "200 OK",
@@ -353,7 +353,7 @@ fn rpc_answers_its_generator() {
             ),
         );
     }
-    front.check(
+    api.check(
         &raw("GET /compute/prime?count=5"),
         &closing("200 OK", JSON, "{\"success\": true, \"count\": 5, \"primes\": \"2,3,5,7,11\"}"),
     );
@@ -361,9 +361,9 @@ fn rpc_answers_its_generator() {
         let body = format!(
             "{{\"success\": true, \"text\": \"hello\", \"hash\": 99162322, \"source\": \"{source}\"}}"
         );
-        front.check(&raw("GET /compute/hash?text=hello"), &closing("200 OK", JSON, &body));
+        api.check(&raw("GET /compute/hash?text=hello"), &closing("200 OK", JSON, &body));
     }
-    front.check(
+    api.check(
         &raw("GET /status"),
         &closing(
             "200 OK",
@@ -378,7 +378,7 @@ fn rpc_answers_its_generator() {
 
 #[test]
 fn rpc_by_its_table() {
-    let front = front("rpc", &["--cache-entries", "0"]);
+    let api = compat("rpc", &["--cache-entries", "0"]);
     let error = |status: &str, what: &str| closing(status, JSON, &format!("{{\"error\": \"{what}\"}}"));
     let ok = |body: &str| open("200 OK", JSON, body);
     let primes = |count: usize, primes: &str| {
@@ -441,9 +441,9 @@ fn rpc_by_its_table() {
         (kept("GET /kv/create?key=a&value=b", "", ""), no_endpoint("GET", "/kv/create")),
         (kept("PATCH /a%22", "", "x"), no_endpoint("PATCH", "/a\\\"")),
     ] {
-        front.check(&request, &expected);
+        api.check(&request, &expected);
     }
-    let answer = front.client().get("/compute/prime?count=99999").text();
+    let answer = api.client().get("/compute/prime?count=99999").text();
     assert!(answer.starts_with("{\"success\": true, \"count\": 10000, \"primes\": \"2,3,5,"), "capped");
     assert!(answer.ends_with(",104729\"}"));
 }
@@ -452,13 +452,13 @@ fn rpc_by_its_table() {
 #[test]
 fn rpc_tells_every_replaced_value_once() {
     const WRITES: usize = 40;
-    let front = front("rpc", &[]);
+    let api = compat("rpc", &[]);
     let olds = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..2)
             .map(|writer| {
-                let front = &front;
+                let api = &api;
                 scope.spawn(move || {
-                    let mut client = front.client();
+                    let mut client = api.client();
                     let mut create = |i: usize| {
                         let path = format!("/kv/create?key=k&value={writer}.{i}");
                         client.ask("POST", &path, &[("Content-Length", "0")], b"").unwrap()
@@ -477,8 +477,8 @@ fn rpc_tells_every_replaced_value_once() {
 /// Without batches no write has a condition; an old value is told all the same.
 #[test]
 fn rpc_tells_the_replaced_value_without_batches() {
-    let front = front("rpc", &["--lab", "--batching", "off"]);
-    let mut client = front.client();
+    let api = compat("rpc", &["--lab", "--batching", "off"]);
+    let mut client = api.client();
     let olds = ["1", "2"].map(|value| {
         let path = format!("/kv/create?key=k&value={value}");
         client.ask("POST", &path, &[("Content-Length", "0")], b"").unwrap().problem()["old_value"].clone()
@@ -489,9 +489,9 @@ fn rpc_tells_the_replaced_value_without_batches() {
 /// Head and body in two segments cost the systems with this shape a delayed acknowledgement on every request.
 #[test]
 fn an_answer_comes_in_one_piece() {
-    let front = front("root", &[]);
-    front.server.client().put("/kv/a", &[b'x'; 10_000]);
-    let mut stream = front.connect();
+    let api = compat("root", &[]);
+    api.server.client().put("/kv/a", &[b'x'; 10_000]);
+    let mut stream = api.connect();
     for _ in 0..20 {
         stream.write_all(kept("GET /a", "", "").as_bytes()).unwrap();
         let mut answer = vec![0; 20_000];
@@ -502,8 +502,8 @@ fn an_answer_comes_in_one_piece() {
 
 #[test]
 fn the_hundredth_answer_is_the_last() {
-    let front = front("put-kv", &[]);
-    let mut client = front.client();
+    let api = compat("put-kv", &[]);
+    let mut client = api.client();
     for i in 1..=100 {
         let answer = client.get("/stats");
         let said = answer.header("connection").or(answer.header("keep-alive"));
@@ -513,19 +513,19 @@ fn the_hundredth_answer_is_the_last() {
 }
 
 #[test]
-fn fronts_have_the_limits_time_outs_and_counters_of_the_server() {
-    let front = front("crud", &["--connections", "2", "--head-timeout", "200ms", "--idle-timeout", "30s"]);
-    let mut plain = front.server.client();
+fn apis_have_the_limits_time_outs_and_counters_of_the_server() {
+    let api = compat("crud", &["--connections", "2", "--head-timeout", "200ms", "--idle-timeout", "30s"]);
+    let mut plain = api.server.client();
     plain.get("/healthz");
-    let mut held = front.client();
+    let mut held = api.client();
     assert_eq!(held.get("/get?key=a").status, 404);
-    front.check_refused();
+    api.check_refused();
     drop(held);
 
     // A slow client is told so, once there is room for it.
     let deadline = std::time::Instant::now() + PATIENCE;
     loop {
-        let mut slow = front.client();
+        let mut slow = api.client();
         let begun = slow.send(b"GET /get?key=a HTTP/1.1\r\nHo").and_then(|()| slow.answer(false));
         if begun.is_ok_and(|answer| answer.status == 408) {
             assert!(slow.is_closed());
@@ -539,7 +539,7 @@ fn fronts_have_the_limits_time_outs_and_counters_of_the_server() {
     assert!(stats["weir_shed_total{reason=\"connections\"}"].as_f64() >= Some(1.0));
 }
 
-impl Front {
+impl Compat {
     fn check_refused(&self) {
         let mut got = String::new();
         self.connect().read_to_string(&mut got).unwrap();
@@ -548,26 +548,26 @@ impl Front {
 }
 
 #[test]
-fn a_front_drains_with_its_server() {
-    let mut front = front("put-kv", &[]);
-    let (mut idle, mut writer) = (front.client(), front.client());
+fn an_api_drains_with_its_server() {
+    let mut api = compat("put-kv", &[]);
+    let (mut idle, mut writer) = (api.client(), api.client());
     idle.get("/stats");
     let asked = kept("PUT /kv/a", "Expect: 100-continue\r\nContent-Length: 5\r\n", "");
     assert_eq!(writer.exchange(asked.as_bytes()).status, 100);
-    front.server.terminate();
+    api.server.terminate();
     assert!(idle.is_closed(), "who has nothing under way is let go");
     let answer = writer.exchange(b"value");
     assert_eq!((answer.text().as_str(), answer.header("connection")), ("PUT OK", Some("close")));
     assert!(writer.is_closed());
     drop(writer);
-    assert_eq!(front.server.wait().code(), Some(0));
+    assert_eq!(api.server.wait().code(), Some(0));
 }
 
 #[test]
-fn every_front_serves_the_same_rows() {
+fn every_api_serves_the_same_rows() {
     let names = ["put-kv", "crud", "root", "rpc"];
     let flags: Vec<String> =
-        names.iter().flat_map(|name| ["--front".into(), format!("{name}=127.0.0.1:0")]).collect();
+        names.iter().flat_map(|name| ["--compat".into(), format!("{name}=127.0.0.1:0")]).collect();
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(&format!("fjall:{}", directory.path().join("store").display()), &flags);
@@ -582,6 +582,6 @@ fn every_front_serves_the_same_rows() {
             "{\"success\": true, \"key\": \"a\", \"value\": \"value\", \"source\": \"cache\"}",
         ),
     ] {
-        assert_eq!(Client::connect(server.front(name)).unwrap().get(path).text(), text, "{name}");
+        assert_eq!(Client::connect(server.compat(name)).unwrap().get(path).text(), text, "{name}");
     }
 }

@@ -1,8 +1,8 @@
-//! A front's answers as bytes: the head that the library behind those systems writes, in its order.
+//! Answers of the compatibility APIs as bytes: the head that the library behind those systems writes, in its order.
 //!
 //! No `Date`, no `Server`. Head and body go out in one piece; there they are two, which costs a delayed acknowledgement.
 
-use super::FrontRow;
+use super::CompatApi;
 use http1::response::Writer;
 use kv::Row;
 use std::borrow::Cow;
@@ -58,14 +58,14 @@ impl Reply {
     }
 
     /// Appends it.
-    pub(super) fn write(&self, output: &mut Vec<u8>, row: &FrontRow, keep_alive: bool, is_head: bool) {
+    pub(super) fn write(&self, output: &mut Vec<u8>, api: &CompatApi, keep_alive: bool, is_head: bool) {
         let (words, value) = match &self.body {
             Body::Bytes(bytes) => (&b""[..], &bytes[..]),
             Body::Value(words, row) => (words.as_bytes(), row.value()),
         };
         let bytes = words.len() + value.len();
         let (name, said) = match keep_alive {
-            true => ("Keep-Alive", row.keep_alive.as_bytes()),
+            true => ("Keep-Alive", api.keep_alive.as_bytes()),
             false => ("Connection", &b"close"[..]),
         };
         let length = bytes as u64;
@@ -95,7 +95,7 @@ impl Reply {
 
 /// The answer to a connection too many.
 pub(crate) fn refuse_connection(output: &mut Vec<u8>) {
-    Reply::empty(503).write(output, &super::FRONTS[0], false, false);
+    Reply::empty(503).write(output, &super::COMPAT_APIS[0], false, false);
 }
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
             ),
         ] {
             let mut output = Vec::new();
-            reply.write(&mut output, &super::super::FRONTS[0], keep_alive, is_head);
+            reply.write(&mut output, &super::super::COMPAT_APIS[0], keep_alive, is_head);
             assert_eq!(String::from_utf8(output).unwrap(), format!("HTTP/1.1 {expected}"));
         }
     }

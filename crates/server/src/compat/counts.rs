@@ -1,6 +1,6 @@
-//! What a front counts for its own statistics pages, and the hashes that one of them remembers.
+//! What a compatibility API counts for its own statistics pages, and the hashes that one of them remembers.
 //!
-//! Only what came through the front counts. `/metrics` of the plain interface counts everything.
+//! Only requests to the API count. `/metrics` of the plain interface counts everything.
 
 use crate::tiered::CacheCounts;
 use kv::counters::Counter;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// A front's counters.
+/// The counters of an API.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     counters: [Counter; Count::ALL],

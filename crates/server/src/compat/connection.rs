@@ -1,11 +1,11 @@
-//! One connection of a front: requests become operations over the tiers, and what became of them answers.
+//! One connection of a compatibility API: requests become operations over the tiers, and what became of them answers.
 //!
 //! Reading, sending, limits and time-outs are those of the plain interface. What is the library's: an answer's head,
 //! 100 requests to a connection, 5 idle seconds, forms of at most 8 KiB, and that a failure ends the connection.
 
 use super::counts::{Count, Figures};
 use super::reply::Reply;
-use super::{Asked, Done, Front, Operation};
+use super::{Asked, CompatState, Done, Operation};
 use crate::Worker;
 use crate::compute::{self, Full, Pool};
 use crate::error::Failure;
@@ -39,7 +39,7 @@ const FURTHER_METHODS: [&str; 4] = ["PATCH", "TRACE", "CONNECT", "PRI"];
 
 pub(crate) struct Connection<S> {
     wire: Wire<S>,
-    front: Arc<Front>,
+    state: Arc<CompatState>,
     answered: u32,
 }
 
@@ -54,9 +54,9 @@ enum Heard {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(crate) fn new(stream: S, worker: Rc<Worker>, front: Arc<Front>) -> Connection<S> {
+    pub(crate) fn new(stream: S, worker: Rc<Worker>, state: Arc<CompatState>) -> Connection<S> {
         let idle = worker.shared.options.patience.idle.min(IDLE);
-        Connection { wire: Wire::new(stream, worker, idle), front, answered: 0 }
+        Connection { wire: Wire::new(stream, worker, idle), state, answered: 0 }
     }
 
     pub(crate) async fn run(mut self) {
@@ -151,13 +151,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if is_form {
             asked.params.add(&asked.body);
         }
-        let row = self.front.row;
-        let reply = match (row.route)(&mut asked) {
+        let api = self.state.api;
+        let reply = match (api.route)(&mut asked) {
             Ok(mut operation) => {
                 // What is answered so far need not wait for the store.
                 self.wire.flush().await?;
-                let done = perform(&self.wire.worker, &self.front, &mut operation).await;
-                (row.tell)(&operation, done)
+                let done = perform(&self.wire.worker, &self.state, &mut operation).await;
+                (api.tell)(&operation, done)
             }
             Err(reply) => reply,
         };
@@ -168,11 +168,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn answer(&mut self, request: &Request, reply: &Reply) -> bool {
         self.answered += 1;
         let worker = &self.wire.worker;
-        let fails = self.front.row.failure_closes && reply.status >= 400;
+        let fails = self.state.api.failure_closes && reply.status >= 400;
         let keep_alive =
             request.keep_alive && !worker.is_draining() && self.answered < REQUESTS_MAX && !fails;
         let is_head = request.method == Some(Method::Head);
-        reply.write(&mut self.wire.output, self.front.row, keep_alive, is_head);
+        reply.write(&mut self.wire.output, self.state.api, keep_alive, is_head);
         worker.metrics.answered(request.method, reply.status, request.started.elapsed());
         keep_alive
     }
@@ -222,15 +222,15 @@ fn asked(head: &Head<'_, '_>, method_name: &'static str) -> Asked {
 }
 
 /// Does what is asked for. A value that is stored leaves its operation.
-async fn perform(worker: &Worker, front: &Front, operation: &mut Operation) -> Result<Done, Failure> {
+async fn perform(worker: &Worker, state: &CompatState, operation: &mut Operation) -> Result<Done, Failure> {
     let shared = &worker.shared;
-    let (tiers, counts) = (&shared.tiers, &front.counts);
+    let (tiers, counts) = (&shared.tiers, &state.counts);
     let since = Instant::now();
     let wrote = || counts.add_call(Count::StoreWrites, Count::StoreWriteMicros, since.elapsed());
     match operation {
         Operation::Get(key) => {
             counts.add(Count::Gets);
-            let (row, served) = read(worker, front, key).await?;
+            let (row, served) = read(worker, state, key).await?;
             Ok(Done::Read { row, served })
         }
         Operation::Put { key, value } => {
@@ -269,19 +269,19 @@ async fn perform(worker: &Worker, front: &Front, operation: &mut Operation) -> R
             let count = *count;
             Ok(Done::Primes(compute(shared.compute.as_ref(), move || compute::primes(count)).await?))
         }
-        Operation::Hash(text) => hash(shared.compute.as_ref(), front, text).await,
+        Operation::Hash(text) => hash(shared.compute.as_ref(), state, text).await,
         Operation::Figures => Ok(Done::Figures(Figures {
             counts: counts.since_reset(),
             cache: tiers.cache_counts(),
-            cache_entries_max: front.cache_entries_max,
-            hashes: front.hashes.lock().counts(),
+            cache_entries_max: state.cache_entries_max,
+            hashes: state.hashes.lock().counts(),
         })),
     }
 }
 
 /// The row, and who had it.
-async fn read(worker: &Worker, front: &Front, key: &Key) -> Result<(Option<Row>, Served), Failure> {
-    let (tiers, counts) = (&worker.shared.tiers, &front.counts);
+async fn read(worker: &Worker, state: &CompatState, key: &Key) -> Result<(Option<Row>, Served), Failure> {
+    let (tiers, counts) = (&worker.shared.tiers, &state.counts);
     let hit = |shard: usize| {
         worker.metrics.hits[shard].add(1);
         counts.add(Count::Hits);
@@ -334,16 +334,16 @@ async fn exchange(worker: &Worker, key: &Key, value: &[u8]) -> Result<Option<Row
     unreachable!("the last attempt has no condition")
 }
 
-async fn hash(pool: Option<&Pool>, front: &Front, text: &[u8]) -> Result<Done, Failure> {
-    let known = front.hashes.lock().get(text);
+async fn hash(pool: Option<&Pool>, state: &CompatState, text: &[u8]) -> Result<Done, Failure> {
+    let known = state.hashes.lock().get(text);
     if let Some(hash) = known {
-        front.counts.add(Count::HashHits);
+        state.counts.add(Count::HashHits);
         return Ok(Done::Hash { hash, was_known: true });
     }
-    front.counts.add(Count::HashMisses);
+    state.counts.add(Count::HashMisses);
     let text = text.to_vec();
     let (hash, text) = compute(pool, move || (compute::hash(&text), text)).await?;
-    front.hashes.lock().insert(text, hash);
+    state.hashes.lock().insert(text, hash);
     Ok(Done::Hash { hash, was_known: false })
 }
 
