@@ -86,7 +86,7 @@ enum Work {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(stream: S, worker: Rc<Worker>) -> Connection<S> {
-        let idle = worker.shared.options.patience.idle;
+        let idle = worker.shared.options.timeouts.idle;
         Connection { wire: Wire::new(stream, worker, idle), scratch: Vec::new(), faults: None }
     }
 

@@ -10,7 +10,7 @@ mod lab;
 mod compute;
 mod compat;
 mod wire;
-mod seats;
+mod timeouts;
 mod faults;
 mod pauses;
 mod busy;
@@ -31,7 +31,6 @@ use kv::VALUE_BYTES_MAX;
 use kv::faults::FaultInjector;
 use metrics::{Metrics, WorkerMetrics};
 use pauses::Pauses;
-use seats::Seats;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -41,6 +40,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use timeouts::TimeoutChecker;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
@@ -74,13 +74,13 @@ pub struct Options {
     pub timing: bool,
     /// How long a drain waits for what is in flight.
     pub drain: Duration,
-    /// How slow a client may be.
-    pub patience: Patience,
+    /// How long the server waits for a client.
+    pub timeouts: Timeouts,
 }
 
 /// How long the server waits for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// For the next request of a connection.
     pub idle: Duration,
     /// For a head, from its first byte; for a body, and for a client that does not take its answer, before the slowest
@@ -104,7 +104,7 @@ impl Default for Options {
             connections: 20_000,
             timing: false,
             drain: Duration::from_secs(30),
-            patience: Patience {
+            timeouts: Timeouts {
                 idle: Duration::from_secs(75),
                 head: Duration::from_secs(10),
                 bytes_per_sec: 1024,
@@ -146,7 +146,7 @@ struct Listener {
 struct Worker {
     shared: Arc<Shared>,
     metrics: Arc<WorkerMetrics>,
-    seats: Rc<Seats>,
+    timeouts: Rc<TimeoutChecker>,
     spare: Spare,
     pauses: Pauses,
 }
@@ -190,10 +190,10 @@ impl Server {
                         };
                     drop(told);
                     metrics.busy.begin(runtime.metrics());
-                    let patience = shared.options.patience;
-                    let seats = Rc::new(Seats::new(patience.idle.min(patience.head)));
+                    let Timeouts { idle, head, .. } = shared.options.timeouts;
+                    let timeouts = Rc::new(TimeoutChecker::new(idle.min(head)));
                     let (spare, pauses) = (Spare::default(), Pauses::default());
-                    let worker = Worker { shared, metrics, seats, spare, pauses };
+                    let worker = Worker { shared, metrics, timeouts, spare, pauses };
                     runtime.block_on(serve(Rc::new(worker), listeners));
                 };
                 let thread = thread.spawn(work)?;
@@ -297,8 +297,8 @@ fn into_std(socket: TcpSocket) -> io::Result<std::net::TcpListener> {
 
 /// Accepts until the server drains, then waits for the connections to end.
 async fn serve(worker: Rc<Worker>, listeners: Vec<Listener>) {
-    let seats = Rc::clone(&worker.seats);
-    tokio::task::spawn_local(look_after(seats, worker.shared.draining.subscribe()));
+    let timeouts = Rc::clone(&worker.timeouts);
+    tokio::task::spawn_local(check_timeouts(timeouts, worker.shared.draining.subscribe()));
     let accepting: Vec<_> =
         listeners.into_iter().map(|of| tokio::task::spawn_local(accept(Rc::clone(&worker), of))).collect();
     for task in accepting {
@@ -333,13 +333,13 @@ async fn accept(worker: Rc<Worker>, Listener { socket, compat }: Listener) {
     }
 }
 
-/// Looks after the waiting connections, and renews the date, for as long as the worker runs.
-async fn look_after(seats: Rc<Seats>, mut draining: watch::Receiver<bool>) {
+/// Checks the timeouts and renews the date, for as long as the worker runs.
+async fn check_timeouts(timeouts: Rc<TimeoutChecker>, mut draining: watch::Receiver<bool>) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(seats.look_every()) => seats.look(Instant::now()),
-            // Once: after that there are only the looks.
-            _ = draining.wait_for(|draining| *draining), if !seats.is_draining() => seats.drain(),
+            () = tokio::time::sleep(timeouts.interval()) => timeouts.check(Instant::now()),
+            // Once: after that there are only the checks.
+            _ = draining.wait_for(|draining| *draining), if !timeouts.is_draining() => timeouts.drain(),
         }
         reply::renew_date();
     }

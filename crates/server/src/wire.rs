@@ -6,7 +6,7 @@
 use super::Worker;
 use super::error::Failure;
 use super::reply::Request;
-use super::seats::{Ended, Seated};
+use super::timeouts::{ConnectionTimeout, WaitEnd};
 use bytes::{Buf, BytesMut};
 use http1::{Decoder, Framing, Slots, request, response};
 use std::cell::RefCell;
@@ -45,7 +45,7 @@ pub(super) struct Wire<S> {
     /// When the input grew last.
     pub(super) arrived: Instant,
     idle: Duration,
-    seat: Seated,
+    timeout: ConnectionTimeout,
 }
 
 /// The buffers of a worker that no connection uses.
@@ -94,7 +94,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     pub(super) fn new(stream: S, worker: Rc<Worker>, idle: Duration) -> Wire<S> {
         Wire {
             stream,
-            seat: worker.seats.take(),
+            timeout: worker.timeouts.register(),
             worker,
             input: BytesMut::new(),
             output: Vec::new(),
@@ -123,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             response::Writer::new(&mut self.output, 100).end();
             self.flush().await?;
         }
-        let patience = self.worker.shared.options.patience;
+        let timeouts = self.worker.shared.options.timeouts;
         let since = Instant::now();
         while !decoder.is_done() {
             let step = match decoder.decode(&self.input) {
@@ -135,9 +135,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             if step.consumed == 0 {
                 // The peer may wait for the answers before this one until it sends the rest.
                 self.flush().await?;
-                let earned = Duration::from_secs(body.len() as u64 / patience.bytes_per_sec.max(1));
+                let earned = Duration::from_secs(body.len() as u64 / timeouts.bytes_per_sec.max(1));
                 // What came quickly buys no long silence.
-                let until = (since + patience.head + earned).min(Instant::now() + patience.head);
+                let until = (since + timeouts.head + earned).min(Instant::now() + timeouts.head);
                 self.fill(until, false).await?;
             }
         }
@@ -146,16 +146,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
     /// Waits for more of a head.
     pub(super) async fn fill_head(&mut self) -> Result<(), End> {
-        let patience = self.worker.shared.options.patience;
+        let timeouts = self.worker.shared.options.timeouts;
         if self.input.is_empty() {
-            match self.fill(self.seat.until(self.idle), true).await {
+            match self.fill(self.timeout.until(self.idle), true).await {
                 // A connection without a request may be closed without a word.
                 Err(End::Slow) => Err(End::Gone),
                 other => other,
             }
         } else {
             // From the first byte of this head, whoever sends it drop by drop.
-            let until = Instant::now() + patience.head;
+            let until = Instant::now() + timeouts.head;
             while self.head_is_partial() {
                 self.fill(until, false).await?;
             }
@@ -181,14 +181,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             }
             read
         });
-        let read = self.seat.wait(until, is_idle, read).await;
+        let read = self.timeout.wait(until, is_idle, read).await;
         self.arrived = Instant::now();
         match read {
             Ok(Ok(0)) if !is_idle => Err(End::Cut),
             Ok(Ok(0) | Err(_)) => Err(End::Gone),
             Ok(Ok(_)) => Ok(()),
-            Err(Ended::Late) => Err(End::Slow),
-            Err(Ended::Draining) => Err(End::Draining),
+            Err(WaitEnd::Timeout) => Err(End::Slow),
+            Err(WaitEnd::Draining) => Err(End::Draining),
         }
     }
 
@@ -238,9 +238,9 @@ async fn send<S: AsyncWrite + Unpin>(stream: &mut S, worker: &Worker, bytes: &[u
         });
         let taken = taken.await.map_err(|_| End::Gone)?;
         if taken < piece.len() {
-            let patience = worker.shared.options.patience;
-            let earned = Duration::from_secs(piece.len() as u64 / patience.bytes_per_sec.max(1));
-            let rest = tokio::time::timeout(patience.head + earned, stream.write_all(&piece[taken..]));
+            let timeouts = worker.shared.options.timeouts;
+            let earned = Duration::from_secs(piece.len() as u64 / timeouts.bytes_per_sec.max(1));
+            let rest = tokio::time::timeout(timeouts.head + earned, stream.write_all(&piece[taken..]));
             rest.await.map_err(|_| End::Gone)?.map_err(|_| End::Gone)?;
         }
     }

@@ -55,7 +55,7 @@ enum Heard {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(crate) fn new(stream: S, worker: Rc<Worker>, state: Arc<CompatState>) -> Connection<S> {
-        let idle = worker.shared.options.patience.idle.min(IDLE);
+        let idle = worker.shared.options.timeouts.idle.min(IDLE);
         Connection { wire: Wire::new(stream, worker, idle), state, answered: 0 }
     }
 

@@ -8,7 +8,7 @@ use kv::VALUE_BYTES_MAX;
 use kv::faults::{FaultInjector, FaultSpec};
 use kv::units::{Size, Span};
 use server::tiered::SHARDS_MAX;
-use server::{self, COMPAT_APIS, CompatListener, Options, Patience};
+use server::{self, COMPAT_APIS, CompatListener, Options, Timeouts};
 use std::sync::Arc;
 use store::{self, Batching};
 
@@ -138,10 +138,10 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
             connections: at_least_one("connections", args.connections)?.unwrap_or(defaults.connections),
             timing: args.timing.unwrap_or(false),
             drain: args.drain.map_or(defaults.drain, |span| span.0),
-            patience: Patience {
-                idle: positive("idle-timeout", args.idle_timeout)?.unwrap_or(defaults.patience.idle),
-                head: positive("head-timeout", args.head_timeout)?.unwrap_or(defaults.patience.head),
-                ..defaults.patience
+            timeouts: Timeouts {
+                idle: positive("idle-timeout", args.idle_timeout)?.unwrap_or(defaults.timeouts.idle),
+                head: positive("head-timeout", args.head_timeout)?.unwrap_or(defaults.timeouts.head),
+                ..defaults.timeouts
             },
         },
         store_urls,
