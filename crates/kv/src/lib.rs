@@ -4,7 +4,7 @@
 
 pub mod counters;
 pub mod proto;
-pub mod station;
+pub mod queue_meter;
 pub mod faults;
 pub mod units;
 

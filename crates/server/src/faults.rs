@@ -6,7 +6,7 @@ use super::error::Failure;
 use super::{Shared, Worker};
 use crate::tiered::{Made, WriteError};
 use kv::faults::{Fault, FaultInjector, block, compute};
-use kv::station::{Station, Visit, Visits};
+use kv::queue_meter::{QueueEntry, QueueMeter, QueueTotals};
 use kv::{Key, Precondition};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,8 +29,8 @@ pub(super) struct Faults {
 /// Every write holds it until its commit.
 #[derive(Default)]
 struct Lock {
-    turn: Mutex<()>,
-    station: Station,
+    mutex: Mutex<()>,
+    meter: QueueMeter,
 }
 
 /// A request that got its faults, until it is answered.
@@ -46,9 +46,9 @@ impl Faults {
         Faults { injector, in_flight: AtomicU64::new(0), above_limit: AtomicU64::new(0), lock }
     }
 
-    /// What went on at the lock, where there is one.
-    pub(super) fn lock_visits(&self) -> Option<Visits> {
-        self.lock.as_ref().map(|lock| lock.station.visits())
+    /// What the meter of the lock counted, if there is one.
+    pub(super) fn lock_totals(&self) -> Option<QueueTotals> {
+        self.lock.as_ref().map(|lock| lock.meter.totals())
     }
 
     /// Counts a request that begins; its failure, if it is to fail.
@@ -115,21 +115,21 @@ impl Worker {
     }
 
     /// Waits for the lock, in the order of coming.
-    async fn turn(&self) -> Option<(Visit<'_>, MutexGuard<'_, ()>)> {
+    async fn turn(&self) -> Option<(QueueEntry<'_>, MutexGuard<'_, ()>)> {
         let lock = self.shared.faults.as_ref()?.lock.as_ref()?;
-        let mut visit = lock.station.come();
+        let mut entry = lock.meter.enter();
         // On the heap: no connection must be larger for it.
-        let turn = Box::pin(lock.turn.lock()).await;
-        visit.serve();
-        Some((visit, turn))
+        let turn = Box::pin(lock.mutex.lock()).await;
+        entry.begin_service();
+        Some((entry, turn))
     }
 
     /// Holds the lock for as long as it has to be held beyond the write.
-    async fn end(&self, turn: Option<(Visit<'_>, MutexGuard<'_, ()>)>) {
-        if let (Some((visit, turn)), Some(faults)) = (turn, &self.shared.faults) {
+    async fn end(&self, turn: Option<(QueueEntry<'_>, MutexGuard<'_, ()>)>) {
+        if let (Some((entry, turn)), Some(faults)) = (turn, &self.shared.faults) {
             Box::pin(self.pauses.pause(faults.injector.time(Fault::Lock))).await;
-            // First: two never hold it at once.
-            drop(visit);
+            // First, so that the meter never has two in service.
+            drop(entry);
             drop(turn);
         }
     }

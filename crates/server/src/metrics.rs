@@ -8,7 +8,7 @@ use super::faults::Faults;
 use crate::tiered::{GhostCounts, LaneMeters, Lanes, SHARDS_MAX, Status, Tiered, Tiers};
 use http1::request::Method;
 use kv::counters::{Counter, Distribution, Histogram, micros};
-use kv::station::Visits;
+use kv::queue_meter::QueueTotals;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -218,10 +218,10 @@ impl Metrics {
                 }
             }
         }
-        let flush = |(label, tiered): &(String, &Tiered)| Some((braced("", label), tiered.flush()?.visits()));
-        page.visits(FLUSHES, &shards.iter().filter_map(flush).collect::<Vec<_>>());
-        if let Some(lock) = faults.and_then(Faults::lock_visits) {
-            page.visits(LOCK, &[("{lock=\"commit\"}".to_owned(), lock)]);
+        let flush = |(label, tiered): &(String, &Tiered)| Some((braced("", label), tiered.flush()?.totals()));
+        page.queues(FLUSHES, &shards.iter().filter_map(flush).collect::<Vec<_>>());
+        if let Some(lock) = faults.and_then(Faults::lock_totals) {
+            page.queues(LOCK, &[("{lock=\"commit\"}".to_owned(), lock)]);
         }
         page.each("weir_store_claims_total", "counter", "Times the store was claimed.", &shards, |tiered| {
             tiered.store_meters().claims.get() as f64
@@ -298,23 +298,23 @@ pub(super) fn not_ready(tiers: &Tiers) -> Option<String> {
     (!away.is_empty()).then(|| away.join("; "))
 }
 
-/// What is shown of a station: a counter's name, what it is, and where it is found.
-type Shown = [(&'static str, &'static str, fn(&Visits) -> f64)];
+/// The metrics of a queue meter: name, help and value.
+type QueueMetrics = [(&'static str, &'static str, fn(&QueueTotals) -> f64)];
 
-const FLUSHES: &Shown = &[
-    ("weir_flushes_total", "Flushes of the embedded store.", |visits| visits.count as f64),
-    ("weir_flush_busy_seconds_total", "Time in flushes.", |visits| visits.busy.as_secs_f64()),
-    ("weir_flush_queue_seconds_total", "Time that lanes waited to flush.", |visits| {
-        visits.waited.as_secs_f64()
+const FLUSHES: &QueueMetrics = &[
+    ("weir_flushes_total", "Flushes of the embedded store.", |totals| totals.count as f64),
+    ("weir_flush_busy_seconds_total", "Time in flushes.", |totals| totals.busy.as_secs_f64()),
+    ("weir_flush_queue_seconds_total", "Time that lanes waited to flush.", |totals| {
+        totals.waited.as_secs_f64()
     }),
 ];
 
-const LOCK: &Shown = &[
-    ("weir_lock_busy_seconds_total", "Time in which a write held the lock.", |visits| {
-        visits.busy.as_secs_f64()
+const LOCK: &QueueMetrics = &[
+    ("weir_lock_busy_seconds_total", "Time in which a write held the lock.", |totals| {
+        totals.busy.as_secs_f64()
     }),
-    ("weir_lock_queue_seconds_total", "Time that writes waited for the lock.", |visits| {
-        visits.waited.as_secs_f64()
+    ("weir_lock_queue_seconds_total", "Time that writes waited for the lock.", |totals| {
+        totals.waited.as_secs_f64()
     }),
 ];
 
@@ -388,15 +388,15 @@ impl Page {
         }
     }
 
-    /// What went on at stations of one kind, each with its labels. Without any there is nothing to show.
-    fn visits(&mut self, shown: &Shown, stations: &[(String, Visits)]) {
-        if stations.is_empty() {
+    /// The totals of queue meters of one kind, each with its labels.
+    fn queues(&mut self, shown: &QueueMetrics, queues: &[(String, QueueTotals)]) {
+        if queues.is_empty() {
             return;
         }
         for (name, about, value) in shown {
             let family = self.family(name, "counter", about);
-            for (labels, visits) in stations {
-                family.number(labels, value(visits));
+            for (labels, totals) in queues {
+                family.number(labels, value(totals));
             }
         }
     }

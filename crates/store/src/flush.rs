@@ -1,7 +1,7 @@
 //! The flush of an embedded store: one at a time, and what it takes.
 
 use kv::faults::{self, Fault, FaultInjector};
-use kv::station::{Station, Visits};
+use kv::queue_meter::{QueueMeter, QueueTotals};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 
@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 /// The engine has one journal, and lets one commit into it at a time anyway: waiting here, lanes can be counted.
 #[derive(Debug, Default)]
 pub struct Flush {
-    turn: Mutex<()>,
-    station: Station,
+    mutex: Mutex<()>,
+    meter: QueueMeter,
     faults: OnceLock<Arc<FaultInjector>>,
 }
 
@@ -23,21 +23,21 @@ impl Flush {
 
     /// Commits when its turn has come.
     pub(super) fn in_turn<T>(&self, commit: impl FnOnce() -> T) -> T {
-        let mut visit = self.station.come();
-        let turn = self.turn.lock();
-        visit.serve();
+        let mut entry = self.meter.enter();
+        let turn = self.mutex.lock();
+        entry.begin_service();
         if let Some(faults) = self.faults.get() {
             faults::block(faults.time(Fault::Flush));
         }
         let done = commit();
-        // First: two are never served at once.
-        drop(visit);
+        // First, so that the meter never has two in service.
+        drop(entry);
         drop(turn);
         done
     }
 
     /// Flushes, time in them, and time that lanes waited for their turn.
-    pub fn visits(&self) -> Visits {
-        self.station.visits()
+    pub fn totals(&self) -> QueueTotals {
+        self.meter.totals()
     }
 }
