@@ -3,18 +3,18 @@
 //! Knows no store, no HTTP, no clock and no async: it never waits and never does I/O. What may enter is decided
 //! above, in `tiered`.
 
-mod ghost;
 pub mod policy;
+mod shadow;
 mod shard;
 
-pub use ghost::GhostCounts;
+pub use shadow::ShadowCounts;
 
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
-use ghost::Ghosts;
 use kv::{Row, Version};
 use parking_lot::{Mutex, MutexGuard};
 use policy::PolicyRow;
+use shadow::ShadowPolicies;
 use shard::{Held, Shard};
 use std::hash::{BuildHasher, Hasher};
 
@@ -68,22 +68,21 @@ pub struct Place {
 
 /// The cache. All methods may be called from any thread; each takes one shard's lock for a few hundred nanoseconds.
 pub struct Cache {
-    shards: Box<[Guarded]>,
+    shards: Box<[LockedShard]>,
     hash_state: SeedableRandomState,
     /// Of each shard.
     limits: Limits,
-    has_ghosts: bool,
+    has_shadows: bool,
 }
 
-/// A shard's lock with what it guards, in cache lines of its own.
+/// A shard with its lock, in cache lines of its own.
 #[repr(align(64))]
-struct Guarded(Mutex<Ward>);
+struct LockedShard(Mutex<ShardState>);
 
-/// What is behind one lock.
 #[repr(C)]
-struct Ward {
+struct ShardState {
     rows: Shard<Row>,
-    ghosts: Option<Box<Ghosts>>,
+    shadows: Option<Box<ShadowPolicies>>,
 }
 
 impl Held for Row {
@@ -116,23 +115,21 @@ impl Cache {
         Cache {
             shards: (0..count)
                 .map(|_| Shard::new(limits, (policy.new)(), hash_state.clone()))
-                .map(|rows| Guarded(Mutex::new(Ward { rows, ghosts: None })))
+                .map(|rows| LockedShard(Mutex::new(ShardState { rows, shadows: None })))
                 .collect(),
             hash_state,
             limits,
-            has_ghosts: false,
+            has_shadows: false,
         }
     }
 
-    /// The same, still empty, with a simulation of each of these policies beside it.
-    ///
-    /// They hear of the same requests under the same limits and shards, and keep no rows: [`Cache::ghost_counts`].
-    pub fn with_ghosts(mut self, policies: &[&'static PolicyRow]) -> Cache {
-        self.has_ghosts = !policies.is_empty();
+    /// The same, still empty, with these shadow policies: [`Cache::shadow_counts`].
+    pub fn with_shadow_policies(mut self, policies: &[&'static PolicyRow]) -> Cache {
+        self.has_shadows = !policies.is_empty();
         let count = self.shards.len();
         for shard in &mut self.shards {
-            let ghosts = Ghosts::new(policies, self.limits, count, &self.hash_state);
-            shard.0.get_mut().ghosts = self.has_ghosts.then(|| Box::new(ghosts));
+            let shadows = ShadowPolicies::new(policies, self.limits, count, &self.hash_state);
+            shard.0.get_mut().shadows = self.has_shadows.then(|| Box::new(shadows));
         }
         self
     }
@@ -157,23 +154,23 @@ impl Cache {
     /// What `look` makes of the row under `key`, and a mark for the policy as in [`Cache::get`]. Cheaper by what it costs
     /// to share the row; but `look` runs under the shard's lock, so it must be short and must not come back here.
     pub fn look<R>(&self, place: Place, key: &[u8], look: impl FnOnce(&Row) -> R) -> Option<R> {
-        let mut ward = self.lock(place.shard);
-        let Ward { rows, ghosts } = &mut *ward;
+        let mut state = self.lock(place.shard);
+        let ShardState { rows, shadows } = &mut *state;
         let row = rows.get(place.hash, key)?;
-        if let Some(ghosts) = ghosts {
-            ghosts.hit(place.hash, row.cost());
+        if let Some(shadows) = shadows {
+            shadows.hit(place.hash, row.cost());
         }
         Some(look(row))
     }
 
-    /// Tells the ghosts of a read that goes to the store. Not told by [`Cache::get`]: a reader may look more than once
-    /// before it goes.
+    /// Reports a read that goes to the store to the shadow policies. [`Cache::get`] does not: a reader may call it more than
+    /// once before it goes to the store.
     pub fn missed(&self, place: Place) {
-        // Without ghosts not worth the lock.
-        if self.has_ghosts
-            && let Some(ghosts) = &mut self.lock(place.shard).ghosts
+        // Without shadow policies there is no need to lock.
+        if self.has_shadows
+            && let Some(shadows) = &mut self.lock(place.shard).shadows
         {
-            ghosts.missed(place.hash);
+            shadows.missed(place.hash);
         }
     }
 
@@ -186,37 +183,37 @@ impl Cache {
     /// Whether it is there now. It is not where there is no room for it at all: it is larger than a shard's share of the
     /// bytes, or that of the entries is 0; nor where it replaced a smaller one and the policy then chose it to leave.
     pub fn insert(&self, place: Place, row: Row) -> bool {
-        let mut ward = self.lock(place.shard);
-        if let Some(ghosts) = &mut ward.ghosts {
-            ghosts.written(place.hash, row.cost());
+        let mut state = self.lock(place.shard);
+        if let Some(shadows) = &mut state.shadows {
+            shadows.written(place.hash, row.cost());
         }
-        ward.rows.insert(place.hash, row)
+        state.rows.insert(place.hash, row)
     }
 
     /// The same with a row that was read.
     pub fn fill(&self, place: Place, row: Row) -> bool {
-        let mut ward = self.lock(place.shard);
-        if let Some(ghosts) = &mut ward.ghosts {
-            ghosts.filled(place.hash, row.cost());
+        let mut state = self.lock(place.shard);
+        if let Some(shadows) = &mut state.shadows {
+            shadows.filled(place.hash, row.cost());
         }
-        ward.rows.insert(place.hash, row)
+        state.rows.insert(place.hash, row)
     }
 
     /// Takes the row under `key` out, if there is one, and gives it back.
     pub fn remove(&self, place: Place, key: &[u8]) -> Option<Row> {
-        let mut ward = self.lock(place.shard);
-        if let Some(ghosts) = &mut ward.ghosts {
-            ghosts.removed(place.hash);
+        let mut state = self.lock(place.shard);
+        if let Some(shadows) = &mut state.shadows {
+            shadows.removed(place.hash);
         }
-        ward.rows.remove(place.hash, key)
+        state.rows.remove(place.hash, key)
     }
 
     /// Takes every row of a shard out.
     pub fn clear_shard(&self, shard: usize) {
-        let mut ward = self.lock(shard);
-        ward.rows.clear();
-        if let Some(ghosts) = &mut ward.ghosts {
-            ghosts.cleared();
+        let mut state = self.lock(shard);
+        state.rows.clear();
+        if let Some(shadows) = &mut state.shadows {
+            shadows.cleared();
         }
     }
 
@@ -225,15 +222,16 @@ impl Cache {
         self.shards.iter().map(|shard| shard.0.lock().rows.counts()).sum()
     }
 
-    fn lock(&self, shard: usize) -> MutexGuard<'_, Ward> {
+    fn lock(&self, shard: usize) -> MutexGuard<'_, ShardState> {
         self.shards[shard].0.lock()
     }
 
-    /// What the ghosts counted, in the order they were asked for; sums as in [`Cache::counts`].
-    pub fn ghost_counts(&self) -> Vec<GhostCounts> {
-        let mut sums: Vec<GhostCounts> = Vec::new();
-        for shard in self.shards.iter().filter(|_| self.has_ghosts) {
-            for (i, one) in shard.0.lock().ghosts.iter_mut().flat_map(|ghosts| ghosts.counts()).enumerate() {
+    /// The counts of the shadow policies, in the order given; sums as in [`Cache::counts`].
+    pub fn shadow_counts(&self) -> Vec<ShadowCounts> {
+        let mut sums: Vec<ShadowCounts> = Vec::new();
+        for shard in self.shards.iter().filter(|_| self.has_shadows) {
+            for (i, one) in shard.0.lock().shadows.iter_mut().flat_map(|shadows| shadows.counts()).enumerate()
+            {
                 match sums.get_mut(i) {
                     Some(sum) => (sum.hits, sum.misses) = (sum.hits + one.hits, sum.misses + one.misses),
                     None => sums.push(one),

@@ -1,7 +1,7 @@
 //! One shard: an index of 32-bit slots over a slab of entries.
 //!
-//! Everything here runs under the shard's lock. The entries are rows, or in a ghost what stands for them: both live by
-//! the same code, so that a ghost cannot do otherwise than the cache would.
+//! Everything here runs under the shard's lock. The entries are rows, or in a shadow policy their hashes and
+//! sizes. Both use this code, so that a shadow policy does what the cache would do.
 
 use super::policy::{Policy, Slot};
 use super::{Counts, Limits};

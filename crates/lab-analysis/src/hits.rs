@@ -19,7 +19,7 @@ pub struct HitRatio {
 }
 
 const CACHE: &str = "stats.weir_cache_requests_total{";
-const GHOST: &str = "stats.weir_ghost_requests_total{policy=\"";
+const SHADOW: &str = "stats.weir_shadow_requests_total{policy=\"";
 
 /// The cache's hit ratio under `workload`, then that of each policy simulated beside it, by name. Empty where none was:
 /// the table is a comparison.
@@ -27,17 +27,17 @@ pub fn hit_ratios(results: &Results, workload: &str) -> Vec<HitRatio> {
     let trials: Vec<&Trial> = results.trials.iter().filter(|trial| trial.workload == workload).collect();
     let names = trials.iter().flat_map(|trial| trial.closed.counters.keys());
     let policies: BTreeSet<&str> =
-        names.filter_map(|name| Some(name.strip_prefix(GHOST)?.split_once('"')?.0)).collect();
+        names.filter_map(|name| Some(name.strip_prefix(SHADOW)?.split_once('"')?.0)).collect();
     if policies.is_empty() {
         return Vec::new();
     }
-    let ghosts = policies.into_iter().map(|policy| {
-        let ghost = |result: &str| format!("{GHOST}{policy}\",result=\"{result}\"");
-        ratio(&trials, Some(policy.to_owned()), &ghost("hit"), &[ghost("miss")])
+    let shadows = policies.into_iter().map(|policy| {
+        let shadow = |result: &str| format!("{SHADOW}{policy}\",result=\"{result}\"");
+        ratio(&trials, Some(policy.to_owned()), &shadow("hit"), &[shadow("miss")])
     });
     let cache = |result: &str| format!("{CACHE}result=\"{result}\"");
     let real = ratio(&trials, None, &cache("hit"), &[cache("miss"), cache("collapsed")]);
-    std::iter::once(real).chain(ghosts).flatten().collect()
+    std::iter::once(real).chain(shadows).flatten().collect()
 }
 
 /// `None` where nothing was read, or the counters were not.
@@ -78,10 +78,10 @@ mod tests {
                 ("stats.weir_cache_requests_total{result=\"hit\"}", 5.0, 10.0),
                 ("stats.weir_cache_requests_total{result=\"miss\"}", 1.0, 4.0),
                 ("stats.weir_cache_requests_total{result=\"collapsed\"}", 0.0, 2.0),
-                ("stats.weir_ghost_requests_total{policy=\"w-tinylfu\",result=\"hit\"}", 0.0, 9.0),
-                ("stats.weir_ghost_requests_total{policy=\"w-tinylfu\",result=\"miss\"}", 7.0, 8.0),
-                ("stats.weir_ghost_requests_total{policy=\"fifo\",result=\"hit\"}", 0.0, 0.0),
-                ("stats.weir_ghost_requests_total{policy=\"fifo\",result=\"miss\"}", 0.0, 10.0),
+                ("stats.weir_shadow_requests_total{policy=\"w-tinylfu\",result=\"hit\"}", 0.0, 9.0),
+                ("stats.weir_shadow_requests_total{policy=\"w-tinylfu\",result=\"miss\"}", 7.0, 8.0),
+                ("stats.weir_shadow_requests_total{policy=\"fifo\",result=\"hit\"}", 0.0, 0.0),
+                ("stats.weir_shadow_requests_total{policy=\"fifo\",result=\"miss\"}", 0.0, 10.0),
             ] {
                 trial.opened.counters.insert(name.into(), from);
                 // A trial of which one half was not read says nothing.
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn without_ghosts_there_is_nothing_to_compare() {
+    fn without_shadow_policies_there_is_nothing_to_compare() {
         let mut results = results();
         for trial in &mut results.trials {
             trial.closed.counters.insert("stats.weir_cache_requests_total{result=\"hit\"}".into(), 1.0);

@@ -289,7 +289,7 @@ fn hit_ratios(report: &Report, page: &mut Vec<Block>) {
     page.push(Block::Notes(vec![
         "Hits over reads, 0 to 1, as the target counted them in the windows of all trials of the workload. The cache \
          itself follows the policy it was started with; the others were simulated beside it on the same requests and \
-         limits, without rows (--ghost)."
+         limits, without rows (--shadow-policies)."
             .to_owned(),
     ]));
 }

@@ -117,8 +117,8 @@ fn hit_ratios_are_shown_where_policies_were_simulated() {
             ("stats.weir_cache_requests_total{result=\"hit\"}", 1.0),
             ("stats.weir_cache_requests_total{result=\"miss\"}", 2.0),
             ("stats.weir_cache_requests_total{result=\"collapsed\"}", 1.0),
-            ("stats.weir_ghost_requests_total{policy=\"sieve\",result=\"hit\"}", 3.0),
-            ("stats.weir_ghost_requests_total{policy=\"sieve\",result=\"miss\"}", 1.0),
+            ("stats.weir_shadow_requests_total{policy=\"sieve\",result=\"hit\"}", 3.0),
+            ("stats.weir_shadow_requests_total{policy=\"sieve\",result=\"miss\"}", 1.0),
         ] {
             trial.opened.counters.insert(name.into(), 0.0);
             trial.closed.counters.insert(name.into(), to);

@@ -5,7 +5,7 @@
 use super::busy::Busy;
 use super::compute;
 use super::faults::Faults;
-use crate::tiered::{GhostCounts, LaneMeters, Lanes, SHARDS_MAX, Status, Tiered, Tiers};
+use crate::tiered::{LaneMeters, Lanes, SHARDS_MAX, ShadowCounts, Status, Tiered, Tiers};
 use http1::request::Method;
 use kv::counters::{Counter, Distribution, Histogram, micros};
 use kv::queue_meter::QueueTotals;
@@ -140,11 +140,11 @@ impl Metrics {
                 reads.number(&braced(&format!("result=\"{result}\""), label), count as f64);
             }
         }
-        if shards.iter().any(|(_, tiered)| !tiered.ghost_counts().is_empty()) {
+        if shards.iter().any(|(_, tiered)| !tiered.shadow_counts().is_empty()) {
             let about = "Reads, by how another policy would have served them.";
-            let family = page.family("weir_ghost_requests_total", "counter", about);
+            let family = page.family("weir_shadow_requests_total", "counter", about);
             for (label, tiered) in &shards {
-                for GhostCounts { policy, hits, misses } in tiered.ghost_counts() {
+                for ShadowCounts { policy, hits, misses } in tiered.shadow_counts() {
                     for (result, count) in [("hit", hits), ("miss", misses)] {
                         let own = format!("policy=\"{policy}\",result=\"{result}\"");
                         family.number(&braced(&own, label), count as f64);

@@ -9,7 +9,7 @@ mod sieve;
 mod s3fifo;
 mod w_tinylfu;
 mod list;
-mod past;
+mod recent_evictions;
 mod sketch;
 
 pub use clock::Clock;

@@ -10,7 +10,7 @@
 //! Source: Yang, Zhang, Qiu, Yue and Rashmi, FIFO queues are all you need for cache eviction (SOSP 2023).
 
 use super::list::Lists;
-use super::past::Past;
+use super::recent_evictions::RecentEvictions;
 use super::{Policy, Slot, fingerprint, set};
 
 const SMALL: usize = 0;
@@ -29,7 +29,7 @@ pub struct S3Fifo {
     queues: Lists<2>,
     fingerprints: Vec<u32>,
     states: Vec<State>,
-    past: Past,
+    recent: RecentEvictions,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -61,7 +61,7 @@ impl Policy for S3Fifo {
         let fingerprint = fingerprint(hash);
         set(&mut self.fingerprints, slot, fingerprint, 0);
         // The row that made room has left `held` already: it counts.
-        let is_back = self.past.take(fingerprint, self.remembered() + 1);
+        let is_back = self.recent.take(fingerprint, self.remembered() + 1);
         self.put(slot, if is_back { MAIN } else { SMALL });
     }
 
@@ -85,7 +85,7 @@ impl Policy for S3Fifo {
                 self.queues.unlink(SMALL, slot);
                 self.put(slot, MAIN);
             } else if from_small {
-                self.past.remember(self.fingerprints[slot as usize], self.remembered());
+                self.recent.remember(self.fingerprints[slot as usize], self.remembered());
                 return slot;
             } else if asked > 0 {
                 self.states[slot as usize].asked = asked - 1;

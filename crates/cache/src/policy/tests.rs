@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Limits;
-use crate::ghost::Ghosts;
+use crate::shadow::ShadowPolicies;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -72,9 +72,9 @@ fn hit_ratios(rows: usize, reads: impl Iterator<Item = u64>) -> impl Fn(&str) ->
     let state = SeedableRandomState::with_seed(0, SharedSeed::global_fixed());
     let limits = Limits { entries: rows, bytes: usize::MAX };
     let policies: Vec<&'static PolicyRow> = POLICIES.iter().collect();
-    let mut ghosts = Ghosts::new(&policies, limits, 1, &state);
-    reads.for_each(|key| ghosts.hit(hash(key), 100));
-    let counts: Vec<_> = ghosts.counts().collect();
+    let mut shadows = ShadowPolicies::new(&policies, limits, 1, &state);
+    reads.for_each(|key| shadows.hit(hash(key), 100));
+    let counts: Vec<_> = shadows.counts().collect();
     move |name| {
         let of = counts.iter().find(|of| of.policy == name).unwrap();
         of.hits as f64 / (of.hits + of.misses) as f64

@@ -11,7 +11,7 @@ mod flight;
 mod replica;
 mod shards;
 
-pub use cache::{Counts as CacheCounts, GhostCounts};
+pub use cache::{Counts as CacheCounts, ShadowCounts};
 pub use replica::Replica;
 pub use shards::{Shard, Tiers};
 pub use store::{Error, Flush, Kind, LaneMeters, Lanes, Meters, SHARDS_MAX, Status};
@@ -244,9 +244,9 @@ impl Tiered {
         self.tier.cache.counts()
     }
 
-    /// What the policies that are simulated beside the cache counted so far.
-    pub fn ghost_counts(&self) -> Vec<GhostCounts> {
-        self.tier.cache.ghost_counts()
+    /// The counts of the shadow policies.
+    pub fn shadow_counts(&self) -> Vec<ShadowCounts> {
+        self.tier.cache.shadow_counts()
     }
 
     /// What the tier counted so far.

@@ -519,13 +519,13 @@ async fn unordered_writes_take_no_conditions() {
     assert!(matches!(put, Err(WriteError::Store(error)) if error.kind() == Kind::Rejected));
 }
 
-/// A ghost of the real policy must see what the cache sees: reads that look twice, collapse, find nothing or are filled,
+/// A shadow of the real policy must see what the cache sees: reads that look twice, collapse, find nothing or are filled,
 /// writes, deletes, a store that goes away, rows too large for the cache.
 #[tokio::test]
-async fn a_ghost_of_the_real_policy_has_the_real_hit_ratio() {
+async fn a_shadow_of_the_real_policy_has_the_real_hit_ratio() {
     for (row, shards) in policy::POLICIES.iter().flat_map(|row| [(row, 1), (row, 4)]) {
         let limits = Limits { entries: 64 * shards, bytes: 30_000 * shards };
-        let cache = Cache::new(limits, shards, row).with_ghosts(&[row]);
+        let cache = Cache::new(limits, shards, row).with_shadow_policies(&[row]);
         let store = store::open("memory:").unwrap();
         let tiered = Tiered::start(cache, store, Config::default(), Duration::from_secs(30)).unwrap();
         let mut random = Xoshiro256PlusPlus::seed_from_u64(6);
@@ -554,8 +554,8 @@ async fn a_ghost_of_the_real_policy_has_the_real_hit_ratio() {
                 (0..tiered.tier.cache.shard_count()).for_each(|shard| tiered.tier.cache.clear_shard(shard));
             }
         }
-        let ghosts = tiered.ghost_counts();
-        assert_eq!(ghosts, [GhostCounts { policy: row.name, hits, misses }], "{shards} shards");
+        let shadows = tiered.shadow_counts();
+        assert_eq!(shadows, [ShadowCounts { policy: row.name, hits, misses }], "{shards} shards");
         assert!(hits > 300 && misses > 300, "{hits} hits, {misses} misses");
         assert_eq!(tiered.tier_meters().misses.get(), misses);
         assert!(tiered.cache_counts().evictions > 100, "{:?}", tiered.cache_counts());

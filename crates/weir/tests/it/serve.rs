@@ -861,7 +861,7 @@ fn stats_are_numbers_by_name() {
 
 #[test]
 fn policies_simulated_beside_the_cache_are_counted_on_the_same_requests() {
-    let flags = ["--cache-entries", "64", "--cache-policy", "fifo", "--ghost", "fifo,w-tinylfu"];
+    let flags = ["--cache-entries", "64", "--cache-policy", "fifo", "--shadow-policies", "fifo,w-tinylfu"];
     let server = server(&flags);
     let mut client = server.client();
     for round in 0..6 {
@@ -875,16 +875,16 @@ fn policies_simulated_beside_the_cache_are_counted_on_the_same_requests() {
     }
     let stats: serde_json::Value = serde_json::from_slice(&client.get("/stats").body).unwrap();
     let of = |name: &str| stats[name].as_f64().unwrap_or_else(|| panic!("no {name} in {stats:#}"));
-    let ghost = |policy: &str, result: &str| {
-        of(&format!("weir_ghost_requests_total{{policy=\"{policy}\",result=\"{result}\"}}"))
+    let shadow = |policy: &str, result: &str| {
+        of(&format!("weir_shadow_requests_total{{policy=\"{policy}\",result=\"{result}\"}}"))
     };
     let reads = 6.0 * 96.0;
-    assert_eq!(ghost("fifo", "hit"), of("weir_cache_requests_total{result=\"hit\"}"));
-    assert_eq!(ghost("fifo", "miss"), of("weir_cache_requests_total{result=\"miss\"}"));
-    assert_eq!(ghost("w-tinylfu", "hit") + ghost("w-tinylfu", "miss"), reads);
-    assert!(ghost("w-tinylfu", "hit") > ghost("fifo", "hit") + 100.0, "{stats:#}");
+    assert_eq!(shadow("fifo", "hit"), of("weir_cache_requests_total{result=\"hit\"}"));
+    assert_eq!(shadow("fifo", "miss"), of("weir_cache_requests_total{result=\"miss\"}"));
+    assert_eq!(shadow("w-tinylfu", "hit") + shadow("w-tinylfu", "miss"), reads);
+    assert!(shadow("w-tinylfu", "hit") > shadow("fifo", "hit") + 100.0, "{stats:#}");
     let metrics = client.get("/metrics").text();
-    assert!(metrics.contains("# TYPE weir_ghost_requests_total counter"), "{metrics}");
+    assert!(metrics.contains("# TYPE weir_shadow_requests_total counter"), "{metrics}");
     // One shard of 64 rows, as the cache.
     assert_eq!(of("weir_cache_entries"), 64.0);
 }

@@ -129,17 +129,17 @@ async fn waiting_in_mariadb(connection: &mut mysql_async::Conn) -> i64 {
 
 #[test]
 fn a_dead_servers_statement_does_not_overwrite_its_successors() {
-    check_ghost(&postgres(), PostgresBlocker::new);
+    check_stale_writer(&postgres(), PostgresBlocker::new);
 }
 
 #[test]
 fn a_dead_servers_statement_in_mariadb_does_not_overwrite_its_successors() {
-    check_ghost(&mariadb(), MariaDbBlocker::new);
+    check_stale_writer(&mariadb(), MariaDbBlocker::new);
 }
 
 /// Race 7. The server dies while the database holds its statement; the statement must not come true later, over what
 /// the next server has acknowledged, nor bring back what that one deleted.
-fn check_ghost<B: Blocker>(database: &impl Database, hold_rows: impl FnOnce(&str) -> B) {
+fn check_stale_writer<B: Blocker>(database: &impl Database, hold_rows: impl FnOnce(&str) -> B) {
     let server = Server::start(&database.url(), &[]);
     server.client().put("/kv/a", b"old");
     server.client().put("/kv/b", b"old");
@@ -163,7 +163,7 @@ fn check_ghost<B: Blocker>(database: &impl Database, hold_rows: impl FnOnce(&str
     assert_eq!(
         client.get("/kv/a").text(),
         "old",
-        "the ghost's statement was ended before anything was served"
+        "the dead server's statement was ended before anything was served"
     );
     assert_eq!(client.put("/kv/a", b"new").status, 204);
     assert_eq!(client.ask("DELETE", "/kv/b", &[], b"").unwrap().status, 204);

@@ -53,9 +53,9 @@ pub(crate) struct Args {
     #[arg(help = format!("Which row leaves a full cache: {} [default: lru]", policy::names()))]
     pub(super) cache_policy: Option<String>,
 
-    /// Policies to simulate beside the cache, without rows; their hit ratios are in /metrics
-    #[arg(long, value_name = "NAME,…", env = "WEIR_GHOST", value_delimiter = ',')]
-    pub(super) ghost: Option<Vec<String>>,
+    /// Shadow policies: simulated on the same requests, without rows; their hit ratios are in /metrics
+    #[arg(long, value_name = "NAME,…", env = "WEIR_SHADOW_POLICIES", value_delimiter = ',')]
+    pub(super) shadow_policies: Option<Vec<String>>,
 
     /// Most rows in the cache; 0 for none [default: 1000000]
     #[arg(long, value_name = "N", env = "WEIR_CACHE_ENTRIES")]
@@ -150,7 +150,7 @@ impl Args {
             read_fallback: self.read_fallback.or(file.read_fallback),
             workers: self.workers.or(file.workers),
             cache_policy: self.cache_policy.or(file.cache_policy),
-            ghost: self.ghost.or(file.ghost),
+            shadow_policies: self.shadow_policies.or(file.shadow_policies),
             cache_entries: self.cache_entries.or(file.cache_entries),
             cache_bytes: self.cache_bytes.or(file.cache_bytes),
             cache_shards: self.cache_shards.or(file.cache_shards),

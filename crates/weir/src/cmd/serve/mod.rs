@@ -69,8 +69,8 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
             read: plan.lanes.0.unwrap_or(best.read),
             write: plan.lanes.1.unwrap_or(best.write),
         };
-        let cache =
-            Cache::new(share, plan.cache_shards.div_ceil(of), plan.cache_policy).with_ghosts(&plan.ghosts);
+        let cache = Cache::new(share, plan.cache_shards.div_ceil(of), plan.cache_policy)
+            .with_shadow_policies(&plan.shadow_policies);
         Ok(Shard { cache, store, config: store::Config { lanes: Some(lanes), ..plan.gather.clone() } })
     });
     // All are opened, and so their URLs are known to make sense, before any is claimed.

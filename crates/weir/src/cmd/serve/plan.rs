@@ -25,7 +25,7 @@ pub(super) struct Plan {
     pub(super) cache: cache::Limits,
     pub(super) cache_shards: usize,
     pub(super) cache_policy: &'static policy::PolicyRow,
-    pub(super) ghosts: Vec<&'static policy::PolicyRow>,
+    pub(super) shadow_policies: Vec<&'static policy::PolicyRow>,
     pub(super) gather: store::Config,
     pub(super) lanes: (Option<usize>, Option<usize>),
     pub(super) deadline: Span,
@@ -92,7 +92,7 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
     let faults = faults(args.inject.as_deref(), lab)?;
     let cache_entries = args.cache_entries.unwrap_or(1_000_000);
     let cache_policy = policy_named("cache-policy", args.cache_policy.as_deref().unwrap_or("lru"))?;
-    let ghosts = ghosts(args.ghost.as_deref().unwrap_or_default())?;
+    let shadow_policies = shadow_policies(args.shadow_policies.as_deref().unwrap_or_default())?;
     let mut store_urls = store_urls(&args.store)?;
     if store_urls.is_empty() {
         store_urls.push("fjall:./weir-data".into());
@@ -152,7 +152,7 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
         },
         cache_shards: at_least_one("cache-shards", args.cache_shards)?.unwrap_or(16),
         cache_policy,
-        ghosts,
+        shadow_policies,
         gather,
         lanes: (at_least_one("read-lanes", args.read_lanes)?, at_least_one("write-lanes", args.write_lanes)?),
         deadline: Span(deadline),
@@ -183,13 +183,14 @@ fn policy_named(flag: &str, name: &str) -> Result<&'static policy::PolicyRow, Fa
     })
 }
 
-/// The policies to simulate.
-fn ghosts(names: &[String]) -> Result<Vec<&'static policy::PolicyRow>, Failure> {
+fn shadow_policies(names: &[String]) -> Result<Vec<&'static policy::PolicyRow>, Failure> {
     let twice = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name));
     if let Some((_, name)) = twice {
-        return Err(Failure::input(format!("--ghost has {name} twice")).hint("Name each policy once."));
+        return Err(
+            Failure::input(format!("--shadow-policies has {name} twice")).hint("Name each policy once.")
+        );
     }
-    names.iter().map(|name| policy_named("ghost", name)).collect()
+    names.iter().map(|name| policy_named("shadow-policies", name)).collect()
 }
 
 /// The injector that every server with `--lab` has, also without faults at the start.
@@ -246,7 +247,7 @@ mod tests {
         let file = directory.path().join("weir.toml");
         std::fs::write(
             &file,
-            "workers = 3\ncache-entries = 7\nstore = \"memory:\"\nghost = [\"lru\", \"s3fifo\"]\n\
+            "workers = 3\ncache-entries = 7\nstore = \"memory:\"\nshadow-policies = [\"lru\", \"s3fifo\"]\n\
              compat = [\"crud=127.0.0.1:0\"]\n",
         )
         .unwrap();
@@ -254,7 +255,7 @@ mod tests {
         assert_eq!((plan.options.workers, plan.cache.entries), (5, 7));
         assert_eq!(plan.store_urls, ["memory:"]);
         assert_eq!(plan.options.value_bytes, 8 << 20);
-        assert_eq!(plan.ghosts.iter().map(|row| row.name).collect::<Vec<_>>(), ["lru", "s3fifo"]);
+        assert_eq!(plan.shadow_policies.iter().map(|row| row.name).collect::<Vec<_>>(), ["lru", "s3fifo"]);
         assert_eq!(plan.options.compat[0].api.name, "crud");
         let two = ["--compat", "root=127.0.0.1:1", "--compat", "rpc=[::1]:2"];
         let plan = planned(&[&["--config", file.to_str().unwrap()], &two[..]].concat()).unwrap();
@@ -357,8 +358,8 @@ mod tests {
             (&["--lab", "--listen", "0.0.0.0:80", "--insecure"], "do not go together"),
             (&["--compat", "crud=0.0.0.0:80", "--insecure"], "would let anybody clear the store"),
             (&["--cache-policy", "mru"], "--cache-policy mru is not known"),
-            (&["--ghost", "lru,mru"], "--ghost mru is not known"),
-            (&["--ghost", "lru,fifo,lru"], "--ghost has lru twice"),
+            (&["--shadow-policies", "lru,mru"], "--shadow-policies mru is not known"),
+            (&["--shadow-policies", "lru,fifo,lru"], "--shadow-policies has lru twice"),
             (&["--store-timeout", "5"], "a duration is a number with"),
         ] {
             let failure = planned(flags).expect_err(&format!("{flags:?}"));

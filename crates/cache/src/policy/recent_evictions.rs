@@ -1,11 +1,11 @@
-//! Which rows left lately: fingerprints and the times they left, 8 to 16 bytes for each that is to be remembered.
+//! The rows evicted most recently: fingerprints and eviction times, 8 to 16 bytes for each row to be remembered.
 //!
-//! A hash table that forgets instead of overflowing: a bucket is a cache line of eight, and the one that left longest
-//! ago makes room. While the table is all but full that drops about one in eight early, and those are the oldest.
+//! A hash table that drops entries instead of overflowing: a bucket is a cache line of eight entries, and the oldest is
+//! replaced. In a nearly full table about one in eight is dropped early; those are among the oldest.
 
-/// A row that left. Time 0: none.
+/// An evicted row. Time 0: none.
 #[derive(Clone, Copy, Default)]
-struct Left {
+struct Eviction {
     fingerprint: u32,
     time: u32,
 }
@@ -14,32 +14,32 @@ const BUCKET: usize = 8;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Past {
+pub(super) struct RecentEvictions {
     /// Empty, or a power of two of them.
-    buckets: Vec<[Left; BUCKET]>,
-    /// Counts the rows that left.
+    buckets: Vec<[Eviction; BUCKET]>,
+    /// Counts the evictions.
     now: u32,
 }
 
-impl Past {
-    /// Remembers that a row left, in place of the one that did so `span` rows before.
+impl RecentEvictions {
+    /// Remembers an eviction; the one `span` evictions before may be dropped.
     pub(super) fn remember(&mut self, fingerprint: u32, span: usize) {
         while self.buckets.len() * BUCKET < span.max(1) {
             self.grow();
         }
         self.now = self.now.wrapping_add(1).max(1);
         let (now, at) = (self.now, self.bucket(fingerprint));
-        // A free place has time 0, which is longer ago than any other.
-        let age = |left: &&mut Left| match left.fingerprint == fingerprint {
+        // A free entry has time 0, which is older than any other.
+        let age = |left: &&mut Eviction| match left.fingerprint == fingerprint {
             true => u32::MAX,
             false => now.wrapping_sub(left.time),
         };
         if let Some(place) = self.buckets[at].iter_mut().max_by_key(age) {
-            *place = Left { fingerprint, time: now };
+            *place = Eviction { fingerprint, time: now };
         }
     }
 
-    /// Whether a row with this fingerprint is among the last `span` that left; it is forgotten by that.
+    /// Whether this fingerprint is among the last `span` evictions; removes it.
     pub(super) fn take(&mut self, fingerprint: u32, span: usize) -> bool {
         if self.buckets.is_empty() {
             return false;
@@ -58,7 +58,7 @@ impl Past {
     /// Twice the buckets. Each of the old ones is shared out between two new ones, so none can overflow.
     fn grow(&mut self) {
         let doubled = (self.buckets.len() * 2).max(1);
-        let old = std::mem::replace(&mut self.buckets, vec![[Left::default(); BUCKET]; doubled]);
+        let old = std::mem::replace(&mut self.buckets, vec![[Eviction::default(); BUCKET]; doubled]);
         for left in old.into_iter().flatten().filter(|left| left.time > 0) {
             let at = self.bucket(left.fingerprint);
             if let Some(place) = self.buckets[at].iter_mut().find(|place| place.time == 0) {
@@ -74,28 +74,28 @@ mod tests {
 
     #[test]
     fn the_last_ones_are_remembered_once() {
-        let mut past = Past::default();
-        assert!(!past.take(1, 10), "nothing left yet");
+        let mut recent = RecentEvictions::default();
+        assert!(!recent.take(1, 10), "nothing was evicted yet");
         for fingerprint in 1..=5 {
-            past.remember(fingerprint, 3);
+            recent.remember(fingerprint, 3);
         }
-        assert!(!past.take(2, 3), "three left after it");
-        assert!(past.take(3, 3));
-        assert!(!past.take(3, 3), "forgotten by asking");
-        past.remember(4, 3);
-        past.remember(9, 3);
-        past.remember(10, 3);
-        assert!(past.take(4, 3), "it left again");
+        assert!(!recent.take(2, 3), "three were evicted after it");
+        assert!(recent.take(3, 3));
+        assert!(!recent.take(3, 3), "forgotten by asking");
+        recent.remember(4, 3);
+        recent.remember(9, 3);
+        recent.remember(10, 3);
+        assert!(recent.take(4, 3), "evicted again");
     }
 
     #[test]
     fn a_table_that_grows_forgets_nothing_and_a_full_one_little() {
-        let mut past = Past::default();
+        let mut recent = RecentEvictions::default();
         let fingerprint = |i: u32| i.wrapping_mul(0x9E37_79B9);
         for i in 0..1024 {
-            past.remember(fingerprint(i), 8 + i as usize);
+            recent.remember(fingerprint(i), 8 + i as usize);
         }
-        let kept = (0..1024).filter(|i| past.take(fingerprint(*i), 1024)).count();
-        assert!(kept > 1024 * 6 / 7, "{kept}");
+        let found = (0..1024).filter(|i| recent.take(fingerprint(*i), 1024)).count();
+        assert!(found > 1024 * 6 / 7, "{found}");
     }
 }
