@@ -1,7 +1,7 @@
-//! Which reads and writes of a key are under way, and whether what a read brings may enter the cache.
+//! The reads and writes of a key that are in flight, and whether the result of a read may enter the cache.
 //!
-//! A *flight* is one read of the store for everyone who waits for the key. A write detaches it: those who wait
-//! already may have its answer, later readers may not, and it does not enter the cache.
+//! A *flight* is one read of the store for all requests that wait for the key. A write of the key detaches it: requests that
+//! already wait get its result, later ones do not, and the result does not enter the cache.
 
 use kv::{Key, Row};
 use parking_lot::Mutex;
@@ -9,168 +9,161 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use store::{Error, Receiver, Sender, channel};
 
-/// What a flight brought.
+/// The result of a flight.
 #[derive(Clone, Debug)]
-pub(super) struct Landed {
+pub(super) struct Fetched {
     pub(super) result: Result<Option<Row>, Error>,
     /// Whether the row entered the cache.
     pub(super) stored: bool,
-    /// How long it waited for its batch.
+    /// How long the read waited for its batch.
     pub(super) queued: std::time::Duration,
 }
 
-/// A read under way.
+/// A read of the store in flight.
 pub(super) struct Flight {
-    waiting: Mutex<Vec<Sender<Landed>>>,
-    /// The opening of its shard in which it began.
-    opening: u64,
+    waiting: Mutex<Vec<Sender<Fetched>>>,
+    generation: u64,
 }
 
 impl Flight {
-    pub(super) fn answer(&self, landed: Landed) {
+    /// Answers all requests that wait.
+    pub(super) fn answer(&self, fetched: Fetched) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         for sender in waiting {
-            sender.send(landed.clone());
+            sender.send(fetched.clone());
         }
     }
 
-    fn board(&self) -> Receiver<Landed> {
+    fn wait(&self) -> Receiver<Fetched> {
         let (sender, receiver) = channel();
         self.waiting.lock().push(sender);
         receiver
     }
 }
 
-/// When a write began: handed back when it ends.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
-    opening: u64,
-}
-
 /// In which order the writes of a key end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// In that of their commits.
+    /// In the order of their commits.
     OfCommits,
-    /// In any: which of two that overlap the store holds in the end is not known here.
+    /// In any order: it is not known which of two overlapping writes the store holds in the end.
     None,
 }
 
-/// The keys of one shard that are read or written right now.
+/// The keys of one shard that have reads or writes in flight.
 pub(super) struct Flights {
-    keys: HashMap<Key, Traffic>,
-    /// Whether the store is claimed: only then may anything enter the cache.
+    keys: HashMap<Key, KeyState>,
+    /// Whether the server owns the store: only then may anything enter the cache.
     is_open: bool,
-    /// Times it is suspended at present: nothing may enter the cache meanwhile either.
+    /// Suspensions now: while there is one, nothing may enter the cache either.
     suspensions: u32,
-    /// Counts the claims and the ends of suspensions: what began before one does not enter the cache after it.
-    opening: u64,
+    /// Counts the leases and the ends of suspensions: what began in an earlier generation does not enter the cache.
+    generation: u64,
     order: Order,
 }
 
-/// What is under way for one key.
+/// What is in flight for one key.
 #[derive(Default)]
-struct Traffic {
-    /// Writes begun and not ended.
+struct KeyState {
+    /// Writes that have begun and not ended.
     writes: u32,
-    /// Two writes were under way at once, and not all since then have ended.
-    crowded: bool,
-    /// A write ended and nobody knows whether it happened; it may also happen later, until the store is claimed anew.
-    in_doubt: bool,
-    /// The flight that later readers may join.
+    /// Two writes overlapped, and not all since then have ended.
+    overlapped: bool,
+    /// The outcome of a write is unknown. It may also happen later, until the next lease.
+    unknown_outcome: bool,
+    /// The flight that later reads may join.
     flight: Option<Arc<Flight>>,
 }
 
-impl Traffic {
+impl KeyState {
     fn is_over(&self) -> bool {
-        self.writes == 0 && !self.in_doubt && self.flight.is_none()
+        self.writes == 0 && !self.unknown_outcome && self.flight.is_none()
     }
 }
 
 impl Flights {
-    /// Without anything under way, closed.
+    /// Nothing in flight, closed.
     pub(super) fn new(order: Order) -> Flights {
-        Flights { keys: HashMap::new(), is_open: false, suspensions: 0, opening: 0, order }
+        Flights { keys: HashMap::new(), is_open: false, suspensions: 0, generation: 0, order }
     }
 
-    /// Waits for the flight of `key` that is under way, if one may be joined.
-    pub(super) fn join(&self, key: &Key) -> Result<Receiver<Landed>, ()> {
-        let flight = self.keys.get(key).and_then(|traffic| traffic.flight.as_ref()).ok_or(())?;
-        Ok(flight.board())
+    /// Waits for the flight of `key`, if there is one to join.
+    pub(super) fn join(&self, key: &Key) -> Option<Receiver<Fetched>> {
+        Some(self.keys.get(key)?.flight.as_ref()?.wait())
     }
 
-    /// Whether an earlier write of `key` may or may not have happened, or happen yet.
-    pub(super) fn in_doubt(&self, key: &Key) -> bool {
-        self.keys.get(key).is_some_and(|traffic| traffic.in_doubt)
+    /// Whether the outcome of an earlier write of `key` is unknown.
+    pub(super) fn has_unknown_outcome(&self, key: &Key) -> bool {
+        self.keys.get(key).is_some_and(|state| state.unknown_outcome)
     }
 
-    /// Begins a flight that others may join.
-    pub(super) fn depart(&mut self, key: &Key) -> (Arc<Flight>, Receiver<Landed>) {
-        let flight = Arc::new(Flight { waiting: Mutex::default(), opening: self.opening });
-        let receiver = flight.board();
+    /// Starts a flight that others may join.
+    pub(super) fn start(&mut self, key: &Key) -> (Arc<Flight>, Receiver<Fetched>) {
+        let flight = Arc::new(Flight { waiting: Mutex::default(), generation: self.generation });
+        let receiver = flight.wait();
         self.keys.entry(key.clone()).or_default().flight = Some(Arc::clone(&flight));
         (flight, receiver)
     }
 
     /// Ends a flight; whether its row may enter the cache: no write of the key overlapped it.
-    pub(super) fn land(&mut self, key: &Key, flight: &Arc<Flight>) -> bool {
-        let Some(traffic) = self.keys.get_mut(key) else { return false };
-        // Every write detaches on its way in and on its way out, so an attached flight has seen none come or go.
-        let attached = traffic.flight.take_if(|joined| Arc::ptr_eq(joined, flight)).is_some();
-        let calm = traffic.writes == 0 && !traffic.in_doubt;
-        if traffic.is_over() {
+    pub(super) fn complete(&mut self, key: &Key, flight: &Arc<Flight>) -> bool {
+        let Some(state) = self.keys.get_mut(key) else { return false };
+        // Every write detaches the flight when it begins and when it ends: no write overlapped an attached flight.
+        let attached = state.flight.take_if(|joined| Arc::ptr_eq(joined, flight)).is_some();
+        let calm = state.writes == 0 && !state.unknown_outcome;
+        if state.is_over() {
             self.keys.remove(key);
         }
-        attached && calm && self.may_fill(flight.opening)
+        attached && calm && self.may_fill(flight.generation)
     }
 
-    pub(super) fn begin_write(&mut self, key: &Key) -> Mark {
-        let opening = self.opening;
-        let traffic = self.keys.entry(key.clone()).or_default();
-        traffic.crowded |= traffic.writes > 0;
-        traffic.writes += 1;
-        traffic.flight = None;
-        Mark { opening }
+    /// Begins a write; its generation, for [`Flights::end_write`].
+    pub(super) fn begin_write(&mut self, key: &Key) -> u64 {
+        let state = self.keys.entry(key.clone()).or_default();
+        state.overlapped |= state.writes > 0;
+        state.writes += 1;
+        state.flight = None;
+        self.generation
     }
 
     /// Ends a write; whether its row may enter the cache.
-    pub(super) fn end_write(&mut self, key: &Key, mark: Mark, in_doubt: bool) -> bool {
-        let Some(traffic) = self.keys.get_mut(key) else { return false };
-        traffic.writes -= 1;
-        traffic.flight = None;
-        // A lane answers before it lets go of its session, and a claim waits for all sessions: the claim that settles
-        // this is still to come, even if the write queued before the last one.
-        traffic.in_doubt |= in_doubt;
-        let calm = !traffic.in_doubt && (self.order == Order::OfCommits || !traffic.crowded);
-        traffic.crowded &= traffic.writes > 0;
-        if traffic.is_over() {
+    pub(super) fn end_write(&mut self, key: &Key, generation: u64, unknown_outcome: bool) -> bool {
+        let Some(state) = self.keys.get_mut(key) else { return false };
+        state.writes -= 1;
+        state.flight = None;
+        // A store worker answers before it closes its session, and a new lease waits for all sessions to close. So the lease
+        // that settles this outcome is still to come, even if the write was queued before the last one.
+        state.unknown_outcome |= unknown_outcome;
+        let calm = !state.unknown_outcome && (self.order == Order::OfCommits || !state.overlapped);
+        state.overlapped &= state.writes > 0;
+        if state.is_over() {
             self.keys.remove(key);
         }
-        calm && self.may_fill(mark.opening)
+        calm && self.may_fill(generation)
     }
 
-    /// Whether what began in `opening` may enter the cache now.
-    fn may_fill(&self, opening: u64) -> bool {
-        self.is_open && self.suspensions == 0 && opening == self.opening
+    /// Whether what began in `generation` may enter the cache now.
+    fn may_fill(&self, generation: u64) -> bool {
+        self.is_open && self.suspensions == 0 && generation == self.generation
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is in flight.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The store is claimed: nothing sent earlier can still happen.
+    /// The server owns the store again: nothing sent earlier can still take effect.
     pub(super) fn open(&mut self) {
         self.is_open = true;
-        self.opening += 1;
-        self.keys.retain(|_, traffic| {
-            traffic.in_doubt = false;
-            !traffic.is_over()
+        self.generation += 1;
+        self.keys.retain(|_, state| {
+            state.unknown_outcome = false;
+            !state.is_over()
         });
     }
 
-    /// Nothing may enter the cache until [`Flights::resume`]; later readers may join no flight of before.
+    /// Nothing may enter the cache until [`Flights::resume`]; later reads join no earlier flight.
     pub(super) fn suspend(&mut self) {
         self.suspensions += 1;
         self.detach_all();
@@ -179,17 +172,17 @@ impl Flights {
     /// Ends a suspension.
     pub(super) fn resume(&mut self) {
         self.suspensions -= 1;
-        self.opening += 1;
+        self.generation += 1;
         self.detach_all();
     }
 
     fn detach_all(&mut self) {
-        for traffic in self.keys.values_mut() {
-            traffic.flight = None;
+        for state in self.keys.values_mut() {
+            state.flight = None;
         }
     }
 
-    /// The store is lost: nothing may enter the cache until it is claimed anew.
+    /// The store is lost: nothing may enter the cache until the next lease.
     pub(super) fn close(&mut self) {
         self.is_open = false;
         self.detach_all();

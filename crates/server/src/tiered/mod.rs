@@ -17,7 +17,7 @@ pub use shards::{Shard, Tiers};
 pub use store::{Error, Flush, Kind, LaneMeters, Lanes, Meters, SHARDS_MAX, Status};
 
 use cache::{Cache, Place};
-use flight::{Flight, Flights, Order};
+use flight::{Fetched, Flight, Flights, Order};
 use kv::counters::Counter;
 use kv::{Key, Precondition, Row, Version};
 use parking_lot::Mutex;
@@ -134,30 +134,29 @@ impl Tiered {
     /// The row under `key`, from the cache or the store.
     pub async fn get(&self, key: &Key) -> Result<Read, Error> {
         let place = self.tier.cache.place(key.as_bytes());
-        let (receiver, leads) = match self.tier.board(place, key) {
-            Boarding::Cached(row) => {
+        let (receiver, flight) = match self.tier.look_up(place, key) {
+            Lookup::Cached(row) => {
                 return Ok(Read { row: Some(row), served: Served::Hit, queued: Duration::ZERO });
             }
-            Boarding::InDoubt => {
-                let what =
-                    "an earlier write of this key may still happen; it will be known when the store is back";
+            Lookup::UnknownOutcome => {
+                let what = "the outcome of an earlier write of this key is unknown until the store is back";
                 return Err(Error::new(Kind::Unavailable, what));
             }
-            Boarding::Joined(receiver) => (receiver, None),
-            Boarding::Leads(receiver, flight) => (receiver, Some(flight)),
+            Lookup::Joined(receiver) => (receiver, None),
+            Lookup::Started(receiver, flight) => (receiver, Some(flight)),
         };
         self.tier.meters.misses.add(1);
-        let joined = leads.is_none();
-        if let Some(flight) = leads {
+        let joined = flight.is_none();
+        if let Some(flight) = flight {
             let (tier, key_read) = (Arc::clone(&self.tier), key.clone());
-            let land = move |result, queued| tier.land(place, &key_read, &flight, result, queued);
-            self.gather.read(key.clone(), Reply::new(land));
+            let complete = move |result, queued| tier.complete(place, &key_read, &flight, result, queued);
+            self.gather.read(key.clone(), Reply::new(complete));
         } else {
             self.tier.meters.collapsed.add(1);
         }
-        let landed = self.answer(receiver).await?;
-        let served = if joined { Served::Collapsed } else { Served::Miss { stored: landed.stored } };
-        landed.result.map(|row| Read { row, served, queued: landed.queued })
+        let fetched = self.answer(receiver).await?;
+        let served = if joined { Served::Collapsed } else { Served::Miss { stored: fetched.stored } };
+        fetched.result.map(|row| Read { row, served, queued: fetched.queued })
     }
 
     /// Creates or replaces a row.
@@ -206,11 +205,11 @@ impl Tiered {
         fill: Fill,
     ) -> Result<Made, WriteError> {
         let place = self.tier.cache.place(key.as_bytes());
-        let mark = self.tier.begin_write(place, key);
+        let generation = self.tier.begin_write(place, key);
         let (sender, receiver) = channel();
         let (tier, key_written) = (Arc::clone(&self.tier), key.clone());
         let reply = Reply::new(move |result: Result<Written, Error>, queued| {
-            tier.end_write(place, &key_written, mark, &result, fill);
+            tier.end_write(place, &key_written, generation, &result, fill);
             sender.send(result.map(|written| (written, queued)));
         });
         self.gather.write(WriteRequest { key: key.clone(), row, condition, reply });
@@ -284,37 +283,37 @@ enum Fill {
     Never,
 }
 
-/// What a read finds when it comes to the store's door.
-enum Boarding {
+/// How a read goes on after it looked into the cache again.
+enum Lookup {
     Cached(Row),
-    /// Nobody can say now what the store will hold.
-    InDoubt,
-    Joined(Receiver<flight::Landed>),
-    Leads(Receiver<flight::Landed>, Arc<Flight>),
+    /// The outcome of an earlier write of the key is unknown.
+    UnknownOutcome,
+    Joined(Receiver<Fetched>),
+    Started(Receiver<Fetched>, Arc<Flight>),
 }
 
 impl Tier {
-    fn board(&self, place: Place, key: &Key) -> Boarding {
+    fn look_up(&self, place: Place, key: &Key) -> Lookup {
         let mut flights = self.flights[place.shard].lock();
-        // A flight of this key may have landed since the caller looked.
+        // A flight of this key may have completed since the caller looked.
         if let Some(row) = self.cache.get(place, key.as_bytes()) {
             return Boarding::Cached(row);
         }
-        if flights.in_doubt(key) {
-            return Boarding::InDoubt;
+        if flights.has_unknown_outcome(key) {
+            return Lookup::UnknownOutcome;
         }
         self.cache.missed(place);
         match flights.join(key) {
-            Ok(receiver) => Boarding::Joined(receiver),
-            Err(()) => {
-                let (flight, receiver) = flights.depart(key);
-                Boarding::Leads(receiver, flight)
+            Some(receiver) => Lookup::Joined(receiver),
+            None => {
+                let (flight, receiver) = flights.start(key);
+                Lookup::Started(receiver, flight)
             }
         }
     }
 
-    /// The store answered a read: fill the cache if the one rule allows it, then answer whoever waits.
-    fn land(
+    /// The store answered a read: fills the cache if the one rule allows it, then answers the requests that wait.
+    fn complete(
         &self,
         place: Place,
         key: &Key,
@@ -326,7 +325,7 @@ impl Tier {
             // Ask about overlap and insert under one lock. Between the two a whole PUT could come and go, and this
             // older row would then sit in the cache until evicted.
             let mut flights = self.flights[place.shard].lock();
-            let may_fill = flights.land(key, flight);
+            let may_fill = flights.complete(key, flight);
             match &result {
                 Ok(Some(row)) if may_fill => self.cache.fill(place, row.clone()),
                 Ok(found) if !may_fill => {
@@ -336,7 +335,7 @@ impl Tier {
                 _ => false,
             }
         };
-        flight.answer(flight::Landed { result, stored, queued });
+        flight.answer(Fetched { result, stored, queued });
     }
 
     /// A read that overlapped a write may have seen its commit before the lane has told the cache. Whoever waits for
@@ -363,7 +362,7 @@ impl Tier {
         }
     }
 
-    fn begin_write(&self, place: Place, key: &Key) -> flight::Mark {
+    fn begin_write(&self, place: Place, key: &Key) -> u64 {
         self.flights[place.shard].lock().begin_write(key)
     }
 
@@ -371,14 +370,14 @@ impl Tier {
         &self,
         place: Place,
         key: &Key,
-        mark: flight::Mark,
+        generation: u64,
         result: &Result<Written, Error>,
         fill: Fill,
     ) {
         // The cache learns of the commit, and later readers lose sight of flights that began before it, in one step.
         let mut flights = self.flights[place.shard].lock();
-        let in_doubt = matches!(result, Err(error) if error.kind() == Kind::Unknown);
-        let may_fill = flights.end_write(key, mark, in_doubt) && fill == Fill::IfAllowed;
+        let unknown_outcome = matches!(result, Err(error) if error.kind() == Kind::Unknown);
+        let may_fill = flights.end_write(key, generation, unknown_outcome) && fill == Fill::IfAllowed;
         match result {
             // Its successor in the same commit comes right after. What was cached is older than both, and whoever
             // learns of this one's end must not see that any more.
@@ -388,7 +387,7 @@ impl Tier {
                 self.cache.insert(place, row.clone());
             }
             Ok(Written::Applied { .. }) => drop(self.cache.remove(place, key.as_bytes())),
-            Err(_) if in_doubt => drop(self.cache.remove(place, key.as_bytes())),
+            Err(_) if unknown_outcome => drop(self.cache.remove(place, key.as_bytes())),
             Err(_) => {}
         }
     }

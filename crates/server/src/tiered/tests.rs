@@ -286,7 +286,7 @@ async fn after_a_lost_commit_the_cache_does_not_guess() {
         // Refused until the store is claimed anew, then what the store says.
         let expected = if committed { "v2" } else { "v1" };
         loop {
-            assert_eq!(world.cached(), None, "in doubt");
+            assert_eq!(world.cached(), None, "unknown outcome");
             let mut read = world.get().await;
             if let Some(step) = world.call_unless_ended(&mut read).await {
                 step.act(Act::Answer);
@@ -300,7 +300,7 @@ async fn after_a_lost_commit_the_cache_does_not_guess() {
 
 /// Race 6, before the store is claimed anew: the statement may still come true, so no read is answered.
 #[tokio::test]
-async fn a_key_in_doubt_is_not_read() {
+async fn a_key_with_an_unknown_outcome_is_not_read() {
     let world = World::new();
     let tier = &world.tiered.tier;
     let place = tier.cache.place(KEY.as_bytes());
