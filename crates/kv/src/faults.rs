@@ -21,7 +21,7 @@ pub enum Fault {
     /// The lock that all writes hold.
     Lock,
     /// The session of a store worker.
-    Lane,
+    StoreWorker,
     /// The flush of the embedded store.
     Flush,
     /// No resource: requests fail at once.
@@ -66,7 +66,11 @@ pub const FAULTS: &[FaultRow] = &[
         about: "each write holds one lock of the server until its commit and this much longer; only from the start",
         unit: Unit::Time,
     },
-    FaultRow { name: "lane", about: "each batch holds its store session this much longer", unit: Unit::Time },
+    FaultRow {
+        name: "store_worker",
+        about: "each batch holds its store session this much longer",
+        unit: Unit::Time,
+    },
     FaultRow {
         name: "flush",
         about: "each flush of the embedded store takes this much longer, one flush at a time",
@@ -316,10 +320,10 @@ mod tests {
 
     #[test]
     fn every_fault_has_its_row_and_its_place() {
-        use Fault::{Cpu, Delay, Fail, Flush, Lane, Lock, Worker};
-        let all = [Cpu, Worker, Delay, Lock, Lane, Flush, Fail];
+        use Fault::{Cpu, Delay, Fail, Flush, Lock, StoreWorker, Worker};
+        let all = [Cpu, Worker, Delay, Lock, StoreWorker, Flush, Fail];
         for (fault, row) in all.iter().zip(FAULTS) {
-            assert_eq!(format!("{fault:?}").to_lowercase(), row.name);
+            assert_eq!(format!("{fault:?}").to_lowercase(), row.name.replace('_', "").replace('_', ""));
             assert!(row.about.len() > 20 && !row.about.ends_with('.'), "{}", row.name);
             let word = format!("{}={}", row.name, row.unit.example());
             assert_eq!(spec(&word).words(), [word]);
@@ -331,7 +335,7 @@ mod tests {
         for (text, part) in [
             (
                 "cpus=1ms",
-                "unknown fault \"cpus\"; expected one of: cpu, worker, delay, lock, lane, flush, fail",
+                "unknown fault \"cpus\"; expected one of: cpu, worker, delay, lock, store_worker, flush, fail",
             ),
             ("cpu", "cpu has no value; write cpu=250us"),
             ("fail", "fail has no value; write fail=40"),
@@ -341,7 +345,7 @@ mod tests {
             ("cpu=", "cpu=: a duration is a number with us, ms, s, m or h"),
             ("cpu=5", "cpu=5: a duration is a number with"),
             ("worker=-1ms", "worker=-1ms: a duration is a number with"),
-            ("lane=11s", "lane=11s is too long; at most 10s"),
+            ("store_worker=11s", "store_worker=11s is too long; at most 10s"),
             ("fail=1ms", "fail=1ms: a count is a whole number, as in fail=40"),
             ("fail=-1", "fail=-1: a count"),
             ("fail=4294967296", "fail=4294967296: a count"),
@@ -355,9 +359,9 @@ mod tests {
     #[test]
     fn added_faults_add_to_the_base_replace_earlier_ones_and_can_be_removed() {
         let injector = FaultInjector::new(spec("cpu=1ms,fail=10"));
-        let now = || (injector.time(Fault::Cpu).as_micros(), injector.time(Fault::Lane).as_micros());
+        let now = || (injector.time(Fault::Cpu).as_micros(), injector.time(Fault::StoreWorker).as_micros());
         assert_eq!((now(), injector.fail_above()), ((1000, 0), Some(10)));
-        injector.add(&spec("cpu=250us,lane=2ms,fail=20")).unwrap();
+        injector.add(&spec("cpu=250us,store_worker=2ms,fail=20")).unwrap();
         assert_eq!((now(), injector.fail_above()), ((1250, 2000), Some(10)));
         injector.add(&spec("cpu=0.5ms,fail=0")).unwrap();
         assert_eq!((now(), injector.fail_above()), ((1500, 0), Some(0)));
@@ -368,7 +372,7 @@ mod tests {
     #[test]
     fn connections_need_not_ask_where_no_request_gets_a_fault() {
         for (text, asks) in [
-            ("lock=1ms,lane=1ms,flush=1ms", false),
+            ("lock=1ms,store_worker=1ms,flush=1ms", false),
             ("cpu=0s,worker=0s,delay=0s", false),
             ("cpu=1us", true),
             ("worker=1us", true),

@@ -164,7 +164,7 @@ mod tests {
         for (name, count) in [
             ("database.wal_syncs", 40.0),
             ("database-2.wal_syncs", 60.0),
-            ("stats.weir_store_duration_seconds_count{lane=\"write\"}", 80.0),
+            ("stats.weir_store_duration_seconds_count{operation=\"write\"}", 80.0),
             ("server.cpu_secs", 1.0),
         ] {
             trial.opened.counters.insert(name.into(), 0.0);
@@ -174,7 +174,7 @@ mod tests {
             |busy: &str| batches(&Resource { busy: vec![busy.to_owned()], ..Resource::default() }, &trial);
         assert_eq!(of("database.wal_sync_secs"), Some(20.0));
         assert_eq!(of("database-2.wal_sync_secs"), Some(30.0));
-        assert_eq!(of("stats.weir_store_busy_seconds_total{lane=\"write\"}"), Some(40.0));
+        assert_eq!(of("stats.weir_store_busy_seconds_total{operation=\"write\"}"), Some(40.0));
         assert_eq!(of("server.cpu_secs"), None);
     }
 }

@@ -412,7 +412,7 @@ fn waiting(pool: Option<f64>, states: impl Fn(f64) -> Vec<(&'static str, f64)>) 
         }
     }
     results.resources.extend(pool.map(|servers| lab_data::results::Resource {
-        name: "store write lanes".into(),
+        name: "store write workers".into(),
         busy: vec!["database.lanes_secs".into()],
         servers,
         kind: ResourceKind::Pool,
@@ -469,7 +469,7 @@ fn a_full_pool_is_excused_by_what_its_sessions_wait_for() {
     assert_eq!(found.bottleneck.next, None, "the pool has no ceiling of its own");
     // Sessions that work are no excuse.
     let found = of_waiting(Some(3.0), |_| vec![("CPU", 2.9), ("idle", 3.1)]);
-    assert_eq!(named(&found), ["store write lanes"]);
+    assert_eq!(named(&found), ["store write workers"]);
 }
 
 #[test]

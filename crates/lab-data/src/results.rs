@@ -145,12 +145,12 @@ pub const SLOWER_SERVER: &str = "server_cpu";
 /// How a resource was made slower.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// The knob: [`SLOWER_GENERATOR`], [`SLOWER_SERVER`]; `cpu`, `worker`, `delay`, `lock`, `lane`, `flush` of the server; `link`,
+    /// The knob: [`SLOWER_GENERATOR`], [`SLOWER_SERVER`]; `cpu`, `worker`, `delay`, `lock`, `store_worker`, `flush` of the server; `link`,
     /// `write_cap`, `commit`, `database_cpu` of the lab.
     pub knob: String,
     /// The resources whose demand it raises, by their names in [`Results::resources`]; empty of a control, which raises none.
     pub raises: Vec<String>,
-    /// Added to the demand of each request or, of `lane`, `flush` and `commit`, of each batch; 0 where the change is a factor.
+    /// Added to the demand of each request or, of `store_worker`, `flush` and `commit`, of each batch; 0 where the change is a factor.
     #[serde(default)]
     pub added_us: f64,
     /// By what the demand was multiplied instead: 1.25 where a rate was lowered to 80 %.
@@ -225,7 +225,7 @@ impl Selftest {
 /// Something of which a request takes time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resource {
-    /// Its name in the report: `server CPU`, `server + database CPU`, `store write lanes`, `disk vda`.
+    /// Its name in the report: `server CPU`, `server + database CPU`, `store write workers`, `disk vda`.
     pub name: String,
     /// The counters, in busy seconds, that add up to its use.
     pub busy: Vec<String>,

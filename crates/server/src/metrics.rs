@@ -174,12 +174,12 @@ impl Metrics {
 
         for (name, kind, about, pick) in [
             (
-                "weir_store_lanes",
+                "weir_store_workers",
                 "gauge",
-                "Lanes: sessions of the store.",
+                "Threads with a session of the store.",
                 (|tiered| both(tiered.lanes())) as fn(&Tiered) -> [f64; 2],
             ),
-            ("weir_store_queued", "gauge", "Requests that wait in the lanes.", |tiered| {
+            ("weir_store_queued", "gauge", "Requests that wait for a store worker.", |tiered| {
                 both(tiered.queued())
             }),
             ("weir_store_busy_seconds_total", "counter", "Time with a batch in the store.", |tiered| {
@@ -206,7 +206,7 @@ impl Metrics {
                 (|m| &m.batch_size) as fn(&LaneMeters) -> &Histogram,
             ),
             ("weir_store_duration_seconds", "A batch in the store.", 1e6, |m| &m.duration),
-            ("weir_store_queue_seconds", "A request in its lane's queue.", 1e6, |m| &m.queued),
+            ("weir_store_queue_seconds", "A request in its queue.", 1e6, |m| &m.queued),
         ] {
             let family = page.family(name, "histogram", about);
             for (label, tiered) in &shards {
@@ -223,10 +223,14 @@ impl Metrics {
         if let Some(lock) = faults.and_then(Faults::lock_totals) {
             page.queues(LOCK, &[("{lock=\"commit\"}".to_owned(), lock)]);
         }
-        page.each("weir_store_claims_total", "counter", "Times the store was claimed.", &shards, |tiered| {
-            tiered.store_meters().claims.get() as f64
-        });
-        page.each("weir_store_up", "gauge", "Whether the store is claimed.", &shards, |tiered| {
+        page.each(
+            "weir_store_leases_total",
+            "counter",
+            "Times the server took ownership of the store.",
+            &shards,
+            |tiered| tiered.store_meters().claims.get() as f64,
+        );
+        page.each("weir_store_up", "gauge", "Whether the server owns the store.", &shards, |tiered| {
             truth(matches!(tiered.status(), Status::Up(_)))
         });
         if let Some(replica) = tiers.replica() {
@@ -304,7 +308,7 @@ type QueueMetrics = [(&'static str, &'static str, fn(&QueueTotals) -> f64)];
 const FLUSHES: &QueueMetrics = &[
     ("weir_flushes_total", "Flushes of the embedded store.", |totals| totals.count as f64),
     ("weir_flush_busy_seconds_total", "Time in flushes.", |totals| totals.busy.as_secs_f64()),
-    ("weir_flush_queue_seconds_total", "Time that lanes waited to flush.", |totals| {
+    ("weir_flush_queue_seconds_total", "Time that store workers waited to flush.", |totals| {
         totals.waited.as_secs_f64()
     }),
 ];
@@ -319,7 +323,7 @@ const LOCK: &QueueMetrics = &[
 ];
 
 /// The lanes' labels, as in [`both`].
-const LANES: [&str; 2] = ["lane=\"read\"", "lane=\"write\""];
+const LANES: [&str; 2] = ["operation=\"read\"", "operation=\"write\""];
 
 fn both(lanes: Lanes) -> [f64; 2] {
     [lanes.read as f64, lanes.write as f64]

@@ -108,9 +108,9 @@ fn two_sessions(n: f64) -> State {
 fn a_lock_held_over_the_commit_is_a_lock_however_busy_the_disk_is_behind_it() {
     let results = scene(&[
         actor("server lock", Limit::ServerLock, |n| (taken(n).0, taken(n).1, None)),
-        actor("store write lanes", Limit::Pool, |_| (0.99, Some(0.0), Some(1.0))).pool(1.0),
+        actor("store write workers", Limit::Pool, |_| (0.99, Some(0.0), Some(1.0))).pool(1.0),
         actor("store flush", Limit::CommitPath, |_| (0.97, Some(0.0), Some(0.97)))
-            .within(&["server lock", "store write lanes"]),
+            .within(&["server lock", "store write workers"]),
     ]);
     assert_eq!(verdict(&results), (Grade::Supported, vec![Limit::ServerLock]));
     let bottleneck = found(&results).bottleneck;
@@ -138,7 +138,7 @@ fn a_lock_that_is_handed_on_is_never_free_though_its_time_has_gaps() {
 #[test]
 fn a_log_that_all_wait_for_is_named_where_goodput_still_rises() {
     let mut results =
-        scene(&[actor("store write lanes", Limit::Pool, |n| (n / 64.0, Some(0.0), Some(n))).pool(64.0)]);
+        scene(&[actor("store write workers", Limit::Pool, |n| (n / 64.0, Some(0.0), Some(n))).pool(64.0)]);
     rising(&mut results);
     let results = with_waits(results, |n| vec![("IO:WALSync", 1.0), ("LWLock:WALWrite", n - 1.0)]);
     assert_eq!(verdict(&results), (Grade::Supported, vec![Limit::CommitPath]));
@@ -160,12 +160,12 @@ fn rising(results: &mut Results) {
 #[test]
 fn a_flush_done_one_at_a_time_is_named_where_the_lanes_queue_for_it() {
     let results = scene(&[
-        actor("store write lanes", Limit::Pool, |n| (1.0, Some((n - 16.0).max(0.0)), Some(n.min(16.0))))
+        actor("store write workers", Limit::Pool, |n| (1.0, Some((n - 16.0).max(0.0)), Some(n.min(16.0))))
             .pool(16.0),
         actor("store flush", Limit::CommitPath, |n| {
             (if n < 2.0 { 0.5 } else { 1.0 }, Some((n.min(16.0) - 1.0).max(0.0)), Some(1.0))
         })
-        .within(&["store write lanes"]),
+        .within(&["store write workers"]),
     ]);
     assert_eq!(verdict(&results), (Grade::Supported, vec![Limit::CommitPath]));
 }
@@ -190,12 +190,12 @@ fn two_share_the_load_whichever_of_them_has_the_longer_queue() {
     let share = |first: f64, second: f64| {
         let mut results = scene(&[
             actor("server workers", Limit::ServerWorkers, |n| (1.0, Some(0.6 * (n - 1.0)), Some(1.0))),
-            actor("store read lanes", Limit::Pool, |n| (1.0, Some(0.3 * (n - 1.0)), Some(1.0))).pool(1.0),
+            actor("store read workers", Limit::Pool, |n| (1.0, Some(0.3 * (n - 1.0)), Some(1.0))).pool(1.0),
         ]);
         for trial in &mut results.trials {
             let secs = trial.elapsed_secs * if trial.level < 2 { 0.5 } else { 1.0 };
             grow(trial, "server workers.busy", first * secs);
-            grow(trial, "store read lanes.busy", second * secs);
+            grow(trial, "store read workers.busy", second * secs);
         }
         verdict(&results)
     };
@@ -209,18 +209,18 @@ fn two_share_the_load_whichever_of_them_has_the_longer_queue() {
 fn core_and_session(computing: f64) -> Results {
     let mut results = scene(&[
         actor("server CPU", Limit::ServerCpu, |n| (if n < 2.0 { 0.5 } else { 0.99 }, None, None))
-            .within(&["server workers", "store read lanes"]),
+            .within(&["server workers", "store read workers"]),
         actor("server workers", Limit::ServerWorkers, |n| {
             (if n < 2.0 { 0.5 } else { 0.99 }, Some(0.7 * (n - 1.0)), Some(1.0))
         }),
-        actor("store read lanes", Limit::Pool, |n| {
+        actor("store read workers", Limit::Pool, |n| {
             (if n < 2.0 { 0.5 } else { 0.945 }, Some(0.3 * (n - 1.0)), Some(0.9))
         })
         .pool(1.0),
     ]);
     results.resources[2].computing = vec!["lanes.cpu".into()];
     for trial in &mut results.trials {
-        let busy = trial.growth("store read lanes.busy").unwrap();
+        let busy = trial.growth("store read workers.busy").unwrap();
         grow(trial, "lanes.cpu", busy * computing);
     }
     results
@@ -270,7 +270,7 @@ fn the_generators_quota_is_known_from_the_trials_it_ran_in() {
 
 #[test]
 fn a_pool_is_excused_by_locked_rows_and_not_by_a_log_that_more_sessions_could_share() {
-    let pool = || scene(&[actor("store write lanes", Limit::Pool, two_sessions).pool(2.0)]);
+    let pool = || scene(&[actor("store write workers", Limit::Pool, two_sessions).pool(2.0)]);
     let of = |state: &'static str| verdict(&with_waits(pool(), |_| vec![(state, 1.9)]));
     assert_eq!(of("Lock:transactionid"), (Grade::Supported, vec![Limit::RowLock]));
     assert_eq!(of("IO:WALSync"), (Grade::Supported, vec![Limit::Pool]));
@@ -280,8 +280,9 @@ fn a_pool_is_excused_by_locked_rows_and_not_by_a_log_that_more_sessions_could_sh
 /// More requests in each batch, and so fewer seconds for each: the lane is always busy and never the limit.
 #[test]
 fn a_lane_that_batches_is_no_limit_but_the_flush_it_waits_for_is() {
-    let lane = || actor("store write lanes", Limit::Pool, |n| (1.0, Some(n / 2.0), Some(n / 2.0))).pool(1.0);
-    let flush = |at| actor("store flush", Limit::CommitPath, at).within(&["store write lanes"]);
+    let lane =
+        || actor("store write workers", Limit::Pool, |n| (1.0, Some(n / 2.0), Some(n / 2.0))).pool(1.0);
+    let flush = |at| actor("store flush", Limit::CommitPath, at).within(&["store write workers"]);
     let batching = |actors: &[Actor]| {
         let mut results = scene(actors);
         rising(&mut results);
@@ -296,7 +297,7 @@ fn a_lane_that_batches_is_no_limit_but_the_flush_it_waits_for_is() {
 #[test]
 fn clients_that_pile_up_in_the_store_are_looked_for_there() {
     let lanes =
-        || scene(&[actor("store write lanes", Limit::Pool, |n| (n / 64.0, Some(0.0), Some(n))).pool(64.0)]);
+        || scene(&[actor("store write workers", Limit::Pool, |n| (n / 64.0, Some(0.0), Some(n))).pool(64.0)]);
     let of =
         |state: &'static str| verdict(&with_waits(lanes(), move |n| vec![(state, n - 1.0), ("CPU", 0.5)]));
     assert_eq!(of("Lock:tuple"), (Grade::Supported, vec![Limit::RowLock]));
@@ -304,8 +305,8 @@ fn clients_that_pile_up_in_the_store_are_looked_for_there() {
     assert_eq!(of("Client:ClientRead"), (Grade::NotIdentified, vec![]));
     let with_quota = |n: f64| (if n < 2.0 { 0.5 } else { 0.99 }, None, None);
     let mut actors =
-        vec![actor("store write lanes", Limit::Pool, |n| (n / 64.0, Some(0.0), Some(n))).pool(64.0)];
-    actors.push(actor("database CPU", Limit::DatabaseQuota, with_quota).within(&["store write lanes"]));
+        vec![actor("store write workers", Limit::Pool, |n| (n / 64.0, Some(0.0), Some(n))).pool(64.0)];
+    actors.push(actor("database CPU", Limit::DatabaseQuota, with_quota).within(&["store write workers"]));
     let results = with_waits(scene(&actors), |n| vec![("CPU", n)]);
     assert_eq!(verdict(&results), (Grade::Supported, vec![Limit::DatabaseQuota]));
 }
@@ -315,7 +316,7 @@ fn clients_that_pile_up_in_the_store_are_looked_for_there() {
 fn clients_in_no_place_are_nobodys_queue() {
     let results = scene(&[
         actor("server workers", Limit::ServerWorkers, |_| (0.96, Some(0.1), Some(0.3))),
-        actor("store read lanes", Limit::Pool, |_| (0.97, Some(0.0), Some(0.4))).pool(1.0),
+        actor("store read workers", Limit::Pool, |_| (0.97, Some(0.0), Some(0.4))).pool(1.0),
     ]);
     assert_eq!(verdict(&results), (Grade::NotIdentified, vec![]));
     let because = found(&results).bottleneck.because;

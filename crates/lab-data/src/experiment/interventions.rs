@@ -65,7 +65,7 @@ pub const KNOBS: &[Knob] = &[
         needs: "has a lock; add \"--lab\", \"--inject\", \"lock=0s\" to its args",
     },
     Knob {
-        name: "lane",
+        name: "store_worker",
         about: "Each batch holds its session of the store for so much longer.",
         turns: is_weir,
         needs: NEEDS_WEIR,

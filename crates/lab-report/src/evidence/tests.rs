@@ -35,7 +35,7 @@ fn proven() -> (Results, Findings) {
     };
     found.effects = vec![
         effect("cpu", &["cpu"], 0.23, &[0.22, 0.23, 0.24]),
-        effect("lane", &["disk"], 0.2, &[0.001, -0.002, 0.004]),
+        effect("store_worker", &["disk"], 0.2, &[0.001, -0.002, 0.004]),
         effect("delay", &[], 0.2, &[0.0, 0.001, -0.001]),
     ];
     for row in &mut found.rows {
@@ -143,7 +143,7 @@ fn interventions_are_bars_with_what_a_limit_would_lose() {
             "### Why commit path",
             "Of each client more 0.98 wait for cpu.",
             "| cpu (named) | 1.00 | 20.0 ms ±0 % | 50.0 | 0.98 | 1.00 ± 0.11 | commit path |",
-            "| disk | lane, +250 µs | 16 | 3 | 20.0 % | 0.1 % (−0.6 % to 0.8 %) |",
+            "| disk | store_worker, +250 µs | 16 | 3 | 20.0 % | 0.1 % (−0.6 % to 0.8 %) |",
             "| nothing: the control | delay, +250 µs | 16 | 3 | – |",
         ],
     );

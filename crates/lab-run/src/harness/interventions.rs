@@ -65,7 +65,7 @@ const TURNS: &[(&str, Turn)] = &[
     // As much as of the processor: a control of the same size, and of nobody's demand.
     ("delay", Turn::PerRequest(|base| Raised { names: Vec::new(), ..server_cpu(base) })),
     ("lock", Turn::PerRequest(|base| base.station("server lock", 1.0))),
-    ("lane", Turn::PerBatch(lanes)),
+    ("store_worker", Turn::PerBatch(lanes)),
     ("flush", Turn::PerBatch(flush)),
     ("commit", Turn::PerBatch(commit)),
     ("link", Turn::Lower(|_| vec!["link".to_owned()])),
@@ -163,12 +163,12 @@ fn server_used(base: &Base) -> Option<Batches> {
 /// The lanes that are busier, those that read or those that write, and how long a batch of theirs takes.
 fn lanes(base: &Base) -> Option<Batches> {
     let kinds = ["read", "write"].map(|kind| {
-        let lanes = base.resources.iter().filter(|of| of.name.starts_with(&format!("store {kind} lanes")));
+        let lanes = base.resources.iter().filter(|of| of.name.starts_with(&format!("store {kind} workers")));
         let used = lanes.clone().filter_map(|lanes| base.trial.utilization(lanes)).fold(0.0, f64::max);
         (kind, lanes.map(|lanes| lanes.name.clone()).collect::<Vec<_>>(), used)
     });
     let (kind, names, _) = kinds.into_iter().max_by(|(.., a), (.., b)| a.total_cmp(b))?;
-    let lane = format!("lane=\"{kind}\"");
+    let lane = format!("operation=\"{kind}\"");
     let grown = |metric: &str| base.grown(|name| name.contains(metric) && name.contains(&lane));
     let secs = grown("weir_store_busy_seconds_total") / grown("weir_store_duration_seconds_count");
     measured(names, secs)
@@ -189,7 +189,7 @@ fn commit(base: &Base) -> Option<Batches> {
     let sync = measured(names.clone(), grown(".wal_sync_secs") / grown(".wal_syncs"));
     sync.or_else(|| {
         let written =
-            |metric: &str| base.grown(|name| name.contains(metric) && name.contains("lane=\"write\""));
+            |metric: &str| base.grown(|name| name.contains(metric) && name.contains("operation=\"write\""));
         measured(
             names,
             written("weir_store_busy_seconds_total") / written("weir_store_duration_seconds_count"),
@@ -214,7 +214,7 @@ pub(super) fn knobs_of_server(reading: &Reading) -> Vec<&'static str> {
         ("worker", true),
         ("delay", true),
         ("lock", counts("weir_lock_")),
-        ("lane", counts("weir_store_lanes")),
+        ("store_worker", counts("weir_store_workers")),
         ("flush", counts("weir_flush")),
     ];
     there_if.into_iter().filter(|(_, is_there)| *is_there).map(|(knob, _)| knob).collect()
@@ -460,18 +460,18 @@ mod tests {
 
     #[test]
     fn a_request_gets_its_share_of_the_servers_and_a_batch_of_its_own_time() {
-        let lanes = |kind: &str| format!("stats.weir_store_busy_seconds_total{{lane=\"{kind}\"}}");
+        let lanes = |kind: &str| format!("stats.weir_store_busy_seconds_total{{operation=\"{kind}\"}}");
         let resources = [
             resource("server CPU", "server.cpu_secs", 2.0),
             resource("server workers", "stats.weir_worker_busy_seconds_total", 4.0),
-            resource("store read lanes", &lanes("read"), 4.0),
-            resource("store write lanes", &lanes("write"), 1.0),
+            resource("store read workers", &lanes("read"), 4.0),
+            resource("store write workers", &lanes("write"), 1.0),
             resource("write cap 10 MB/s", "cap.busy_secs", 1.0),
         ];
         let trial = base(&[
             (&lanes("read"), 0.4),
             (&lanes("write"), 0.8),
-            ("stats.weir_store_duration_seconds_count{lane=\"write\"}", 200.0),
+            ("stats.weir_store_duration_seconds_count{operation=\"write\"}", 200.0),
             ("stats.weir_flush_busy_seconds_total", 0.5),
             ("stats.weir_flushes_total", 100.0),
             ("database.wal_sync_secs", 0.6),
@@ -482,7 +482,7 @@ mod tests {
             ("worker", "server workers +1200us None"),
             ("delay", " +600us None"),
             ("lock", "server lock +300us None"),
-            ("lane", "store write lanes +1200us None"),
+            ("store_worker", "store write workers +1200us None"),
             ("flush", "store flush +1500us None"),
             ("commit", "database WAL sync +3000us None"),
             ("link", "link +0us Some(1.25)"),
@@ -491,7 +491,7 @@ mod tests {
         ] {
             assert_eq!(shown(knob, &resources, &trial), expected, "{knob}");
         }
-        for knob in ["lane", "flush", "commit"] {
+        for knob in ["store_worker", "flush", "commit"] {
             assert_eq!(shown(knob, &resources, &base(&[])), "not measured", "{knob}");
         }
         let two = base(&[
@@ -548,10 +548,10 @@ mod tests {
         assert_eq!(
             all(&[
                 "weir_lock_busy_seconds_total{lock=\"commit\"}",
-                "weir_store_lanes{lane=\"read\"}",
+                "weir_store_workers{operation=\"read\"}",
                 "weir_flushes_total"
             ]),
-            "cpu worker delay lock lane flush"
+            "cpu worker delay lock store_worker flush"
         );
     }
 

@@ -7,7 +7,7 @@ use lab_data::results::{Limit, Placement, Reading, Resource, ResourceKind};
 
 /// A resource that the server counts itself: one for each set of labels that its busy seconds have.
 struct Row {
-    /// In it `{lane}` stands for a label, `{shard}` for the shard where there are several.
+    /// In it `{operation}` stands for a label, `{shard}` for the shard where there are several.
     name: &'static str,
     kind: ResourceKind,
     limit: Limit,
@@ -62,14 +62,14 @@ const ROWS: &[Row] = &[
         within: &[],
     },
     Row {
-        name: "store {lane} lanes{shard}",
+        name: "store {operation} workers{shard}",
         kind: ResourceKind::Pool,
         limit: Limit::Pool,
         busy: "stats.weir_store_busy_seconds_total",
-        servers: Some("stats.weir_store_lanes"),
+        servers: Some("stats.weir_store_workers"),
         waiting: &["stats.weir_store_queue_seconds_sum"],
         serving: &["stats.weir_store_request_seconds_total"],
-        threads: Some("server.threads.{lane}"),
+        threads: Some("server.threads.{operation}"),
         within: &[],
     },
     Row {
@@ -172,7 +172,9 @@ impl Row {
 
     fn named(&self, labels: &str) -> String {
         let shard = label(labels, "shard").map(|shard| format!(" of shard {shard}")).unwrap_or_default();
-        self.name.replace("{lane}", label(labels, "lane").unwrap_or_default()).replace("{shard}", &shard)
+        self.name
+            .replace("{operation}", label(labels, "operation").unwrap_or_default())
+            .replace("{shard}", &shard)
     }
 
     /// The counters of its threads; none where several shards have them together.
@@ -180,14 +182,14 @@ impl Row {
         let Some(threads) = self.threads.filter(|_| label(labels, "shard").is_none()) else {
             return Vec::new();
         };
-        let threads = threads.replace("{lane}", label(labels, "lane").unwrap_or_default());
+        let threads = threads.replace("{operation}", label(labels, "operation").unwrap_or_default());
         let all = ["cpu_secs", "run_delay_secs"].map(|what| format!("{threads}.{what}"));
         let is_read = all.iter().all(|name| reading.counters.contains_key(name));
         if is_read { all.into() } else { Vec::new() }
     }
 }
 
-/// The value of label `name` in `{lane="read",shard="1"}`.
+/// The value of label `name` in `{operation="read",shard="1"}`.
 fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
     Some(labels.split_once(&format!("{name}=\""))?.1.split_once('"')?.0)
 }
@@ -407,11 +409,11 @@ mod tests {
             "stats.weir_compute_queue_seconds_sum",
             "stats.weir_lock_busy_seconds_total{lock=\"commit\"}",
             "stats.weir_lock_queue_seconds_total{lock=\"commit\"}",
-            "stats.weir_store_busy_seconds_total{lane=\"read\"}",
-            "stats.weir_store_busy_seconds_total{lane=\"write\"}",
-            "stats.weir_store_queue_seconds_sum{lane=\"read\"}",
-            "stats.weir_store_queue_seconds_sum{lane=\"write\"}",
-            "stats.weir_store_request_seconds_total{lane=\"write\"}",
+            "stats.weir_store_busy_seconds_total{operation=\"read\"}",
+            "stats.weir_store_busy_seconds_total{operation=\"write\"}",
+            "stats.weir_store_queue_seconds_sum{operation=\"read\"}",
+            "stats.weir_store_queue_seconds_sum{operation=\"write\"}",
+            "stats.weir_store_request_seconds_total{operation=\"write\"}",
             "stats.weir_flush_busy_seconds_total",
             "stats.weir_flush_queue_seconds_total",
             "database.wal_sync_secs",
@@ -419,8 +421,8 @@ mod tests {
         let gauges = [
             ("stats.weir_workers", 1.0),
             ("stats.weir_compute_threads", 2.0),
-            ("stats.weir_store_lanes{lane=\"read\"}", 4.0),
-            ("stats.weir_store_lanes{lane=\"write\"}", 1.0),
+            ("stats.weir_store_workers{operation=\"read\"}", 4.0),
+            ("stats.weir_store_workers{operation=\"write\"}", 1.0),
             ("link.bytes_per_sec", 1e6),
         ];
         Reading {
@@ -446,16 +448,16 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "server + database CPU|1|Station|server CPU|||server workers, compute threads, store read lanes, store write lanes",
+                "server + database CPU|1|Station|server CPU|||server workers, compute threads, store read workers, store write workers",
                 "server workers|1|Station|server workers|sockets.server_unread_secs, worker_queue_seconds_total|worker_busy_seconds_total|",
                 "compute threads|2|Pool|server workers|compute_queue_seconds_sum|compute_busy_seconds_total|",
                 "server lock|1|Station|server lock|lock_queue_seconds_total{lock=\"commit\"}||",
-                "store read lanes|4|Pool|connection pool|store_queue_seconds_sum{lane=\"read\"}||",
-                "store write lanes|1|Pool|connection pool|store_queue_seconds_sum{lane=\"write\"}|store_request_seconds_total{lane=\"write\"}|",
-                "store flush|1|Station|commit path|flush_queue_seconds_total|flush_busy_seconds_total|server lock, store read lanes, store write lanes",
+                "store read workers|4|Pool|connection pool|store_queue_seconds_sum{operation=\"read\"}||",
+                "store write workers|1|Pool|connection pool|store_queue_seconds_sum{operation=\"write\"}|store_request_seconds_total{operation=\"write\"}|",
+                "store flush|1|Station|commit path|flush_queue_seconds_total|flush_busy_seconds_total|server lock, store read workers, store write workers",
                 "link|1|Cap|network|link.waiting_secs|link.serving_secs|",
-                "database WAL sync|1|Indication|commit path|||store read lanes, store write lanes",
-                "disk vda|1|Indication|-|||store read lanes, store write lanes",
+                "database WAL sync|1|Indication|commit path|||store read workers, store write workers",
+                "disk vda|1|Indication|-|||store read workers, store write workers",
                 "generator CPU|1|Generator|generator|sockets.generator_unread_secs|generator.cpu_secs|",
             ]
         );
@@ -464,25 +466,25 @@ mod tests {
     #[test]
     fn the_stores_of_shards_are_told_apart() {
         let names = [
-            "stats.weir_store_busy_seconds_total{lane=\"read\",shard=\"1\"}",
+            "stats.weir_store_busy_seconds_total{operation=\"read\",shard=\"1\"}",
             "stats.weir_flush_busy_seconds_total{shard=\"1\"}",
         ];
         let reading = Reading {
             counters: names.iter().map(|name| ((*name).to_owned(), 0.0)).collect(),
-            gauges: [("stats.weir_store_lanes{lane=\"read\",shard=\"1\"}".to_owned(), 4.0)].into(),
+            gauges: [("stats.weir_store_workers{operation=\"read\",shard=\"1\"}".to_owned(), 4.0)].into(),
         };
         let resources = resources_of(&[], &reading, None);
         let names: Vec<&str> = resources.iter().map(|resource| resource.name.as_str()).collect();
-        assert_eq!(names, ["store read lanes of shard 1", "store flush of shard 1"]);
-        assert_eq!(resources[1].within, ["store read lanes of shard 1"], "of those that there are");
+        assert_eq!(names, ["store read workers of shard 1", "store flush of shard 1"]);
+        assert_eq!(resources[1].within, ["store read workers of shard 1"], "of those that there are");
     }
 
     #[test]
     fn a_server_that_counts_little_has_few_resources() {
         // As before lanes had names for all that waits; and lanes that are not there.
         let reading = Reading {
-            counters: [("stats.weir_store_busy_seconds_total{lane=\"read\"}".to_owned(), 0.0)].into(),
-            gauges: [("stats.weir_store_lanes{lane=\"read\"}".to_owned(), 0.0)].into(),
+            counters: [("stats.weir_store_busy_seconds_total{operation=\"read\"}".to_owned(), 0.0)].into(),
+            gauges: [("stats.weir_store_workers{operation=\"read\"}".to_owned(), 0.0)].into(),
         };
         assert_eq!(resources_of(&[], &reading, None), []);
     }

@@ -91,13 +91,13 @@ mod tests {
     fn counters_and_gauges_are_told_apart_by_their_names() {
         let body = br#"{"weir_http_requests_total{method=\"get\",code=\"200\"}": 7,
             "weir_store_duration_seconds_sum": 1.5, "weir_store_duration_seconds_count": 3,
-            "weir_cache_bytes": 1024, "weir_store_lanes{lane=\"write\"}": 2, "version": "0.1"}"#;
+            "weir_cache_bytes": 1024, "weir_store_workers{operation=\"write\"}": 2, "version": "0.1"}"#;
         let mut reading = Reading::default();
         parse(body, &mut reading).unwrap();
         assert_eq!(reading.counters.len(), 3);
         assert_eq!(reading.counters[r#"stats.weir_http_requests_total{method="get",code="200"}"#], 7.0);
         assert_eq!(reading.gauges.len(), 2);
-        assert_eq!(reading.gauges[r#"stats.weir_store_lanes{lane="write"}"#], 2.0);
+        assert_eq!(reading.gauges[r#"stats.weir_store_workers{operation="write"}"#], 2.0);
         assert!(parse(b"[]", &mut reading).is_err());
     }
 

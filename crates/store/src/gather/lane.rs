@@ -270,7 +270,7 @@ impl<R: Request> Lane<R> {
     /// in flight that the runtime would have to look after, and its own timer counts whole milliseconds.
     fn hold_session(&self) {
         if let Some(faults) = &self.shared.config.faults {
-            faults::block(faults.time(Fault::Lane));
+            faults::block(faults.time(Fault::StoreWorker));
         }
     }
 

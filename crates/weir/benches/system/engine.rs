@@ -60,12 +60,12 @@ fn serve(dir: &Path) -> Served {
     let (after, cpu) = (server.stats(), server.cpu() - cpu_before);
     assert_eq!(report.error_ratio, 0.0, "every write succeeds");
     let grown = |name: &str| after[name].as_f64().unwrap_or(0.0) - before[name].as_f64().unwrap_or(0.0);
-    let batches = grown("weir_store_batch_size_count{lane=\"write\"}");
-    let writes = grown("weir_store_batch_size_sum{lane=\"write\"}");
+    let batches = grown("weir_store_batch_size_count{operation=\"write\"}");
+    let writes = grown("weir_store_batch_size_sum{operation=\"write\"}");
     Served {
         writes_per_sec: report.goodput_rps,
         batch: writes / batches,
-        lanes: after["weir_store_lanes{lane=\"write\"}"].as_f64().map_or(1, |lanes| lanes as usize),
+        lanes: after["weir_store_workers{operation=\"write\"}"].as_f64().map_or(1, |lanes| lanes as usize),
         cpu_us: cpu.as_secs_f64() * 1e6 / writes,
     }
 }

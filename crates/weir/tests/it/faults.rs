@@ -191,18 +191,18 @@ fn who_waits_for_the_lock_counts_before_the_wait_is_over_and_reads_pass() {
 }
 
 #[test]
-fn lane_holds_the_session_for_each_batch() {
-    let server = with_faults(MEMORY, "lane=20ms");
+fn store_worker_holds_the_session_for_each_batch() {
+    let server = with_faults(MEMORY, "store_worker=20ms");
     let mut client = server.client();
-    for (lane, method) in [("write", "PUT"), ("read", "GET")] {
-        let names =
-            ["busy", "request"].map(|what| format!("weir_store_{what}_seconds_total{{lane=\"{lane}\"}}"));
+    for (operation, method) in [("write", "PUT"), ("read", "GET")] {
+        let names = ["busy", "request"]
+            .map(|what| format!("weir_store_{what}_seconds_total{{operation=\"{operation}\"}}"));
         let before = names.each_ref().map(|name| stat(&server, name));
         let began = Instant::now();
         for key in 0..3 {
             client.ask(method, &format!("/kv/{method}-{key}"), &[], b"").unwrap();
         }
-        assert!(began.elapsed().as_secs_f64() >= 0.059, "{lane}: {:?}", began.elapsed());
+        assert!(began.elapsed().as_secs_f64() >= 0.059, "{operation}: {:?}", began.elapsed());
         for (name, before) in names.iter().zip(before) {
             // Clients are answered just before the batch is counted.
             until(name, || stat(&server, name) - before >= 0.059);
@@ -214,7 +214,7 @@ fn lane_holds_the_session_for_each_batch() {
 fn flush_takes_longer_one_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("fjall:{}", directory.path().join("store").display());
-    let server = Server::start(&store, &["--lab", "--write-lanes", "2", "--inject", "flush=20ms"]);
+    let server = Server::start(&store, &["--lab", "--store-write-workers", "2", "--inject", "flush=20ms"]);
     let (flushes, _) = growth(&server, "weir_flushes_total", || {
         let (busy, took) = growth(&server, "weir_flush_busy_seconds_total", || {
             let mut client = server.client();
@@ -225,12 +225,12 @@ fn flush_takes_longer_one_at_a_time() {
         assert!(busy >= 0.059 && took >= 0.059, "{busy} {took}");
     });
     assert_eq!(flushes, 3.0);
-    // Two lanes: one of them has to wait for the other's flush.
+    // Of two store workers one has to wait for the flush of the other.
     set(&server, "flush=200ms");
     let queue = || stat(&server, "weir_flush_queue_seconds_total");
     let before = queue();
     let keys: Vec<String> = (0..64).map(|key| format!("/kv/{key}")).collect();
-    until("a lane waits for its turn", || {
+    until("a store worker waits to flush", || {
         at_once(&server, 8, |index, client| {
             client.put(&keys[index], b"2");
         });
@@ -321,14 +321,14 @@ fn wrong_faults_change_nothing_and_say_what_would_be_right() {
             "PUT",
             "/inject",
             400,
-            "write ?NAME=VALUE&NAME=VALUE with any of cpu, worker, delay, lock, lane, flush, fail",
+            "write ?NAME=VALUE&NAME=VALUE with any of cpu, worker, delay, lock, store_worker, flush, fail",
         ),
         ("PUT", "/inject?", 400, "write ?NAME=VALUE"),
         (
             "PUT",
             "/inject?disk=1ms",
             400,
-            "unknown fault \"disk\"; expected one of: cpu, worker, delay, lock, lane, flush, fail",
+            "unknown fault \"disk\"; expected one of: cpu, worker, delay, lock, store_worker, flush, fail",
         ),
         (
             "PUT",
@@ -338,7 +338,7 @@ fn wrong_faults_change_nothing_and_say_what_would_be_right() {
         ),
         ("PUT", "/inject?fail=0&cpu", 400, "cpu=: a duration"),
         ("PUT", "/inject?fail=0&worker=-1ms", 400, "worker=-1ms: a duration"),
-        ("PUT", "/inject?fail=0&lane=1h", 400, "lane=1h is too long; at most 10s"),
+        ("PUT", "/inject?fail=0&store_worker=1h", 400, "store_worker=1h is too long; at most 10s"),
         ("PUT", "/inject?fail=few", 400, "fail=few: a count is a whole number, as in fail=40"),
         ("PUT", "/inject?fail=0&fail=0", 400, "fail is given twice"),
         ("PUT", "/inject?fail=0&cpu=%zz", 400, "the query has a %"),

@@ -228,8 +228,8 @@ fn agree(stream: &TcpStream) -> Option<()> {
             }
         }
         reader.read_exact(&mut vec![0; body_bytes]).ok()?;
-        let stats = r#"{"weir_things_total": 1, "weir_store_lanes{lane=\"write\"}": 2,
-            "weir_store_busy_seconds_total{lane=\"write\"}": 0.5}"#;
+        let stats = r#"{"weir_things_total": 1, "weir_store_workers{operation=\"write\"}": 2,
+            "weir_store_busy_seconds_total{operation=\"write\"}": 0.5}"#;
         let answer = match first.starts_with("GET /stats ") {
             true => format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{stats}", stats.len()),
             false => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
@@ -257,7 +257,7 @@ fn a_server_that_runs_already_is_measured() {
             assert_eq!(trial.growth("stats.weir_things_total"), Some(0.0));
         }
         let names: Vec<&str> = results.resources.iter().map(|resource| resource.name.as_str()).collect();
-        assert_eq!(names, ["store write lanes", "generator CPU"]);
+        assert_eq!(names, ["store write workers", "generator CPU"]);
     });
 }
 

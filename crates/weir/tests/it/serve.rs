@@ -819,9 +819,9 @@ const SHOWN: &[&str] = &[
     "weir_cache_entries",
     "weir_cache_bytes",
     "weir_cache_evictions_total",
-    "weir_store_batch_size_sum{lane=\"write\"}",
-    "weir_store_duration_seconds_sum{lane=\"read\"}",
-    "weir_store_queue_seconds_count{lane=\"read\"}",
+    "weir_store_batch_size_sum{operation=\"write\"}",
+    "weir_store_duration_seconds_sum{operation=\"read\"}",
+    "weir_store_queue_seconds_count{operation=\"read\"}",
     "weir_worker_queue_seconds_total",
     "weir_shed_total{reason=\"connections\"}",
     "weir_shed_total{reason=\"queue\"}",
@@ -853,7 +853,7 @@ fn stats_are_numbers_by_name() {
         ("weir_cache_requests_total{result=\"hit\"}", 1.0),
         ("weir_cache_requests_total{result=\"miss\"}", 1.0),
         ("weir_cache_entries", 1.0),
-        ("weir_store_batch_size_sum{lane=\"write\"}", 1.0),
+        ("weir_store_batch_size_sum{operation=\"write\"}", 1.0),
     ] {
         assert_eq!(stats[name], value, "{name}");
     }

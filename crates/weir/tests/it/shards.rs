@@ -91,8 +91,8 @@ fn figures_of_several_stores_say_which() {
         ("weir_cache_requests_total{result=\"hit\",shard=\"0\"}", 3.0),
         ("weir_cache_requests_total{result=\"hit\",shard=\"1\"}", 2.0),
         ("weir_cache_entries{shard=\"1\"}", 2.0),
-        ("weir_store_lanes{lane=\"write\",shard=\"1\"}", 1.0),
-        ("weir_store_batch_size_sum{lane=\"write\",shard=\"0\"}", 3.0),
+        ("weir_store_workers{operation=\"write\",shard=\"1\"}", 1.0),
+        ("weir_store_batch_size_sum{operation=\"write\",shard=\"0\"}", 3.0),
         ("weir_store_up{shard=\"0\"}", 1.0),
         ("weir_shed_total{reason=\"queue\",shard=\"1\"}", 0.0),
     ] {
@@ -100,7 +100,7 @@ fn figures_of_several_stores_say_which() {
     }
     let text = client.get("/metrics").text();
     assert!(
-        text.contains("weir_store_duration_seconds_bucket{lane=\"read\",shard=\"1\",le=\"+Inf\"}"),
+        text.contains("weir_store_duration_seconds_bucket{operation=\"read\",shard=\"1\",le=\"+Inf\"}"),
         "{text}"
     );
     assert!(!text.contains("weir_replica"), "{text}");
@@ -160,7 +160,7 @@ fn one_store_given_twice_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("fjall:{}", directory.path().join("store").display());
     let output = weir()
-        .args(["serve", "--listen", "127.0.0.1:0", "--claim-wait", "100ms"])
+        .args(["serve", "--listen", "127.0.0.1:0", "--lease-wait", "100ms"])
         .args(["--store", &url, "--store", &format!("{url}/")])
         .output()
         .unwrap();
@@ -240,7 +240,7 @@ fn a_lost_shard_leaves_the_other_alone() {
     assert_eq!(stats["weir_store_up{shard=\"0\"}"], 0.0);
     assert_eq!(stats["weir_store_up{shard=\"1\"}"], 1.0);
     assert_eq!(stats["weir_cache_drops_total{shard=\"1\"}"], 0.0);
-    assert_eq!(stats["weir_store_claims_total{shard=\"1\"}"], 1.0);
+    assert_eq!(stats["weir_store_leases_total{shard=\"1\"}"], 1.0);
     first.restart().unwrap();
     until("back", || client.get("/readyz").status == 200);
     assert_eq!(client.get(&path(&lost)).text(), "before");

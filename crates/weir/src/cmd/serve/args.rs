@@ -81,21 +81,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_STORE_TIMEOUT")]
     pub(super) store_timeout: Option<Span>,
 
-    /// Most requests that may wait in one lane of the store [default: 10000]
+    /// Most requests that may wait in one queue of the store [default: 10000]
     #[arg(long, value_name = "N", env = "WEIR_STORE_QUEUE")]
     pub(super) store_queue: Option<usize>,
 
-    /// Sessions of the store for reads [default: what suits the store]
-    #[arg(long, value_name = "N", env = "WEIR_READ_LANES")]
-    pub(super) read_lanes: Option<usize>,
+    /// Threads that read from the store, each with a session [default: what suits the store]
+    #[arg(long, value_name = "N", env = "WEIR_STORE_READ_WORKERS")]
+    pub(super) store_read_workers: Option<usize>,
 
-    /// Sessions of the store for writes [default: what suits the store]
-    #[arg(long, value_name = "N", env = "WEIR_WRITE_LANES")]
-    pub(super) write_lanes: Option<usize>,
+    /// Threads that write to the store, each with a session [default: what suits the store]
+    #[arg(long, value_name = "N", env = "WEIR_STORE_WRITE_WORKERS")]
+    pub(super) store_write_workers: Option<usize>,
 
-    /// How long a start waits for another server to let go of the store [default: 10s]
-    #[arg(long, value_name = "TIME", env = "WEIR_CLAIM_WAIT")]
-    pub(super) claim_wait: Option<Span>,
+    /// How long a start waits for another server to release the store [default: 10s]
+    #[arg(long, value_name = "TIME", env = "WEIR_LEASE_WAIT")]
+    pub(super) lease_wait: Option<Span>,
 
     /// How long a kept-alive connection may be idle [default: 75s]
     #[arg(long, value_name = "TIME", env = "WEIR_IDLE_TIMEOUT")]
@@ -117,9 +117,9 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_LAB", num_args = 0..=1, default_missing_value = "true")]
     pub(super) lab: Option<bool>,
 
-    /// off: every request is a statement of its own, as in servers without batches; for comparisons, only with --lab
-    /// [default: gathered]
-    #[arg(long, value_name = "gathered|off", env = "WEIR_BATCHING")]
+    /// off: one statement per request, as in servers without batches; only with --lab
+    /// [default: on]
+    #[arg(long, value_name = "on|off", env = "WEIR_BATCHING")]
     pub(super) batching: Option<String>,
 
     // As for the policies.
@@ -158,9 +158,9 @@ impl Args {
             connections: self.connections.or(file.connections),
             store_timeout: self.store_timeout.or(file.store_timeout),
             store_queue: self.store_queue.or(file.store_queue),
-            read_lanes: self.read_lanes.or(file.read_lanes),
-            write_lanes: self.write_lanes.or(file.write_lanes),
-            claim_wait: self.claim_wait.or(file.claim_wait),
+            store_read_workers: self.store_read_workers.or(file.store_read_workers),
+            store_write_workers: self.store_write_workers.or(file.store_write_workers),
+            lease_wait: self.lease_wait.or(file.lease_wait),
             idle_timeout: self.idle_timeout.or(file.idle_timeout),
             head_timeout: self.head_timeout.or(file.head_timeout),
             drain: self.drain.or(file.drain),

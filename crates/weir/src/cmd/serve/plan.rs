@@ -79,14 +79,15 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
             .hint("Most is 64MiB."));
     }
     let batching = match args.batching.as_deref() {
-        None | Some("gathered") => Batching::Gathered,
+        None | Some("on") => Batching::Gathered,
         Some("off") if lab => Batching::Off,
         Some("off") => {
             return Err(Failure::input("--batching off is for measurements only").hint("Add --lab."));
         }
         Some(other) => {
-            return Err(Failure::input(format!("--batching {other} is not known"))
-                .hint("Known are gathered and off."));
+            return Err(
+                Failure::input(format!("--batching {other} is not known")).hint("Known are on and off.")
+            );
         }
     };
     let faults = faults(args.inject.as_deref(), lab)?;
@@ -109,7 +110,7 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
             return Err(Failure::input(format!(
                 "--inject {flush} has no effect: only the embedded store flushes in this process"
             ))
-            .hint("Use a --store fjall:DIRECTORY, or the fault lane."));
+            .hint("Use a --store fjall:DIRECTORY, or the fault store_worker."));
         }
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -119,7 +120,7 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
         queue_requests: at_least_one("store-queue", args.store_queue)?.unwrap_or(10_000),
         // What has waited so long is refused, with time left to say so before the deadline makes it unknown.
         queue_wait_max: deadline / 2,
-        claim_patience: args.claim_wait.map_or(store::Config::default().claim_patience, |span| span.0),
+        claim_patience: args.lease_wait.map_or(store::Config::default().claim_patience, |span| span.0),
         batching,
         acknowledge_early: args.acknowledge_early,
         faults: faults.clone(),
@@ -154,7 +155,10 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
         cache_policy,
         shadow_policies,
         gather,
-        lanes: (at_least_one("read-lanes", args.read_lanes)?, at_least_one("write-lanes", args.write_lanes)?),
+        lanes: (
+            at_least_one("store-read-workers", args.store_read_workers)?,
+            at_least_one("store-write-workers", args.store_write_workers)?,
+        ),
         deadline: Span(deadline),
     })
 }
@@ -340,7 +344,7 @@ mod tests {
             (&["--listen", "nowhere"], "--listen"),
             (&["--workers", "0"], "--workers is 0"),
             (
-                &["--lab", "--store", "memory:", "--inject", "lane=1ms,flush=2ms"],
+                &["--lab", "--store", "memory:", "--inject", "store_worker=1ms,flush=2ms"],
                 "--inject flush=2ms has no effect",
             ),
             (&["--value-bytes", "65MiB"], "65MiB is too large"),
@@ -351,7 +355,7 @@ mod tests {
             (&["--store", &"memory: ".repeat(33)], "33 stores are given"),
             (&["--store", "postgres://h/a", "--read-fallback", "postgres://h/a"], "is a --store, too"),
             (&["--batching", "off"], "for measurements only"),
-            (&["--lab", "--batching", "on"], "--batching on is not known"),
+            (&["--lab", "--batching", "maybe"], "--batching maybe is not known"),
             (&["--inject", "cpu=1ms"], "--inject is for measurements only"),
             (&["--lab", "--inject", "cpu=1ms,disk=1ms"], "--inject: unknown fault \"disk\""),
             (&["--lab", "--inject", "cpu=1ms", "--inject", "cpu=2ms"], "--inject: cpu is given twice"),
