@@ -5,7 +5,7 @@
 use super::busy::Busy;
 use super::compute;
 use super::faults::Faults;
-use crate::tiered::{LaneMeters, Lanes, SHARDS_MAX, ShadowCounts, Status, Tiered, Tiers};
+use crate::tiered::{SHARDS_MAX, ShadowCounts, Status, Tiered, Tiers, WorkerMeters, Workers};
 use http1::request::Method;
 use kv::counters::{Counter, Distribution, Histogram, micros};
 use kv::queue_meter::QueueTotals;
@@ -177,24 +177,24 @@ impl Metrics {
                 "weir_store_workers",
                 "gauge",
                 "Threads with a session of the store.",
-                (|tiered| both(tiered.lanes())) as fn(&Tiered) -> [f64; 2],
+                (|tiered| both(tiered.workers())) as fn(&Tiered) -> [f64; 2],
             ),
             ("weir_store_queued", "gauge", "Requests that wait for a store worker.", |tiered| {
                 both(tiered.queued())
             }),
             ("weir_store_busy_seconds_total", "counter", "Time with a batch in the store.", |tiered| {
                 let store = tiered.store_meters();
-                [&store.read, &store.write].map(|lane| lane.busy_nanos.get() as f64 * 1e-9)
+                [&store.read, &store.write].map(|worker| worker.busy_nanos.get() as f64 * 1e-9)
             }),
             ("weir_store_request_seconds_total", "counter", "Time in the store, over requests.", |tiered| {
                 let store = tiered.store_meters();
-                [&store.read, &store.write].map(|lane| lane.request_nanos.get() as f64 * 1e-9)
+                [&store.read, &store.write].map(|worker| worker.request_nanos.get() as f64 * 1e-9)
             }),
         ] {
             let family = page.family(name, kind, about);
             for (label, tiered) in &shards {
-                for (lane, value) in LANES.iter().zip(pick(tiered)) {
-                    family.number(&braced(lane, label), value);
+                for (worker, value) in OPERATIONS.iter().zip(pick(tiered)) {
+                    family.number(&braced(worker, label), value);
                 }
             }
         }
@@ -203,7 +203,7 @@ impl Metrics {
                 "weir_store_batch_size",
                 "Requests in a batch.",
                 1.0,
-                (|m| &m.batch_size) as fn(&LaneMeters) -> &Histogram,
+                (|m| &m.batch_size) as fn(&WorkerMeters) -> &Histogram,
             ),
             ("weir_store_duration_seconds", "A batch in the store.", 1e6, |m| &m.duration),
             ("weir_store_queue_seconds", "A request in its queue.", 1e6, |m| &m.queued),
@@ -211,10 +211,10 @@ impl Metrics {
             let family = page.family(name, "histogram", about);
             for (label, tiered) in &shards {
                 let store = tiered.store_meters();
-                for (lane, meters) in LANES.iter().zip([&store.read, &store.write]) {
+                for (worker, meters) in OPERATIONS.iter().zip([&store.read, &store.write]) {
                     let mut total = Distribution::default();
                     pick(meters).add_to(&mut total);
-                    family.histogram(&joined(lane, label), &total, per_unit);
+                    family.histogram(&joined(worker, label), &total, per_unit);
                 }
             }
         }
@@ -228,7 +228,7 @@ impl Metrics {
             "counter",
             "Times the server took ownership of the store.",
             &shards,
-            |tiered| tiered.store_meters().claims.get() as f64,
+            |tiered| tiered.store_meters().leases.get() as f64,
         );
         page.each("weir_store_up", "gauge", "Whether the server owns the store.", &shards, |tiered| {
             truth(matches!(tiered.status(), Status::Up(_)))
@@ -322,11 +322,11 @@ const LOCK: &QueueMetrics = &[
     }),
 ];
 
-/// The lanes' labels, as in [`both`].
-const LANES: [&str; 2] = ["operation=\"read\"", "operation=\"write\""];
+/// The store workers' labels, as in [`both`].
+const OPERATIONS: [&str; 2] = ["operation=\"read\"", "operation=\"write\""];
 
-fn both(lanes: Lanes) -> [f64; 2] {
-    [lanes.read as f64, lanes.write as f64]
+fn both(workers: Workers) -> [f64; 2] {
+    [workers.read as f64, workers.write as f64]
 }
 
 fn truth(value: bool) -> f64 {

@@ -36,7 +36,7 @@ impl Request {
 pub(super) struct Timing {
     /// To ask the cache; `None` of a write.
     pub(super) cache: Option<Duration>,
-    /// In the lane's queue, and from there to the answer; `None` for a hit.
+    /// In the worker's queue, and from there to the answer; `None` for a hit.
     pub(super) beyond: Option<(Duration, Duration)>,
 }
 

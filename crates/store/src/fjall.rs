@@ -2,7 +2,7 @@
 //!
 //! One batch is one journal write and one flush. The engine makes a batch readable only after its flush.
 
-use super::{Answer, Claim, Error, Flush, Found, Kind, Lanes, Part, Session, Store};
+use super::{Answer, Error, Flush, Found, Kind, Lease, Part, Session, Store, Workers};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use kv::{Change, Key, Row, Version, Write};
 use parking_lot::Mutex;
@@ -14,8 +14,8 @@ const MAP: &str = "map";
 
 pub(super) struct Fjall {
     directory: PathBuf,
-    /// The claim in force; sessions of an earlier one are refused.
-    claimed: Mutex<Option<(u64, Arc<Tables>)>>,
+    /// The lease in force; sessions of an earlier one are refused.
+    owned: Mutex<Option<(u64, Arc<Tables>)>>,
     flush: Arc<Flush>,
 }
 
@@ -29,16 +29,16 @@ impl Fjall {
     pub(super) fn open(url: &str) -> Result<Fjall, Error> {
         match url.strip_prefix("fjall:") {
             Some(directory) if !directory.is_empty() => {
-                let (claimed, flush) = (Mutex::new(None), Arc::default());
-                Ok(Fjall { directory: directory.into(), claimed, flush })
+                let (owned, flush) = (Mutex::new(None), Arc::default());
+                Ok(Fjall { directory: directory.into(), owned, flush })
             }
             _ => Err(Error::new(Kind::Config, format!("{url} names no directory; write fjall:./weir-data"))),
         }
     }
 
-    fn begin_epoch(&self, part: Part) -> Result<Claim, Error> {
-        // The engine locks its directory: the handle of an earlier claim has to go first.
-        *self.claimed.lock() = None;
+    fn begin_epoch(&self, part: Part) -> Result<Lease, Error> {
+        // The engine locks its directory: the handle of an earlier lease has to go first.
+        *self.owned.lock() = None;
         let database = Database::builder(&self.directory).open().map_err(|error| self.cannot_open(&error))?;
         let keyspaces = (|| {
             let meta = database.keyspace("meta", KeyspaceCreateOptions::default)?;
@@ -62,8 +62,8 @@ impl Fjall {
             Ok((epoch, Arc::new(Tables { database, rows })))
         })();
         let (epoch, tables) = tables.map_err(|error| self.cannot_open(&error))?;
-        *self.claimed.lock() = Some((epoch, tables));
-        Ok(Claim { epoch, lost: Box::pin(std::future::pending()) })
+        *self.owned.lock() = Some((epoch, tables));
+        Ok(Lease { epoch, lost: Box::pin(std::future::pending()) })
     }
 
     fn shown(&self) -> String {
@@ -87,13 +87,13 @@ impl Fjall {
 }
 
 impl Store for Fjall {
-    fn claim(&self, part: Part) -> Answer<'_, Claim> {
+    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
         Box::pin(async move { self.begin_epoch(part) })
     }
 
     fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
         Box::pin(async move {
-            match &*self.claimed.lock() {
+            match &*self.owned.lock() {
                 Some((current, tables)) if *current == epoch => {
                     let (tables, flush) = (Arc::clone(tables), Arc::clone(&self.flush));
                     Ok(Box::new(FjallSession { tables, flush }) as Box<dyn Session>)
@@ -103,9 +103,9 @@ impl Store for Fjall {
         })
     }
 
-    fn lanes(&self) -> Lanes {
-        // The engine has one journal: a second write lane would only halve the batches.
-        Lanes { read: 1, write: 1 }
+    fn workers(&self) -> Workers {
+        // The engine has one journal: a second write worker would only halve the batches.
+        Workers { read: 1, write: 1 }
     }
 
     fn flush(&self) -> Option<Arc<Flush>> {
@@ -236,30 +236,30 @@ mod tests {
         let half = Part { index: 0, of: 2 };
         {
             let store = Fjall::open(&url(&directory)).unwrap();
-            let claim = store.claim(Part::WHOLE).await.unwrap();
+            let lease = store.acquire(Part::WHOLE).await.unwrap();
             let key = Key::new(b"a").unwrap();
             let row = Row::new(&key, "", b"1", Version(1));
             let write = Write { key, version: Version(1), change: Change::Put(row) };
-            store.connect(claim.epoch).await.unwrap().write(&[write]).await.unwrap();
-            let database = store.claimed.lock().as_ref().unwrap().1.database.clone();
+            store.connect(lease.epoch).await.unwrap().write(&[write]).await.unwrap();
+            let database = store.owned.lock().as_ref().unwrap().1.database.clone();
             let meta = database.keyspace("meta", KeyspaceCreateOptions::default).unwrap();
             meta.remove(MAP).unwrap();
             database.persist(PersistMode::SyncAll).unwrap();
         }
-        let refused = open(&url(&directory)).unwrap().claim(half).await.err().unwrap();
+        let refused = open(&url(&directory)).unwrap().acquire(half).await.err().unwrap();
         assert!(
             refused.to_string().contains("is a whole store, but was given as the first of 2"),
             "{refused}"
         );
-        open(&url(&directory)).unwrap().claim(Part::WHOLE).await.unwrap();
+        open(&url(&directory)).unwrap().acquire(Part::WHOLE).await.unwrap();
     }
 
     #[tokio::test]
     async fn a_directory_in_use_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let first = open(&url(&directory)).unwrap();
-        let _held = first.claim(Part::WHOLE).await.unwrap();
-        let second = open(&url(&directory)).unwrap().claim(Part::WHOLE).await.err().unwrap();
+        let _held = first.acquire(Part::WHOLE).await.unwrap();
+        let second = open(&url(&directory)).unwrap().acquire(Part::WHOLE).await.err().unwrap();
         assert_eq!(second.kind(), Kind::Taken);
         assert!(second.to_string().contains("another server holds"), "{second}");
     }

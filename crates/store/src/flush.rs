@@ -5,9 +5,9 @@ use kv::queue_meter::{QueueMeter, QueueTotals};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 
-/// Where the lanes of an embedded store commit, one after the other.
+/// Where the workers of an embedded store commit, one after the other.
 ///
-/// The engine has one journal, and lets one commit into it at a time anyway: waiting here, lanes can be counted.
+/// The engine has one journal, and lets one commit into it at a time anyway: waiting here, workers can be counted.
 #[derive(Debug, Default)]
 pub struct Flush {
     mutex: Mutex<()>,
@@ -36,7 +36,7 @@ impl Flush {
         done
     }
 
-    /// Flushes, time in them, and time that lanes waited for their turn.
+    /// Flushes, time in them, and time that workers waited for their turn.
     pub fn totals(&self) -> QueueTotals {
         self.meter.totals()
     }

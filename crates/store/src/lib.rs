@@ -1,25 +1,25 @@
 //! The durable tier: what a store is, and how one is opened from its URL.
 //!
-//! A store is claimed by one server at a time and spoken to in sessions, in batches: one commit for many writes is
-//! what makes a durable store fast. [`Gather`] makes batches of single requests. Knows no cache, HTTP or flags.
+//! A store is owned by one server at a time and spoken to in sessions, in batches: one commit for many writes is
+//! what makes a durable store fast. [`Batcher`] makes batches of single requests. Knows no cache, HTTP or flags.
 
 #[cfg(any(test, feature = "test-support"))]
 pub mod contract;
 mod error;
 mod fjall;
 mod flush;
-mod gather;
+mod batcher;
 mod memory;
 mod mysql;
 mod part;
 mod postgres;
 
-pub use error::{Error, Kind};
-pub use flush::Flush;
-pub use gather::{
-    Batching, Config, Gather, LaneMeters, Meters, Observer, Receiver, Reply, Sender, Status, WriteRequest,
+pub use batcher::{
+    Batcher, Batching, Config, Meters, Observer, Receiver, Reply, Sender, Status, WorkerMeters, WriteRequest,
     Written, channel,
 };
+pub use error::{Error, Kind};
+pub use flush::Flush;
 pub use part::{Part, Role, SHARDS_MAX, shard_of};
 pub use postgres::replica;
 
@@ -32,20 +32,20 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 
 
 /// A place where rows outlive the server.
 ///
-/// Calls may block their thread: [`Gather`] gives every session a thread of its own.
+/// Calls may block their thread: [`Batcher`] gives every session a thread of its own.
 pub trait Store: Send + Sync {
     /// Takes the store for this server alone, makes its tables on the first start, and begins a new epoch.
     ///
     /// `part` is what it is to hold. That is written into the store the first time, and judged by [`Part::admit`] from
-    /// then on, before the epoch begins. Returns only when no statement of an earlier claim, by whomever, can take effect
+    /// then on, before the epoch begins. Returns only when no statement of an earlier lease, can take effect
     /// any more. Errors: [`Kind::Taken`] while another server holds it, [`Kind::Unavailable`], [`Kind::Config`].
-    fn claim(&self, part: Part) -> Answer<'_, Claim>;
+    fn acquire(&self, part: Part) -> Answer<'_, Lease>;
 
-    /// Opens a session under the claim that began `epoch`; refuses ([`Kind::Unavailable`]) if a later one exists.
+    /// Opens a session under the lease that began `epoch`; refuses ([`Kind::Unavailable`]) if a later one exists.
     fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>>;
 
     /// How many sessions serve it best.
-    fn lanes(&self) -> Lanes;
+    fn workers(&self) -> Workers;
 
     /// Where its sessions flush, if that is in this process.
     fn flush(&self) -> Option<Arc<Flush>> {
@@ -54,8 +54,8 @@ pub trait Store: Send + Sync {
 }
 
 /// A store held for this server alone, until dropped.
-pub struct Claim {
-    /// How many claims there have been, this one included.
+pub struct Lease {
+    /// How many leases there have been, this one included.
     pub epoch: u64,
     /// Ends when the store is lost, with the reason.
     pub lost: Pin<Box<dyn Future<Output = String> + Send>>,
@@ -63,7 +63,7 @@ pub struct Claim {
 
 /// Sessions by what they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lanes {
+pub struct Workers {
     /// For reads.
     pub read: usize,
     /// For writes.
@@ -142,7 +142,7 @@ pub const SCHEMES: &[Scheme] = &[
     },
 ];
 
-/// Makes sense of a store's URL. Touches neither disk nor network: that is [`Store::claim`]'s.
+/// Makes sense of a store's URL. Touches neither disk nor network: that is [`Store::lease`]'s.
 pub fn open(url: &str) -> Result<Box<dyn Store>, Error> {
     match SCHEMES.iter().find(|scheme| url.starts_with(scheme.prefix)) {
         Some(scheme) => (scheme.open)(url),

@@ -1,6 +1,6 @@
 //! A store in this process's memory: what the lab measures the tiers above with, and the model in tests.
 
-use super::{Answer, Claim, Error, Found, Kind, Lanes, Part, Session, Store};
+use super::{Answer, Error, Found, Kind, Lease, Part, Session, Store, Workers};
 use kv::{Change, Key, Row, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -23,20 +23,20 @@ impl Memory {
 }
 
 impl Store for Memory {
-    fn claim(&self, _part: Part) -> Answer<'_, Claim> {
+    fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
         Box::pin(async {
             let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
-            Ok(Claim { epoch, lost: Box::pin(std::future::pending()) })
+            Ok(Lease { epoch, lost: Box::pin(std::future::pending()) })
         })
     }
 
     fn connect(&self, _epoch: u64) -> Answer<'_, Box<dyn Session>> {
-        // No statement outlives the call that makes it, so sessions of an earlier claim do no harm.
+        // No statement outlives the call that makes it, so sessions of an earlier lease do no harm.
         Box::pin(async { Ok(Box::new(MemorySession(Arc::clone(&self.rows))) as Box<dyn Session>) })
     }
 
-    fn lanes(&self) -> Lanes {
-        Lanes { read: 1, write: 1 }
+    fn workers(&self) -> Workers {
+        Workers { read: 1, write: 1 }
     }
 }
 

@@ -88,7 +88,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// What it is claimed as.
+    /// What it is leased as.
     pub fn part(self) -> Part {
         match self {
             Role::Store(part) => part,

@@ -4,7 +4,7 @@
 //! call that produced it.
 //!
 //! Every key is linearizable (docs/consistency.md). A hit answers the last committed row and waits for nothing. What
-//! the cache learns, it learns on the lanes' threads in the order of the commits, whether or not whoever asked still
+//! the cache learns, it learns on the store workers' threads in the order of the commits, whether or not whoever asked still
 //! waits: a request that is given up leaves nothing half done.
 
 mod flight;
@@ -14,7 +14,7 @@ mod shards;
 pub use cache::{Counts as CacheCounts, ShadowCounts};
 pub use replica::Replica;
 pub use shards::{Shard, Tiers};
-pub use store::{Error, Flush, Kind, LaneMeters, Lanes, Meters, SHARDS_MAX, Status};
+pub use store::{Error, Flush, Kind, Meters, SHARDS_MAX, Status, WorkerMeters, Workers};
 
 use cache::{Cache, Place};
 use flight::{Fetched, Flight, Flights, Order};
@@ -23,16 +23,16 @@ use kv::{Key, Precondition, Row, Version};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Batching, Config, Gather, Observer, Receiver, Reply, Store, WriteRequest, Written, channel};
+use store::{Batcher, Batching, Config, Observer, Receiver, Reply, Store, WriteRequest, Written, channel};
 
 /// The cache and the store behind it.
 pub struct Tiered {
     tier: Arc<Tier>,
-    gather: Gather,
+    batcher: Batcher,
     deadline: Duration,
 }
 
-/// What the callers' threads and the lanes' threads share.
+/// What the callers' threads and the store workers' threads share.
 struct Tier {
     cache: Cache,
     /// One for each shard of the cache, whose lock is only ever taken under this one's.
@@ -102,7 +102,7 @@ pub struct Made {
 }
 
 impl Tiered {
-    /// Claims the store and starts. No request waits longer than `deadline` for the store.
+    /// Acquires the store and starts. No request waits longer than `deadline` for the store.
     pub fn start(
         cache: Cache,
         store: Box<dyn Store>,
@@ -110,14 +110,14 @@ impl Tiered {
         deadline: Duration,
     ) -> Result<Tiered, Error> {
         let order = match config.batching {
-            Batching::Gathered => Order::OfCommits,
+            Batching::On => Order::OfCommits,
             Batching::Off => Order::None,
         };
         let flights = (0..cache.shard_count()).map(|_| Mutex::new(Flights::new(order))).collect();
 
         let tier = Arc::new(Tier { cache, flights, meters: TierMeters::default() });
-        let gather = Gather::start(store, config, Arc::clone(&tier) as Arc<dyn Observer>)?;
-        Ok(Tiered { tier, gather, deadline })
+        let batcher = Batcher::start(store, config, Arc::clone(&tier) as Arc<dyn Observer>)?;
+        Ok(Tiered { tier, batcher, deadline })
     }
 
     /// What `look` makes of the row under `key`, if the cache holds it. Never waits; `look` runs under a lock of the cache, as
@@ -150,7 +150,7 @@ impl Tiered {
         if let Some(flight) = flight {
             let (tier, key_read) = (Arc::clone(&self.tier), key.clone());
             let complete = move |result, queued| tier.complete(place, &key_read, &flight, result, queued);
-            self.gather.read(key.clone(), Reply::new(complete));
+            self.batcher.read(key.clone(), Reply::new(complete));
         } else {
             self.tier.meters.collapsed.add(1);
         }
@@ -190,7 +190,7 @@ impl Tiered {
         self.tier.begin_clear();
         let (sender, receiver) = channel();
         let tier = Arc::clone(&self.tier);
-        self.gather.clear(Reply::new(move |result, _| {
+        self.batcher.clear(Reply::new(move |result, _| {
             tier.end_clear();
             sender.send(result);
         }));
@@ -212,7 +212,7 @@ impl Tiered {
             tier.end_write(place, &key_written, generation, &result, fill);
             sender.send(result.map(|written| (written, queued)));
         });
-        self.gather.write(WriteRequest { key: key.clone(), row, condition, reply });
+        self.batcher.write(WriteRequest { key: key.clone(), row, condition, reply });
         match self.answer(receiver).await.and_then(|result| result).map_err(WriteError::Store)? {
             (Written::Applied { version, existed, .. }, queued) => Ok(Made { queued, version, existed }),
             (Written::ConditionFailed(current), _) => Err(WriteError::ConditionFailed(current)),
@@ -225,7 +225,7 @@ impl Tiered {
                 self.tier.meters.answer_nanos.add(waited.as_nanos() as u64);
                 Ok(answer)
             }
-            Ok(None) => Err(Error::new(Kind::Unknown, "the store's lane ended")),
+            Ok(None) => Err(Error::new(Kind::Unknown, "the store worker ended")),
             Err(_) => Err(Error::new(
                 Kind::Unknown,
                 format!("the store did not answer within {} ms", self.deadline.as_millis()),
@@ -235,7 +235,7 @@ impl Tiered {
 
     /// Whether the store can be asked.
     pub fn status(&self) -> Status {
-        self.gather.status()
+        self.batcher.status()
     }
 
     /// What the cache holds.
@@ -253,24 +253,24 @@ impl Tiered {
         &self.tier.meters
     }
 
-    /// What the store's lanes counted so far.
+    /// What the store's workers counted so far.
     pub fn store_meters(&self) -> Arc<Meters> {
-        self.gather.meters()
+        self.batcher.meters()
     }
 
     /// The store's flush, where the store is embedded.
     pub fn flush(&self) -> Option<Arc<Flush>> {
-        self.gather.flush()
+        self.batcher.flush()
     }
 
-    /// How many lanes there are.
-    pub fn lanes(&self) -> Lanes {
-        self.gather.lanes()
+    /// How many workers there are.
+    pub fn workers(&self) -> Workers {
+        self.batcher.workers()
     }
 
-    /// Requests that wait in the lanes.
-    pub fn queued(&self) -> Lanes {
-        self.gather.queued()
+    /// Requests that wait in the workers.
+    pub fn queued(&self) -> Workers {
+        self.batcher.queued()
     }
 }
 
@@ -338,7 +338,7 @@ impl Tier {
         flight.answer(Fetched { result, stored, queued });
     }
 
-    /// A read that overlapped a write may have seen its commit before the lane has told the cache. Whoever waits for
+    /// A read that overlapped a write may have seen its commit before the worker has told the cache. Whoever waits for
     /// the read learns the new row now, so nobody may be served the old one after that.
     fn forget_if_older(&self, place: Place, key: &Key, found: Option<&Row>) {
         let Some(cached) = self.cache.version(place, key.as_bytes()) else { return };

@@ -1,6 +1,6 @@
 //! The replica: asked for what a store that is away cannot answer, and believed by nobody else.
 //!
-//! It has lanes and a keeper of its own, so reads of it are gathered too and a lost one comes back by itself. It lags:
+//! It has workers and a owner thread of its own, so reads of it are gathered too and a lost one comes back by itself. It lags:
 //! what it says may be older than what was acknowledged, so nothing of it enters a cache or a flight.
 
 use super::{Error, Kind, Read, Served, Status};
@@ -9,20 +9,20 @@ use kv::{Key, Row};
 use std::sync::Arc;
 use std::time::Duration;
 use store::replica::Lag;
-use store::{Config, Gather, Observer, Reply, Role, Store, channel};
+use store::{Batcher, Config, Observer, Reply, Role, Store, channel};
 
 /// A store that follows the others and is only read.
 pub struct Replica {
-    gather: Gather,
+    batcher: Batcher,
     lag: Lag,
     reads: Counter,
     deadline: Duration,
 }
 
 /// There is nothing above that would have to learn of the replica's coming and going.
-struct Nobody;
+struct NoObserver;
 
-impl Observer for Nobody {
+impl Observer for NoObserver {
     fn store_up(&self) {}
     fn store_down(&self) {}
 }
@@ -36,8 +36,8 @@ impl Replica {
         deadline: Duration,
     ) -> Result<Replica, Error> {
         let config = Config { role: Role::Replica, ..config };
-        let gather = Gather::start(store, config, Arc::new(Nobody))?;
-        Ok(Replica { gather, lag, reads: Counter::default(), deadline })
+        let batcher = Batcher::start(store, config, Arc::new(NoObserver))?;
+        Ok(Replica { batcher, lag, reads: Counter::default(), deadline })
     }
 
     /// The row under `key` as the replica has it now.
@@ -46,7 +46,7 @@ impl Replica {
         let reply = Reply::new(move |result: Result<Option<Row>, Error>, queued| {
             sender.send(result.map(|row| Read { row, served: Served::Replica, queued }));
         });
-        self.gather.read(key.clone(), reply);
+        self.batcher.read(key.clone(), reply);
         match tokio::time::timeout(self.deadline, receiver).await {
             Ok(Some((Ok(read), _))) => {
                 self.reads.add(1);
@@ -59,7 +59,7 @@ impl Replica {
 
     /// Whether it can be asked.
     pub fn is_up(&self) -> bool {
-        matches!(self.gather.status(), Status::Up(_))
+        matches!(self.batcher.status(), Status::Up(_))
     }
 
     /// Reads that it answered.

@@ -1,6 +1,6 @@
 //! The tiers of a server: one for every store it divides its keys among, and a replica to ask when one is away.
 //!
-//! A key's hash says which shard holds it. Each shard is a whole tier of its own (cache, flights, lanes, keeper), so a
+//! A key's hash says which shard holds it. Each shard is a whole tier of its own (cache, flights, workers, owner thread), so a
 //! batch is always of one store, a store that is lost disturbs no other, and the one rule stays what it is. Knows no HTTP.
 
 use super::{CacheCounts, Error, Kind, Made, Read, Replica, Status, Tiered, WriteError};
@@ -27,9 +27,9 @@ pub struct Tiers {
 }
 
 impl Tiers {
-    /// Claims the stores, one after the other, and starts. No request waits longer than `deadline` for its store.
+    /// Acquires the stores, one after the other, and starts. No request waits longer than `deadline` for its store.
     ///
-    /// Errors: as [`Tiered::start`]; what was claimed before the one that failed is given back.
+    /// Errors: as [`Tiered::start`]; leases acquired before the failure are released.
     pub fn start(shards: Vec<Shard>, deadline: Duration) -> Result<Tiers, Error> {
         let of = shards.len();
         if !(1..=SHARDS_MAX).contains(&of) {
@@ -86,7 +86,7 @@ impl Tiers {
         let tier = self.tier_of(key);
         let Some(replica) = &self.replica else { return tier.get(key).await };
         let refused = match tier.status() {
-            // Known to be away: a lane may hang in its last batch for a while, and this read behind it.
+            // Known to be away: a worker may hang in its last batch for a while, and this read behind it.
             Status::Down(reason) => Error::new(Kind::Unavailable, format!("the store is away: {reason}")),
             Status::Up(_) | Status::Stopped => match tier.get(key).await {
                 Err(error) if error.kind() == Kind::Unavailable || is_away(tier) => error,
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Fails the store's next call, so that it is lost; it will be claimed again at once.
+    /// Fails the store's next call, so that it is lost; its lease will be acquired again at once.
     async fn lose(store: &Stage) {
         call(store).await.act(Act::Fail(Kind::Unavailable));
     }

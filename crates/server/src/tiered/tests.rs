@@ -283,7 +283,7 @@ async fn after_a_lost_commit_the_cache_does_not_guess() {
         }
         commit.act(Act::Fail(Kind::Unknown));
         assert_eq!(put.await.unwrap(), Err(Kind::Unknown));
-        // Refused until the store is claimed anew, then what the store says.
+        // Refused until the server owns the store again, then what the store says.
         let expected = if committed { "v2" } else { "v1" };
         loop {
             assert_eq!(world.cached(), None, "unknown outcome");
@@ -298,7 +298,7 @@ async fn after_a_lost_commit_the_cache_does_not_guess() {
     }
 }
 
-/// Race 6, before the store is claimed anew: the statement may still come true, so no read is answered.
+/// Race 6, before the server owns the store again: the statement may still come true, so no read is answered.
 #[tokio::test]
 async fn a_key_with_an_unknown_outcome_is_not_read() {
     let world = World::new();
@@ -341,7 +341,7 @@ async fn a_read_that_saw_a_newer_row_takes_the_cached_one_with_it() {
     world.put_now("v1").await;
     let put = world.put("v2").await;
     let commit = world.call();
-    commit.act(Act::Perform); // durable and visible, but the lane does not know yet
+    commit.act(Act::Perform); // durable and visible, but the worker does not know yet
     read.act(Act::Answer);
     assert_eq!(floating.await.unwrap(), Ok(Some("v2".into())));
     assert_eq!(world.cached(), None, "v1 would be older than what was just answered");
@@ -361,7 +361,7 @@ async fn a_lost_store_takes_the_whole_cache_with_it() {
     tier.store_down();
     assert_eq!(world.cached(), None);
     tier.store_up();
-    // A write that was under way when the store went is not cached under the next claim.
+    // A write that was under way when the store went is not cached under the next lease.
     let row = Some(Row::new(&key(), "", b"v2", Version(9)));
     let late = Ok(Written::Applied { version: Version(9), existed: true, row, superseded: false });
     tier.end_write(place, &key(), mark, &late, Fill::IfAllowed);
@@ -483,8 +483,8 @@ async fn a_preloaded_row_is_in_the_store_and_not_in_the_cache() {
 }
 
 fn unbatched() -> World {
-    let lanes = Some(Lanes { read: 1, write: 2 });
-    let config = Config { batching: Batching::Off, lanes, ..Config::default() };
+    let workers = Some(Workers { read: 1, write: 2 });
+    let config = Config { batching: Batching::Off, workers, ..Config::default() };
     World::with(config, Duration::from_secs(30))
 }
 

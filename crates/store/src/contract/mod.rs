@@ -4,7 +4,7 @@
 
 pub mod scripted;
 
-use super::{Claim, Error, Found, Kind, Part, Session, Store};
+use super::{Error, Found, Kind, Lease, Part, Session, Store};
 use kv::{Change, Key, Row, Version, Write};
 
 fn key(name: &str) -> Key {
@@ -27,12 +27,12 @@ async fn values(session: &mut dyn Session, names: &[&str]) -> Vec<Option<Vec<u8>
     rows.into_iter().map(|row| row.map(|row| row.value().to_vec())).collect()
 }
 
-/// Claims the store and checks everything that one claim can show.
+/// Acquires the store and checks everything that one lease can show.
 pub async fn all(store: &dyn Store) {
-    let claim = store.claim(Part::WHOLE).await.expect("a claim");
-    let mut session = store.connect(claim.epoch).await.expect("a session");
+    let lease = store.acquire(Part::WHOLE).await.expect("a lease");
+    let mut session = store.connect(lease.epoch).await.expect("a session");
     let session = session.as_mut();
-    let mut counter = Version::first_of(claim.epoch).0;
+    let mut counter = Version::first_of(lease.epoch).0;
     let mut next = || {
         counter += 1;
         Version(counter)
@@ -87,7 +87,7 @@ pub async fn all(store: &dyn Store) {
     assert!(session.write(&[]).await.expect("no write").is_empty());
 
     // Sessions see each other's writes as soon as they are acknowledged.
-    let mut other = store.connect(claim.epoch).await.expect("a second session");
+    let mut other = store.connect(lease.epoch).await.expect("a second session");
     session.write(&[put("a", b"seen", "", next())]).await.expect("a put");
     assert_eq!(values(other.as_mut(), &["a"]).await, [Some(b"seen".to_vec())]);
 
@@ -97,45 +97,45 @@ pub async fn all(store: &dyn Store) {
     assert_eq!(session.write(&[put("a", b"again", "", next())]).await.expect("a put"), [Found::Absent]);
 }
 
-/// What is written under one claim is there under the next, whose epoch is greater.
+/// What is written under one lease is there under the next, whose epoch is greater.
 pub async fn survives_reopening(open: impl Fn() -> Box<dyn Store>) {
     let first_epoch = {
         let store = open();
-        let claim = store.claim(Part::WHOLE).await.expect("a claim");
-        let mut session = store.connect(claim.epoch).await.expect("a session");
-        session.write(&[put("kept", b"yes", "", Version::first_of(claim.epoch))]).await.expect("a put");
-        claim.epoch
+        let lease = store.acquire(Part::WHOLE).await.expect("a lease");
+        let mut session = store.connect(lease.epoch).await.expect("a session");
+        session.write(&[put("kept", b"yes", "", Version::first_of(lease.epoch))]).await.expect("a put");
+        lease.epoch
     };
     let store = open();
-    let claim = claim_patiently(store.as_ref(), Part::WHOLE).await.expect("a claim");
-    assert!(claim.epoch > first_epoch, "epochs only grow");
-    let mut session = store.connect(claim.epoch).await.expect("a session");
+    let lease = acquire_patiently(store.as_ref(), Part::WHOLE).await.expect("a lease");
+    assert!(lease.epoch > first_epoch, "epochs only grow");
+    let mut session = store.connect(lease.epoch).await.expect("a session");
     assert_eq!(values(session.as_mut(), &["kept"]).await, [Some(b"yes".to_vec())]);
     let stale = store.connect(first_epoch).await.err().map(|error| error.kind());
-    assert_eq!(stale, Some(Kind::Unavailable), "a session of an earlier claim is refused");
+    assert_eq!(stale, Some(Kind::Unavailable), "a session of an earlier lease is refused");
 }
 
-/// A durable store remembers which part it was first claimed as, and refuses any other.
+/// A durable store remembers which part it was first leased as, and refuses any other.
 pub async fn remembers_its_part(open: impl Fn() -> Box<dyn Store>) {
     let part = |index, of| Part { index, of };
-    drop(claim_patiently(open().as_ref(), part(1, 2)).await.expect("a claim"));
+    drop(acquire_patiently(open().as_ref(), part(1, 2)).await.expect("a lease"));
     for wrong in [part(0, 2), part(1, 3), Part::WHOLE] {
-        let refused = claim_patiently(open().as_ref(), wrong).await.err().expect("a refusal");
+        let refused = acquire_patiently(open().as_ref(), wrong).await.err().expect("a refusal");
         assert_eq!(refused.kind(), Kind::Config, "{refused}");
         let said = refused.to_string();
         assert!(said.contains("is shard 2 of 2, but was given as") && !said.contains('\n'), "{said}");
     }
     // A refusal takes nothing and changes nothing.
     let store = open();
-    let claim = claim_patiently(store.as_ref(), part(1, 2)).await.expect("a claim");
-    let mut session = store.connect(claim.epoch).await.expect("a session");
-    session.write(&[put("kept", b"yes", "", Version::first_of(claim.epoch))]).await.expect("a put");
+    let lease = acquire_patiently(store.as_ref(), part(1, 2)).await.expect("a lease");
+    let mut session = store.connect(lease.epoch).await.expect("a session");
+    session.write(&[put("kept", b"yes", "", Version::first_of(lease.epoch))]).await.expect("a put");
 }
 
-/// Claims a store whose last holder has only just gone: a server may need a moment to notice.
-async fn claim_patiently(store: &dyn Store, part: Part) -> Result<Claim, Error> {
+/// Acquires a store whose last holder has only just gone: a server may need a moment to notice.
+async fn acquire_patiently(store: &dyn Store, part: Part) -> Result<Lease, Error> {
     for _ in 0..500 {
-        match store.claim(part).await {
+        match store.acquire(part).await {
             Err(error) if error.kind() == Kind::Taken => {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }

@@ -1,6 +1,6 @@
 //! A store that stops at every call until a test says how it goes on: for races, which need an order.
 
-use super::super::{Answer, Claim, Error, Found, Kind, Lanes, Part, Session, Store};
+use super::super::{Answer, Error, Found, Kind, Lease, Part, Session, Store, Workers};
 use kv::{Change, Key, Row, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -126,9 +126,9 @@ impl Step {
 }
 
 impl Store for Scripted {
-    fn claim(&self, _part: Part) -> Answer<'_, Claim> {
+    fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
         let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
-        Box::pin(async move { Ok(Claim { epoch, lost: Box::pin(std::future::pending()) }) })
+        Box::pin(async move { Ok(Lease { epoch, lost: Box::pin(std::future::pending()) }) })
     }
 
     fn connect(&self, _epoch: u64) -> Answer<'_, Box<dyn Session>> {
@@ -136,8 +136,8 @@ impl Store for Scripted {
         Box::pin(async { Ok(Box::new(session) as Box<dyn Session>) })
     }
 
-    fn lanes(&self) -> Lanes {
-        Lanes { read: 1, write: 1 }
+    fn workers(&self) -> Workers {
+        Workers { read: 1, write: 1 }
     }
 }
 

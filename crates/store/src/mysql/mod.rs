@@ -1,9 +1,9 @@
 //! A MySQL or MariaDB server as the store: one table, one short transaction per batch.
 //!
-//! Ownership. The keeper's connection holds a user lock (`GET_LOCK`), which keeps a second server out and names the
+//! Ownership. The owner's connection holds a user lock (`GET_LOCK`), which keeps a second server out and names the
 //! first. What a write may rely on is a row: every write transaction begins by reading the epoch in `weir_owner` under
-//! a shared row lock, and goes no further if the epoch is not its own. A claim raises that epoch: its `UPDATE` waits
-//! for every transaction that holds the row, and every later one sees the newer number. So when a claim returns,
+//! a shared row lock, and goes no further if the epoch is not its own. A lease raises that epoch: its `UPDATE` waits
+//! for every transaction that holds the row, and every later one sees the newer number. So when a lease returns,
 //! nothing sent under an earlier one can take effect any more, whether its connection lives or not.
 //!
 //! There are no shared user locks, so the way of PostgreSQL is not open; ending the old connections by `KILL` alone
@@ -14,7 +14,7 @@
 
 mod session;
 
-use super::{Answer, Claim, Error, Kind, Lanes, Part, Session, Store, redacted};
+use super::{Answer, Error, Kind, Lease, Part, Session, Store, Workers, redacted};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder};
 use session::{MysqlSession, PREPARED_MAX};
@@ -25,23 +25,23 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// How long a claim or the start of a session may take.
+/// How long a lease or the start of a session may take.
 const SETUP_MAX: Duration = Duration::from_secs(15);
 /// How often the owner asks whether it still is: an idle connection does not notice its end.
 const WATCH_PAUSE: Duration = Duration::from_millis(500);
 /// How long the owner waits for that answer before it takes the store for lost.
 const WATCH_MAX: Duration = Duration::from_secs(10);
-/// How often a claim ends lingering sessions before it gives up for this time; it waits a second after each.
+/// How often a lease ends lingering sessions before it gives up for this time; it waits a second after each.
 const TERMINATIONS_MAX: usize = 10;
 
 /// Alike in all connections, whatever the server's defaults are.
 const SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1,
         completion_type = 0;
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
-/// The server gives an owner up that it has not heard of for 20 s, so that another can have the store. A claim looks
+/// The server gives an owner up that it has not heard of for 20 s, so that another can have the store. A lease looks
 /// for lingering sessions when it has waited for a second, the least there is.
 const OWNER_SETTINGS: &str = "SET SESSION wait_timeout = 20, innodb_lock_wait_timeout = 1";
-/// Sessions may idle for a year, the most there is. Lanes never wait for each other, so rows that stay locked are
+/// Sessions may idle for a year, the most there is. Workers never wait for each other, so rows that stay locked are
 /// somebody else's. `binary`: parameters are bytes, and nobody converts them.
 const SESSION_SETTINGS: &str =
     "SET SESSION wait_timeout = 31536000, innodb_lock_wait_timeout = 5; SET NAMES binary";
@@ -153,7 +153,7 @@ impl Mysql {
         Error::new(kind, format!("cannot set up the tables in {}: {}", self.shown, cause(error)))
     }
 
-    async fn take(&self, part: Part) -> Result<Claim, Error> {
+    async fn take(&self, part: Part) -> Result<Lease, Error> {
         let (mut owner, prefix) = self.dial(OWNER_SETTINGS).await?;
         let lock = format!("{prefix}owner");
         let taken: Option<Option<i64>> = owner
@@ -177,7 +177,7 @@ impl Mysql {
         let epoch = epoch.unwrap_or_default();
         self.warn_of_losses(&mut owner).await?;
         let watch = Watch(tokio::spawn(watch(owner, lock, epoch)));
-        Ok(Claim { epoch: epoch as u64, lost: Box::pin(watch) })
+        Ok(Lease { epoch: epoch as u64, lost: Box::pin(watch) })
     }
 
     /// Compares the map with what this database was given as, and writes it where there is none.
@@ -193,7 +193,7 @@ impl Mysql {
         Ok(())
     }
 
-    /// Raises the epoch, which waits for every write of an earlier claim that is under way.
+    /// Raises the epoch, which waits for every write of an earlier lease that is under way.
     async fn outlast_earlier_writes(&self, owner: &mut Conn, prefix: &str) -> Result<(), Error> {
         for _ in 0..TERMINATIONS_MAX {
             match owner.query_drop(RAISE).await {
@@ -284,7 +284,7 @@ impl Mysql {
 }
 
 impl Store for Mysql {
-    fn claim(&self, part: Part) -> Answer<'_, Claim> {
+    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
         Box::pin(async move { self.in_time(self.take(part)).await? })
     }
 
@@ -295,9 +295,9 @@ impl Store for Mysql {
         })
     }
 
-    fn lanes(&self) -> Lanes {
+    fn workers(&self) -> Workers {
         // As with PostgreSQL: one batch is made ready while the other waits for its flush; see docs/decisions/0004.
-        Lanes { read: 2, write: 2 }
+        Workers { read: 2, write: 2 }
     }
 }
 
@@ -327,7 +327,7 @@ async fn watch(mut owner: Conn, lock: String, epoch: i64) -> String {
         tokio::time::sleep(WATCH_PAUSE).await;
         match tokio::time::timeout(WATCH_MAX, owner.query_first::<(i64, i64), _>(&question)).await {
             Ok(Ok(Some((now, 1)))) if now == epoch => {}
-            Ok(Ok(_)) => return "another server claimed it".to_owned(),
+            Ok(Ok(_)) => return "another server took it over".to_owned(),
             Ok(Err(error)) => return cause(&error),
             Err(_) => return format!("it did not answer within {} s", WATCH_MAX.as_secs()),
         }
@@ -363,7 +363,7 @@ fn meaning(error: &mysql_async::Error) -> Meaning {
 }
 
 fn overtaken(shown: &str) -> Error {
-    Error::new(Kind::Unavailable, format!("the store {shown} was claimed by another server meanwhile"))
+    Error::new(Kind::Unavailable, format!("the store {shown} was taken over by another server meanwhile"))
 }
 
 /// The reason, on one line.

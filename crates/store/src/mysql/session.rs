@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a statement may take. A lane that waits longer waits for a server that is gone.
+/// How long a statement may take. A store worker that waits longer waits for a server that is gone.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// Two statements, one round trip.
@@ -45,7 +45,7 @@ pub(super) const PREPARED_MAX: usize = 80;
 pub(super) struct MysqlSession {
     pub(super) shown: Arc<str>,
     pub(super) connection: Conn,
-    /// Of the claim that it belongs to.
+    /// Of the lease that it belongs to.
     pub(super) epoch: u64,
     /// The server's `max_allowed_packet`.
     pub(super) packet_bytes_max: usize,
@@ -118,12 +118,12 @@ impl MysqlSession {
         let expected: u64 = writes.iter().zip(&found).map(changes).sum();
         match self.change(writes).await? {
             changed if changed == expected => Ok(found),
-            // The look holds no locks, so that lanes cannot hold each other up.
+            // The look holds no locks, so that workers cannot hold each other up.
             _ => Err(self.error(Kind::Retry, "rolled a write back", "something else writes its table")),
         }
     }
 
-    /// Begins a transaction that no later claim can come before.
+    /// Begins a transaction that no later lease can come before.
     async fn begin(&mut self) -> Result<(), Error> {
         let begun = async {
             let mut answers = self.connection.query_iter(BEGIN).await?;
@@ -299,7 +299,7 @@ impl Session for MysqlSession {
     fn clear(&mut self) -> Answer<'_, ()> {
         Box::pin(async {
             self.begin().await?;
-            // Not TRUNCATE: that ends the transaction, and with it what keeps a later claim out.
+            // Not TRUNCATE: that ends the transaction, and with it what keeps a later lease out.
             let gone = in_time(self.connection.query_drop("DELETE FROM weir_kv")).await;
             gone.map_err(|failure| self.unwritten(&failure))?;
             self.commit().await

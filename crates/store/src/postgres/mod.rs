@@ -1,15 +1,15 @@
 //! A PostgreSQL server as the store: one table, one multi-row statement per batch.
 //!
-//! Ownership. The keeper's session holds an advisory lock, and every session that reads or writes holds a second one,
-//! shared. A claim takes the first, raises the epoch in the table `weir_owner`, and then takes the second exclusively
-//! for a moment: that succeeds only when no session of an earlier claim is left, so no statement sent under one can
+//! Ownership. The owner's session holds an advisory lock, and every session that reads or writes holds a second one,
+//! shared. A lease takes the first, raises the epoch in the table `weir_owner`, and then takes the second exclusively
+//! for a moment: that succeeds only when no session of an earlier lease is left, so no statement sent under one can
 //! take effect any more. Sessions that linger are terminated. A session that comes late finds a newer epoch and
-//! refuses. So a write of a dead predecessor can neither overwrite nor bring back anything. Under the first lock a claim
+//! refuses. So a write of a dead predecessor can neither overwrite nor bring back anything. Under the first lock a lease
 //! also compares the table `weir_map`, which says which shard the database is, with what it was given as.
 
 pub mod replica;
 
-use super::{Answer, Claim, Error, Found, Kind, Lanes, Part, Session, Store, redacted};
+use super::{Answer, Error, Found, Kind, Lease, Part, Session, Store, Workers, redacted};
 use kv::{Change, Key, Row, Version, Write};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -26,9 +26,9 @@ const LOCK_OWNER: i32 = 1;
 /// Held, shared, by every session that reads or writes.
 const LOCK_SESSIONS: i32 = 2;
 
-/// How long a claim waits for sessions of an earlier one before it terminates them.
+/// How long a lease waits for sessions of an earlier one before it terminates them.
 const LINGER_MS: u32 = 500;
-/// How long a claim or the start of a session may take.
+/// How long a lease or the start of a session may take.
 const SETUP_MAX: Duration = Duration::from_secs(15);
 /// How often it does so before it gives up for this time.
 const TERMINATIONS_MAX: usize = 10;
@@ -102,7 +102,7 @@ impl Postgres {
             Error::new(Kind::Config, format!("{shown} is no PostgreSQL URL: {}", cause(&error)))
         })?;
         config.connect_timeout(Duration::from_secs(5)).keepalives_idle(Duration::from_secs(10));
-        // A peer that vanished without a word must not hold a lane for the kernel's quarter of an hour, nor may the
+        // A peer that vanished without a word must not hold a worker for the kernel's quarter of an hour, nor may the
         // cache be served for long while another server may own the store.
         config.keepalives_interval(Duration::from_secs(2)).keepalives_retries(3);
         config.tcp_user_timeout(Duration::from_secs(15));
@@ -151,7 +151,7 @@ impl Postgres {
         Error::new(kind, format!("cannot reach store {}: {}", self.shown, cause(error)))
     }
 
-    async fn take(&self, part: Part) -> Result<Claim, Error> {
+    async fn take(&self, part: Part) -> Result<Lease, Error> {
         let (client, ended) = self.dial(&format!("owner {:016x} {}", *PROCESS, self.number)).await?;
         let lost = |error: tokio_postgres::Error| self.cannot_reach(&error);
         let lock = client.query_one("SELECT pg_try_advisory_lock($1, $2)", &[&LOCK_SPACE, &LOCK_OWNER]);
@@ -167,7 +167,7 @@ impl Postgres {
         let raised = client.query_one("UPDATE weir_owner SET epoch = epoch + 1 RETURNING epoch", &[]);
         let epoch: i64 = raised.await.map_err(refused)?.get(0);
         self.outlive_earlier_sessions(&client).await?;
-        Ok(Claim {
+        Ok(Lease {
             epoch: epoch as u64,
             lost: Box::pin(async move {
                 // The lock lives as long as the session, and the session as long as its client.
@@ -210,7 +210,7 @@ impl Postgres {
         Error::new(kind, format!("cannot {what} in {}: {}", self.shown, cause(error)))
     }
 
-    /// Returns when no session of an earlier claim is left.
+    /// Returns when no session of an earlier lease is left.
     async fn outlive_earlier_sessions(&self, client: &Client) -> Result<(), Error> {
         let failed = |error: tokio_postgres::Error| self.cannot_reach(&error);
         client.batch_execute(&format!("SET lock_timeout = {LINGER_MS}")).await.map_err(failed)?;
@@ -288,7 +288,7 @@ impl Postgres {
         if current as u64 != epoch {
             return Err(Error::new(
                 Kind::Unavailable,
-                format!("the store {} was claimed by another server meanwhile", self.shown),
+                format!("the store {} was taken over by another server meanwhile", self.shown),
             ));
         }
         // An acknowledged write is durable, whatever the database's default is.
@@ -335,7 +335,7 @@ impl Postgres {
 }
 
 impl Store for Postgres {
-    fn claim(&self, part: Part) -> Answer<'_, Claim> {
+    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
         Box::pin(async move { self.in_time(self.take(part)).await? })
     }
 
@@ -346,9 +346,9 @@ impl Store for Postgres {
         })
     }
 
-    fn lanes(&self) -> Lanes {
+    fn workers(&self) -> Workers {
         // Two batches in flight keep a backend busy while the other waits for its flush; see docs/decisions/0004.
-        Lanes { read: 2, write: 2 }
+        Workers { read: 2, write: 2 }
     }
 }
 

@@ -4,7 +4,7 @@
 //! `weir_1` and so on, whose slot in the store has the same name. Shards hold distinct keys, so one table takes all.
 
 use super::{Postgres, ROWS, ROWS_TABLE, TABLES, cause};
-use crate::{Answer, Claim, Error, Kind, Lanes, Part, Session, Store};
+use crate::{Answer, Error, Kind, Lease, Part, Session, Store, Workers};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -294,19 +294,19 @@ fn connection(config: &Config, user: &str, database: &str) -> String {
     fields.into_iter().filter_map(spell).collect::<Vec<_>>().join(" ")
 }
 
-/// Makes sense of a replica's URL. What it gives is only read: its claim takes no locks and raises no epoch in the
+/// Makes sense of a replica's URL. What it gives is only read: its lease takes no locks and raises no epoch in the
 /// database, and every session is read-only.
 pub fn open(url: &str) -> Result<Box<dyn Store>, Error> {
-    Ok(Box::new(Replica { postgres: parse(url)?, claims: AtomicU64::new(0) }))
+    Ok(Box::new(Replica { postgres: parse(url)?, leases: AtomicU64::new(0) }))
 }
 
 struct Replica {
     postgres: Postgres,
-    claims: AtomicU64,
+    leases: AtomicU64,
 }
 
 impl Replica {
-    async fn watch(&self) -> Result<Claim, Error> {
+    async fn watch(&self) -> Result<Lease, Error> {
         let postgres = &self.postgres;
         let (client, ended) = postgres.dial("replica").await?;
         // Rows that follow nobody would be somebody else's. A standby follows by other means, and is as good.
@@ -320,8 +320,8 @@ impl Replica {
             );
             return Err(config(message));
         }
-        Ok(Claim {
-            epoch: self.claims.fetch_add(1, Relaxed) + 1,
+        Ok(Lease {
+            epoch: self.leases.fetch_add(1, Relaxed) + 1,
             lost: Box::pin(async move {
                 let _held = client;
                 ended.await.unwrap_or_else(|_| "the connection was dropped".to_owned())
@@ -330,7 +330,7 @@ impl Replica {
     }
 
     async fn session(&self, epoch: u64) -> Result<Box<dyn Session>, Error> {
-        if epoch != self.claims.load(Relaxed) {
+        if epoch != self.leases.load(Relaxed) {
             return Err(Error::new(Kind::Unavailable, "the replica was lost meanwhile"));
         }
         let (client, ended) = self.postgres.dial("replica session").await?;
@@ -341,7 +341,7 @@ impl Replica {
 }
 
 impl Store for Replica {
-    fn claim(&self, _part: Part) -> Answer<'_, Claim> {
+    fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
         Box::pin(async { self.postgres.in_time(self.watch()).await? })
     }
 
@@ -349,8 +349,8 @@ impl Store for Replica {
         Box::pin(async move { self.postgres.in_time(self.session(epoch)).await? })
     }
 
-    fn lanes(&self) -> Lanes {
-        Lanes { read: 2, write: 0 }
+    fn workers(&self) -> Workers {
+        Workers { read: 2, write: 0 }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Durable writes over HTTP beside the embedded engine alone.
 //!
-//! The engine is given, in this process and on the server's core, batches such as the server's lanes formed in the same
-//! round: as many lanes, as many rows to a batch, rows of the same size, keys drawn from as many.
+//! The engine is given, in this process and on the server's core, batches such as the server's workers formed in the same
+//! round: as many workers, as many rows to a batch, rows of the same size, keys drawn from as many.
 
 use crate::support::{SERVER_CORE, Server, load, pinned, spread};
 use kv::{Change, Key, Row, Version, Write};
@@ -23,7 +23,7 @@ const VALUE: [u8; 100] = [b'x'; 100];
 struct Served {
     writes_per_sec: f64,
     batch: f64,
-    lanes: usize,
+    workers: usize,
     cpu_us: f64,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn run() {
     let (mut over_http, mut alone, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let served = serve(&fresh_dir().path().join("store"));
-        let engine = drive(&fresh_dir().path().join("store"), served.lanes, served.batch.round() as usize);
+        let engine = drive(&fresh_dir().path().join("store"), served.workers, served.batch.round() as usize);
         ratios.push(served.writes_per_sec / engine);
         alone.push(engine);
         over_http.push(served);
@@ -40,7 +40,7 @@ pub(crate) fn run() {
     let of = |figure: fn(&Served) -> f64| over_http.iter().map(figure).collect::<Vec<f64>>();
     println!("weir serve, 64 clients: {} writes/s", spread(&of(|served| served.writes_per_sec), 0));
     println!("  rows to a batch       {}", spread(&of(|served| served.batch), 1));
-    println!("  lanes                 {}", over_http[0].lanes);
+    println!("  workers                 {}", over_http[0].workers);
     println!("  server CPU a write    {} us", spread(&of(|served| served.cpu_us), 2));
     println!("the engine alone:       {} writes/s", spread(&alone, 0));
     println!("ratio                   {}", spread(&ratios, 3));
@@ -65,25 +65,27 @@ fn serve(dir: &Path) -> Served {
     Served {
         writes_per_sec: report.goodput_rps,
         batch: writes / batches,
-        lanes: after["weir_store_workers{operation=\"write\"}"].as_f64().map_or(1, |lanes| lanes as usize),
+        workers: after["weir_store_workers{operation=\"write\"}"]
+            .as_f64()
+            .map_or(1, |workers| workers as usize),
         cpu_us: cpu.as_secs_f64() * 1e6 / writes,
     }
 }
 
 /// Writes per second of the engine alone, in batches of `rows`.
-fn drive(dir: &Path, lanes: usize, rows: usize) -> f64 {
+fn drive(dir: &Path, workers: usize, rows: usize) -> f64 {
     // The engine's own threads are started from here, and stay on the core, too.
     pinned(SERVER_CORE, || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let store = store::open(&format!("fjall:{}", dir.display())).expect("a URL of the embedded store");
-        let claim = runtime.block_on(store.claim(Part::WHOLE)).expect("a new store");
-        let versions = AtomicU64::new(Version::first_of(claim.epoch).0);
+        let lease = runtime.block_on(store.acquire(Part::WHOLE)).expect("a new store");
+        let versions = AtomicU64::new(Version::first_of(lease.epoch).0);
         let (written, ended) = (AtomicU64::new(0), AtomicBool::new(false));
         thread::scope(|scope| {
-            for lane in 0..lanes as u64 {
-                let session = runtime.block_on(store.connect(claim.epoch)).expect("a session");
+            for worker in 0..workers as u64 {
+                let session = runtime.block_on(store.connect(lease.epoch)).expect("a session");
                 let (versions, written, ended) = (&versions, &written, &ended);
-                scope.spawn(move || lane_of(session, lane + 1, rows.max(1), versions, written, ended));
+                scope.spawn(move || worker_of(session, worker + 1, rows.max(1), versions, written, ended));
             }
             thread::sleep(WARM_UP);
             let (before, start) = (written.load(Relaxed), Instant::now());
@@ -95,8 +97,8 @@ fn drive(dir: &Path, lanes: usize, rows: usize) -> f64 {
     })
 }
 
-/// One lane: batch after batch until `ended`.
-fn lane_of(
+/// One worker: batch after batch until `ended`.
+fn worker_of(
     mut session: Box<dyn Session>,
     seed: u64,
     rows: usize,

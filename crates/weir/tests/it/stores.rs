@@ -6,7 +6,7 @@ use mysql_async::prelude::Queryable;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::Instant;
-use store::{self, Claim, Found, Kind, Part, Session, Store, contract};
+use store::{self, Found, Kind, Lease, Part, Session, Store, contract};
 use tokio::runtime::Runtime;
 
 fn runtime() -> Runtime {
@@ -188,49 +188,49 @@ async fn value_of(session: &mut dyn Session, name: &str) -> Option<Vec<u8>> {
     rows[0].as_ref().map(|row| row.value().to_vec())
 }
 
-/// Claims a store whose last holder has only just gone.
-async fn claim_from(store: &dyn Store) -> Claim {
+/// Acquires a store whose last holder has only just gone.
+async fn acquire_from(store: &dyn Store) -> Lease {
     loop {
-        match store.claim(Part::WHOLE).await {
-            Ok(claim) => return claim,
+        match store.acquire(Part::WHOLE).await {
+            Ok(lease) => return lease,
             Err(error) => assert_eq!(error.kind(), Kind::Taken, "{error}"),
         }
     }
 }
 
-/// The row in `weir_owner` is what keeps an earlier claim's writes out, whether its connections live or not.
+/// The row in `weir_owner` is what keeps an earlier lease's writes out, whether its connections live or not.
 #[test]
 fn a_session_in_mariadb_that_outlived_its_claim_writes_nothing() {
     let mariadb = mariadb();
     block_on(async {
         let store = store::open(&mariadb.url()).unwrap();
-        let first = store.claim(Part::WHOLE).await.unwrap();
+        let first = store.acquire(Part::WHOLE).await.unwrap();
         let mut late = store.connect(first.epoch).await.unwrap();
         let version = Version::first_of(first.epoch).0;
         late.write(&[put("a", b"old", version + 1)]).await.unwrap();
         drop(first);
-        let second = claim_from(store.as_ref()).await;
+        let second = acquire_from(store.as_ref()).await;
         for late_writes in [
             vec![put("a", b"late", version + 2)],
             vec![put("a", b"late", version + 3), put("b", b"", version + 4)],
         ] {
             let refused = late.write(&late_writes).await.unwrap_err();
             assert_eq!(refused.kind(), Kind::Unavailable, "{refused}");
-            assert!(refused.to_string().contains("claimed by another server"), "{refused}");
+            assert!(refused.to_string().contains("taken over by another server"), "{refused}");
             let mut session = store.connect(second.epoch).await.unwrap();
             assert_eq!(value_of(session.as_mut(), "a").await, Some(b"old".to_vec()));
         }
     });
 }
 
-/// A claim returns only when a write that is in the middle of its transaction has ended, though its server is alive and
+/// A lease returns only when a write that is in the middle of its transaction has ended, though its server is alive and
 /// would commit it.
 #[test]
 fn a_claim_of_mariadb_outlasts_a_write_that_is_under_way() {
     let mariadb = mariadb();
     block_on(async {
         let store = store::open(&mariadb.url()).unwrap();
-        let first = store.claim(Part::WHOLE).await.unwrap();
+        let first = store.acquire(Part::WHOLE).await.unwrap();
         let mut late = store.connect(first.epoch).await.unwrap();
         let version = Version::first_of(first.epoch).0;
         late.write(&[put("a", b"old", version + 1)]).await.unwrap();
@@ -239,7 +239,7 @@ fn a_claim_of_mariadb_outlasts_a_write_that_is_under_way() {
         let under_way = tokio::spawn(async move { late.write(&[put("a", b"late", version + 2)]).await });
         while waiting_in_mariadb(&mut somebody).await == 0 {}
         drop(first);
-        let second = claim_from(store.as_ref()).await;
+        let second = acquire_from(store.as_ref()).await;
         somebody.query_drop("COMMIT").await.unwrap();
         let refused = under_way.await.unwrap().unwrap_err();
         assert_eq!(refused.kind().outcome(), Outcome::NotApplied, "{refused}");
@@ -254,16 +254,16 @@ fn a_claim_of_mariadb_ends_a_write_that_stopped_in_the_middle() {
     let mariadb = mariadb();
     block_on(async {
         let store = store::open(&mariadb.url()).unwrap();
-        drop(store.claim(Part::WHOLE).await.unwrap());
+        drop(store.acquire(Part::WHOLE).await.unwrap());
         let mut stopped = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
         let tag = "SELECT GET_LOCK(CONCAT('weir.', LEFT(SHA1(DATABASE()), 32), '.', CONNECTION_ID()), 0)";
         assert_eq!(stopped.query_first(tag).await.unwrap(), Some(1));
         let middle = "START TRANSACTION; SELECT epoch FROM weir_owner LOCK IN SHARE MODE;
             INSERT INTO weir_kv VALUES ('a', 'ghost', '', 1)";
         stopped.query_drop(middle).await.unwrap();
-        let claim = claim_from(store.as_ref()).await;
+        let lease = acquire_from(store.as_ref()).await;
         assert!(stopped.query_drop("COMMIT").await.is_err());
-        let mut session = store.connect(claim.epoch).await.unwrap();
+        let mut session = store.connect(lease.epoch).await.unwrap();
         assert_eq!(value_of(session.as_mut(), "a").await, None);
     });
 }
@@ -273,13 +273,13 @@ fn the_end_of_the_owners_connection_to_mariadb_is_noticed() {
     let mariadb = mariadb();
     block_on(async {
         let store = store::open(&mariadb.url()).unwrap();
-        let claim = store.claim(Part::WHOLE).await.unwrap();
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
         let owner =
             "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'weir'";
         let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
         let owner: u64 = somebody.query_first(owner).await.unwrap().unwrap();
         somebody.query_drop(format!("KILL {owner}")).await.unwrap();
-        let noticed = tokio::time::timeout(crate::support::PATIENCE, claim.lost).await;
+        let noticed = tokio::time::timeout(crate::support::PATIENCE, lease.lost).await;
         assert!(!noticed.unwrap().is_empty());
     });
 }
@@ -289,8 +289,8 @@ fn a_newer_row_in_mariadb_stays_and_is_reported() {
     let mariadb = mariadb();
     block_on(async {
         let store = store::open(&mariadb.url()).unwrap();
-        let claim = store.claim(Part::WHOLE).await.unwrap();
-        let mut session = store.connect(claim.epoch).await.unwrap();
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        let mut session = store.connect(lease.epoch).await.unwrap();
         session.write(&[put("b", b"newer", 10)]).await.unwrap();
         assert_eq!(session.write(&[put("b", b"older", 9)]).await.unwrap(), [Found::Newer]);
         session.write(&[put("c", b"c", 8)]).await.unwrap();
@@ -307,10 +307,10 @@ fn values_that_fit_into_mariadbs_packets_are_kept_and_others_refused_with_the_se
     let mariadb = mariadb_with(&[("max_allowed_packet", "33554432")]);
     block_on(async {
         let store = store::open(&mariadb.url()).unwrap();
-        let claim = store.claim(Part::WHOLE).await.unwrap();
-        let mut session = store.connect(claim.epoch).await.unwrap();
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        let mut session = store.connect(lease.epoch).await.unwrap();
         let large = |fill: u8, mib: usize| vec![fill; mib << 20];
-        // Together more than a packet, and one of them more than the protocol's.
+        // BatchGuard more than a packet, and one of them more than the protocol's.
         let batch = [put("a", &large(1, 14), 1), put("b", &large(2, 20), 1), put("c", &large(3, 14), 1)];
         session.write(&batch).await.unwrap();
         for (name, fill, mib) in [("a", 1, 14), ("b", 2, 20), ("c", 3, 14)] {
@@ -346,7 +346,7 @@ fn a_wrong_password_or_database_is_told_at_once() {
         (mariadb.url().replace("weir@", "weir:secret@"), "Access denied"),
         (mariadb.url_of("nowhere"), "Unknown database 'nowhere'"),
     ] {
-        let error = block_on(store::open(&url).unwrap().claim(Part::WHOLE)).err().unwrap();
+        let error = block_on(store::open(&url).unwrap().acquire(Part::WHOLE)).err().unwrap();
         assert_eq!(error.kind(), Kind::Config, "{error}");
         assert!(error.to_string().contains(why) && !error.to_string().contains("secret"), "{error}");
     }

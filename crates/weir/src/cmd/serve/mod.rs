@@ -8,7 +8,7 @@ pub(super) use plan::store_urls;
 
 use super::{Failure, note, say};
 use cache::{self, Cache};
-use plan::{Plan, UNBATCHED_LANES, plan};
+use plan::{Plan, UNBATCHED_WORKERS, plan};
 use rustix::process::{Signal, getpid, kill_process};
 use server::Server;
 use server::tiered::{Replica, Shard, Tiers};
@@ -20,7 +20,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let plan = plan(args)?;
     start_log();
     let tiers = start_tiers(&plan).map_err(|error| store_failure(&error))?;
-    if plan.gather.acknowledge_early {
+    if plan.store_config.acknowledge_early {
         note("warning: writes are acknowledged before they are committed; they can be lost");
     }
     if let Some(faults) = &plan.options.faults {
@@ -54,31 +54,36 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens the stores, gives each its share of the cache, and claims them.
+/// Opens the stores, gives each its share of the cache, and acquires them.
 fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
     let of = plan.store_urls.len();
     // Whole rows and bytes: what does not divide is not used, so that the bounds hold for all together.
     let share = cache::Limits { entries: plan.cache.entries / of, bytes: plan.cache.bytes / of };
     let shards = plan.store_urls.iter().map(|url| {
         let store = store::open(url)?;
-        let best = match plan.gather.batching {
-            Batching::Gathered => store.lanes(),
-            Batching::Off => UNBATCHED_LANES,
+        let best = match plan.store_config.batching {
+            Batching::On => store.workers(),
+            Batching::Off => UNBATCHED_WORKERS,
         };
-        let lanes = store::Lanes {
-            read: plan.lanes.0.unwrap_or(best.read),
-            write: plan.lanes.1.unwrap_or(best.write),
+        let workers = store::Workers {
+            read: plan.workers.0.unwrap_or(best.read),
+            write: plan.workers.1.unwrap_or(best.write),
         };
         let cache = Cache::new(share, plan.cache_shards.div_ceil(of), plan.cache_policy)
             .with_shadow_policies(&plan.shadow_policies);
-        Ok(Shard { cache, store, config: store::Config { lanes: Some(lanes), ..plan.gather.clone() } })
+        Ok(Shard {
+            cache,
+            store,
+            config: store::Config { workers: Some(workers), ..plan.store_config.clone() },
+        })
     });
-    // All are opened, and so their URLs are known to make sense, before any is claimed.
+    // All are opened, and so their URLs are known to make sense, before any is acquired.
     let shards = shards.collect::<Result<_, store::Error>>()?;
     let Some(url) = &plan.read_fallback else { return Tiers::start(shards, plan.deadline.0) };
     let (replica, lag) = (replica::open(url)?, replica::Lag::watch(&plan.store_urls)?);
     let tiers = Tiers::start(shards, plan.deadline.0)?;
-    let config = store::Config { queue_wait_max: plan.gather.queue_wait_max, ..store::Config::default() };
+    let config =
+        store::Config { queue_wait_max: plan.store_config.queue_wait_max, ..store::Config::default() };
     Ok(tiers.with_replica(Replica::start(replica, lag, config, plan.deadline.0)?))
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use store::{self, Batching};
 
 /// Without batches as many requests are under way as there are sessions: as many as usual servers have connections.
-pub(super) const UNBATCHED_LANES: store::Lanes = store::Lanes { read: 16, write: 64 };
+pub(super) const UNBATCHED_WORKERS: store::Workers = store::Workers { read: 16, write: 64 };
 
 /// Everything a server is made of, checked.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ pub(super) struct Plan {
     pub(super) cache_shards: usize,
     pub(super) cache_policy: &'static policy::PolicyRow,
     pub(super) shadow_policies: Vec<&'static policy::PolicyRow>,
-    pub(super) gather: store::Config,
-    pub(super) lanes: (Option<usize>, Option<usize>),
+    pub(super) store_config: store::Config,
+    pub(super) workers: (Option<usize>, Option<usize>),
     pub(super) deadline: Span,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
             .hint("Most is 64MiB."));
     }
     let batching = match args.batching.as_deref() {
-        None | Some("on") => Batching::Gathered,
+        None | Some("on") => Batching::On,
         Some("off") if lab => Batching::Off,
         Some("off") => {
             return Err(Failure::input("--batching off is for measurements only").hint("Add --lab."));
@@ -116,11 +116,11 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let deadline =
         positive("store-timeout", args.store_timeout)?.unwrap_or(std::time::Duration::from_secs(10));
-    let gather = store::Config {
+    let store_config = store::Config {
         queue_requests: at_least_one("store-queue", args.store_queue)?.unwrap_or(10_000),
         // What has waited so long is refused, with time left to say so before the deadline makes it unknown.
         queue_wait_max: deadline / 2,
-        claim_patience: args.lease_wait.map_or(store::Config::default().claim_patience, |span| span.0),
+        lease_wait: args.lease_wait.map_or(store::Config::default().lease_wait, |span| span.0),
         batching,
         acknowledge_early: args.acknowledge_early,
         faults: faults.clone(),
@@ -154,8 +154,8 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
         cache_shards: at_least_one("cache-shards", args.cache_shards)?.unwrap_or(16),
         cache_policy,
         shadow_policies,
-        gather,
-        lanes: (
+        store_config,
+        workers: (
             at_least_one("store-read-workers", args.store_read_workers)?,
             at_least_one("store-write-workers", args.store_write_workers)?,
         ),

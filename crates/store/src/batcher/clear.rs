@@ -1,6 +1,6 @@
-//! Removing every row: on a session and a thread of its own, beside the lanes.
+//! Removing every row: on a session and a thread of its own, beside the workers.
 
-use super::lane::given_up;
+use super::worker::given_up;
 use super::{Reply, Shared, Status};
 use crate::{Error, Kind};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn clear_now(shared: &Shared) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =
         runtime.map_err(|error| Error::new(Kind::Unavailable, format!("cannot make a runtime: {error}")))?;
-    // Counted like a lane's: whoever claims the store anew waits for this session.
+    // Counted like a worker's: the next lease waits for this session.
     shared.sessions.fetch_add(1, Relaxed);
     let done = runtime.block_on(async {
         let cleared = async { shared.store.connect(epoch).await?.clear().await };
@@ -55,8 +55,8 @@ fn clear_now(shared: &Shared) -> Result<(), Error> {
     if let Err(error) = &done
         && error.kind() == Kind::Unknown
     {
-        // It may happen yet: nothing may be served until a new claim has outlasted it. Told before the answer, like a
-        // lane does. The keeper may have gone first, at the very end.
+        // It may happen yet: nothing may be served until a new lease has outlasted it. Told before the answer, like a
+        // worker does. The owner thread may have gone first, at the very end.
         let _ = shared.lost.send((epoch, error.to_string()));
     }
     done

@@ -1,8 +1,8 @@
-//! What the lanes promise, against a store that does as the test says.
+//! What the workers promise, against a store that does as the test says.
 
 use super::*;
 use crate::contract::scripted::{Act, Scripted, Stage, Step};
-use crate::{Answer, Claim, Session};
+use crate::{Answer, Lease, Session};
 use std::sync::mpsc;
 
 struct Deaf;
@@ -16,15 +16,15 @@ fn key(name: &str) -> Key {
     Key::new(name.as_bytes()).unwrap()
 }
 
-fn start() -> (Gather, Stage) {
+fn start() -> (Batcher, Stage) {
     let (store, stage) = Scripted::new();
-    (Gather::start(Box::new(store), Config::default(), Arc::new(Deaf)).unwrap(), stage)
+    (Batcher::start(Box::new(store), Config::default(), Arc::new(Deaf)).unwrap(), stage)
 }
 
 type Answered = mpsc::Receiver<(String, Result<Written, Error>)>;
 
 /// Queues writes: `a=1` puts, `a-` deletes, `a+1` puts if absent. Their answers come out of the receiver.
-fn write(gather: &Gather, requests: &str) -> Answered {
+fn write(batcher: &Batcher, requests: &str) -> Answered {
     let (sender, receiver) = mpsc::channel();
     for text in requests.split_whitespace() {
         let (name, rest) = text.split_at(1);
@@ -34,7 +34,7 @@ fn write(gather: &Gather, requests: &str) -> Answered {
         let condition = if rest.starts_with('+') { Precondition::Absent } else { Precondition::None };
         let (sender, label) = (sender.clone(), text.to_owned());
         let reply = Reply::new(move |result, _| drop(sender.send((label, result))));
-        gather.write(WriteRequest { key, row, condition, reply });
+        batcher.write(WriteRequest { key, row, condition, reply });
     }
     receiver
 }
@@ -48,11 +48,11 @@ fn applied(answers: &Answered) -> (String, bool, bool) {
 
 #[test]
 fn what_queues_while_a_batch_is_in_flight_is_the_next_batch() {
-    let (gather, stage) = start();
-    let first = write(&gather, "a=1");
+    let (batcher, stage) = start();
+    let first = write(&batcher, "a=1");
     let in_flight = stage.next();
     assert_eq!(in_flight.writes(), ["a=1"]);
-    let rest = write(&gather, "c=1 b=1 c=2 c=3");
+    let rest = write(&batcher, "c=1 b=1 c=2 c=3");
     in_flight.act(Act::Answer);
     assert_eq!(applied(&first), ("a=1".into(), false, false));
     let batch = stage.next();
@@ -67,11 +67,11 @@ fn what_queues_while_a_batch_is_in_flight_is_the_next_batch() {
 /// A commit of one row for each of them would be the speed of the disk.
 #[test]
 fn sixty_four_writes_of_one_key_are_one_row_for_the_store() {
-    let (gather, stage) = start();
-    let first = write(&gather, "a=0");
+    let (batcher, stage) = start();
+    let first = write(&batcher, "a=0");
     let in_flight = stage.next();
     let rest: String = (1..=64).map(|number| format!("a={number} ")).collect();
-    let rest = write(&gather, &rest);
+    let rest = write(&batcher, &rest);
     in_flight.act(Act::Answer);
     applied(&first);
     let batch = stage.next();
@@ -85,10 +85,10 @@ fn sixty_four_writes_of_one_key_are_one_row_for_the_store() {
 
 #[test]
 fn of_two_creations_in_one_batch_one_fails_its_precondition() {
-    let (gather, stage) = start();
-    let hold = write(&gather, "x=1");
+    let (batcher, stage) = start();
+    let hold = write(&batcher, "x=1");
     let in_flight = stage.next();
-    let rest = write(&gather, "a+1 a+2 a- a+3");
+    let rest = write(&batcher, "a+1 a+2 a- a+3");
     in_flight.act(Act::Answer);
     applied(&hold);
     stage.next().act(Act::Answer); // the read that decides the preconditions
@@ -103,10 +103,10 @@ fn of_two_creations_in_one_batch_one_fails_its_precondition() {
 
 #[test]
 fn a_write_the_store_refuses_fails_alone() {
-    let (gather, stage) = start();
-    let hold = write(&gather, "x=1");
+    let (batcher, stage) = start();
+    let hold = write(&batcher, "x=1");
     let in_flight = stage.next();
-    let rest = write(&gather, "a=1 b=1");
+    let rest = write(&batcher, "a=1 b=1");
     in_flight.act(Act::Answer);
     applied(&hold);
     stage.next().act(Act::Fail(Kind::Rejected));
@@ -120,22 +120,22 @@ fn a_write_the_store_refuses_fails_alone() {
 
 #[test]
 fn a_batch_rolled_back_is_tried_again() {
-    let (gather, stage) = start();
-    let answers = write(&gather, "a=1");
+    let (batcher, stage) = start();
+    let answers = write(&batcher, "a=1");
     stage.next().act(Act::Fail(Kind::Retry));
     stage.next().act(Act::Answer);
     assert_eq!(applied(&answers), ("a=1".into(), false, false));
 }
 
 #[test]
-fn a_lost_session_fails_its_batch_and_the_store_is_claimed_anew() {
-    let (gather, stage) = start();
-    let answers = write(&gather, "a=1");
+fn a_lost_session_fails_its_batch_and_the_store_is_acquired_again() {
+    let (batcher, stage) = start();
+    let answers = write(&batcher, "a=1");
     stage.next().act(Act::Fail(Kind::Unknown));
     assert!(matches!(answers.recv().unwrap().1, Err(error) if error.kind() == Kind::Unknown));
     // Until the store is back writes are refused; then they are served, under a later epoch.
     loop {
-        let answers = write(&gather, "a=2");
+        let answers = write(&batcher, "a=2");
         match stage.next_or(&answers) {
             Ok(step) => {
                 step.act(Act::Answer);
@@ -151,17 +151,17 @@ fn a_lost_session_fails_its_batch_and_the_store_is_claimed_anew() {
     }
 }
 
-/// A store whose first claim fails and whose next one goes on until the semaphore is closed.
-struct Unclaimed {
+/// A store whose first lease fails and whose next one goes on until the semaphore is closed.
+struct SlowToAcquire {
     store: Scripted,
-    claims: AtomicUsize,
+    leases: AtomicUsize,
     end: Arc<tokio::sync::Semaphore>,
 }
 
-impl Store for Unclaimed {
-    fn claim(&self, _part: Part) -> Answer<'_, Claim> {
+impl Store for SlowToAcquire {
+    fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
         Box::pin(async {
-            if self.claims.fetch_add(1, Relaxed) > 0 {
+            if self.leases.fetch_add(1, Relaxed) > 0 {
                 // It is never given: there are no permits.
                 let _ = self.end.acquire().await;
             }
@@ -173,29 +173,30 @@ impl Store for Unclaimed {
         self.store.connect(epoch)
     }
 
-    fn lanes(&self) -> Lanes {
-        Lanes { read: 1, write: 0 }
+    fn workers(&self) -> Workers {
+        Workers { read: 1, write: 0 }
     }
 }
 
-/// Readiness was answered, and the next read refused: the keeper had announced the store, but had not come to wake the
-/// lane, which took the request first. With a replica such a read is answered with an old value.
+/// Readiness was answered, and the next read refused: the owner thread had announced the store, but had not come to wake the
+/// worker, which took the request first. With a replica such a read is answered with an old value.
 #[test]
 fn who_has_seen_that_the_store_is_up_is_not_refused() {
     let (store, stage) = Scripted::new();
     let end = Arc::new(tokio::sync::Semaphore::new(0));
-    let store = Unclaimed { store, claims: AtomicUsize::new(0), end: Arc::clone(&end) };
+    let store = SlowToAcquire { store, leases: AtomicUsize::new(0), end: Arc::clone(&end) };
     let config = Config { role: Role::Replica, ..Config::default() };
-    let gather = Gather::start(Box::new(store), config, Arc::new(Deaf)).unwrap();
+    let batcher = Batcher::start(Box::new(store), config, Arc::new(Deaf)).unwrap();
     let (sender, receiver) = mpsc::channel();
     let read = || {
         let sender = sender.clone();
-        gather.read(key("a"), Reply::new(move |row, _| drop(sender.send(row.map_err(|error| error.kind())))));
+        batcher
+            .read(key("a"), Reply::new(move |row, _| drop(sender.send(row.map_err(|error| error.kind())))));
     };
     read();
     assert_eq!(receiver.recv().unwrap(), Err(Kind::Unavailable));
     // Announced, and nobody woken.
-    gather.shared.status.send_if_modified(|status| {
+    batcher.shared.status.send_if_modified(|status| {
         *status = Status::Up(1);
         false
     });
@@ -212,32 +213,32 @@ fn who_has_seen_that_the_store_is_up_is_not_refused() {
 fn too_long_a_queue_is_refused_at_once() {
     let (store, stage) = Scripted::new();
     let config = Config { queue_requests: 2, ..Config::default() };
-    let gather = Gather::start(Box::new(store), config, Arc::new(Deaf)).unwrap();
-    let first = write(&gather, "a=1");
+    let batcher = Batcher::start(Box::new(store), config, Arc::new(Deaf)).unwrap();
+    let first = write(&batcher, "a=1");
     let in_flight = stage.next();
-    let rest = write(&gather, "b=1 c=1 d=1");
+    let rest = write(&batcher, "b=1 c=1 d=1");
     let (label, refused) = rest.recv().unwrap();
     assert_eq!((label.as_str(), refused.unwrap_err().kind()), ("d=1", Kind::Overloaded));
     in_flight.act(Act::Answer);
     applied(&first);
     stage.next().act(Act::Answer);
-    assert_eq!(gather.meters().write.shed.get(), 1);
+    assert_eq!(batcher.meters().write.shed.get(), 1);
 }
 
 #[test]
 fn equal_reads_in_one_batch_ask_once_and_are_all_answered() {
-    let (gather, stage) = start();
+    let (batcher, stage) = start();
     let (sender, receiver) = mpsc::channel();
     let read = |name: &str| {
         let (sender, label) = (sender.clone(), name.to_owned());
-        gather.read(
+        batcher.read(
             key(name),
             Reply::new(move |row: Result<Option<Row>, _>, _| {
                 drop(sender.send((label, row.unwrap().is_some())));
             }),
         );
     };
-    let created = write(&gather, "b=1");
+    let created = write(&batcher, "b=1");
     stage.next().act(Act::Answer);
     applied(&created);
     read("x");
@@ -255,19 +256,19 @@ fn equal_reads_in_one_batch_ask_once_and_are_all_answered() {
 }
 
 /// A clear that may happen yet would take what is acknowledged meanwhile with it: the store counts as lost until a new
-/// claim has outlasted it.
+/// lease has outlasted it.
 #[test]
-fn a_clear_of_which_nobody_knows_costs_the_claim() {
-    let (gather, stage) = start();
+fn a_clear_of_which_nobody_knows_costs_the_lease() {
+    let (batcher, stage) = start();
     let (sender, receiver) = mpsc::channel();
-    gather.clear(Reply::new(move |done, _| drop(sender.send(done))));
+    batcher.clear(Reply::new(move |done, _| drop(sender.send(done))));
     let clearing = stage.next();
     assert!(clearing.clears());
-    let mut status = gather.shared.status.subscribe();
+    let mut status = batcher.shared.status.subscribe();
     let first = status.borrow_and_update().clone();
     // Another beside it is refused.
     let (second, refused) = mpsc::channel();
-    gather.clear(Reply::new(move |done, _| drop(second.send(done))));
+    batcher.clear(Reply::new(move |done, _| drop(second.send(done))));
     assert_eq!(refused.recv().unwrap().unwrap_err().kind(), Kind::Overloaded);
     clearing.act(Act::Fail(Kind::Unknown));
     assert_eq!(receiver.recv().unwrap().unwrap_err().kind(), Kind::Unknown);
@@ -280,60 +281,60 @@ fn a_clear_of_which_nobody_knows_costs_the_claim() {
         .unwrap();
 }
 
-/// Two lanes for writes.
-fn start_two() -> (Gather, Stage) {
+/// Two workers for writes.
+fn start_two() -> (Batcher, Stage) {
     let (store, stage) = Scripted::new();
-    let config = Config { lanes: Some(Lanes { read: 1, write: 2 }), ..Config::default() };
-    (Gather::start(Box::new(store), config, Arc::new(Deaf)).unwrap(), stage)
+    let config = Config { workers: Some(Workers { read: 1, write: 2 }), ..Config::default() };
+    (Batcher::start(Box::new(store), config, Arc::new(Deaf)).unwrap(), stage)
 }
 
 /// Two letters whose keys are in a queue.
-fn letters(gather: &Gather, queue: usize) -> [char; 2] {
-    let is_there = |letter: &char| gather.queue_of(&gather.writes, &key(&letter.to_string())) == queue;
+fn letters(batcher: &Batcher, queue: usize) -> [char; 2] {
+    let is_there = |letter: &char| batcher.queue_of(&batcher.writes, &key(&letter.to_string())) == queue;
     let mut letters = ('a'..='z').filter(is_there);
     [letters.next().unwrap(), letters.next().unwrap()]
 }
 
-/// Answers as a disk with slow flushes does: that time is the lane's measure.
+/// Answers as a disk with slow flushes does: that time is the worker's measure.
 fn slowly(step: &Step) {
-    std::thread::sleep(lane::SLOW_FLUSH * 2);
+    std::thread::sleep(worker::SLOW_FLUSH * 2);
     step.act(Act::Answer);
 }
 
-/// Lets the second lane commit slowly, and in company, until it would hand its queue over: after the commit that is in
+/// Lets the second worker commit slowly, and in company, until it would hand its queue over: after the commit that is in
 /// flight now, if that is slow too.
-fn about_to_hand_over(gather: &Gather, stage: &Stage) -> Step {
-    let [a, b] = letters(gather, 1);
-    write(gather, &format!("{a}=0"));
+fn about_to_hand_over(batcher: &Batcher, stage: &Stage) -> Step {
+    let [a, b] = letters(batcher, 1);
+    write(batcher, &format!("{a}=0"));
     let mut in_flight = stage.next();
-    for _ in 0..lane::SLOW_IN_A_ROW {
-        write(gather, &format!("{a}=0 {b}=0"));
+    for _ in 0..worker::SLOW_IN_A_ROW {
+        write(batcher, &format!("{a}=0 {b}=0"));
         slowly(&in_flight);
         in_flight = stage.next();
     }
     in_flight
 }
 
-/// What the first lane had taken of another's queue stayed with it when the session was lost. If the store was back before
-/// it looked, the key was in its next batch and, from the queue that was given back, in one of the other lane's.
+/// What the first worker had taken of another's queue stayed with it when the session was lost. If the store was back before
+/// it looked, the key was in its next batch and, from the queue that was given back, in one of the other worker's.
 #[test]
 fn a_session_lost_with_anothers_queue_in_hand_puts_no_key_into_two_batches() {
-    let (gather, stage) = start_two();
-    let in_flight = about_to_hand_over(&gather, &stage);
-    let [a, b] = letters(&gather, 1);
+    let (batcher, stage) = start_two();
+    let in_flight = about_to_hand_over(&batcher, &stage);
+    let [a, b] = letters(&batcher, 1);
     // So large that nothing else is in its batch.
     let large = format!("{a}={}", "x".repeat(1 << 20));
-    let first = write(&gather, &format!("{large} {b}=1"));
+    let first = write(&batcher, &format!("{large} {b}=1"));
     slowly(&in_flight);
     let in_flight = stage.next();
     assert_eq!(in_flight.writes(), [large.as_str()]);
-    assert!(gather.writes.is_handed_over(1));
-    let second = write(&gather, &format!("{b}=2"));
-    // Lost and back before any lane has looked.
-    gather.shared.status.send_replace(Status::Up(2));
+    assert!(batcher.writes.is_handed_over(1));
+    let second = write(&batcher, &format!("{b}=2"));
+    // Lost and back before any worker has looked.
+    batcher.shared.status.send_replace(Status::Up(2));
     in_flight.act(Act::Answer);
     assert_eq!(applied(&first).0, large);
-    // The other lane sends it, unless it had not heard of the loss either: then it refuses what it just took.
+    // The other worker sends it, unless it had not heard of the loss either: then it refuses what it just took.
     match stage.next_or(&second) {
         Ok(in_flight) => {
             assert_eq!(in_flight.writes(), [format!("{b}=2")]);
@@ -348,23 +349,23 @@ fn a_session_lost_with_anothers_queue_in_hand_puts_no_key_into_two_batches() {
 }
 
 #[test]
-fn a_session_lost_while_one_lane_serves_all_leaves_nobody_unanswered() {
-    let (gather, stage) = start_two();
-    let in_flight = about_to_hand_over(&gather, &stage);
-    let ([a, b], [c, d]) = (letters(&gather, 1), letters(&gather, 0));
-    let first = write(&gather, &format!("{a}=1"));
+fn a_session_lost_while_one_worker_serves_all_leaves_nobody_unanswered() {
+    let (batcher, stage) = start_two();
+    let in_flight = about_to_hand_over(&batcher, &stage);
+    let ([a, b], [c, d]) = (letters(&batcher, 1), letters(&batcher, 0));
+    let first = write(&batcher, &format!("{a}=1"));
     slowly(&in_flight);
     let in_flight = stage.next();
-    let rest = write(&gather, &format!("{a}=2 {b}=2 {c}=2 {d}=2"));
+    let rest = write(&batcher, &format!("{a}=2 {b}=2 {c}=2 {d}=2"));
     in_flight.act(Act::Fail(Kind::Unknown));
     assert_eq!(first.recv().unwrap().1.unwrap_err().kind(), Kind::Unknown);
     for _ in 0..4 {
         assert_eq!(rest.recv().unwrap().1.unwrap_err().kind(), Kind::Unavailable);
     }
-    // Each lane has its queue again when the store is back: both are in flight at the same time.
+    // Each worker has its queue again when the store is back: both are in flight at the same time.
     let in_flight = [a, c].map(|letter| {
         loop {
-            let answers = write(&gather, &format!("{letter}=3"));
+            let answers = write(&batcher, &format!("{letter}=3"));
             if let Ok(step) = stage.next_or(&answers) {
                 return (step, answers);
             }
@@ -376,17 +377,17 @@ fn a_session_lost_while_one_lane_serves_all_leaves_nobody_unanswered() {
     }
 }
 
-/// A lane handed its queue to a first lane that had ended: what waited there was never answered.
+/// A store worker handed its queue to a first worker that had ended: what waited there was never answered.
 #[test]
-fn what_is_queued_when_the_first_lane_has_ended_is_answered() {
-    let (mut gather, stage) = start_two();
-    let in_flight = about_to_hand_over(&gather, &stage);
-    let [a, b] = letters(&gather, 1);
-    let queued = write(&gather, &format!("{a}=1 {b}=1"));
+fn what_is_queued_when_the_first_worker_has_ended_is_answered() {
+    let (mut batcher, stage) = start_two();
+    let in_flight = about_to_hand_over(&batcher, &stage);
+    let [a, b] = letters(&batcher, 1);
+    let queued = write(&batcher, &format!("{a}=1 {b}=1"));
     // As dropping it begins.
-    gather.writes = Queues::none();
+    batcher.writes = Queues::none();
     let is_first = |thread: &&JoinHandle<()>| thread.thread().name() == Some("weir-write-0");
-    let first = gather.threads.iter().find(is_first).unwrap();
+    let first = batcher.threads.iter().find(is_first).unwrap();
     while !first.is_finished() {
         std::thread::yield_now();
     }
@@ -398,28 +399,28 @@ fn what_is_queued_when_the_first_lane_has_ended_is_answered() {
     applied(&queued);
 }
 
-/// A lane that had its queue back remembered the slow flushes of before: a single slow commit, and it was gone again.
+/// A store worker that had its queue back remembered the slow flushes of before: a single slow commit, and it was gone again.
 #[test]
-fn a_lane_that_has_its_queue_back_needs_as_many_slow_commits_to_hand_it_over() {
-    let (gather, stage) = start_two();
-    let in_flight = about_to_hand_over(&gather, &stage);
-    let ([a, b], [c, _]) = (letters(&gather, 1), letters(&gather, 0));
-    let alone = write(&gather, &format!("{a}=1"));
+fn a_worker_that_has_its_queue_back_needs_as_many_slow_commits_to_hand_it_over() {
+    let (batcher, stage) = start_two();
+    let in_flight = about_to_hand_over(&batcher, &stage);
+    let ([a, b], [c, _]) = (letters(&batcher, 1), letters(&batcher, 0));
+    let alone = write(&batcher, &format!("{a}=1"));
     slowly(&in_flight);
-    // The first lane commits it, in no company, and so gives the queue back, with two to share a commit.
+    // The first worker commits it, in no company, and so gives the queue back, with two to share a commit.
     let in_flight = stage.next();
-    let two = write(&gather, &format!("{a}=2 {b}=2"));
+    let two = write(&batcher, &format!("{a}=2 {b}=2"));
     in_flight.act(Act::Answer);
     applied(&alone);
     let in_flight = stage.next();
     assert_eq!(in_flight.writes(), [format!("{a}=2"), format!("{b}=2")]);
-    let last = write(&gather, &format!("{a}=3"));
+    let last = write(&batcher, &format!("{a}=3"));
     slowly(&in_flight);
     applied(&two);
-    // Both lanes have a batch in flight now, each of its own queue.
+    // Both workers have a batch in flight now, each of its own queue.
     let in_flight = stage.next();
     assert_eq!(in_flight.writes(), [format!("{a}=3")]);
-    let other = write(&gather, &format!("{c}=3"));
+    let other = write(&batcher, &format!("{c}=3"));
     let beside = stage.next();
     assert_eq!(beside.writes(), [format!("{c}=3")]);
     in_flight.act(Act::Answer);

@@ -1,8 +1,8 @@
-//! What waits for the lanes of a kind, and which lane takes it.
+//! What waits for the workers of a kind, and which worker takes it.
 //!
-//! A key's hash chooses its queue, and a queue's own lane takes from it. Where a flush is slow, one that serves all is worth
-//! more than two that take turns: a lane may hand its queue over to the first one, and has it back when the first one
-//! releases it. Each side does its part of that only while it has nothing taken or in flight, so a key is in one lane at a time.
+//! A key's hash chooses its queue, and a queue's own worker takes from it. Where a flush is slow, one that serves all is worth
+//! more than two that take turns: a worker may hand its queue over to the first one, and has it back when the first one
+//! releases it. Each side does its part of that only while it has nothing taken or in flight, so a key is in one worker at a time.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -14,11 +14,11 @@ use std::sync::atomic::{
 use std::time::Instant;
 use tokio::sync::Notify;
 
-/// The queues of a kind of lanes. Dropping them closes them: the lanes end when nothing is left.
+/// The queues of a kind of workers. Dropping them closes them: the workers end when nothing is left.
 pub(super) struct Queues<R>(Arc<[Queue<R>]>);
 
-/// A lane's side of the queues.
-pub(super) struct Tail<R> {
+/// A store worker's side of the queues.
+pub(super) struct Consumer<R> {
     queues: Arc<[Queue<R>]>,
     index: usize,
     /// Which queue is the first the next time it takes, so that no queue is always the last.
@@ -29,15 +29,15 @@ struct Queue<R> {
     waiting: Mutex<VecDeque<Queued<R>>>,
     /// The length of the above.
     len: AtomicUsize,
-    /// Requests in its lane's batch.
+    /// Requests in its worker's batch.
     in_flight: AtomicUsize,
     is_closed: AtomicBool,
-    /// Whether the first lane takes from it, instead of its own. Changed only under the lock of `waiting`.
+    /// Whether the first worker takes from it, instead of its own. Changed only under the lock of `waiting`.
     is_handed_over: AtomicBool,
-    /// Whether the first lane has ended and takes nothing any more. Used only under the lock of `waiting`.
+    /// Whether the first worker has ended and takes nothing any more. Used only under the lock of `waiting`.
     first_ended: AtomicBool,
-    /// Rung when its lane should look.
-    bell: Notify,
+    /// Rung when its worker should look.
+    notify: Notify,
 }
 
 /// A request and since when it waits.
@@ -47,8 +47,8 @@ pub(super) struct Queued<R> {
 }
 
 impl<R> Queues<R> {
-    /// So many queues, and their lanes' sides.
-    pub(super) fn new(count: usize) -> (Queues<R>, Vec<Tail<R>>) {
+    /// So many queues, and their store workers' sides.
+    pub(super) fn new(count: usize) -> (Queues<R>, Vec<Consumer<R>>) {
         let queue = || Queue {
             waiting: Mutex::default(),
             len: AtomicUsize::new(0),
@@ -56,14 +56,14 @@ impl<R> Queues<R> {
             is_closed: AtomicBool::new(false),
             is_handed_over: AtomicBool::new(false),
             first_ended: AtomicBool::new(false),
-            bell: Notify::new(),
+            notify: Notify::new(),
         };
         let queues: Arc<[Queue<R>]> = (0..count).map(|_| queue()).collect();
-        let tails = (0..count).map(|index| Tail { queues: Arc::clone(&queues), index, turn: 0 });
-        (Queues(Arc::clone(&queues)), tails.collect())
+        let consumers = (0..count).map(|index| Consumer { queues: Arc::clone(&queues), index, turn: 0 });
+        (Queues(Arc::clone(&queues)), consumers.collect())
     }
 
-    /// None, for what has no lanes.
+    /// None, for what has no workers.
     pub(super) fn none() -> Queues<R> {
         Queues(Arc::new([]))
     }
@@ -78,7 +78,7 @@ impl<R> Queues<R> {
         if queue.len.load(Relaxed) >= most {
             return Err(request);
         }
-        let lane = {
+        let worker = {
             let mut waiting = queue.waiting.lock();
             waiting.push_back(Queued { request, since: Instant::now() });
             queue.len.store(waiting.len(), Relaxed);
@@ -86,7 +86,7 @@ impl<R> Queues<R> {
             // request. Outside of it this could read the old hands, and the new ones the old length.
             if queue.is_handed_over.load(Relaxed) { 0 } else { index }
         };
-        self.0[lane].bell.notify_one();
+        self.0[worker].notify.notify_one();
         Ok(())
     }
 
@@ -95,13 +95,13 @@ impl<R> Queues<R> {
         self.0.iter().map(|queue| queue.len.load(Relaxed)).sum()
     }
 
-    /// Whether the first lane takes from a queue that is not its own.
+    /// Whether the first worker takes from a queue that is not its own.
     #[cfg(test)]
     pub(super) fn is_handed_over(&self, index: usize) -> bool {
         self.0[index].is_handed_over.load(Acquire)
     }
 
-    /// The queue whose lane has least to do.
+    /// The queue whose worker has least to do.
     pub(super) fn idlest(&self) -> Option<usize> {
         let pending = |queue: &Queue<R>| queue.len.load(Relaxed) + queue.in_flight.load(Relaxed);
         (0..self.0.len()).min_by_key(|&index| pending(&self.0[index]))
@@ -112,7 +112,7 @@ impl<R> Drop for Queues<R> {
     fn drop(&mut self) {
         for queue in self.0.iter() {
             queue.is_closed.store(true, Release);
-            queue.bell.notify_one();
+            queue.notify.notify_one();
         }
     }
 }
@@ -128,35 +128,35 @@ impl<R> Queue<R> {
         self.len.store(waiting.len(), Relaxed);
     }
 
-    /// Makes it its own lane's again. Only the first lane does so.
+    /// Makes it its own worker's again. Only the first worker does so.
     fn give_back(&self) {
         if self.is_handed_over.load(Relaxed) {
             {
                 let _waiting = self.waiting.lock();
                 self.is_handed_over.store(false, Release);
             }
-            self.bell.notify_one();
+            self.notify.notify_one();
         }
     }
 }
 
-impl<R> Tail<R> {
+impl<R> Consumer<R> {
     fn own(&self) -> &Queue<R> {
         &self.queues[self.index]
     }
 
-    /// Whether this lane serves a queue now.
+    /// Whether this worker serves a queue now.
     fn serves(&self, index: usize) -> bool {
         self.queues[index].is_handed_over.load(Acquire) == (self.index != index)
             && (self.index == 0 || self.index == index)
     }
 
-    /// Whether nothing waits for this lane.
+    /// Whether nothing waits for this worker.
     pub(super) fn is_empty(&self) -> bool {
         !(0..self.queues.len()).any(|index| self.serves(index) && self.queues[index].len.load(Relaxed) > 0)
     }
 
-    /// Moves what waits for this lane to the end of `taken`, until that holds `most`.
+    /// Moves what waits for this worker to the end of `taken`, until that holds `most`.
     pub(super) fn take(&mut self, taken: &mut VecDeque<Queued<R>>, most: usize) {
         let count = self.queues.len();
         self.turn = (self.turn + 1) % count;
@@ -167,17 +167,17 @@ impl<R> Tail<R> {
         }
     }
 
-    /// Moves everything in this lane's own queue to the end of `taken`, whoever serves it: for a lane that only refuses.
+    /// Moves everything in this worker's own queue to the end of `taken`, whoever serves it: for a worker that only refuses.
     pub(super) fn take_own(&self, taken: &mut VecDeque<Queued<R>>) {
         self.own().take(taken, usize::MAX);
     }
 
     /// Waits until there may be something to take, or the queues may be closed.
-    pub(super) async fn rung(&self) {
-        self.own().bell.notified().await;
+    pub(super) async fn notified(&self) {
+        self.own().notify.notified().await;
     }
 
-    /// Whether nothing can be queued any more, and nothing is left: neither for this lane nor in its own queue.
+    /// Whether nothing can be queued any more, and nothing is left: neither for this worker nor in its own queue.
     pub(super) fn is_over(&self) -> bool {
         self.is_closed() && self.own().len.load(Relaxed) == 0 && self.is_empty()
     }
@@ -187,14 +187,14 @@ impl<R> Tail<R> {
         self.own().is_closed.load(Acquire)
     }
 
-    /// Says how many requests this lane has in flight.
+    /// Says how many requests this worker has in flight.
     pub(super) fn in_flight(&self, requests: usize) {
         self.own().in_flight.store(requests, Relaxed);
     }
 
-    /// From now on the first lane takes from this lane's queue, and what is in `taken`. Nothing may be in flight.
+    /// From now on the first worker takes from this worker's queue, and what is in `taken`. Nothing may be in flight.
     ///
-    /// Whether it does: the first lane keeps its own queue, and once it has ended it takes no other.
+    /// Whether it does: the first worker keeps its own queue, and once it has ended it takes no other.
     pub(super) fn hand_over(&self, taken: &mut VecDeque<Queued<R>>) -> bool {
         if self.index == 0 {
             return false;
@@ -211,12 +211,12 @@ impl<R> Tail<R> {
             own.len.store(waiting.len(), Relaxed);
             own.is_handed_over.store(true, Release);
         }
-        self.queues[0].bell.notify_one();
+        self.queues[0].notify.notify_one();
         true
     }
 
-    /// Gives all queues back to their lanes, if this is the first one. Nothing may be in flight, nor in `taken`: it may be of
-    /// another lane's queue, which would then have a key in two batches.
+    /// Gives all queues back to their workers, if this is the first one. Nothing may be in flight, nor in `taken`: it may be of
+    /// another worker's queue, which would then have a key in two batches.
     pub(super) fn release(&self, taken: &VecDeque<Queued<R>>) {
         assert!(taken.is_empty(), "a queue is given back only with all that was taken from it");
         if self.index == 0 {
@@ -224,7 +224,7 @@ impl<R> Tail<R> {
         }
     }
 
-    /// Says that this lane takes nothing any more. Nothing may be in flight.
+    /// Says that this worker takes nothing any more. Nothing may be in flight.
     pub(super) fn end(&self) {
         if self.index > 0 {
             return;
@@ -244,50 +244,50 @@ impl<R> Tail<R> {
 mod tests {
     use super::*;
 
-    fn taken(tail: &mut Tail<u32>) -> Vec<u32> {
+    fn taken(consumer: &mut Consumer<u32>) -> Vec<u32> {
         let mut taken = VecDeque::new();
-        tail.take(&mut taken, 100);
+        consumer.take(&mut taken, 100);
         taken.into_iter().map(|queued| queued.request).collect()
     }
 
     #[test]
     fn a_queue_that_was_handed_over_is_the_first_lanes_until_it_releases_it() {
-        let (queues, mut tails) = Queues::new(2);
+        let (queues, mut consumers) = Queues::new(2);
         let push = |index, request| assert!(queues.push(index, request, 10).is_ok());
         push(0, 1);
         push(1, 2);
-        assert_eq!(taken(&mut tails[0]), [1]);
-        // The second lane has taken one, which it gives back in its place.
+        assert_eq!(taken(&mut consumers[0]), [1]);
+        // The second worker has taken one, which it gives back in its place.
         let mut rest = VecDeque::new();
-        tails[1].take(&mut rest, 1);
+        consumers[1].take(&mut rest, 1);
         push(1, 3);
-        assert!(!tails[0].hand_over(&mut rest) && tails[1].hand_over(&mut rest));
-        assert_eq!((taken(&mut tails[1]), taken(&mut tails[0])), (vec![], vec![2, 3]));
+        assert!(!consumers[0].hand_over(&mut rest) && consumers[1].hand_over(&mut rest));
+        assert_eq!((taken(&mut consumers[1]), taken(&mut consumers[0])), (vec![], vec![2, 3]));
         push(1, 4);
-        tails[0].release(&VecDeque::new());
-        assert_eq!((taken(&mut tails[0]), taken(&mut tails[1])), (vec![], vec![4]));
+        consumers[0].release(&VecDeque::new());
+        assert_eq!((taken(&mut consumers[0]), taken(&mut consumers[1])), (vec![], vec![4]));
     }
 
     #[test]
-    fn a_first_lane_that_has_ended_gives_back_what_it_got_and_gets_nothing_more() {
-        let (queues, mut tails) = Queues::new(2);
+    fn a_first_worker_that_has_ended_gives_back_what_it_got_and_gets_nothing_more() {
+        let (queues, mut consumers) = Queues::new(2);
         let mut rest = VecDeque::new();
-        assert!(queues.push(1, 1, 10).is_ok() && tails[1].hand_over(&mut rest));
-        tails[0].end();
-        tails[1].take(&mut rest, 1);
-        assert!(!tails[1].hand_over(&mut rest));
+        assert!(queues.push(1, 1, 10).is_ok() && consumers[1].hand_over(&mut rest));
+        consumers[0].end();
+        consumers[1].take(&mut rest, 1);
+        assert!(!consumers[1].hand_over(&mut rest));
         assert!(queues.push(1, 2, 10).is_ok());
-        assert_eq!((rest.len(), taken(&mut tails[1])), (1, vec![2]));
+        assert_eq!((rest.len(), taken(&mut consumers[1])), (1, vec![2]));
     }
 
     #[test]
     fn no_more_wait_than_may_and_none_is_lost_by_closing() {
-        let (queues, mut tails) = Queues::new(1);
+        let (queues, mut consumers) = Queues::new(1);
         assert!(queues.push(0, 1, 2).is_ok() && queues.push(0, 2, 2).is_ok());
         assert_eq!((queues.push(0, 3, 2), queues.len()), (Err(3), 2));
         drop(queues);
-        assert!(tails[0].is_closed() && !tails[0].is_over());
-        assert_eq!(taken(&mut tails[0]), [1, 2]);
-        assert!(tails[0].is_over());
+        assert!(consumers[0].is_closed() && !consumers[0].is_over());
+        assert_eq!(taken(&mut consumers[0]), [1, 2]);
+        assert!(consumers[0].is_over());
     }
 }

@@ -1,8 +1,8 @@
-//! Answers on their way from a lane's thread to whoever waits for them on another.
+//! Answers on their way from a worker's thread to whoever waits for them on another.
 //!
 //! A batch answers many who wait on one thread. Where threads share a core, waking that thread for the first answer would
-//! run it for one answer at a time, with a system call and two changes of thread for each. So a lane wakes nobody before
-//! all are answered ([`together`]), and who is woken first wakes its neighbours, on their own thread, where it is free.
+//! run it for one answer at a time, with a system call and two changes of thread for each. So a worker wakes nobody before
+//! all are answered ([`together`]), and who is woken first wakes its pending, on their own thread, where it is free.
 //!
 //! Whoever takes an answer learns how long it had been there: that is time in which the thread that asked did something else, or woke up.
 
@@ -23,7 +23,7 @@ pub struct Receiver<T>(Arc<Slot<T>>);
 struct Slot<T> {
     state: Mutex<State<T>>,
     /// Of the thread that asked.
-    neighbours: Arc<Neighbours>,
+    pending: Arc<PendingWakers>,
 }
 
 enum State<T> {
@@ -37,52 +37,52 @@ enum State<T> {
 
 /// Those who asked on one thread, are answered, and have not been woken.
 #[derive(Default)]
-struct Neighbours(Mutex<Vec<Waker>>);
+struct PendingWakers(Mutex<Vec<Waker>>);
 
 thread_local! {
-    static HERE: Arc<Neighbours> = Arc::default();
+    static PENDING: Arc<PendingWakers> = Arc::default();
     /// What waits for the end of [`together`]; `None` outside of it.
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    static DEFERRED: RefCell<Option<Deferred>> = const { RefCell::new(None) };
 }
 
 /// A stretch of answers that are given at once.
-struct Held {
+struct Deferred {
     /// When it began: one look at the clock for all of them.
     began: Instant,
     /// Who is woken at its end.
-    neighbours: Vec<Arc<Neighbours>>,
+    pending: Vec<Arc<PendingWakers>>,
 }
 
 /// A way for one answer to this thread.
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
-    let slot = Slot { state: Mutex::new(State::Waiting(None)), neighbours: HERE.with(Arc::clone) };
+    let slot = Slot { state: Mutex::new(State::Waiting(None)), pending: PENDING.with(Arc::clone) };
     let slot = Arc::new(slot);
     (Sender(Arc::clone(&slot)), Receiver(slot))
 }
 
 /// Answers many: whoever gets an answer from `give` is woken when it returns. Says when it began, which is when they were answered.
-pub(super) fn together(give: impl FnOnce()) -> Instant {
+pub(super) fn answer_batch(give: impl FnOnce()) -> Instant {
     let began = Instant::now();
-    let _end = Together { outer: HELD.replace(Some(Held { began, neighbours: Vec::new() })) };
+    let _end = BatchGuard { outer: DEFERRED.replace(Some(Deferred { began, pending: Vec::new() })) };
     give();
     began
 }
 
 /// Wakes when it is dropped: also if an answer panics, for nobody else would wake whoever is answered already.
-struct Together {
-    outer: Option<Held>,
+struct BatchGuard {
+    outer: Option<Deferred>,
 }
 
-impl Drop for Together {
+impl Drop for BatchGuard {
     fn drop(&mut self) {
-        let held = HELD.replace(self.outer.take());
-        for neighbours in held.into_iter().flat_map(|held| held.neighbours) {
-            neighbours.wake();
+        let held = DEFERRED.replace(self.outer.take());
+        for pending in held.into_iter().flat_map(|held| held.pending) {
+            pending.wake();
         }
     }
 }
 
-impl Neighbours {
+impl PendingWakers {
     /// Wakes one after the other, so that the first to run finds the rest and spares this thread the work.
     fn wake(&self) {
         loop {
@@ -97,12 +97,12 @@ impl Neighbours {
 
     /// Wakes `waker` now, or at the end of [`together`].
     fn answered(self: &Arc<Self>, waker: Waker) {
-        let now = HELD.with_borrow_mut(|held| match held {
+        let now = DEFERRED.with_borrow_mut(|held| match held {
             None => Some(waker),
             Some(held) => {
                 self.0.lock().push(waker);
-                if !held.neighbours.iter().any(|known| Arc::ptr_eq(known, self)) {
-                    held.neighbours.push(Arc::clone(self));
+                if !held.pending.iter().any(|known| Arc::ptr_eq(known, self)) {
+                    held.pending.push(Arc::clone(self));
                 }
                 None
             }
@@ -123,7 +123,7 @@ impl<T> Slot<T> {
             }
         };
         if let State::Waiting(Some(waker)) = before {
-            self.neighbours.answered(waker);
+            self.pending.answered(waker);
         }
     }
 }
@@ -131,7 +131,7 @@ impl<T> Slot<T> {
 impl<T> Sender<T> {
     /// Sends the answer. Whoever asked may have stopped waiting: then it goes nowhere.
     pub fn send(self, answer: T) {
-        let now = HELD.with_borrow(|held| held.as_ref().map(|held| held.began));
+        let now = DEFERRED.with_borrow(|held| held.as_ref().map(|held| held.began));
         self.0.end(State::Sent(answer, now.unwrap_or_else(Instant::now)));
     }
 }
@@ -159,7 +159,7 @@ impl<T> Future for Receiver<T> {
             _ => None,
         };
         drop(state);
-        self.0.neighbours.wake();
+        self.0.pending.wake();
         Poll::Ready(answer)
     }
 }
@@ -188,19 +188,19 @@ mod tests {
     }
 
     struct Waiter {
-        bell: Arc<Bell>,
+        notify: Arc<Bell>,
         receiver: Receiver<u32>,
     }
 
     impl Waiter {
         fn poll(&mut self) -> Poll<Option<u32>> {
-            let waker = Arc::clone(&self.bell).into();
+            let waker = Arc::clone(&self.notify).into();
             let taken = Pin::new(&mut self.receiver).poll(&mut Context::from_waker(&waker));
             taken.map(|taken| taken.map(|(answer, _)| answer))
         }
 
-        fn rung(&self) -> usize {
-            self.bell.0.load(Relaxed)
+        fn notified(&self) -> usize {
+            self.notify.0.load(Relaxed)
         }
     }
 
@@ -208,7 +208,7 @@ mod tests {
     fn two() -> [(Sender<u32>, Waiter); 2] {
         [(); 2].map(|()| {
             let (sender, receiver) = channel();
-            let mut waiter = Waiter { bell: Arc::default(), receiver };
+            let mut waiter = Waiter { notify: Arc::default(), receiver };
             assert!(waiter.poll().is_pending());
             (sender, waiter)
         })
@@ -217,12 +217,12 @@ mod tests {
     #[test]
     fn nobody_is_woken_before_all_are_answered() {
         let [(first, mut a), (second, mut b)] = two();
-        together(|| {
+        answer_batch(|| {
             first.send(1);
             second.send(2);
-            assert_eq!((a.rung(), b.rung()), (0, 0));
+            assert_eq!((a.notified(), b.notified()), (0, 0));
         });
-        assert_eq!((a.rung(), b.rung()), (1, 1));
+        assert_eq!((a.notified(), b.notified()), (1, 1));
         assert_eq!((a.poll(), b.poll()), (Poll::Ready(Some(1)), Poll::Ready(Some(2))));
     }
 
@@ -230,9 +230,9 @@ mod tests {
     fn an_answer_says_how_long_it_was_there() {
         let [(first, a), (second, b)] = two();
         let long = Duration::from_millis(2);
-        let began = together(|| {
+        let began = answer_batch(|| {
             first.send(1);
-            // What comes later of the same batch was answered no later: the lane was done with it.
+            // What comes later of the same batch was answered no later: the worker was done with it.
             std::thread::sleep(long);
             second.send(2);
         });
@@ -249,48 +249,48 @@ mod tests {
     fn an_answer_that_panics_leaves_nobody_asleep() {
         let [(first, a), (second, b)] = two();
         let answers = std::panic::AssertUnwindSafe(|| {
-            together(|| {
+            answer_batch(|| {
                 first.send(1);
                 panic!("as the test says");
             })
         });
         assert!(std::panic::catch_unwind(answers).is_err());
-        assert_eq!(a.rung(), 1);
+        assert_eq!(a.notified(), 1);
         second.send(2);
-        assert_eq!(b.rung(), 1, "outside of it again");
+        assert_eq!(b.notified(), 1, "outside of it again");
     }
 
     #[test]
     fn who_looks_first_wakes_its_neighbours() {
         let [(first, mut a), (second, b)] = two();
-        together(|| {
+        answer_batch(|| {
             first.send(1);
             second.send(2);
             assert_eq!(a.poll(), Poll::Ready(Some(1)));
-            assert_eq!(b.rung(), 1);
+            assert_eq!(b.notified(), 1);
         });
-        assert_eq!(b.rung(), 1);
+        assert_eq!(b.notified(), 1);
     }
 
     #[test]
     fn a_single_answer_wakes_at_once_and_one_that_never_comes_is_told() {
         let [(first, mut a), (second, mut b)] = two();
         first.send(1);
-        assert_eq!(a.rung(), 1);
+        assert_eq!(a.notified(), 1);
         drop(second);
-        assert_eq!((b.rung(), b.poll()), (1, Poll::Ready(None)));
+        assert_eq!((b.notified(), b.poll()), (1, Poll::Ready(None)));
         assert_eq!((a.poll(), a.poll()), (Poll::Ready(Some(1)), Poll::Ready(None)));
     }
 
     #[test]
     fn whoever_stopped_waiting_is_not_woken_and_holds_up_nobody() {
         let [(first, a), (second, mut b)] = two();
-        let bell = Arc::clone(&a.bell);
+        let notify = Arc::clone(&a.notify);
         drop(a);
-        together(|| {
+        answer_batch(|| {
             first.send(1);
             second.send(2);
         });
-        assert_eq!((bell.0.load(Relaxed), b.poll()), (0, Poll::Ready(Some(2))));
+        assert_eq!((notify.0.load(Relaxed), b.poll()), (0, Poll::Ready(Some(2))));
     }
 }

@@ -1,21 +1,21 @@
-//! Makes batches of single requests, and keeps the store claimed.
+//! Makes batches of single requests, and keeps the ownership of the store.
 //!
-//! A key's hash chooses its *queue*. A *lane* is a thread and a session, and serves its own queue; while flushes are
-//! slow the first lane serves all. One lane serves a queue at a time, so a key's writes are committed in the order they
-//! queued, a key is in at most one batch in flight, and lanes cannot deadlock in the store. A batch is whatever queued
-//! while the one before was in flight. The *keeper* claims the store, and claims it anew whenever the claim or any
+//! A key's hash chooses its *queue*. A *store worker* is a thread and a session, and serves its own queue; while flushes are
+//! slow the first worker serves all. One worker serves a queue at a time, so a key's writes are committed in the order they
+//! queued, a key is in at most one batch in flight, and workers cannot deadlock in the store. A batch is whatever queued
+//! while the one before was in flight. The *owner* thread acquires the lease of the store, and again whenever the lease or any
 //! session is lost; in between every request fails at once.
 
 mod batch;
 mod clear;
-mod keeper;
-mod lane;
-mod post;
+mod ownership;
+mod worker;
+mod replies;
 mod queue;
 
-pub use post::{Receiver, Sender, channel};
+pub use replies::{Receiver, Sender, channel};
 
-use super::{Error, Flush, Kind, Lanes, Part, Role, Store};
+use super::{Error, Flush, Kind, Part, Role, Store, Workers};
 use kv::counters::{Counter, Histogram};
 use kv::faults::FaultInjector;
 use kv::{Key, Precondition, Row, Version};
@@ -33,13 +33,13 @@ pub struct Config {
     /// What the store is to the server.
     pub role: Role,
     /// Sessions; `None` for as many as the store says serve it best.
-    pub lanes: Option<Lanes>,
+    pub workers: Option<Workers>,
     /// Most requests that may wait in one queue; more are refused.
     pub queue_requests: usize,
     /// A request that has waited so long when its turn comes is not sent any more.
     pub queue_wait_max: Duration,
     /// How long a start waits for another server to let go of the store.
-    pub claim_patience: Duration,
+    pub lease_wait: Duration,
     /// What shares a commit.
     pub batching: Batching,
     /// Answers writes before they are committed. Loses acknowledged writes: it is how the tests of durability show
@@ -53,11 +53,11 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             role: Role::Store(Part::WHOLE),
-            lanes: None,
+            workers: None,
             queue_requests: 10_000,
             queue_wait_max: Duration::from_secs(5),
-            claim_patience: Duration::from_secs(10),
-            batching: Batching::Gathered,
+            lease_wait: Duration::from_secs(10),
+            batching: Batching::On,
             acknowledge_early: false,
             faults: None,
         }
@@ -67,10 +67,10 @@ impl Default for Config {
 /// What shares a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Batching {
-    /// Whatever queued while the lane's batch before was in flight; a key has one queue.
+    /// Whatever queued while the worker's batch before was in flight; a key has one queue.
     #[default]
-    Gathered,
-    /// Every request on its own, in whichever lane is free: how servers without batches use their database. Writes of
+    On,
+    /// Every request on its own, in whichever worker is free: how servers without batches use their database. Writes of
     /// one key meet in the store and may end in another order than they began, so conditional ones are refused. For
     /// comparisons only.
     Off,
@@ -86,7 +86,7 @@ pub struct Reply<T> {
 type Done<T> = dyn FnOnce(Result<T, Error>, Duration) + Send;
 
 impl<T> Reply<T> {
-    /// Calls `done` once, on a lane's thread, with the answer and how long the request waited for its batch. It must
+    /// Calls `done` once, on a worker's thread, with the answer and how long the request waited for its batch. It must
     /// not block.
     pub fn new(done: impl FnOnce(Result<T, Error>, Duration) + Send + 'static) -> Reply<T> {
         Reply { done: Some(Box::new(done)), queued: Duration::ZERO }
@@ -101,9 +101,9 @@ impl<T> Reply<T> {
 
 impl<T> Drop for Reply<T> {
     fn drop(&mut self) {
-        // Only when a lane ends in the middle of a batch: nobody can say then how far it came.
+        // Only when a worker ends in the middle of a batch: nobody can say then how far it came.
         if let Some(done) = self.done.take() {
-            done(Err(Error::new(Kind::Unknown, "the store's lane ended")), self.queued);
+            done(Err(Error::new(Kind::Unknown, "the store worker ended")), self.queued);
         }
     }
 }
@@ -112,7 +112,7 @@ impl<T> Drop for Reply<T> {
 pub struct WriteRequest {
     /// Whose row changes.
     pub key: Key,
-    /// The new row (its version is given by the lane); `None` deletes.
+    /// The new row (its version is given by the worker); `None` deletes.
     pub row: Option<Row>,
     /// What must hold of the key just before.
     pub condition: Precondition,
@@ -141,7 +141,7 @@ pub enum Written {
 /// Whether requests can be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// The store is claimed; its epoch.
+    /// The server owns the store; its epoch.
     Up(u64),
     /// It is not, and why.
     Down(String),
@@ -149,24 +149,24 @@ pub enum Status {
     Stopped,
 }
 
-/// Learns of the store's coming and going, on the keeper's thread.
+/// Learns of the store's coming and going, on the owner thread.
 pub trait Observer: Send + Sync {
-    /// The store is claimed and no earlier statement can take effect any more; requests will be served from now on.
+    /// The server owns the store and no earlier statement can take effect any more; requests will be served from now on.
     fn store_up(&self);
     /// The store is lost; it may be another's, or change, from now on.
     fn store_down(&self);
 }
 
-/// What the lanes count.
+/// What the workers count.
 #[derive(Debug, Default)]
-pub struct LaneMeters {
+pub struct WorkerMeters {
     /// Requests per batch.
     pub batch_size: Histogram,
     /// Time of a batch in the store, in microseconds.
     pub duration: Histogram,
     /// Time of a request in the queue, in microseconds.
     pub queued: Histogram,
-    /// Nanoseconds in which a batch was in the store, over all lanes.
+    /// Nanoseconds in which a batch was in the store, over all workers.
     pub busy_nanos: Counter,
     /// For how long requests were in the store, up to their answers, summed over them.
     pub request_nanos: Counter,
@@ -174,23 +174,23 @@ pub struct LaneMeters {
     pub shed: Counter,
 }
 
-/// What the lanes count, by what they do.
+/// What the workers count, by what they do.
 #[derive(Debug, Default)]
 pub struct Meters {
-    /// Of the lanes for reads.
-    pub read: LaneMeters,
-    /// Of the lanes for writes.
-    pub write: LaneMeters,
-    /// Times the store was claimed.
-    pub claims: Counter,
+    /// Of the workers for reads.
+    pub read: WorkerMeters,
+    /// Of the workers for writes.
+    pub write: WorkerMeters,
+    /// Leases acquired.
+    pub leases: Counter,
 }
 
-/// A store behind lanes. Dropping it answers what is queued, then gives the store back.
-pub struct Gather {
+/// A store behind workers. Dropping it answers what is queued, then gives the store back.
+pub struct Batcher {
     shared: Arc<Shared>,
     reads: Queues<ReadRequest>,
     writes: Queues<WriteRequest>,
-    /// The lanes' and, last, the keeper's.
+    /// The store workers' and, last, the owner's.
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -199,14 +199,14 @@ struct ReadRequest {
     reply: Reply<Option<Row>>,
 }
 
-/// What the keeper and the lanes share.
+/// What the owner thread and the workers share.
 struct Shared {
     store: Box<dyn Store>,
     config: Config,
     status: watch::Sender<Status>,
-    /// Where a lane tells the keeper that it lost the session of an epoch, and why.
+    /// Where a worker tells the owner thread that it lost the session of an epoch, and why.
     lost: mpsc::UnboundedSender<(u64, String)>,
-    /// Sessions open now: a new claim waits until the old ones are gone.
+    /// Sessions open now: a new lease waits until the old ones are gone.
     sessions: AtomicUsize,
     last_version: AtomicU64,
     /// Whether a clear is under way.
@@ -214,19 +214,19 @@ struct Shared {
     meters: Arc<Meters>,
 }
 
-impl Gather {
-    /// Claims the store and starts its lanes. The first claim's failure is the caller's, unless it is a replica's that
+impl Batcher {
+    /// Acquires the store and starts its workers. The first lease's failure is the caller's, unless it is a replica's that
     /// cannot be reached; later ones are tried again.
     pub fn start(
         store: Box<dyn Store>,
         config: Config,
         observer: Arc<dyn Observer>,
-    ) -> Result<Gather, Error> {
-        let lanes = config.lanes.unwrap_or_else(|| store.lanes());
+    ) -> Result<Batcher, Error> {
+        let workers = config.workers.unwrap_or_else(|| store.workers());
         if let (Some(flush), Some(faults)) = (store.flush(), &config.faults) {
             flush.inject(Arc::clone(faults));
         }
-        let (status, _) = watch::channel(Status::Down("it is being claimed".into()));
+        let (status, _) = watch::channel(Status::Down("ownership is not acquired yet".into()));
         let (lost, lost_receiver) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             store,
@@ -238,14 +238,14 @@ impl Gather {
             clearing: AtomicBool::new(false),
             meters: Arc::default(),
         });
-        let (reads, read_threads) = lane::spawn::<ReadRequest>("weir-read", lanes.read, &shared)?;
+        let (reads, read_threads) = worker::spawn::<ReadRequest>("weir-read", workers.read, &shared)?;
         let (writes, write_threads) = match shared.config.role {
-            Role::Store(_) => lane::spawn::<WriteRequest>("weir-write", lanes.write, &shared)?,
+            Role::Store(_) => worker::spawn::<WriteRequest>("weir-write", workers.write, &shared)?,
             Role::Replica => (Queues::none(), Vec::new()),
         };
-        let keeper = keeper::spawn(&shared, observer, lost_receiver)?;
-        let threads = read_threads.into_iter().chain(write_threads).chain([keeper]).collect();
-        Ok(Gather { shared, reads, writes, threads })
+        let owner = ownership::spawn(&shared, observer, lost_receiver)?;
+        let threads = read_threads.into_iter().chain(write_threads).chain([owner]).collect();
+        Ok(Batcher { shared, reads, writes, threads })
     }
 
     /// Reads the row under `key`, `None` if absent.
@@ -284,7 +284,7 @@ impl Gather {
         WriteRequest { reply: Reply::new(|_, _| {}), ..request }
     }
 
-    /// The queue for `key`: always the same one, whatever it is asked for; with batching off that of the idlest lane.
+    /// The queue for `key`: always the same one, whatever it is asked for; with batching off that of the idlest worker.
     fn queue_of<R>(&self, queues: &Queues<R>, key: &Key) -> usize {
         if self.batching() == Batching::Off
             && let Some(idlest) = queues.idlest()
@@ -295,7 +295,7 @@ impl Gather {
         (hash >> 32) as usize % queues.count()
     }
 
-    fn push<R: lane::Request>(&self, queues: &Queues<R>, index: usize, request: R) {
+    fn push<R: worker::Request>(&self, queues: &Queues<R>, index: usize, request: R) {
         if let Err(refused) = queues.push(index, request, self.shared.config.queue_requests) {
             R::meters(&self.shared).shed.add(1);
             refused.fail(overloaded(None));
@@ -307,7 +307,7 @@ impl Gather {
         self.shared.status.borrow().clone()
     }
 
-    /// What the lanes counted so far.
+    /// What the workers counted so far.
     pub fn meters(&self) -> Arc<Meters> {
         Arc::clone(&self.shared.meters)
     }
@@ -317,24 +317,24 @@ impl Gather {
         self.shared.store.flush()
     }
 
-    /// How many lanes there are.
-    pub fn lanes(&self) -> Lanes {
-        Lanes { read: self.reads.count(), write: self.writes.count() }
+    /// How many workers there are.
+    pub fn workers(&self) -> Workers {
+        Workers { read: self.reads.count(), write: self.writes.count() }
     }
 
-    /// Requests that wait in the read and the write lanes.
-    pub fn queued(&self) -> Lanes {
-        Lanes { read: self.reads.len(), write: self.writes.len() }
+    /// Requests that wait in the read and the write workers.
+    pub fn queued(&self) -> Workers {
+        Workers { read: self.reads.len(), write: self.writes.len() }
     }
 }
 
-impl Drop for Gather {
+impl Drop for Batcher {
     fn drop(&mut self) {
-        // Lanes end when their queue is closed and empty; the keeper, which holds the claim, ends after them.
+        // Workers end when their queue is closed and empty; the owner thread, which holds the lease, ends after them.
         self.reads = Queues::none();
         self.writes = Queues::none();
-        let lanes = self.threads.len().saturating_sub(1);
-        if !ended_within(ENDING_MAX, &self.threads[..lanes]) {
+        let workers = self.threads.len().saturating_sub(1);
+        if !ended_within(ENDING_MAX, &self.threads[..workers]) {
             log::warn!("the store does not answer; what is under way is given up");
         }
         self.shared.status.send_replace(Status::Stopped);

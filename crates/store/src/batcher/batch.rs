@@ -12,15 +12,15 @@ use kv::{Change, Key, Precondition, Version, Write};
 pub(super) struct Group(Vec<WriteRequest>);
 
 /// A group with its preconditions decided.
-pub(super) struct Settled {
-    requests: Vec<(WriteRequest, Verdict)>,
+pub(super) struct DecidedGroup {
+    requests: Vec<(WriteRequest, Decision)>,
     /// The index of the last request that changes the key.
     last: Option<usize>,
     /// Whether the key was there before the batch, where that is known already.
     existed: Option<bool>,
 }
 
-enum Verdict {
+enum Decision {
     Applies(Version),
     Fails(Option<Version>),
 }
@@ -53,11 +53,11 @@ impl Group {
     }
 
     /// `current` is the key's version before the batch (`Some(None)`: absent; `None`: not read, no conditions).
-    pub(super) fn settle(
+    pub(super) fn decide(
         self,
         current: Option<Option<Version>>,
         mut next_version: impl FnMut() -> Version,
-    ) -> Settled {
+    ) -> DecidedGroup {
         let existed = current.map(|version| version.is_some());
         let mut now = current.flatten();
         let mut last = None;
@@ -67,19 +67,19 @@ impl Group {
             .enumerate()
             .map(|(index, request)| {
                 if !request.condition.holds(now) {
-                    return (request, Verdict::Fails(now));
+                    return (request, Decision::Fails(now));
                 }
                 let version = next_version();
                 now = request.row.is_some().then_some(version);
                 last = Some(index);
-                (request, Verdict::Applies(version))
+                (request, Decision::Applies(version))
             })
             .collect();
-        Settled { requests, last, existed }
+        DecidedGroup { requests, last, existed }
     }
 }
 
-impl Settled {
+impl DecidedGroup {
     /// The requests again, as if nothing had been decided.
     pub(super) fn undo(self) -> Group {
         Group(self.requests.into_iter().map(|(request, _)| request).collect())
@@ -87,10 +87,10 @@ impl Settled {
 
     /// Answers requests whose write another has overtaken on its way into the store.
     fn answer_overtaken(self) {
-        for (request, verdict) in self.requests {
-            let written = match verdict {
-                Verdict::Fails(current) => Written::ConditionFailed(current),
-                Verdict::Applies(version) => {
+        for (request, decision) in self.requests {
+            let written = match decision {
+                Decision::Fails(current) => Written::ConditionFailed(current),
+                Decision::Applies(version) => {
                     Written::Applied { version, existed: true, row: request.row, superseded: true }
                 }
             };
@@ -99,8 +99,8 @@ impl Settled {
     }
 
     fn write(&self) -> Option<Write> {
-        let (request, verdict) = &self.requests[self.last?];
-        let Verdict::Applies(version) = *verdict else { return None };
+        let (request, decision) = &self.requests[self.last?];
+        let Decision::Applies(version) = *decision else { return None };
         let change = match &request.row {
             Some(row) => Change::Put(row.clone().with_version(version)),
             None => Change::Delete,
@@ -110,35 +110,35 @@ impl Settled {
 }
 
 /// At most one write for each group.
-pub(super) fn writes(groups: &[Settled]) -> Vec<Write> {
-    groups.iter().filter_map(Settled::write).collect()
+pub(super) fn writes(groups: &[DecidedGroup]) -> Vec<Write> {
+    groups.iter().filter_map(DecidedGroup::write).collect()
 }
 
 /// Answers every request; `found` says of each of [`writes`] what it found.
-pub(super) fn answer(groups: Vec<Settled>, found: &[Found], batching: Batching) {
+pub(super) fn answer(groups: Vec<DecidedGroup>, found: &[Found], batching: Batching) {
     let mut found = found.iter();
-    for settled in groups {
+    for decided in groups {
         // What was read and what the write found agree: nobody else writes the key meanwhile.
-        let existed = match settled.last.and_then(|_| found.next()) {
-            // The newer one is of another of our lanes, and was under way at the same time: this one came just before.
+        let existed = match decided.last.and_then(|_| found.next()) {
+            // The newer one is of another of our workers, and was under way at the same time: this one came just before.
             Some(Found::Newer) if batching == Batching::Off => {
-                settled.answer_overtaken();
+                decided.answer_overtaken();
                 continue;
             }
             Some(Found::Newer) => {
                 let what = "the store holds a newer version of this key: something else writes it";
-                settled.undo().fail(&Error::new(Kind::Rejected, what));
+                decided.undo().fail(&Error::new(Kind::Rejected, what));
                 continue;
             }
             Some(found) => Some(*found == Found::Present),
-            None => settled.existed,
+            None => decided.existed,
         };
-        let Settled { requests, last, .. } = settled;
+        let DecidedGroup { requests, last, .. } = decided;
         let mut existed = existed.unwrap_or(false);
-        for (index, (request, verdict)) in requests.into_iter().enumerate() {
-            let written = match verdict {
-                Verdict::Fails(current) => Written::ConditionFailed(current),
-                Verdict::Applies(version) => {
+        for (index, (request, decision)) in requests.into_iter().enumerate() {
+            let written = match decision {
+                Decision::Fails(current) => Written::ConditionFailed(current),
+                Decision::Applies(version) => {
                     let before = std::mem::replace(&mut existed, request.row.is_some());
                     Written::Applied {
                         version,

@@ -1,9 +1,9 @@
-//! A lane: a thread, a session and one batch in flight, of its own queue or, while flushes are slow, of all queues.
+//! A store worker: a thread, a session and one batch in flight, of its own queue or, while flushes are slow, of all queues.
 
-use super::batch::{self, Settled};
-use super::post::together;
-use super::queue::{Queued, Queues, Tail};
-use super::{Batching, LaneMeters, ReadRequest, Shared, Status, WriteRequest, overloaded};
+use super::batch::{self, DecidedGroup};
+use super::queue::{Consumer, Queued, Queues};
+use super::replies::answer_batch;
+use super::{Batching, ReadRequest, Shared, Status, WorkerMeters, WriteRequest, overloaded};
 use crate::{Answer, Error, Kind, Session};
 use kv::faults::{self, Fault};
 use kv::{Key, Row};
@@ -24,13 +24,13 @@ const REQUEST_COST: Duration = Duration::from_micros(10);
 /// So many commits in a row have to be slow: one that only waited for a processor says nothing about the flush.
 pub(super) const SLOW_IN_A_ROW: u32 = 8;
 /// A commit that hung once says nothing about the next.
-const COMPANY_WAIT_MAX: Duration = Duration::from_millis(10);
+const BATCH_WAIT_MAX: Duration = Duration::from_millis(10);
 /// How long a batch may go on after the store was lost: another session was, and this one may not know yet.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 /// How often a batch that the store rolled back is tried again.
 const RETRIES_MAX: usize = 3;
 
-/// What a lane carries.
+/// What a worker carries.
 pub(super) trait Request: Send + Sized + 'static {
     /// Whether a batch ends with a flush, which may be worth sharing with more requests.
     const FLUSHES: bool;
@@ -44,46 +44,46 @@ pub(super) trait Request: Send + Sized + 'static {
     fn waited(&mut self, queued: Duration);
     /// Answers it with a failure.
     fn fail(self, error: Error);
-    /// Which lanes it belongs to.
-    fn meters(shared: &Shared) -> &LaneMeters;
+    /// Which workers it belongs to.
+    fn meters(shared: &Shared) -> &WorkerMeters;
     /// Does a batch and answers every request in it. The error is the session's end.
     fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran>;
 }
 
 /// A batch that was done.
 pub(super) struct Ran {
-    /// When its requests were answered; what comes after it, until the lane goes on, is no time of theirs. Where the store refused some and
+    /// When its requests were answered; what comes after it, until the worker goes on, is no time of theirs. Where the store refused some and
     /// each went again on its own, when the last was.
     answered: Instant,
     /// Of answers, what the batch itself does not carry.
     bytes: usize,
 }
 
-/// The queues of the lanes, and their threads.
+/// The queues of the workers, and their threads.
 pub(super) type Spawned<R> = (Queues<R>, Vec<JoinHandle<()>>);
 
-/// Starts `count` lanes, each on its own thread with its own runtime.
+/// Starts `count` workers, each on its own thread with its own runtime.
 pub(super) fn spawn<R: Request>(name: &str, count: usize, shared: &Arc<Shared>) -> Result<Spawned<R>, Error> {
     let cannot = |error| Error::new(Kind::Config, format!("cannot start the thread {name}: {error}"));
-    let (queues, tails) = Queues::new(count.max(1));
+    let (queues, consumers) = Queues::new(count.max(1));
     let mut threads = Vec::new();
-    for (index, tail) in tails.into_iter().enumerate() {
+    for (index, consumer) in consumers.into_iter().enumerate() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-        let lane = Lane {
+        let worker = StoreWorker {
             shared: Arc::clone(shared),
-            tail,
+            consumer,
             taken: VecDeque::new(),
             last: LastBatch::before_any::<R>(),
         };
         let thread = std::thread::Builder::new().name(format!("{name}-{index}"));
-        threads.push(thread.spawn(move || runtime.block_on(lane.run())).map_err(cannot)?);
+        threads.push(thread.spawn(move || runtime.block_on(worker.run())).map_err(cannot)?);
     }
     Ok((queues, threads))
 }
 
-struct Lane<R> {
+struct StoreWorker<R> {
     shared: Arc<Shared>,
-    tail: Tail<R>,
+    queue: Consumer<R>,
     /// Taken from the queue, but not yet in a batch.
     taken: VecDeque<Queued<R>>,
     last: LastBatch,
@@ -114,12 +114,12 @@ impl LastBatch {
     }
 
     /// How long the next batch may wait for as many requests as this one had; `None` where it must not.
-    fn company_wait(&self) -> Option<Duration> {
-        (self.slow >= SLOW_IN_A_ROW).then(|| (self.took / 4).min(COMPANY_WAIT_MAX))
+    fn batch_wait(&self) -> Option<Duration> {
+        (self.slow >= SLOW_IN_A_ROW).then(|| (self.took / 4).min(BATCH_WAIT_MAX))
     }
 }
 
-/// Why a lane stopped serving.
+/// Why a worker stopped serving.
 enum Break {
     /// The store's status changed, or the session was lost.
     Status,
@@ -127,10 +127,10 @@ enum Break {
     Closed,
 }
 
-impl<R: Request> Lane<R> {
+impl<R: Request> StoreWorker<R> {
     async fn run(mut self) {
         self.until_closed().await;
-        self.tail.end();
+        self.queue.end();
     }
 
     async fn until_closed(&mut self) {
@@ -159,8 +159,8 @@ impl<R: Request> Lane<R> {
             if *status.borrow_and_update() != away {
                 return Break::Status;
             }
-            let is_closed = self.tail.is_closed();
-            self.tail.take_own(&mut self.taken);
+            let is_closed = self.queue.is_closed();
+            self.queue.take_own(&mut self.taken);
             while let Some(queued) = self.taken.pop_front() {
                 queued.request.fail(error.clone());
             }
@@ -169,7 +169,7 @@ impl<R: Request> Lane<R> {
             }
             tokio::select! {
                 _ = status.changed() => {}
-                () = self.tail.rung() => {}
+                () = self.queue.notified() => {}
             }
         }
     }
@@ -183,19 +183,19 @@ impl<R: Request> Lane<R> {
         let ended = match ended {
             Ok(ended) => ended,
             Err(error) => {
-                // The keeper may have gone first, at the very end.
+                // The owner thread may have gone first, at the very end.
                 let _ = self.shared.lost.send((epoch, error.to_string()));
                 while *status.borrow_and_update() == Status::Up(epoch) && status.changed().await.is_ok() {}
                 Break::Status
             }
         };
-        // Never sent. The store may be back before this lane refuses anything, and some of it is of queues that go back now.
+        // Never sent. The store may be back before this worker refuses anything, and some of it is of queues that go back now.
         let error = Error::new(Kind::Unavailable, "the store was lost before this request was sent");
         while let Some(queued) = self.taken.pop_front() {
             queued.request.fail(error.clone());
         }
-        // Not before: what this session sent last may still be under way, and other lanes serve as long as it is up.
-        self.tail.release(&self.taken);
+        // Not before: what this session sent last may still be under way, and other workers serve as long as it is up.
+        self.queue.release(&self.taken);
         ended
     }
 
@@ -206,22 +206,22 @@ impl<R: Request> Lane<R> {
     ) -> Result<Break, Error> {
         let mut session = self.shared.store.connect(epoch).await?;
         loop {
-            // Also while requests never cease to wait: whoever claims the store anew waits for this session.
+            // Also while requests never cease to wait: the next lease waits for this session.
             if *status.borrow_and_update() != Status::Up(epoch) {
                 return Ok(Break::Status);
             }
             if self.taken.is_empty() {
-                if self.tail.is_over() {
+                if self.queue.is_over() {
                     return Ok(Break::Closed);
                 }
-                if self.tail.is_empty() {
+                if self.queue.is_empty() {
                     tokio::select! {
                         biased;
                         _ = status.changed() => return Ok(Break::Status),
-                        () = self.tail.rung() => {}
+                        () = self.queue.notified() => {}
                     }
                 }
-                // On a shared core the first request wakes this thread before its neighbours have queued, as the answers of
+                // On a shared core the first request wakes this thread before its pending have queued, as the answers of
                 // the last batch wake those who send the next: let them.
                 std::thread::yield_now();
             }
@@ -229,9 +229,9 @@ impl<R: Request> Lane<R> {
             if self.taken.is_empty() {
                 continue;
             }
-            self.wait_for_company().await;
+            self.wait_for_more().await;
             // Again, after the last look into the queue: it may have come back because the store is lost, and what the first
-            // lane sent of it may still be under way until the next claim.
+            // worker sent of it may still be under way until the next lease.
             if *status.borrow_and_update() != Status::Up(epoch) {
                 return Ok(Break::Status);
             }
@@ -243,7 +243,7 @@ impl<R: Request> Lane<R> {
             let meters = R::meters(&self.shared);
             meters.batch_size.record(batch.len() as u64);
             let (requests, started) = (batch.len(), Instant::now());
-            self.tail.in_flight(requests);
+            self.queue.in_flight(requests);
             self.hold_session();
             let done = tokio::select! {
                 biased;
@@ -253,7 +253,7 @@ impl<R: Request> Lane<R> {
                     Err(Error::new(Kind::Unknown, "a batch was given up because the store is lost"))
                 }
             };
-            self.tail.in_flight(0);
+            self.queue.in_flight(0);
             let took = started.elapsed();
             meters.duration.record_duration(took);
             meters.busy_nanos.add(took.as_nanos() as u64);
@@ -278,39 +278,39 @@ impl<R: Request> Lane<R> {
     fn take(&mut self) {
         // Without batches what is not sent at once stays in the queue, where its length is seen.
         let most = self.batch_requests_max();
-        self.tail.take(&mut self.taken, most);
+        self.queue.take(&mut self.taken, most);
     }
 
     /// Waits until as many are here as the last batch had, but only where flushes are slow and have company.
-    async fn wait_for_company(&mut self) {
-        let Some(wait) = self.last.company_wait() else { return };
+    async fn wait_for_more(&mut self) {
+        let Some(wait) = self.last.batch_wait() else { return };
         let deadline = tokio::time::Instant::now() + wait;
-        while self.taken.len() < self.last.requests && !self.tail.is_closed() {
-            if tokio::time::timeout_at(deadline, self.tail.rung()).await.is_err() {
+        while self.taken.len() < self.last.requests && !self.queue.is_closed() {
+            if tokio::time::timeout_at(deadline, self.queue.notified()).await.is_err() {
                 return;
             }
             self.take();
         }
     }
 
-    /// Lets one lane serve all where flushes are slow, and each its own where they are not. Nothing is in flight now.
+    /// Lets one worker serve all where flushes are slow, and each its own where they are not. Nothing is in flight now.
     fn share(&mut self) {
         if self.shared.config.batching == Batching::Off {
             return;
         }
-        if self.last.company_wait().is_some() {
-            if self.tail.hand_over(&mut self.taken) {
+        if self.last.batch_wait().is_some() {
+            if self.queue.hand_over(&mut self.taken) {
                 // It says nothing about the time when the queue comes back.
                 self.last = LastBatch::before_any::<R>();
             }
         } else if self.last.slow == 0 && self.taken.is_empty() {
-            self.tail.release(&self.taken);
+            self.queue.release(&self.taken);
         }
     }
 
     fn batch_requests_max(&self) -> usize {
         match self.shared.config.batching {
-            Batching::Gathered => BATCH_REQUESTS_MAX,
+            Batching::On => BATCH_REQUESTS_MAX,
             Batching::Off => 1,
         }
     }
@@ -363,7 +363,7 @@ impl Request for ReadRequest {
         self.reply.give(Err(error));
     }
 
-    fn meters(shared: &Shared) -> &LaneMeters {
+    fn meters(shared: &Shared) -> &WorkerMeters {
         &shared.meters.read
     }
 
@@ -376,7 +376,7 @@ impl Request for ReadRequest {
                 Ok(rows) => {
                     let bytes = rows.iter().flatten().map(Row::bytes).sum();
                     let mut found = keys.iter().zip(rows).peekable();
-                    let answered = together(|| {
+                    let answered = answer_batch(|| {
                         for request in batch {
                             while found.next_if(|(key, _)| **key < request.key).is_some() {}
                             let row = found.peek().and_then(|(_, row)| row.clone());
@@ -387,7 +387,7 @@ impl Request for ReadRequest {
                 }
                 Err(error) => {
                     let answered =
-                        together(|| batch.into_iter().for_each(|request| request.fail(error.clone())));
+                        answer_batch(|| batch.into_iter().for_each(|request| request.fail(error.clone())));
                     if error.kind().ends_session() { Err(error) } else { Ok(Ran { answered, bytes: 0 }) }
                 }
             }
@@ -411,7 +411,7 @@ impl Request for WriteRequest {
         self.reply.give(Err(error));
     }
 
-    fn meters(shared: &Shared) -> &LaneMeters {
+    fn meters(shared: &Shared) -> &WorkerMeters {
         &shared.meters.write
     }
 
@@ -442,11 +442,11 @@ async fn commit(
     shared: &Shared,
     refused: &mut Vec<batch::Group>,
 ) -> Result<Instant, Error> {
-    let settled = match settle(session, groups, shared).await {
-        Ok(settled) => settled,
+    let decided = match decide(session, groups, shared).await {
+        Ok(decided) => decided,
         Err(error) => return if error.kind().ends_session() { Err(error) } else { Ok(Instant::now()) },
     };
-    let writes = batch::writes(&settled);
+    let writes = batch::writes(&decided);
     let mut tries = 0;
     let answer = loop {
         match session.write(&writes).await {
@@ -455,24 +455,24 @@ async fn commit(
         }
     };
     match answer {
-        Ok(found) => Ok(together(|| batch::answer(settled, &found, shared.config.batching))),
-        Err(error) if error.kind() == Kind::Rejected && settled.len() > 1 => {
-            refused.extend(settled.into_iter().map(Settled::undo));
+        Ok(found) => Ok(answer_batch(|| batch::answer(decided, &found, shared.config.batching))),
+        Err(error) if error.kind() == Kind::Rejected && decided.len() > 1 => {
+            refused.extend(decided.into_iter().map(DecidedGroup::undo));
             Ok(Instant::now())
         }
         Err(error) => {
-            let answered = together(|| settled.into_iter().for_each(|group| group.undo().fail(&error)));
+            let answered = answer_batch(|| decided.into_iter().for_each(|group| group.undo().fail(&error)));
             if error.kind().ends_session() { Err(error) } else { Ok(answered) }
         }
     }
 }
 
 /// Decides the preconditions, reading the keys that have any, and gives every write its version.
-async fn settle(
+async fn decide(
     session: &mut dyn Session,
     groups: Vec<batch::Group>,
     shared: &Shared,
-) -> Result<Vec<Settled>, Error> {
+) -> Result<Vec<DecidedGroup>, Error> {
     let conditional: Vec<Key> =
         groups.iter().filter(|group| group.is_conditional()).map(|group| group.key().clone()).collect();
     let rows = match session.read(&conditional).await {
@@ -492,7 +492,7 @@ async fn settle(
         .into_iter()
         .map(|group| {
             let current = group.is_conditional().then(|| rows.next().flatten().map(|row| row.version()));
-            group.settle(current, || shared.next_version())
+            group.decide(current, || shared.next_version())
         })
         .collect())
 }
@@ -506,7 +506,7 @@ mod tests {
         let follow = |last: LastBatch, &(requests, micros): &(usize, u64)| {
             last.followed_by::<WriteRequest>(requests, Duration::from_micros(micros), 0)
         };
-        batches.iter().fold(LastBatch::before_any::<WriteRequest>(), follow).company_wait()
+        batches.iter().fold(LastBatch::before_any::<WriteRequest>(), follow).batch_wait()
     }
 
     #[test]
@@ -514,7 +514,7 @@ mod tests {
         assert_eq!(waited(&[]), None);
         assert_eq!(waited(&[(32, 2400); 7]), None);
         assert_eq!(waited(&[(32, 2400); 8]), Some(Duration::from_micros(600)));
-        assert_eq!(waited(&[(32, 400_000); 8]), Some(COMPANY_WAIT_MAX));
+        assert_eq!(waited(&[(32, 400_000); 8]), Some(BATCH_WAIT_MAX));
         // A lone client, for whom the flush is as slow.
         assert_eq!(waited(&[(1, 2400); 100]), None);
         assert_eq!(waited(&[[(32, 2400); 8].as_slice(), &[(1, 2400)]].concat()), None);
@@ -528,7 +528,7 @@ mod tests {
     fn reads_are_never_waited_for() {
         let slow = |last: LastBatch| last.followed_by::<ReadRequest>(32, Duration::from_millis(5), 0);
         assert_eq!(
-            (0..100).fold(LastBatch::before_any::<ReadRequest>(), |last, _| slow(last)).company_wait(),
+            (0..100).fold(LastBatch::before_any::<ReadRequest>(), |last, _| slow(last)).batch_wait(),
             None
         );
     }
