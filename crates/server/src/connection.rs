@@ -156,26 +156,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let head = match request::parse(&self.wire.input, &options.limits, &mut slots) {
             Ok(Some(head)) => head,
             Ok(None) => return Task::Incomplete,
-            Err(reject) => {
-                let request = Request {
-                    method: None,
-                    framing: Framing::Length(0),
-                    keep_alive: false,
-                    is_http10: false,
-                    expects_continue: false,
-                    started: self.wire.arrived,
-                };
-                return Task::Refused(request, reject.into());
-            }
+            Err(reject) => return Task::Refused(Request::unparsed(self.wire.arrived), reject.into()),
         };
-        let request = Request {
-            method: Some(head.method),
-            framing: head.framing,
-            keep_alive: head.keep_alive && !self.wire.worker.is_draining(),
-            is_http10: head.is_http10,
-            expects_continue: head.expect_continue,
-            started: self.wire.arrived,
-        };
+        let mut request = Request::of(&head, self.wire.arrived);
+        request.keep_alive &= !self.wire.worker.is_draining();
         let head_bytes = head.bytes;
         // Now, so that nothing is moved under the cache's lock.
         self.wire.output.reserve(2 * LOCKED_BYTES_MAX);

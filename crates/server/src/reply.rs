@@ -5,7 +5,7 @@
 use super::error::Failure;
 use super::routes::Unless;
 use crate::tiered::Served;
-use http1::request::Method;
+use http1::request::{Head, Method};
 use http1::{Framing, response};
 use kv::Row;
 use std::cell::RefCell;
@@ -22,6 +22,29 @@ pub(super) struct Request {
 }
 
 impl Request {
+    pub(super) fn of(head: &Head<'_, '_>, started: Instant) -> Request {
+        Request {
+            method: Some(head.method),
+            framing: head.framing,
+            keep_alive: head.keep_alive,
+            is_http10: head.is_http10,
+            expects_continue: head.expect_continue,
+            started,
+        }
+    }
+
+    /// A request whose head could not be parsed, or did not arrive.
+    pub(super) fn unparsed(started: Instant) -> Request {
+        Request {
+            method: None,
+            framing: Framing::Length(0),
+            keep_alive: false,
+            is_http10: false,
+            expects_continue: false,
+            started,
+        }
+    }
+
     /// What the answer's `Connection` has to say.
     pub(super) fn persistence(&self) -> Option<&'static str> {
         match (self.keep_alive, self.is_http10) {

@@ -1,43 +1,43 @@
 //! `crud`: one route for each operation, keys and values in queries and forms.
 //!
-//! The statuses of writes tell whether the key was in the cache, not whether it was in the store. The cache is asked just
-//! before the write: of two first creations at once, both may be told `Inserted`.
+//! The status of a write says whether the key was in the cache, not whether it was in the store. The cache is asked just before the
+//! write: of two first creations at once, both may be answered `Inserted`.
 
-use super::counts::{Count, Figures};
+use super::Handled;
+use super::call::{Call, key};
 use super::reply::Reply;
-use super::{Asked, Done, Operation, key};
+use super::statistics::Counts;
 use crate::error::Failure;
 use http1::request::Method;
 
-pub(super) fn route(asked: &mut Asked) -> Result<Operation, Reply> {
-    let name = asked.params.get("key").unwrap_or_default();
-    let value = || asked.params.get("value").unwrap_or_default().to_vec();
-    match (asked.method, asked.path.as_slice()) {
-        (Method::Post, b"/create") => Ok(Operation::Put { key: key(name)?, value: value() }),
-        // There is nothing under no key.
+pub(super) async fn handle(call: Call<'_>) -> Handled {
+    let failed = |_: Failure| Reply::text(500, "DB Error\n");
+    let not_deleted = |_: Failure| Reply::text(500, "Database error\n");
+    let name = call.params.get("key").unwrap_or_default();
+    let value = || call.params.get("value").unwrap_or_default().to_vec();
+    match (call.method, call.path.as_slice()) {
+        (Method::Post, b"/create") => Ok(match call.put(&key(name)?, value()).await.map_err(failed)? {
+            true => Reply::text(200, "Updated\n"),
+            false => Reply::text(201, "Inserted\n"),
+        }),
+        // There is nothing under the empty key.
         (Method::Get, b"/get") if name.is_empty() => Err(absent()),
-        (Method::Get, b"/get") => Ok(Operation::Get(key(name)?)),
+        (Method::Get, b"/get") => match call.get(&key(name)?).await.map_err(failed)? {
+            (Some(row), _) => Ok(Reply::value("", row)),
+            (None, _) => Err(absent()),
+        },
         (Method::Delete, b"/delete") if name.is_empty() => Err(deleted(false)),
-        (Method::Delete, b"/delete") => Ok(Operation::Delete(key(name)?)),
-        (Method::Post, b"/preload") => Ok(Operation::Preload { key: key(name)?, value: value() }),
-        (Method::Delete, b"/clear") => Ok(Operation::Clear),
-        (Method::Get, b"/cache-stats") => Ok(Operation::Figures),
+        (Method::Delete, b"/delete") => Ok(deleted(call.delete(&key(name)?).await.map_err(not_deleted)?)),
+        (Method::Post, b"/preload") => {
+            call.preload(&key(name)?, value()).await.map_err(failed)?;
+            Ok(Reply::text(200, "Preloaded"))
+        }
+        (Method::Delete, b"/clear") => {
+            call.clear().await.map_err(not_deleted)?;
+            Ok(Reply::text(200, "Database and cache cleared.\n"))
+        }
+        (Method::Get, b"/cache-stats") => Ok(Reply::text(200, stats(&call.counts()))),
         _ => Err(Reply::empty(404)),
-    }
-}
-
-pub(super) fn tell(operation: &Operation, done: Result<Done, Failure>) -> Reply {
-    match (operation, done) {
-        (Operation::Delete(_) | Operation::Clear, Err(_)) => Reply::text(500, "Database error\n"),
-        (_, Err(_)) => Reply::text(500, "DB Error\n"),
-        (Operation::Preload { .. }, _) => Reply::text(200, "Preloaded"),
-        (Operation::Delete(_), Ok(Done::Written { was_cached })) => deleted(was_cached),
-        (_, Ok(Done::Written { was_cached: true })) => Reply::text(200, "Updated\n"),
-        (_, Ok(Done::Read { row: Some(row), .. })) => Reply::value("", row),
-        (_, Ok(Done::Read { row: None, .. })) => absent(),
-        (_, Ok(Done::Cleared)) => Reply::text(200, "Database and cache cleared.\n"),
-        (_, Ok(Done::Figures(figures))) => Reply::text(200, stats(&figures)),
-        _ => Reply::text(201, "Inserted\n"),
     }
 }
 
@@ -49,8 +49,8 @@ fn deleted(was_cached: bool) -> Reply {
     Reply::text(if was_cached { 200 } else { 404 }, "Deleted\n")
 }
 
-fn stats(figures: &Figures) -> String {
-    let (hits, misses) = (figures.of(Count::Hits), figures.of(Count::Misses));
-    let rate = figures.hit_rate();
+fn stats(counts: &Counts) -> String {
+    let Counts { hits, misses, .. } = counts;
+    let rate = counts.hit_rate();
     format!("Total Accesses:{}\nHits:{hits}\nMisses:{misses}\nHitRate:{rate:.6}%\n", hits + misses)
 }

@@ -1,29 +1,27 @@
 //! Compatibility APIs: the HTTP interfaces of four other systems over the same tiers, so that their load generators run against weir.
 //!
-//! Each API is one file with two pure functions: from a request to an operation, and from what became of it to an
-//! answer. All four systems stand on the same C++ library (cpp-httplib), so heads, limits on forms and the life of a
-//! connection are shared, in `connection` and `reply`. The plain interface knows nothing of this.
+//! Each API is one file with one function, from a request to its reply. All four systems use the same C++ library (cpp-httplib), so
+//! heads, limits of forms and the life of a connection are shared, in `connection` and `reply`; what the functions may ask of the
+//! tiers is in `call`. The plain interface knows nothing of this.
 
+mod call;
 mod connection;
-mod counts;
 mod crud;
 mod put_kv;
 mod reply;
 mod root;
 mod rpc;
+mod statistics;
 
 pub(super) use connection::Connection;
 pub(super) use reply::refuse_connection;
 
-use super::error::Failure;
-use super::query::Params;
-use crate::tiered::Served;
-use counts::{Counts, Figures, Hashes};
-use http1::request::Method;
-use kv::{Key, Row};
+use call::Call;
 use parking_lot::Mutex;
 use reply::Reply;
+use statistics::{Counts, HashCache};
 use std::net::SocketAddr;
+use std::pin::Pin;
 
 /// A compatibility API by name.
 #[derive(Debug)]
@@ -36,15 +34,15 @@ pub struct CompatApi {
     keep_alive: &'static str,
     /// Whether an answer of status 400 or more ends the connection.
     failure_closes: bool,
-    /// Whether it has operations for the pool that computes.
+    /// Whether it needs the compute pool.
     pub(super) computes: bool,
-    /// Whether anybody who reaches it may clear the store.
+    /// Whether it has a route that clears the store.
     pub clears: bool,
-    /// What a request asks for, or its answer where nothing needs to be done.
-    route: fn(&mut Asked) -> Result<Operation, Reply>,
-    /// The answer to an operation.
-    tell: fn(&Operation, Result<Done, Failure>) -> Reply,
+    handle: for<'c> fn(Call<'c>) -> Pin<Box<dyn Future<Output = Handled> + 'c>>,
 }
+
+/// The reply to a request; the error is one that needed no further work.
+type Handled = Result<Reply, Reply>;
 
 /// Every compatibility API.
 pub const COMPAT_APIS: &[CompatApi] = &[
@@ -55,8 +53,7 @@ pub const COMPAT_APIS: &[CompatApi] = &[
         failure_closes: true,
         computes: false,
         clears: false,
-        route: put_kv::route,
-        tell: put_kv::tell,
+        handle: |call| Box::pin(put_kv::handle(call)),
     },
     CompatApi {
         name: "crud",
@@ -66,8 +63,7 @@ pub const COMPAT_APIS: &[CompatApi] = &[
         failure_closes: false,
         computes: false,
         clears: true,
-        route: crud::route,
-        tell: crud::tell,
+        handle: |call| Box::pin(crud::handle(call)),
     },
     CompatApi {
         name: "root",
@@ -76,8 +72,7 @@ pub const COMPAT_APIS: &[CompatApi] = &[
         failure_closes: true,
         computes: false,
         clears: false,
-        route: root::route,
-        tell: root::tell,
+        handle: |call| Box::pin(root::handle(call)),
     },
     CompatApi {
         name: "rpc",
@@ -86,14 +81,13 @@ pub const COMPAT_APIS: &[CompatApi] = &[
         failure_closes: true,
         computes: true,
         clears: false,
-        route: rpc::route,
-        tell: rpc::tell,
+        handle: |call| Box::pin(rpc::handle(call)),
     },
 ];
 
 /// The API called `name`.
 pub fn find(name: &str) -> Option<&'static CompatApi> {
-    COMPAT_APIS.iter().find(|row| row.name == name)
+    COMPAT_APIS.iter().find(|api| api.name == name)
 }
 
 /// A compatibility API and its address.
@@ -108,72 +102,14 @@ pub struct CompatListener {
 /// What the workers share of an API.
 pub(super) struct CompatState {
     api: &'static CompatApi,
-    counts: Counts,
-    hashes: Mutex<Hashes>,
-    /// Most rows the cache may hold; one API reports it.
+    counts: Mutex<Counts>,
+    hashes: Mutex<HashCache>,
+    /// Most rows the cache may hold, for the API that reports it.
     cache_entries_max: usize,
 }
 
 impl CompatState {
     pub(super) fn new(api: &'static CompatApi, cache_entries_max: usize) -> CompatState {
-        CompatState { api, counts: Counts::default(), hashes: Mutex::default(), cache_entries_max }
+        CompatState { api, counts: Mutex::default(), hashes: Mutex::default(), cache_entries_max }
     }
-}
-
-/// A request, as far as the APIs look at it.
-struct Asked {
-    /// HEAD is routed like GET.
-    method: Method,
-    method_name: &'static str,
-    /// Decoded.
-    path: Vec<u8>,
-    /// Of the query, then of the form.
-    params: Params,
-    body: Vec<u8>,
-}
-
-/// What is to be done.
-enum Operation {
-    Get(Key),
-    Put {
-        key: Key,
-        value: Vec<u8>,
-    },
-    /// A put whose answer tells the value it replaced.
-    Exchange {
-        key: Key,
-        value: Vec<u8>,
-    },
-    Delete(Key),
-    /// Into the store and not into the cache.
-    Preload {
-        key: Key,
-        value: Vec<u8>,
-    },
-    Clear,
-    /// The first primes, this many.
-    Primes(usize),
-    Hash(Vec<u8>),
-    Figures,
-}
-
-/// What became of it.
-enum Done {
-    Read { row: Option<Row>, served: Served },
-    Written { was_cached: bool },
-    Exchanged { old: Option<Row> },
-    Cleared,
-    Primes(Vec<u32>),
-    Hash { hash: u32, was_known: bool },
-    Figures(Figures),
-}
-
-/// The key, or the answer to one that is empty or too long.
-fn key(bytes: &[u8]) -> Result<Key, Reply> {
-    Key::new(bytes).ok_or(Reply::empty(400))
-}
-
-/// The part of a hundred; none of nothing.
-fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }

@@ -1,63 +1,63 @@
 //! `root`: the path is the key.
 
-use super::counts::{Count, Figures};
+use super::Handled;
+use super::call::{Call, key};
 use super::reply::Reply;
-use super::{Asked, Done, Operation, key};
 use crate::error::Failure;
 use crate::tiered::Served;
 use http1::request::Method;
 
 const BANNER: &str = "Synchronous KV Server with LRU Cache is running!";
 
-pub(super) fn route(asked: &mut Asked) -> Result<Operation, Reply> {
-    let name = asked.path.strip_prefix(b"/").unwrap_or(&asked.path);
-    match (asked.method, name) {
-        (Method::Get, b"") => Err(Reply::text(200, BANNER)),
-        (Method::Get, b"metrics") => Ok(Operation::Figures),
-        (Method::Get, _) => Ok(Operation::Get(key(name)?)),
+pub(super) async fn handle(mut call: Call<'_>) -> Handled {
+    let name = call.path.strip_prefix(b"/").unwrap_or(&call.path);
+    match (call.method, name) {
+        (Method::Get, b"") => Ok(Reply::text(200, BANNER)),
+        (Method::Get, b"metrics") => Ok(Reply::text(200, metrics(&call))),
+        (Method::Get, _) => {
+            let failed = |_: Failure| Reply::text(500, "All database reads failed");
+            match call.get(&key(name)?).await.map_err(failed)? {
+                (Some(row), _) => Ok(Reply::value("", row)),
+                (None, Served::Replica) => Err(Reply::text(404, "Key Not Found (DB3 Fallback)")),
+                (None, _) => Err(Reply::text(404, "Key Not Found")),
+            }
+        }
         (Method::Post | Method::Delete, b"") => Err(Reply::text(400, "Bad Request: empty key")),
-        (Method::Post, _) => Ok(Operation::Put { key: key(name)?, value: std::mem::take(&mut asked.body) }),
-        (Method::Delete, _) => Ok(Operation::Delete(key(name)?)),
+        (Method::Post, _) => {
+            let failed = |_: Failure| Reply::text(500, "Database error: Currently service down");
+            let (key, value) = (key(name)?, std::mem::take(&mut call.body));
+            call.put(&key, value).await.map_err(failed)?;
+            Ok(joined(201, "Stored key: ", key.as_bytes()))
+        }
+        (Method::Delete, _) => {
+            let failed = |failure: Failure| joined(500, "Database error: ", failure.detail.as_bytes());
+            call.delete(&key(name)?).await.map_err(failed)?;
+            Ok(joined(200, "Deleted key: ", name))
+        }
         _ => Err(Reply::empty(404)),
     }
 }
 
-pub(super) fn tell(operation: &Operation, done: Result<Done, Failure>) -> Reply {
-    match (operation, done) {
-        (_, Ok(Done::Figures(figures))) => Reply::text(200, metrics(&figures)),
-        (_, Ok(Done::Read { row: Some(row), .. })) => Reply::value("", row),
-        (_, Ok(Done::Read { row: None, served: Served::Replica })) => {
-            Reply::text(404, "Key Not Found (DB3 Fallback)")
-        }
-        (_, Ok(Done::Read { row: None, .. })) => Reply::text(404, "Key Not Found"),
-        (Operation::Put { key, .. }, Ok(_)) => said(201, "Stored key: ", key.as_bytes()),
-        (Operation::Delete(key), Ok(_)) => said(200, "Deleted key: ", key.as_bytes()),
-        (Operation::Delete(_), Err(failure)) => said(500, "Database error: ", failure.detail.as_bytes()),
-        (Operation::Put { .. }, Err(_)) => Reply::text(500, "Database error: Currently service down"),
-        _ => Reply::text(500, "All database reads failed"),
-    }
-}
-
-/// A key may be any bytes, and comes back as it was.
-fn said(status: u16, words: &str, bytes: &[u8]) -> Reply {
+/// A key may be any bytes, and is answered unchanged.
+fn joined(status: u16, words: &str, bytes: &[u8]) -> Reply {
     Reply::bytes(status, [words.as_bytes(), bytes].concat())
 }
 
-fn metrics(figures: &Figures) -> String {
-    let count = |count: Count| figures.of(count).to_string();
-    let mean = |calls, micros| six_digits(figures.mean_millis(calls, micros));
+fn metrics(call: &Call<'_>) -> String {
+    let counts = call.counts();
+    let entries = call.worker.shared.tiers.cache_counts().entries;
     let lines = [
-        ("Cache Hits", count(Count::Hits)),
-        ("Cache Misses", count(Count::Misses)),
-        ("Cache Hit Ratio", format!("{}%", six_digits(figures.hit_rate()))),
-        ("Cache Size", format!("{}/{}", figures.cache.entries, figures.cache_entries_max)),
-        ("Total GETs", count(Count::Gets)),
-        ("Total POSTs", count(Count::Puts)),
-        ("Total DELETEs", count(Count::Deletes)),
-        ("Total DB Reads", count(Count::StoreReads)),
-        ("Total DB Writes", count(Count::StoreWrites)),
-        ("Avg DB Read Latency (ms)", mean(Count::StoreReads, Count::StoreReadMicros)),
-        ("Avg DB Write Latency (ms)", mean(Count::StoreWrites, Count::StoreWriteMicros)),
+        ("Cache Hits", counts.hits.to_string()),
+        ("Cache Misses", counts.misses.to_string()),
+        ("Cache Hit Ratio", format!("{}%", six_digits(counts.hit_rate()))),
+        ("Cache Size", format!("{entries}/{}", call.state.cache_entries_max)),
+        ("Total GETs", counts.gets.to_string()),
+        ("Total POSTs", counts.puts.to_string()),
+        ("Total DELETEs", counts.deletes.to_string()),
+        ("Total DB Reads", counts.store_reads.count.to_string()),
+        ("Total DB Writes", counts.store_writes.count.to_string()),
+        ("Avg DB Read Latency (ms)", six_digits(counts.store_reads.mean_millis())),
+        ("Avg DB Write Latency (ms)", six_digits(counts.store_writes.mean_millis())),
     ];
     lines.iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
 }

@@ -1,67 +1,30 @@
 //! `rpc`: one route for each operation, parameters in queries and forms, answers in JSON.
 //!
-//! Spaces stand where they stand there. Strings are escaped, which there they are not.
+//! Spaces stand where the original has them. Strings are escaped, which the original does not do.
 
-use super::counts::{Count, Figures};
+use super::Handled;
+use super::call::Call;
 use super::reply::Reply;
-use super::{Asked, Done, Operation, percent};
-use crate::compute::{PRIMES_MAX, TEXT_BYTES_MAX};
+use crate::compute::{self, Full, PRIMES_MAX, TEXT_BYTES_MAX};
 use crate::error::Failure;
 use crate::tiered::Served;
 use http1::request::Method;
 use kv::Key;
 
-const PRIMES_DEFAULT: usize = 10;
+const PRIMES_DEFAULT: i32 = 10;
 
-pub(super) fn route(asked: &mut Asked) -> Result<Operation, Reply> {
-    let key = || match asked.params.get("key") {
+pub(super) async fn handle(call: Call<'_>) -> Handled {
+    let failed = |_: Failure| error(500, "db error");
+    let full = |Full| error(503, "overloaded");
+    let key = || match call.params.get("key") {
         None | Some(b"") => Err(error(400, "missing key")),
         Some(key) => Key::new(key).ok_or_else(|| error(400, "key too long")),
     };
-    match (asked.method, asked.path.as_slice()) {
+    match (call.method, call.path.as_slice()) {
         (Method::Post, b"/kv/create") => {
-            let value = asked.params.get("value").ok_or_else(|| error(400, "missing key"))?.to_vec();
-            Ok(Operation::Exchange { key: key()?, value })
-        }
-        (Method::Get, b"/kv/read") => Ok(Operation::Get(key()?)),
-        (Method::Delete, b"/kv/delete") => Ok(Operation::Delete(key()?)),
-        (Method::Get, b"/compute/prime") => match asked.params.get("count") {
-            None => Ok(Operation::Primes(PRIMES_DEFAULT)),
-            Some(count) => {
-                match std::str::from_utf8(count).ok().and_then(|count| count.parse::<i32>().ok()) {
-                    // No primes are asked for by a number below zero.
-                    Some(count) => Ok(Operation::Primes(count.clamp(0, PRIMES_MAX as i32) as usize)),
-                    None => Err(error(500, "internal server error")),
-                }
-            }
-        },
-        (Method::Get, b"/compute/hash") => match asked.params.get("text") {
-            None | Some(b"") => Err(error(400, "missing text")),
-            Some(text) if text.len() > TEXT_BYTES_MAX => Err(error(400, "text too long")),
-            Some(text) => Ok(Operation::Hash(text.to_vec())),
-        },
-        (Method::Get, b"/status") => Ok(Operation::Figures),
-        (_, path) => Err(no_endpoint(asked.method_name, path)),
-    }
-}
-
-pub(super) fn tell(operation: &Operation, done: Result<Done, Failure>) -> Reply {
-    match (operation, done) {
-        (Operation::Primes(_) | Operation::Hash(_), Err(_)) => error(503, "overloaded"),
-        (_, Err(_)) => error(500, "db error"),
-        (Operation::Get(key), Ok(Done::Read { row: Some(row), served })) => {
-            let source = if served == Served::Hit { "cache" } else { "database" };
-            let (key, value) = (quoted(key.as_bytes()), quoted(row.value()));
-            let text = format!(
-                "{{\"success\": true, \"key\": {key}, \"value\": {value}, \"source\": \"{source}\"}}"
-            );
-            Reply::json(200, text)
-        }
-        (Operation::Get(key), Ok(_)) => {
-            Reply::json(404, format!("{{\"error\": \"Key not found\", \"key\": {}}}", quoted(key.as_bytes())))
-        }
-        (Operation::Exchange { key, value }, Ok(Done::Exchanged { old })) => {
-            let (message, overwritten) = match old {
+            let value = call.params.get("value").ok_or_else(|| error(400, "missing key"))?;
+            let key = key()?;
+            let (message, overwritten) = match call.exchange(&key, value).await.map_err(failed)? {
                 None => ("Key created", "false".to_owned()),
                 Some(old) => ("Key overwritten", format!("true, \"old_value\": {}", quoted(old.value()))),
             };
@@ -70,43 +33,77 @@ pub(super) fn tell(operation: &Operation, done: Result<Done, Failure>) -> Reply 
                 "{{\"success\": true, \"message\": \"{message}\", \"key\": {key}, \"value\": {value}, \
                  \"overwritten\": {overwritten}}}"
             );
-            Reply::json(201, text)
+            Ok(Reply::json(201, text))
         }
-        (Operation::Delete(key), Ok(_)) => {
+        (Method::Get, b"/kv/read") => {
+            let key = key()?;
+            let (row, served) = call.get(&key).await.map_err(failed)?;
             let key = quoted(key.as_bytes());
-            Reply::json(200, format!("{{\"success\": true, \"message\": \"Deleted\", \"key\": {key}}}"))
+            let Some(row) = row else {
+                return Err(Reply::json(404, format!("{{\"error\": \"Key not found\", \"key\": {key}}}")));
+            };
+            let source = if served == Served::Hit { "cache" } else { "database" };
+            let value = quoted(row.value());
+            let text = format!(
+                "{{\"success\": true, \"key\": {key}, \"value\": {value}, \"source\": \"{source}\"}}"
+            );
+            Ok(Reply::json(200, text))
         }
-        (Operation::Primes(count), Ok(Done::Primes(primes))) => {
-            let primes: Vec<String> = primes.iter().map(u32::to_string).collect();
-            let primes = primes.join(",");
-            Reply::json(200, format!("{{\"success\": true, \"count\": {count}, \"primes\": \"{primes}\"}}"))
+        (Method::Delete, b"/kv/delete") => {
+            let key = key()?;
+            call.delete(&key).await.map_err(failed)?;
+            let key = quoted(key.as_bytes());
+            Ok(Reply::json(200, format!("{{\"success\": true, \"message\": \"Deleted\", \"key\": {key}}}")))
         }
-        (Operation::Hash(text), Ok(Done::Hash { hash, was_known })) => {
+        (Method::Get, b"/compute/prime") => {
+            let count = call.params.get("count").map_or(Some(PRIMES_DEFAULT), |count| {
+                std::str::from_utf8(count).ok().and_then(|count| count.parse::<i32>().ok())
+            });
+            let count = count.ok_or_else(|| error(500, "internal server error"))?;
+            let count = count.clamp(0, PRIMES_MAX as i32) as usize;
+            let primes = call.compute(move || compute::primes(count)).await.map_err(full)?;
+            let primes = primes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let text = format!("{{\"success\": true, \"count\": {count}, \"primes\": \"{primes}\"}}");
+            Ok(Reply::json(200, text))
+        }
+        (Method::Get, b"/compute/hash") => {
+            let text = call.params.get("text").unwrap_or_default();
+            match text.len() {
+                0 => return Err(error(400, "missing text")),
+                1..=TEXT_BYTES_MAX => {}
+                _ => return Err(error(400, "text too long")),
+            }
+            let (hash, was_known) = call.hash(text).await.map_err(full)?;
             let (text, source) = (quoted(text), if was_known { "cache" } else { "computed" });
             let text = format!(
                 "{{\"success\": true, \"text\": {text}, \"hash\": {hash}, \"source\": \"{source}\"}}"
             );
-            Reply::json(200, text)
+            Ok(Reply::json(200, text))
         }
-        (_, Ok(Done::Figures(figures))) => Reply::json(200, status(&figures)),
-        _ => error(500, "internal server error"),
+        (Method::Get, b"/status") => Ok(Reply::json(200, status(&call))),
+        (_, path) => Err(no_endpoint(call.method_name, path)),
     }
 }
 
-fn status(figures: &Figures) -> String {
-    let (hash_hits, hash_misses) = (figures.of(Count::HashHits), figures.of(Count::HashMisses));
-    let (hash_size, hash_evictions) = figures.hashes;
+fn status(call: &Call<'_>) -> String {
+    let counts = call.counts();
+    let cache = call.worker.shared.tiers.cache_counts();
+    let hashes = call.state.hashes.lock();
     format!(
         "{{\"success\": true, \"data\": {{\"server\": \"running\", \"kv_cache_size\": {}, \"kv_cache_hits\": {}, \
          \"kv_cache_misses\": {}, \"kv_cache_hit_rate\": {:.6}, \"kv_cache_evictions\": {}, \
-         \"hash_cache_size\": {hash_size}, \"hash_cache_hits\": {hash_hits}, \"hash_cache_misses\": {hash_misses}, \
-         \"hash_cache_hit_rate\": {:.6}, \"hash_cache_evictions\": {hash_evictions}}}}}",
-        figures.cache.entries,
-        figures.of(Count::Hits),
-        figures.of(Count::Misses),
-        figures.hit_rate(),
-        figures.cache.evictions,
-        percent(hash_hits, hash_hits + hash_misses),
+         \"hash_cache_size\": {}, \"hash_cache_hits\": {}, \"hash_cache_misses\": {}, \
+         \"hash_cache_hit_rate\": {:.6}, \"hash_cache_evictions\": {}}}}}",
+        cache.entries,
+        counts.hits,
+        counts.misses,
+        counts.hit_rate(),
+        cache.evictions,
+        hashes.len(),
+        counts.hash_hits,
+        counts.hash_misses,
+        counts.hash_hit_rate(),
+        hashes.evictions,
     )
 }
 

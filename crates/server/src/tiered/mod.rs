@@ -297,7 +297,7 @@ impl Tier {
         let mut flights = self.flights[place.shard].lock();
         // A flight of this key may have completed since the caller looked.
         if let Some(row) = self.cache.get(place, key.as_bytes()) {
-            return Boarding::Cached(row);
+            return Lookup::Cached(row);
         }
         if flights.has_unknown_outcome(key) {
             return Lookup::UnknownOutcome;

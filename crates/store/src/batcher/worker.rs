@@ -71,7 +71,7 @@ pub(super) fn spawn<R: Request>(name: &str, count: usize, shared: &Arc<Shared>) 
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
         let worker = StoreWorker {
             shared: Arc::clone(shared),
-            consumer,
+            queue: consumer,
             taken: VecDeque::new(),
             last: LastBatch::before_any::<R>(),
         };

@@ -1,4 +1,4 @@
-//! How often a decision on a window is right, on series of which the truth is known; beside it the textbook's rules,
+//! How often a verdict on a window is right, on series of which the truth is known; beside it the textbook's rules,
 //! which take every figure as it stands.
 
 use crate::runner::Run;
@@ -86,7 +86,7 @@ fn ended_early() {
 
 /// MSER-5, a slope of at most 2 %, ten batches within ±5 % (of latency 10 %), an interval of ±1 % (2 %) with the effective
 /// sample size by the batches' autocorrelation, each taken without asking what noise alone would make of it.
-fn textbook(all: &[Series]) -> Decision {
+fn textbook(all: &[Series]) -> Verdict {
     const BATCHES: usize = 10;
     let mut reached = Reached { cut: 0, figures: Vec::new() };
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
@@ -101,8 +101,7 @@ fn textbook(all: &[Series]) -> Decision {
         let allowed = fives.len() / 2;
         let cut = (0..=allowed).min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or(0);
         reached.cut = reached.cut.max(cut * 5);
-        let too_short =
-            Decision::TooShort { figure: series.name, reached: reached.clone(), bins_needed: 0.0 };
+        let too_short = Verdict::TooShort { figure: series.name, reached: reached.clone(), bins_needed: 0.0 };
         let bins = &series.bins[cut * 5..];
         if cut as f64 > 0.75 * allowed as f64 || bins.len() < BINS_LEAST {
             return too_short;
@@ -113,14 +112,14 @@ fn textbook(all: &[Series]) -> Decision {
         let trend = rise / squares(&places) * bins.len() as f64 / mean(bins);
         let change = Change::Trend { share: trend };
         if trend.abs() > 0.02 {
-            return Decision::NotSteady { figure: series.name, change };
+            return Verdict::NotSteady { figure: series.name, change };
         }
         let batches: Vec<f64> = (0..BATCHES)
             .map(|i| mean(&bins[i * bins.len() / BATCHES..(i + 1) * bins.len() / BATCHES]))
             .collect();
         let off = deviations(&batches);
         if off.iter().any(|off| off.abs() > 5.0 * series.limits.interval * mean(bins)) {
-            return Decision::NotSteady { figure: series.name, change };
+            return Verdict::NotSteady { figure: series.name, change };
         }
         let products: f64 = off.windows(2).map(|pair| pair[0] * pair[1]).sum();
         let correlation = if squares(&batches) > 0.0 { products / squares(&batches) } else { 0.0 };
@@ -131,5 +130,5 @@ fn textbook(all: &[Series]) -> Decision {
             return too_short;
         }
     }
-    Decision::Steady(reached)
+    Verdict::Steady(reached)
 }

@@ -162,11 +162,11 @@ fn record(server: &Server, workload: &str, clients: &str) -> LoadReport {
     load(server.url(), &[&flags[..], &["--bin", &bin]].concat())
 }
 
-/// Prints what the recordings are like: how much bins of several lengths vary, and how pending are correlated.
+/// Prints what the recordings are like: how much bins of several lengths vary, and how neighbours are correlated.
 fn about<'a>(all: impl Iterator<Item = &'a Recorded>) {
     const LENGTHS: [f64; 6] = [0.1, 0.2, 0.5, 1.0, 3.0, 10.0];
     let head: String = LENGTHS.iter().map(|length| format!(" {length} s |")).collect();
-    println!("goodput of bins varies by, and correlation of pending; what gate G5 says of the whole");
+    println!("goodput of bins varies by, and correlation of neighbours; what gate G5 says of the whole");
     println!("| workload | clients | req/s |{head} |\n|---|---|---|{}---|", "---|".repeat(LENGTHS.len()));
     for level in all {
         let cells = LENGTHS.iter().map(|length| {
@@ -179,11 +179,11 @@ fn about<'a>(all: impl Iterator<Item = &'a Recorded>) {
             let varies = (off(0) / (rates.len() - 1) as f64).sqrt() / mean * 100.0;
             format!(" {varies:.1} %, {:.2} |", off(1) / off(0))
         });
-        let said = match Window::told(level.secs, &level.bins).decision(false) {
-            Decision::Steady(_) => "steady".to_owned(),
-            Decision::TooShort { .. } => "too short".to_owned(),
-            Decision::NotSteady { figure, change } => format!("{figure}: {change:?}"),
-            Decision::TooFew => "too few".to_owned(),
+        let said = match Window::told(level.secs, &level.bins).verdict(false) {
+            Verdict::Steady(_) => "steady".to_owned(),
+            Verdict::TooShort { .. } => "too short".to_owned(),
+            Verdict::NotSteady { figure, change } => format!("{figure}: {change:?}"),
+            Verdict::TooFew => "too few".to_owned(),
         };
         let cells: String = cells.collect();
         println!("| {} | {} | {:.0} |{cells} {said} |", level.workload, level.clients, level.means()[0]);
@@ -239,14 +239,14 @@ impl Recorded {
     fn figures(&self, bins: &[SecondReport], goal: f64) -> Option<[(f64, bool); 2]> {
         let limits = (Limits { interval: goal, ..GOODPUT }, Limits { interval: 2.0 * goal, ..LATENCY });
         match Window::told(self.secs, bins).judged(false, limits, judge) {
-            Decision::Steady(reached) | Decision::TooShort { reached, .. } => {
+            Verdict::Steady(reached) | Verdict::TooShort { reached, .. } => {
                 let of = |figure: usize| {
                     let known = reached.figures[figure];
                     (known.interval, (self.means()[figure] / known.mean - 1.0).abs() <= known.interval)
                 };
                 Some([of(0), of(1)])
             }
-            Decision::NotSteady { .. } | Decision::TooFew => None,
+            Verdict::NotSteady { .. } | Verdict::TooFew => None,
         }
     }
 }
@@ -342,8 +342,8 @@ fn level_by_level(levels: &[Recorded], goal: f64) -> Sum {
         sum.levels += 1;
         sum.adaptive += length.mean;
         sum.worst = sum.worst.max(length);
-        let whole = Window::told(level.secs, &level.bins).decision(false);
-        let all = &mut sum.held[usize::from(matches!(whole, Decision::NotSteady { .. }))];
+        let whole = Window::told(level.secs, &level.bins).verdict(false);
+        let all = &mut sum.held[usize::from(matches!(whole, Verdict::NotSteady { .. }))];
         all[0] += held(0) + held(1);
         all[1] += 2 * figures.len();
     }

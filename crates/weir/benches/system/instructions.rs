@@ -1,6 +1,6 @@
 //! How many user instructions one cached GET and one durable PUT take, by callgrind.
 //!
-//! Unlike a time this does not depend on the pending. Two runs of the same server with different numbers of requests
+//! Unlike a time this does not depend on the neighbours. Two runs of the same server with different numbers of requests
 //! differ by those requests alone.
 
 use crate::support::{SERVER_CORE, Server, on_core, weir};

@@ -1,0 +1,168 @@
+//! A request to a compatibility API, and the operations on the tiers that it may ask for.
+
+use super::statistics::Counts;
+use super::{CompatState, Reply};
+use crate::Worker;
+use crate::compute::{self, Full};
+use crate::error::Failure;
+use crate::query::Params;
+use crate::tiered::{Kind, Made, Served, WriteError};
+use http1::request::Method;
+use kv::{Key, Precondition, Row};
+use std::time::Instant;
+
+/// The content type of values, where the plain interface reads them.
+const CONTENT_TYPE: &str = "text/plain";
+/// Attempts of an exchange under the condition that no other write comes between; the last is made without. Of two writers each
+/// loses half of the races, of many writers on one key most.
+const EXCHANGES_MAX: usize = 64;
+
+/// A request and its server.
+pub(super) struct Call<'c> {
+    pub(super) worker: &'c Worker,
+    pub(super) state: &'c CompatState,
+    /// HEAD is routed like GET.
+    pub(super) method: Method,
+    pub(super) method_name: &'static str,
+    /// Decoded.
+    pub(super) path: Vec<u8>,
+    /// Of the query, then of the form.
+    pub(super) params: Params,
+    pub(super) body: Vec<u8>,
+}
+
+impl Call<'_> {
+    pub(super) fn count(&self, add: impl FnOnce(&mut Counts)) {
+        add(&mut self.state.counts.lock());
+    }
+
+    /// The row, and how it was served.
+    pub(super) async fn get(&self, key: &Key) -> Result<(Option<Row>, Served), Failure> {
+        self.count(|counts| counts.gets += 1);
+        let since = Instant::now();
+        let (row, served) = self.read(key).await?;
+        self.count(|counts| match served {
+            Served::Hit => counts.hits += 1,
+            _ => {
+                counts.misses += 1;
+                counts.store_reads.add(since.elapsed());
+            }
+        });
+        Ok((row, served))
+    }
+
+    async fn read(&self, key: &Key) -> Result<(Option<Row>, Served), Failure> {
+        let tiers = &self.worker.shared.tiers;
+        if let Some((row, shard)) = tiers.cached(key.as_bytes(), Row::clone) {
+            self.worker.metrics.hits[shard].add(1);
+            return Ok((Some(row), Served::Hit));
+        }
+        let read = tiers.get(key).await.map_err(|error| Failure::of_read(&error))?;
+        if read.served == Served::Hit {
+            self.worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
+        }
+        Ok((read.row, read.served))
+    }
+
+    /// Puts a value; whether the key was in the cache before.
+    pub(super) async fn put(&self, key: &Key, value: Vec<u8>) -> Result<bool, Failure> {
+        self.count(|counts| counts.puts += 1);
+        let (since, was_cached) = (Instant::now(), self.is_cached(key));
+        self.write(key, value, Precondition::None).await.map_err(Failure::of_write)?;
+        self.count(|counts| counts.store_writes.add(since.elapsed()));
+        Ok(was_cached)
+    }
+
+    /// Deletes a key; whether it was in the cache before.
+    pub(super) async fn delete(&self, key: &Key) -> Result<bool, Failure> {
+        self.count(|counts| counts.deletes += 1);
+        let (since, was_cached) = (Instant::now(), self.is_cached(key));
+        self.worker.delete(key, Precondition::None).await.map_err(Failure::of_write)?;
+        self.count(|counts| counts.store_writes.add(since.elapsed()));
+        Ok(was_cached)
+    }
+
+    /// Puts a value; the row that it replaced.
+    pub(super) async fn exchange(&self, key: &Key, value: &[u8]) -> Result<Option<Row>, Failure> {
+        self.count(|counts| counts.puts += 1);
+        let since = Instant::now();
+        let mut attempt = 1;
+        let old = loop {
+            let (old, _) = self.read(key).await?;
+            let condition = match &old {
+                // Another value may have been there for a moment, as in the original system.
+                _ if attempt == EXCHANGES_MAX => Precondition::None,
+                None => Precondition::Absent,
+                Some(row) => Precondition::VersionIn(vec![row.version()]),
+            };
+            let conditional = condition != Precondition::None;
+            attempt = match self.write(key, value.to_vec(), condition).await {
+                Ok(_) => break old,
+                Err(WriteError::ConditionFailed(_)) => attempt + 1,
+                // Without batches there are no conditions.
+                Err(WriteError::Store(error)) if error.kind() == Kind::Rejected && conditional => {
+                    EXCHANGES_MAX
+                }
+                Err(error) => return Err(Failure::of_write(error)),
+            };
+        };
+        self.count(|counts| counts.store_writes.add(since.elapsed()));
+        Ok(old)
+    }
+
+    async fn write(&self, key: &Key, value: Vec<u8>, condition: Precondition) -> Result<Made, WriteError> {
+        self.worker.put(key, CONTENT_TYPE, value, condition).await
+    }
+
+    fn is_cached(&self, key: &Key) -> bool {
+        self.worker.shared.tiers.is_cached(key.as_bytes())
+    }
+
+    /// Puts a value into the store and not into the cache.
+    pub(super) async fn preload(&self, key: &Key, value: Vec<u8>) -> Result<(), Failure> {
+        let put = self.worker.shared.tiers.preload(key, CONTENT_TYPE, value).await;
+        put.map(|_| ()).map_err(Failure::of_write)
+    }
+
+    /// Removes every row, and resets the counts.
+    pub(super) async fn clear(&self) -> Result<(), Failure> {
+        let cleared = self.worker.shared.tiers.clear().await;
+        cleared.map_err(|error| Failure::of_write(WriteError::Store(error)))?;
+        self.count(|counts| *counts = Counts::default());
+        Ok(())
+    }
+
+    /// The hash of a text, and whether it was remembered.
+    pub(super) async fn hash(&self, text: &[u8]) -> Result<(u32, bool), Full> {
+        let known = self.state.hashes.lock().get(text);
+        self.count(|counts| match known {
+            Some(_) => counts.hash_hits += 1,
+            None => counts.hash_misses += 1,
+        });
+        if let Some(hash) = known {
+            return Ok((hash, true));
+        }
+        let text = text.to_vec();
+        let (hash, text) = self.compute(move || (compute::hash(&text), text)).await?;
+        self.state.hashes.lock().insert(text, hash);
+        Ok((hash, false))
+    }
+
+    /// Runs `work` in the compute pool.
+    pub(super) async fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Full> {
+        self.worker.shared.compute.as_ref().ok_or(Full)?.run(work).await
+    }
+
+    /// The counts so far.
+    pub(super) fn counts(&self) -> Counts {
+        *self.state.counts.lock()
+    }
+}
+
+/// The key, or the reply to one that is empty or too long.
+pub(super) fn key(bytes: &[u8]) -> Result<Key, Reply> {
+    Key::new(bytes).ok_or(Reply::empty(400))
+}
