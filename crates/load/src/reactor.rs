@@ -14,7 +14,7 @@ use super::mix::Operation;
 use super::request::Request;
 use super::schedule::Schedule;
 use super::timer::Timer;
-use kv::strain::compute;
+use kv::faults::compute;
 use mio::{Events, Poll};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
