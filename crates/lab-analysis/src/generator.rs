@@ -22,9 +22,9 @@ const SLIP_LIMIT: f64 = 0.01;
 const SLIP_US_P99_LEAST: f64 = 50.0;
 /// How many times the requests of a row it has to make against a server that answers from memory.
 const AGAINST_MEMORY: f64 = 3.0;
-/// The claim of the selftest that measures those, and the busy share of its thread from which on it was the generator that could
+/// The check of the selftest that measures those, and the busy share of its thread from which on it was the generator that could
 /// do no more.
-const RATE_CLAIM: &str = "T4";
+const RATE_CHECK: &str = "rate";
 const CEILING_BUSY: f64 = 0.9;
 /// Values up to so many bytes cost the generator about what the selftest's do.
 const SMALL_BYTES: u64 = 1000;
@@ -99,7 +99,7 @@ fn against_memory(seen: &Seen) -> Result<f64, String> {
         }
         _ => return Err("no selftest measured what it does against a server that answers from memory".into()),
     };
-    let figures = report.claims.iter().find(|claim| claim.id == RATE_CLAIM).map(|claim| &claim.figures);
+    let figures = report.checks.iter().find(|check| check.name == RATE_CHECK).map(|check| &check.figures);
     let figure = |name: &str| figures.and_then(|figures| figures.get(name)).copied();
     let (Some(ceiling_rps), Some(busy)) = (figure("ceiling_rps"), figure("generator_busy")) else {
         return Err(
@@ -213,7 +213,7 @@ fn slipped(load: &LoadReport) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::{Capacity, Grade, Standing, WorkloadFindings, findings};
-    use kv::proto::{Claim, Latency, SelftestReport};
+    use kv::proto::{AccuracyCheck, Latency, SelftestReport};
     use lab_data::simulated::tests::{model, sweep};
 
     const LEVELS: &[u32] = &[1, 4, 8, 16, 32];
@@ -298,9 +298,9 @@ mod tests {
         let found = found(|results| {
             let figures = [("ceiling_rps", ceiling_rps), ("generator_busy", generator_busy)];
             let figures = figures.map(|(name, figure)| (name.to_owned(), figure)).into();
-            let claim = Claim { id: RATE_CLAIM.to_owned(), passed: true, figures, ..Claim::default() };
+            let check = AccuracyCheck { name: RATE_CHECK.to_owned(), figures, ..AccuracyCheck::default() };
             results.selftest =
-                Some(Selftest::Ran(SelftestReport { claims: vec![claim], ..SelftestReport::default() }));
+                Some(Selftest::Ran(SelftestReport { checks: vec![check], ..SelftestReport::default() }));
             loads(results).for_each(&change);
         });
         found.rows.last().unwrap().checks[2].verdict.clone()

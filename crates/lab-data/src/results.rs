@@ -3,7 +3,7 @@
 //! This is `results.json`. Everything the report says is computed from it, so it alone must be kept.
 
 use super::printed::PrintedRow;
-use kv::proto::{LoadReport, SelftestReport};
+use kv::proto::{CheckOutcome, LoadReport, SelftestReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -211,12 +211,10 @@ pub enum Selftest {
 }
 
 impl Selftest {
-    /// The ids of the claims that did not hold, in their order.
+    /// Names of the checks that failed, in their order.
     pub fn failed(&self) -> Vec<&str> {
         match self {
-            Selftest::Ran(report) => {
-                report.claims.iter().filter(|claim| !claim.passed).map(|claim| claim.id.as_str()).collect()
-            }
+            Selftest::Ran(report) => report.with(CheckOutcome::Fail),
             Selftest::Broke(_) | Selftest::Skipped | Selftest::Simulated => Vec::new(),
         }
     }

@@ -2,22 +2,21 @@
 
 use super::page::{Block, Table, section};
 use super::words;
-use kv::proto::{Claim, SelftestReport};
+use kv::proto::{AccuracyCheck, CheckOutcome, SelftestReport};
 use lab_data::results::{Results, Selftest};
 
 /// What stands on the front where the generator is not to be believed on its word; `None` where there is nothing to warn of.
 pub(super) fn warning(results: &Results) -> Option<String> {
     match results.selftest.as_ref()? {
-        Selftest::Ran(report) if report.claims.is_empty() => {
-            Some("Warning: the generator’s selftest made no claim, so nothing is proved of it.".to_owned())
+        Selftest::Ran(report) if report.checks.is_empty() => {
+            Some("Warning: the generator’s selftest made no check, so nothing is proved of it.".to_owned())
         }
         Selftest::Ran(report) => {
-            let failed = report.claims.iter().filter(|claim| !claim.passed);
-            let failed: Vec<String> = failed.map(|claim| format!("{} ({})", claim.id, claim.name)).collect();
+            let failed = report.with(CheckOutcome::Fail);
             // With their figures they stand in a section of their own.
             (!failed.is_empty()).then(|| {
                 format!(
-                    "Warning: on this machine the generator failed its selftest at {}: figures that rest on it may be untrue.",
+                    "Warning: on this machine the generator failed its selftest ({}): figures that rest on it may be untrue.",
                     failed.join(", ")
                 )
             })
@@ -38,17 +37,16 @@ fn bare(why: &str) -> &str {
 /// What came of it, for the terminal: one line where all holds or there was nothing to hold, else one for each claim.
 pub fn selftest_lines(selftest: &Selftest) -> Vec<String> {
     match selftest {
-        Selftest::Ran(report) if report.claims.iter().all(|claim| claim.passed) => {
+        Selftest::Ran(report) if report.passed() => {
             vec![format!("generator selftest: {}", held(report))]
         }
         Selftest::Ran(report) => {
-            let line = |claim: &Claim| {
-                let Claim { id, name, passed, measured, bound, .. } = claim;
-                let verdict = if *passed { "held" } else { "FAILED" };
-                let tries = claim.at_try();
-                format!("generator selftest: {id} {name} {verdict}{tries}: {measured}; bound: {bound}")
+            let line = |check: &AccuracyCheck| {
+                let AccuracyCheck { name, outcome, measured, bound, .. } = check;
+                let (outcome, tries) = (outcome.name(), check.at_try());
+                format!("generator selftest: {name} {outcome}{tries}: {measured}; bound: {bound}")
             };
-            report.claims.iter().map(line).collect()
+            report.checks.iter().map(line).collect()
         }
         Selftest::Broke(why) => vec![format!("generator selftest could not be run: {why}")],
         Selftest::Skipped => vec!["generator selftest: not run, as asked".to_owned()],
@@ -58,15 +56,14 @@ pub fn selftest_lines(selftest: &Selftest) -> Vec<String> {
     }
 }
 
-/// `all 4 claims held in 6.2 s (T2, T3 at try 2, T4, T5)`.
+/// `all 4 checks pass in 6.2 s (delay, stall at try 2, rate, faults)`.
 fn held(report: &SelftestReport) -> String {
-    let mut ids: Vec<String> =
-        report.claims.iter().map(|claim| format!("{}{}", claim.id, claim.at_try())).collect();
-    ids.dedup();
-    let count = words::count(report.claims.len() as u32, "claim");
-    match ids.is_empty() {
-        true => "it made no claim".to_owned(),
-        false => format!("all {count} held in {:.1} s ({})", report.secs, ids.join(", ")),
+    let names: Vec<String> =
+        report.checks.iter().map(|check| format!("{}{}", check.name, check.at_try())).collect();
+    let count = words::count(report.checks.len() as u32, "check");
+    match names.is_empty() {
+        true => "it made no check".to_owned(),
+        false => format!("all {count} pass in {:.1} s ({})", report.secs, names.join(", ")),
     }
 }
 
@@ -86,20 +83,20 @@ pub(super) fn blocks(results: &Results) -> Vec<Block> {
     };
     blocks.push(Block::Text(said));
     if let Some(Selftest::Ran(report)) = &results.selftest {
-        let mut table = Table::new(&["<claim", "<", "<measured", "<bound", "<"]);
-        for claim in &report.claims {
-            let verdict = if claim.passed { "held" } else { "failed" };
+        let mut table = Table::new(&["<check", "<measured", "<bound", "<"]);
+        for check in &report.checks {
             table.push(
-                [&claim.id, &claim.name, &claim.measured, &claim.bound]
-                    .map(String::clone)
-                    .into_iter()
-                    .chain([format!("{verdict}{}", claim.at_try())]),
+                [&check.name, &check.measured, &check.bound].map(String::clone).into_iter().chain([format!(
+                    "{}{}",
+                    check.outcome.name(),
+                    check.at_try()
+                )]),
             );
         }
         blocks.push(Block::Table(table));
         blocks.push(Block::Notes(vec![
-            "An independent responder, a process of its own that shares no code with the generator or the server, imposed \
-             known delays, stalls and faults; the generator had to report them. What it claims is in docs/method.md of weir."
+            "A test server that shares no code with the generator or the server imposed known delays, stalls and faults; the \
+             generator had to report them. The checks are described in docs/method.md of weir."
                 .to_owned(),
         ]));
     }
@@ -111,16 +108,16 @@ fn ran(report: &SelftestReport, results: &Results) -> String {
     let in_trials = |core: &usize| {
         results.placements.iter().any(|placed| placed.part == "generator" && placed.cores.contains(core))
     };
-    let failed = report.claims.iter().filter(|claim| !claim.passed).count() as u32;
-    let outcome = match failed {
-        0 => held(report),
-        _ => format!(
-            "{} of {} failed in {:.1} s; what rests on them below may be untrue",
-            failed,
-            words::count(report.claims.len() as u32, "claim"),
-            report.secs
-        ),
-    };
+    let all = words::count(report.checks.len() as u32, "check");
+    let outcome =
+        match (report.with(CheckOutcome::Fail).len(), report.with(CheckOutcome::NotChecked).join(", ")) {
+            (0, unchecked) if unchecked.is_empty() => held(report),
+            (0, unchecked) => format!("of {all} some could not be made ({unchecked})"),
+            (failed, _) => format!(
+                "{failed} of {all} failed in {:.1} s; what rests on them below may be untrue",
+                report.secs
+            ),
+        };
     let on = match results.selftest_cores {
         Some([generator, responder]) => {
             let as_there = if in_trials(&generator) { ", where it is in the trials," } else { "" };

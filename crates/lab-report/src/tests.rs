@@ -1,7 +1,7 @@
 //! The files of the report, read back.
 
 use super::*;
-use kv::proto::{Claim, ScheduleReport, SelftestReport};
+use kv::proto::{AccuracyCheck, CheckOutcome, ScheduleReport, SelftestReport};
 use lab_data::results::{Placement, Results, Selftest};
 use lab_data::simulated::tests::{model, sweep};
 
@@ -407,49 +407,51 @@ fn proved(selftest: Option<Selftest>) -> [String; 3] {
     [html, markdown, headline(&results)]
 }
 
-fn claims(of: &[(&str, bool)]) -> Option<Selftest> {
-    let claim = |(id, passed): &(&str, bool)| Claim {
-        id: (*id).to_owned(),
-        name: format!("{id} name"),
-        passed: *passed,
+fn checks(of: &[(&str, CheckOutcome)]) -> Option<Selftest> {
+    let check = |(name, outcome): &(&str, CheckOutcome)| AccuracyCheck {
+        name: (*name).to_owned(),
+        outcome: *outcome,
         measured: "0.05 measured".into(),
         bound: "≤ 0.02".into(),
-        ..Claim::default()
+        ..AccuracyCheck::default()
     };
-    let claims = of.iter().map(claim).collect();
-    Some(Selftest::Ran(SelftestReport { format: 1, short: true, secs: 6.25, claims }))
+    let checks = of.iter().map(check).collect();
+    Some(Selftest::Ran(SelftestReport { format: 1, short: true, secs: 6.25, checks }))
 }
 
 #[test]
-fn a_claim_that_fails_is_a_warning_above_everything_else() {
-    let said = "Warning: on this machine the generator failed its selftest at T3 (T3 name): \
+fn an_accuracy_check_that_fails_is_a_warning_above_everything_else() {
+    let said = "Warning: on this machine the generator failed its selftest (stall): \
                 figures that rest on it may be untrue.";
-    let [html, markdown, headline] = proved(claims(&[("T2", true), ("T3", false)]));
+    let [html, markdown, headline] =
+        proved(checks(&[("delay", CheckOutcome::Pass), ("stall", CheckOutcome::Fail)]));
     for page in [&html, &markdown, &headline] {
         assert!(page.find(said) < page.find("apacity 500") && page.contains(said), "{page}");
     }
     assert!(html.contains("class=\"warning\""));
-    assert!(markdown.contains("1 of 2 claims failed in 6.2 s"), "{markdown}");
-    assert!(markdown.contains("| T3 | T3 name | 0.05 measured | ≤ 0.02 | failed |"), "{markdown}");
-    let lines = selftest_lines(&claims(&[("T2", true), ("T3", false)]).unwrap());
+    assert!(markdown.contains("1 of 2 checks failed in 6.2 s"), "{markdown}");
+    assert!(markdown.contains("| stall | 0.05 measured | ≤ 0.02 | fail |"), "{markdown}");
+    let lines =
+        selftest_lines(&checks(&[("delay", CheckOutcome::Pass), ("stall", CheckOutcome::Fail)]).unwrap());
     assert_eq!(lines.len(), 2);
-    assert_eq!(lines[1], "generator selftest: T3 T3 name FAILED: 0.05 measured; bound: ≤ 0.02");
+    assert_eq!(lines[1], "generator selftest: stall fail: 0.05 measured; bound: ≤ 0.02");
 }
 
 #[test]
-fn a_claim_that_took_more_than_one_try_says_so_everywhere() {
-    let tried = |passed| {
-        let Some(Selftest::Ran(mut report)) = claims(&[("T2", true), ("T3", passed)]) else { unreachable!() };
-        report.claims[0].figures.insert("tries".into(), 1.0);
-        report.claims[1].figures.insert("tries".into(), 3.0);
+fn an_accuracy_check_that_took_more_than_one_try_says_so_everywhere() {
+    let tried = |outcome| {
+        let made = checks(&[("delay", CheckOutcome::Pass), ("stall", outcome)]);
+        let Some(Selftest::Ran(mut report)) = made else { unreachable!() };
+        report.checks[0].figures.insert("tries".into(), 1.0);
+        report.checks[1].figures.insert("tries".into(), 3.0);
         Selftest::Ran(report)
     };
-    let [_, markdown, _] = proved(Some(tried(true)));
-    assert!(markdown.contains("(T2, T3 at try 3)"), "{markdown}");
-    assert!(markdown.contains("| ≤ 0.02 | held at try 3 |"), "{markdown}");
-    assert!(selftest_lines(&tried(true))[0].ends_with("(T2, T3 at try 3)"));
-    let lines = selftest_lines(&tried(false));
-    assert!(lines[0].contains(" held: ") && lines[1].contains(" FAILED at try 3: "), "{lines:?}");
+    let [_, markdown, _] = proved(Some(tried(CheckOutcome::Pass)));
+    assert!(markdown.contains("(delay, stall at try 3)"), "{markdown}");
+    assert!(markdown.contains("| ≤ 0.02 | pass at try 3 |"), "{markdown}");
+    assert!(selftest_lines(&tried(CheckOutcome::Pass))[0].ends_with("(delay, stall at try 3)"));
+    let lines = selftest_lines(&tried(CheckOutcome::Fail));
+    assert!(lines[0].contains(" pass: ") && lines[1].contains(" fail at try 3: "), "{lines:?}");
 }
 
 #[test]
@@ -459,7 +461,8 @@ fn the_cores_of_the_selftest_are_those_it_had() {
         let placement =
             Placement { part: "generator".into(), cores: generator.to_vec(), shares_with: Vec::new() };
         results.placements = vec![placement];
-        (results.selftest, results.selftest_cores) = (claims(&[("T2", true)]), selftest_cores);
+        (results.selftest, results.selftest_cores) =
+            (checks(&[("delay", CheckOutcome::Pass)]), selftest_cores);
         file(&results, "report.md").replace('\u{a0}', " ")
     };
     for (cores, generator, said) in [
@@ -480,8 +483,13 @@ fn the_cores_of_the_selftest_are_those_it_had() {
 fn what_came_of_the_selftest_is_always_said() {
     let broke = || Some(Selftest::Broke("weir selftest: it ended without a report: no room.".into()));
     for (selftest, said, warned) in [
-        (claims(&[("T2", true), ("T5", true)]), "all 2 claims held in 6.2 s (T2, T5).", false),
-        (claims(&[]), "it made no claim", true),
+        (
+            checks(&[("delay", CheckOutcome::Pass), ("faults", CheckOutcome::Pass)]),
+            "all 2 checks pass in 6.2 s (delay, faults).",
+            false,
+        ),
+        (checks(&[("delay", CheckOutcome::NotChecked)]), "of 1 check some could not be made (delay)", false),
+        (checks(&[]), "it made no check", true),
         (broke(), "could not be run: weir selftest: it ended without a report: no room.", true),
         (Some(Selftest::Skipped), "was not run: the experiment or the command asked for none.", false),
         (Some(Selftest::Simulated), "Nothing to prove: the target is simulated", false),

@@ -1,111 +1,84 @@
-//! T5: every fault falls into its class, and nothing else does.
+//! The fault check: every fault is counted in its error class, and nothing else is.
 //!
 //! Many clients in a closed loop against a responder that has a shuffled schedule of faults and good answers, and answers 404
-//! to whatever comes after its end. All counts are compared to the last one: those of the schedule do not depend on when
-//! the window ends. Connections that were refused leave no trace with the responder, but each client counts in its keys.
+//! after its end. All counts are compared to the last one: those of the schedule do not depend on when the window ends.
+//! The responder does not see connections that were refused, but each client counts in its keys.
 
-use super::{Bench, Outcome};
-use kv::proto::{LoadReport, Truth};
+use super::cores::OnEachCore;
+use super::{Findings, Setup};
+use crate::responder::{ANSWERS, Options, Record, Refusal, schedule};
+use kv::proto::LoadReport;
 use kv::units::Span;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A kind of answer of the responder, and the load generator's class of it.
-struct Kind {
-    name: &'static str,
-    class: &'static str,
-    /// How many.
-    count: u32,
-    count_short: u32,
-}
-
-const fn kind(name: &'static str, class: &'static str, count: u32, count_short: u32) -> Kind {
-    Kind { name, class, count, count_short }
-}
-
-/// What is in the schedule. Each client rests after a broken connection, and waits for what never comes, so most faults are
-/// of those that keep the connection. No two classes have the same total: two that change places do not go unseen.
-const KINDS: &[Kind] = &[
-    kind("reset", "reset", 1001, 41),
-    kind("reset_in_body", "reset", 501, 21),
-    kind("closed", "reset", 1001, 41),
-    kind("closed_in_head", "closed_early", 1003, 41),
-    kind("closed_in_body", "closed_early", 1006, 44),
-    kind("long_body", "wrong_length", 1007, 46),
-    kind("two_lengths", "wrong_length", 1012, 51),
-    kind("garbage", "malformed", 1013, 43),
-    kind("slow_body", "slow_body", 251, 5),
-    kind("silence", "timeout", 263, 7),
-    kind("wrong_value", "wrong_value", 12_001, 201),
-    kind("status_400", "http_4xx", 10_003, 181),
-    kind("status_403", "http_4xx", 10_004, 182),
-    kind("status_429", "http_429", 12_011, 211),
-    kind("status_500", "http_5xx", 12_021, 203),
-    kind("status_503", "http_5xx", 6002, 124),
-    kind("status_503_not_applied", "http_503_not_applied", 10_013, 207),
-    kind("status_503_unknown", "http_503_unknown", 10_033, 219),
-    kind("status_504", "http_504", 10_051, 223),
-];
-/// Good answers among them.
-const GOOD: u32 = 60_000;
-const GOOD_SHORT: u32 = 2000;
-/// The class of connections that nobody took.
+/// The class of connections that were refused.
 const REFUSED: &str = "refused";
-
-const CLIENTS: u32 = 200;
-const CLIENTS_SHORT: u32 = 40;
-/// For how long nobody listens.
-const REFUSAL: Duration = Duration::from_millis(300);
-const REFUSAL_SHORT: Duration = Duration::from_millis(100);
-/// Much longer than anybody is kept waiting by a busy machine: a time-out then is one of the schedule.
-const TIMEOUT: Duration = Duration::from_secs(1);
-/// In the short form there are fewer silent faults than clients, so that most of them wait at the same time.
-const TIMEOUT_SHORT: Duration = Duration::from_secs(2);
 /// How late a time-out may be noticed.
 const LATE: Duration = Duration::from_millis(200);
-/// The first window. A machine that cannot do so much in it gets one of twice the length.
-const WINDOW: Duration = Duration::from_secs(6);
-const WINDOW_SHORT: Duration = Duration::from_millis(2700);
+/// The longest window.
 const WINDOW_MAX: Duration = Duration::from_secs(100);
 /// More keys than any client asks for. The n-th client begins at n times as many.
 const KEYS_PER_CLIENT: u64 = 1_000_000_000;
-
+const SEED: u64 = 1;
 const BOUND: &str = "none, exact";
 
-/// Runs it.
-pub(super) fn run(bench: &Bench) -> Result<Outcome, String> {
-    let mut window = if bench.short { WINDOW_SHORT } else { WINDOW };
-    loop {
-        let (report, truth) = load(bench, window)?;
-        // What was handed out last may still be waited for.
-        let timeout = if bench.short { TIMEOUT_SHORT } else { TIMEOUT };
-        let ends = truth.schedule_secs.map(|secs| secs + (timeout + LATE).as_secs_f64());
-        if ends.is_some_and(|secs| secs < report.window_secs) {
-            return Ok(compare(&report, &truth));
-        }
-        window *= 2;
-        if window > WINDOW_MAX {
-            return Err("the faults do not come to their end on this machine".to_owned());
-        }
-    }
+/// The size of the check.
+struct Size {
+    clients: u32,
+    /// For how long connections are refused.
+    refusal: Duration,
+    /// Much longer than a busy machine lets anybody wait: a time-out then is one of the schedule.
+    timeout: Duration,
+    /// The first window. A machine that is too slow for it gets one of twice the length.
+    window: Duration,
 }
 
-fn load(bench: &Bench, window: Duration) -> Result<(LoadReport, Truth), String> {
-    let short = bench.short;
-    let (clients, refusal, timeout) = match short {
-        true => (CLIENTS_SHORT, REFUSAL_SHORT, TIMEOUT_SHORT),
-        false => (CLIENTS, REFUSAL, TIMEOUT),
-    };
-    let mut schedule = format!("good={}", if short { GOOD_SHORT } else { GOOD });
-    for kind in KINDS {
-        schedule += &format!(",{}={}", kind.name, if short { kind.count_short } else { kind.count });
+const SIZE: Size = Size {
+    clients: 200,
+    refusal: Duration::from_millis(300),
+    timeout: Duration::from_secs(1),
+    window: Duration::from_secs(6),
+};
+/// Fewer faults are silent than there are clients, so that most of them wait at the same time.
+const SIZE_SHORT: Size = Size {
+    clients: 40,
+    refusal: Duration::from_millis(100),
+    timeout: Duration::from_secs(2),
+    window: Duration::from_millis(2700),
+};
+
+pub(super) fn run(setup: &Setup) -> Result<Findings, String> {
+    let size = if setup.short { SIZE_SHORT } else { SIZE };
+    let mut window = size.window;
+    while window <= WINDOW_MAX {
+        let pauses = OnEachCore::pauses(setup.cores);
+        let (report, record) = load(setup, &size, window)?;
+        let pause = pauses.longest_pause();
+        // The last answer of the schedule may still be waited for.
+        let ends = record.schedule_secs.map(|secs| secs + (size.timeout + LATE).as_secs_f64());
+        if ends.is_some_and(|secs| secs < report.window_secs) {
+            let findings = compare(&report, &record);
+            // Good answers then time out, too.
+            return match !findings.passed && pause > size.timeout / 2 {
+                true => Err(format!("this machine stood still for {:.1} s", pause.as_secs_f64())),
+                false => Ok(findings),
+            };
+        }
+        window *= 2;
     }
-    let flags = format!(
-        "--faults {schedule} --refuse {clients}:{} --keys-per-client {KEYS_PER_CLIENT}",
-        Span(refusal)
-    );
-    let flags: Vec<String> = flags.split(' ').map(str::to_owned).collect();
-    let responder = bench.responder(&flags)?;
+    Err("this machine is too slow for so many faults".to_owned())
+}
+
+fn load(setup: &Setup, size: &Size, window: Duration) -> Result<(LoadReport, Record), String> {
+    let Size { clients, refusal, timeout, .. } = *size;
+    let count = |kind: &crate::responder::AnswerKind| if setup.short { kind.count_short } else { kind.count };
+    let options = Options {
+        schedule: Some(schedule(count, SEED)),
+        refusal: Some(Refusal { clients: clients as usize, length: refusal }),
+        keys_per_client: Some(KEYS_PER_CLIENT),
+        ..Options::default()
+    };
     // Reads for which 404 is a good answer, of keys in which each client counts.
     let flags = format!(
         "--workload mixed --mix get=1 --distribution scan --keys {} --no-preload --clients {clients} --threads 1 \
@@ -114,18 +87,17 @@ fn load(bench: &Bench, window: Duration) -> Result<(LoadReport, Truth), String> 
         Span(window),
         Span(timeout),
     );
-    let report = bench.load(&responder, window, &flags)?;
-    Ok((report, responder.truth()?))
+    setup.load(options, window, &flags)
 }
 
-/// The generator's account beside the responder's.
-fn compare(report: &LoadReport, truth: &Truth) -> Outcome {
-    let did = |kind: &str| truth.answers.get(kind).copied().unwrap_or(0);
-    let mut true_counts: BTreeMap<&str, u64> = BTreeMap::from([(REFUSED, truth.never_came)]);
-    for kind in KINDS {
+/// Compares the generator's report with the responder's record.
+fn compare(report: &LoadReport, record: &Record) -> Findings {
+    let did = |kind: &str| record.answers.get(kind).copied().unwrap_or(0);
+    let mut true_counts: BTreeMap<&str, u64> = BTreeMap::from([(REFUSED, record.refused)]);
+    for kind in ANSWERS.iter().filter(|kind| !kind.class.is_empty()) {
         *true_counts.entry(kind.class).or_default() += did(kind.name);
     }
-    let mut outcome = Outcome::new(BOUND);
+    let mut findings = Findings::new(BOUND);
     let mut wrong = Vec::new();
     let mut check = |what: &str, said: u64, from: u64, to: u64| {
         if said < from || said > to {
@@ -134,7 +106,7 @@ fn compare(report: &LoadReport, truth: &Truth) -> Outcome {
         }
     };
 
-    // A class that nothing should fall into has to be empty.
+    // A class without faults has to be empty.
     let classes = true_counts.keys().copied().chain(report.errors.keys().map(String::as_str));
     let classes: BTreeSet<&str> = classes.collect();
     let (mut lacking, mut surplus) = (0, 0);
@@ -144,13 +116,13 @@ fn compare(report: &LoadReport, truth: &Truth) -> Outcome {
         check(class, said, count, count);
         lacking += count.saturating_sub(said);
         surplus += said.saturating_sub(count);
-        outcome.figure(&format!("{class}_count"), count as f64);
+        findings.figure(format!("{class}_count"), count as f64);
     }
 
     let absent: u64 = report.operations.iter().map(|operation| operation.absent).sum();
     let good = did("good");
     check("good answers", report.successes.saturating_sub(absent), good, good);
-    // These go on to the end of the window: some were on their way then, and some clients sent one more before they stopped.
+    // These go on to the end of the window: some were in flight then, and some clients sent one more before they stopped.
     let clients = u64::from(report.clients);
     let late = did("absent").saturating_sub(report.in_flight_at_end + clients);
     check("answers after the schedule", absent, late, did("absent"));
@@ -163,31 +135,36 @@ fn compare(report: &LoadReport, truth: &Truth) -> Outcome {
 
     let faults: u64 = true_counts.values().sum();
     let misclassified = lacking.max(surplus);
-    outcome.holds(wrong.is_empty());
-    outcome.figure("faults_count", faults as f64);
-    outcome.figure("misclassified_count", misclassified as f64);
-    outcome.figure("good_count", good as f64);
-    outcome.figure("good_said_count", report.successes.saturating_sub(absent) as f64);
-    outcome.measured = match wrong.is_empty() {
+    findings.require(wrong.is_empty());
+    findings.figure("faults_count", faults as f64);
+    findings.figure("misclassified_count", misclassified as f64);
+    findings.figure("good_count", good as f64);
+    findings.figure("good_said_count", report.successes.saturating_sub(absent) as f64);
+    findings.measured = match wrong.is_empty() {
         true => format!("{faults} faults, none misclassified, {good} good answers counted as such"),
         false => format!("of {faults} faults {misclassified} misclassified: {}", wrong.join(", ")),
     };
-    outcome
+    findings
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::responder::AnswerKind;
     use kv::proto::OperationReport;
 
+    fn faults() -> impl Iterator<Item = &'static AnswerKind> {
+        ANSWERS.iter().filter(|kind| !kind.class.is_empty())
+    }
+
     /// What a generator says that sees everything as it is.
-    fn accounts() -> (LoadReport, Truth) {
-        let mut answers: BTreeMap<String, u64> =
-            KINDS.iter().map(|kind| (kind.name.to_owned(), u64::from(kind.count_short))).collect();
-        answers.extend([("good".to_owned(), 2000), ("absent".to_owned(), 500)]);
-        let truth = Truth { answers, never_came: 77, ..Truth::default() };
+    fn pair() -> (LoadReport, Record) {
+        let mut answers: BTreeMap<&str, u64> =
+            ANSWERS.iter().map(|kind| (kind.name, u64::from(kind.count_short))).collect();
+        answers.insert("absent", 500);
+        let record = Record { answers, refused: 77, ..Record::default() };
         let mut errors = BTreeMap::from([(REFUSED.to_owned(), 77)]);
-        for kind in KINDS {
+        for kind in faults() {
             *errors.entry(kind.class.to_owned()).or_default() += u64::from(kind.count_short);
         }
         // Ten of the answers after the schedule were on their way at the end.
@@ -202,25 +179,25 @@ mod tests {
             errors,
             ..LoadReport::default()
         };
-        (report, truth)
+        (report, record)
     }
 
     /// What comes of the accounts after a change to the generator's.
     fn check(change: impl Fn(&mut LoadReport), complaint: &str) {
-        let (mut report, truth) = accounts();
+        let (mut report, record) = pair();
         change(&mut report);
-        let Outcome { passed, measured, .. } = compare(&report, &truth);
+        let Findings { passed, measured, .. } = compare(&report, &record);
         assert_eq!(passed, complaint.is_empty(), "{measured}");
         assert!(measured.contains(complaint), "{measured}");
     }
 
     #[test]
     fn two_classes_that_change_places_are_seen() {
-        let count = |kind: &Kind, short: bool| if short { kind.count_short } else { kind.count };
-        for (short, clients, good) in [(false, CLIENTS, GOOD), (true, CLIENTS_SHORT, GOOD_SHORT)] {
+        let count = |kind: &AnswerKind, short: bool| if short { kind.count_short } else { kind.count };
+        for (short, clients) in [(false, SIZE.clients), (true, SIZE_SHORT.clients)] {
             // Each client is reset once more before it is refused.
-            let mut totals = BTreeMap::from([("reset", clients), ("good", good)]);
-            for kind in KINDS {
+            let mut totals = BTreeMap::from([("reset", clients), ("good", count(&ANSWERS[0], short))]);
+            for kind in faults() {
                 *totals.entry(kind.class).or_default() += count(kind, short);
             }
             let distinct: BTreeSet<u32> = totals.values().copied().collect();
@@ -231,9 +208,9 @@ mod tests {
                 "{totals:?}"
             );
         }
-        assert!(KINDS.iter().map(|kind| kind.count).sum::<u32>() >= 100_000);
-        let silent = |kind: &&Kind| ["slow_body", "silence"].contains(&kind.name);
-        assert!(KINDS.iter().filter(silent).map(|kind| kind.count_short).sum::<u32>() < CLIENTS_SHORT);
+        assert!(faults().map(|kind| kind.count).sum::<u32>() >= 100_000);
+        let silent = |kind: &&AnswerKind| ["slow_body", "silence"].contains(&kind.name);
+        assert!(faults().filter(silent).map(|kind| kind.count_short).sum::<u32>() < SIZE_SHORT.clients);
         let swapped = |report: &mut LoadReport| {
             let [slow, timeout] = ["slow_body", "timeout"].map(|class| report.errors[class]);
             report.errors.extend([("slow_body".to_owned(), timeout), ("timeout".to_owned(), slow)]);

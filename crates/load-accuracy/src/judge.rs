@@ -1,6 +1,6 @@
-//! Samples against what they should be: pure functions.
+//! Statistics of samples, and comparisons with what they should be: pure functions.
 
-use kv::proto::{Bucket, Latency};
+use kv::proto::{Bucket, Latency, LoadReport};
 
 /// How far a summary may be from its histogram: three digits are kept.
 const GRAIN: f64 = 1e-3;
@@ -101,15 +101,39 @@ pub(super) fn agrees(latency: &Latency, buckets: &[Bucket]) -> bool {
         && latency.us_min <= latency.us_p50 * (1.0 + GRAIN)
 }
 
+/// A histogram of a report, by its name.
+pub(super) fn histogram<'r>(report: &'r LoadReport, name: &str) -> Result<&'r [Bucket], String> {
+    let histogram = report.histograms.get(name).map(Vec::as_slice);
+    histogram.ok_or_else(|| format!("the load generator's report has no histogram {name:?}"))
+}
+
+/// The middle one; 0 where there are none.
+pub(super) fn median(samples: &mut [u64]) -> f64 {
+    samples.sort_unstable();
+    samples.get(samples.len() / 2).copied().unwrap_or(0) as f64
+}
+
+/// The mean; 0 where there are no samples.
+pub(super) fn mean(samples: &[u64]) -> f64 {
+    samples.iter().map(|sample| *sample as f64).sum::<f64>() / samples.len().max(1) as f64
+}
+
 /// The differences of neighbours.
 pub(super) fn gaps(instants_ns: &[u64]) -> Vec<f64> {
     instants_ns.windows(2).map(|pair| pair[1].saturating_sub(pair[0]) as f64).collect()
 }
 
-/// Events per second from the first to the last instant; `None` with fewer than two.
-pub(super) fn rate(instants_ns: &[u64]) -> Option<f64> {
-    let (first, last) = (instants_ns.first()?, instants_ns.last()?);
-    (last > first).then(|| (instants_ns.len() - 1) as f64 * 1e9 / (last - first) as f64)
+/// Why there is no rate.
+pub(super) const TOO_FEW: &str = "the responder received fewer than two requests";
+
+/// Events per second from the first to the last instant.
+pub(super) fn rate(instants_ns: &[u64]) -> Result<f64, &'static str> {
+    match (instants_ns.first(), instants_ns.last()) {
+        (Some(first), Some(last)) if last > first => {
+            Ok((instants_ns.len() - 1) as f64 * 1e9 / (last - first) as f64)
+        }
+        _ => Err(TOO_FEW),
+    }
 }
 
 #[cfg(test)]
@@ -238,7 +262,9 @@ mod tests {
         }
         assert_eq!(quantile_ns(&[], 0.5), 0.0);
         assert_eq!(gaps(&[0, 10, 40]), [10.0, 30.0]);
-        assert_eq!(rate(&[0, 500_000_000, 1_000_000_000]), Some(2.0));
-        assert_eq!((rate(&[5]), rate(&[])), (None, None));
+        assert_eq!(rate(&[0, 500_000_000, 1_000_000_000]), Ok(2.0));
+        assert_eq!((rate(&[5]), rate(&[])), (Err(TOO_FEW), Err(TOO_FEW)));
+        assert_eq!((median(&mut [3, 1, 2]), mean(&[1, 2, 6])), (2.0, 3.0));
+        assert_eq!((median(&mut []), mean(&[])), (0.0, 0.0));
     }
 }

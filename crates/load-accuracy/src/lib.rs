@@ -1,193 +1,196 @@
-//! The load generator's claims about itself, tested on this machine.
+//! The accuracy checks of the load generator: `weir load` is run against a responder that records what it really did, and its
+//! report is compared with that record.
 //!
-//! Knows a command line and JSON: `weir load` is judged by what it says of a `weir responder` that keeps an account of its own.
-//! A claim is a row of [`CLAIMS`]. Prints nothing.
+//! A check is a row of [`CHECKS`]. Prints nothing.
 
 pub mod responder;
-mod children;
+mod cores;
+mod generator;
 mod judge;
 mod delay;
 mod stall;
 mod rate;
 mod faults;
 
-pub use children::{Cores, Programs};
+pub use cores::Cores;
 
-use children::{OUT_OF_TIME, Responder};
-use kv::proto::{Claim, FORMAT, LoadReport, SelftestReport};
+use kv::proto::{AccuracyCheck, CheckOutcome, FORMAT, LoadReport, SelftestReport};
+use responder::{Record, Responder};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How often a claim about time is tried. What else the machine does may spoil one run, not three.
+/// How often a check of times is tried. What else the machine does may spoil one run, not three.
 const TRIES: u32 = 3;
-/// How long all claims together may take. The short form has to be over before the lab gives it up.
+/// How long all checks together may take. The lab ends the short form after 30 s.
 const LIMIT: Duration = Duration::from_secs(100);
 const LIMIT_SHORT: Duration = Duration::from_secs(15);
-/// How what was measured begins where nothing was.
-const NOT_TESTED: &str = "could not be tested: ";
+/// Why a check was not made when that time is over.
+const OUT_OF_TIME: &str = "out of time";
 
-/// A row of [`CLAIMS`].
+/// A row of [`CHECKS`].
 #[derive(Debug)]
-pub struct ClaimRow {
-    /// As the method calls it.
-    pub id: &'static str,
-    /// In a few words.
+pub struct CheckRow {
+    /// What flags, report and results call it.
     pub name: &'static str,
-    /// What holds if it does, in one sentence.
+    /// What is so if it passes, in one sentence.
     pub about: &'static str,
-    /// Whether a neighbour on the machine can spoil it, so that it may be tried again.
+    /// Whether other work on the machine can spoil it, so that it is tried again.
     is_of_time: bool,
-    run: fn(&Bench) -> Result<Outcome, String>,
+    run: fn(&Setup) -> Result<Findings, String>,
 }
 
-/// Every claim, in the order of the method.
-pub static CLAIMS: &[ClaimRow] = &[
-    ClaimRow {
-        id: "T2",
+/// Every check, in the order they are made.
+pub static CHECKS: &[CheckRow] = &[
+    CheckRow {
         name: "delay",
-        about: "An imposed delay is seen as long as it is.",
+        about: "A known delay is reported as long as it is.",
         is_of_time: true,
         run: delay::run,
     },
-    ClaimRow {
-        id: "T3",
+    CheckRow {
         name: "stall",
-        about: "In an open loop a stall is seen by all requests that were due in it.",
+        about: "In an open loop a stall delays all requests that were due in it.",
         is_of_time: true,
         run: stall::run,
     },
-    ClaimRow {
-        id: "T4",
+    CheckRow {
         name: "rate",
         about: "In an open loop requests are sent at the rate and with the gaps asked for.",
         is_of_time: true,
         run: rate::run,
     },
-    ClaimRow {
-        id: "T5",
+    CheckRow {
         name: "faults",
-        about: "Every fault falls into its class, and every good answer is counted.",
+        about: "Every fault is counted in its error class, and every good answer as a success.",
         is_of_time: false,
         run: faults::run,
     },
 ];
 
-/// What to test, with what.
+/// What to check.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The two programs.
-    pub programs: Programs,
+    /// The load generator: its first argument is `load`.
+    pub load: PathBuf,
+    /// Where it and the responder run; `None`: wherever the kernel puts them.
+    pub cores: Option<Cores>,
     /// Fewer and shorter runs.
     pub short: bool,
-    /// The ids of the claims to test; empty for all.
-    pub claims: Vec<String>,
+    /// Names of the checks to make; empty for all.
+    pub checks: Vec<String>,
 }
 
-/// What a claim's test is given.
-struct Bench {
-    programs: Programs,
+/// What a check is given.
+struct Setup {
+    load: PathBuf,
+    cores: Option<Cores>,
     short: bool,
     /// Which try it is, from 1.
     attempt: u32,
-    /// When all has to be over.
+    /// When all checks have to be over.
     deadline: Instant,
 }
 
-impl Bench {
-    /// Starts a responder that does what `flags` say.
-    fn responder(&self, flags: &[String]) -> Result<Responder, String> {
-        Responder::start(&self.programs, self.deadline, flags)
+impl Setup {
+    fn responder(&self, options: responder::Options) -> Result<Responder, String> {
+        Responder::start(options, self.cores.map(|cores| cores.responder))
+            .map_err(|error| format!("cannot start the responder: {error}"))
     }
 
-    /// Puts load on `responder`, for about `length`; `flags` have blanks between them.
-    fn load(&self, responder: &Responder, length: Duration, flags: &str) -> Result<LoadReport, String> {
-        let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
-        children::load(&self.programs, responder, length, &flags)
+    /// Puts load on a responder, for about `length`; what the generator reports and what the responder did.
+    fn load(
+        &self,
+        options: responder::Options,
+        length: Duration,
+        flags: &str,
+    ) -> Result<(LoadReport, Record), String> {
+        let responder = self.responder(options)?;
+        let report = generator::load(self, responder.address, length, flags)?;
+        Ok((report, record(responder)?))
     }
 }
 
-/// What a claim's test found.
-#[derive(Clone, Debug, Default)]
-struct Outcome {
+fn record(responder: Responder) -> Result<Record, String> {
+    responder.stop().map_err(|error| format!("the responder failed: {error}"))
+}
+
+/// What a check measured.
+#[derive(Clone, Debug)]
+struct Findings {
     passed: bool,
     measured: String,
-    bound: String,
+    bound: &'static str,
     figures: BTreeMap<String, f64>,
 }
 
-impl Outcome {
-    /// Nothing measured yet, and nothing that does not hold.
-    fn new(bound: &str) -> Outcome {
-        Outcome { passed: true, bound: bound.to_owned(), ..Outcome::default() }
+impl Findings {
+    /// Nothing measured yet, and nothing out of bounds.
+    fn new(bound: &'static str) -> Findings {
+        Findings { passed: true, measured: String::new(), bound, figures: BTreeMap::new() }
     }
 
-    /// Notes whether a part of it holds.
-    fn holds(&mut self, part: bool) {
-        self.passed &= part;
+    fn require(&mut self, holds: bool) {
+        self.passed &= holds;
     }
 
-    fn figure(&mut self, name: &str, value: f64) {
-        self.figures.insert(name.to_owned(), value);
+    fn figure(&mut self, name: impl Into<String>, value: f64) {
+        self.figures.insert(name.into(), value);
     }
 }
 
-/// What to do about a claim that does not hold.
-pub fn remedy(claim: &Claim) -> &'static str {
-    let is_of_time = CLAIMS.iter().any(|row| row.id == claim.id && row.is_of_time);
-    match claim.measured.strip_prefix(NOT_TESTED) {
-        Some(OUT_OF_TIME) => {
-            "let nothing else run on the machine, or test fewer claims at once with --claims"
+/// What to do about a check that did not pass.
+pub fn remedy(check: &AccuracyCheck) -> &'static str {
+    let is_of_time = CHECKS.iter().any(|row| row.name == check.name && row.is_of_time);
+    match check.outcome {
+        CheckOutcome::Pass => "",
+        CheckOutcome::NotChecked => "remove the cause that its line names, and run it again",
+        CheckOutcome::Fail if is_of_time => {
+            "let nothing else run on the machine, or name two idle cores with --cores"
         }
-        Some(_) => "remove the cause that the claim's line names, and try again",
-        None if is_of_time => "let nothing else run on the machine, or name two idle cores with --cores",
-        None => "that is a fault of the generator: please report it with this output",
+        CheckOutcome::Fail => "that is a fault of the generator: please report it with this output",
     }
 }
 
-/// Tests the claims, one after the other; `heard` is told of each at once.
-///
-/// Claims that are not reached in the time there is for all together are reported as not holding.
-pub fn run(options: &Options, heard: &mut dyn FnMut(&Claim)) -> SelftestReport {
+/// Makes the checks, one after the other; `done` is called with each at once.
+pub fn run(options: &Options, done: &mut dyn FnMut(&AccuracyCheck)) -> SelftestReport {
     let begun = Instant::now();
-    let asked_for = |row: &&ClaimRow| {
-        options.claims.is_empty() || options.claims.iter().any(|id| id.eq_ignore_ascii_case(row.id))
-    };
     let deadline = begun + if options.short { LIMIT_SHORT } else { LIMIT };
-    let mut claims = Vec::new();
-    for row in CLAIMS.iter().filter(asked_for) {
-        let claim = test(row, options, deadline);
-        heard(&claim);
-        claims.push(claim);
+    let mut checks = Vec::new();
+    for row in CHECKS {
+        if options.checks.is_empty() || options.checks.iter().any(|name| name == row.name) {
+            let check = check(row, options, deadline);
+            done(&check);
+            checks.push(check);
+        }
     }
-    SelftestReport { format: FORMAT, short: options.short, secs: begun.elapsed().as_secs_f64(), claims }
+    SelftestReport { format: FORMAT, short: options.short, secs: begun.elapsed().as_secs_f64(), checks }
 }
 
-/// Tests a claim, as often as it may be.
-fn test(row: &ClaimRow, options: &Options, deadline: Instant) -> Claim {
+/// Makes one check, as often as it may be tried.
+fn check(row: &CheckRow, options: &Options, deadline: Instant) -> AccuracyCheck {
     let tries = if row.is_of_time { TRIES } else { 1 };
-    let mut bench = Bench { programs: options.programs.clone(), short: options.short, attempt: 1, deadline };
+    let Options { load, cores, short, .. } = options.clone();
+    let mut setup = Setup { load, cores, short, attempt: 1, deadline };
     loop {
         let in_time = || Instant::now() < deadline;
-        let found = if in_time() { (row.run)(&bench) } else { Err(OUT_OF_TIME.to_owned()) };
-        let outcome = found.unwrap_or_else(|why| Outcome {
-            measured: format!("{NOT_TESTED}{why}"),
-            bound: row.about.to_owned(),
-            ..Outcome::default()
-        });
+        let found = if in_time() { (row.run)(&setup) } else { Err(OUT_OF_TIME.to_owned()) };
+        let passed = found.as_ref().is_ok_and(|found| found.passed);
         // A try that failed says more than one that ran out of time.
-        if outcome.passed || bench.attempt == tries || !in_time() {
-            let Outcome { passed, measured, bound, mut figures } = outcome;
-            figures.insert("tries".to_owned(), f64::from(bench.attempt));
-            return Claim {
-                id: row.id.to_owned(),
-                name: row.name.to_owned(),
-                passed,
-                measured,
-                bound,
-                figures,
-            };
+        if !passed && setup.attempt < tries && in_time() {
+            setup.attempt += 1;
+            continue;
         }
-        bench.attempt += 1;
+        let mut check = AccuracyCheck { name: row.name.to_owned(), ..AccuracyCheck::default() };
+        match found {
+            Err(why) => (check.measured, check.bound) = (why, row.about.to_owned()),
+            Ok(Findings { passed, measured, bound, figures }) => {
+                check.outcome = if passed { CheckOutcome::Pass } else { CheckOutcome::Fail };
+                (check.measured, check.bound, check.figures) = (measured, bound.to_owned(), figures);
+            }
+        }
+        check.figures.insert("tries".to_owned(), f64::from(setup.attempt));
+        return check;
     }
 }
 
@@ -196,28 +199,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_that_is_not_reached_in_time_is_reported_all_the_same() {
-        let nowhere = Programs { weir: "/nowhere".into(), load: "/nowhere".into(), cores: None };
-        let options = Options { programs: nowhere, short: true, claims: Vec::new() };
-        let claim = test(&CLAIMS[0], &options, Instant::now());
-        assert!(!claim.passed);
-        assert_eq!(claim.measured, "could not be tested: out of time");
-        assert!(remedy(&claim).contains("--claims"));
+    fn a_check_that_is_not_reached_in_time_is_not_checked() {
+        let options = Options { load: "/nowhere".into(), cores: None, short: true, checks: Vec::new() };
+        let check = check(&CHECKS[0], &options, Instant::now());
+        assert_eq!((check.outcome, &*check.measured), (CheckOutcome::NotChecked, "out of time"));
+        assert!(remedy(&check).contains("the cause"));
     }
 
     #[test]
     fn the_remedy_is_that_of_the_cause() {
-        for (id, measured, part) in [
-            ("T2", "median off by 9 µs", "--cores"),
-            ("T5", "of 9 faults 1 misclassified", "please report it"),
-            (
-                "T5",
-                "could not be tested: cannot start x: no such file",
-                "the cause that the claim's line names",
-            ),
+        for (name, outcome, part) in [
+            ("delay", CheckOutcome::Fail, "--cores"),
+            ("faults", CheckOutcome::Fail, "please report it"),
+            ("faults", CheckOutcome::NotChecked, "the cause that its line names"),
         ] {
-            let claim = Claim { id: id.to_owned(), measured: measured.to_owned(), ..Claim::default() };
-            assert!(remedy(&claim).contains(part), "{measured}: {}", remedy(&claim));
+            let check = AccuracyCheck { name: name.to_owned(), outcome, ..AccuracyCheck::default() };
+            assert!(remedy(&check).contains(part), "{name}: {}", remedy(&check));
         }
     }
 }

@@ -1,32 +1,32 @@
-//! T3: a server that stands still is seen by all who would have asked it meanwhile.
+//! The stall check: a server that freezes delays all requests that were due meanwhile.
 //!
 //! An open loop against a responder that freezes once, for S seconds. A request due t seconds later waits S − t, and what
-//! comes while the queue empties waits as well: of requests at utilization ρ, S/(1 − ρ) seconds' worth are delayed, by times
-//! that are uniform between 0 and S. So P(L > x) = (S − x) / ((1 − ρ)·T) in a window of T.
+//! arrives while the queue empties waits as well: of requests at utilization ρ, S/(1 − ρ) seconds' worth are delayed, by
+//! times that are uniform between 0 and S. So P(L > x) = (S − x) / ((1 − ρ)·T) in a window of T.
 
-use super::{Bench, Outcome, judge};
-use kv::proto::{Bucket, Latency};
+use super::{Findings, Setup, judge};
+use crate::responder::{Options, Record};
+use kv::proto::{Bucket, Latency, LoadReport};
 use kv::units::Span;
 use std::time::Duration;
 
 /// Requests per second: few enough that ρ is small, and so matters little.
 const RATE: f64 = 1000.0;
-/// One connection is where it is hardest: what is uncorrected sees one delayed request.
+/// One connection is the hardest case: a generator without correction sees one delayed request.
 const CLIENTS: &[u32] = &[1, 16];
 const CLIENTS_SHORT: &[u32] = &[1];
-/// Shorter delays are not looked at, as a share of the stall: they may be anything's.
+/// Shorter delays are ignored, as a share of the stall: they may have other causes.
 const FROM_SHARE: f64 = 0.01;
 const DISTANCE_MAX: f64 = 0.02;
 const COUNT_OFF_MAX: f64 = 0.01;
 /// What a percentile of the report may be off by, as a share of the stall.
 const PERCENTILE_OFF_MAX: f64 = 0.02;
 const BOUND: &str = "distance 0.02, count 1 %, percentiles 2 % of the stall";
-/// A responder that is busier than this is too slow for the rate: what it says of itself would decide the claim.
+/// A responder that is busier than this is too slow for the rate: its own record would decide the check.
 const UTILIZATION_MAX: f64 = 0.2;
-/// The percentiles that are of the stall: of the others the theory says nothing.
+/// The percentiles from here up are those of the stall.
 const QUANTILE_MIN: f64 = 0.99;
 
-/// When and how long, in a window of how long.
 struct Times {
     at: Duration,
     stall: Duration,
@@ -44,114 +44,83 @@ const TIMES_SHORT: Times = Times {
     window: Duration::from_millis(700),
 };
 
-/// Runs it.
-pub(super) fn run(bench: &Bench) -> Result<Outcome, String> {
-    let (all, times) = if bench.short { (CLIENTS_SHORT, TIMES_SHORT) } else { (CLIENTS, TIMES) };
-    let mut outcome = Outcome::new(BOUND);
-    let mut told = Vec::new();
+pub(super) fn run(setup: &Setup) -> Result<Findings, String> {
+    let (all, times) = if setup.short { (CLIENTS_SHORT, TIMES_SHORT) } else { (CLIENTS, TIMES) };
+    let mut findings = Findings::new(BOUND);
+    let mut measured = Vec::new();
     for clients in all {
-        let seen = look(bench, *clients, &times)?;
-        let count_off = seen.delayed / seen.expected - 1.0;
-        outcome.holds(seen.distance <= DISTANCE_MAX && count_off.abs() <= COUNT_OFF_MAX);
-        outcome.holds(seen.percentile_off <= PERCENTILE_OFF_MAX && seen.agrees);
-        outcome.holds(seen.utilization <= UTILIZATION_MAX);
-        for (name, value) in [
-            ("utilization", seen.utilization),
-            ("distance", seen.distance),
-            ("delayed", seen.delayed),
-            ("expected", seen.expected),
-            ("p99_ms", seen.p99_ms),
-            ("percentile_off_share", seen.percentile_off),
-            ("uncorrected_delayed", seen.uncorrected),
-            ("uncorrected_p99_ms", seen.uncorrected_p99_ms),
-        ] {
-            outcome.figure(&format!("{name}_{clients}_clients"), value);
-        }
-        told.push(format!(
-            "{clients} client{}: distance {:.4}, {} delayed ({:+.2} %), percentiles off by {:.2} %, uncorrected {}{}{}",
-            if *clients == 1 { "" } else { "s" },
-            seen.distance,
-            seen.delayed,
-            count_off * 100.0,
-            seen.percentile_off * 100.0,
-            seen.uncorrected,
-            if seen.agrees { "" } else { ", percentiles are not those of the histogram" },
-            match seen.utilization <= UTILIZATION_MAX {
-                true => String::new(),
-                false => format!(
-                    ", could not be tested: the responder's utilization is {:.2}, {UTILIZATION_MAX} is the most",
-                    seen.utilization
-                ),
-            },
+        let flags = format!(
+            "--rate {RATE} --clients {clients} --threads 1 --no-preload --warmup 0s --window {} --timeout 10s --histogram",
+            Span(times.window),
+        );
+        let options = Options { stall: Some([times.at, times.stall]), ..Options::default() };
+        let (report, record) = setup.load(options, times.window, &flags)?;
+        measured.push(compare(&report, &record, *clients, &mut findings)?);
+    }
+    findings.measured = measured.join("; ");
+    Ok(findings)
+}
+
+/// Compares the report of a run with the theory, and says what it found.
+fn compare(
+    report: &LoadReport,
+    record: &Record,
+    clients: u32,
+    findings: &mut Findings,
+) -> Result<String, String> {
+    let [at_secs, stall_secs] = record.stall_secs.ok_or("the responder never froze")?;
+    // How fast the queue empties: half of it is enough to tell, and all of it may be more than there was.
+    let thawed = record.arrivals_ns.partition_point(|ns| *ns as f64 / 1e9 < at_secs + stall_secs);
+    let end = record.arrivals_ns.len().min(thawed + (RATE * stall_secs / 2.0) as usize);
+    let utilization = RATE / judge::rate(&record.arrivals_ns[thawed..end])?;
+    if utilization > UTILIZATION_MAX {
+        return Err(format!(
+            "the responder's utilization is {utilization:.2}, {UTILIZATION_MAX} is the most"
         ));
     }
-    outcome.measured = told.join("; ");
-    Ok(outcome)
-}
-
-/// What was seen of a stall.
-struct Seen {
-    /// By the responder's account.
-    utilization: f64,
-    /// From the theory.
-    distance: f64,
-    delayed: f64,
-    expected: f64,
-    p99_ms: f64,
-    /// By how much the farthest percentile of the report is off, as a share of the stall.
-    percentile_off: f64,
-    /// Whether the percentiles are those of the histogram.
-    agrees: bool,
-    /// How many are delayed if latency is counted from the sending, as a generator without correction has it.
-    uncorrected: f64,
-    uncorrected_p99_ms: f64,
-}
-
-fn look(bench: &Bench, clients: u32, times: &Times) -> Result<Seen, String> {
-    let stall = format!("{}:{}", Span(times.at), Span(times.stall));
-    let flags = ["--arrivals".to_owned(), "--stall".to_owned(), stall];
-    let responder = bench.responder(&flags)?;
-    let flags = format!(
-        "--rate {RATE} --clients {clients} --threads 1 --no-preload --warmup 0s --window {} --timeout 10s --histogram",
-        Span(times.window),
-    );
-    let report = bench.load(&responder, times.window, &flags)?;
-    let truth = responder.truth()?;
-    let [at_secs, stall_secs] = truth.stall_secs.ok_or("the responder never froze")?;
-    // How fast the queue empties: half of it is enough to tell, and all of it may be more than there was.
-    let thawed = truth.arrivals_ns.partition_point(|ns| *ns as f64 / 1e9 < at_secs + stall_secs);
-    let queue = truth.arrivals_ns.iter().skip(thawed).take((RATE * stall_secs / 2.0) as usize);
-    let queue: Vec<u64> = queue.copied().collect();
-    let utilization = RATE / judge::rate(&queue).ok_or("hardly a request came")?;
-    let buckets = |name: &str| -> Result<&Vec<Bucket>, String> {
-        report.histograms.get(name).ok_or(format!("the load generator's report has no histogram {name:?}"))
-    };
-    let (all, service) = (buckets("all")?, buckets("service")?);
+    let (all, service) = (judge::histogram(report, "all")?, judge::histogram(report, "service")?);
     let from_ns = stall_secs * 1e9 * FROM_SHARE;
+    let longer = |buckets: &[Bucket]| judge::longer_than(buckets, from_ns as u64) as f64;
+    let (delayed, uncorrected) = (longer(all), longer(service));
+    let expected = RATE * (stall_secs - from_ns / 1e9) / (1.0 - utilization);
+    let count_off = delayed / expected - 1.0;
+    let distance = judge::distance_from_uniform(all, from_ns, stall_secs * 1e9);
     // All requests succeed, so that the one operation's latencies are those of all.
-    let latencies: Vec<&Latency> = [&report.latency]
-        .into_iter()
-        .chain(report.operations.iter().map(|operation| &operation.latency))
-        .collect();
+    let operations = report.operations.iter().map(|operation| &operation.latency);
+    let latencies: Vec<&Latency> = [&report.latency].into_iter().chain(operations).collect();
     let off = |latency: &&Latency| {
         let window_secs = latency.count as f64 / RATE;
-        let of_stall = |(q, _): &(f64, f64)| *q >= QUANTILE_MIN;
         let off = move |(q, us): (f64, f64)| {
             let expected_secs = stall_secs - (1.0 - q) * (1.0 - utilization) * window_secs;
             (us / 1e6 - expected_secs).abs() / stall_secs
         };
-        judge::percentiles(latency).into_iter().filter(of_stall).map(off).fold(0.0, f64::max)
+        let of_stall = judge::percentiles(latency).into_iter().filter(|(q, _)| *q >= QUANTILE_MIN);
+        of_stall.map(off).fold(0.0, f64::max)
     };
-    let longer = |buckets: &[Bucket]| judge::longer_than(buckets, from_ns as u64) as f64;
-    Ok(Seen {
-        utilization,
-        distance: judge::distance_from_uniform(all, from_ns, stall_secs * 1e9),
-        delayed: longer(all),
-        expected: RATE * (stall_secs - from_ns / 1e9) / (1.0 - utilization),
-        p99_ms: judge::quantile_ns(all, 0.99) / 1e6,
-        percentile_off: latencies.iter().map(off).fold(0.0, f64::max),
-        agrees: latencies.iter().all(|latency| judge::agrees(latency, all)),
-        uncorrected: longer(service),
-        uncorrected_p99_ms: judge::quantile_ns(service, 0.99) / 1e6,
-    })
+    let percentile_off = latencies.iter().map(off).fold(0.0, f64::max);
+    let agrees = latencies.iter().all(|latency| judge::agrees(latency, all));
+
+    findings.require(distance <= DISTANCE_MAX && count_off.abs() <= COUNT_OFF_MAX);
+    findings.require(percentile_off <= PERCENTILE_OFF_MAX && agrees);
+    for (name, value) in [
+        ("utilization", utilization),
+        ("distance", distance),
+        ("delayed", delayed),
+        ("expected", expected),
+        ("p99_ms", judge::quantile_ns(all, 0.99) / 1e6),
+        ("percentile_off_share", percentile_off),
+        // If latency were counted from the sending, as a generator without correction does.
+        ("uncorrected_delayed", uncorrected),
+        ("uncorrected_p99_ms", judge::quantile_ns(service, 0.99) / 1e6),
+    ] {
+        findings.figure(format!("{name}_{clients}_clients"), value);
+    }
+    let agreement = if agrees { "" } else { ", percentiles are not those of the histogram" };
+    Ok(format!(
+        "{clients} client{}: distance {distance:.4}, {delayed} delayed ({:+.2} %), percentiles off by {:.2} %, \
+         uncorrected {uncorrected}{agreement}",
+        if clients == 1 { "" } else { "s" },
+        count_off * 100.0,
+        percentile_off * 100.0,
+    ))
 }

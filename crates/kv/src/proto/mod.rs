@@ -15,7 +15,7 @@ pub use load::{
 };
 pub use path::{BadKey, key_of_path, key_of_plain_path, path_of_key};
 pub use problem::Problem;
-pub use selftest::{Claim, Delay, SelftestReport, Truth};
+pub use selftest::{AccuracyCheck, CheckOutcome, SelftestReport};
 
 /// Version of every JSON shape this program writes; raised when a reader of the old one would misread the new one.
 pub const FORMAT: u32 = 1;

@@ -5,6 +5,7 @@
 
 use super::checks::{CHECKS, Checked};
 use super::{Capacity, Findings, Row};
+use kv::proto::CheckOutcome;
 use lab_data::results::{Results, Selftest, Trial};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -71,7 +72,7 @@ pub const CRIMES: &[Crime] = &[
     },
     Crime {
         name: "generator proven",
-        about: "the load generator held its claims on this machine before the first trial",
+        about: "the load generator passed its accuracy checks on this machine before the first trial",
         judge: generator_proven,
     },
     Crime {
@@ -237,11 +238,14 @@ fn generator_proven(case: &Case) -> Plea {
         Some(Selftest::Skipped) => NotChecked("the selftest was not run, as asked".into()),
         Some(Selftest::Simulated) => Held("nothing to prove: the generator is simulated".into()),
         Some(Selftest::Broke(why)) => NotChecked(format!("the selftest could not be run: {why}")),
-        Some(Selftest::Ran(report)) if report.claims.is_empty() => {
-            NotChecked("the selftest made no claim".into())
+        Some(Selftest::Ran(report)) if report.checks.is_empty() => {
+            NotChecked("the selftest made no check".into())
         }
         Some(selftest @ Selftest::Ran(report)) => match selftest.failed().as_slice() {
-            [] => Held(format!("{} held", count(report.claims.len(), "claim"))),
+            [] if !report.passed() => {
+                NotChecked(format!("not checked: {}", report.with(CheckOutcome::NotChecked).join(", ")))
+            }
+            [] => Held(format!("{} pass", count(report.checks.len(), "check"))),
             failed => Broken(format!("failed: {}", failed.join(", "))),
         },
     }

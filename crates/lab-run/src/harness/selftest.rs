@@ -113,7 +113,7 @@ impl Proof<'_> {
                     let secs = self.limit.as_secs_f64();
                     return Some(broke(&format!("it took more than {secs:.0} s and was killed"), log));
                 }
-                // A claim that fails is an exit code of its own: what it says counts, not how it ends.
+                // A check that fails is an exit code of its own: what it says counts, not how it ends.
                 Ok(said) => return Some(parse(&said).map_or_else(|why| broke(&why, log), Selftest::Ran)),
                 Err(RecvTimeoutError::Disconnected) => return Some(broke("it ended without a report", log)),
             }
@@ -167,7 +167,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
-    const REPORT: &str = r#"{"format":1,"short":true,"claims":[{"id":"T2","name":"delay","passed":true,"measured":"3 µs","bound":"5 µs","figures":{"error_us":3}},{"id":"T3","name":"stall","passed":false,"measured":"0.05","bound":"0.02","figures":{}}],"secs":4.5}"#;
+    const REPORT: &str = r#"{"format":1,"short":true,"checks":[{"name":"delay","outcome":"pass","measured":"3 µs","bound":"5 µs","figures":{"error_us":3}},{"name":"stall","outcome":"fail","measured":"0.05","bound":"0.02","figures":{}}],"secs":4.5}"#;
 
     /// A shell script that stands in weir's place.
     fn script(dir: &Path, text: &str) -> PathBuf {
@@ -193,11 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn a_report_counts_also_where_a_claim_fails() {
+    fn a_report_counts_also_where_a_check_fails() {
         let selftest = proved(&format!("echo '{REPORT}'; exit 1"), None, LIMIT, false).unwrap();
-        assert_eq!(selftest.failed(), ["T3"]);
+        assert_eq!(selftest.failed(), ["stall"]);
         let Selftest::Ran(report) = selftest else { panic!("{selftest:?}") };
-        assert_eq!((report.short, report.secs, report.claims.len()), (true, 4.5, 2));
+        assert_eq!((report.short, report.secs, report.checks.len()), (true, 4.5, 2));
     }
 
     #[test]

@@ -1,21 +1,20 @@
-//! One connection: bytes in, requests out, in the plainest way there is.
+//! One connection of the responder: reads requests and sends answers.
 //!
-//! Written apart from the codec of server and load generator on purpose: what vouches for them must not share their faults.
+//! Shares no code with the codec of server and load generator, so that it cannot share their faults.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-/// A connection and what came on it so far.
+/// A connection and the bytes received on it that are not a whole request yet.
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
-    /// Whether a request ever came on it.
+    /// Whether a request was ever received on it.
     pub(super) has_asked: bool,
     buffer: Vec<u8>,
 }
 
-/// A request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Question {
+pub(super) struct Request {
     /// The last part of the path.
     pub(super) key: String,
     /// Whether the client wants the connection closed after the answer.
@@ -30,7 +29,7 @@ impl Connection {
         Ok(Connection { stream, has_asked: false, buffer: Vec::new() })
     }
 
-    /// Reads what is there, once; false when the client has closed the connection, in order or not.
+    /// Reads what is there, once; false when the client has closed or reset the connection.
     pub(super) fn read(&mut self, scratch: &mut [u8]) -> bool {
         match self.stream.read(scratch) {
             Ok(0) => false,
@@ -42,22 +41,22 @@ impl Connection {
         }
     }
 
-    /// The next request that has come to its end.
-    pub(super) fn question(&mut self) -> Option<Question> {
-        let (question, bytes) = question(&self.buffer)?;
+    /// The next whole request.
+    pub(super) fn request(&mut self) -> Option<Request> {
+        let (request, bytes) = parse(&self.buffer)?;
         self.buffer.drain(..bytes);
         self.has_asked = true;
-        Some(question)
+        Some(request)
     }
 
-    /// Sends `bytes`; false if the client did not take them. Answers are short, so that they go in one piece.
+    /// Sends `bytes`; false if the client did not take them. Answers are short enough for one write.
     pub(super) fn send(&mut self, bytes: &[u8]) -> bool {
         bytes.is_empty() || matches!(self.stream.write(bytes), Ok(sent) if sent == bytes.len())
     }
 }
 
-/// The request at the front of `bytes`, and how long it is.
-fn question(bytes: &[u8]) -> Option<(Question, usize)> {
+/// The request at the front of `bytes`, and its length.
+fn parse(bytes: &[u8]) -> Option<(Request, usize)> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&bytes[..end]);
     let mut lines = head.lines();
@@ -73,7 +72,7 @@ fn question(bytes: &[u8]) -> Option<(Question, usize)> {
         }
     }
     let key = path.rsplit('/').next().unwrap_or_default().to_owned();
-    (bytes.len() >= end + body).then_some((Question { key, closes }, end + body))
+    (bytes.len() >= end + body).then_some((Request { key, closes }, end + body))
 }
 
 #[cfg(test)]
@@ -82,14 +81,14 @@ mod tests {
 
     #[test]
     fn requests_are_read_to_their_end_and_no_further() {
-        let question_of = |text: &str| question(text.as_bytes()).map(|(found, bytes)| (found.key, bytes));
+        let parsed = |text: &str| parse(text.as_bytes()).map(|(found, bytes)| (found.key, bytes));
         let get = "GET /kv/all_7 HTTP/1.1\r\nHost: h\r\n\r\n";
         let put = "PUT /kv/k HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc";
-        assert_eq!(question_of(get), Some(("all_7".into(), get.len())));
-        assert_eq!(question_of(put), Some(("k".into(), put.len())));
-        assert_eq!(question_of(&format!("{put}{get}")), Some(("k".into(), put.len())));
+        assert_eq!(parsed(get), Some(("all_7".into(), get.len())));
+        assert_eq!(parsed(put), Some(("k".into(), put.len())));
+        assert_eq!(parsed(&format!("{put}{get}")), Some(("k".into(), put.len())));
         for part in [&get[..get.len() - 1], &put[..put.len() - 1], ""] {
-            assert_eq!(question_of(part), None, "{part:?}");
+            assert_eq!(parsed(part), None, "{part:?}");
         }
     }
 }

@@ -1,16 +1,16 @@
 //! One server that freezes for two of twenty seconds, seen three ways: the picture in docs/method.md.
 //!
-//! The server is `weir responder`, which answers after a millisecond but for the stall. What ten connections say that send
+//! The server is the test responder, which answers after a millisecond but for the stall. What ten connections say that send
 //! when they have their answer; what they say when requests are due at a constant rate, counted from when each was sent; and
 //! counted from when each was due, which is what whoever asked has lived through.
 
 use crate::plot::{self, Line, Panel, Picture, Point};
 use crate::support::{LOAD_CORE, SERVER_CORE, load, on_core, weir};
 use kv::proto::{Bucket, LoadReport};
+use load_accuracy::responder::{Options, Responder};
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
@@ -58,34 +58,20 @@ pub(crate) fn run() {
 
 /// What `weir load` says of a server that freezes.
 fn against_a_stall(args: &[&str]) -> LoadReport {
-    let stall = format!("{}s:{STALL_SECS}s", (RUN_SECS - STALL_SECS) / 2.0);
-    let (responder, url) = responder(&["--delay", "1ms", "--stall", &stall]);
+    let stall = [(RUN_SECS - STALL_SECS) / 2.0, STALL_SECS].map(Duration::from_secs_f64);
+    let options = Options { delay: Duration::from_millis(1), stall: Some(stall), ..Options::default() };
+    let (responder, url) = responder(options);
     let window = format!("{RUN_SECS}s");
     let usual = ["--clients", CLIENTS, "--warmup", "0s", "--window", &window, "--no-preload", "--histogram"];
     let report = load(&url, &[&usual[..], args].concat());
-    end(responder);
+    responder.stop().expect("it says what it did");
     report
 }
 
-fn responder(args: &[&str]) -> (Child, String) {
-    let mut command = on_core(SERVER_CORE, weir());
-    let child = command.arg("responder").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut child = child.expect("the responder starts");
-    let mut line = String::new();
-    let output = child.stdout.as_mut().expect("a pipe was asked for");
-    BufReader::with_capacity(1, output).read_line(&mut line).expect("it says where it listens");
-    let address = line.trim().strip_prefix("listening ").expect("it says where it listens");
-    let url = format!("http://{address}");
-    (child, url)
-}
-
-/// It ends with its input, and says what it did.
-fn end(mut responder: Child) {
-    drop(responder.stdin.take());
-    let mut truth = String::new();
-    let output = responder.stdout.as_mut().expect("a pipe was asked for");
-    output.read_to_string(&mut truth).expect("it says what it did");
-    responder.wait().expect("it ends");
+fn responder(options: Options) -> (Responder, String) {
+    let responder = Responder::start(options, Some(SERVER_CORE)).expect("the responder starts");
+    let url = format!("http://{}", responder.address);
+    (responder, url)
 }
 
 /// The latency in nanoseconds that all but one of 10^`nines` requests stayed below.
@@ -132,9 +118,9 @@ fn ms(ns: f64) -> String {
 
 /// Prints how much memory a run needs, and one ten times as long.
 fn memory() {
-    let (responder, url) = responder(&[]);
+    let (responder, url) = responder(Options::default());
     let peaks: Vec<String> = [2, 20].iter().map(|secs| peak(&url, *secs)).collect();
-    end(responder);
+    responder.stop().expect("it says what it did");
     println!("memory of weir load: {}", peaks.join("; "));
 }
 

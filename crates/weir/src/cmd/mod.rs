@@ -17,8 +17,6 @@ mod replica;
 #[cfg(feature = "lab")]
 mod report;
 #[cfg(feature = "lab")]
-mod responder;
-#[cfg(feature = "lab")]
 mod score;
 #[cfg(feature = "lab")]
 mod selftest;
@@ -59,9 +57,6 @@ enum Command {
     #[cfg(feature = "lab")]
     #[command(hide = true)]
     Link(link::Args),
-    #[cfg(feature = "lab")]
-    #[command(hide = true)]
-    Responder(responder::Args),
 }
 
 /// Why a command ends without having done what was asked.
@@ -129,8 +124,6 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Selftest(args) => selftest::run(args),
             #[cfg(feature = "lab")]
             Command::Link(args) => link::run(args),
-            #[cfg(feature = "lab")]
-            Command::Responder(args) => responder::run(args),
         },
         Err(error) => usage::usage(&error, &words),
     };

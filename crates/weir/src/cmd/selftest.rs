@@ -1,35 +1,35 @@
-//! `weir selftest`: tests on this machine what the load generator claims of itself, a line per claim as it is known.
+//! `weir selftest`: checks the accuracy of the load generator on this machine, and prints a line per check as it is done.
 
 use super::{Failure, say};
-use kv::proto::Claim;
-use load_accuracy::{CLAIMS, Cores, Options, Programs};
+use kv::proto::{AccuracyCheck, CheckOutcome};
+use load_accuracy::{CHECKS, Cores, Options};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Test on this machine what the load generator claims of itself, against a responder that keeps account of its own.
+/// Check the accuracy of the load generator on this machine, against a test server that records what it really did.
 ///
-/// Imposes delays, a stall and faults at known counts, and compares them with what `weir load` reports. Takes less than a minute; ends with 1
-/// if a claim does not hold.
+/// Imposes delays, a stall and faults of known number, and compares them with what `weir load` reports. Takes less than a minute. The exit code is
+/// 1 unless every check passes.
 #[derive(clap::Args)]
-#[command(after_help = claims_help())]
+#[command(after_help = checks_help())]
 pub(crate) struct Args {
     /// Fewer and shorter runs, a few seconds in all
     #[arg(long)]
     short: bool,
 
-    /// Only these claims, as in T2,T5
-    #[arg(long, value_name = "ID,…", value_delimiter = ',', value_parser = claim)]
-    claims: Vec<String>,
+    /// Only these checks, as in delay,faults
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = CHECKS.iter().map(|row| row.name).collect::<Vec<_>>())]
+    checks: Vec<String>,
 
-    /// The cores of load generator and responder, as in 1,0 [default: the last and the last but one there are]
-    #[arg(long, value_name = "GENERATOR,RESPONDER", value_parser = cores)]
+    /// The cores of load generator and test server, as in 1,0 [default: the last and the last but one there are]
+    #[arg(long, value_name = "GENERATOR,SERVER", value_parser = cores)]
     cores: Option<Cores>,
 
-    /// Print what was found as one JSON document
+    /// Print the report as one JSON document
     #[arg(long)]
     json: bool,
 
-    /// Another load generator to test, with the same flags and the same report
+    /// Another load generator to check, with the same flags and the same report
     #[arg(long, value_name = "PROGRAM", hide = true)]
     load: Option<PathBuf>,
 }
@@ -38,17 +38,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let weir = std::env::current_exe()
         .map_err(|error| Failure::run(format_args!("cannot find this program's own file: {error}")))?;
     let options = Options {
-        programs: Programs {
-            load: args.load.unwrap_or_else(|| weir.clone()),
-            weir,
-            cores: args.cores.or_else(Cores::usual),
-        },
+        load: args.load.unwrap_or(weir),
+        cores: args.cores.or_else(Cores::usual),
         short: args.short,
-        claims: args.claims,
+        checks: args.checks,
     };
-    let report = load_accuracy::run(&options, &mut |claim| {
+    let report = load_accuracy::run(&options, &mut |check| {
         if !args.json {
-            say(line(claim));
+            say(line(check));
         }
     });
     if args.json {
@@ -56,43 +53,31 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             .map_err(|error| Failure::run(format_args!("cannot write the report as JSON: {error}")))?;
         say(text);
     } else {
-        let held = report.claims.iter().filter(|claim| claim.passed).count();
-        say(format_args!("{held} of {} claims hold here; {:.1} s", report.claims.len(), report.secs));
+        let passed = report.with(CheckOutcome::Pass).len();
+        say(format_args!("{passed} of {} checks pass; {:.1} s", report.checks.len(), report.secs));
     }
-    let failed: Vec<&str> =
-        report.claims.iter().filter(|claim| !claim.passed).map(|claim| claim.id.as_str()).collect();
-    if failed.is_empty() {
+    let ended = |outcome: CheckOutcome, text: &str| {
+        let names = report.with(outcome).join(", ");
+        (!names.is_empty()).then(|| format!("{text}: {names}"))
+    };
+    let wrong =
+        [ended(CheckOutcome::Fail, "checks that fail"), ended(CheckOutcome::NotChecked, "not checked")];
+    let wrong: Vec<String> = wrong.into_iter().flatten().collect();
+    if wrong.is_empty() {
         return Ok(());
     }
-    let remedies = report.claims.iter().filter(|claim| !claim.passed).map(load_accuracy::remedy);
-    // Each once, in the order of the claims.
-    let mut hints: Vec<&str> = Vec::new();
-    for remedy in remedies {
-        if !hints.contains(&remedy) {
-            hints.push(remedy);
+    let mut remedies: Vec<&str> = Vec::new();
+    for remedy in report.checks.iter().map(load_accuracy::remedy) {
+        if !remedy.is_empty() && !remedies.contains(&remedy) {
+            remedies.push(remedy);
         }
     }
-    let message = format_args!("the load generator's {} does not hold here", failed.join(", ")).to_string();
-    Err(Failure::run(message).hint(hints.join("; ")))
+    Err(Failure::run(wrong.join("; ")).hint(remedies.join("; ")))
 }
 
-fn line(claim: &Claim) -> String {
-    let Claim { id, name, measured, bound, .. } = claim;
-    let tries = match claim.figures.get("tries") {
-        Some(tries) if *tries > 1.0 => format!(" at try {tries}"),
-        _ => String::new(),
-    };
-    let verdict = if claim.passed { "ok" } else { "FAILED" };
-    format!("{id} {name:<8} {verdict}{tries}: {measured}; bound: {bound}")
-}
-
-fn claim(text: &str) -> Result<String, String> {
-    let known: Vec<&str> = CLAIMS.iter().map(|row| row.id).collect();
-    known
-        .iter()
-        .find(|id| id.eq_ignore_ascii_case(text))
-        .map(|id| (*id).to_owned())
-        .ok_or_else(|| format!("known are {}", known.join(", ")))
+fn line(check: &AccuracyCheck) -> String {
+    let AccuracyCheck { name, outcome, measured, bound, .. } = check;
+    format!("{name:<6} {}{}: {measured}; bound: {bound}", outcome.name(), check.at_try())
 }
 
 fn cores(text: &str) -> Result<Cores, String> {
@@ -108,10 +93,10 @@ fn cores(text: &str) -> Result<Cores, String> {
     Ok(Cores { generator, responder })
 }
 
-fn claims_help() -> String {
-    let mut text = String::from("Claims:");
-    for row in CLAIMS {
-        let _ = write!(text, "\n  {} {:<8} {}", row.id, row.name, row.about);
+fn checks_help() -> String {
+    let mut text = String::from("Checks:");
+    for row in CHECKS {
+        let _ = write!(text, "\n  {:<6} {}", row.name, row.about);
     }
     text
 }

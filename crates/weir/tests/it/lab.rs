@@ -306,7 +306,7 @@ fn what_the_generator_proved_is_told_and_kept_and_may_be_left_out() {
     let (kept, page) = (results(&out).selftest, fs::read_to_string(out.join("report.md")).unwrap());
     match &kept {
         Some(Selftest::Ran(report)) => {
-            assert!(report.short && !report.claims.is_empty(), "{kept:?}");
+            assert!(report.short && !report.checks.is_empty(), "{kept:?}");
             assert!(page.contains("weir selftest --short ran on this machine"), "{page}");
         }
         Some(Selftest::Broke(why)) => assert!(why.contains("it took more than"), "{why}"),

@@ -9,8 +9,8 @@ use lab_data::experiment::{Experiment, KNOBS};
 use lab_report::{COLUMNS, PLOTS, WRITERS};
 use lab_run::sampler::SAMPLERS;
 use load::{DIALECTS, DISTRIBUTIONS, TURNS, WORKLOADS};
-use load_accuracy::CLAIMS;
-use load_accuracy::responder::KINDS;
+use load_accuracy::CHECKS as ACCURACY;
+use load_accuracy::responder::ANSWERS;
 use server::COMPAT_APIS;
 use std::collections::BTreeSet;
 use std::fs;
@@ -139,8 +139,8 @@ fn every_row_of_every_table_stands_in_the_reference() {
         ("TURNS", TURNS.iter().map(|(name, _)| *name).collect()),
         ("DIALECTS", DIALECTS.iter().map(|row| row.name).collect()),
         ("DISTRIBUTIONS", DISTRIBUTIONS.iter().map(|row| row.name).collect()),
-        ("CLAIMS", CLAIMS.iter().flat_map(|row| [row.id, row.name]).collect()),
-        ("KINDS", KINDS.iter().map(|row| row.name).collect()),
+        ("ACCURACY", ACCURACY.iter().map(|row| row.name).collect()),
+        ("ANSWERS", ANSWERS.iter().map(|row| row.name).collect()),
         ("KNOBS", KNOBS.iter().map(|row| row.name).collect()),
         ("SAMPLERS", SAMPLERS.iter().map(|row| row.name).collect()),
         ("CHECKS", CHECKS.iter().flat_map(|row| [row.id, row.name]).collect()),

@@ -1,0 +1,182 @@
+//! The answers of the responder, good and faulty: one row each, with the error class that the load generator has to report.
+
+use std::fmt::Write;
+use std::iter::repeat_n;
+
+/// What happens to the connection once the bytes of an answer are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// It waits for the next request.
+    Keep,
+    /// It is closed in order.
+    Close,
+    /// It is closed with a reset.
+    Reset,
+    /// It stays open, and nothing more is sent on it.
+    Hang,
+}
+
+/// A row of [`ANSWERS`].
+#[derive(Debug)]
+pub struct AnswerKind {
+    /// What the record calls it.
+    pub name: &'static str,
+    /// The error class; empty where the answer is good.
+    pub class: &'static str,
+    /// The bytes of the answer to a request for the key.
+    pub(super) bytes: fn(&str) -> Vec<u8>,
+    pub(super) then: Then,
+    /// How many are in the schedule of the fault check.
+    pub count: u32,
+    /// How many are in that of its short form.
+    pub count_short: u32,
+}
+
+const fn row(
+    name: &'static str,
+    class: &'static str,
+    bytes: fn(&str) -> Vec<u8>,
+    then: Then,
+    [count, count_short]: [u32; 2],
+) -> AnswerKind {
+    AnswerKind { name, class, bytes, then, count, count_short }
+}
+
+/// The place of the good answer in [`ANSWERS`].
+pub(super) const GOOD: usize = 0;
+/// The place of the answer before a refusal and after the schedule.
+pub(super) const ABSENT: usize = 1;
+/// The place of the answer to clients that are refused when they connect again.
+pub(super) const RESET: usize = 2;
+
+/// Every kind of answer.
+///
+/// Clients pause after a broken connection and wait for what never comes, so most faults in the schedule keep the
+/// connection. No two classes have the same total: a generator that confuses them is noticed.
+pub static ANSWERS: &[AnswerKind] = &[
+    row("good", "", good, Then::Keep, [60_000, 2000]),
+    row("absent", "", |_| head("404 Not Found", "", ""), Then::Keep, [0, 0]),
+    row("reset", "reset", nothing, Then::Reset, [1001, 41]),
+    row("reset_in_body", "reset", half_a_body, Then::Reset, [501, 21]),
+    row("closed", "reset", nothing, Then::Close, [1001, 41]),
+    row("closed_in_head", "closed_early", half_a_head, Then::Close, [1003, 41]),
+    row("closed_in_body", "closed_early", half_a_body, Then::Close, [1006, 44]),
+    row("long_body", "wrong_length", long_body, Then::Hang, [1007, 46]),
+    row("two_lengths", "wrong_length", two_lengths, Then::Hang, [1012, 51]),
+    row("garbage", "malformed", |_| b"\x00\x01 not HTTP\r\n\r\n".to_vec(), Then::Hang, [1013, 43]),
+    row("slow_body", "slow_body", half_a_body, Then::Hang, [251, 5]),
+    row("silence", "timeout", nothing, Then::Hang, [263, 7]),
+    row("wrong_value", "wrong_value", |_| good("another"), Then::Keep, [12_001, 201]),
+    row("status_400", "http_4xx", |_| head("400 Bad Request", "", ""), Then::Keep, [10_003, 181]),
+    row("status_403", "http_4xx", |_| head("403 Forbidden", "", "not for you"), Then::Keep, [10_004, 182]),
+    row("status_429", "http_429", too_many, Then::Keep, [12_011, 211]),
+    row(
+        "status_500",
+        "http_5xx",
+        |_| head("500 Internal Server Error", "", "sorry"),
+        Then::Keep,
+        [12_021, 203],
+    ),
+    row("status_503", "http_5xx", |_| unavailable(""), Then::Keep, [6002, 124]),
+    row("status_503_not_applied", "http_503_not_applied", not_applied, Then::Keep, [10_013, 207]),
+    row("status_503_unknown", "http_503_unknown", unknown, Then::Keep, [10_033, 219]),
+    row("status_504", "http_504", |_| head("504 Gateway Timeout", "", ""), Then::Keep, [10_051, 223]),
+];
+
+/// Places in [`ANSWERS`] in a random order: of each kind as many as `count` says.
+pub(crate) fn schedule(count: impl Fn(&AnswerKind) -> u32, seed: u64) -> Vec<u8> {
+    let mut places: Vec<u8> =
+        ANSWERS.iter().zip(0..).flat_map(|(kind, place)| repeat_n(place, count(kind) as usize)).collect();
+    let mut state = seed;
+    for last in (1..places.len()).rev() {
+        // SplitMix64 (Steele, Lea & Flood 2014), scaled; the bias is that of 64 bits over 17.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        places.swap(last, ((u128::from(mixed) * (last as u128 + 1)) >> 64) as usize);
+    }
+    places
+}
+
+/// A value as the load generator writes them: it begins with its key.
+fn value(key: &str) -> String {
+    format!("{key}=................")
+}
+
+fn good(key: &str) -> Vec<u8> {
+    head("200 OK", "", &value(key))
+}
+
+fn nothing(_: &str) -> Vec<u8> {
+    Vec::new()
+}
+
+fn half_a_head(_: &str) -> Vec<u8> {
+    b"HTTP/1.1 200 OK\r\nContent-Le".to_vec()
+}
+
+fn half_a_body(key: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}", value(key)).into_bytes()
+}
+
+fn long_body(key: &str) -> Vec<u8> {
+    [good(key), b"surplus".to_vec()].concat()
+}
+
+fn two_lengths(key: &str) -> Vec<u8> {
+    head("200 OK", "Content-Length: 3\r\n", &value(key))
+}
+
+fn too_many(_: &str) -> Vec<u8> {
+    head("429 Too Many Requests", "Retry-After: 1\r\n", "")
+}
+
+fn not_applied(_: &str) -> Vec<u8> {
+    unavailable("weir-outcome: not-applied\r\n")
+}
+
+fn unknown(_: &str) -> Vec<u8> {
+    unavailable("weir-outcome: unknown\r\n")
+}
+
+fn unavailable(fields: &str) -> Vec<u8> {
+    head("503 Service Unavailable", fields, "")
+}
+
+/// A whole answer with its length.
+fn head(status: &str, fields: &str, body: &str) -> Vec<u8> {
+    let mut text = String::with_capacity(128);
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        "HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\n\r\n{body}",
+        length = body.len()
+    );
+    text.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_has_what_was_asked_for_in_an_order_of_its_seed() {
+        let seeded = |seed| schedule(|kind| kind.count_short, seed);
+        let places = seeded(1);
+        for (place, kind) in ANSWERS.iter().enumerate() {
+            let count = places.iter().filter(|scheduled| usize::from(**scheduled) == place).count();
+            assert_eq!(count, kind.count_short as usize, "{}", kind.name);
+        }
+        assert_eq!(places, seeded(1));
+        assert_ne!(places, seeded(2));
+        assert_ne!(places[..30], [GOOD as u8; 30], "it is not shuffled");
+    }
+
+    #[test]
+    fn the_places_that_code_names_are_those_of_the_table() {
+        for (place, name) in [(GOOD, "good"), (ABSENT, "absent"), (RESET, "reset")] {
+            assert_eq!(ANSWERS[place].name, name);
+        }
+    }
+}
