@@ -25,7 +25,8 @@ struct File {
 /// Prints the cycles of every crate below `crates/`; an error if there are any.
 pub(crate) fn run() -> Result<(), String> {
     let mut found = 0;
-    let crates = fs::read_dir("crates").map_err(|error| format!("crates: {error}; run it in the project's root"))?;
+    let crates =
+        fs::read_dir("crates").map_err(|error| format!("crates: {error}; run it in the project's root"))?;
     let mut crates: Vec<PathBuf> = crates.flatten().map(|entry| entry.path()).collect();
     crates.sort();
     for folder in crates {
@@ -188,7 +189,8 @@ fn cycles<'f>(uses: &BTreeMap<&'f Path, BTreeSet<&'f Path>>) -> Vec<Vec<(&'f Pat
     let reached: BTreeMap<&Path, BTreeSet<&Path>> = uses.keys().map(|file| (*file, reach(file))).collect();
     let mut groups = BTreeSet::new();
     for (file, others) in reached.iter().filter(|(file, others)| others.contains(*file)) {
-        let group: BTreeSet<&'f Path> = others.iter().filter(|other| reached[*other].contains(file)).copied().collect();
+        let group: BTreeSet<&'f Path> =
+            others.iter().filter(|other| reached[*other].contains(file)).copied().collect();
         groups.insert(group);
     }
     let name = |file: &&Path| file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -219,7 +221,12 @@ mod tests {
 
     #[test]
     fn files_that_use_each_other_are_found() {
-        let circle = [("", ""), ("a", "use crate::b::X;"), ("b", "fn f() { super::c::f(); }"), ("c", "use super::{a::{Y, Z}};")];
+        let circle = [
+            ("", ""),
+            ("a", "use crate::b::X;"),
+            ("b", "fn f() { super::c::f(); }"),
+            ("c", "use super::{a::{Y, Z}};"),
+        ];
         assert_eq!(found(&circle), [["a", "b", "c"]]);
         assert!(found(&circle[..3]).is_empty());
     }
