@@ -18,8 +18,8 @@ const WAIT_LIMIT: f64 = 0.01;
 const WAIT_LEAST: f64 = 0.05;
 /// Of the latency that an open loop shows, how much may be the generator's own lateness; below the least, nobody could
 /// do better: a sleeping thread takes that long to wake.
-const SLIP_LIMIT: f64 = 0.01;
-const SLIP_US_P99_LEAST: f64 = 50.0;
+const SEND_LAG_LIMIT: f64 = 0.01;
+const SEND_LAG_US_P99_LEAST: f64 = 50.0;
 /// How many times the requests of a row it has to make against a server that answers from memory.
 const AGAINST_MEMORY: f64 = 3.0;
 /// The check of the selftest that measures those, and the busy share of its thread from which on it was the generator that could
@@ -44,7 +44,7 @@ pub(super) fn judge(seen: &Seen) -> Verdict {
     if let Some(share) = share.filter(|share| *share > BUSY_LIMIT) {
         return failed(format!("the generator uses {:.0} % of its cores", share * 100.0), &more_cores(seen));
     }
-    // A thread of an open loop sleeps between requests: what waking costs it stands in its slip.
+    // A thread of an open loop sleeps between requests: what waking costs it is in its send lag.
     let waits: Option<Vec<f64>> = seen.ran.iter().filter(|(_, load)| !is_open(load)).map(waited).collect();
     let waited = waits.and_then(|waits| waits.into_iter().max_by(f64::total_cmp));
     if let Some(waited) = waited.filter(|waited| *waited > WAIT_LIMIT) {
@@ -53,18 +53,18 @@ pub(super) fn judge(seen: &Seen) -> Verdict {
             "Leave the generator’s cores to it; repeat when the machine is quiet.",
         );
     }
-    let slips = seen.ran.iter().filter_map(|(_, load)| Some((slipped(load)?, load.schedule.as_ref()?)));
-    let slip = slips.max_by(|(a, _), (b, _)| a.total_cmp(b));
-    if let Some((of_latency, ScheduleReport { slip, .. })) = slip
-        && of_latency > SLIP_LIMIT
-        && slip.us_p99 > SLIP_US_P99_LEAST
+    let late = seen.ran.iter().filter_map(|(_, load)| Some((late_share(load)?, load.schedule.as_ref()?)));
+    let latest = late.max_by(|(a, _), (b, _)| a.total_cmp(b));
+    if let Some((of_latency, ScheduleReport { send_lag, .. })) = latest
+        && of_latency > SEND_LAG_LIMIT
+        && send_lag.us_p99 > SEND_LAG_US_P99_LEAST
     {
         return failed(
             format!(
                 "{:.1} % of the latency is the generator’s own lateness (mean {}, p99 {})",
                 of_latency * 100.0,
-                micros(slip.us_mean),
-                micros(slip.us_p99)
+                micros(send_lag.us_mean),
+                micros(send_lag.us_p99)
             ),
             &format!(
                 "{} Or lower --rate in the workload’s args. Service times do not contain it.",
@@ -75,7 +75,7 @@ pub(super) fn judge(seen: &Seen) -> Verdict {
     let Some(share) = share else {
         return Verdict::NotChecked("the generator’s processor time was not read".into());
     };
-    let late = slip.map(|(_, of)| format!(", and sent {} late on average", micros(of.slip.us_mean)));
+    let late = latest.map(|(_, of)| format!(", and sent {} late on average", micros(of.send_lag.us_mean)));
     let holds = format!("the generator uses {:.0} % of its cores{}", share * 100.0, late.unwrap_or_default());
     match against_memory(seen) {
         Err(missing) => Verdict::Partly { holds, missing },
@@ -147,7 +147,7 @@ fn more_cores(seen: &Seen) -> String {
     let threads = seen.ran.iter().map(|(_, load)| load.threads).max().unwrap_or(1);
     match own.first() {
         Some(own) if !own.cores.is_empty() => format!(
-            "Give the generator more cores than [cores] {}{}; it runs {threads} thread{}. Where there are none, divide the clients among machines with --agents in the workload’s args.",
+            "Give the generator more cores than [cores] {}{}; it runs {threads} thread{}. Where there are none, divide the clients among machines with --worker in the workload’s args.",
             of(own),
             match others.iter().filter(|part| !part.cores.is_empty()).map(|part| of(part)).collect::<Vec<_>>() {
                 others if others.is_empty() => String::new(),
@@ -155,7 +155,7 @@ fn more_cores(seen: &Seen) -> String {
             },
             if threads == 1 { "" } else { "s" },
         ),
-        _ => "Give the generator more cores, with [cores] in the experiment, or more machines, with --agents in the workload’s args.".into(),
+        _ => "Give the generator more cores, with [cores] in the experiment, or more machines, with --worker in the workload’s args.".into(),
     }
 }
 
@@ -170,7 +170,7 @@ fn shared(results: &Results) -> Option<Verdict> {
     let core = if placement.cores.len() == 1 { "core" } else { "cores" };
     Some(failed(
         format!("the generator shares its {core} with the {with}"),
-        "Give the generator cores of its own, with [cores] in the experiment, or other machines, with --agents in the workload’s args.",
+        "Give the generator cores of its own, with [cores] in the experiment, or other machines, with --worker in the workload’s args.",
     ))
 }
 
@@ -203,9 +203,9 @@ fn waited((trial, load): &(&Trial, &LoadReport)) -> Option<f64> {
 }
 
 /// How much of all latency is time by which the generator sent late although it had a connection.
-fn slipped(load: &LoadReport) -> Option<f64> {
-    let slip = load.schedule.as_ref()?.slip;
-    let share = slip.us_mean * slip.count as f64 / (load.latency.us_mean * load.latency.count as f64);
+fn late_share(load: &LoadReport) -> Option<f64> {
+    let send_lag = load.schedule.as_ref()?.send_lag;
+    let share = send_lag.us_mean * send_lag.count as f64 / (load.latency.us_mean * load.latency.count as f64);
     share.is_finite().then_some(share)
 }
 
@@ -344,7 +344,7 @@ mod tests {
                     load.service = Some(load.latency);
                     load.schedule = Some(ScheduleReport {
                         offered_rps: load.goodput_rps,
-                        slip: Latency { count, us_mean, us_p99, ..Latency::default() },
+                        send_lag: Latency { count, us_mean, us_p99, ..Latency::default() },
                         ..ScheduleReport::default()
                     });
                     // Waking up again and again is no finding where nobody waits.

@@ -49,7 +49,7 @@ pub struct Row {
     /// Mean of all attempts from the instant each was sent; `None` of a closed loop.
     pub service_us_mean: Option<f64>,
     /// How late the generator of an open loop sent, 99th percentile, median over the runs.
-    pub slip_us_p99: Option<f64>,
+    pub send_lag_us_p99: Option<f64>,
     /// Median over the runs of the median.
     pub latency_us_p50: Option<f64>,
     /// Median over the runs of the 99th percentile.
@@ -189,7 +189,7 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
         latency_us_mean: attempts_mean_us(&ran, |load| Some(load.latency)),
         think_us_mean: (made > 0).then(|| thought_secs / made as f64 * 1e6),
         service_us_mean: attempts_mean_us(&ran, |load| load.service),
-        slip_us_p99: median(&schedules.iter().map(|of| of.slip.us_p99).collect::<Vec<_>>()),
+        send_lag_us_p99: median(&schedules.iter().map(|of| of.send_lag.us_p99).collect::<Vec<_>>()),
         latency_us_p50: middle(|latency| latency.us_p50),
         latency_us_p99: middle(|latency| latency.us_p99),
         latency_us_p999: middle(|latency| latency.us_p999),

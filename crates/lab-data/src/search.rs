@@ -28,7 +28,7 @@ const SPOILED: u32 = 3;
 /// So many tries without any numbers end the search.
 const BROKEN: u32 = 3;
 /// A try that fails while its generator sent so late, as a share of the limit (99th percentile), says nothing of the target.
-const SLIP: f64 = 0.2;
+const SEND_LAG: f64 = 0.2;
 /// The same where the generator's threads computed for so much of the time.
 const BUSY: f64 = 0.9;
 
@@ -159,9 +159,9 @@ pub fn judge(plan: &SearchPlan, tried: &SearchTrial) -> Outcome {
         // With the generator's own lateness in it, so all the more without.
         return Outcome::Passed;
     }
-    let slip_us = load.schedule.as_ref().map_or(0.0, |schedule| schedule.slip.us_p99);
-    if slip_us > SLIP * plan.p99_us && load.error_ratio <= plan.error_ratio {
-        return Outcome::Spoiled(format!("it sent {} late (p99)", kv::units::micros(slip_us)));
+    let send_lag_us = load.schedule.as_ref().map_or(0.0, |schedule| schedule.send_lag.us_p99);
+    if send_lag_us > SEND_LAG * plan.p99_us && load.error_ratio <= plan.error_ratio {
+        return Outcome::Spoiled(format!("it sent {} late (p99)", kv::units::micros(send_lag_us)));
     }
     let busy = load.cpu_secs / (load.window_secs * f64::from(load.threads));
     if busy > BUSY && load.error_ratio <= plan.error_ratio {
@@ -538,7 +538,7 @@ mod tests {
             judge(&plan(), &SearchTrial { rate_rps: 1.0, window_secs: 2.0, trial })
         };
         let slow = |load: &mut LoadReport| load.latency.us_p99 = 6000.0;
-        let late = |load: &mut LoadReport| load.schedule.as_mut().unwrap().slip.us_p99 = 2000.0;
+        let late = |load: &mut LoadReport| load.schedule.as_mut().unwrap().send_lag.us_p99 = 2000.0;
         assert_eq!(judged(&|_| ()), Outcome::Passed);
         assert_eq!(judged(&late), Outcome::Passed, "all the more without");
         assert_eq!(judged(&slow), Outcome::Failed);

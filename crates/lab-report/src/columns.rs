@@ -96,9 +96,9 @@ pub const COLUMNS: &[Column] = &[
         read: Read::Open(|row| latency(row.service_us_mean)),
     },
     Column {
-        name: "slip_us_p99",
-        heading: Some(("p99", "slip")),
-        read: Read::Open(|row| latency(row.slip_us_p99)),
+        name: "send_lag_us_p99",
+        heading: Some(("p99", "send lag")),
+        read: Read::Open(|row| latency(row.send_lag_us_p99)),
     },
     Column {
         name: "error_ratio",

@@ -51,45 +51,24 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them; a fault's place here is `fault as usize`.
-    pub const ALL: [Fault; 15] = [
-        Fault::Refused,
-        Fault::Reset,
-        Fault::ClosedEarly,
-        Fault::WrongLength,
-        Fault::SlowBody,
-        Fault::Timeout,
-        Fault::Malformed,
-        Fault::WrongValue,
-        Fault::StaleValue,
-        Fault::Http4xx,
-        Fault::Http429,
-        Fault::Http5xx,
-        Fault::Http503NotApplied,
-        Fault::Http503Unknown,
-        Fault::Http504,
+    /// All of them with their names in reports; a fault's place here is `fault as usize`.
+    pub const ALL: [(Fault, &str); 15] = [
+        (Fault::Refused, "refused"),
+        (Fault::Reset, "reset"),
+        (Fault::ClosedEarly, "closed_early"),
+        (Fault::WrongLength, "wrong_length"),
+        (Fault::SlowBody, "slow_body"),
+        (Fault::Timeout, "timeout"),
+        (Fault::Malformed, "malformed"),
+        (Fault::WrongValue, "wrong_value"),
+        (Fault::StaleValue, "stale_value"),
+        (Fault::Http4xx, "http_4xx"),
+        (Fault::Http429, "http_429"),
+        (Fault::Http5xx, "http_5xx"),
+        (Fault::Http503NotApplied, "http_503_not_applied"),
+        (Fault::Http503Unknown, "http_503_unknown"),
+        (Fault::Http504, "http_504"),
     ];
-
-    /// The class's name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Fault::Refused => "refused",
-            Fault::Reset => "reset",
-            Fault::ClosedEarly => "closed_early",
-            Fault::WrongLength => "wrong_length",
-            Fault::SlowBody => "slow_body",
-            Fault::Timeout => "timeout",
-            Fault::Malformed => "malformed",
-            Fault::WrongValue => "wrong_value",
-            Fault::StaleValue => "stale_value",
-            Fault::Http4xx => "http_4xx",
-            Fault::Http429 => "http_429",
-            Fault::Http5xx => "http_5xx",
-            Fault::Http503NotApplied => "http_503_not_applied",
-            Fault::Http503Unknown => "http_503_unknown",
-            Fault::Http504 => "http_504",
-        }
-    }
 }
 
 /// What a complete and good answer says.
@@ -190,12 +169,12 @@ impl Answer {
     }
 
     /// What a complete answer means for `request`.
-    pub(super) fn verdict(&self, request: &Request, absent_is_fine: bool) -> Result<Success, Fault> {
+    pub(super) fn verdict(&self, request: &Request, absent_is_success: bool) -> Result<Success, Fault> {
         let rule = request.rule;
         let ok = rule.ok.contains(&self.status);
         let absent = rule.absent.contains(&self.status) || ok && self.says_absent(rule);
         match self.status {
-            _ if absent && absent_is_fine => Ok(Success::Absent),
+            _ if absent && absent_is_success => Ok(Success::Absent),
             _ if ok && !absent && self.is_as_expected(request) => Ok(Success::Done),
             // What a write's answer lacks is a word of the server's, not a value.
             _ if ok && matches!(request.operation, Operation::Put | Operation::Delete) => {
@@ -290,7 +269,7 @@ mod tests {
     use super::*;
 
     fn request(operation: Operation, expected: &str) -> Request {
-        request_in(Dialect::usual(), operation, expected)
+        request_in(Dialect::default_dialect(), operation, expected)
     }
 
     fn request_in(dialect: &'static Dialect, operation: Operation, expected: &str) -> Request {
@@ -534,9 +513,9 @@ mod tests {
 
     #[test]
     fn a_faults_place_among_all_is_its_number() {
-        for (place, fault) in Fault::ALL.into_iter().enumerate() {
+        for (place, (fault, name)) in Fault::ALL.into_iter().enumerate() {
             assert_eq!(fault as usize, place);
-            assert!(Fault::ALL[..place].iter().all(|other| other.name() != fault.name()));
+            assert!(Fault::ALL[..place].iter().all(|(_, other)| *other != name));
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::Connect;
 use super::answer::{Answer, Fault, Success};
-use super::reactor::Manners;
+use super::reactor::ClientOptions;
 use super::request::Request;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
@@ -15,9 +15,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// The first rest after a broken connection; every further one in a row is twice as long.
-const REST_MIN: Duration = Duration::from_millis(10);
+const BACKOFF_MIN: Duration = Duration::from_millis(10);
 /// The longest rest.
-const REST_MAX: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// What is read at once, in bytes. Most answers fit, so that one read brings all of them.
 const READ_BYTES: usize = 64 << 10;
 
@@ -26,17 +26,17 @@ pub(super) struct Shared {
     pub(super) registry: Registry,
     pub(super) address: SocketAddr,
     pub(super) connect: Connect,
-    pub(super) absent_is_fine: bool,
+    pub(super) absent_is_success: bool,
     scratch: Box<[u8]>,
 }
 
 impl Shared {
-    pub(super) fn new(registry: Registry, manners: Manners) -> Shared {
+    pub(super) fn new(registry: Registry, options: ClientOptions) -> Shared {
         Shared {
             registry,
-            address: manners.address,
-            connect: manners.connect,
-            absent_is_fine: manners.absent_is_fine,
+            address: options.address,
+            connect: options.connect,
+            absent_is_success: options.absent_is_success,
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
         }
     }
@@ -52,7 +52,7 @@ pub(super) enum State {
     /// It waits for its turn to start.
     Starting,
     /// It backs off after its connection broke.
-    Resting,
+    BackingOff,
     /// It thinks: its next request is not due yet.
     Thinking,
 }
@@ -101,7 +101,7 @@ pub(super) struct Client {
     /// The peer is known to send nothing more.
     peer_closed: bool,
     /// The peer sent something between two requests, which answers neither.
-    strayed: bool,
+    unexpected_data: bool,
     answer: Answer,
     rest: Duration,
 }
@@ -121,9 +121,9 @@ impl Client {
             begun_at: now,
             connection: Connection::Kept,
             peer_closed: false,
-            strayed: false,
+            unexpected_data: false,
             answer: Answer::default(),
-            rest: REST_MIN,
+            rest: BACKOFF_MIN,
         }
     }
 
@@ -143,9 +143,9 @@ impl Client {
     }
 
     /// How long to rest now that the connection broke once more.
-    pub(super) fn next_rest(&mut self) -> Duration {
+    pub(super) fn next_backoff(&mut self) -> Duration {
         let rest = self.rest;
-        self.rest = (rest * 2).min(REST_MAX);
+        self.rest = (rest * 2).min(BACKOFF_MAX);
         rest
     }
 
@@ -155,9 +155,9 @@ impl Client {
         self.sent = 0;
         self.answer.reset();
         self.connection = Connection::Kept;
-        if self.strayed {
+        if self.unexpected_data {
             // Whatever comes next could be the rest of that, so it is not to be taken for this request's answer.
-            self.strayed = false;
+            self.unexpected_data = false;
             return Ok(self.lost(Fault::WrongLength));
         }
         if self.stream.is_none()
@@ -178,7 +178,7 @@ impl Client {
     pub(super) fn ready(&mut self, readable: bool, closed: bool, shared: &mut Shared) -> Step {
         self.peer_closed |= closed;
         if self.state != State::InFlight || self.stream.is_none() {
-            self.strayed |= match &mut self.stream {
+            self.unexpected_data |= match &mut self.stream {
                 // What an end brings along has to be read to be seen.
                 Some(stream) if closed => stream.read(&mut shared.scratch).is_ok_and(|bytes| bytes > 0),
                 Some(_) => readable,
@@ -274,8 +274,8 @@ impl Client {
         if is_last || self.sent < self.request.bytes.len() {
             self.stream = None;
         }
-        self.rest = REST_MIN;
-        Step::Over { result: self.answer.verdict(&self.request, shared.absent_is_fine), broken: false }
+        self.rest = BACKOFF_MIN;
+        Step::Over { result: self.answer.verdict(&self.request, shared.absent_is_success), broken: false }
     }
 
     fn at_end(&mut self, shared: &Shared) -> Step {
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn rests_double_up_to_a_second() {
         let mut client = Client::new(0, Instant::now());
-        let rests: Vec<u128> = (0..9).map(|_| client.next_rest().as_millis()).collect();
+        let rests: Vec<u128> = (0..9).map(|_| client.next_backoff().as_millis()).collect();
         assert_eq!(rests, [10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
     }
 

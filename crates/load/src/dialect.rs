@@ -59,7 +59,7 @@ pub struct Dialect {
     /// What it was parsed from, for those who have no such file.
     pub(super) text: String,
     /// By `operation as usize`; `None` for what the server cannot be asked.
-    forms: [Option<Form>; Operation::ALL.len()],
+    forms: [Option<OperationTemplate>; Operation::ALL.len()],
 }
 
 impl Dialect {
@@ -69,7 +69,7 @@ impl Dialect {
     }
 
     /// The one that is spoken unless another one is asked for.
-    pub fn usual() -> &'static Dialect {
+    pub fn default_dialect() -> &'static Dialect {
         &BUILT_IN[0]
     }
 
@@ -81,7 +81,7 @@ impl Dialect {
     }
 
     /// Whether it has words for `operation`.
-    pub fn speaks(&self, operation: Operation) -> bool {
+    pub fn supports(&self, operation: Operation) -> bool {
         self.form(operation).is_some()
     }
 
@@ -95,7 +95,7 @@ impl Dialect {
         self.form(operation).is_some_and(|form| form.rule.ok.contains(&status))
     }
 
-    pub(super) fn form(&self, operation: Operation) -> Option<&Form> {
+    pub(super) fn form(&self, operation: Operation) -> Option<&OperationTemplate> {
         self.forms[operation as usize].as_ref()
     }
 
@@ -125,9 +125,31 @@ impl Dialect {
     }
 }
 
+/// Dialects in messages between processes: name and text.
+pub(super) mod as_text {
+    use super::Dialect;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(dialect: &Dialect, serializer: S) -> Result<S::Ok, S::Error> {
+        (&dialect.name, &dialect.text).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D>(deserializer: D) -> Result<&'static Dialect, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        let (name, text) = <(String, String)>::deserialize(deserializer)?;
+        match Dialect::named(&name) {
+            Some(known) if known.text == text => Ok(known),
+            _ => Dialect::of_file(&name, &text).map_err(D::Error::custom),
+        }
+    }
+}
+
 /// An operation on the wire, and what its answers mean.
 #[derive(Debug)]
-pub(super) struct Form {
+pub(super) struct OperationTemplate {
     pub(super) method: String,
     /// The request's target.
     pub(super) path: String,
@@ -180,7 +202,7 @@ impl Rule {
 
 /// What stands in place of a placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gap {
+pub(super) enum Placeholder {
     Key,
     KeyBase64,
     Value,
@@ -194,33 +216,33 @@ pub(super) enum Gap {
 }
 
 /// Every placeholder, as it stands between braces.
-const PLACEHOLDERS: &[(&str, Gap)] = &[
-    ("key", Gap::Key),
-    ("key_base64", Gap::KeyBase64),
-    ("value", Gap::Value),
-    ("value_base64", Gap::ValueBase64),
-    ("count", Gap::Count),
-    ("text", Gap::Text),
-    ("hash", Gap::Hash),
+const PLACEHOLDERS: &[(&str, Placeholder)] = &[
+    ("key", Placeholder::Key),
+    ("key_base64", Placeholder::KeyBase64),
+    ("value", Placeholder::Value),
+    ("value_base64", Placeholder::ValueBase64),
+    ("count", Placeholder::Count),
+    ("text", Placeholder::Text),
+    ("hash", Placeholder::Hash),
 ];
 
-impl Gap {
+impl Placeholder {
     /// Whether there is something to put there: in a request of `operation`, or in what its answer must hold.
     fn is_known(self, operation: Operation, in_answer: bool) -> bool {
         match self {
-            Gap::Key | Gap::KeyBase64 => operation.has_key(),
-            Gap::Value | Gap::ValueBase64 => {
+            Placeholder::Key | Placeholder::KeyBase64 => operation.has_key(),
+            Placeholder::Value | Placeholder::ValueBase64 => {
                 operation == Operation::Put || operation == Operation::Get && in_answer
             }
-            Gap::Count => operation == Operation::ComputePrime,
-            Gap::Text => operation == Operation::ComputeHash && !in_answer,
-            Gap::Hash => operation == Operation::ComputeHash && in_answer,
+            Placeholder::Count => operation == Operation::ComputePrime,
+            Placeholder::Text => operation == Operation::ComputeHash && !in_answer,
+            Placeholder::Hash => operation == Operation::ComputeHash && in_answer,
         }
     }
 }
 
 /// The texts of a template, each with the gap behind it; braces around anything else are text.
-pub(super) fn pieces(template: &str) -> Vec<(&str, Option<Gap>)> {
+pub(super) fn pieces(template: &str) -> Vec<(&str, Option<Placeholder>)> {
     let mut pieces = Vec::new();
     let mut done = 0;
     for (start, name) in placeholders(template) {
@@ -274,7 +296,7 @@ struct Section {
 }
 
 impl Section {
-    fn form(self, operation: Operation, outcome_header: Option<String>) -> Result<Form, String> {
+    fn form(self, operation: Operation, outcome_header: Option<String>) -> Result<OperationTemplate, String> {
         let is_get = operation == Operation::Get;
         if !is_get && (self.absent.is_some() || self.absent_if.is_some() || self.absent_unless.is_some()) {
             return Err("says what is absent, but only reads find that; move it to [get]".into());
@@ -299,7 +321,7 @@ impl Section {
         };
         let method = self.method.unwrap_or_else(|| operation.method().to_owned());
         let sends = matches!(method.as_str(), "PUT" | "POST" | "PATCH");
-        let mut form = Form {
+        let mut form = OperationTemplate {
             path: self.path,
             headers: self.headers,
             // Without a length a server cannot tell that such a request has no body.
@@ -310,7 +332,8 @@ impl Section {
             names_key: false,
             method,
         };
-        let is_key = |gap: Option<Gap>| matches!(gap, Some(Gap::Key | Gap::KeyBase64));
+        let is_key =
+            |gap: Option<Placeholder>| matches!(gap, Some(Placeholder::Key | Placeholder::KeyBase64));
         let names_key = form.requested().flat_map(pieces).any(|(_, gap)| is_key(gap));
         form.names_key = names_key;
         form.check(operation)?;
@@ -318,14 +341,14 @@ impl Section {
     }
 }
 
-impl Form {
+impl OperationTemplate {
     /// The templates of the request.
     fn requested(&self) -> impl Iterator<Item = &str> {
         [&self.path].into_iter().chain(self.headers.values()).chain(&self.body).map(String::as_str)
     }
 
     fn check(&self, operation: Operation) -> Result<(), String> {
-        let Form { method, path, rule, .. } = self;
+        let OperationTemplate { method, path, rule, .. } = self;
         if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
             return Err(format!("method `{method}` is none; write it in capital letters, as in POST"));
         }
@@ -367,7 +390,7 @@ impl Form {
         let templates = self.requested().map(|text| (text, false)).chain([(self.proof.as_str(), true)]);
         for (template, in_answer) in templates {
             for (_, name) in placeholders(template) {
-                let known = |(_, gap): &&(&str, Gap)| gap.is_known(operation, in_answer);
+                let known = |(_, gap): &&(&str, Placeholder)| gap.is_known(operation, in_answer);
                 if !PLACEHOLDERS.iter().filter(known).any(|(known, _)| *known == name) {
                     let known: Vec<String> =
                         PLACEHOLDERS.iter().filter(known).map(|(name, _)| format!("{{{name}}}")).collect();
@@ -418,12 +441,12 @@ mod tests {
             let dialect =
                 Dialect::parse(row.name, row.text).unwrap_or_else(|why| panic!("{}: {why}", row.name));
             assert_eq!(Dialect::named(row.name).map(|known| &known.name), Some(&dialect.name));
-            assert!(row.about.ends_with('.') && dialect.speaks(Operation::Get), "{}", row.name);
+            assert!(row.about.ends_with('.') && dialect.supports(Operation::Get), "{}", row.name);
         }
-        assert_eq!(Dialect::usual().name, "weir");
-        let rule = &Dialect::usual().form(Operation::Put).unwrap().rule;
+        assert_eq!(Dialect::default_dialect().name, "weir");
+        let rule = &Dialect::default_dialect().form(Operation::Put).unwrap().rule;
         assert_eq!(rule.outcome_header.as_deref(), Some(kv::proto::OUTCOME));
-        assert!(Operation::ALL.into_iter().all(|operation| Dialect::usual().speaks(operation)));
+        assert!(Operation::ALL.into_iter().all(|operation| Dialect::default_dialect().supports(operation)));
         assert!(!Dialect::named("fixed").unwrap().names_key(Operation::Get));
         assert!(Dialect::named("no one's").is_none());
     }
@@ -432,13 +455,13 @@ mod tests {
     fn the_usual_dialect_has_the_routes_of_this_crate() {
         let key = path_of_key(&Key::new(b"~").unwrap()).replace('~', "{key}");
         for operation in [Operation::Get, Operation::Put, Operation::Delete] {
-            assert_eq!(Dialect::usual().form(operation).unwrap().path, key);
+            assert_eq!(Dialect::default_dialect().form(operation).unwrap().path, key);
         }
         for (operation, route) in [
             (Operation::ComputePrime, kv::proto::COMPUTE_PRIME),
             (Operation::ComputeHash, kv::proto::COMPUTE_HASH),
         ] {
-            assert!(Dialect::usual().form(operation).unwrap().path.starts_with(route));
+            assert!(Dialect::default_dialect().form(operation).unwrap().path.starts_with(route));
         }
     }
 
@@ -446,11 +469,14 @@ mod tests {
     fn templates_fall_into_texts_and_gaps() {
         for (template, expected) in [
             ("/", vec![("/", None)]),
-            ("/GET/{key}.txt", vec![("/GET/", Some(Gap::Key)), (".txt", None)]),
-            ("{value}", vec![("", Some(Gap::Value)), ("", None)]),
-            ("{\"key\":\"{key_base64}\"}", vec![("{\"key\":\"", Some(Gap::KeyBase64)), ("\"}", None)]),
+            ("/GET/{key}.txt", vec![("/GET/", Some(Placeholder::Key)), (".txt", None)]),
+            ("{value}", vec![("", Some(Placeholder::Value)), ("", None)]),
+            (
+                "{\"key\":\"{key_base64}\"}",
+                vec![("{\"key\":\"", Some(Placeholder::KeyBase64)), ("\"}", None)],
+            ),
             ("{}{ key}{key", vec![("{}{ key}{key", None)]),
-            ("{{key}}", vec![("{", Some(Gap::Key)), ("}", None)]),
+            ("{{key}}", vec![("{", Some(Placeholder::Key)), ("}", None)]),
         ] {
             assert_eq!(pieces(template), expected, "{template}");
         }

@@ -1,9 +1,16 @@
 //! Encodings that a dialect may want: base64 and percent signs.
-//!
-//! Bytes in, bytes out; knows neither dialects nor values.
 
-/// The signs of base64 by their six bits (RFC 4648, section 4).
-const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use base64::Engine;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+
+/// Reads text that was cut off, too.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// How long base64 of so many bytes is.
 pub(super) fn base64_bytes(bytes: usize) -> usize {
@@ -12,27 +19,18 @@ pub(super) fn base64_bytes(bytes: usize) -> usize {
 
 /// Appends `bytes` in base64, padded.
 pub(super) fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
-    for three in bytes.chunks(3) {
-        let byte = |place: usize| three.get(place).copied().unwrap_or(0);
-        let word = u32::from_be_bytes([0, byte(0), byte(1), byte(2)]);
-        let sign = |place: usize| SIGNS[(word >> (18 - 6 * place)) as usize & 63];
-        // So many bytes take one character more.
-        out.extend((0..4).map(|place| if place <= three.len() { sign(place) } else { b'=' }));
-    }
+    let start = out.len();
+    out.resize(start + base64_bytes(bytes.len()), 0);
+    BASE64.encode_slice(bytes, &mut out[start..]).expect("there is room for all of it");
 }
 
 /// Appends the bytes that `text` begins with in base64, up to the first character that is none, padding included.
 pub(super) fn read_base64(out: &mut Vec<u8>, text: &[u8]) {
-    let (mut word, mut bits) = (0_u32, 0);
-    for character in text {
-        let Some(six) = SIGNS.iter().position(|sign| sign == character) else { break };
-        word = word << 6 | six as u32;
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            out.push((word >> bits) as u8);
-        }
-    }
+    let is_base64 = |sign: &u8| sign.is_ascii_alphanumeric() || matches!(sign, b'+' | b'/');
+    let length = text.iter().position(|sign| !is_base64(sign)).unwrap_or(text.len());
+    // A single character behind the last four has no whole byte.
+    let length = if length % 4 == 1 { length - 1 } else { length };
+    BASE64.decode_vec(&text[..length], out).expect("all characters are of base64");
 }
 
 /// Appends `bytes` with all but unreserved characters percent-encoded.

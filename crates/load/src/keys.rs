@@ -16,7 +16,7 @@ const PRIMES: (u64, u64) = (100, 1000);
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ask {
+pub(super) struct RequestSpec {
     pub(super) operation: Operation,
     /// Of its key; of primes how many; of a text what it is drawn from.
     pub(super) number: u64,
@@ -26,8 +26,8 @@ pub(super) struct Ask {
 
 /// What is the same for all clients of a run, ready to draw from.
 #[derive(Clone, Debug)]
-pub(super) struct Space {
-    turns: Vec<Lot>,
+pub(super) struct KeySpace {
+    mix_entries: Vec<WeightedEntry>,
     /// How many keys there are; at least one.
     keys: u64,
     /// How many clients share them; at least one.
@@ -37,16 +37,16 @@ pub(super) struct Space {
 
 /// A turn of the mix.
 #[derive(Clone, Debug)]
-struct Lot {
+struct WeightedEntry {
     /// Drawn by every point below it that is not below the one before.
     below: u64,
     steps: &'static [Step],
-    choice: Choice,
+    choice: KeyChooser,
 }
 
 /// A distribution, ready to choose keys by.
 #[derive(Clone, Copy, Debug)]
-enum Choice {
+enum KeyChooser {
     /// One of the first so many keys.
     Uniform(u64),
     Zipfian(Zipf, Scatter),
@@ -64,16 +64,16 @@ enum Choice {
     Single,
 }
 
-impl Space {
-    pub(super) fn new(plan: &Plan) -> Space {
+impl KeySpace {
+    pub(super) fn new(plan: &Plan) -> KeySpace {
         let mut below = 0;
-        let turns = plan.turns().iter().map(|turn| {
+        let mix_entries = plan.mix_entries().iter().map(|turn| {
             below += u64::from(turn.weight);
-            let choice = Choice::new(plan.distribution_of(turn), plan.keys, plan.seed);
-            Lot { below, steps: turn.steps, choice }
+            let choice = KeyChooser::new(plan.distribution_of(turn), plan.keys, plan.seed);
+            WeightedEntry { below, steps: turn.steps, choice }
         });
-        Space {
-            turns: turns.collect(),
+        KeySpace {
+            mix_entries: mix_entries.collect(),
             keys: plan.keys,
             clients: u64::from(plan.clients),
             sizes: Sizes::new(plan.value_size),
@@ -81,33 +81,35 @@ impl Space {
     }
 }
 
-impl Choice {
-    fn new(distribution: Distribution, keys: u64, seed: u64) -> Choice {
+impl KeyChooser {
+    fn new(distribution: Distribution, keys: u64, seed: u64) -> KeyChooser {
         match distribution {
-            Distribution::Uniform => Choice::Uniform(keys),
-            Distribution::Popular(count) => Choice::Uniform(count.min(keys)),
-            Distribution::Zipfian { theta } => Choice::Zipfian(Zipf::new(keys, theta), Scatter::new(keys)),
-            Distribution::Latest => Choice::Latest(Zipf::new(keys, THETA_DEFAULT)),
+            Distribution::Uniform => KeyChooser::Uniform(keys),
+            Distribution::Popular(count) => KeyChooser::Uniform(count.min(keys)),
+            Distribution::Zipfian { theta } => {
+                KeyChooser::Zipfian(Zipf::new(keys, theta), Scatter::new(keys))
+            }
+            Distribution::Latest => KeyChooser::Latest(Zipf::new(keys, THETA_DEFAULT)),
             Distribution::Hotspot { operations_percent, keys_percent } => {
                 let hot_keys = ((keys as f64 * keys_percent / 100.0).round() as u64).clamp(1, keys);
                 // Without cold keys there is nowhere else to go.
                 let hot_share = if hot_keys == keys { 1.0 } else { operations_percent / 100.0 };
-                Choice::Hotspot { hot_share, hot_keys }
+                KeyChooser::Hotspot { hot_share, hot_keys }
             }
             // Where a run begins is the seed's, so that a run after it finds new keys where there are enough.
             Distribution::Sequence => {
-                Choice::Sequence(below(&mut Xoshiro256PlusPlus::seed_from_u64(seed), keys))
+                KeyChooser::Sequence(below(&mut Xoshiro256PlusPlus::seed_from_u64(seed), keys))
             }
-            Distribution::OwnSequence => Choice::OwnSequence,
-            Distribution::Scan => Choice::Scan,
-            Distribution::Single => Choice::Single,
+            Distribution::OwnSequence => KeyChooser::OwnSequence,
+            Distribution::Scan => KeyChooser::Scan,
+            Distribution::Single => KeyChooser::Single,
         }
     }
 }
 
 /// The requests of one client, one after the other, without end.
 #[derive(Clone, Debug)]
-pub(super) struct Stream {
+pub(super) struct OperationStream {
     random: Xoshiro256PlusPlus,
     /// Which client's, counted over all threads.
     client: u64,
@@ -123,13 +125,13 @@ pub(super) struct Stream {
 ///
 /// They are stretches of one generator, 2^128 steps apart, and so cannot overlap: seeding each client by itself could
 /// only promise that it is unlikely.
-pub(super) fn streams(seed: u64, clients: u32) -> Vec<Stream> {
+pub(super) fn streams(seed: u64, clients: u32) -> Vec<OperationStream> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     (0..u64::from(clients))
         .map(|client| {
             let own = random.clone();
             random.jump();
-            Stream { random: own, client, taken: 0, pending: None, first_key: 0 }
+            OperationStream { random: own, client, taken: 0, pending: None, first_key: 0 }
         })
         .collect()
 }
@@ -138,26 +140,31 @@ pub(super) fn streams(seed: u64, clients: u32) -> Vec<Stream> {
 ///
 /// There are `keys` keys, at least one. Neither workload nor server is needed.
 pub fn key_numbers(distribution: Distribution, keys: u64, seed: u64) -> impl Iterator<Item = u64> {
-    let reads = Lot { below: 1, steps: turn(1, GET).steps, choice: Choice::new(distribution, keys, seed) };
-    let space = Space { turns: vec![reads], keys, clients: 1, sizes: Sizes::new(ValueSize::Fixed(0)) };
+    let reads = WeightedEntry {
+        below: 1,
+        steps: turn(1, GET).steps,
+        choice: KeyChooser::new(distribution, keys, seed),
+    };
+    let space =
+        KeySpace { mix_entries: vec![reads], keys, clients: 1, sizes: Sizes::new(ValueSize::Fixed(0)) };
     let mut client = streams(seed, 1).swap_remove(0);
     std::iter::repeat_with(move || client.next(&space).number)
 }
 
-impl Stream {
+impl OperationStream {
     /// Which client's it is, counted over all threads.
     pub(super) fn client(&self) -> u32 {
         self.client as u32
     }
 
     /// The next request.
-    pub(super) fn next(&mut self, space: &Space) -> Ask {
+    pub(super) fn next(&mut self, space: &KeySpace) -> RequestSpec {
         let (place, at) = self.pending.take().unwrap_or_else(|| {
-            let weights = space.turns.last().map_or(1, |last| last.below);
+            let weights = space.mix_entries.last().map_or(1, |last| last.below);
             let point = below(&mut self.random, weights);
-            (space.turns.partition_point(|lot| lot.below <= point), 0)
+            (space.mix_entries.partition_point(|lot| lot.below <= point), 0)
         });
-        let lot = &space.turns[place];
+        let lot = &space.mix_entries[place];
         let Step { operation, first_key } = lot.steps[at];
         let number = match operation {
             Operation::ComputePrime => PRIMES.0 + below(&mut self.random, PRIMES.1 - PRIMES.0 + 1),
@@ -170,19 +177,19 @@ impl Stream {
         }
         self.pending = (at + 1 < lot.steps.len()).then_some((place, at + 1));
         let value_bytes = if operation == Operation::Put { space.sizes.draw(&mut self.random) } else { 0 };
-        Ask { operation, number, value_bytes }
+        RequestSpec { operation, number, value_bytes }
     }
 
-    fn key(&mut self, operation: Operation, choice: &Choice, space: &Space) -> u64 {
+    fn key(&mut self, operation: Operation, choice: &KeyChooser, space: &KeySpace) -> u64 {
         let random = &mut self.random;
         match choice {
-            Choice::Uniform(keys) => below(random, *keys),
-            Choice::Zipfian(zipf, scatter) => scatter.place(zipf.draw(random)),
-            Choice::Latest(_) if operation == Operation::Put => {
+            KeyChooser::Uniform(keys) => below(random, *keys),
+            KeyChooser::Zipfian(zipf, scatter) => scatter.place(zipf.draw(random)),
+            KeyChooser::Latest(_) if operation == Operation::Put => {
                 let sequence = self.take();
                 self.inserted(sequence, space)
             }
-            Choice::Latest(zipf) => {
+            KeyChooser::Latest(zipf) => {
                 // From the newest back: first what this client inserted, then the keys that were there before. Always
                 // over so many ranks as there were keys at first, so that the skew stays as it is while keys are added.
                 let age = zipf.draw(random);
@@ -191,24 +198,24 @@ impl Stream {
                     None => space.keys - 1 - (age - self.taken),
                 }
             }
-            Choice::Hotspot { hot_share, hot_keys } => {
+            KeyChooser::Hotspot { hot_share, hot_keys } => {
                 if unit(random) < *hot_share {
                     below(random, *hot_keys)
                 } else {
                     hot_keys + below(random, space.keys - hot_keys)
                 }
             }
-            Choice::Sequence(first) => {
+            KeyChooser::Sequence(first) => {
                 let sequence = self.take();
                 ((u128::from(*first) + u128::from(self.interleaved(sequence, space)))
                     % u128::from(space.keys)) as u64
             }
-            Choice::OwnSequence => self.own_key(operation, space),
-            Choice::Scan => {
+            KeyChooser::OwnSequence => self.own_key(operation, space),
+            KeyChooser::Scan => {
                 let offset = u128::from(space.keys) * u128::from(self.client) / u128::from(space.clients);
                 ((offset + u128::from(self.take())) % u128::from(space.keys)) as u64
             }
-            Choice::Single => 0,
+            KeyChooser::Single => 0,
         }
     }
 
@@ -220,7 +227,7 @@ impl Stream {
 
     /// The key of a PUT is the client's next one; that of anything else is one of the client's latest, so that
     /// deletes (but for a first one) name keys that were written.
-    fn own_key(&mut self, operation: Operation, space: &Space) -> u64 {
+    fn own_key(&mut self, operation: Operation, space: &KeySpace) -> u64 {
         let sequence = match operation {
             Operation::Put => self.take(),
             _ if self.taken == 0 => 0,
@@ -234,12 +241,12 @@ impl Stream {
 
     /// Interleaved rather than in slabs: clients stay apart when they divide the keys, and every key gets its share when
     /// they do not.
-    fn interleaved(&self, sequence: u64, space: &Space) -> u64 {
+    fn interleaved(&self, sequence: u64, space: &KeySpace) -> u64 {
         sequence.wrapping_mul(space.clients).wrapping_add(self.client) % space.keys
     }
 
     /// The key of the client's insert number `sequence`: behind those that were there, and no other client's.
-    fn inserted(&self, sequence: u64, space: &Space) -> u64 {
+    fn inserted(&self, sequence: u64, space: &KeySpace) -> u64 {
         space.keys + sequence * space.clients + self.client
     }
 }
@@ -253,22 +260,22 @@ mod tests {
 
     const DRAWS: usize = 200_000;
 
-    fn space(workload: &str, keys: u64, clients: u32) -> Space {
-        Space::new(&Plan { keys, clients, ..Plan::example(workload) })
+    fn space(workload: &str, keys: u64, clients: u32) -> KeySpace {
+        KeySpace::new(&Plan { keys, clients, ..Plan::example(workload) })
     }
 
-    fn stated(mix: &str, distribution: &str, keys: u64, clients: u32) -> Space {
+    fn stated(mix: &str, distribution: &str, keys: u64, clients: u32) -> KeySpace {
         let mix: Mix = mix.parse().unwrap();
         let distribution = Some(distribution.parse().unwrap());
-        Space::new(&Plan { mix: Some(mix), distribution, keys, clients, ..Plan::example("get_all") })
+        KeySpace::new(&Plan { mix: Some(mix), distribution, keys, clients, ..Plan::example("get_all") })
     }
 
-    fn first(count: usize, seed: u64, client: usize, space: &Space) -> Vec<(Operation, u64)> {
+    fn first(count: usize, seed: u64, client: usize, space: &KeySpace) -> Vec<(Operation, u64)> {
         let mut stream = streams(seed, space.clients as u32)[client].clone();
         (0..count).map(|_| stream.next(space)).map(|ask| (ask.operation, ask.number)).collect()
     }
 
-    fn numbers(count: usize, seed: u64, client: usize, space: &Space) -> Vec<u64> {
+    fn numbers(count: usize, seed: u64, client: usize, space: &KeySpace) -> Vec<u64> {
         first(count, seed, client, space).into_iter().map(|(_, number)| number).collect()
     }
 
@@ -379,7 +386,7 @@ mod tests {
         assert!(found < chi_squared_limit(degrees), "{found} with {degrees} degrees");
     }
 
-    fn first_of(space: &Space, seed: u64) -> u64 {
+    fn first_of(space: &KeySpace, seed: u64) -> u64 {
         streams(seed, 1)[0].clone().next(space).number
     }
 
@@ -391,7 +398,7 @@ mod tests {
         assert_eq!(numbers(4, 1, 1, &sequence), [1, 4, 7, 0].map(|step| (first + step) % 10));
         let begins = |seed| {
             let plan = Plan { seed, ..Plan::example("put_all_big") };
-            first_of(&Space::new(&plan), seed)
+            first_of(&KeySpace::new(&plan), seed)
         };
         assert!(begins(1).abs_diff(begins(2)) > 1_000_000, "another run writes other keys");
         let scan = space("get_scan", 10, 4);
@@ -440,14 +447,15 @@ mod tests {
         let of = |value_size: &str| {
             let plan = Plan { value_size: value_size.parse().unwrap(), ..Plan::example("mixed") };
             let mut stream = streams(1, 1)[0].clone();
-            let space = Space::new(&plan);
-            (0..1000).map(|_| stream.next(&space)).collect::<Vec<Ask>>()
+            let space = KeySpace::new(&plan);
+            (0..1000).map(|_| stream.next(&space)).collect::<Vec<RequestSpec>>()
         };
         for ask in of("10-20") {
             let range = if ask.operation == Operation::Put { 10..=20 } else { 0..=0 };
             assert!(range.contains(&ask.value_bytes), "{ask:?}");
         }
-        let keys = |asks: Vec<Ask>| asks.iter().map(|ask| (ask.operation, ask.number)).collect::<Vec<_>>();
+        let keys =
+            |asks: Vec<RequestSpec>| asks.iter().map(|ask| (ask.operation, ask.number)).collect::<Vec<_>>();
         assert_eq!(keys(of("100")), keys(of("20000")));
         assert_eq!(keys(of("100")), first(1000, 1, 0, &space("mixed", 10_000, 1)));
     }

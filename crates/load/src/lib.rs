@@ -3,7 +3,7 @@
 //! Knows a URL and a dialect, not our server; prints nothing. A [`Plan`] goes in, a
 //! [`LoadReport`] comes out. Read on in this order: `workload` and `keys` (with `mix`, `distribution` and `value_size`)
 //! say what is asked for, `dialect`, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `verify`
-//! and `witness` look at what was read, `recorder` counts, `measure` holds the window; `agents` divides it all among several processes.
+//! and `checker` look at what was read, `recorder` counts, `measure` holds the window; `workers` divides it all among several processes.
 
 mod workload;
 mod mix;
@@ -22,23 +22,23 @@ mod request;
 mod answer;
 mod client;
 mod timer;
-mod connecting;
 mod reactor;
 mod seconds;
 mod samples;
 mod recorder;
-mod witness;
+mod tally;
+mod staleness;
 mod preload;
-mod ending;
+mod early_end;
 mod measure;
-pub mod agents;
+pub mod workers;
 
 pub use answer::Fault;
 pub use dialect::{DIALECTS, Dialect, DialectRow};
 pub use distribution::{DISTRIBUTIONS, Distribution, DistributionRow};
-pub use ending::Ending;
+pub use early_end::EarlyEnd;
 pub use keys::key_numbers;
-pub use mix::{Mix, Operation, Step, TURNS, Turn};
+pub use mix::{MIX_ENTRIES, Mix, MixEntry, Operation, Step};
 pub use pacing::{Arrivals, Pacing, Think};
 pub use samples::Samples;
 pub use target::Target;
@@ -46,25 +46,27 @@ pub use value_size::ValueSize;
 pub use verify::Verify;
 pub use workload::{WORKLOADS, Workload};
 
-use kv::proto::{AgentOutcome, LoadEvent, LoadReport, SecondReport};
+use kv::proto::{LoadEvent, LoadReport, SecondReport};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::str::FromStr;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// File descriptors kept for everything that is not a client.
 const FILES_SPARE: u64 = 64;
 
 /// What to do, all of it: two runs of one plan ask for the same things in the same order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// Against whom.
     pub target: Target,
     /// In which words.
+    #[serde(with = "dialect::as_text")]
     pub dialect: &'static Dialect,
     /// What is asked for.
+    #[serde(with = "workload::as_name")]
     pub workload: &'static Workload,
     /// Connections, each with one request in flight; at least one.
     pub clients: u32,
@@ -101,6 +103,8 @@ pub struct Plan {
     /// Processor time that each request costs the generator more than it has to: to see whether the generator is the limit.
     pub added_cpu: Duration,
 }
+
+kv::serde_as_text!(Target, Mix, Distribution, ValueSize, Connect, Verify);
 
 /// A shorter bin says more of the machine's clock than of anything else.
 const BIN_LEAST: Duration = Duration::from_millis(10);
@@ -143,19 +147,19 @@ impl fmt::Display for Connect {
 
 impl Plan {
     /// What is asked, in which shares.
-    pub fn turns(&self) -> &[Turn] {
-        self.mix.as_ref().map_or(self.workload.mix, |mix| &mix.turns)
+    pub fn mix_entries(&self) -> &[MixEntry] {
+        self.mix.as_ref().map_or(self.workload.mix, |mix| &mix.mix_entries)
     }
 
     /// Which keys `turn` names.
-    pub fn distribution_of(&self, turn: &Turn) -> Distribution {
+    pub fn distribution_of(&self, turn: &MixEntry) -> Distribution {
         self.distribution.or(turn.distribution).unwrap_or(self.workload.distribution)
     }
 
     /// The distributions of all turns, each once, in their order.
-    pub fn distribution_told(&self) -> String {
+    pub fn distribution_names(&self) -> String {
         let mut told: Vec<String> = Vec::new();
-        for turn in self.turns() {
+        for turn in self.mix_entries() {
             let distribution = self.distribution_of(turn).to_string();
             if !told.contains(&distribution) {
                 told.push(distribution);
@@ -168,7 +172,7 @@ impl Plan {
     pub fn histogram_names(&self) -> Vec<&'static str> {
         let asked = Operation::ALL.into_iter().filter(|asked| self.asks(|operation| operation == *asked));
         let open: &[&str] = match self.pacing {
-            Pacing::Open { .. } => &["service", "slip"],
+            Pacing::Open { .. } => &["service", "send_lag"],
             Pacing::Closed { .. } => &[],
         };
         ["all"].into_iter().chain(asked.map(Operation::name)).chain(open.iter().copied()).collect()
@@ -188,17 +192,17 @@ impl Plan {
     }
 
     /// Whether a read that finds nothing is a good answer.
-    pub fn absent_is_fine(&self) -> bool {
-        self.workload.absent_is_fine || self.asks(|operation| operation == Operation::Delete)
+    pub fn absent_is_success(&self) -> bool {
+        self.workload.absent_is_success || self.asks(|operation| operation == Operation::Delete)
     }
 
     /// Whether the dialect has words for all of it.
     fn check(&self) -> Result<(), Error> {
         let unspoken = |operation: Operation, preload: bool| {
             let dialect = self.dialect.name.clone();
-            (!self.dialect.speaks(operation)).then_some(Error::Unspoken { dialect, operation, preload })
+            (!self.dialect.supports(operation)).then_some(Error::Unsupported { dialect, operation, preload })
         };
-        let steps = self.turns().iter().flat_map(|turn| turn.steps);
+        let steps = self.mix_entries().iter().flat_map(|turn| turn.steps);
         let asked = steps.filter_map(|step| unspoken(step.operation, false)).next();
         let preload = self.preload_keys() > 0;
         if let Some(error) = asked.or_else(|| unspoken(Operation::Put, true).filter(|_| preload)) {
@@ -213,7 +217,7 @@ impl Plan {
     }
 
     fn asks(&self, what: impl Fn(Operation) -> bool) -> bool {
-        self.turns().iter().flat_map(|turn| turn.steps).any(|step| what(step.operation))
+        self.mix_entries().iter().flat_map(|turn| turn.steps).any(|step| what(step.operation))
     }
 
     /// A plan for tests: the workload as its row has it.
@@ -222,7 +226,7 @@ impl Plan {
         let workload = Workload::named(workload).expect("a row of that name");
         Plan {
             target: "http://host:1".parse().expect("a URL"),
-            dialect: Dialect::usual(),
+            dialect: Dialect::default_dialect(),
             workload,
             clients: 1,
             threads: 1,
@@ -275,10 +279,11 @@ pub enum Notice {
 }
 
 /// Why there is no report.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The dialect has no words for what is asked.
-    Unspoken {
+    /// The dialect has no template for an operation of the load.
+    #[error("dialect {dialect} has no [{}], which {} asks for", .operation.name(), if *.preload { "the preload" } else { "this load" })]
+    Unsupported {
         /// Its name.
         dialect: String,
         /// The first such operation.
@@ -287,13 +292,15 @@ pub enum Error {
         preload: bool,
     },
     /// The plan writes values that the server does not take.
+    #[error("dialect {dialect} takes no values of less than {bytes_min} B")]
     ShortValues {
         /// The dialect's name.
         dialect: String,
         /// The shortest value it takes.
         bytes_min: u64,
     },
-    /// Nobody answers at the target.
+    /// The target does not accept connections.
+    #[error("cannot reach {target}: {cause}")]
     Unreachable {
         /// The URL.
         target: String,
@@ -301,51 +308,24 @@ pub enum Error {
         cause: String,
     },
     /// A key could not be written, or did not come back as written.
+    #[error("cannot preload key {key}: {cause}")]
     Preload {
         /// The first such key.
         key: String,
         /// What happened to it.
         cause: String,
     },
-    /// It was told to end early.
-    Stopped,
-    /// An agent cannot do its part, or none of them could.
-    Agent {
-        /// Where it listens.
-        address: String,
+    /// A worker failed or was lost.
+    #[error("worker `{command}`: {cause}")]
+    Worker {
+        /// What started it.
+        command: String,
         /// Why, and the remedy behind a semicolon.
         cause: String,
     },
     /// This machine has no more sockets, file descriptors or memory for the clients.
-    Machine(io::Error),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Unspoken { dialect, operation, preload } => {
-                let why = if *preload { "the preload" } else { "this load" };
-                write!(f, "dialect {dialect} has no [{}], which {why} asks for", operation.name())
-            }
-            Error::ShortValues { dialect, bytes_min } => {
-                write!(f, "dialect {dialect} takes no values of less than {bytes_min} B")
-            }
-            Error::Unreachable { target, cause } => write!(f, "cannot reach {target}: {cause}"),
-            Error::Preload { key, cause } => write!(f, "cannot preload key {key}: {cause}"),
-            Error::Stopped => write!(f, "it was told to end early"),
-            Error::Agent { address, cause } => write!(f, "agent {address}: {cause}"),
-            Error::Machine(cause) => write!(f, "cannot run the clients: {}", plainly(cause)),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Machine(cause) => Some(cause),
-            _ => None,
-        }
-    }
+    #[error("cannot run the clients: {}", plain_cause(.0))]
+    Machine(#[source] io::Error),
 }
 
 /// Carries out `plan` and says what its clients saw in the window.
@@ -353,13 +333,13 @@ impl std::error::Error for Error {
 /// Blocks for the warm-up and the window, and before them for the preload. A server that fails later than at the
 /// first connection fails requests, not the run.
 pub fn run(plan: &Plan, observer: &mut dyn FnMut(Notice)) -> Result<LoadReport, Error> {
-    run_until(plan, None, observer)
+    run_until(plan, &EarlyEnd::default(), observer)
 }
 
-/// As [`run`]; its window is over when `ending` says so, and then was as long as the report's `window_secs`.
+/// As [`run`]; its window is over when `early_end` says so, and then was as long as the report's `window_secs`.
 pub fn run_until(
     plan: &Plan,
-    ending: Option<&Ending>,
+    early_end: &EarlyEnd,
     observer: &mut dyn FnMut(Notice),
 ) -> Result<LoadReport, Error> {
     plan.check()?;
@@ -367,9 +347,9 @@ pub fn run_until(
     let address = reach(plan)?;
     allow_files(u64::from(plan.clients) + FILES_SPARE);
     if plan.preload_keys() > 0 {
-        preload::preload(plan, address, &AtomicBool::new(false), observer)?;
+        preload::preload(plan, address, observer)?;
     }
-    measure::measure(plan, address, ending, observer)
+    measure::measure(plan, address, early_end, observer)
 }
 
 /// By how much a report misses Little's law, L = λW: 0.02 is 2 % too much.
@@ -399,11 +379,15 @@ pub fn generator_limit(report: &LoadReport) -> Option<String> {
     if busy > BUSY_MAX {
         return Some(format!("its threads were {:.0} % busy", busy * 100.0));
     }
-    // The mean over several agents hides the one that can do no more.
-    for agent in report.agents.iter().filter(|agent| agent.outcome == AgentOutcome::Done) {
-        let busy = agent.cpu_secs / report.window_secs / f64::from(agent.threads);
+    // The mean over several workers hides the one that can do no more.
+    for worker in &report.workers {
+        let busy = worker.cpu_secs / report.window_secs / f64::from(worker.threads);
         if busy > BUSY_MAX {
-            return Some(format!("the threads of agent {} were {:.0} % busy", agent.address, busy * 100.0));
+            return Some(format!(
+                "the threads of worker `{}` were {:.0} % busy",
+                worker.command,
+                busy * 100.0
+            ));
         }
     }
     let in_flight_secs = report.in_flight_mean? * report.window_secs;
@@ -416,7 +400,7 @@ pub fn generator_limit(report: &LoadReport) -> Option<String> {
 /// The first of the target's addresses at which someone accepts a connection.
 fn reach(plan: &Plan) -> Result<SocketAddr, Error> {
     let unreachable =
-        |error: &io::Error| Error::Unreachable { target: plan.target.to_string(), cause: plainly(error) };
+        |error: &io::Error| Error::Unreachable { target: plan.target.to_string(), cause: plain_cause(error) };
     let addresses = plan.target.addresses().map_err(|error| unreachable(&error))?;
     let mut cause = io::Error::other("the name has no address");
     for address in addresses {
@@ -440,7 +424,7 @@ fn allow_files(files: u64) {
 }
 
 /// A system error in the middle of a sentence: without its number and its capital letter.
-fn plainly(error: &io::Error) -> String {
+fn plain_cause(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
@@ -450,7 +434,7 @@ fn plainly(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kv::proto::{AgentReport, Latency};
+    use kv::proto::{Latency, WorkerReport};
 
     #[test]
     fn system_errors_fit_into_a_sentence() {
@@ -459,7 +443,7 @@ mod tests {
             (io::Error::other("no such name"), "no such name"),
             (io::Error::other(""), ""),
         ] {
-            assert_eq!(plainly(&error), told);
+            assert_eq!(plain_cause(&error), told);
         }
     }
 
@@ -506,24 +490,19 @@ mod tests {
         assert_eq!(generator_limit(&report), None);
         let busy = generator_limit(&LoadReport { cpu_secs: 16.0, ..report.clone() });
         assert_eq!(busy.as_deref(), Some("its threads were 80 % busy"));
-        let agent = |address: &str, cpu_secs| AgentReport {
-            address: address.to_owned(),
-            clients: 2,
+        let worker = |command: &str, cpu_secs| WorkerReport {
+            command: command.to_owned(),
             threads: 1,
-            outcome: AgentOutcome::Done,
-            attempts: 1,
-            successes: 1,
-            latency: Latency::default(),
             cpu_secs,
-            round_trip_us: 1.0,
+            ..WorkerReport::default()
         };
-        let agents = vec![agent("a:1", 5.0), agent("b:1", 9.0)];
-        let why = generator_limit(&LoadReport { agents, ..report.clone() });
-        assert_eq!(why.as_deref(), Some("the threads of agent b:1 were 90 % busy"));
+        let workers = vec![worker("ssh a w", 5.0), worker("ssh b w", 9.0)];
+        let why = generator_limit(&LoadReport { workers, ..report.clone() });
+        assert_eq!(why.as_deref(), Some("the threads of worker `ssh b w` were 90 % busy"));
         let waits = LoadReport { run_delay_secs: Some(2.0), ..report };
         let why = generator_limit(&waits).unwrap();
         assert_eq!(why, "requests waited 5 % of their time for it to get a core");
-        // An open loop has its own account of that: the slip.
+        // An open loop has its own account of that: the send lag.
         let schedule = Some(kv::proto::ScheduleReport::default());
         assert_eq!(generator_limit(&LoadReport { schedule, ..waits }), None);
     }

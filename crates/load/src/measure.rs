@@ -4,16 +4,17 @@
 //! a completion counts, and none waits for another.
 
 use super::answer::{Fault, Success};
-use super::ending::Ending;
-use super::keys::{self, Space, Stream};
+use super::early_end::EarlyEnd;
+use super::keys::{self, KeySpace, OperationStream};
 use super::mix;
 use super::pacing::Pacing;
-use super::reactor::{Attempt, Duty, Launch, Manners, Reactor};
+use super::reactor::{Attempt, ClientOptions, Driver, Reactor};
 use super::recorder::{Recorder, Window};
 use super::request::{Request, Requests};
 use super::schedule::{self, Schedule};
-use super::seconds::{Merge, Second, Told};
-use super::witness::{Ledger, Witness};
+use super::seconds::{Second, SecondMerger, TimeSeries};
+use super::staleness::{SharedHistory, StalenessChecker};
+use super::tally::Tally;
 use super::{Error, Notice, Plan};
 use kv::proto::{FORMAT, LoadEvent, LoadReport};
 use std::net::SocketAddr;
@@ -27,30 +28,7 @@ use std::time::{Duration, Instant};
 /// window's end needs a moment to read them.
 const LINGER: Duration = Duration::from_millis(30);
 
-/// Which part of a plan this process carries out, and when.
-#[derive(Clone, Debug)]
-pub(super) struct Part<'a> {
-    /// Which of the plan's clients; at least one.
-    pub(super) clients: Range<u32>,
-    /// When the warm-up begins.
-    pub(super) begin: Instant,
-    /// Set by whoever wants it to end early; what was counted is then of no use.
-    pub(super) stop: &'a AtomicBool,
-    /// Where somebody may say that the window is long enough.
-    pub(super) ending: Option<&'a Ending>,
-}
-
-/// What the clients of a part saw. Those of several parts add up to what one process would have seen.
-pub(super) struct Tally {
-    pub(super) recorder: Recorder,
-    pub(super) threads: u32,
-    /// Processor time in the window.
-    pub(super) cpu: Duration,
-    /// Time in the window that threads were ready to run and had no core; `None` where the kernel does not say.
-    pub(super) run_delay: Option<Duration>,
-}
-
-/// What is heard while a part runs.
+/// What is reported while a load runs.
 pub(super) enum Progress<'a> {
     /// An edge of the window is reached.
     Event(LoadEvent),
@@ -62,117 +40,103 @@ pub(super) enum Progress<'a> {
 pub(super) fn measure(
     plan: &Plan,
     address: SocketAddr,
-    ending: Option<&Ending>,
+    early_end: &EarlyEnd,
     observer: &mut dyn FnMut(Notice),
 ) -> Result<LoadReport, Error> {
-    let never = AtomicBool::new(false);
-    let part = Part { clients: 0..plan.clients, begin: Instant::now(), stop: &never, ending };
-    let mut told = Told::new(plan);
-    let tally = count(plan, &part, address, &mut |progress| match progress {
+    let mut series = TimeSeries::new(plan);
+    let tally = count(plan, &(0..plan.clients), address, early_end, &mut |progress| match progress {
         Progress::Event(event) => observer(Notice::Event(event)),
-        Progress::Second(second) => told.hear(second, observer),
+        Progress::Second(second) => series.push(second, observer),
     })?;
-    Ok(report(plan, &tally, told))
+    Ok(report(plan, &tally, series))
 }
 
-/// Carries out a part of `plan`: begins when it says, and returns when its window is over.
+/// Carries out the part of `plan` that is of these clients, at least one; returns when the window is over.
 pub(super) fn count(
     plan: &Plan,
-    part: &Part<'_>,
+    clients: &Range<u32>,
     address: SocketAddr,
+    early_end: &EarlyEnd,
     observer: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Tally, Error> {
-    let threads = plan.threads.min(part.clients.len() as u32);
-    let space = &Space::new(plan);
+    let threads = plan.threads.min(clients.len() as u32);
+    let space = &KeySpace::new(plan);
     let requests = &Requests::new(plan, plan.connect);
-    let ledger = &Ledger::new(plan.verify);
-    let manners = Manners {
+    let history = &SharedHistory::new(plan.verify);
+    let options = ClientOptions {
         address,
         timeout: plan.timeout,
         connect: plan.connect,
-        absent_is_fine: plan.absent_is_fine(),
+        absent_is_success: plan.absent_is_success(),
         threads,
         added_cpu: plan.added_cpu,
     };
-    // Dealt out like cards. Which thread a client falls to changes nothing of what it asks for.
-    let mut shares: Vec<(Vec<Stream>, Vec<schedule::Clock>)> =
-        (0..threads).map(|_| Default::default()).collect();
+    // In turns. Which thread a client falls to changes nothing of what it asks for.
+    let mut shares = vec![(Vec::new(), Vec::new()); threads as usize];
     let all =
         keys::streams(plan.seed, plan.clients).into_iter().zip(schedule::clocks(plan.seed, plan.clients));
-    for (client, (stream, clock)) in
-        all.enumerate().filter(|(client, _)| part.clients.contains(&(*client as u32)))
-    {
+    let (skipped, own) = (clients.start as usize, clients.len());
+    for (client, (stream, clock)) in all.enumerate().skip(skipped).take(own) {
         let (streams, clocks) = &mut shares[client % threads as usize];
         streams.push(stream);
         clocks.push(clock);
     }
     let stop = AtomicBool::new(false);
-    let stops = [&stop, part.stop];
-
-    let start = part.begin + plan.warmup;
+    let begin = Instant::now();
+    let start = begin + plan.warmup;
     let window = Window { start, end: start + plan.window };
-    if let Some(ending) = part.ending {
-        ending.of(window);
-    }
+    early_end.set_window(window);
     let open = matches!(plan.pacing, Pacing::Open { .. });
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         for (thread, (streams, clocks)) in shares.into_iter().enumerate() {
-            let recorder = Recorder::new(window, part.begin, open, plan.bin);
-            let duty = Measured {
+            let numbers = streams.iter().map(OperationStream::client);
+            let driver = Measured {
                 space,
                 requests,
-                witness: ledger
-                    .as_ref()
-                    .map(|ledger| Witness::new(ledger, requests, streams.iter().map(Stream::client))),
+                checker: history.as_ref().map(|history| StalenessChecker::new(history, requests, numbers)),
                 streams,
-                recorder,
-                window,
-                ending: part.ending,
+                recorder: Recorder::new(window, begin, open, plan.bin),
+                early_end,
                 at_start: None,
-                used: Used::default(),
+                used: ThreadUsage::default(),
                 thread,
                 sender: sender.clone(),
-                stops,
+                stop: &stop,
             };
-            let schedule = Schedule::new(plan.pacing, clocks, plan.clients, part.begin);
+            let schedule = Schedule::new(plan.pacing, clocks, plan.clients, begin);
             let sender = sender.clone();
             scope.spawn(move || {
-                // The receiver is gone only if another thread failed, and then nobody asks.
-                let _ = sender.send(Heard::Over(Box::new(work(duty, manners, schedule, part.begin))));
+                // The receiver is gone only if another thread failed.
+                let _ = sender.send(FromThread::Over(Box::new(work(driver, options, schedule, begin))));
                 thread::sleep(LINGER);
             });
         }
-        // Now the channel ends with the last thread, even if one dies without a word.
+        // Now the channel ends with the last thread, even if one panics.
         drop(sender);
 
-        let mut total = Tally {
-            recorder: Recorder::new(window, part.begin, open, plan.bin),
-            threads,
-            cpu: Duration::ZERO,
-            run_delay: Some(Duration::ZERO),
-        };
-        let mut seconds = Merge::new(threads as usize);
-        let mut edges = Edges { window, told: 0 };
+        let mut total = Tally::new(open);
+        let mut merger = SecondMerger::new(threads as usize);
+        let mut edges = Edges::new(window);
         loop {
-            let heard = match edges.next() {
+            let received = match edges.next() {
                 Some(at) => receiver.recv_timeout(at.saturating_duration_since(Instant::now())),
                 None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
-            edges.window = ends(window, part.ending);
-            // First, because an edge is to be told at its instant.
-            edges.tell(Instant::now(), observer);
-            match heard {
-                Ok(Heard::Second(thread, second)) => {
-                    // What is begun when the window ends is no second of it.
-                    let past = seconds.take(thread, &second);
+            edges.window.end = early_end.get().unwrap_or(window.end);
+            // First, because an edge is to be reported at its instant.
+            edges.report(Instant::now(), &mut |event| observer(Progress::Event(event)));
+            match received {
+                Ok(FromThread::Second(thread, second)) => {
+                    // A second that the window's end cuts off is not reported.
                     let length = edges.window.length();
+                    let past = merger.add(thread, &second);
                     for second in past.iter().filter(|second| second.ends_within(length, plan.bin)) {
                         observer(Progress::Second(second));
                     }
                 }
-                Ok(Heard::Over(over)) => match *over {
-                    Ok((recorder, used)) => total.add(&recorder, used),
+                Ok(FromThread::Over(result)) => match *result {
+                    Ok(tally) => total.add(&tally),
                     Err(error) => {
                         stop.store(true, Ordering::Relaxed);
                         return Err(Error::Machine(error));
@@ -182,95 +146,70 @@ pub(super) fn count(
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        edges.window = ends(window, part.ending);
-        edges.tell(Instant::now().max(edges.window.end), observer);
-        total.recorder.end_at(edges.window.end);
+        edges.report(Instant::now().max(edges.window.end), &mut |event| observer(Progress::Event(event)));
         Ok(total)
     })
 }
 
-/// `window`, or as much of it as `ending` leaves.
-fn ends(window: Window, ending: Option<&Ending>) -> Window {
-    Window { end: ending.and_then(Ending::at).unwrap_or(window.end), ..window }
-}
-
-impl Tally {
-    /// Takes over what another part saw in its window, which is as long.
-    pub(super) fn merge(&mut self, other: &Tally) {
-        self.recorder.add(&other.recorder);
-        self.threads += other.threads;
-        self.cpu += other.cpu;
-        self.run_delay = self.run_delay.zip(other.run_delay).map(|(all, own)| all + own);
-    }
-
-    fn add(&mut self, recorder: &Recorder, used: Used) {
-        self.recorder.add(recorder);
-        self.cpu += used.cpu;
-        self.run_delay = self.run_delay.zip(used.run_delay).map(|(all, own)| all + own);
-    }
-}
-
-/// What a thread tells.
-enum Heard {
+/// What a thread sends.
+enum FromThread {
     /// This one is past a second, or a bin.
     Second(usize, Second),
     /// It has ended.
-    Over(Box<std::io::Result<(Recorder, Used)>>),
+    Over(Box<std::io::Result<Tally>>),
 }
 
 /// Runs one thread's share to the end of the window.
 fn work(
-    mut duty: Measured<'_>,
-    manners: Manners,
+    mut driver: Measured<'_>,
+    options: ClientOptions,
     schedule: Schedule,
     begin: Instant,
-) -> std::io::Result<(Recorder, Used)> {
-    let mut reactor = Reactor::new(duty.streams.len(), manners, schedule)?;
-    thread::sleep(begin.saturating_duration_since(Instant::now()));
-    reactor.run(begin, &mut duty)?;
-    let until = duty.window.end.max(Instant::now());
-    duty.recorder.ended(reactor.into_rest(), until);
-    Ok((duty.recorder, duty.used))
+) -> std::io::Result<Tally> {
+    let mut reactor = Reactor::new(driver.streams.len(), options, schedule)?;
+    reactor.run(begin, &mut driver)?;
+    let until = driver.recorder.window.end.max(Instant::now());
+    driver.recorder.ended(reactor.into_unfinished(), until);
+    let ThreadUsage { cpu, run_delay } = driver.used;
+    Ok(Tally { threads: 1, cpu, run_delay, ..driver.recorder.into_tally() })
 }
 
 /// Asks what the streams say and records what is over in the window.
 struct Measured<'a> {
-    space: &'a Space,
+    space: &'a KeySpace,
     requests: &'a Requests,
     /// Where values are verified.
-    witness: Option<Witness<'a>>,
+    checker: Option<StalenessChecker<'a>>,
     /// Of this thread's clients.
-    streams: Vec<Stream>,
+    streams: Vec<OperationStream>,
     recorder: Recorder,
-    window: Window,
-    ending: Option<&'a Ending>,
+    early_end: &'a EarlyEnd,
     /// What the thread had used when the window began.
-    at_start: Option<Used>,
+    at_start: Option<ThreadUsage>,
     /// What it used in the window.
-    used: Used,
+    used: ThreadUsage,
     /// Which of the threads this is.
     thread: usize,
-    sender: mpsc::Sender<Heard>,
-    stops: [&'a AtomicBool; 2],
+    sender: mpsc::Sender<FromThread>,
+    stop: &'a AtomicBool,
 }
 
 impl Measured<'_> {
     /// Ends the window sooner if that was said. It has to be asked with every instant that comes, and before it is counted.
     #[inline]
-    fn look(&mut self) {
-        if let Some(end) = self.ending.and_then(Ending::at) {
-            self.window.end = end;
-            self.recorder.end_at(end);
+    fn update_end(&mut self) {
+        if let Some(end) = self.early_end.get() {
+            self.recorder.window.end = end;
         }
     }
 }
 
-impl Duty for Measured<'_> {
+impl Driver for Measured<'_> {
     fn next(&mut self, index: usize, request: &mut Request) -> bool {
-        let ask = self.streams[index].next(self.space);
-        match &mut self.witness {
-            Some(witness) => witness.render(index, ask, request),
-            None => self.requests.render(request, ask),
+        let spec = self.streams[index].next(self.space);
+        match &mut self.checker {
+            Some(checker) => checker.render(index, spec, request),
+            None => self.requests.render(request, spec),
         }
         true
     }
@@ -281,138 +220,120 @@ impl Duty for Measured<'_> {
         body: &[u8],
         result: Result<Success, Fault>,
     ) -> (Result<Success, Fault>, bool) {
-        match &mut self.witness {
-            Some(witness) => witness.judge(request, body, result),
+        match &mut self.checker {
+            Some(checker) => checker.judge(request, body, result),
             None => (result, false),
         }
     }
 
     fn done(&mut self, _index: usize, attempt: &Attempt) {
-        self.look();
+        self.update_end();
         self.recorder.record(attempt);
     }
 
-    fn rested(&mut self, since: Instant, until: Instant) {
-        self.look();
-        self.recorder.rested(since, until);
+    fn recorder(&mut self) -> Option<&mut Recorder> {
+        self.update_end();
+        Some(&mut self.recorder)
     }
 
-    fn started(&mut self, since: Instant, until: Instant) {
-        self.look();
-        self.recorder.started(since, until);
-    }
-
-    fn thought(&mut self, since: Instant, until: Instant) {
-        self.look();
-        self.recorder.thought(since, until);
-    }
-
-    fn launched(&mut self, launch: &Launch) {
-        self.look();
-        self.recorder.launched(launch);
-    }
-
-    fn in_flight(&mut self, now: Instant, requests: u32) {
-        self.look();
-        self.recorder.in_flight(now, requests);
-    }
-
-    fn goes_on(&mut self, now: Instant) -> bool {
-        self.look();
+    fn should_continue(&mut self, now: Instant) -> bool {
+        self.update_end();
         for second in self.recorder.past(now) {
             // Nobody listens only if another thread failed.
-            let _ = self.sender.send(Heard::Second(self.thread, second));
+            let _ = self.sender.send(FromThread::Second(self.thread, second));
         }
-        if now >= self.window.start {
-            let at_start = *self.at_start.get_or_insert_with(Used::by_this_thread);
-            if now >= self.window.end {
-                self.used = Used::by_this_thread().since(at_start);
+        let Window { start, end } = self.recorder.window;
+        if now >= start {
+            let at_start = *self.at_start.get_or_insert_with(ThreadUsage::by_this_thread);
+            if now >= end {
+                self.used = ThreadUsage::by_this_thread().since(at_start);
                 return false;
             }
         }
-        !self.stops.iter().any(|stop| stop.load(Ordering::Relaxed))
+        !self.stop.load(Ordering::Relaxed)
     }
 
     fn wake_at(&self, now: Instant) -> Option<Instant> {
-        Some(if now < self.window.start { self.window.start } else { self.window.end })
+        let Window { start, end } = self.recorder.window;
+        Some(if now < start { start } else { end })
     }
 }
 
 /// What a thread has used of the machine.
 #[derive(Clone, Copy, Debug, Default)]
-struct Used {
+struct ThreadUsage {
     /// Processor time, user and system.
     cpu: Duration,
     run_delay: Option<Duration>,
 }
 
-impl Used {
+impl ThreadUsage {
     /// So far.
     ///
     /// By thread, not by process: each then reads it at its own edge of the window, and whoever watches the run (a
     /// progress bar) is not billed to the requests.
-    fn by_this_thread() -> Used {
+    fn by_this_thread() -> ThreadUsage {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         // Nanoseconds on a core, nanoseconds waiting for one, and how often.
         let delay = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
         let delay = delay.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
-        Used {
+        ThreadUsage {
             cpu: Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32),
             run_delay: delay.map(Duration::from_nanos),
         }
     }
 
-    fn since(self, earlier: Used) -> Used {
+    fn since(self, earlier: ThreadUsage) -> ThreadUsage {
         let delays = self.run_delay.zip(earlier.run_delay);
-        Used {
+        ThreadUsage {
             cpu: self.cpu.saturating_sub(earlier.cpu),
             run_delay: delays.map(|(now, then)| now.saturating_sub(then)),
         }
     }
 }
 
-/// The two edges of the window, each told once, at its instant.
+/// The two edges of the window, each reported once, at its instant.
 pub(super) struct Edges {
     pub(super) window: Window,
-    /// How many were told.
-    pub(super) told: u8,
+    /// How many have been reported.
+    reported: usize,
 }
 
 impl Edges {
-    /// When the next one is to be told.
-    pub(super) fn next(&self) -> Option<Instant> {
-        [self.window.start, self.window.end].get(usize::from(self.told)).copied()
+    pub(super) fn new(window: Window) -> Edges {
+        Edges { window, reported: 0 }
     }
 
-    pub(super) fn tell(&mut self, now: Instant, observer: &mut dyn FnMut(Progress<'_>)) {
-        if self.told == 0 && now >= self.window.start {
-            observer(Progress::Event(LoadEvent::WindowStart));
-            self.told = 1;
-        }
-        if self.told == 1 && now >= self.window.end {
-            observer(Progress::Event(LoadEvent::WindowEnd));
-            self.told = 2;
+    /// When the next one is due.
+    pub(super) fn next(&self) -> Option<Instant> {
+        [self.window.start, self.window.end].get(self.reported).copied()
+    }
+
+    /// Reports those that are due.
+    pub(super) fn report(&mut self, now: Instant, observer: &mut dyn FnMut(LoadEvent)) {
+        while self.next().is_some_and(|edge| now >= edge) {
+            observer(if self.reported == 0 { LoadEvent::WindowStart } else { LoadEvent::WindowEnd });
+            self.reported += 1;
         }
     }
 }
 
 /// What there is to say of `tally`, which is of all clients of `plan`.
-pub(super) fn report(plan: &Plan, tally: &Tally, told: Told) -> LoadReport {
-    let (seconds, bins) = told.reports();
-    let total = &tally.recorder;
-    let (attempts, successes) = (total.attempts(), total.successes());
-    let shares = mix::shares(plan.turns());
+pub(super) fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
+    let (seconds, bins) = series.reports();
+    let (attempts, successes) = (tally.attempts(), tally.successes());
+    let shares = mix::shares(plan.mix_entries());
     let operations = || shares.iter().map(|&(operation, _)| operation);
     // Where no request names a key, there is nothing to say of keys and values.
     let keyed = plan.names_keys();
-    let window_secs = total.measured().as_secs_f64();
+    let window_secs = tally.window.as_secs_f64();
     LoadReport {
         format: FORMAT,
         workload: plan.workload.name.to_owned(),
         about: plan.workload.about.to_owned(),
         dialect: plan.dialect.name.clone(),
         mix: shares.iter().map(|(operation, share)| (operation.name().to_owned(), *share)).collect(),
-        distribution: if keyed { plan.distribution_told() } else { String::new() },
+        distribution: if keyed { plan.distribution_names() } else { String::new() },
         keys: if keyed { plan.keys } else { 0 },
         value_bytes: if keyed { plan.value_size.to_string() } else { String::new() },
         clients: plan.clients,
@@ -425,31 +346,29 @@ pub(super) fn report(plan: &Plan, tally: &Tally, told: Told) -> LoadReport {
         successes,
         goodput_rps: successes as f64 / window_secs,
         error_ratio: if attempts == 0 { 0.0 } else { (attempts - successes) as f64 / attempts as f64 },
-        latency: total.latency(),
-        service: total.service(),
+        latency: tally.latency(),
+        service: tally.service(),
         schedule: match plan.pacing {
-            Pacing::Open { rate, .. } => total.schedule(rate.0),
+            Pacing::Open { rate, .. } => tally.schedule(rate.0),
             Pacing::Closed { .. } => None,
         },
-        operations: total.operations(operations()),
-        errors: total.errors(),
+        operations: tally.operations(operations()),
+        errors: tally.errors(),
         verify: plan.verify.to_string(),
-        verified: total.verified,
-        connects: total.connecting.begun,
-        connect: total.connecting.latency(),
-        backoff_secs: total.backoff().as_secs_f64(),
-        think_secs: total.think().as_secs_f64(),
-        in_flight_mean: Some(total.in_flight_mean()),
-        in_flight_at_end: total.in_flight_at_end(),
-        edge_secs: total.edge_secs(),
+        verified: tally.verified,
+        connects: tally.connects,
+        connect: Some(tally.connecting.summary()).filter(|made| made.count > 0),
+        backoff_secs: tally.backoff.as_secs_f64(),
+        think_secs: tally.think.as_secs_f64(),
+        in_flight_mean: Some(tally.in_flight_mean()),
+        in_flight_at_end: tally.in_flight_at_end,
+        edge_secs: tally.edge_secs,
         cpu_secs: tally.cpu.as_secs_f64(),
         run_delay_secs: tally.run_delay.map(|delay| delay.as_secs_f64()),
         seconds,
         bins,
-        histograms: if plan.histogram { total.histograms(operations()) } else { Default::default() },
-        clients_lost: 0,
-        start_spread_us: None,
-        agents: Vec::new(),
+        histograms: if plan.histogram { tally.histograms(operations()) } else { Default::default() },
+        workers: Vec::new(),
     }
 }
 
@@ -462,7 +381,7 @@ mod tests {
         let begun = Instant::now();
         let ms = |ms| begun + Duration::from_millis(ms);
         let window = Window { start: ms(100), end: ms(1000) };
-        let mut edges = Edges { window, told: 0 };
+        let mut edges = Edges::new(window);
         let mut told = Vec::new();
         for (now, next) in [
             (ms(10), Some(ms(100))),
@@ -471,11 +390,7 @@ mod tests {
             (ms(1000), None),
             (ms(1100), None),
         ] {
-            edges.tell(now, &mut |progress| {
-                if let Progress::Event(event) = progress {
-                    told.push((now, event));
-                }
-            });
+            edges.report(now, &mut |event| told.push((now, event)));
             assert_eq!(edges.next(), next);
         }
         assert_eq!(told, [(ms(100), LoadEvent::WindowStart), (ms(1000), LoadEvent::WindowEnd)]);

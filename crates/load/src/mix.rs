@@ -63,7 +63,7 @@ pub struct Step {
 
 /// Requests that a client sends one after the other, each counted as one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Turn {
+pub struct MixEntry {
     /// How often it is drawn, against the sum of all weights; at least 1.
     pub weight: u32,
     /// At least one.
@@ -90,7 +90,7 @@ pub(super) const PUT_PUT_DELETE: &[Step] =
     &[step(Operation::Put), step(Operation::Put), Step { operation: Operation::Delete, first_key: true }];
 
 /// What a mix may be made of, by the names of `--mix`.
-pub static TURNS: &[(&str, &[Step])] = &[
+pub static MIX_ENTRIES: &[(&str, &[Step])] = &[
     ("get", GET),
     ("put", PUT),
     ("delete", DELETE),
@@ -105,14 +105,14 @@ const fn step(operation: Operation) -> Step {
 }
 
 /// `steps`, drawn by `weight`.
-pub(super) const fn turn(weight: u32, steps: &'static [Step]) -> Turn {
-    Turn { weight, steps, distribution: None }
+pub(super) const fn turn(weight: u32, steps: &'static [Step]) -> MixEntry {
+    MixEntry { weight, steps, distribution: None }
 }
 
 /// What each operation makes of all requests, in the order in which the turns name them.
-pub(super) fn shares(turns: &[Turn]) -> Vec<(Operation, f64)> {
+pub(super) fn shares(mix_entries: &[MixEntry]) -> Vec<(Operation, f64)> {
     let mut counts: Vec<(Operation, u64)> = Vec::new();
-    for turn in turns {
+    for turn in mix_entries {
         for step in turn.steps {
             match counts.iter_mut().find(|(operation, _)| *operation == step.operation) {
                 Some((_, count)) => *count += u64::from(turn.weight),
@@ -128,13 +128,13 @@ pub(super) fn shares(turns: &[Turn]) -> Vec<(Operation, f64)> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
     /// At least one, each with a weight.
-    pub turns: Vec<Turn>,
+    pub mix_entries: Vec<MixEntry>,
 }
 
 impl fmt::Display for Mix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, turn) in self.turns.iter().enumerate() {
-            let row = TURNS.iter().find(|(_, steps)| *steps == turn.steps);
+        for (place, turn) in self.mix_entries.iter().enumerate() {
+            let row = MIX_ENTRIES.iter().find(|(_, steps)| *steps == turn.steps);
             let comma = if place == 0 { "" } else { "," };
             write!(f, "{comma}{}={}", row.map_or("", |(name, _)| name), turn.weight)?;
         }
@@ -149,20 +149,20 @@ impl FromStr for Mix {
         const SHAPE: &str = "write weights, as in get=50,put=30,delete=20";
         // More would be no weight that anybody can see in a run.
         const WEIGHT_MAX: u32 = 1_000_000;
-        let mut turns: Vec<Turn> = Vec::new();
+        let mut mix_entries: Vec<MixEntry> = Vec::new();
         for part in text.split(',') {
             let Some((name, weight)) = part.split_once('=') else {
                 return Err(format!("`{part}` has no weight; {SHAPE}"));
             };
-            let Some((_, steps)) = TURNS.iter().find(|(known, _)| *known == name) else {
-                let known: Vec<&str> = TURNS.iter().map(|(name, _)| *name).collect();
+            let Some((_, steps)) = MIX_ENTRIES.iter().find(|(known, _)| *known == name) else {
+                let known: Vec<&str> = MIX_ENTRIES.iter().map(|(name, _)| *name).collect();
                 return Err(format!("`{name}` is nothing to mix; known are {}", known.join(", ")));
             };
-            if turns.iter().any(|turn| turn.steps == *steps) {
+            if mix_entries.iter().any(|turn| turn.steps == *steps) {
                 return Err(format!("{name} stands there twice; {SHAPE}"));
             }
             match weight.parse() {
-                Ok(weight @ 1..=WEIGHT_MAX) => turns.push(turn(weight, steps)),
+                Ok(weight @ 1..=WEIGHT_MAX) => mix_entries.push(turn(weight, steps)),
                 _ => {
                     return Err(format!(
                         "`{weight}` is no weight from 1 to {WEIGHT_MAX}; leave out what shall not be asked"
@@ -170,7 +170,7 @@ impl FromStr for Mix {
                 }
             }
         }
-        Ok(Mix { turns })
+        Ok(Mix { mix_entries })
     }
 }
 
@@ -181,10 +181,10 @@ mod tests {
     #[test]
     fn a_mix_is_what_was_written() {
         let mix: Mix = "get=50,put=30,delete=20".parse().unwrap();
-        assert_eq!(mix.turns, [turn(50, GET), turn(30, PUT), turn(20, DELETE)]);
+        assert_eq!(mix.mix_entries, [turn(50, GET), turn(30, PUT), turn(20, DELETE)]);
         assert_eq!(mix.to_string(), "get=50,put=30,delete=20");
-        for (name, steps) in TURNS {
-            assert_eq!(format!("{name}=7").parse::<Mix>().unwrap().turns, [turn(7, steps)]);
+        for (name, steps) in MIX_ENTRIES {
+            assert_eq!(format!("{name}=7").parse::<Mix>().unwrap().mix_entries, [turn(7, steps)]);
         }
         for (wrong, told) in [
             ("", "has no weight"),
@@ -208,7 +208,7 @@ mod tests {
             ("get=50,read_modify_write=50", vec![(Operation::Get, 2.0 * third), (Operation::Put, third)]),
             ("put_put_delete=1", vec![(Operation::Put, 2.0 * third), (Operation::Delete, third)]),
         ] {
-            assert_eq!(shares(&mix.parse::<Mix>().unwrap().turns), expected, "{mix}");
+            assert_eq!(shares(&mix.parse::<Mix>().unwrap().mix_entries), expected, "{mix}");
         }
     }
 

@@ -3,12 +3,13 @@
 //! What follows from it for each client is `schedule`'s.
 
 use kv::units::{Rate, Span};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 /// What decides when a client sends.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Pacing {
     /// A closed loop: a client sends again when its answer is there and it has thought.
     Closed {
@@ -42,7 +43,7 @@ impl fmt::Display for Pacing {
 }
 
 /// How long a client of a closed loop waits between an answer and its next request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Think {
     /// Not at all.
     #[default]
@@ -81,7 +82,7 @@ impl fmt::Display for Think {
 }
 
 /// How the instants of an open loop lie.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Arrivals {
     /// Evenly.
     #[default]

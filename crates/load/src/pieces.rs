@@ -3,11 +3,10 @@
 //! Knows what a gap is for, not what is put there: that is `request`'s.
 
 use super::Connect;
-use super::dialect::{self, Form, Gap, Rule};
-use http1;
+use super::dialect::{self, OperationTemplate, Placeholder, Rule};
 
 /// A form of the dialect, cut up.
-pub(super) struct Pieces {
+pub(super) struct CompiledTemplate {
     pub(super) rule: &'static Rule,
     pub(super) whole: bool,
     /// Head and body.
@@ -43,8 +42,13 @@ pub(super) enum Fill {
     BodyBytes,
 }
 
-impl Pieces {
-    pub(super) fn new(form: &'static Form, key_prefix: &str, authority: &str, connect: Connect) -> Pieces {
+impl CompiledTemplate {
+    pub(super) fn new(
+        form: &'static OperationTemplate,
+        key_prefix: &str,
+        authority: &str,
+        connect: Connect,
+    ) -> CompiledTemplate {
         // The placeholders stand in the head until it is cut.
         let mut head = Vec::new();
         let mut writer = http1::request::Writer::new(&mut head, &form.method, &form.path, authority);
@@ -78,7 +82,7 @@ impl Pieces {
             bytes.push(Piece { text: LINE_ENDS.into(), fill: Fill::Nothing, percent: false });
         }
         bytes.extend(body);
-        Pieces {
+        CompiledTemplate {
             rule: &form.rule,
             whole: form.whole,
             bytes: without_seams(bytes),
@@ -110,14 +114,14 @@ fn cut(template: &str, key_prefix: &str, target: bool) -> Vec<Piece> {
     let pieces = dialect::pieces(template).into_iter().map(|(text, gap)| {
         let fill = match gap {
             None => Fill::Nothing,
-            Some(Gap::Key | Gap::Count) => Fill::Number,
-            Some(Gap::KeyBase64) => Fill::KeyBase64,
-            Some(Gap::Value) => Fill::Value,
-            Some(Gap::ValueBase64) => Fill::ValueBase64,
-            Some(Gap::Text) => Fill::Text,
-            Some(Gap::Hash) => Fill::Hash,
+            Some(Placeholder::Key | Placeholder::Count) => Fill::Number,
+            Some(Placeholder::KeyBase64) => Fill::KeyBase64,
+            Some(Placeholder::Value) => Fill::Value,
+            Some(Placeholder::ValueBase64) => Fill::ValueBase64,
+            Some(Placeholder::Text) => Fill::Text,
+            Some(Placeholder::Hash) => Fill::Hash,
         };
-        let prefix = if gap == Some(Gap::Key) { key_prefix } else { "" };
+        let prefix = if gap == Some(Placeholder::Key) { key_prefix } else { "" };
         let percent = target && matches!(fill, Fill::KeyBase64 | Fill::Value | Fill::ValueBase64);
         Piece { text: format!("{text}{prefix}").into(), fill, percent }
     });

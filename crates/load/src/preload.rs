@@ -4,14 +4,13 @@
 
 use super::answer::{Fault, Success};
 use super::mix::Operation;
-use super::reactor::{Attempt, Duty, Manners, Reactor};
+use super::reactor::{Attempt, ClientOptions, Driver, Reactor};
 use super::request::{Request, Requests};
 use super::schedule::Schedule;
 use super::{Connect, Error, Notice, Plan};
 use kv::proto::LoadEvent;
 use kv::units::Span;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Connections used, however many clients the run has: enough for a durable store to commit writes together.
@@ -19,21 +18,26 @@ const CLIENTS: u64 = 32;
 /// Keys between two notices.
 const NOTICE_EVERY: u64 = 500;
 
-/// Writes and verifies the keys that `plan` wants to be there; at least one. Ends early once `stop` is set.
+/// Writes and verifies the keys that `plan` wants to be there; at least one.
 pub(super) fn preload(
     plan: &Plan,
     address: SocketAddr,
-    stop: &AtomicBool,
     observer: &mut dyn FnMut(Notice),
 ) -> Result<(), Error> {
     let began = Instant::now();
     let keys = plan.preload_keys();
     let clients = keys.min(CLIENTS) as usize;
     let (timeout, connect) = (plan.timeout, Connect::Once);
-    let manners =
-        Manners { address, timeout, connect, absent_is_fine: false, threads: 1, added_cpu: Duration::ZERO };
+    let options = ClientOptions {
+        address,
+        timeout,
+        connect,
+        absent_is_success: false,
+        threads: 1,
+        added_cpu: Duration::ZERO,
+    };
     let requests = &Requests::new(plan, Connect::Once);
-    let mut reactor = Reactor::new(clients, manners, Schedule::none()).map_err(Error::Machine)?;
+    let mut reactor = Reactor::new(clients, options, Schedule::none()).map_err(Error::Machine)?;
     for operation in [Operation::Put, Operation::Get] {
         let mut pass = Pass {
             requests,
@@ -43,15 +47,11 @@ pub(super) fn preload(
             done: 0,
             current: vec![0; clients],
             bad: None,
-            stop,
             observer,
         };
         reactor.run(Instant::now(), &mut pass).map_err(Error::Machine)?;
         if let Some((number, attempt)) = pass.bad {
             return Err(Error::Preload { key: requests.key(number), cause: told(plan, &attempt) });
-        }
-        if stop.load(Ordering::Relaxed) {
-            return Err(Error::Stopped);
         }
     }
     let event = LoadEvent::Preloaded { keys, secs: began.elapsed().as_secs_f64() };
@@ -70,11 +70,10 @@ struct Pass<'a> {
     current: Vec<u64>,
     /// The first key that failed.
     bad: Option<(u64, Attempt)>,
-    stop: &'a AtomicBool,
     observer: &'a mut dyn FnMut(Notice),
 }
 
-impl Duty for Pass<'_> {
+impl Driver for Pass<'_> {
     fn next(&mut self, index: usize, request: &mut Request) -> bool {
         if self.begun == self.keys {
             return false;
@@ -100,10 +99,8 @@ impl Duty for Pass<'_> {
         }
     }
 
-    fn rested(&mut self, _since: Instant, _until: Instant) {}
-
-    fn goes_on(&mut self, _now: Instant) -> bool {
-        self.bad.is_none() && self.done < self.keys && !self.stop.load(Ordering::Relaxed)
+    fn should_continue(&mut self, _now: Instant) -> bool {
+        self.bad.is_none() && self.done < self.keys
     }
 
     fn wake_at(&self, _now: Instant) -> Option<Instant> {

@@ -1,6 +1,6 @@
 //! The loop of one thread: waits until some of its clients' sockets are ready, and sees each request through.
 //!
-//! Knows when a request is over, not what to ask next or how to count: that is its [`Duty`].
+//! Knows when a request is over, not what to ask next or how to count: that is its [`Driver`].
 //!
 //! In a closed loop a client is a connection. One clock reading per completion: the end of a request is the start of its
 //! client's next one, so that every instant of a client lies in a request, a thought or a rest. In an open loop the
@@ -11,6 +11,7 @@ use super::Connect;
 use super::answer::{Fault, Success};
 use super::client::{Client, Connection, Shared, State, Step};
 use super::mix::Operation;
+use super::recorder::Recorder;
 use super::request::Request;
 use super::schedule::Schedule;
 use super::timer::Timer;
@@ -28,7 +29,7 @@ const EVENTS_MAX: usize = 1024;
 const SWEEP_MAX: Duration = Duration::from_millis(100);
 /// Clients of all threads that start together. More at once overflow the queue of a listening socket (128 places are
 /// common), and then wait a second or more until the kernel tries again.
-const STARTERS: usize = 64;
+const START_GROUP: usize = 64;
 /// Time between one such group and the next.
 const START_EVERY: Duration = Duration::from_millis(5);
 
@@ -63,18 +64,18 @@ pub(super) struct Launch {
 
 /// What is left when a run has ended.
 #[derive(Debug)]
-pub(super) struct Rest {
+pub(super) struct Unfinished {
     /// When each request in flight was sent.
     pub(super) in_flight: Vec<Instant>,
     /// With what was due and not sent.
     pub(super) schedule: Schedule,
 }
 
-/// What a reactor's clients are there for.
-pub(super) trait Duty {
+/// Says what a reactor's clients ask for, and takes what becomes of it.
+pub(super) trait Driver {
     /// Renders the next request of client `index`; `false` when there is none for it any more.
     fn next(&mut self, index: usize, request: &mut Request) -> bool;
-    /// What a watched request that is over with `result` is to be taken for, and whether a value was compared as a whole.
+    /// The result of a watched request whose answer alone gives `result`, and whether a value was compared as a whole.
     fn judge(
         &mut self,
         _request: &Request,
@@ -83,20 +84,14 @@ pub(super) trait Duty {
     ) -> (Result<Success, Fault>, bool) {
         (result, false)
     }
-    /// Takes note of a request of client `index` that is over.
+    /// A request of client `index` is over.
     fn done(&mut self, index: usize, attempt: &Attempt);
-    /// Takes note that a client backed off.
-    fn rested(&mut self, since: Instant, until: Instant);
-    /// Takes note that a client waited for its turn to start.
-    fn started(&mut self, _since: Instant, _until: Instant) {}
-    /// Takes note that a client of a closed loop thought.
-    fn thought(&mut self, _since: Instant, _until: Instant) {}
-    /// Takes note of a request of an open loop that is sent.
-    fn launched(&mut self, _launch: &Launch) {}
-    /// Takes note that until `now` so many requests were in flight, ever since it was told before.
-    fn in_flight(&mut self, _now: Instant, _requests: u32) {}
+    /// Counts how clients spend their time, where that is asked for.
+    fn recorder(&mut self) -> Option<&mut Recorder> {
+        None
+    }
     /// Whether to go on; asked at least after every wait.
-    fn goes_on(&mut self, now: Instant) -> bool;
+    fn should_continue(&mut self, now: Instant) -> bool;
     /// When it wants to be asked next, even if nothing happens.
     fn wake_at(&self, now: Instant) -> Option<Instant>;
 }
@@ -114,7 +109,7 @@ pub(super) struct Reactor {
     timeout: Duration,
     added_cpu: Duration,
     /// Clients that start together.
-    starters: usize,
+    start_group: usize,
     schedule: Schedule,
     /// Where there are instants to keep that a poll's milliseconds are too coarse for.
     timer: Option<Timer>,
@@ -124,49 +119,49 @@ pub(super) struct Reactor {
 
 /// How a reactor's clients behave.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manners {
+pub(super) struct ClientOptions {
     pub(super) address: SocketAddr,
     pub(super) timeout: Duration,
     pub(super) connect: Connect,
-    pub(super) absent_is_fine: bool,
+    pub(super) absent_is_success: bool,
     /// Reactors that start at once and share what may start together.
     pub(super) threads: u32,
     /// Processor time that is added to each request.
     pub(super) added_cpu: Duration,
 }
 
-impl Manners {
+impl ClientOptions {
     /// How many of a reactor's clients start together.
-    fn starters(&self) -> usize {
-        (STARTERS / self.threads as usize).max(1)
+    fn start_group(&self) -> usize {
+        (START_GROUP / self.threads as usize).max(1)
     }
 }
 
 impl Reactor {
     /// A reactor of `clients` clients, none of them connected yet, that send as `schedule` says.
-    pub(super) fn new(clients: usize, manners: Manners, schedule: Schedule) -> io::Result<Reactor> {
+    pub(super) fn new(clients: usize, options: ClientOptions, schedule: Schedule) -> io::Result<Reactor> {
         let poll = Poll::new()?;
         let now = Instant::now();
         let timer = schedule.is_timed().then(|| Timer::new(poll.registry())).transpose()?;
         Ok(Reactor {
-            shared: Shared::new(poll.registry().try_clone()?, manners),
+            shared: Shared::new(poll.registry().try_clone()?, options),
             poll,
             clients: (0..clients).map(|index| Client::new(index, now)).collect(),
             waiting: BinaryHeap::with_capacity(clients),
             free: VecDeque::new(),
             in_flight: 0,
-            timeout: manners.timeout,
-            added_cpu: manners.added_cpu,
-            starters: manners.starters(),
+            timeout: options.timeout,
+            added_cpu: options.added_cpu,
+            start_group: options.start_group(),
             schedule,
             timer,
             now,
         })
     }
 
-    /// Lets all clients work until `duty` has enough; they are there since `begun`. Rests and thoughts are reported up to that instant; requests then in
+    /// Lets all clients work until `driver` has enough; they are there since `begun`. Rests and thoughts are reported up to that instant; requests then in
     /// flight are left.
-    pub(super) fn run(&mut self, begun: Instant, duty: &mut impl Duty) -> io::Result<()> {
+    pub(super) fn run(&mut self, begun: Instant, driver: &mut impl Driver) -> io::Result<()> {
         // Seldom enough to cost nothing, often enough that a request is given up a tenth late at most.
         let sweep_every = (self.timeout / 10).clamp(Duration::from_millis(1), SWEEP_MAX);
         let mut events = Events::with_capacity(EVENTS_MAX);
@@ -176,11 +171,11 @@ impl Reactor {
             let client = &mut self.clients[index];
             client.state = State::Starting;
             client.since = begun;
-            self.waiting.push(Reverse((begun + START_EVERY * (index / self.starters) as u32, index)));
+            self.waiting.push(Reverse((begun + START_EVERY * (index / self.start_group) as u32, index)));
         }
-        self.wake(duty)?;
-        while duty.goes_on(self.now) {
-            let wake_at = [self.next_at(), duty.wake_at(self.now)];
+        self.wake(driver)?;
+        while driver.should_continue(self.now) {
+            let wake_at = [self.next_at(), driver.wake_at(self.now)];
             let wake_at = wake_at.into_iter().flatten().fold(sweep_at, Instant::min);
             self.wait(&mut events, wake_at)?;
             let before = self.now;
@@ -188,22 +183,22 @@ impl Reactor {
                 let index = event.token().0;
                 let client = &mut self.clients[index];
                 let step = client.ready(event.is_readable(), event.is_read_closed(), &mut self.shared);
-                self.follow(index, step, duty)?;
+                self.follow(index, step, driver)?;
                 // Not only when all events are seen to: what is due has waited long enough.
-                self.launch(duty)?;
+                self.launch(driver)?;
             }
             // Completions have read the clock already.
             if self.now == before {
                 self.now = Instant::now();
             }
-            self.wake(duty)?;
-            self.launch(duty)?;
+            self.wake(driver)?;
+            self.launch(driver)?;
             if self.now >= sweep_at {
-                self.sweep(duty)?;
+                self.sweep(driver)?;
                 sweep_at = self.now + sweep_every;
             }
         }
-        self.end(duty);
+        self.end(driver);
         Ok(())
     }
 
@@ -233,13 +228,15 @@ impl Reactor {
         index: usize,
         source: usize,
         intended: Instant,
-        duty: &mut impl Duty,
+        driver: &mut impl Driver,
     ) -> io::Result<Step> {
         let client = &mut self.clients[index];
         client.since = self.now;
         compute(self.added_cpu);
-        if duty.next(source, &mut client.request) {
-            duty.in_flight(self.now, self.in_flight);
+        if driver.next(source, &mut client.request) {
+            if let Some(recorder) = driver.recorder() {
+                recorder.in_flight(self.now, self.in_flight);
+            }
             self.in_flight += 1;
             client.state = State::InFlight;
             client.intended = intended;
@@ -252,16 +249,18 @@ impl Reactor {
     }
 
     /// Does what follows from `step`. A loop, because a request can be over as soon as it is begun.
-    fn follow(&mut self, index: usize, mut step: Step, duty: &mut impl Duty) -> io::Result<()> {
+    fn follow(&mut self, index: usize, mut step: Step, driver: &mut impl Driver) -> io::Result<()> {
         while let Step::Over { result, broken } = step {
             let client = &self.clients[index];
             let (result, verified) = match client.request.watch {
-                Some(_) => duty.judge(&client.request, client.body(), result),
+                Some(_) => driver.judge(&client.request, client.body(), result),
                 None => (result, false),
             };
             // Only now: what is complete is also to be checked.
             self.now = Instant::now();
-            duty.in_flight(self.now, self.in_flight);
+            if let Some(recorder) = driver.recorder() {
+                recorder.in_flight(self.now, self.in_flight);
+            }
             self.in_flight -= 1;
             let client = &mut self.clients[index];
             let attempt = Attempt {
@@ -274,10 +273,10 @@ impl Reactor {
                 connection: client.connection(),
                 verified,
             };
-            duty.done(client.source, &attempt);
+            driver.done(client.source, &attempt);
             if broken {
-                let rest = client.next_rest();
-                self.pause(index, State::Resting, rest);
+                let rest = client.next_backoff();
+                self.pause(index, State::BackingOff, rest);
                 return Ok(());
             }
             if self.schedule.is_open() {
@@ -289,7 +288,7 @@ impl Reactor {
                 self.pause(index, State::Thinking, think);
                 return Ok(());
             }
-            step = self.begin(index, index, self.now, duty)?;
+            step = self.begin(index, index, self.now, driver)?;
         }
         Ok(())
     }
@@ -311,24 +310,24 @@ impl Reactor {
     }
 
     /// Lets those go on whose rest or thought is over.
-    fn wake(&mut self, duty: &mut impl Duty) -> io::Result<()> {
+    fn wake(&mut self, driver: &mut impl Driver) -> io::Result<()> {
         while let Some(&Reverse((at, index))) = self.waiting.peek()
             && at <= self.now
         {
             self.waiting.pop();
-            self.account(index, duty);
+            self.account(index, driver);
             if self.schedule.is_open() {
                 self.release(index);
             } else {
-                let step = self.begin(index, index, self.now, duty)?;
-                self.follow(index, step, duty)?;
+                let step = self.begin(index, index, self.now, driver)?;
+                self.follow(index, step, driver)?;
             }
         }
         Ok(())
     }
 
     /// Sends what is due in an open loop, as far as there are connections for it.
-    fn launch(&mut self, duty: &mut impl Duty) -> io::Result<()> {
+    fn launch(&mut self, driver: &mut impl Driver) -> io::Result<()> {
         while let Some(at) = self.schedule.next_at()
             && at <= self.now
             && let Some(index) = self.free.pop_front()
@@ -336,48 +335,57 @@ impl Reactor {
         {
             // Sending the one before took its time.
             self.now = Instant::now();
-            duty.launched(&Launch { intended, free_since: self.clients[index].since, sent: self.now });
-            let step = self.begin(index, source, intended, duty)?;
-            self.follow(index, step, duty)?;
+            if let Some(recorder) = driver.recorder() {
+                recorder.launched(&Launch {
+                    intended,
+                    free_since: self.clients[index].since,
+                    sent: self.now,
+                });
+            }
+            let step = self.begin(index, source, intended, driver)?;
+            self.follow(index, step, driver)?;
         }
         Ok(())
     }
 
     /// Gives up the requests that have taken too long.
-    fn sweep(&mut self, duty: &mut impl Duty) -> io::Result<()> {
+    fn sweep(&mut self, driver: &mut impl Driver) -> io::Result<()> {
         for index in 0..self.clients.len() {
             let client = &mut self.clients[index];
             let late = self.now.saturating_duration_since(client.since) >= self.timeout;
             if client.state == State::InFlight && late {
                 let step = client.time_out();
-                self.follow(index, step, duty)?;
+                self.follow(index, step, driver)?;
             }
         }
         Ok(())
     }
 
-    /// Reports the part of rests and thoughts that lies before the end of the run.
-    fn end(&mut self, duty: &mut impl Duty) {
-        duty.in_flight(self.now, self.in_flight);
+    /// Reports the part of back-offs and think times that lies before the end of the run.
+    fn end(&mut self, driver: &mut impl Driver) {
+        if let Some(recorder) = driver.recorder() {
+            recorder.in_flight(self.now, self.in_flight);
+        }
         while let Some(Reverse((_, index))) = self.waiting.pop() {
-            self.account(index, duty);
+            self.account(index, driver);
             self.clients[index].state = State::Idle;
         }
     }
 
     /// Reports what client `index` did instead of a request until now.
-    fn account(&self, index: usize, duty: &mut impl Duty) {
+    fn account(&self, index: usize, driver: &mut impl Driver) {
         let Client { state, since, .. } = self.clients[index];
+        let Some(recorder) = driver.recorder() else { return };
         match state {
-            State::Starting => duty.started(since, self.now),
-            State::Thinking => duty.thought(since, self.now),
-            _ => duty.rested(since, self.now),
+            State::Starting => recorder.started(since, self.now),
+            State::Thinking => recorder.thought(since, self.now),
+            _ => recorder.backed_off(since, self.now),
         }
     }
 
     /// What the last run left undone.
-    pub(super) fn into_rest(self) -> Rest {
+    pub(super) fn into_unfinished(self) -> Unfinished {
         let flying = self.clients.iter().filter(|client| client.state == State::InFlight);
-        Rest { in_flight: flying.map(|client| client.since).collect(), schedule: self.schedule }
+        Unfinished { in_flight: flying.map(|client| client.since).collect(), schedule: self.schedule }
     }
 }

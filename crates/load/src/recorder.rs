@@ -1,15 +1,12 @@
-//! What is kept of the requests of a window: counts, sums and histograms, never the requests themselves.
+//! Counts what happens in the window of a run.
 //!
-//! Its size depends on nothing that happens. Reads no clock: every instant is handed in.
+//! Reads no clock: every instant is handed in.
 
-use super::answer::{Fault, Success};
-use super::connecting::Connecting;
-use super::mix::Operation;
-use super::reactor::{Attempt, Launch, Rest};
-use super::samples::Samples;
+use super::answer::Success;
+use super::client::Connection;
+use super::reactor::{Attempt, Launch, Unfinished};
 use super::seconds::{Current, Second};
-use kv::proto::{Bucket, Latency, OperationReport, ScheduleReport};
-use std::collections::BTreeMap;
+use super::tally::Tally;
 use std::time::{Duration, Instant};
 
 /// The measured part of a run.
@@ -36,83 +33,26 @@ impl Window {
 
 /// Counts what happens in a window.
 pub(super) struct Recorder {
-    window: Window,
-    /// Successes, by `operation as usize`. No sample is recorded twice: all attempts are these and `failures`.
-    pub(super) successes: [Samples; Operation::ALL.len()],
-    /// Attempts, by `operation as usize`.
-    pub(super) attempts: [u64; Operation::ALL.len()],
-    pub(super) failures: Samples,
-    /// By `fault as usize`.
-    pub(super) faults: [u64; Fault::ALL.len()],
-    pub(super) absent: u64,
-    /// Reads whose value was compared as a whole.
-    pub(super) verified: u64,
-    pub(super) connecting: Connecting,
-    pub(super) backoff: Duration,
-    pub(super) think: Duration,
-    pub(super) population: Population,
-    /// Of an open loop.
-    pub(super) open: Option<Open>,
+    /// Its end may be moved to an instant behind which nothing was counted yet.
+    pub(super) window: Window,
+    tally: Tally,
+    /// Until when requests in flight are counted.
+    in_flight_until: Instant,
     /// The second that goes on, and those that are past and not taken yet.
     current: Current,
     past: Vec<Second>,
 }
 
-/// How many requests were in flight, and for how long.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Population {
-    /// Until when `secs` is counted.
-    until: Instant,
-    /// The number in flight times how long it was so, over the window.
-    pub(super) secs: f64,
-    pub(super) at_end: u64,
-    /// Of the requests in flight at the window's end the part in it, and what passed of it before a client began, less the
-    /// part before it of the requests that are counted.
-    pub(super) edge_secs: f64,
-}
-
-/// How a schedule was kept.
-pub(super) struct Open {
-    pub(super) service: Samples,
-    pub(super) slip: Samples,
-    pub(super) due: u64,
-    pub(super) sent: u64,
-    pub(super) waited: u64,
-    pub(super) waited_time: Duration,
-    /// Until the first request of the window is sent, nothing is known.
-    pub(super) behind_at_start: Option<Duration>,
-    pub(super) behind_at_end: Duration,
-}
-
 impl Recorder {
-    /// Of an `open` loop or a closed one, from `begun` on, whose course is kept in bins of this length.
+    /// Of an `open` loop or a closed one, from `begun` on. Completions are also counted in bins of this length.
     pub(super) fn new(window: Window, begun: Instant, open: bool, bin: Duration) -> Recorder {
         Recorder {
-            successes: std::array::from_fn(|_| Samples::default()),
-            attempts: [0; Operation::ALL.len()],
-            failures: Samples::default(),
-            faults: [0; Fault::ALL.len()],
-            absent: 0,
-            verified: 0,
-            connecting: Connecting::default(),
-            backoff: Duration::ZERO,
-            think: Duration::ZERO,
-            population: Population { until: begun, secs: 0.0, at_end: 0, edge_secs: 0.0 },
-            open: open.then(Open::default),
+            window,
+            tally: Tally::new(open),
+            in_flight_until: begun,
             current: Current::new(window.start, begun, bin),
             past: Vec::new(),
-            window,
         }
-    }
-
-    /// The window ends sooner than it was to, at an instant that nothing was counted behind yet.
-    pub(super) fn end_at(&mut self, end: Instant) {
-        self.window.end = end;
-    }
-
-    /// How long the window is.
-    pub(super) fn measured(&self) -> Duration {
-        self.window.length()
     }
 
     /// Counts `attempt` if it was over in the window, with its whole latency even if it began before.
@@ -123,23 +63,26 @@ impl Recorder {
             self.cut_off(attempt.sent, attempt.until);
             return;
         }
-        self.attempts[attempt.operation as usize] += 1;
+        self.tally.attempts[attempt.operation as usize] += 1;
         match attempt.result {
             Ok(success) => {
-                self.successes[attempt.operation as usize].record(latency_ns);
-                self.absent += u64::from(success == Success::Absent);
+                self.tally.successes[attempt.operation as usize].record(latency_ns);
+                self.tally.absent += u64::from(success == Success::Absent);
             }
             Err(fault) => {
-                self.failures.record(latency_ns);
-                self.faults[fault as usize] += 1;
+                self.tally.failures.record(latency_ns);
+                self.tally.faults[fault as usize] += 1;
             }
         }
-        self.verified += u64::from(attempt.verified);
-        self.connecting.record(attempt.connection);
-        if attempt.sent < self.window.start {
-            self.population.edge_secs -= self.window.start.duration_since(attempt.sent).as_secs_f64();
+        self.tally.verified += u64::from(attempt.verified);
+        self.tally.connects += u64::from(attempt.connection != Connection::Kept);
+        if let Connection::Made(time) = attempt.connection {
+            self.tally.connecting.record(time.as_nanos() as u64);
         }
-        if let Some(open) = &mut self.open {
+        if attempt.sent < self.window.start {
+            self.tally.edge_secs -= self.window.start.duration_since(attempt.sent).as_secs_f64();
+        }
+        if let Some(open) = &mut self.tally.open {
             open.service.record(attempt.until.duration_since(attempt.sent).as_nanos() as u64);
         }
     }
@@ -148,38 +91,38 @@ impl Recorder {
     fn cut_off(&mut self, sent: Instant, until: Instant) {
         let Window { start, end } = self.window;
         if sent < end && until >= end {
-            self.population.at_end += 1;
-            self.population.edge_secs += end.duration_since(sent.max(start)).as_secs_f64();
+            self.tally.in_flight_at_end += 1;
+            self.tally.edge_secs += end.duration_since(sent.max(start)).as_secs_f64();
         }
     }
 
     /// Counts the part of a back-off that lies in the window.
-    pub(super) fn rested(&mut self, since: Instant, until: Instant) {
-        self.backoff += self.window.overlap(since, until);
+    pub(super) fn backed_off(&mut self, since: Instant, until: Instant) {
+        self.tally.backoff += self.window.overlap(since, until);
     }
 
     /// Counts the part of the window in which a client of a closed loop had not begun.
     pub(super) fn started(&mut self, since: Instant, until: Instant) {
-        if self.open.is_none() {
-            self.population.edge_secs += self.window.overlap(since, until).as_secs_f64();
+        if self.tally.open.is_none() {
+            self.tally.edge_secs += self.window.overlap(since, until).as_secs_f64();
         }
     }
 
     /// Counts the part of a thought that lies in the window.
     pub(super) fn thought(&mut self, since: Instant, until: Instant) {
-        self.think += self.window.overlap(since, until);
+        self.tally.think += self.window.overlap(since, until);
     }
 
     /// Until `now` so many requests were in flight, since it was told before.
     pub(super) fn in_flight(&mut self, now: Instant, requests: u32) {
-        let time = self.window.overlap(self.population.until, now);
-        self.population.secs += f64::from(requests) * time.as_secs_f64();
-        self.population.until = now;
+        let time = self.window.overlap(self.in_flight_until, now);
+        self.tally.in_flight_secs += f64::from(requests) * time.as_secs_f64();
+        self.in_flight_until = now;
     }
 
     /// Counts a request of an open loop that is sent.
     pub(super) fn launched(&mut self, launch: &Launch) {
-        let Some(open) = &mut self.open else { return };
+        let Some(open) = &mut self.tally.open else { return };
         let Launch { intended, free_since, sent } = *launch;
         if sent < self.window.start {
             return;
@@ -193,19 +136,19 @@ impl Recorder {
             return;
         }
         open.sent += was_due;
-        open.slip.record(sent.duration_since(intended.max(free_since)).as_nanos() as u64);
+        open.send_lag.record(sent.duration_since(intended.max(free_since)).as_nanos() as u64);
         let waited = free_since.saturating_duration_since(intended);
         open.waited += u64::from(!waited.is_zero());
         open.waited_time += waited;
     }
 
     /// Counts what was left when the run had ended at `until`, with its window or after it.
-    pub(super) fn ended(&mut self, rest: Rest, until: Instant) {
+    pub(super) fn ended(&mut self, rest: Unfinished, until: Instant) {
         let Window { start, end } = self.window;
         for sent in rest.in_flight {
             self.cut_off(sent, until);
         }
-        if let Some(open) = &mut self.open {
+        if let Some(open) = &mut self.tally.open {
             let next = rest.schedule.next_at();
             open.behind_at_end = next.map_or(Duration::ZERO, |next| end.saturating_duration_since(next));
             // Nothing was sent in the window: what was due first is due still.
@@ -221,175 +164,23 @@ impl Recorder {
         self.past.drain(..)
     }
 
-    /// Takes over what another thread counted in the same window; of seconds nothing.
-    pub(super) fn add(&mut self, other: &Recorder) {
-        for (mine, theirs) in self.successes.iter_mut().zip(&other.successes) {
-            mine.add(theirs);
-        }
-        self.failures.add(&other.failures);
-        for (mine, theirs) in self.attempts.iter_mut().zip(&other.attempts) {
-            *mine += theirs;
-        }
-        for (mine, theirs) in self.faults.iter_mut().zip(&other.faults) {
-            *mine += theirs;
-        }
-        self.absent += other.absent;
-        self.verified += other.verified;
-        self.connecting.add(&other.connecting);
-        self.backoff += other.backoff;
-        self.think += other.think;
-        self.population.secs += other.population.secs;
-        self.population.at_end += other.population.at_end;
-        self.population.edge_secs += other.population.edge_secs;
-        if let (Some(mine), Some(theirs)) = (&mut self.open, &other.open) {
-            mine.add(theirs);
-        }
-    }
-
-    pub(super) fn attempts(&self) -> u64 {
-        self.attempts.iter().sum()
-    }
-
-    pub(super) fn successes(&self) -> u64 {
-        self.successes.iter().map(|samples| samples.histogram.len()).sum()
-    }
-
-    pub(super) fn backoff(&self) -> Duration {
-        self.backoff
-    }
-
-    pub(super) fn think(&self) -> Duration {
-        self.think
-    }
-
-    /// The mean number of requests in flight.
-    pub(super) fn in_flight_mean(&self) -> f64 {
-        self.population.secs / self.window.length().as_secs_f64()
-    }
-
-    pub(super) fn in_flight_at_end(&self) -> u64 {
-        self.population.at_end
-    }
-
-    pub(super) fn edge_secs(&self) -> f64 {
-        self.population.edge_secs
-    }
-
-    /// Of all attempts of an open loop, from the send.
-    pub(super) fn service(&self) -> Option<Latency> {
-        self.open.as_ref().map(|open| open.service.summary())
-    }
-
-    /// How the schedule of an open loop was kept, with so many requests per second asked for.
-    pub(super) fn schedule(&self, offered_rps: f64) -> Option<ScheduleReport> {
-        let open = self.open.as_ref()?;
-        let behind_at_start = open.behind_at_start.unwrap_or_default();
-        // A stall makes many wait and loses none; with too much on offer most wait, and some are never sent.
-        let launched = open.slip.histogram.len();
-        let over_capacity = open.sent * 100 < open.due * 99 && open.waited * 2 >= launched;
-        Some(ScheduleReport {
-            offered_rps,
-            due: open.due,
-            sent: open.sent,
-            slip: open.slip.summary(),
-            waited: open.waited,
-            waited_secs: open.waited_time.as_secs_f64(),
-            behind_secs_at_start: behind_at_start.as_secs_f64(),
-            behind_secs_at_end: open.behind_at_end.as_secs_f64(),
-            over_capacity,
-        })
-    }
-
-    /// The histograms behind the latencies, by name.
-    pub(super) fn histograms(
-        &self,
-        operations: impl Iterator<Item = Operation>,
-    ) -> BTreeMap<String, Vec<Bucket>> {
-        let own = operations
-            .map(|operation| (operation.name().to_owned(), self.successes[operation as usize].buckets()));
-        let mut all: BTreeMap<_, _> = own.collect();
-        all.insert("all".to_owned(), self.all().buckets());
-        if let Some(open) = &self.open {
-            all.insert("service".to_owned(), open.service.buckets());
-            all.insert("slip".to_owned(), open.slip.buckets());
-        }
-        all
-    }
-
-    /// Of all attempts.
-    pub(super) fn latency(&self) -> Latency {
-        self.all().summary()
-    }
-
-    fn all(&self) -> Samples {
-        let mut all = Samples::default();
-        for samples in self.successes.iter().chain([&self.failures]) {
-            all.add(samples);
-        }
-        all
-    }
-
-    /// A report on each of `operations`.
-    pub(super) fn operations(&self, operations: impl Iterator<Item = Operation>) -> Vec<OperationReport> {
-        operations
-            .map(|operation| {
-                let latency = self.successes[operation as usize].summary();
-                OperationReport {
-                    operation: operation.name().to_owned(),
-                    attempts: self.attempts[operation as usize],
-                    successes: latency.count,
-                    absent: if operation == Operation::Get { self.absent } else { 0 },
-                    latency,
-                }
-            })
-            .collect()
-    }
-
-    /// The failures by class, those that happened.
-    pub(super) fn errors(&self) -> BTreeMap<String, u64> {
-        Fault::ALL
-            .into_iter()
-            .filter(|&fault| self.faults[fault as usize] > 0)
-            .map(|fault| (fault.name().to_owned(), self.faults[fault as usize]))
-            .collect()
-    }
-}
-
-impl Default for Open {
-    fn default() -> Open {
-        Open {
-            service: Samples::default(),
-            slip: Samples::default(),
-            due: 0,
-            sent: 0,
-            waited: 0,
-            waited_time: Duration::ZERO,
-            behind_at_start: None,
-            behind_at_end: Duration::ZERO,
-        }
-    }
-}
-
-impl Open {
-    fn add(&mut self, other: &Open) {
-        self.service.add(&other.service);
-        self.slip.add(&other.slip);
-        self.due += other.due;
-        self.sent += other.sent;
-        self.waited += other.waited;
-        self.waited_time += other.waited_time;
-        self.behind_at_start = self.behind_at_start.max(other.behind_at_start);
-        self.behind_at_end = self.behind_at_end.max(other.behind_at_end);
+    /// What was counted in the window.
+    pub(super) fn into_tally(self) -> Tally {
+        Tally { window: self.window.length(), ..self.tally }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::Fault;
+    use crate::mix::Operation;
     use crate::pacing::{Arrivals, Pacing};
     use crate::schedule::{Schedule, clocks};
     use crate::seconds::SECOND;
+    use kv::proto::Latency;
     use kv::units::Rate;
+    use std::collections::BTreeMap;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -399,7 +190,7 @@ mod tests {
     }
 
     fn attempt(result: Result<Success, Fault>, since: Instant, until: Instant) -> Attempt {
-        let connection = super::super::client::Connection::Kept;
+        let connection = Connection::Kept;
         let operation = Operation::Get;
         Attempt { operation, result, status: 200, since, sent: since, until, connection, verified: false }
     }
@@ -416,7 +207,7 @@ mod tests {
             let since = window.start.checked_sub(Duration::from_micros(us)).unwrap_or(window.start);
             recorder.record(&attempt(Ok(Success::Done), since, since + Duration::from_micros(us)));
         }
-        recorder.latency()
+        recorder.tally.latency()
     }
 
     #[test]
@@ -455,19 +246,19 @@ mod tests {
         over(window.start);
         over(window.end);
         over(window.end + Duration::from_nanos(1));
-        assert_eq!((recorder.attempts(), recorder.latency().us_mean), (2, 5000.0));
+        assert_eq!((recorder.tally.attempts(), recorder.tally.latency().us_mean), (2, 5000.0));
     }
 
     #[test]
     fn rests_count_as_far_as_they_lie_in_the_window() {
         let window = window(10 * MS);
         let mut recorder = closed(window);
-        recorder.rested(window.start - 5 * MS, window.start - MS);
-        recorder.rested(window.start - 5 * MS, window.start + MS);
-        recorder.rested(window.start + 2 * MS, window.start + 4 * MS);
-        recorder.rested(window.end - MS, window.end + MS);
-        recorder.rested(window.end, window.end + MS);
-        assert_eq!(recorder.backoff(), 4 * MS);
+        recorder.backed_off(window.start - 5 * MS, window.start - MS);
+        recorder.backed_off(window.start - 5 * MS, window.start + MS);
+        recorder.backed_off(window.start + 2 * MS, window.start + 4 * MS);
+        recorder.backed_off(window.end - MS, window.end + MS);
+        recorder.backed_off(window.end, window.end + MS);
+        assert_eq!(recorder.tally.backoff, 4 * MS);
     }
 
     #[test]
@@ -477,9 +268,10 @@ mod tests {
         for result in [Ok(Success::Done), Ok(Success::Absent), Err(Fault::Reset), Err(Fault::Http5xx)] {
             recorder.record(&attempt(result, window.start, window.start + MS));
         }
-        let mut sum = closed(window);
-        sum.add(&recorder);
-        sum.add(&recorder);
+        let tally = recorder.into_tally();
+        let mut sum = Tally::new(false);
+        sum.add(&tally);
+        sum.add(&tally);
         assert_eq!((sum.attempts(), sum.successes(), sum.latency().count), (8, 4, 8));
         let get = &sum.operations([Operation::Get].into_iter())[0];
         assert_eq!((get.attempts, get.successes, get.absent, get.latency.count), (8, 4, 2, 4));
@@ -496,10 +288,10 @@ mod tests {
         recorder.record(&attempt(Ok(Success::Done), start + 3 * MS, start + 95 * MS));
         let schedule = Schedule::none();
         recorder.record(&attempt(Ok(Success::Done), start + 95 * MS, end + MS));
-        recorder.ended(Rest { in_flight: vec![start - 200 * MS, end + MS], schedule }, end + 2 * MS);
-        let latencies = recorder.latency().us_mean * recorder.attempts() as f64 / 1e6;
-        assert!((latencies + recorder.edge_secs() - 0.2).abs() < 1e-9, "two clients for 100 ms");
-        assert_eq!((recorder.attempts(), recorder.in_flight_at_end()), (2, 2));
+        recorder.ended(Unfinished { in_flight: vec![start - 200 * MS, end + MS], schedule }, end + 2 * MS);
+        let latencies = recorder.tally.latency().us_mean * recorder.tally.attempts() as f64 / 1e6;
+        assert!((latencies + recorder.tally.edge_secs - 0.2).abs() < 1e-9, "two clients for 100 ms");
+        assert_eq!((recorder.tally.attempts(), recorder.tally.in_flight_at_end), (2, 2));
     }
 
     #[test]
@@ -511,7 +303,8 @@ mod tests {
         recorder.in_flight(window.start + 50 * MS, 3);
         recorder.in_flight(window.start + 75 * MS, 2);
         recorder.in_flight(window.end + 25 * MS, 4);
-        assert!((recorder.in_flight_mean() - 2.0).abs() < 1e-9, "{}", recorder.in_flight_mean());
+        let mean = recorder.into_tally().in_flight_mean();
+        assert!((mean - 2.0).abs() < 1e-9, "{mean}");
     }
 
     #[test]
@@ -535,10 +328,10 @@ mod tests {
         for _ in 0..90 {
             schedule.take();
         }
-        recorder.ended(Rest { in_flight: Vec::new(), schedule }, window.end);
-        let report = recorder.schedule(1000.0).unwrap();
+        recorder.ended(Unfinished { in_flight: Vec::new(), schedule }, window.end);
+        let report = recorder.tally.schedule(1000.0).unwrap();
         assert_eq!((report.due, report.sent), (3 + 10 + 1, 3), "eleven were not sent in it");
-        assert_eq!((report.slip.count, report.slip.us_max), (4, 3000.0));
+        assert_eq!((report.send_lag.count, report.send_lag.us_max), (4, 3000.0));
         assert_eq!((report.waited, report.waited_secs), (2, 0.060));
         assert_eq!((report.behind_secs_at_start, report.behind_secs_at_end), (0.020, 0.010));
         assert!(report.over_capacity == (report.waited * 2 > report.sent));
@@ -550,8 +343,8 @@ mod tests {
         let mut recorder = Recorder::new(window, window.start - 50 * MS, true, SECOND);
         let pacing = Pacing::Open { rate: Rate(1000.0), arrivals: Arrivals::Constant };
         let schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start - 50 * MS);
-        recorder.ended(Rest { in_flight: vec![window.start - 50 * MS], schedule }, window.end);
-        let report = recorder.schedule(1000.0).unwrap();
+        recorder.ended(Unfinished { in_flight: vec![window.start - 50 * MS], schedule }, window.end);
+        let report = recorder.tally.schedule(1000.0).unwrap();
         assert_eq!((report.due, report.sent, report.over_capacity), (100, 0, true));
         assert_eq!((report.behind_secs_at_start, report.behind_secs_at_end), (0.050, 0.150));
     }

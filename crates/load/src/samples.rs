@@ -2,14 +2,17 @@
 
 use hdrhistogram::Histogram;
 use kv::proto::{Bucket, Latency};
+use serde::{Deserialize, Serialize};
 
 /// With a coarser unit the digits would be right only from a thousand units up.
-const LOWEST_NS: u64 = 1;
-const HIGHEST_NS: u64 = 60_000_000_000;
+pub(super) const LOWEST_NS: u64 = 1;
+pub(super) const HIGHEST_NS: u64 = 60_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// A latency distribution in the making: a histogram up to 60 s, three digits of it right.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Samples {
+    #[serde(with = "as_buckets")]
     pub(super) histogram: Histogram<u64>,
     /// For the mean: the histogram alone would give it to three digits only.
     pub(super) sum_ns: u128,
@@ -82,6 +85,40 @@ impl Samples {
             us_max: self.max_ns as f64 / 1e3,
             clipped: self.clipped,
         }
+    }
+}
+
+/// Histograms in messages between processes: digits, and of each bucket that holds samples the shortest value and their number.
+pub(super) mod as_buckets {
+    use super::{HIGHEST_NS, LOWEST_NS};
+    use hdrhistogram::{Counter, Histogram};
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<C, S>(histogram: &Histogram<C>, serializer: S) -> Result<S::Ok, S::Error>
+    where
+        C: Counter + Serialize,
+        S: Serializer,
+    {
+        let recorded = histogram.iter_recorded();
+        let buckets: Vec<(u64, C)> = recorded
+            .map(|at| (histogram.lowest_equivalent(at.value_iterated_to()), at.count_at_value()))
+            .collect();
+        (histogram.sigfig(), buckets).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, C, D>(deserializer: D) -> Result<Histogram<C>, D::Error>
+    where
+        C: Counter + Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        let (digits, buckets): (u8, Vec<(u64, C)>) = Deserialize::deserialize(deserializer)?;
+        let mut histogram =
+            Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, digits).map_err(D::Error::custom)?;
+        for (ns, count) in buckets {
+            histogram.record_n(ns, count).map_err(D::Error::custom)?;
+        }
+        Ok(histogram)
     }
 }
 

@@ -2,21 +2,21 @@
 //!
 //! A bin is handed over once it is past, so that only a few are ever held. Reads no clock.
 
+use super::samples::{HIGHEST_NS, LOWEST_NS, as_buckets};
 use super::{Notice, Plan};
 use hdrhistogram::Histogram;
 use kv::proto::{Bins, SecondReport};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Two digits are enough for a second, and make a histogram small enough to stay in a core's cache.
 const SIGNIFICANT_DIGITS: u8 = 2;
-const LOWEST_NS: u64 = 1;
-const HIGHEST_NS: u64 = 60_000_000_000;
 /// The longest bin, and what the others are whole parts of.
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
 /// What was over in one second, or in one bin where those are shorter, in one thread or in several.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Second {
     /// In bins, counted from the window's start; those of the warm-up are below zero.
     pub(super) number: i64,
@@ -24,6 +24,7 @@ pub(super) struct Second {
     pub(super) successes: u64,
     pub(super) sum_ns: u64,
     pub(super) max_ns: u64,
+    #[serde(with = "as_buckets")]
     pub(super) histogram: Histogram<u32>,
 }
 
@@ -133,7 +134,7 @@ impl Current {
 
 /// What was told of the window so far: seconds, put together from their bins where those are shorter.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct TimeSeries {
     bin: Duration,
     bins: Vec<SecondReport>,
     seconds: Vec<SecondReport>,
@@ -141,14 +142,14 @@ pub(super) struct Told {
     so_far: Option<Second>,
 }
 
-impl Told {
+impl TimeSeries {
     /// Nothing, yet, of a run of `plan`.
-    pub(super) fn new(plan: &Plan) -> Told {
-        Told { bin: plan.bin, bins: Vec::new(), seconds: Vec::new(), so_far: None }
+    pub(super) fn new(plan: &Plan) -> TimeSeries {
+        TimeSeries { bin: plan.bin, bins: Vec::new(), seconds: Vec::new(), so_far: None }
     }
 
     /// Takes the next bin, and tells of it and of the second that it ends.
-    pub(super) fn hear(&mut self, bin: &Second, observer: &mut dyn FnMut(Notice)) {
+    pub(super) fn push(&mut self, bin: &Second, observer: &mut dyn FnMut(Notice)) {
         let each = whole_bins(SECOND, self.bin);
         if each > 1 {
             let report = bin.report();
@@ -178,35 +179,25 @@ impl Told {
     }
 }
 
-/// Puts together what several parties saw. Each hands over its seconds in their order.
+/// Adds up the seconds of several sources: threads or workers. Each source hands over its seconds in order.
 #[derive(Debug)]
-pub(super) struct Merge {
-    /// The latest second of each party, `i64::MAX` of those that are gone.
+pub(super) struct SecondMerger {
+    /// The latest second of each source.
     latest: Vec<i64>,
     /// What some have handed over and others have not.
     pending: BTreeMap<i64, Second>,
 }
 
-impl Merge {
-    /// Of so many parties; at least one.
-    pub(super) fn new(parties: usize) -> Merge {
-        Merge { latest: vec![i64::MIN; parties], pending: BTreeMap::new() }
+impl SecondMerger {
+    /// Of so many sources; at least one.
+    pub(super) fn new(sources: usize) -> SecondMerger {
+        SecondMerger { latest: vec![i64::MIN; sources], pending: BTreeMap::new() }
     }
 
-    /// Takes what one party saw; gives the seconds that all are now past.
-    pub(super) fn take(&mut self, party: usize, second: &Second) -> Vec<Second> {
-        self.latest[party] = second.number;
+    /// Adds a second of one source; gives the seconds that all are now past.
+    pub(super) fn add(&mut self, source: usize, second: &Second) -> Vec<Second> {
+        self.latest[source] = second.number;
         self.pending.entry(second.number).or_insert_with(|| Second::new(second.number)).add(second);
-        self.complete()
-    }
-
-    /// A party is gone: nobody waits for it any more. Gives the seconds that were waiting for it alone.
-    pub(super) fn leave(&mut self, party: usize) -> Vec<Second> {
-        self.latest[party] = i64::MAX;
-        self.complete()
-    }
-
-    fn complete(&mut self) -> Vec<Second> {
         let past = self.latest.iter().min().copied().unwrap_or(i64::MAX);
         let pending = self.pending.split_off(&past.saturating_add(1));
         std::mem::replace(&mut self.pending, pending).into_values().collect()
@@ -246,12 +237,12 @@ mod tests {
     #[test]
     fn seconds_are_put_together_from_their_bins() {
         let plan = Plan { bin: Duration::from_millis(500), ..Plan::example("get_all") };
-        let (mut told, mut heard) = (Told::new(&plan), Vec::new());
+        let (mut told, mut heard) = (TimeSeries::new(&plan), Vec::new());
         // Of the warm-up only half a second is left, and of the last second as much.
         for number in -1..5 {
             let mut bin = Second::new(number);
             bin.record(1_000_000 * (number + 2) as u64, number > 0);
-            told.hear(&bin, &mut |notice| match notice {
+            told.push(&bin, &mut |notice| match notice {
                 Notice::Bin { bin, report } => heard.push(("bin", bin, report.attempts)),
                 Notice::Second { second, report } => heard.push(("second", second, report.attempts)),
                 _ => panic!("{notice:?}"),
@@ -281,41 +272,19 @@ mod tests {
 
     #[test]
     fn a_second_of_several_threads_is_told_when_the_last_has_passed_it() {
-        let mut merge = Merge::new(2);
+        let mut merge = SecondMerger::new(2);
         let second = |number, ns: u64, success| {
             let mut second = Second::new(number);
             second.record(ns, success);
             second
         };
-        assert!(merge.take(0, &second(0, 1_000_000, true)).is_empty());
-        assert!(merge.take(0, &second(1, 1_000_000, true)).is_empty());
-        let report = merge.take(1, &second(0, 3_000_000, false))[0].report();
+        assert!(merge.add(0, &second(0, 1_000_000, true)).is_empty());
+        assert!(merge.add(0, &second(1, 1_000_000, true)).is_empty());
+        let report = merge.add(1, &second(0, 3_000_000, false))[0].report();
         assert_eq!((report.attempts, report.successes), (2, 1));
         assert_eq!((report.latency_us_mean, report.latency_us_max), (2000.0, 3000.0));
         assert!((report.latency_us_p50 - 1000.0).abs() < 10.0, "{report:?}");
         assert!((report.latency_us_p99 - 3000.0).abs() < 30.0, "{report:?}");
-    }
-
-    #[test]
-    fn who_is_gone_is_not_waited_for_and_who_stays_is() {
-        let mut merge = Merge::new(3);
-        let told = |seconds: Vec<Second>| -> Vec<(i64, u64)> {
-            seconds.iter().map(|second| (second.number, second.attempts)).collect()
-        };
-        let second = |number| {
-            let mut second = Second::new(number);
-            second.record(1_000, true);
-            second
-        };
-        for (party, number) in [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)] {
-            assert!(told(merge.take(party, &second(number))).is_empty());
-        }
-        // Two have handed over the first seconds, but one of them is the one that is gone.
-        assert!(told(merge.leave(0)).is_empty());
-        assert_eq!(told(merge.take(2, &second(0))), [(0, 3)]);
-        assert_eq!(told(merge.leave(1)), []);
-        assert_eq!(told(merge.take(2, &second(1))), [(1, 3)]);
-        assert_eq!(told(merge.leave(2)), [(2, 1)]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a value says of its own origin, so that a read of it can be compared to the last byte and put in order.
 //!
 //! Behind the key a marked value says which run wrote it, which client, as which of its writes, and how long it is; all the
-//! rest follows from that. Bytes in and out: what may be read when is the matter of `witness`.
+//! rest follows from that. Bytes in and out: what may be read when is the matter of `checker`.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -90,14 +90,14 @@ const LENGTH_CHARACTERS: usize = 5;
 const CHECK_CHARACTERS: usize = 4;
 
 /// The writer in the marks of the preload. No client has so high a number.
-pub(super) const PRELOADER: u32 = (1 << (6 * WRITER_CHARACTERS)) - 1;
+pub(super) const PRELOAD_WRITER: u32 = (1 << (6 * WRITER_CHARACTERS)) - 1;
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     /// Which run wrote it.
     pub(super) run: u32,
-    /// Which of its clients, or [`PRELOADER`].
+    /// Which of its clients, or [`PRELOAD_WRITER`].
     pub(super) writer: u32,
     /// Which of that client's writes it is, counted from 1; of the preload 0.
     pub(super) count: u64,
@@ -206,7 +206,7 @@ mod tests {
         let all = |characters| low_bits(characters);
         for mark in [
             Mark { run: 0, writer: 0, count: 1, value_bytes: 100 },
-            Mark { run: 77, writer: PRELOADER, count: 0, value_bytes: 64 << 20 },
+            Mark { run: 77, writer: PRELOAD_WRITER, count: 0, value_bytes: 64 << 20 },
             Mark {
                 run: all(RUN_CHARACTERS) as u32,
                 writer: 99_999,

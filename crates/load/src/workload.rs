@@ -4,7 +4,7 @@
 
 use super::distribution::{Distribution, THETA_DEFAULT};
 use super::mix::{
-    COMPUTE_HASH, COMPUTE_PRIME, DELETE, GET, PUT, PUT_PUT_DELETE, READ_MODIFY_WRITE, Turn, turn,
+    COMPUTE_HASH, COMPUTE_PRIME, DELETE, GET, MixEntry, PUT, PUT_PUT_DELETE, READ_MODIFY_WRITE, turn,
 };
 use super::value_size::ValueSize;
 
@@ -16,7 +16,7 @@ pub struct Workload {
     /// What it does, in one sentence.
     pub about: &'static str,
     /// What is asked, in which shares.
-    pub mix: &'static [Turn],
+    pub mix: &'static [MixEntry],
     /// Which keys are named, where a turn does not say.
     pub distribution: Distribution,
     /// What the keys' names begin with; the key's number follows.
@@ -28,7 +28,7 @@ pub struct Workload {
     /// How many keys, from the first on, are written before a run that reads; `None` for all.
     pub preload_keys_max: Option<u64>,
     /// Whether a read that finds nothing is a good answer.
-    pub absent_is_fine: bool,
+    pub absent_is_success: bool,
 }
 
 /// What most workloads have in common.
@@ -41,7 +41,7 @@ const BASE: Workload = Workload {
     keys_default: 10_000,
     value_size_default: ValueSize::Fixed(100),
     preload_keys_max: None,
-    absent_is_fine: false,
+    absent_is_success: false,
 };
 
 /// What the YCSB core workloads have in common: rows of ten fields of 100 bytes, and a skew.
@@ -79,7 +79,7 @@ pub static WORKLOADS: &[Workload] = &[
         distribution: Distribution::OwnSequence,
         key_prefix: "put_",
         keys_default: 100_000,
-        absent_is_fine: true,
+        absent_is_success: true,
         ..BASE
     },
     Workload {
@@ -87,7 +87,7 @@ pub static WORKLOADS: &[Workload] = &[
         about: "Half reads, 30 % PUT and 20 % DELETE over the same keys; a read may find nothing.",
         mix: &[turn(50, GET), turn(30, PUT), turn(20, DELETE)],
         key_prefix: "mixed_",
-        absent_is_fine: true,
+        absent_is_success: true,
         ..BASE
     },
     Workload {
@@ -134,7 +134,7 @@ pub static WORKLOADS: &[Workload] = &[
         distribution: Distribution::OwnSequence,
         key_prefix: "put_delete_",
         keys_default: 100_000,
-        absent_is_fine: true,
+        absent_is_success: true,
         ..BASE
     },
     Workload {
@@ -170,7 +170,7 @@ pub static WORKLOADS: &[Workload] = &[
         about: "DELETE only, spread evenly over keys that nobody writes: the price of asking.",
         mix: &[turn(1, DELETE)],
         key_prefix: "delete_",
-        absent_is_fine: true,
+        absent_is_success: true,
         ..BASE
     },
     Workload {
@@ -178,7 +178,7 @@ pub static WORKLOADS: &[Workload] = &[
         about: "A third each of GET, PUT and DELETE over the same keys; a read may find nothing.",
         mix: &[turn(1, GET), turn(1, PUT), turn(1, DELETE)],
         key_prefix: "mixed_thirds_",
-        absent_is_fine: true,
+        absent_is_success: true,
         ..BASE
     },
     Workload {
@@ -188,7 +188,7 @@ pub static WORKLOADS: &[Workload] = &[
         key_prefix: "mixed_70_",
         keys_default: 1_000_000,
         preload_keys_max: Some(20),
-        absent_is_fine: true,
+        absent_is_success: true,
         ..BASE
     },
     Workload {
@@ -198,7 +198,7 @@ pub static WORKLOADS: &[Workload] = &[
         key_prefix: "mixed_40_",
         keys_default: 10_000_000,
         preload_keys_max: Some(10),
-        absent_is_fine: true,
+        absent_is_success: true,
         ..BASE
     },
     Workload {
@@ -255,8 +255,27 @@ pub static WORKLOADS: &[Workload] = &[
 ];
 
 /// Reads of the first `keys` keys.
-const fn popular(weight: u32, keys: u64) -> Turn {
-    Turn { weight, steps: GET, distribution: Some(Distribution::Popular(keys)) }
+const fn popular(weight: u32, keys: u64) -> MixEntry {
+    MixEntry { weight, steps: GET, distribution: Some(Distribution::Popular(keys)) }
+}
+
+/// Workloads in messages between processes.
+pub(super) mod as_name {
+    use super::Workload;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(workload: &Workload, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(workload.name)
+    }
+
+    pub(crate) fn deserialize<'de, D>(deserializer: D) -> Result<&'static Workload, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        let name = String::deserialize(deserializer)?;
+        Workload::named(&name).ok_or_else(|| D::Error::custom(format!("unknown workload {name:?}")))
+    }
 }
 
 impl Workload {
@@ -328,7 +347,7 @@ mod tests {
     fn reads_of_deleted_keys_are_fine() {
         for row in WORKLOADS {
             let deletes = shares(row.mix).iter().any(|(operation, _)| *operation == Operation::Delete);
-            assert!(row.absent_is_fine || !deletes && row.preload_keys_max.is_none(), "{}", row.name);
+            assert!(row.absent_is_success || !deletes && row.preload_keys_max.is_none(), "{}", row.name);
         }
     }
 }

@@ -146,34 +146,26 @@ pub struct LoadReport {
     /// The same in shorter bins, where `--bin` asked for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bins: Option<Bins>,
-    /// The histograms behind the latencies, where `--histogram` asked for them: `all`, `service`, `slip`, and each operation's
+    /// The histograms behind the latencies, where `--histogram` asked for them: `all`, `service`, `send_lag`, and each operation's
     /// successes by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub histograms: BTreeMap<String, Vec<Bucket>>,
-    /// Clients that are in no figure here, `clients` included, because their agents were lost.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub clients_lost: u32,
-    /// By how much the agents may have begun earlier or later than told, at most; `None` where there were none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_spread_us: Option<f64>,
-    /// The agents among which the clients were divided; empty where this process was the only one.
+    /// The workers among which the clients were divided; empty where this process was the only one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub agents: Vec<AgentReport>,
+    pub workers: Vec<WorkerReport>,
 }
 
-/// What one agent did.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What one worker did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct AgentReport {
-    /// Where it listened, as `--agents` names it.
-    pub address: String,
+pub struct WorkerReport {
+    /// The command that started it.
+    pub command: String,
     /// Its share of the clients.
     pub clients: u32,
     /// Threads that drove them.
     pub threads: u32,
-    /// Whether its figures are there.
-    pub outcome: AgentOutcome,
-    /// Requests completed in the window, failed ones included, here and below; zero if it was lost.
+    /// Requests completed in the window, failed ones included.
     pub attempts: u64,
     /// Those that succeeded.
     pub successes: u64,
@@ -181,23 +173,8 @@ pub struct AgentReport {
     pub latency: Latency,
     /// Its processor time in the window.
     pub cpu_secs: f64,
-    /// The shortest time between a word of the coordinator and the agent's answer.
-    pub round_trip_us: f64,
-}
-
-/// Whether an agent's share is among the figures.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum AgentOutcome {
-    /// It is.
-    Done,
-    /// It is not, and why.
-    Lost(String),
-}
-
-fn is_zero(count: &u32) -> bool {
-    *count == 0
+    /// From the order to start until its confirmation arrived: it began at most so much later than the coordinator.
+    pub start_delay_us: f64,
 }
 
 /// How the schedule of an open loop was kept in the window.
@@ -211,7 +188,7 @@ pub struct ScheduleReport {
     /// Those of them that were sent in it.
     pub sent: u64,
     /// How late the generator sent a request that had a connection: its own fault.
-    pub slip: Latency,
+    pub send_lag: Latency,
     /// Requests that had to wait for a connection because all were in use.
     pub waited: u64,
     /// Time they waited, all together.

@@ -10,15 +10,15 @@ mod selftest;
 
 pub use link::{LinkAccount, LinkDirection};
 pub use load::{
-    AgentOutcome, AgentReport, Bins, Bucket, LOAD_REPORT_SCHEMA, Latency, LoadEvent, LoadReport,
-    OperationReport, ScheduleReport, SecondReport,
+    Bins, Bucket, LOAD_REPORT_SCHEMA, Latency, LoadEvent, LoadReport, OperationReport, ScheduleReport,
+    SecondReport, WorkerReport,
 };
 pub use path::{BadKey, key_of_path, key_of_plain_path, path_of_key};
 pub use problem::Problem;
 pub use selftest::{AccuracyCheck, CheckOutcome, SelftestReport};
 
 /// Version of every JSON shape this program writes; raised when a reader of the old one would misread the new one.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The prefix of the data routes: everything behind it is the key.
 pub const KV_PREFIX: &str = "/kv/";

@@ -8,12 +8,12 @@ mod origin;
 use super::answer::KEPT_BYTES_MAX;
 use super::dialect::{Dialect, Rule};
 use super::encode::{base64_bytes, write_base64, write_percent};
-use super::keys::Ask;
+use super::keys::RequestSpec;
 use super::mix::Operation;
-use super::pieces::{Fill, Piece, Pieces};
+use super::pieces::{CompiledTemplate, Fill, Piece};
+use super::staleness::Watch;
 use super::value_size::Sizes;
-use super::verify::{MARK_BYTES, Mark, PRELOADER, Verify};
-use super::witness::Watch;
+use super::verify::{MARK_BYTES, Mark, PRELOAD_WRITER, Verify};
 use super::{Connect, Plan};
 use kv::VALUE_BYTES_MAX;
 use rand_core::{Rng, SeedableRng};
@@ -74,7 +74,7 @@ pub(super) struct Requests {
     /// Whether values carry marks, and of which run.
     verify: Verify,
     /// By `operation as usize`; `None` for what the dialect has no words for.
-    forms: [Option<Pieces>; Operation::ALL.len()],
+    forms: [Option<CompiledTemplate>; Operation::ALL.len()],
 }
 
 /// Whose value it is, and which of its own.
@@ -85,11 +85,11 @@ pub(super) struct Origin {
 }
 
 /// The origin of what the preload writes.
-const PRELOADED: Origin = Origin { writer: PRELOADER, count: 0 };
+const PRELOADED: Origin = Origin { writer: PRELOAD_WRITER, count: 0 };
 
 /// One rendering: what goes into the gaps.
 #[derive(Clone, Copy)]
-struct Filling<'d> {
+struct SlotValues<'d> {
     number: u64,
     digits: &'d [u8],
     value_bytes: usize,
@@ -103,7 +103,7 @@ impl Requests {
     pub(super) fn new(plan: &Plan, connect: Connect) -> Requests {
         let prefix = plan.workload.key_prefix;
         let dialect: &'static Dialect = plan.dialect;
-        let cut = |form| Pieces::new(form, prefix, plan.target.authority(), connect);
+        let cut = |form| CompiledTemplate::new(form, prefix, plan.target.authority(), connect);
         Requests {
             key_prefix: prefix,
             sizes: Sizes::new(plan.value_size),
@@ -113,26 +113,30 @@ impl Requests {
     }
 
     /// Makes `request` what `ask` says; of a read, the value's beginning is expected.
-    pub(super) fn render(&self, request: &mut Request, ask: Ask) {
+    pub(super) fn render(&self, request: &mut Request, ask: RequestSpec) {
         self.write(request, ask, false, None);
     }
 
     /// Makes `request` what `ask` says; a value in it says that it is of `origin`.
-    pub(super) fn render_marked(&self, request: &mut Request, ask: Ask, origin: Origin) {
+    pub(super) fn render_marked(&self, request: &mut Request, ask: RequestSpec, origin: Origin) {
         self.write(request, ask, false, self.mark(origin, ask.value_bytes));
     }
 
     /// Makes `request` the PUT of key `number` that the preload makes: its value has the length that belongs to the key.
     pub(super) fn render_preloading(&self, request: &mut Request, number: u64) {
         let value_bytes = self.sizes.of_key(number);
-        self.render_marked(request, Ask { operation: Operation::Put, number, value_bytes }, PRELOADED);
+        self.render_marked(
+            request,
+            RequestSpec { operation: Operation::Put, number, value_bytes },
+            PRELOADED,
+        );
     }
 
     /// Makes `request` the read of key `number` that expects exactly the value that the preload wrote.
     pub(super) fn render_verifying(&self, request: &mut Request, number: u64) {
         let value_bytes = self.sizes.of_key(number);
         let mark = self.mark(PRELOADED, value_bytes);
-        self.write(request, Ask { operation: Operation::Get, number, value_bytes }, true, mark);
+        self.write(request, RequestSpec { operation: Operation::Get, number, value_bytes }, true, mark);
     }
 
     /// What a value of so many bytes says of its origin.
@@ -147,7 +151,7 @@ impl Requests {
 
     /// Makes `request` what `ask` says. `exact`: the value of a read is known to its end. `mark`: its own, or the one of the
     /// value to be written.
-    fn write(&self, request: &mut Request, ask: Ask, exact: bool, mark: Option<Mark>) {
+    fn write(&self, request: &mut Request, ask: RequestSpec, exact: bool, mark: Option<Mark>) {
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(ask.number).as_bytes();
         let Request { bytes, expected, scratch, .. } = request;
@@ -155,17 +159,17 @@ impl Requests {
         expected.clear();
         // No run begins that asks for what its dialect lacks.
         let Some(form) = &self.forms[ask.operation as usize] else { return };
-        let Ask { number, value_bytes, .. } = ask;
-        let mut filling = Filling { number, digits, value_bytes, mark, body_bytes: 0 };
+        let RequestSpec { number, value_bytes, .. } = ask;
+        let mut values = SlotValues { number, digits, value_bytes, mark, body_bytes: 0 };
         if ask.operation == Operation::ComputeHash {
             // Drawn once, to be written and to be hashed; nothing else of such a request is encoded.
             scratch.clear();
             write_text(scratch, ask.number);
         }
-        let lengths = form.body_fills.iter().map(|fill| self.length(*fill, filling));
-        filling.body_bytes = form.body_bytes + lengths.sum::<usize>();
+        let lengths = form.body_fills.iter().map(|fill| self.length(*fill, values));
+        values.body_bytes = form.body_bytes + lengths.sum::<usize>();
         for piece in &form.bytes {
-            self.fill(bytes, scratch, piece, filling);
+            self.fill(bytes, scratch, piece, values);
         }
         for piece in &form.proof {
             match piece.fill {
@@ -175,7 +179,7 @@ impl Requests {
                     self.write_known(expected, scratch, piece.fill, digits);
                     break;
                 }
-                _ => self.fill(expected, scratch, piece, filling),
+                _ => self.fill(expected, scratch, piece, values),
             }
         }
         request.operation = ask.operation;
@@ -185,8 +189,8 @@ impl Requests {
     }
 
     #[inline]
-    fn fill(&self, out: &mut Vec<u8>, scratch: &mut Vec<u8>, piece: &Piece, filling: Filling) {
-        let Filling { digits, body_bytes, .. } = filling;
+    fn fill(&self, out: &mut Vec<u8>, scratch: &mut Vec<u8>, piece: &Piece, values: SlotValues) {
+        let SlotValues { digits, body_bytes, .. } = values;
         out.extend_from_slice(&piece.text);
         let start = out.len();
         match piece.fill {
@@ -198,10 +202,10 @@ impl Requests {
                 scratch.extend_from_slice(digits);
                 write_base64(out, scratch);
             }
-            Fill::Value => self.write_value(out, filling),
+            Fill::Value => self.write_value(out, values),
             Fill::ValueBase64 => {
                 scratch.clear();
-                self.write_value(scratch, filling);
+                self.write_value(scratch, values);
                 write_base64(out, scratch);
             }
             Fill::Text => out.extend_from_slice(scratch),
@@ -217,12 +221,12 @@ impl Requests {
     }
 
     /// How many bytes [`Requests::fill`] makes of a gap in a body.
-    fn length(&self, fill: Fill, filling: Filling<'_>) -> usize {
+    fn length(&self, fill: Fill, values: SlotValues<'_>) -> usize {
         match fill {
-            Fill::Number => filling.digits.len(),
-            Fill::KeyBase64 => base64_bytes(self.key_prefix.len() + filling.digits.len()),
-            Fill::Value => filling.value_bytes,
-            Fill::ValueBase64 => base64_bytes(filling.value_bytes),
+            Fill::Number => values.digits.len(),
+            Fill::KeyBase64 => base64_bytes(self.key_prefix.len() + values.digits.len()),
+            Fill::Value => values.value_bytes,
+            Fill::ValueBase64 => base64_bytes(values.value_bytes),
             Fill::Text => TEXT_BYTES,
             // Neither stands in a body.
             Fill::Nothing | Fill::Hash | Fill::BodyBytes => 0,
@@ -256,8 +260,8 @@ impl Requests {
     /// the same on every run.
     ///
     /// Noise of its own for every key: values cut from one block would let a compressing store look better than it is.
-    fn write_value(&self, out: &mut Vec<u8>, filling: Filling<'_>) {
-        let Filling { number, digits, value_bytes, mark, .. } = filling;
+    fn write_value(&self, out: &mut Vec<u8>, values: SlotValues<'_>) {
+        let SlotValues { number, digits, value_bytes, mark, .. } = values;
         let end = out.len() + value_bytes;
         self.write_start(out, digits, value_bytes);
         let mut seed = number;
@@ -307,8 +311,8 @@ mod tests {
         Requests::new(&plan, connect)
     }
 
-    fn ask(operation: Operation, number: u64, value_bytes: usize) -> Ask {
-        Ask { operation, number, value_bytes }
+    fn ask(operation: Operation, number: u64, value_bytes: usize) -> RequestSpec {
+        RequestSpec { operation, number, value_bytes }
     }
 
     fn text(bytes: &[u8]) -> &str {

@@ -2,7 +2,7 @@
 //!
 //! It is made again as it was when it was written, and compared; how, `request` knows.
 
-use super::{Filling, Request, Requests};
+use super::{Request, Requests, SlotValues};
 use crate::encode::{base64_bytes, read_base64};
 use crate::mix::Operation;
 use crate::pieces::{Fill, Piece};
@@ -63,9 +63,9 @@ impl Requests {
             return Err(());
         }
         whole.clear();
-        let filling = Filling { number, digits, value_bytes, mark, body_bytes: 0 };
+        let values = SlotValues { number, digits, value_bytes, mark, body_bytes: 0 };
         for piece in &form.proof {
-            self.fill(whole, scratch, piece, filling);
+            self.fill(whole, scratch, piece, values);
         }
         let right = if form.whole { body == whole.as_slice() } else { body[start..].starts_with(whole) };
         if right { Ok(mark) } else { Err(()) }

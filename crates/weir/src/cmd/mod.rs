@@ -3,7 +3,6 @@
 //! The only floor that prints to the terminal. A sub-command reads its flags, assembles the parts and reports;
 //! what the parts do is decided below.
 
-mod agent;
 #[cfg(feature = "lab")]
 mod audit;
 #[cfg(feature = "lab")]
@@ -13,6 +12,7 @@ mod lab;
 #[cfg(feature = "lab")]
 mod link;
 mod load;
+mod load_worker;
 mod replica;
 #[cfg(feature = "lab")]
 mod report;
@@ -40,7 +40,7 @@ struct Cli {
 enum Command {
     Serve(Box<serve::Args>),
     Load(load::Args),
-    Agent(agent::Args),
+    LoadWorker(load_worker::Args),
     #[cfg(feature = "lab")]
     Lab(lab::Args),
     Replica(replica::Args),
@@ -108,7 +108,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => match cli.command {
             Command::Serve(args) => serve::run(*args),
             Command::Load(args) => load::run(args),
-            Command::Agent(args) => agent::run(args),
+            Command::LoadWorker(args) => load_worker::run(args),
             #[cfg(feature = "lab")]
             Command::Lab(args) => lab::run(args),
             Command::Replica(args) => replica::run(args),

@@ -270,7 +270,7 @@ pub(super) fn status(code: u16) -> Vec<u8> {
 pub(super) fn plan(address: SocketAddr, workload: &str) -> Plan {
     Plan {
         target: format!("http://{address}").parse().unwrap(),
-        dialect: Dialect::usual(),
+        dialect: Dialect::default_dialect(),
         workload: Workload::named(workload).unwrap(),
         clients: 1,
         threads: 1,

@@ -2,7 +2,6 @@
 
 mod support;
 
-mod agents;
 mod audit;
 mod dialects;
 mod compare;
@@ -28,4 +27,5 @@ mod faults;
 mod tidy;
 mod usage;
 mod verify;
+mod workers;
 mod workloads;

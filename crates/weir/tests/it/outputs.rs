@@ -211,7 +211,7 @@ fn each_of_the_files_is_asked_for_before_the_run() {
     let prefix = folder.path().join("run");
     let run =
         |flags: &[&str]| load(&server, &BRIEFLY).args(flags).arg("--hdr").arg(&prefix).output().unwrap();
-    for name in ["run.hgrm", "run-get.hgrm", "run-service.hgrm", "run-slip.hgrm"] {
+    for name in ["run.hgrm", "run-get.hgrm", "run-service.hgrm", "run-send_lag.hgrm"] {
         fs::create_dir(folder.path().join(name)).unwrap();
         let output = run(&["--rate=200", "--window=100ms"]);
         let told = String::from_utf8(output.stderr).unwrap();
@@ -220,8 +220,8 @@ fn each_of_the_files_is_asked_for_before_the_run() {
         fs::remove_dir(folder.path().join(name)).unwrap();
     }
     assert!(server.streams(1).is_empty());
-    // A closed loop has no slip, so nothing is in its way.
-    fs::create_dir(folder.path().join("run-slip.hgrm")).unwrap();
+    // A closed loop has no send lag, so nothing is in its way.
+    fs::create_dir(folder.path().join("run-send_lag.hgrm")).unwrap();
     assert!(run(&["--window=100ms"]).status.success());
 }
 

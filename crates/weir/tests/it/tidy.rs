@@ -8,7 +8,7 @@ use lab_analysis::{CAUSES, CHECKS, CRIMES, FIGURES, MEASURES, RULES, WAITS};
 use lab_data::experiment::{Experiment, KNOBS};
 use lab_report::{COLUMNS, PLOTS, WRITERS};
 use lab_run::sampler::SAMPLERS;
-use load::{DIALECTS, DISTRIBUTIONS, TURNS, WORKLOADS};
+use load::{DIALECTS, DISTRIBUTIONS, MIX_ENTRIES, WORKLOADS};
 use load_accuracy::CHECKS as ACCURACY;
 use load_accuracy::responder::ANSWERS;
 use server::COMPAT_APIS;
@@ -136,7 +136,7 @@ fn every_row_of_every_table_stands_in_the_reference() {
         ("FAULTS", FAULTS.iter().map(|row| row.name).collect()),
         ("SCHEMES", SCHEMES.iter().map(|row| row.prefix).collect()),
         ("WORKLOADS", WORKLOADS.iter().map(|row| row.name).collect()),
-        ("TURNS", TURNS.iter().map(|(name, _)| *name).collect()),
+        ("MIX_ENTRIES", MIX_ENTRIES.iter().map(|(name, _)| *name).collect()),
         ("DIALECTS", DIALECTS.iter().map(|row| row.name).collect()),
         ("DISTRIBUTIONS", DISTRIBUTIONS.iter().map(|row| row.name).collect()),
         ("ACCURACY", ACCURACY.iter().map(|row| row.name).collect()),

@@ -30,7 +30,7 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         ("load URL --workload nope", "--workload nope is not known", "Known are get_popular,"),
         ("load URL --json --events", "--json and --events do not go together", "Leave one of them out."),
         ("load URL --schema", "--schema goes together with nothing else", "Leave the rest out, or it."),
-        ("load URL --token-file f", "weir load: what is given does nothing without --agents", "Add --agents"),
+        ("load URL --arrivals poisson", "weir load: what is given does nothing without --rate", "Add --rate"),
         ("load URL --rate -5", "weir load: -5 is below 0", "Write a number from 0 on."),
         ("load ftp://h", "ftp://h: only http is spoken", "Write http://host:port"),
         ("score", "weir score needs <", "Write `weir score "),

@@ -6,17 +6,15 @@ mod files;
 mod live;
 mod text;
 
-use super::agent::token;
 use super::{Failure, complain, note, say, with_hint};
 use clap::builder::ValueParser;
 use files::Files;
 use kv::faults::TIME_MAX;
-use kv::proto::{AgentOutcome, AgentReport, LOAD_REPORT_SCHEMA, LoadEvent, LoadReport};
+use kv::proto::{LOAD_REPORT_SCHEMA, LoadEvent};
 use kv::units::{Rate, Span};
 use live::Live;
-use load::agents::AGENTS_MAX;
 use load::{
-    self, Arrivals, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, Ending, Error, Mix, Notice,
+    self, Arrivals, Connect, DIALECTS, DISTRIBUTIONS, Dialect, Distribution, EarlyEnd, Error, Mix, Notice,
     Pacing, Plan, Target, Think, ValueSize, Verify, WORKLOADS, Workload,
 };
 use std::fmt::Write;
@@ -26,7 +24,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// Longest warm-up, window or time-out: what is longer is a slip of the keyboard.
+/// Longest warm-up, window or time-out: what is longer is a mistyped number.
 const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a line on standard input says that ends the window.
@@ -48,7 +46,7 @@ pub(crate) struct Args {
     workload: &'static Workload,
 
     /// In which words to ask: a dialect listed below, or a file that describes one
-    #[arg(long, value_name = "NAME|FILE.toml", default_value = Dialect::usual().name.as_str(), value_parser = dialect, help_heading = "Load")]
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = Dialect::default_dialect().name.as_str(), value_parser = dialect, help_heading = "Load")]
     dialect: &'static Dialect,
 
     /// Send so many requests per second, all clients together, whatever becomes of them: an open loop
@@ -121,13 +119,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHICH", default_value = "none", help_heading = "Keys and values")]
     verify: Verify,
 
-    /// Let these agents put the load on, the clients divided among them; this process only coordinates
-    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = agent, help_heading = "Agents")]
-    agents: Vec<String>,
-
-    /// The file with the token that the agents hold [env: WEIR_AGENT_TOKEN has the token itself]
-    #[arg(long, value_name = "FILE", requires = "agents", help_heading = "Agents")]
-    token_file: Option<PathBuf>,
+    /// Let this command put a share of the load on, as in 'ssh host weir load-worker'; give it once for each worker
+    #[arg(long = "worker", value_name = "COMMAND", help_heading = "Workers")]
+    workers: Vec<String>,
 
     /// Add the histograms behind the latencies to --json and --events
     #[arg(long, help_heading = "Output")]
@@ -179,34 +173,34 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.until_stdin_ends {
         true => until_stdin_ends(args),
-        false => carry_out(args, None),
+        false => carry_out(args, &EarlyEnd::default()),
     }
 }
 
-/// Ends with the run or with standard input, whichever is first: even who is killed at once closes what it held. Agents notice
-/// by themselves that nobody coordinates them any more.
+/// Ends with the run or with standard input, whichever is first: even who is killed at once closes what it held. Workers end
+/// with their own standard input.
 fn until_stdin_ends(args: Args) -> Result<(), Failure> {
     let (sender, first) = mpsc::channel();
     let input = sender.clone();
-    let ending = Arc::new(Ending::default());
-    let hears = Arc::clone(&ending);
+    let early_end = Arc::new(EarlyEnd::default());
+    let hears = Arc::clone(&early_end);
     thread::spawn(move || {
         for line in io::stdin().lock().split(b'\n').map_while(Result::ok) {
             if line.trim_ascii() == END {
-                hears.now();
+                hears.request();
             }
         }
         // Nobody hears it if the run is over, and so is this process; likewise below.
         let _ = input.send(Err(Failure::run("whoever started this is gone")));
     });
     thread::spawn(move || {
-        let ran = thread::spawn(move || carry_out(args, Some(&ending))).join();
+        let ran = thread::spawn(move || carry_out(args, &early_end)).join();
         let _ = sender.send(ran.unwrap_or_else(|_| Err(Failure::run("the run broke off"))));
     });
     first.recv().unwrap_or_else(|_| Err(Failure::run("the run broke off")))
 }
 
-fn carry_out(args: Args, ending: Option<&Ending>) -> Result<(), Failure> {
+fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Failure> {
     // Without a target there is nothing to do but this.
     let Some(target) = args.target else {
         say(LOAD_REPORT_SCHEMA.trim_end());
@@ -238,11 +232,7 @@ fn carry_out(args: Args, ending: Option<&Ending>) -> Result<(), Failure> {
         added_cpu: args.inject.map_or(Duration::ZERO, |added| added.0),
     };
     let files = Files::new(args.hdr, args.seconds, &plan.histogram_names())?;
-    check_agents(&args.agents, plan.clients)?;
-    let token = match args.agents.is_empty() {
-        true => None,
-        false => Some(token(args.token_file.as_deref())?),
-    };
+    check_workers(&args.workers, plan.clients)?;
     // Whoever reads events has the screen for himself.
     let mut live = match args.quiet || args.events {
         true => Live::silent(),
@@ -261,9 +251,9 @@ fn carry_out(args: Args, ending: Option<&Ending>) -> Result<(), Failure> {
             _ => {}
         }
     };
-    let report = match &token {
-        Some(token) => load::agents::run(&plan, &args.agents, token, &mut observer),
-        None => load::run_until(&plan, ending, &mut observer),
+    let report = match args.workers.is_empty() {
+        true => load::run_until(&plan, early_end, &mut observer),
+        false => load::workers::run(&plan, &args.workers, &mut observer),
     };
     live.end();
     let mut report = report.map_err(|error| failure(error, plan.dialect))?;
@@ -271,7 +261,6 @@ fn carry_out(args: Args, ending: Option<&Ending>) -> Result<(), Failure> {
     if !args.histogram {
         report.histograms.clear();
     }
-    failures.extend(lost(&report));
     match (args.json, args.events) {
         (true, _) => say_json(&report),
         (_, true) => say_json(&LoadEvent::Report(Box::new(report))),
@@ -282,39 +271,16 @@ fn carry_out(args: Args, ending: Option<&Ending>) -> Result<(), Failure> {
             }
         }
     }
-    // Told last: the figures are there although a file or an agent is not.
+    // Told last: the figures are there although a file is not.
     let last = failures.pop();
     failures.iter().for_each(complain);
     last.map_or(Ok(()), Err)
 }
 
-/// A report that lacks some clients is printed all the same, but is not what was asked for.
-fn lost(report: &LoadReport) -> Option<Failure> {
-    let lost = |agent: &AgentReport| match &agent.outcome {
-        AgentOutcome::Lost(why) => Some(format!("{}: {why}", agent.address)),
-        AgentOutcome::Done => None,
-    };
-    let lost: Vec<String> = report.agents.iter().filter_map(lost).collect();
-    if lost.is_empty() {
-        return None;
-    }
-    let all = report.clients + report.clients_lost;
-    let what = format!("{} of {all} clients are in no figure ({})", report.clients_lost, lost.join(", "));
-    Some(Failure::run(what).hint("Look there for why, start the agent again, and repeat the run."))
-}
-
-/// What is wrong with the agents is said before any of them is called.
-fn check_agents(agents: &[String], clients: u32) -> Result<(), Failure> {
-    if let Some((_, twice)) = agents.iter().enumerate().find(|(place, own)| agents[..*place].contains(own)) {
-        return Err(Failure::input(format!("--agents has {twice} twice")).hint("Name each agent once."));
-    }
-    if agents.len() > AGENTS_MAX {
-        let what = format!("--agents has {} agents, more than {AGENTS_MAX}", agents.len());
-        return Err(Failure::input(what).hint("Let each drive more --clients."));
-    }
-    if agents.len() > clients as usize {
-        let what = format!("--clients {clients} are too few for {} agents", agents.len());
-        return Err(Failure::input(what).hint("Take a client for each agent at least."));
+fn check_workers(commands: &[String], clients: u32) -> Result<(), Failure> {
+    if commands.len() > clients as usize {
+        let what = format!("--clients {clients} are too few for {} workers", commands.len());
+        return Err(Failure::input(what).hint("Use at least one client for each --worker."));
     }
     Ok(())
 }
@@ -322,12 +288,12 @@ fn check_agents(agents: &[String], clients: u32) -> Result<(), Failure> {
 /// What to do about each kind of failure.
 fn failure(error: Error, dialect: &Dialect) -> Failure {
     let hint = match &error {
-        Error::Unspoken { preload: true, .. } => {
+        Error::Unsupported { preload: true, .. } => {
             return Failure::input(error).hint(
                 "Add it to a file of your own for --dialect, or use --no-preload on keys that are there.",
             );
         }
-        Error::Unspoken { .. } => {
+        Error::Unsupported { .. } => {
             return Failure::input(error).hint(
                 "Add it to a file of your own for --dialect, or leave it out with --mix, as in --mix get=1.",
             );
@@ -336,13 +302,12 @@ fn failure(error: Error, dialect: &Dialect) -> Failure {
         Error::Unreachable { .. } => {
             "Start it with `weir serve`, or give the URL of another HTTP key-value server."
         }
-        Error::Preload { .. } if dialect.name != Dialect::usual().name => {
+        Error::Preload { .. } if dialect.name != Dialect::default_dialect().name => {
             "The server must store values and give them back as the dialect says; try its requests with `curl -i`."
         }
         Error::Preload { .. } => "The server must store values under /kv/{key}; try one with `curl -T FILE`.",
         // The remedy is in the cause, as only the one who found it knows it.
-        Error::Agent { .. } => return with_hint(error.to_string(), Failure::run),
-        Error::Stopped => "Start it again.",
+        Error::Worker { .. } => return with_hint(error.to_string(), Failure::run),
         Error::Machine(cause) if cause.kind() == ErrorKind::AddrNotAvailable => {
             "All local ports are taken by connections that ended just now: use --connect once, a shorter --window, or widen net.ipv4.ip_local_port_range."
         }
@@ -401,7 +366,7 @@ pub(super) fn dialect(name: &str) -> Result<&'static Dialect, String> {
     Dialect::of_file(&own, &text)
 }
 
-/// More is no load test but a slip of the keyboard, or more than one machine's ports.
+/// More is no load test but a mistyped number, or more than one machine's ports.
 fn up_to(most: i64) -> ValueParser {
     clap::value_parser!(u32).range(1..=most).into()
 }
@@ -438,11 +403,4 @@ fn span_not_zero(text: &str) -> Result<Span, String> {
         return Err("it must be longer than nothing".into());
     }
     Ok(span)
-}
-
-fn agent(text: &str) -> Result<String, String> {
-    // As of a server, only without the scheme.
-    let as_target = format!("http://{text}").parse::<Target>();
-    as_target.map_err(|_| "an agent is a host and a port, as in 127.0.0.1:7070")?;
-    Ok(text.to_owned())
 }

@@ -1,6 +1,6 @@
 //! The report of `weir load` for people.
 
-use kv::proto::{AgentOutcome, Latency, LoadReport, ScheduleReport};
+use kv::proto::{Latency, LoadReport, ScheduleReport};
 use kv::units::{self, Span};
 use load::{self, Connect, Dialect, Pacing, Plan, Verify};
 use std::fmt::Write;
@@ -98,8 +98,8 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     if paced {
         figures.insert(2, ("pacing", report.pacing.clone()));
     }
-    if !report.agents.is_empty() {
-        figures.push(("agents", agents(report)));
+    if !report.workers.is_empty() {
+        figures.push(("workers", workers(report)));
     }
     figures.extend(report.errors.iter().map(|(class, count)| (class.as_str(), format!("{count} failed"))));
     if report.verified > 0 || plan.verify != Verify::NONE {
@@ -140,7 +140,7 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
         figures.push(("generator", format!("{cpu_us} of CPU per request; its threads were {busy} % busy")));
         if let Some(why) = load::generator_limit(report) {
             let least = units::short(report.goodput_rps);
-            let remedy = "give it cores of its own, more --threads, or --agents";
+            let remedy = "give it cores of its own, more --threads, or --worker";
             figures.push((
                 "",
                 format!("generator-limited: the target can do at least {least} req/s ({why}; {remedy})"),
@@ -152,47 +152,28 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
 
 /// How the schedule of an open loop was kept.
 fn kept(schedule: &ScheduleReport, latency: &Latency) -> String {
-    let ScheduleReport { due, sent, slip, .. } = schedule;
+    let ScheduleReport { due, sent, send_lag, .. } = schedule;
     let mut text = format!(
         "offered {} req/s, sent {sent} of the {due} due in the window",
         units::short(schedule.offered_rps)
     );
-    if slip.count > 0 {
-        let [p50, p99, max] = [slip.us_p50, slip.us_p99, slip.us_max].map(units::micros);
-        let _ = write!(text, "; slip p50 {p50}, p99 {p99}, max {max}");
+    if send_lag.count > 0 {
+        let [p50, p99, max] = [send_lag.us_p50, send_lag.us_p99, send_lag.us_max].map(units::micros);
+        let _ = write!(text, "; send lag p50 {p50}, p99 {p99}, max {max}");
         if latency.us_mean > 0.0 {
-            let share = slip.us_mean * slip.count as f64 / (latency.us_mean * latency.count as f64);
+            let share = send_lag.us_mean * send_lag.count as f64 / (latency.us_mean * latency.count as f64);
             let _ = write!(text, ": {} % of the mean latency", percent(share));
         }
     }
     text
 }
 
-/// Who drove the clients, and whose are missing.
-fn agents(report: &LoadReport) -> String {
-    let all = report.agents.len();
-    let lost: Vec<String> = (report.agents.iter())
-        .filter_map(|agent| match &agent.outcome {
-            AgentOutcome::Lost(why) => Some(format!("{}: {why}", agent.address)),
-            AgentOutcome::Done => None,
-        })
-        .collect();
-    if lost.is_empty() {
-        let shares: Vec<String> =
-            report.agents.iter().map(|agent| format!("{} {}", agent.address, agent.clients)).collect();
-        let spread = units::micros(report.start_spread_us.unwrap_or_default());
-        return format!(
-            "{all} with these clients: {}; each began within {spread} of the instant told",
-            shares.join(", ")
-        );
-    }
-    format!(
-        "{} of {all} lost: {} of {} clients, {}: the figures are of the others only",
-        lost.len(),
-        report.clients_lost,
-        report.clients + report.clients_lost,
-        lost.join(", "),
-    )
+/// Who drove the clients.
+fn workers(report: &LoadReport) -> String {
+    let shares: Vec<String> =
+        report.workers.iter().map(|worker| format!("{} by `{}`", worker.clients, worker.command)).collect();
+    let delay = report.workers.iter().map(|worker| worker.start_delay_us).fold(0.0, f64::max);
+    format!("clients {}; all began within {}", shares.join(", "), units::micros(delay))
 }
 
 /// The workload, and what was stated in its place.
@@ -209,7 +190,7 @@ fn asked(plan: &Plan, report: &LoadReport) -> String {
             let _ = write!(text, ", {} % {operation}", percent(*share));
         }
     }
-    if report.dialect != Dialect::usual().name {
+    if report.dialect != Dialect::default_dialect().name {
         let _ = write!(text, ", dialect {}", report.dialect);
     }
     if plan.connect == Connect::Each {
@@ -263,7 +244,7 @@ mod tests {
         let workload = Workload::named("get_popular").unwrap();
         Plan {
             target: "http://host:1".parse().unwrap(),
-            dialect: Dialect::usual(),
+            dialect: Dialect::default_dialect(),
             workload,
             clients: 16,
             threads: 1,
@@ -323,7 +304,7 @@ mod tests {
                 offered_rps: rate as f64,
                 due: count,
                 sent: count,
-                slip: latency(count, 1.6),
+                send_lag: latency(count, 1.6),
                 ..ScheduleReport::default()
             }),
             operations: vec![OperationReport {
@@ -344,7 +325,7 @@ mod tests {
         let text = table(&plan(constant("1000")), &open(1000));
         for line in [
             "pacing      constant 1000/s",
-            "schedule    offered 1.00k req/s, sent 10000 of the 10000 due in the window; slip p50 1.60 µs, p99 6.40 µs, max 25.6 µs: 0.80 % of the mean latency",
+            "schedule    offered 1.00k req/s, sent 10000 of the 10000 due in the window; send lag p50 1.60 µs, p99 6.40 µs, max 25.6 µs: 0.80 % of the mean latency",
             "in flight   0.10 on average, 2 at the end",
             "from intended start         count     absent       mean        p50        p99      p99.9        max",
             "get successes               10000          0     200 µs     200 µs     800 µs    1.60 ms    3.20 ms",

@@ -5,10 +5,10 @@
 //! something is known is bounded; what is forgotten is not found, and nothing is found that is not so.
 
 use super::answer::{Fault, Success};
-use super::keys::Ask;
+use super::keys::RequestSpec;
 use super::mix::Operation;
 use super::request::{Origin, Request, Requests};
-use super::verify::{Mark, PRELOADER, Verify, mix};
+use super::verify::{Mark, PRELOAD_WRITER, Verify, mix};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,23 +17,23 @@ const KEYS_MAX: usize = 1 << 14;
 /// Writes that are known of each of them.
 const WRITES_MAX: usize = 8;
 /// Bits for writes whose place among those of their own client is open; a power of two.
-const DOUBT_BITS: u64 = 1 << 20;
+const UNORDERED_BITS: u64 = 1 << 20;
 
 /// What all threads know of a run.
-pub(super) struct Ledger {
+pub(super) struct SharedHistory {
     verify: Verify,
     /// Ticks at every write that begins and at everything that is learned.
     clock: AtomicU64,
     /// A key's place follows from its number; the one named last has it.
-    known: Box<[Mutex<Known>]>,
+    known: Box<[Mutex<KeyHistory>]>,
     /// A bit for each write that may take effect later than ones that its client began after it: whether its bit is that of
     /// another write, too, does not matter, since a value with doubts is never called stale by its number.
-    doubts: Box<[AtomicU64]>,
+    is_unordered: Box<[AtomicU64]>,
 }
 
 /// What is known of a key.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct KeyHistory {
     number: u64,
     /// Whether the value of the preload is gone.
     overwritten: bool,
@@ -58,25 +58,25 @@ pub(super) struct Watch {
     /// Which of the thread's clients asks.
     place: usize,
     number: u64,
-    matter: Matter,
+    watched: Watched,
 }
 
 #[derive(Debug)]
-enum Matter {
+enum Watched {
     /// A read to be compared as a whole, and what was known before it was sent.
-    Read(Box<Known>),
+    Read(Box<KeyHistory>),
     /// A write: its number among its client's, and the tick at which it began.
     Write { count: u64, begun: u64 },
 }
 
-impl Ledger {
+impl SharedHistory {
     /// A ledger for the run of `verify`; `None` where nothing is verified.
-    pub(super) fn new(verify: Verify) -> Option<Ledger> {
-        verify.is_on().then(|| Ledger {
+    pub(super) fn new(verify: Verify) -> Option<SharedHistory> {
+        verify.is_on().then(|| SharedHistory {
             verify,
             clock: AtomicU64::new(1),
             known: (0..KEYS_MAX).map(|_| Mutex::default()).collect(),
-            doubts: (0..DOUBT_BITS / 64).map(|_| AtomicU64::new(0)).collect(),
+            is_unordered: (0..UNORDERED_BITS / 64).map(|_| AtomicU64::new(0)).collect(),
         })
     }
 
@@ -85,23 +85,23 @@ impl Ledger {
     }
 
     /// The place of key `number`, whoever has it.
-    fn place(&self, number: u64) -> MutexGuard<'_, Known> {
+    fn place(&self, number: u64) -> MutexGuard<'_, KeyHistory> {
         let place = mix(number) as usize & (KEYS_MAX - 1);
         // Copies of numbers: whoever panicked over them left none half done.
         self.known[place].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is known of key `number`.
-    fn look_up(&self, number: u64) -> Known {
+    fn history_of(&self, number: u64) -> KeyHistory {
         let known = *self.place(number);
-        if known.number == number { known } else { Known { number, ..Known::default() } }
+        if known.number == number { known } else { KeyHistory { number, ..KeyHistory::default() } }
     }
 
     /// Takes note that the preload's value of key `number` is gone, and `write` took effect. Its tick is taken here.
     fn learn(&self, number: u64, write: Option<Write>) {
         let mut known = self.place(number);
         if known.number != number {
-            *known = Known { number, ..Known::default() };
+            *known = KeyHistory { number, ..KeyHistory::default() };
         }
         known.overwritten = true;
         if let Some(write) = write {
@@ -109,24 +109,24 @@ impl Ledger {
         }
     }
 
-    fn doubt(&self, writer: u32, count: u64) {
-        let (word, bit) = doubt_of(writer, count);
-        self.doubts[word].fetch_or(bit, Ordering::AcqRel);
+    fn mark_unordered(&self, writer: u32, count: u64) {
+        let (word, bit) = bit_of(writer, count);
+        self.is_unordered[word].fetch_or(bit, Ordering::AcqRel);
     }
 
-    fn doubts(&self, writer: u32, count: u64) -> bool {
-        let (word, bit) = doubt_of(writer, count);
-        self.doubts[word].load(Ordering::Acquire) & bit != 0
+    fn is_unordered(&self, writer: u32, count: u64) -> bool {
+        let (word, bit) = bit_of(writer, count);
+        self.is_unordered[word].load(Ordering::Acquire) & bit != 0
     }
 }
 
 /// The word and the bit of a write.
-fn doubt_of(writer: u32, count: u64) -> (usize, u64) {
-    let place = mix(mix(u64::from(writer)) ^ count) & (DOUBT_BITS - 1);
+fn bit_of(writer: u32, count: u64) -> (usize, u64) {
+    let place = mix(mix(u64::from(writer)) ^ count) & (UNORDERED_BITS - 1);
     ((place / 64) as usize, 1 << (place % 64))
 }
 
-impl Known {
+impl KeyHistory {
     fn find(&self, writer: u32, count: u64) -> Option<&Write> {
         self.writes.iter().find(|write| write.writer == writer && write.count == count)
     }
@@ -142,78 +142,83 @@ impl Known {
     }
 
     /// Whether the value of `mark` was gone when this was known.
-    fn rules_out(&self, mark: &Mark, ledger: &Ledger) -> bool {
-        if mark.writer == PRELOADER {
+    fn excludes(&self, mark: &Mark, shared: &SharedHistory) -> bool {
+        if mark.writer == PRELOAD_WRITER {
             return self.overwritten;
         }
         let later_by_number = |write: &Write| write.writer == mark.writer && write.count > mark.count;
         let settled = self.find(mark.writer, mark.count).map_or(u64::MAX, |write| write.settled);
         self.writes.iter().any(|write| write.begun > settled)
-            || self.writes.iter().any(later_by_number) && !ledger.doubts(mark.writer, mark.count)
+            || self.writes.iter().any(later_by_number) && !shared.is_unordered(mark.writer, mark.count)
     }
 }
 
 /// A thread's part in it.
-pub(super) struct Witness<'a> {
-    ledger: &'a Ledger,
+pub(super) struct StalenessChecker<'a> {
+    shared: &'a SharedHistory,
     requests: &'a Requests,
     /// By their places in the thread.
-    clients: Vec<Author>,
+    clients: Vec<ClientHistory>,
     scratch: [Vec<u8>; 2],
 }
 
 /// What a client has asked for.
-struct Author {
+struct ClientHistory {
     /// Counted over all threads.
     client: u32,
     writes: u64,
     reads: u64,
     /// Of its writes that are under way, key and number. In a closed loop there is one at most.
-    under_way: Vec<(u64, u64)>,
+    in_flight: Vec<(u64, u64)>,
 }
 
-impl<'a> Witness<'a> {
+impl<'a> StalenessChecker<'a> {
     /// For the thread of `clients`.
     pub(super) fn new(
-        ledger: &'a Ledger,
+        shared: &'a SharedHistory,
         requests: &'a Requests,
         clients: impl Iterator<Item = u32>,
-    ) -> Witness<'a> {
-        let author = |client| Author { client, writes: 0, reads: 0, under_way: Vec::new() };
-        Witness { ledger, requests, clients: clients.map(author).collect(), scratch: Default::default() }
+    ) -> StalenessChecker<'a> {
+        let history = |client| ClientHistory { client, writes: 0, reads: 0, in_flight: Vec::new() };
+        StalenessChecker {
+            shared,
+            requests,
+            clients: clients.map(history).collect(),
+            scratch: Default::default(),
+        }
     }
 
     /// Makes `request` what client `place` of the thread asks next, and watches it if something is to be learned of it.
-    pub(super) fn render(&mut self, place: usize, ask: Ask, request: &mut Request) {
-        let Ask { operation, number, .. } = ask;
-        let author = &mut self.clients[place];
-        let matter = match operation {
+    pub(super) fn render(&mut self, place: usize, ask: RequestSpec, request: &mut Request) {
+        let RequestSpec { operation, number, .. } = ask;
+        let history = &mut self.clients[place];
+        let watched = match operation {
             Operation::Put | Operation::Delete => {
-                author.writes += 1;
-                let count = author.writes;
+                history.writes += 1;
+                let count = history.writes;
                 // Whether this write or one under way of the same key comes last, nobody can say.
-                for &(_, other) in author.under_way.iter().filter(|(other, _)| *other == number) {
-                    self.ledger.doubt(author.client, other);
-                    self.ledger.doubt(author.client, count);
+                for &(_, other) in history.in_flight.iter().filter(|(other, _)| *other == number) {
+                    self.shared.mark_unordered(history.client, other);
+                    self.shared.mark_unordered(history.client, count);
                 }
-                author.under_way.push((number, count));
-                let origin = Origin { writer: author.client, count };
+                history.in_flight.push((number, count));
+                let origin = Origin { writer: history.client, count };
                 self.requests.render_marked(request, ask, origin);
-                Some(Matter::Write { count, begun: self.ledger.tick() })
+                Some(Watched::Write { count, begun: self.shared.tick() })
             }
             _ => {
                 self.requests.render(request, ask);
                 let picked = operation == Operation::Get && {
-                    author.reads += 1;
-                    self.ledger.verify.picks(author.client, author.reads)
+                    history.reads += 1;
+                    self.shared.verify.picks(history.client, history.reads)
                 };
                 picked.then(|| {
                     request.keep_all();
-                    Matter::Read(Box::new(self.ledger.look_up(number)))
+                    Watched::Read(Box::new(self.shared.history_of(number)))
                 })
             }
         };
-        request.watch = matter.map(|matter| Box::new(Watch { place, number, matter }));
+        request.watch = watched.map(|watched| Box::new(Watch { place, number, watched }));
     }
 
     /// What a watched request that is over with `result` is to be taken for, and whether a value was compared as a whole.
@@ -225,28 +230,28 @@ impl<'a> Witness<'a> {
         result: Result<Success, Fault>,
     ) -> (Result<Success, Fault>, bool) {
         let Some(watch) = &request.watch else { return (result, false) };
-        let Watch { place, number, ref matter } = **watch;
-        let author = &mut self.clients[place];
-        match matter {
-            Matter::Write { count, begun } => {
-                author.under_way.retain(|(_, other)| other != count);
+        let Watch { place, number, ref watched } = **watch;
+        let history = &mut self.clients[place];
+        match watched {
+            Watched::Write { count, begun } => {
+                history.in_flight.retain(|(_, other)| other != count);
                 if result.is_ok() {
-                    let write = Write { writer: author.client, count: *count, begun: *begun, settled: 0 };
-                    self.ledger.learn(number, Some(write));
+                    let write = Write { writer: history.client, count: *count, begun: *begun, settled: 0 };
+                    self.shared.learn(number, Some(write));
                 } else {
                     // Whatever the failure says: if it should take effect after all, it may do so at any time.
-                    self.ledger.doubt(author.client, *count);
+                    self.shared.mark_unordered(history.client, *count);
                 }
                 (result, false)
             }
-            Matter::Read(known) => match result {
+            Watched::Read(known) => match result {
                 Ok(Success::Done) => match self.requests.origin(request, number, body, &mut self.scratch) {
                     Err(()) => (Err(Fault::WrongValue), true),
                     Ok(None) => (result, false),
-                    Ok(Some(mark)) => (self.place_in_time(number, &mark, known), true),
+                    Ok(Some(mark)) => (self.check_order(number, &mark, known), true),
                 },
                 Ok(Success::Absent) => {
-                    self.ledger.learn(number, None);
+                    self.shared.learn(number, None);
                     (result, false)
                 }
                 Err(fault) => (result, fault == Fault::WrongValue),
@@ -255,15 +260,15 @@ impl<'a> Witness<'a> {
     }
 
     /// Judges a value that is right in itself.
-    fn place_in_time(&self, number: u64, mark: &Mark, known: &Known) -> Result<Success, Fault> {
+    fn check_order(&self, number: u64, mark: &Mark, known: &KeyHistory) -> Result<Success, Fault> {
         // Of what other runs write and when, nothing is known.
-        if mark.run == self.ledger.verify.run() {
-            if known.rules_out(mark, self.ledger) {
+        if mark.run == self.shared.verify.run() {
+            if known.excludes(mark, self.shared) {
                 return Err(Fault::StaleValue);
             }
-            if mark.writer != PRELOADER {
+            if mark.writer != PRELOAD_WRITER {
                 let write = Write { writer: mark.writer, count: mark.count, begun: 0, settled: 0 };
-                self.ledger.learn(number, Some(write));
+                self.shared.learn(number, Some(write));
             }
         }
         Ok(Success::Done)
@@ -280,25 +285,28 @@ mod tests {
 
     /// Two clients and their key.
     struct Scene {
-        ledger: Ledger,
+        shared: SharedHistory,
         requests: Requests,
     }
 
     impl Scene {
         fn new() -> Scene {
             let plan = Plan { verify: Verify::all(), ..Plan::example("mixed") };
-            Scene { ledger: Ledger::new(plan.verify).unwrap(), requests: Requests::new(&plan, Connect::Once) }
+            Scene {
+                shared: SharedHistory::new(plan.verify).unwrap(),
+                requests: Requests::new(&plan, Connect::Once),
+            }
         }
 
-        fn witness(&self) -> Witness<'_> {
-            Witness::new(&self.ledger, &self.requests, 0..2)
+        fn checker(&self) -> StalenessChecker<'_> {
+            StalenessChecker::new(&self.shared, &self.requests, 0..2)
         }
     }
 
-    impl Witness<'_> {
+    impl StalenessChecker<'_> {
         fn ask(&mut self, client: usize, operation: Operation) -> Request {
             let mut request = Request::default();
-            self.render(client, Ask { operation, number: 7, value_bytes: 100 }, &mut request);
+            self.render(client, RequestSpec { operation, number: 7, value_bytes: 100 }, &mut request);
             request
         }
 
@@ -333,121 +341,121 @@ mod tests {
     #[test]
     fn what_a_client_has_overwritten_is_stale_for_everybody() {
         let scene = Scene::new();
-        let mut witness = scene.witness();
+        let mut checker = scene.checker();
         let preloaded = {
             let mut put = Request::default();
             let requests = &scene.requests;
             requests.render_preloading(&mut put, 7);
             value(&put)
         };
-        assert_eq!(witness.read(1, &preloaded), DONE);
-        let first = witness.write(0);
-        assert_eq!((witness.read(1, &first), witness.read(1, &preloaded)), (DONE, STALE));
-        let second = witness.write(1);
-        assert_eq!((witness.read(0, &second), witness.read(0, &first)), (DONE, STALE));
-        let deleted = witness.ask(1, Operation::Delete);
-        witness.over(&deleted, DONE);
-        assert_eq!((witness.read(0, &second), witness.read(1, &first)), (STALE, STALE));
+        assert_eq!(checker.read(1, &preloaded), DONE);
+        let first = checker.write(0);
+        assert_eq!((checker.read(1, &first), checker.read(1, &preloaded)), (DONE, STALE));
+        let second = checker.write(1);
+        assert_eq!((checker.read(0, &second), checker.read(0, &first)), (DONE, STALE));
+        let deleted = checker.ask(1, Operation::Delete);
+        checker.over(&deleted, DONE);
+        assert_eq!((checker.read(0, &second), checker.read(1, &first)), (STALE, STALE));
         // Another thread has the same ledger.
-        let mut other = scene.witness();
+        let mut other = scene.checker();
         assert_eq!(other.read(0, &second), STALE);
     }
 
     #[test]
     fn the_preloads_value_does_not_come_back_after_a_key_was_absent() {
         let scene = Scene::new();
-        let mut witness = scene.witness();
+        let mut checker = scene.checker();
         let mut put = Request::default();
         scene.requests.render_preloading(&mut put, 7);
-        let get = witness.ask(0, Operation::Get);
-        witness.over(&get, Ok(Success::Absent));
-        assert_eq!(witness.read(1, &value(&put)), STALE);
+        let get = checker.ask(0, Operation::Get);
+        checker.over(&get, Ok(Success::Absent));
+        assert_eq!(checker.read(1, &value(&put)), STALE);
     }
 
     #[test]
     fn what_was_sent_before_an_acknowledgement_may_miss_it() {
         let scene = Scene::new();
-        let mut witness = scene.witness();
-        let first = witness.write(0);
-        let early = witness.ask(1, Operation::Get);
-        let put = witness.ask(0, Operation::Put);
+        let mut checker = scene.checker();
+        let first = checker.write(0);
+        let early = checker.ask(1, Operation::Get);
+        let put = checker.ask(0, Operation::Put);
         // Not acknowledged yet: either will do, and it may be seen before it is.
-        assert_eq!(witness.read(1, &first), DONE);
-        assert_eq!(witness.read(1, &value(&put)), DONE);
-        witness.over(&put, DONE);
-        assert_eq!(witness.answered(&early, &first), DONE);
-        assert_eq!(witness.read(1, &first), STALE);
+        assert_eq!(checker.read(1, &first), DONE);
+        assert_eq!(checker.read(1, &value(&put)), DONE);
+        checker.over(&put, DONE);
+        assert_eq!(checker.answered(&early, &first), DONE);
+        assert_eq!(checker.read(1, &first), STALE);
     }
 
     #[test]
     fn reads_of_one_writer_do_not_go_back() {
         let scene = Scene::new();
-        let mut witness = scene.witness();
-        let first = witness.write(0);
-        let put = witness.ask(0, Operation::Put);
-        assert_eq!(witness.read(1, &value(&put)), DONE);
-        assert_eq!(witness.read(1, &first), STALE);
+        let mut checker = scene.checker();
+        let first = checker.write(0);
+        let put = checker.ask(0, Operation::Put);
+        assert_eq!(checker.read(1, &value(&put)), DONE);
+        assert_eq!(checker.read(1, &first), STALE);
     }
 
     #[test]
     fn writes_that_overlap_have_no_order() {
         let scene = Scene::new();
-        let mut witness = scene.witness();
+        let mut checker = scene.checker();
         // Of one client, as in an open loop, and of two.
         for other in [0, 1] {
-            let (one, two) = (witness.ask(0, Operation::Put), witness.ask(other, Operation::Put));
-            witness.over(&two, DONE);
-            witness.over(&one, DONE);
+            let (one, two) = (checker.ask(0, Operation::Put), checker.ask(other, Operation::Put));
+            checker.over(&two, DONE);
+            checker.over(&one, DONE);
             for put in [&one, &two, &one] {
-                assert_eq!(witness.read(1, &value(put)), DONE, "{other}");
+                assert_eq!(checker.read(1, &value(put)), DONE, "{other}");
             }
-            let last = witness.write(0);
+            let last = checker.write(0);
             for put in [&one, &two] {
-                assert_eq!(witness.read(1, &value(put)), STALE, "{other}");
+                assert_eq!(checker.read(1, &value(put)), STALE, "{other}");
             }
-            assert_eq!(witness.read(1, &last), DONE);
+            assert_eq!(checker.read(1, &last), DONE);
         }
     }
 
     #[test]
     fn a_write_of_unknown_outcome_may_take_effect_at_any_time() {
         let scene = Scene::new();
-        let mut witness = scene.witness();
-        let lost = witness.ask(0, Operation::Put);
-        witness.over(&lost, Err(Fault::Timeout));
-        let next = witness.write(0);
-        assert_eq!(witness.read(1, &next), DONE);
+        let mut checker = scene.checker();
+        let lost = checker.ask(0, Operation::Put);
+        checker.over(&lost, Err(Fault::Timeout));
+        let next = checker.write(0);
+        assert_eq!(checker.read(1, &next), DONE);
         // Late, but nobody said when it would be.
-        assert_eq!(witness.read(1, &value(&lost)), DONE);
+        assert_eq!(checker.read(1, &value(&lost)), DONE);
         // It was seen, so what is written now is newer.
-        let last = witness.write(1);
-        assert_eq!((witness.read(1, &last), witness.read(1, &value(&lost))), (DONE, STALE));
+        let last = checker.write(1);
+        assert_eq!((checker.read(1, &last), checker.read(1, &value(&lost))), (DONE, STALE));
     }
 
     #[test]
     fn of_other_runs_nothing_is_known() {
         let (scene, other) = (Scene::new(), Scene::new());
-        let theirs = other.witness().write(0);
-        let mut witness = scene.witness();
+        let theirs = other.checker().write(0);
+        let mut checker = scene.checker();
         for _ in 0..2 {
-            witness.write(0);
-            assert_eq!(witness.read(1, &theirs), DONE);
+            checker.write(0);
+            assert_eq!(checker.read(1, &theirs), DONE);
         }
     }
 
     #[test]
     fn what_is_forgotten_is_never_taken_for_stale() {
         let scene = Scene::new();
-        let mut witness = scene.witness();
-        let values: Vec<Vec<u8>> = (0..WRITES_MAX + 2).map(|_| witness.write(0)).collect();
-        let last = witness.write(1);
-        assert_eq!(witness.read(1, &last), DONE);
+        let mut checker = scene.checker();
+        let values: Vec<Vec<u8>> = (0..WRITES_MAX + 2).map(|_| checker.write(0)).collect();
+        let last = checker.write(1);
+        assert_eq!(checker.read(1, &last), DONE);
         // By its number, though its own row is gone.
-        assert_eq!(witness.read(1, &values[0]), STALE);
+        assert_eq!(checker.read(1, &values[0]), STALE);
         for number in 0..4 * KEYS_MAX as u64 {
-            scene.ledger.learn(number + 8, None);
+            scene.shared.learn(number + 8, None);
         }
-        assert_eq!(witness.read(1, &values[0]), DONE);
+        assert_eq!(checker.read(1, &values[0]), DONE);
     }
 
     #[test]
@@ -455,7 +463,7 @@ mod tests {
         use rand_core::{Rng, SeedableRng};
         let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(5);
         let scene = Scene::new();
-        let mut witness = scene.witness();
+        let mut checker = scene.checker();
         // Each request takes effect at one instant between its sending and its answer; some writes are given up first.
         let mut stored: Option<Vec<u8>> = None;
         let mut sent: Vec<(Request, Operation)> = Vec::new();
@@ -468,7 +476,7 @@ mod tests {
                     let operation = [Operation::Get, Operation::Put, Operation::Delete, Operation::Get]
                         [random.next_u64() as usize % 4];
                     let client = random.next_u64() as usize % 2;
-                    sent.push((witness.ask(client, operation), operation));
+                    sent.push((checker.ask(client, operation), operation));
                 }
                 5..=9 if !sent.is_empty() => {
                     let (request, operation) = sent.swap_remove(random.next_u64() as usize % sent.len());
@@ -487,13 +495,13 @@ mod tests {
                 10..=13 if !applied.is_empty() => {
                     let place = random.next_u64() as usize % applied.len();
                     let (request, result, body) = applied.swap_remove(place);
-                    let (judged, verified) = witness.judge(&request, &body, result);
+                    let (judged, verified) = checker.judge(&request, &body, result);
                     assert_eq!(judged, result);
                     reads += u64::from(verified);
                 }
                 14 if !sent.is_empty() => {
                     let (request, operation) = sent.swap_remove(random.next_u64() as usize % sent.len());
-                    witness.over(&request, Err(Fault::Timeout));
+                    checker.over(&request, Err(Fault::Timeout));
                     if operation == Operation::Put {
                         abandoned.push(request);
                     }

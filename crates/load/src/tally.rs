@@ -1,0 +1,200 @@
+//! What was counted in the window of a run: counts, sums and histograms, never the requests themselves.
+//!
+//! Its size does not depend on the run's length. Tallies of several threads or processes add up to what one would have counted.
+
+use super::answer::Fault;
+use super::mix::Operation;
+use super::samples::Samples;
+use kv::proto::{Bucket, Latency, OperationReport, ScheduleReport};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What was counted in the window of a run.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Tally {
+    /// How long the window was.
+    pub(super) window: Duration,
+    pub(super) threads: u32,
+    /// Processor time in the window.
+    pub(super) cpu: Duration,
+    /// Time in the window that threads were ready to run and had no core; `None` where the kernel does not say.
+    pub(super) run_delay: Option<Duration>,
+    /// Successes, by `operation as usize`. No sample is recorded twice: all attempts are these and `failures`.
+    pub(super) successes: [Samples; Operation::ALL.len()],
+    /// Attempts, by `operation as usize`.
+    pub(super) attempts: [u64; Operation::ALL.len()],
+    pub(super) failures: Samples,
+    /// By `fault as usize`.
+    pub(super) faults: [u64; Fault::ALL.len()],
+    pub(super) absent: u64,
+    /// Reads whose value was compared as a whole.
+    pub(super) verified: u64,
+    /// Connections that these attempts began.
+    pub(super) connects: u64,
+    /// How long it took to make those that were made.
+    pub(super) connecting: Samples,
+    pub(super) backoff: Duration,
+    pub(super) think: Duration,
+    /// The number of requests in flight times how long it was so.
+    pub(super) in_flight_secs: f64,
+    pub(super) in_flight_at_end: u64,
+    /// Of the requests in flight at the window's end the part in it, and what passed of it before a client began, less the
+    /// part before it of the requests that are counted.
+    pub(super) edge_secs: f64,
+    /// Of an open loop.
+    pub(super) open: Option<Open>,
+}
+
+/// How the schedule of an open loop was kept.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Open {
+    pub(super) service: Samples,
+    pub(super) send_lag: Samples,
+    pub(super) due: u64,
+    pub(super) sent: u64,
+    pub(super) waited: u64,
+    pub(super) waited_time: Duration,
+    /// Until the first request of the window is sent, nothing is known.
+    pub(super) behind_at_start: Option<Duration>,
+    pub(super) behind_at_end: Duration,
+}
+
+impl Tally {
+    /// Nothing yet, of an `open` loop or a closed one.
+    pub(super) fn new(open: bool) -> Tally {
+        Tally { run_delay: Some(Duration::ZERO), open: open.then(Open::default), ..Tally::default() }
+    }
+
+    /// Adds what another thread or process counted in the same window.
+    pub(super) fn add(&mut self, other: &Tally) {
+        self.window = self.window.max(other.window);
+        self.threads += other.threads;
+        self.cpu += other.cpu;
+        self.run_delay = self.run_delay.zip(other.run_delay).map(|(all, own)| all + own);
+        for (mine, theirs) in self.successes.iter_mut().zip(&other.successes) {
+            mine.add(theirs);
+        }
+        self.failures.add(&other.failures);
+        for (mine, theirs) in self.attempts.iter_mut().zip(&other.attempts) {
+            *mine += theirs;
+        }
+        for (mine, theirs) in self.faults.iter_mut().zip(&other.faults) {
+            *mine += theirs;
+        }
+        self.absent += other.absent;
+        self.verified += other.verified;
+        self.connects += other.connects;
+        self.connecting.add(&other.connecting);
+        self.backoff += other.backoff;
+        self.think += other.think;
+        self.in_flight_secs += other.in_flight_secs;
+        self.in_flight_at_end += other.in_flight_at_end;
+        self.edge_secs += other.edge_secs;
+        if let (Some(mine), Some(theirs)) = (&mut self.open, &other.open) {
+            mine.add(theirs);
+        }
+    }
+
+    pub(super) fn attempts(&self) -> u64 {
+        self.attempts.iter().sum()
+    }
+
+    pub(super) fn successes(&self) -> u64 {
+        self.successes.iter().map(|samples| samples.histogram.len()).sum()
+    }
+
+    /// The mean number of requests in flight.
+    pub(super) fn in_flight_mean(&self) -> f64 {
+        self.in_flight_secs / self.window.as_secs_f64()
+    }
+
+    /// Of all attempts of an open loop, from the send.
+    pub(super) fn service(&self) -> Option<Latency> {
+        self.open.as_ref().map(|open| open.service.summary())
+    }
+
+    /// How the schedule of an open loop was kept, with so many requests per second asked for.
+    pub(super) fn schedule(&self, offered_rps: f64) -> Option<ScheduleReport> {
+        let open = self.open.as_ref()?;
+        let behind_at_start = open.behind_at_start.unwrap_or_default();
+        // A stall makes many wait and loses none; with too much on offer most wait, and some are never sent.
+        let launched = open.send_lag.histogram.len();
+        let over_capacity = open.sent * 100 < open.due * 99 && open.waited * 2 >= launched;
+        Some(ScheduleReport {
+            offered_rps,
+            due: open.due,
+            sent: open.sent,
+            send_lag: open.send_lag.summary(),
+            waited: open.waited,
+            waited_secs: open.waited_time.as_secs_f64(),
+            behind_secs_at_start: behind_at_start.as_secs_f64(),
+            behind_secs_at_end: open.behind_at_end.as_secs_f64(),
+            over_capacity,
+        })
+    }
+
+    /// The histograms behind the latencies, by name.
+    pub(super) fn histograms(
+        &self,
+        operations: impl Iterator<Item = Operation>,
+    ) -> BTreeMap<String, Vec<Bucket>> {
+        let own = operations
+            .map(|operation| (operation.name().to_owned(), self.successes[operation as usize].buckets()));
+        let mut all: BTreeMap<_, _> = own.collect();
+        all.insert("all".to_owned(), self.all().buckets());
+        if let Some(open) = &self.open {
+            all.insert("service".to_owned(), open.service.buckets());
+            all.insert("send_lag".to_owned(), open.send_lag.buckets());
+        }
+        all
+    }
+
+    /// Of all attempts.
+    pub(super) fn latency(&self) -> Latency {
+        self.all().summary()
+    }
+
+    fn all(&self) -> Samples {
+        let mut all = Samples::default();
+        for samples in self.successes.iter().chain([&self.failures]) {
+            all.add(samples);
+        }
+        all
+    }
+
+    /// A report on each of `operations`.
+    pub(super) fn operations(&self, operations: impl Iterator<Item = Operation>) -> Vec<OperationReport> {
+        operations
+            .map(|operation| {
+                let latency = self.successes[operation as usize].summary();
+                OperationReport {
+                    operation: operation.name().to_owned(),
+                    attempts: self.attempts[operation as usize],
+                    successes: latency.count,
+                    absent: if operation == Operation::Get { self.absent } else { 0 },
+                    latency,
+                }
+            })
+            .collect()
+    }
+
+    /// The failures by class, those that happened.
+    pub(super) fn errors(&self) -> BTreeMap<String, u64> {
+        let counted = Fault::ALL.into_iter().zip(self.faults).filter(|(_, count)| *count > 0);
+        counted.map(|((_, name), count)| (name.to_owned(), count)).collect()
+    }
+}
+
+impl Open {
+    fn add(&mut self, other: &Open) {
+        self.service.add(&other.service);
+        self.send_lag.add(&other.send_lag);
+        self.due += other.due;
+        self.sent += other.sent;
+        self.waited += other.waited;
+        self.waited_time += other.waited_time;
+        self.behind_at_start = self.behind_at_start.max(other.behind_at_start);
+        self.behind_at_end = self.behind_at_end.max(other.behind_at_end);
+    }
+}
