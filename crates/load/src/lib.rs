@@ -436,6 +436,37 @@ mod tests {
     use super::*;
     use kv::proto::{Latency, WorkerReport};
 
+    /// What `plan` is for the worker that reads it.
+    fn as_read_by_a_worker(plan: &Plan) -> Plan {
+        serde_json::from_str(&serde_json::to_string(plan).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_plan_arrives_at_a_worker_as_it_was() {
+        let poisson = Pacing::Open { rate: "333.3".parse().unwrap(), arrivals: Arrivals::Poisson };
+        for pacing in [poisson, Pacing::Closed { think: "exponential:12.5us".parse().unwrap() }] {
+            let plan = Plan {
+                clients: 7,
+                warmup: Duration::from_nanos(1_234_567_891),
+                seed: u64::MAX,
+                mix: Some("get=50,put_put_delete=3".parse().unwrap()),
+                distribution: Some("hotspot:90/10".parse().unwrap()),
+                value_size: "zipfian:100-100000".parse().unwrap(),
+                pacing,
+                connect: Connect::Each,
+                bin: Duration::from_millis(250),
+                ..Plan::example("mixed")
+            };
+            assert_eq!(format!("{:?}", as_read_by_a_worker(&plan)), format!("{plan:?}"));
+        }
+        let verified = Plan { verify: "12.5%".parse().unwrap(), ..Plan::example("mixed") };
+        assert_eq!(as_read_by_a_worker(&verified).verify.to_string(), "12.5%");
+        let text = "[get]\npath = \"/{key}\"\n";
+        let plan = Plan { dialect: Dialect::of_file("my.toml", text).unwrap(), ..Plan::example("mixed") };
+        assert_eq!(format!("{:?}", as_read_by_a_worker(&plan).dialect), format!("{:?}", plan.dialect));
+        assert!(std::ptr::eq(as_read_by_a_worker(&verified).dialect, verified.dialect), "built in");
+    }
+
     #[test]
     fn system_errors_fit_into_a_sentence() {
         for (error, told) in [

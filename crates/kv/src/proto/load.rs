@@ -289,7 +289,7 @@ mod tests {
     use serde_json::{Map, Value, json};
     use std::fs;
 
-    const PATH: &str = "docs/schemas/load-report.schema.json";
+    const PATH: &str = "../../docs/schemas/load-report.schema.json";
 
     /// Calls `with` for the object and all objects in it.
     fn walk(value: &mut Value, with: &mut dyn FnMut(&mut Map<String, Value>)) {
@@ -323,7 +323,7 @@ mod tests {
         if std::env::var_os("WEIR_WRITE_SCHEMA").is_some() {
             fs::write(PATH, &text).unwrap();
         }
-        let told = "write it anew with WEIR_WRITE_SCHEMA=1 cargo test --lib proto::load";
+        let told = "write it anew with WEIR_WRITE_SCHEMA=1 cargo test -p kv proto::load";
         assert!(fs::read_to_string(PATH).unwrap() == text, "{PATH} is not of these types; {told}");
     }
 
