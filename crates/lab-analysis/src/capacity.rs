@@ -2,8 +2,7 @@
 //!
 //! Works on rows alone, sorted by clients; which of them count is decided by [`super::checks`].
 
-use super::checks::limited_by;
-use super::rows::{OfRun, Row, Standing};
+use super::rows::{OfRun, Row};
 use serde::Serialize;
 use stats::{DRAWS, Draws, Estimate, Interval, RUNS_LEAST, mean, percentiles, range, widened};
 
@@ -18,21 +17,14 @@ pub enum Capacity {
         /// The levels, ascending.
         levels: Vec<u32>,
     },
-    /// The same, or merely the best level, where the generator may have been the limit: the capacity is at least this.
-    GeneratorLimited {
-        /// Mean over those levels.
-        at_least_rps: Estimate,
-        /// The levels, ascending.
-        levels: Vec<u32>,
-        /// How it shows, at the level with the most goodput.
-        why: String,
-    },
-    /// Goodput has not levelled off within the valid levels: the capacity is at least this.
+    /// There are no such levels: this is the goodput of the best level.
     NotReached {
         /// Goodput of the best level.
-        at_least_rps: Estimate,
+        rps: Estimate,
         /// The best level.
         level: u32,
+        /// Whether it is the highest level, with clearly more than the one below it: more clients may get more.
+        rising: bool,
     },
     /// The loop was open: so much was asked for, whatever the target could do, and nothing follows for its capacity.
     Offered {
@@ -51,19 +43,17 @@ impl Capacity {
     /// The goodput it speaks of, in requests per second, be it the capacity or what it is at least.
     pub fn rps(&self) -> Option<Estimate> {
         match self {
-            Capacity::Reached { rps, .. } => Some(*rps),
-            Capacity::GeneratorLimited { at_least_rps, .. } | Capacity::NotReached { at_least_rps, .. } => {
-                Some(*at_least_rps)
-            }
+            Capacity::Reached { rps, .. } | Capacity::NotReached { rps, .. } => Some(*rps),
             Capacity::Offered { .. } | Capacity::Unknown => None,
         }
     }
 
-    /// The levels of the plateau, ascending; empty without one.
-    pub fn plateau(&self) -> &[u32] {
+    /// The levels it is the mean of, ascending.
+    pub fn levels(&self) -> &[u32] {
         match self {
-            Capacity::Reached { levels, .. } | Capacity::GeneratorLimited { levels, .. } => levels,
-            Capacity::NotReached { .. } | Capacity::Offered { .. } | Capacity::Unknown => &[],
+            Capacity::Reached { levels, .. } => levels,
+            Capacity::NotReached { level, .. } => std::slice::from_ref(level),
+            Capacity::Offered { .. } | Capacity::Unknown => &[],
         }
     }
 }
@@ -71,7 +61,7 @@ impl Capacity {
 /// Where more clients stop paying, by four methods that should agree.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Knee {
-    /// The headline, in clients: capacity × (the latency at one client + think time), where the two asymptotic bounds cross.
+    /// The headline, in clients: capacity × (the latency at the lowest level + think time), where the two asymptotic bounds cross.
     ///
     /// Source: Denning & Buzen, The Operational Analysis of Queueing Network Models (1978).
     pub clients: f64,
@@ -127,12 +117,17 @@ pub struct Decline {
     pub share: f64,
 }
 
+/// Levels are equal if their goodput differs from their middle by no more than this.
+const HALF_WIDTH: f64 = 0.03;
+/// So many of them make a plateau, and so many a knee.
+const LEVELS: usize = 3;
+/// At the lowest level, where that is more than one client, goodput is at most this share of the capacity: nobody waits there yet.
+const UNLOADED: f64 = 0.5;
+
 /// The largest run of at least three adjacent valid levels that contains the maximum and lies within ±3 %.
 ///
 /// A level that is not valid ends a run. `seed` draws the bootstrap.
 pub fn capacity(rows: &[Row], seed: u64) -> Capacity {
-    const HALF_WIDTH: f64 = 0.03;
-    const LEVELS: usize = 3;
     if let Some(offered) = offered(rows) {
         return offered;
     }
@@ -157,23 +152,21 @@ pub fn capacity(rows: &[Row], seed: u64) -> Capacity {
         // Of equally long ones the later: saturation shows best where there are the most clients.
         .max_by_key(|(first, last)| (last - first, *last));
 
-    let (first, last) = plateau.unwrap_or((best, best));
+    let Some((first, last)) = plateau else { return not_reached(rows, best) };
     let levels: Vec<u32> = rows[first..=last].iter().map(|row| row.level).collect();
     let runs: Vec<(u32, &[f64])> =
         rows[first..=last].iter().map(|row| (row.level, row.goodput_rps_of_runs.as_slice())).collect();
-    let limited = rows[first..=last].iter().filter(|row| row.standing == Standing::GeneratorLimited);
-    let limited = limited.max_by(|a, b| goodput(a).unwrap_or(0.0).total_cmp(&goodput(b).unwrap_or(0.0)));
-    let why = limited.map(|row| limited_by(row).unwrap_or_default().to_owned());
-    let rps = match plateau {
-        Some(_) => Estimate::bootstrap(&runs, seed),
-        None => rows[best].goodput_rps,
-    };
-    match (rps, why) {
-        (Some(at_least_rps), Some(why)) => Capacity::GeneratorLimited { at_least_rps, levels, why },
-        (Some(rps), None) if plateau.is_some() => Capacity::Reached { rps, levels },
-        (Some(at_least_rps), None) => Capacity::NotReached { at_least_rps, level: rows[best].level },
-        (None, _) => Capacity::Unknown,
-    }
+    Estimate::bootstrap(&runs, seed).map_or(Capacity::Unknown, |rps| Capacity::Reached { rps, levels })
+}
+
+/// The capacity of a sweep without a plateau, whose best row is `rows[best]`.
+fn not_reached(rows: &[Row], best: usize) -> Capacity {
+    let Some(rps) = rows[best].goodput_rps else { return Capacity::Unknown };
+    let below = rows[..best].iter().rev().find(|row| row.usable());
+    let more =
+        below.and_then(|row| row.goodput_rps).is_some_and(|below| below.mean < (1.0 - HALF_WIDTH) * rps.mean);
+    let rising = more && !rows[best + 1..].iter().any(Row::usable);
+    Capacity::NotReached { rps, level: rows[best].level, rising }
 }
 
 /// What became of the rate an open loop asked for; `None` of a closed loop.
@@ -188,15 +181,22 @@ fn offered(rows: &[Row]) -> Option<Capacity> {
     })
 }
 
-/// Where more clients stop paying. `None` while the capacity is not known, or without a valid row at one client.
+/// Where more clients stop paying. `None` while goodput still rises at the highest level, where fewer than three levels were measured, or
+/// the lowest has too many clients to tell how long a request takes without a queue.
 ///
 /// `seed` draws the bootstrap: the same draws as those of the capacity.
 pub fn knee(rows: &[Row], capacity: &Capacity, seed: u64) -> Option<Knee> {
-    let Capacity::Reached { rps, levels } = capacity else { return None };
+    let (Capacity::Reached { rps, .. } | Capacity::NotReached { rps, rising: false, .. }) = capacity else {
+        return None;
+    };
+    let levels = capacity.levels();
     let usable: Vec<&Row> = rows.iter().filter(|row| row.usable()).collect();
     let points: Vec<Point> = usable.iter().filter_map(|row| Point::of(row)).collect();
     let Estimates { broken_stick, power, kneedle, .. } = Estimates::of(&points, levels);
-    let alone = points.iter().find(|point| point.clients == 1.0)?;
+    let alone = points.first().filter(|_| points.len() >= LEVELS)?;
+    if alone.clients > 1.0 && alone.goodput_rps > UNLOADED * rps.mean {
+        return None;
+    }
     let clients = Some(rps.mean * alone.cycle_us / 1e6).filter(|clients| *clients > 0.0)?;
     let all: Vec<f64> = [Some(clients), broken_stick, power, kneedle].into_iter().flatten().collect();
     let (least, most) = range(&all);
@@ -250,8 +250,9 @@ fn spread(
         }
     };
     // What is read off a straight line or a mean is widened as a mean is; a level is one that was measured.
-    let freedom =
-        |row: &&&Row| if plateau.contains(&row.level) || row.level == 1 { runs(row) - 1 } else { 0 };
+    let freedom = |row: &&&Row| {
+        if plateau.contains(&row.level) || row.level == usable[0].level { runs(row) - 1 } else { 0 }
+    };
     let freedom: usize = there.iter().map(freedom).sum();
     let widened = |middle: f64, ends: (f64, f64)| match interval {
         Interval::Bootstrap => {
@@ -322,7 +323,7 @@ impl Estimates {
         let on_it =
             points.iter().filter(|point| plateau.iter().any(|level| f64::from(*level) == point.clients));
         let capacity = mean(&on_it.map(|point| point.goodput_rps).collect::<Vec<_>>());
-        let alone = points.iter().find(|point| point.clients == 1.0);
+        let alone = points.first();
         let clients = capacity.zip(alone).map(|(rps, alone)| rps * alone.cycle_us / 1e6);
         let swept: Vec<(f64, f64)> = points.iter().map(|point| (point.clients, point.goodput_rps)).collect();
         Estimates {
@@ -339,10 +340,7 @@ impl Estimates {
 pub fn decline(rows: &[Row], capacity: &Capacity) -> Option<Decline> {
     let peak =
         capacity.rps().filter(|peak| matches!(peak.interval, Interval::StudentT | Interval::Bootstrap))?;
-    let last_of_peak = match capacity {
-        Capacity::NotReached { level, .. } => *level,
-        _ => *capacity.plateau().last()?,
-    };
+    let last_of_peak = *capacity.levels().last()?;
     rows.iter()
         .filter(|row| row.usable() && row.level > last_of_peak)
         .filter_map(|row| Some((row.level, row.goodput_rps?)))

@@ -40,20 +40,21 @@ const BATCHES: &[(&str, &str)] = &[
 pub(super) fn effects(results: &Results, workload: &str) -> Vec<Effect> {
     let made: Vec<&Intervention> =
         results.interventions.iter().filter(|made| made.trial.workload == workload).collect();
-    let mut knobs: Vec<&str> = Vec::new();
-    for change in made.iter().filter_map(|made| made.change.as_ref()) {
-        if !knobs.contains(&change.knob.as_str()) {
-            knobs.push(&change.knob);
+    let mut knobs: Vec<(&str, u32)> = Vec::new();
+    for (change, trial) in made.iter().filter_map(|made| Some((made.change.as_ref()?, &made.trial))) {
+        let knob = (change.knob.as_str(), trial.level);
+        if !knobs.contains(&knob) {
+            knobs.push(knob);
         }
     }
-    knobs.into_iter().filter_map(|knob| effect(&results.resources, &made, knob)).collect()
+    knobs.into_iter().filter_map(|(knob, level)| effect(&results.resources, &made, knob, level)).collect()
 }
 
-fn effect(resources: &[Resource], made: &[&Intervention], knob: &str) -> Option<Effect> {
+fn effect(resources: &[Resource], made: &[&Intervention], knob: &str, level: u32) -> Option<Effect> {
     let changed: Vec<(&Change, &Trial)> = made
         .iter()
         .filter_map(|made| Some((made.change.as_ref()?, &made.trial)))
-        .filter(|(change, _)| change.knob == knob)
+        .filter(|(change, trial)| change.knob == knob && trial.level == level)
         .collect();
     let base_of = |trial: &Trial| {
         let same = |of: &&&Intervention| {
@@ -80,10 +81,10 @@ fn effect(resources: &[Resource], made: &[&Intervention], knob: &str) -> Option<
         ratios.push(loss / due.loss);
         of = of.or(due.of);
     }
-    let (change, trial) = changed.first()?;
+    let (change, _) = changed.first()?;
     Some(Effect {
         change: (*change).clone(),
-        level: trial.level,
+        level,
         rounds: losses.len() as u32,
         of,
         expected_loss: mean(&expected)?,

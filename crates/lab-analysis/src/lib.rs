@@ -9,10 +9,8 @@ pub mod capacity;
 mod ceilings;
 pub mod checks;
 pub mod compare;
-pub mod crimes;
 pub mod hits;
 pub mod figures;
-mod generator;
 pub mod interventions;
 pub mod limit;
 pub mod little;
@@ -26,19 +24,21 @@ pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, RULES};
 pub use capacity::{Capacity, Decline, Knee, KneeSpread};
 pub use ceilings::Ceiling;
-pub use checks::{CHECKS, Checked, Verdict};
+pub use checks::{
+    CHECKS, Check, CheckCount, Checked, Confidence, Headroom, Lowered, Outcome, Scope, Shown, Trust,
+};
 pub use compare::{Comparison, MEASURES, compare};
-pub use crimes::{CRIMES, Judged, Plea, crimes};
 pub use figures::{FIGURES, Figure, Figured, Group, How};
 pub use hits::HitRatio;
 pub use interventions::Effect;
 pub use limit::{Searched, Tried, UnderLimit};
 pub use population::{Place, Population};
-pub use rows::{OfRun, Row, Standing, Use, row};
+pub use rows::{Excluded, FastFail, OfRun, Row, Use, row};
 pub use stats::{Estimate, Interval};
 pub use steady::course::Course;
 pub use waits::{Dominant, WAITS, Wait, WaitKind, Waiting, Whereabouts};
 
+use checks::OfWorkload;
 use lab_data::results::{ResourceKind, Results, WorkloadPlan};
 use serde::Serialize;
 
@@ -47,8 +47,8 @@ use serde::Serialize;
 pub struct Findings {
     /// One for each workload, in the experiment's order.
     pub workloads: Vec<WorkloadFindings>,
-    /// How the gates decided, in the order of [`CHECKS`].
-    pub gates: Vec<GateCount>,
+    /// How every check came out, in the order of [`CHECKS`].
+    pub checks: Vec<CheckCount>,
     /// The row whose Little residual is furthest from zero.
     pub worst_little: Option<Spot>,
     /// The row at which the generator was busiest: the share of its cores, 0–1.
@@ -59,21 +59,23 @@ pub struct Findings {
     pub ran: u32,
 }
 
-/// How often a gate decided how, over all rows that have numbers.
+/// How far the findings of a workload may be believed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct GateCount {
-    /// The gate's id.
-    pub id: &'static str,
-    /// Rows that passed.
-    pub passed: u32,
-    /// Rows of which the readable part passed.
-    pub partly: u32,
-    /// Rows that failed.
-    pub failed: u32,
-    /// Rows that could not be checked.
-    pub not_checked: u32,
-    /// What was missing, where anything was: the first reason given.
-    pub missing: Option<String>,
+pub struct TrustIn {
+    /// What it gets through.
+    pub capacity: Trust,
+    /// Where more clients stop paying.
+    pub knee: Trust,
+    /// What limits it.
+    pub bottleneck: Trust,
+}
+
+impl TrustIn {
+    /// How far all three may be believed.
+    pub fn least(&self) -> Confidence {
+        let Trust { confidence, .. } = self.capacity;
+        confidence.min(self.knee.confidence).min(self.bottleneck.confidence)
+    }
 }
 
 /// A figure and the row it stands in.
@@ -98,6 +100,12 @@ pub struct WorkloadFindings {
     pub pacing: Option<String>,
     /// Every planned level, ascending, also those that failed.
     pub rows: Vec<Row>,
+    /// What the checks of workloads say.
+    pub checks: Vec<Checked>,
+    /// How far capacity, knee and bottleneck may be believed.
+    pub trust: TrustIn,
+    /// What slowing the generator shows; `None` where it was not made slower.
+    pub headroom: Option<Headroom>,
     /// What it gets through.
     pub capacity: Capacity,
     /// Where more clients stop paying.
@@ -122,10 +130,21 @@ pub struct WorkloadFindings {
     pub course: Option<Course>,
 }
 
+impl WorkloadFindings {
+    /// Whether goodput follows the generator when it is made slower.
+    pub fn generator_limited(&self) -> bool {
+        self.headroom.as_ref().is_some_and(|of| of.shown == Shown::Limit)
+    }
+}
+
 /// Concludes all that can be concluded from `results`.
 pub fn findings(results: &Results) -> Findings {
+    let of_run = checks::of_run(results);
     let workloads: Vec<WorkloadFindings> =
-        results.workloads.iter().map(|workload| of_workload(results, workload)).collect();
+        results.workloads.iter().map(|workload| of_workload(results, workload, &of_run)).collect();
+    let of_workloads = workloads.iter().flat_map(|found| &found.checks);
+    let of_rows = workloads.iter().flat_map(|found| &found.rows).flat_map(|row| &row.checks);
+    let checks = checks::counts(of_run.iter().chain(of_workloads).chain(of_rows));
     let rows: Vec<(&str, &Row)> = workloads
         .iter()
         .flat_map(|workload| workload.rows.iter().map(|row| (workload.name.as_str(), row)))
@@ -138,7 +157,7 @@ pub fn findings(results: &Results) -> Findings {
             .max_by(|a, b| a.value.abs().total_cmp(&b.value.abs()))
     };
     Findings {
-        gates: CHECKS.iter().enumerate().map(|(i, check)| gate(i, check.id, &rows)).collect(),
+        checks,
         worst_little: furthest(|row| row.little_residual),
         busiest_generator: furthest(|row| {
             let generators = row.resources.iter().filter(|of| of.kind == ResourceKind::Generator);
@@ -150,7 +169,7 @@ pub fn findings(results: &Results) -> Findings {
     }
 }
 
-fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
+fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -> WorkloadFindings {
     let mut levels = workload.levels.clone().unwrap_or_else(|| results.levels.clone());
     levels.sort_unstable();
     levels.dedup();
@@ -161,8 +180,8 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
     }
     let capacity = capacity::capacity(&rows, results.seed);
     let knee = capacity::knee(&rows, &capacity, results.seed);
-    let shares = !generator::shares_with(results).is_empty();
     let effects = interventions::effects(results, &workload.name);
+    let headroom = checks::headroom(&effects);
     let ceilings = ceilings::ceilings(&rows, &results.resources);
     let bottleneck = bottleneck::bottleneck(&bottleneck::Seen {
         rows: &rows,
@@ -171,8 +190,22 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         resources: &results.resources,
         effects: &effects,
         ceilings: &ceilings,
-        generator_shares: shares,
+        headroom: headroom.as_ref(),
     });
+    let checks = checks::of_workload(&OfWorkload {
+        results,
+        workload: &workload.name,
+        rows: &rows,
+        capacity: &capacity,
+        headroom: headroom.as_ref(),
+    });
+    let trust = |levels: &[u32]| checks::trust(&rows, levels, checks.iter().chain(of_run));
+    let usable: Vec<u32> = rows.iter().filter(|row| row.usable()).map(|row| row.level).collect();
+    let trust = TrustIn {
+        capacity: trust(if capacity.levels().is_empty() { &usable } else { capacity.levels() }),
+        knee: trust(&usable),
+        bottleneck: trust(&bottleneck.levels),
+    };
     WorkloadFindings {
         name: workload.name.clone(),
         about: workload.about.clone(),
@@ -185,6 +218,9 @@ fn of_workload(results: &Results, workload: &WorkloadPlan) -> WorkloadFindings {
         waits: waits::dominant(&rows, &bottleneck.levels),
         under_limit: limit::under_limit(results, &workload.name),
         effects,
+        headroom,
+        checks,
+        trust,
         bottleneck,
         rows,
         capacity,
@@ -197,25 +233,6 @@ fn pacing(results: &Results, workload: &str) -> Option<String> {
     let of_it = results.trials.iter().filter(|trial| trial.workload == workload);
     let told = of_it.filter_map(|trial| trial.load.as_ref()).map(|load| load.pacing.as_str());
     told.filter(|pacing| !matches!(*pacing, "" | "closed")).map(str::to_owned).next()
-}
-
-fn gate(i: usize, id: &'static str, rows: &[(&str, &Row)]) -> GateCount {
-    let mut count = GateCount { id, passed: 0, partly: 0, failed: 0, not_checked: 0, missing: None };
-    for checked in rows.iter().filter_map(|(_, row)| row.checks.get(i)) {
-        match &checked.verdict {
-            Verdict::Passed => count.passed += 1,
-            Verdict::Failed { .. } => count.failed += 1,
-            Verdict::Partly { missing, .. } => {
-                count.partly += 1;
-                count.missing.get_or_insert_with(|| missing.clone());
-            }
-            Verdict::NotChecked(missing) => {
-                count.not_checked += 1;
-                count.missing.get_or_insert_with(|| missing.clone());
-            }
-        }
-    }
-    count
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Merges and derives; judging is the business of [`super::checks`].
 
 use super::audit::{AuditedRow, PrintedSweep, audit};
-use super::checks::{self, Checked};
+use super::checks::{self, Checked, OfRow};
 use super::figures::{self, Figured};
 use super::little::little_residual;
 use super::population::{self, Population};
@@ -32,8 +32,10 @@ pub struct Row {
     pub runs: u32,
     /// Why the others did not, each with its number of runs.
     pub failures: BTreeMap<String, u32>,
-    /// Whether the row may be used.
-    pub standing: Standing,
+    /// Why it enters neither capacity nor knee nor bottleneck; `None` of one that does.
+    pub excluded: Option<Excluded>,
+    /// Whether what rises is failures.
+    pub fast_fail: Option<FastFail>,
     /// Successes per second of each run, in the order of the repetitions.
     pub goodput_rps_of_runs: Vec<f64>,
     /// What every run saw beside, in the same order.
@@ -71,7 +73,7 @@ pub struct Row {
     pub figures: Vec<Figured>,
     /// Where the sessions of each database were; empty where nobody looked.
     pub waits: Vec<Whereabouts>,
-    /// What every gate says, in the order of [`checks::CHECKS`].
+    /// What the checks of rows say, in the order of [`checks::CHECKS`]; empty without numbers.
     pub checks: Vec<Checked>,
     /// What somebody printed of the same workload at this level.
     pub printed: Option<AuditedRow>,
@@ -88,18 +90,70 @@ pub struct OfRun {
     pub think_us_mean: f64,
 }
 
-/// How far a row may be trusted.
+/// Why a row enters neither capacity nor knee nor bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
-    /// No gate that decides over it failed.
-    Valid,
-    /// Right as a number, but the generator may have been what limited it.
-    GeneratorLimited,
-    /// A gate failed; it enters neither capacity nor knee.
-    Invalid,
+pub enum Excluded {
     /// No run delivered numbers.
-    Missing,
+    NoNumbers,
+    /// Too many attempts failed, or none was made.
+    Errors,
+    /// More was offered than went through.
+    OverCapacity,
+}
+
+/// Refusals so cheap that they flatter throughput and mean latency.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FastFail {
+    /// An error is answered in less than half the time of a success.
+    Sooner {
+        /// Mean time of an error.
+        error_us: f64,
+        /// Mean time of a success.
+        success_us: f64,
+    },
+    /// Attempts rose from the level below while goodput fell.
+    MoreAttempts,
+}
+
+/// Of the attempts of a run, how many may fail.
+pub(super) const ERRORS_MAX: f64 = 0.001;
+
+fn excluded(ran: &[(&Trial, &LoadReport)]) -> Option<Excluded> {
+    let fails = |(_, load): &(&Trial, &LoadReport)| load.attempts == 0 || load.error_ratio > ERRORS_MAX;
+    let is_over =
+        |(_, load): &(&Trial, &LoadReport)| load.schedule.as_ref().is_some_and(|of| of.over_capacity);
+    match () {
+        () if ran.is_empty() => Some(Excluded::NoNumbers),
+        () if ran.iter().any(fails) => Some(Excluded::Errors),
+        () if ran.iter().any(is_over) => Some(Excluded::OverCapacity),
+        () => None,
+    }
+}
+
+/// Whether the run that fails most fails fast.
+fn fast_fail(ran: &[(&Trial, &LoadReport)], below: Option<&Row>) -> Option<FastFail> {
+    let (_, load) = ran.iter().max_by(|(_, a), (_, b)| a.error_ratio.total_cmp(&b.error_ratio))?;
+    if load.error_ratio <= ERRORS_MAX {
+        return None;
+    }
+    let answered: u64 = load.operations.iter().map(|of| of.latency.count).sum();
+    let answered_us: f64 =
+        load.operations.iter().map(|of| of.latency.us_mean * of.latency.count as f64).sum();
+    let failed = load.latency.count.saturating_sub(answered);
+    let failed_us = load.latency.us_mean * load.latency.count as f64 - answered_us;
+    if load.error_ratio > 0.01 && answered > 0 && failed > 0 {
+        let (success_us, error_us) = (answered_us / answered as f64, failed_us / failed as f64);
+        if error_us < success_us / 2.0 {
+            return Some(FastFail::Sooner { error_us, success_us });
+        }
+    }
+    let below = below?;
+    let attempts = mean(&ran.iter().map(|(_, load)| rate(load)).collect::<Vec<_>>())?;
+    let goodput = mean(&ran.iter().map(|(_, load)| load.goodput_rps).collect::<Vec<_>>())?;
+    let apart = attempts > below.attempts_rps? && goodput < below.goodput_rps?.mean;
+    apart.then_some(FastFail::MoreAttempts)
 }
 
 /// How busy a resource was at one level.
@@ -125,9 +179,9 @@ pub struct Use {
 }
 
 impl Row {
-    /// Whether the row may enter capacity and knee.
+    /// Whether the row enters capacity, knee and bottleneck.
     pub fn usable(&self) -> bool {
-        matches!(self.standing, Standing::Valid | Standing::GeneratorLimited)
+        self.excluded.is_none()
     }
 
     /// From one request of a client to its next: latency and think time, R + Z.
@@ -145,7 +199,7 @@ impl Row {
 
 /// Merges the runs of `workload` at `level`: all of them, or the one asked for.
 ///
-/// `below` is the row of the next lower level: a gate compares with it.
+/// `below` is the row of the next lower level: checks compare with it.
 pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, below: Option<&Row>) -> Row {
     let trials: Vec<&Trial> = results
         .trials
@@ -181,7 +235,8 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
         planned,
         runs: ran.len() as u32,
         failures: failures(&trials, planned),
-        standing: Standing::Missing,
+        excluded: excluded(&ran),
+        fast_fail: None,
         of_runs: ran.iter().map(|(_, load)| of_run(load)).collect(),
         goodput_rps: Estimate::of(&goodput),
         goodput_rps_of_runs: goodput,
@@ -207,8 +262,8 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
         printed: printed_at(results, workload, level),
     };
     if !ran.is_empty() {
-        row.checks = checks::checked(results, &ran, below);
-        row.standing = checks::standing(&row.checks);
+        row.fast_fail = fast_fail(&ran, below);
+        row.checks = checks::of_row(&OfRow { results, ran: &ran, row: &row, below });
     }
     row
 }

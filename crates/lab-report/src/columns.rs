@@ -5,7 +5,7 @@
 use super::words::{self, UNKNOWN};
 use super::{beside, slug};
 use kv::units::short;
-use lab_analysis::{AuditedRow, CHECKS, Row, Standing, Verdict};
+use lab_analysis::{AuditedRow, Excluded, Outcome, Row};
 use lab_data::results::Results;
 
 /// A column.
@@ -111,42 +111,38 @@ pub const COLUMNS: &[Column] = &[
         read: Read::Row(|row| cell(row.little_residual, words::residual)),
     },
     Column {
-        name: "gates_failed",
-        heading: Some(("gates", "failed")),
+        name: "checks_failed",
+        heading: Some(("checks", "failed")),
         read: Read::Row(|row| {
-            let failed: Vec<&str> = row.checks.iter().filter(|of| of.failed()).map(|of| of.id).collect();
-            let text = match (row.standing, failed.is_empty()) {
-                (Standing::Missing, _) => "no run".to_owned(),
+            let failed: Vec<_> = row.checks.iter().filter(|of| of.failed()).collect();
+            let names: Vec<&str> = failed.iter().map(|of| of.check().name).collect();
+            let ids: Vec<&str> = failed.iter().map(|of| of.id).collect();
+            let text = match (row.excluded, failed.is_empty()) {
+                (Some(Excluded::NoNumbers), _) => "no run".to_owned(),
                 (_, true) => "none".to_owned(),
-                (_, false) => failed.join(" "),
+                (_, false) => names.join(", "),
             };
-            Cell { text, value: failed.join(" ") }
+            Cell { text, value: ids.join(" ") }
         }),
     },
     Column {
-        name: "gates_not_checked",
+        name: "checks_not_checked",
         heading: None,
         read: Read::Row(|row| {
-            let unread = row
-                .checks
-                .iter()
-                .filter(|of| matches!(of.verdict, Verdict::NotChecked(_) | Verdict::Partly { .. }));
-            let ids: Vec<&str> = match row.checks.is_empty() {
-                true => CHECKS.iter().map(|check| check.id).collect(),
-                false => unread.map(|of| of.id).collect(),
-            };
+            let unread = row.checks.iter().filter(|of| of.outcome == Outcome::NotChecked);
+            let ids: Vec<&str> = unread.map(|of| of.id).collect();
             Cell { text: ids.join(" "), value: ids.join(" ") }
         }),
     },
     Column {
-        name: "standing",
+        name: "excluded",
         heading: None,
         read: Read::Row(|row| {
-            let word = match row.standing {
-                Standing::Valid => "valid",
-                Standing::GeneratorLimited => "generator_limited",
-                Standing::Invalid => "invalid",
-                Standing::Missing => "missing",
+            let word = match row.excluded {
+                None => "",
+                Some(Excluded::NoNumbers) => "no_numbers",
+                Some(Excluded::Errors) => "errors",
+                Some(Excluded::OverCapacity) => "over_capacity",
             };
             Cell { text: word.to_owned(), value: word.to_owned() }
         }),

@@ -3,8 +3,7 @@
 use super::Report;
 use super::words::{self, UNKNOWN};
 use kv::units::short;
-use lab_analysis::{CHECKS, Capacity, Checked, Grade, WorkloadFindings};
-use lab_data::results::{Results, Selftest};
+use lab_analysis::{Capacity, Confidence, Grade, Trust, WorkloadFindings};
 
 /// What the front says of one workload.
 pub(super) struct Lead {
@@ -46,12 +45,7 @@ pub(super) fn leads(report: &Report) -> Vec<Lead> {
     let lead = |(found, slug): (&WorkloadFindings, &String)| Lead {
         name: found.name.clone(),
         anchor: slug.clone(),
-        answers: vec![
-            how_fast(found),
-            where_the_knee(found),
-            what_limits(found),
-            believable(found, report.results),
-        ],
+        answers: vec![how_fast(found), where_the_knee(found), what_limits(found), believable(found)],
         sentence: words::sentence(found),
     };
     report.findings.workloads.iter().zip(&report.slugs).map(lead).collect()
@@ -71,13 +65,10 @@ fn how_fast(found: &WorkloadFindings) -> Answer {
             let runs = words::count(rps.runs, "run");
             (format!("{} req/s", short(rps.mean)), format!("{apart}, {runs}, at {}", words::levels(levels)))
         }
-        Capacity::GeneratorLimited { at_least_rps, .. } => {
-            (format!("≥ {} req/s", short(at_least_rps.low)), "the load generator was in the way".to_owned())
+        Capacity::NotReached { rps, level, rising } => {
+            let is = if *rising { "still rising" } else { "the best level" };
+            (format!("{} req/s", short(rps.mean)), format!("{is} at {}", words::count(*level, "client")))
         }
-        Capacity::NotReached { at_least_rps, level } => (
-            format!("≥ {} req/s", short(at_least_rps.low)),
-            format!("no plateau yet, best at {}", words::count(*level, "client")),
-        ),
         Capacity::Offered { rps, kept, over } => {
             if let (None, Some(_), Some(through)) = (kept.last(), over.first(), words::through(found)) {
                 let below =
@@ -108,11 +99,11 @@ fn where_the_knee(found: &WorkloadFindings) -> Answer {
             plain(question, format!("{} clients", words::clients(knee.clients)), below)
         }
         None if words::is_open(found) => plain(question, UNKNOWN.to_owned(), "the loop is open".to_owned()),
-        None if matches!(found.capacity, Capacity::NotReached { .. }) => {
+        None if matches!(found.capacity, Capacity::NotReached { rising: true, .. }) => {
             let swept = found.rows.iter().map(|row| row.level).max().unwrap_or(0);
             plain(question, "not reached".to_owned(), format!("with up to {}", words::count(swept, "client")))
         }
-        None => plain(question, "unknown".to_owned(), "it needs a capacity and a row at 1 client".to_owned()),
+        None => plain(question, "unknown".to_owned(), "too few levels".to_owned()),
     }
 }
 
@@ -139,59 +130,26 @@ fn what_limits(found: &WorkloadFindings) -> Answer {
     plain("What limits it?", said, below)
 }
 
-fn believable(found: &WorkloadFindings, results: &Results) -> Answer {
-    let reasons = doubts(found, results);
-    let nothing = found.rows.iter().all(|row| !row.usable());
-    let failed = results.selftest.as_ref().map(Selftest::failed).unwrap_or_default();
-    let (said, tone) = match () {
-        () if nothing || !failed.is_empty() => ("no", Tone::Stop),
-        () if matches!(found.capacity, Capacity::GeneratorLimited { .. }) => ("as a lower bound", Tone::Care),
-        () if !reasons.is_empty() => ("with care", Tone::Care),
-        () => ("yes", Tone::Plain),
+fn believable(found: &WorkloadFindings) -> Answer {
+    let trust = &found.trust;
+    let (said, tone) = match trust.least() {
+        _ if found.rows.iter().all(|row| !row.usable()) => ("no", Tone::Stop),
+        Confidence::Low => ("hardly", Tone::Care),
+        Confidence::Medium => ("with care", Tone::Care),
+        Confidence::High => ("yes", Tone::Plain),
     };
-    let below = match reasons.split_first() {
-        None => "every gate that could be read passed".to_owned(),
-        Some((first, [])) => first.clone(),
-        Some((first, [second])) => format!("{first}; {second}"),
-        Some((first, [second, others @ ..])) => format!("{first}; {second}; {} more", others.len()),
+    let mut names: Vec<&str> = Vec::new();
+    for lowered in
+        [&trust.capacity, &trust.knee, &trust.bottleneck].into_iter().flat_map(|of: &Trust| &of.lowered_by)
+    {
+        let name = lowered.check().name;
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let below = match names.as_slice() {
+        [] => "no check failed that concerns it".to_owned(),
+        names => format!("failed: {}", names.join(", ")),
     };
     Answer { question: "May we believe it?", said: said.to_owned(), below, tone }
-}
-
-/// What speaks against believing what is said of a workload, the gravest first.
-fn doubts(found: &WorkloadFindings, results: &Results) -> Vec<String> {
-    const RUNS_MIN: u32 = 3;
-    let mut doubts = Vec::new();
-    match &results.selftest {
-        Some(selftest) if !selftest.failed().is_empty() => {
-            doubts.push(format!("the generator failed {}", selftest.failed().join(", ")));
-        }
-        Some(Selftest::Broke(_) | Selftest::Skipped) | None => {
-            doubts.push("the generator was not tested".to_owned());
-        }
-        Some(Selftest::Ran(_) | Selftest::Simulated) => {}
-    }
-    if let Capacity::GeneratorLimited { why, .. } = &found.capacity
-        && !why.is_empty()
-    {
-        doubts.push(why.clone());
-    }
-    for (i, check) in CHECKS.iter().enumerate() {
-        let failed = found.rows.iter().filter(|row| row.checks.get(i).is_some_and(Checked::failed)).count();
-        if failed > 0 {
-            doubts.push(format!("{} {} fails at {failed} of {}", check.id, check.name, found.rows.len()));
-        }
-    }
-    let missing = found.rows.iter().filter(|row| row.runs == 0).count() as u32;
-    if missing > 0 {
-        doubts.push(format!("{} without numbers", words::count(missing, "level")));
-    }
-    let runs = found.rows.iter().map(|row| row.runs).filter(|runs| *runs > 0).min();
-    if let Some(runs) = runs.filter(|runs| *runs < RUNS_MIN) {
-        doubts.push(format!("only {} of a level", words::count(runs, "run")));
-    }
-    if results.environment.iter().any(|(name, value)| name == "build" && value == "debug") {
-        doubts.push("a debug build".to_owned());
-    }
-    doubts
 }

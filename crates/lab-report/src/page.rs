@@ -11,7 +11,7 @@ use super::proof;
 use super::resources;
 use super::words::{self, UNKNOWN};
 use kv::units::short;
-use lab_analysis::{CHECKS, Capacity, Grade, Plea, Spot, Standing, Verdict, WorkloadFindings, crimes};
+use lab_analysis::{CHECKS, Capacity, Grade, Outcome, Spot, WorkloadFindings};
 use lab_data::results::{Placement, Results};
 
 /// A piece of the page. All text is plain; a writer escapes it.
@@ -77,9 +77,7 @@ const SUMMARY: &[Summary] = &[
     ("<capacity, req/s", |found| match &found.capacity {
         Capacity::Unknown => UNKNOWN.to_owned(),
         Capacity::Reached { rps, .. } => words::spread(rps),
-        Capacity::NotReached { at_least_rps, .. } | Capacity::GeneratorLimited { at_least_rps, .. } => {
-            format!("≥ {}", short(at_least_rps.low))
-        }
+        Capacity::NotReached { rps, .. } => words::spread(rps),
         Capacity::Offered { rps, .. } => format!("{} offered", short(*rps)),
     }),
     ("knee, clients", |found| words::known(found.knee.as_ref().map(|knee| knee.clients), words::clients)),
@@ -112,7 +110,7 @@ const SUMMARY: &[Summary] = &[
         next.map_or(UNKNOWN.to_owned(), |of| format!("{} {} req/s", of.resource, short(of.ceiling_rps)))
     }),
     ("usable levels", |found| {
-        let usable = found.rows.iter().filter(|row| row.standing == Standing::Valid).count();
+        let usable = found.rows.iter().filter(|row| row.usable()).count();
         format!("{usable} of {}", found.rows.len())
     }),
 ];
@@ -128,7 +126,6 @@ pub(super) fn page(report: &Report) -> Vec<Block> {
     page.push(Block::Lead(leads(report)));
     believe(report, &mut page);
     page.extend(proof::blocks(results));
-    accused(report, &mut page);
     page.push(section("All workloads", "summary"));
     let mut summary = Table::new(&SUMMARY.iter().map(|(heading, _)| *heading).collect::<Vec<_>>());
     for found in &report.findings.workloads {
@@ -195,55 +192,19 @@ fn believe(report: &Report, page: &mut Vec<Block>) {
     }
     page.push(Block::Text(said.join(" ")));
 
-    let mut gates = Table::new(&["<gate", "<", "<rule", "passed", "partly", "failed", "not checked"]);
-    for (check, count) in CHECKS.iter().zip(&findings.gates) {
-        let counts = [count.passed, count.partly, count.failed, count.not_checked];
-        let head = [check.id.to_owned(), check.name.to_owned(), check.about.to_owned()];
+    let mut checks = Table::new(&["<check", "<rule", "passed", "failed", "not checked", "<seen"]);
+    for (check, count) in CHECKS.iter().zip(&findings.checks) {
         // A zero is quieter than a figure.
-        let figure = |n: &u32| if *n == 0 { "·".to_owned() } else { n.to_string() };
-        gates.push(head.into_iter().chain(counts.iter().map(figure)));
+        let figure = |n: u32| if n == 0 { "·".to_owned() } else { n.to_string() };
+        let counts = [count.passed, count.failed, count.not_checked].map(figure);
+        let head = [check.name.to_owned(), check.about.to_owned()];
+        checks.push(head.into_iter().chain(counts).chain([count.seen.clone()]));
     }
-    page.push(Block::Table(gates));
-    let open =
-        findings.gates.iter().filter_map(|count| Some(format!("{}: {}.", count.id, count.missing.as_ref()?)));
-    page.push(Block::Notes(
-        std::iter::once("Counted are levels with numbers, each by the worst of its runs.".to_owned())
-            .chain(open)
-            .collect(),
-    ));
-}
-
-/// What benchmarks are accused of, and what these results say to it.
-fn accused(report: &Report, page: &mut Vec<Block>) {
-    let judged = crimes(report.results, &report.findings);
-    let is = |which: fn(&Plea) -> bool| judged.iter().filter(|of| which(&of.plea)).count();
-    let broken = is(|plea| matches!(plea, Plea::Broken(_)));
-    let unread = is(|plea| matches!(plea, Plea::NotChecked(_)));
-    let are = if broken == 1 { "is" } else { "are" };
-    page.push(section("What benchmarks are accused of", "crimes"));
-    page.push(Block::Text(format!(
-        "Of {} rules that benchmarks are known to break, {} hold here, {broken} {are} broken and {unread} could not be checked.          Each is decided by the results alone.",
-        judged.len(),
-        judged.len() - broken - unread,
-    )));
-    let mut table = Table::new(&["<rule", "<", "<what must hold", "<what the results say"]);
-    // What speaks against the results is read first.
-    let mut lines: Vec<(u8, Vec<String>)> = Vec::new();
-    for of in judged {
-        let (rank, verdict, why) = match of.plea {
-            Plea::Broken(why) => (0, "broken", why),
-            Plea::Held(why) => (1, "held", why),
-            Plea::NotChecked(why) => (2, "not checked", why),
-        };
-        lines.push((rank, vec![of.name.to_owned(), verdict.to_owned(), of.about.to_owned(), why]));
-    }
-    lines.sort_by_key(|(rank, _)| *rank);
-    table.rows = lines.into_iter().map(|(rank, cells)| (cells, rank == 2)).collect();
-    page.push(Block::Table(table));
-    page.push(Block::Notes(vec![
-        "After Heiser, Systems Benchmarking Crimes, and van der Kouwe et al., Benchmarking Crimes (2018)."
-            .to_owned(),
-    ]));
+    page.push(Block::Table(checks));
+    let open = CHECKS.iter().zip(&findings.checks).filter(|(_, count)| !count.missing.is_empty());
+    let open = open.map(|(check, count)| format!("{}: {}.", words::capitalized(check.name), count.missing));
+    let counted = "Counted are levels with numbers, each by the worst of its runs; workloads; or the run.";
+    page.push(Block::Notes(std::iter::once(counted.to_owned()).chain(open).collect()));
 }
 
 fn sharing(placements: &[Placement]) -> String {
@@ -407,25 +368,28 @@ fn caption(found: &WorkloadFindings) -> String {
 /// What is wrong at which levels, and what to do about it: gate by gate, then the runs without numbers.
 fn notes(found: &WorkloadFindings) -> Vec<String> {
     let mut notes = Vec::new();
-    for (i, check) in CHECKS.iter().enumerate() {
+    for check in CHECKS {
         // Levels with the same figure share a clause; the remedy is said once.
         let mut clauses: Vec<(&str, Vec<u32>)> = Vec::new();
         let mut last_remedy = None;
         for row in &found.rows {
-            let Some(Verdict::Failed { why, remedy }) = row.checks.get(i).map(|checked| &checked.verdict)
-            else {
-                continue;
-            };
-            last_remedy = Some(remedy);
-            match clauses.iter_mut().find(|(said, _)| said == why) {
+            let failed = row.checks.iter().find(|of| of.id == check.id && of.outcome == Outcome::Fail);
+            let Some(failed) = failed else { continue };
+            last_remedy = Some(&failed.remedy);
+            match clauses.iter_mut().find(|(said, _)| *said == failed.seen) {
                 Some((_, levels)) => levels.push(row.level),
-                None => clauses.push((why, vec![row.level])),
+                None => clauses.push((&failed.seen, vec![row.level])),
             }
         }
         let Some(remedy) = last_remedy else { continue };
-        let clauses: Vec<String> =
-            clauses.iter().map(|(why, levels)| format!("at {}: {why}", words::each_level(levels))).collect();
-        notes.push(format!("{} {} {}. {remedy}", check.id, check.name, clauses.join("; ")));
+        let clauses: Vec<String> = clauses
+            .iter()
+            .map(|(seen, levels)| format!("at {}: {seen}", words::each_level(levels)))
+            .collect();
+        notes.push(format!("{}: {}. {remedy}", words::capitalized(check.name), clauses.join("; ")));
+    }
+    for of in found.checks.iter().filter(|of| of.failed()) {
+        notes.push(format!("{}: {}. {}", words::capitalized(of.check().name), of.seen, of.remedy));
     }
     for row in &found.rows {
         let planned = words::count(row.planned, "run");

@@ -141,7 +141,7 @@ fn every_planned_level_is_printed_with_what_went_wrong() {
     for page in ["report.html", "report.md"] {
         let text = file(&results, page).replace('\u{a0}', " ");
         for said in [
-            "G4 errors at 16 clients: 6.00 % of the attempts failed",
+            "Errors: at 16 clients: 6.00 % of the attempts failed",
             "3 of 3 runs at 32 clients",
             "timeout",
             "no run",
@@ -209,9 +209,9 @@ fn a_run_near_the_knee_is_shown_second_by_second_where_it_is_long_enough() {
     let page = file(&results, "report.md").replace('\u{a0}', " ");
     for said in [
         "![get](plots/get.course.svg)",
-        "Run 2 at 8 clients, second by second. Not steady: the first 7 of 30 s still belong to the warm-up",
+        "Run 2 at 4 clients, second by second. Not steady: the first 7 of 30 s still belong to the warm-up",
         "Dashed: where the warm-up seems to end.",
-        "G5: a window of 9 s has too few seconds",
+        "Steady state: a window of 9 s has too few seconds",
     ] {
         assert!(page.contains(said), "{said:?} is missing in {page}");
     }
@@ -536,7 +536,7 @@ fn an_open_loop_shows_what_was_offered_and_how_late_it_was_sent() {
         "Open loop, constant 240/s: requests are sent when they are due",
         "| clients | offered, req/s | goodput, req/s |",
         "| mean, service | p99, send lag |",
-        "G5 steady at 1 client: over capacity",
+        "Steady state: at 1 client: over capacity",
     ] {
         assert!(put.contains(said), "{said:?} is missing in {put}");
     }

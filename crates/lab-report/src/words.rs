@@ -4,8 +4,8 @@
 
 use kv::units::{micros, short};
 use lab_analysis::{
-    AuditedRow, Capacity, Checked, Estimate, Evidence, Findings, Grade, Interval, Knee, KneeSpread,
-    PrintedSweep, Row, Standing, Verdict, WAITS, Waiting, WorkloadFindings,
+    AuditedRow, Capacity, Checked, Estimate, Evidence, Excluded, Findings, Grade, Interval, Knee, KneeSpread,
+    Outcome, PrintedSweep, Row, WAITS, Waiting, WorkloadFindings,
 };
 use lab_data::results::{Limit, ResourceKind};
 
@@ -107,22 +107,13 @@ pub(super) fn capacity(found: &WorkloadFindings) -> String {
         Capacity::Reached { rps, levels: at } => {
             format!("capacity {} req/s ({}, {})", spread(rps), runs(rps), levels(at))
         }
-        Capacity::GeneratorLimited { at_least_rps: rps, levels: at, why } => {
-            let because = if why.is_empty() { String::new() } else { format!(", because {why}") };
-            format!("generator-limited: capacity {}, {}{because}", at_least(rps), levels(at))
-        }
-        Capacity::NotReached { at_least_rps: rps, level } => {
-            let at = levels(&[*level]);
-            format!("capacity not reached: {}, {at}", at_least(rps))
+        Capacity::NotReached { rps, level, rising } => {
+            let is = if *rising { "still rising" } else { "best level" };
+            format!("capacity {} req/s ({}, {is}, {})", spread(rps), runs(rps), levels(&[*level]))
         }
         Capacity::Offered { rps, kept, over } => offered(found, *rps, kept, over),
         Capacity::Unknown => "capacity unknown: no row is valid".to_owned(),
     }
-}
-
-/// A lower bound and what it comes from: `≥ 209k req/s (212k ± 3k, 5 runs)`.
-fn at_least(rps: &Estimate) -> String {
-    format!("≥ {} req/s ({}, {})", short(rps.low), spread(rps), runs(rps))
 }
 
 /// What became of the rate an open loop asked for.
@@ -177,8 +168,8 @@ pub(super) fn pacing(found: &WorkloadFindings) -> Option<String> {
 /// The knee, or that there is none to speak of.
 pub(super) fn knee(found: &WorkloadFindings) -> String {
     match &found.knee {
-        None if matches!(found.capacity, Capacity::NotReached { .. }) => {
-            "no knee in the swept range".to_owned()
+        None if matches!(found.capacity, Capacity::NotReached { rising: true, .. }) => {
+            "knee not reached".to_owned()
         }
         None => "knee unknown".to_owned(),
         Some(knee) if knee.sharp => format!("knee at {} clients{}", clients(knee.clients), ends(knee)),
@@ -338,8 +329,8 @@ pub(super) fn listed(names: &[&str]) -> String {
     }
 }
 
-/// Which gates failed and where, and how many could not be read at all.
-pub(super) fn gates(found: &WorkloadFindings) -> String {
+/// Which checks failed and where, and how many could not be read at all.
+pub(super) fn checks(found: &WorkloadFindings) -> String {
     let mut failed: Vec<String> = Vec::new();
     let first = found.rows.iter().find(|row| !row.checks.is_empty());
     for (i, checked) in first.iter().flat_map(|row| row.checks.iter().enumerate()) {
@@ -348,20 +339,20 @@ pub(super) fn gates(found: &WorkloadFindings) -> String {
             .map(|row| row.level)
             .collect();
         if !at.is_empty() {
-            failed.push(format!("{} at {}", checked.id, each_level(&at)));
+            failed.push(format!("{} at {}", checked.check().name, each_level(&at)));
         }
     }
-    let missing = found.rows.iter().filter(|row| row.standing == Standing::Missing).count() as u32;
+    failed.extend(found.checks.iter().filter(|of| of.failed()).map(|of| of.check().name.to_owned()));
+    let missing = found.rows.iter().filter(|row| row.excluded == Some(Excluded::NoNumbers)).count() as u32;
     if missing > 0 {
         failed.push(format!("{} without numbers", count(missing, "level")));
     }
-    let unread = first.map_or(0, |row| {
-        row.checks.iter().filter(|checked| matches!(checked.verdict, Verdict::NotChecked(_))).count()
-    });
+    let unread = first
+        .map_or(0, |row| row.checks.iter().filter(|checked| checked.outcome == Outcome::NotChecked).count());
     match (failed.is_empty(), first.is_some()) {
-        (true, false) => "no gate checked".to_owned(),
-        (true, true) => format!("no gate failed, {unread} not checked"),
-        (false, _) => format!("gates failed: {}, {unread} not checked", failed.join("; ")),
+        (true, false) => "nothing checked".to_owned(),
+        (true, true) => format!("no check failed, {unread} not checked"),
+        (false, _) => format!("failed: {}, {unread} not checked", failed.join("; ")),
     }
 }
 
@@ -429,7 +420,7 @@ pub(super) fn sentence(found: &WorkloadFindings) -> String {
         decline(found),
         closed(bottleneck(found)),
         headroom(found),
-        Some(gates(found)),
+        Some(checks(found)),
     ];
     let mut sentence = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
     if let Some(first) = sentence.chars().next() {

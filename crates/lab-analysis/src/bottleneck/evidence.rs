@@ -13,7 +13,7 @@ const PAST_BEST_MIN: usize = 3;
 /// The rows that decide, ascending.
 pub(super) fn deciding<'a>(rows: &'a [Row], capacity: &Capacity, knee: Option<&Knee>) -> Vec<&'a Row> {
     let on_plateau: Vec<&Row> =
-        rows.iter().filter(|row| row.usable() && capacity.plateau().contains(&row.level)).collect();
+        rows.iter().filter(|row| row.usable() && capacity.levels().contains(&row.level)).collect();
     if let Capacity::NotReached { level, .. } = capacity {
         // Many more clients, and goodput only falls: they are all past the limit.
         let past = rows.iter().filter(|row| row.usable() && row.level >= 2 * level).collect::<Vec<_>>();

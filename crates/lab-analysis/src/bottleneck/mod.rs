@@ -17,8 +17,9 @@ pub use rules::{Case, Conclusion, RULES, Rule};
 
 use super::capacity::{Capacity, Knee};
 use super::ceilings::{self, Ceiling};
+use super::checks::Headroom;
 use super::interventions::Effect;
-use super::rows::{Row, Standing};
+use super::rows::{FastFail, Row};
 use super::waits::Waiting;
 use lab_data::results::{Limit, Resource, ResourceKind};
 use queues::Queues;
@@ -177,19 +178,19 @@ pub(super) struct Seen<'a> {
     pub(super) resources: &'a [Resource],
     pub(super) effects: &'a [Effect],
     pub(super) ceilings: &'a [Ceiling],
-    /// Whether the generator has no cores of its own.
-    pub(super) generator_shares: bool,
+    /// What slowing the generator shows; `None` where it was not made slower.
+    pub(super) headroom: Option<&'a Headroom>,
 }
 
 /// Applies [`RULES`] to the levels at and above twice the knee that belong to the plateau; to the whole plateau where
 /// those are fewer than two. Without a plateau it is the shoulder that decides: neighbouring levels over which the clients
 /// at least double and goodput stays within 15 % of the best. Where there is none either, nothing limits yet, and the best
-/// level shows the highest utilization. Of a generator without cores of its own nothing is concluded, not even what is next.
+/// level shows the highest utilization.
 ///
 /// Source: the utilization law and the bottleneck analysis of Denning & Buzen (1978); Lazowska et al., Quantitative
 /// System Performance (1984), chapter 5.
 pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
-    let Seen { rows, capacity, knee, resources, effects, ceilings, generator_shares } = *seen;
+    let Seen { rows, capacity, knee, resources, effects, ceilings, headroom } = *seen;
     let deciding = evidence::deciding(rows, capacity, knee);
     let levels: Vec<u32> = deciding.iter().map(|row| row.level).collect();
     let queues = Queues::of(rows, &deciding);
@@ -211,8 +212,7 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
     let case = Case {
         evidence: all,
         queues,
-        generator_limited: deciding.iter().any(|row| row.standing == Standing::GeneratorLimited),
-        generator_shares,
+        headroom: headroom.map(|of| of.shown),
         fails_fast: fails_fast(rows),
         is_open: matches!(capacity, Capacity::Offered { .. }),
         is_alone: rows.iter().all(|row| row.level == 1),
@@ -234,7 +234,7 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
         of(ceiling).is_some_and(|of| of.can_limit() && !of.load_dependent && !is_held(of))
     };
     let names: Vec<&str> = named.iter().map(|i| evidence[*i].id.as_str()).collect();
-    let next = capacity.rps().filter(|_| !named.is_empty() && !generator_shares);
+    let next = capacity.rps().filter(|_| !named.is_empty());
     Bottleneck {
         grade,
         next: next.and_then(|rps| ceilings::next(ceilings, rps.mean, &names, may)),
@@ -249,10 +249,8 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
     }
 }
 
-/// What the gate for errors says of the highest level that failed fast, where no level above it was usable.
-fn fails_fast(rows: &[Row]) -> Option<String> {
+/// Of the highest level that failed fast, where no level above it was usable.
+fn fails_fast(rows: &[Row]) -> Option<FastFail> {
     let ran = || rows.iter().rev().filter(|row| row.runs > 0);
-    let failing = ran().take_while(|row| !row.usable());
-    let whys = failing.flat_map(|row| row.checks.iter().filter(|of| of.id == "G4").filter_map(|of| of.why()));
-    whys.filter(|why| why.contains("fast-fail")).map(str::to_owned).next()
+    ran().take_while(|row| !row.usable()).find_map(|row| row.fast_fail)
 }

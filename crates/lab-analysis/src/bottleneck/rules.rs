@@ -2,6 +2,8 @@
 
 use super::queues::Queues;
 use super::{Evidence, Grade};
+use crate::checks::Shown;
+use crate::rows::FastFail;
 use lab_data::results::{Limit, ResourceKind};
 
 /// A queue that takes at least so many of each client more is where they pile up.
@@ -11,6 +13,8 @@ const PILES_UP: f64 = 0.5;
 const SHARED_CEILING: f64 = 0.05;
 /// A generator busy for less of the time has nobody waiting for it for long.
 const AT_WORK: f64 = 0.5;
+/// A target with a resource that is busier may be at its own limit.
+const BUSY: f64 = 0.9;
 /// So much of a core's time inside a resource that is named: the name might be the core's.
 const CLOSE: f64 = 0.85;
 /// So much of a session's time that is computed with makes the processor the session's business.
@@ -67,12 +71,10 @@ pub struct Case {
     pub evidence: Vec<Evidence>,
     /// Where clients pile up; `None` where nobody counted.
     pub queues: Option<Queues>,
-    /// Whether a row among them is limited by the generator.
-    pub generator_limited: bool,
-    /// Whether the generator has no cores of its own.
-    pub generator_shares: bool,
-    /// How it shows that the highest levels fail fast.
-    pub fails_fast: Option<String>,
+    /// What slowing the generator shows; `None` where it was not made slower.
+    pub headroom: Option<Shown>,
+    /// How the highest levels fail fast.
+    pub fails_fast: Option<FastFail>,
     /// Whether the loop was open.
     pub is_open: bool,
     /// Whether there was never more than one client.
@@ -82,43 +84,32 @@ pub struct Case {
 /// The rules in the order they are asked; the first that applies decides.
 pub const RULES: &[Rule] = &[
     Rule {
-        name: "shared cores",
-        about: "the generator shares its cores with what it measures: what either would do alone is not known",
-        apply: |case| case.generator_shares.then(|| Conclusion::of(Grade::Generator, Vec::new())),
-    },
-    Rule {
         name: "fast-fail",
         about: "at the highest levels failures answer much sooner than successes, or attempts rise while goodput falls: \
                 what rises is no throughput",
         apply: |case| {
-            let why = case.fails_fast.clone()?;
+            let why = match case.fails_fast? {
+                FastFail::Sooner { error_us, success_us } => {
+                    format!("an error takes {error_us:.0} µs, a success {success_us:.0} µs")
+                }
+                FastFail::MoreAttempts => "attempts rise while goodput falls".to_owned(),
+            };
             Some(Conclusion::of(Grade::FastFail, Vec::new()).why(format!("At the highest levels {why}.")))
         },
     },
     Rule {
         name: "generator",
-        about: "the generator is saturated, or answers pile up in front of it, or it is busy for half of the time, fails its gate, and nothing else is saturated: \
-                nothing is known of the target",
+        about: "goodput follows the generator when it is made slower; where that was not tried, the generator is saturated, or answers \
+                pile up in front of it, and nothing in the target is busy: nothing is known of the target",
         apply: |case| {
             let busiest = case.busiest(|of| of.kind == ResourceKind::Generator);
-            let saturated = busiest.is_some_and(|i| case.evidence[i].saturated());
-            // Looking at sockets itself holds up whoever has the core: a generator that is mostly idle has no queue.
-            let piles_up = busiest.is_some_and(|i| {
-                let of = &case.evidence[i];
-                of.queue_growth >= Some(PILES_UP) && of.utilization >= AT_WORK
-            });
-            let target_saturated = case.evidence.iter().any(|of| of.can_limit() && of.saturated());
-            // Merely too near to what it makes at most: it is not excluded, and not found to be the limit either.
-            let at_work = busiest.is_none_or(|i| case.evidence[i].utilization >= AT_WORK);
-            let alone = case.generator_limited && !target_saturated && at_work;
-            (saturated || piles_up || alone)
-                .then(|| Conclusion::of(Grade::Generator, Vec::from_iter(busiest)))
+            let limits = match case.headroom {
+                Some(Shown::Limit) => true,
+                Some(Shown::NotLimit) => false,
+                Some(Shown::Undecided) | None => case.generator_looks_limiting(&case.evidence[busiest?]),
+            };
+            limits.then(|| Conclusion::of(Grade::Generator, Vec::from_iter(busiest)))
         },
-    },
-    Rule {
-        name: "generator not excluded",
-        about: "the generator fails its gate: it may be the limit, or what else is saturated, so none is named",
-        apply: |case| case.generator_limited.then(|| Conclusion::of(Grade::NotIdentified, Vec::new())),
     },
     Rule {
         name: "queue",
@@ -202,6 +193,14 @@ impl Case {
         among.max_by(|a, b| self.evidence[*a].utilization.total_cmp(&self.evidence[*b].utilization))
     }
 
+    /// Whether the generator is saturated or has a queue, and nothing in the target is near its limit.
+    fn generator_looks_limiting(&self, generator: &Evidence) -> bool {
+        // Looking at sockets itself holds up whoever has the core: a generator that is mostly idle has no queue.
+        let piles_up = generator.queue_growth >= Some(PILES_UP) && generator.utilization >= AT_WORK;
+        let target_is_busy = self.evidence.iter().any(|of| of.can_limit() && of.utilization >= BUSY);
+        (generator.saturated() || piles_up) && !target_is_busy
+    }
+
     /// The class of database waits that holds at least half of those who can be there.
     fn wait(&self) -> Option<usize> {
         self.evidence.iter().position(|of| of.waiting.is_some())
@@ -232,7 +231,10 @@ impl Case {
     /// Follows the queue that grows, and the one beside it if both resources are at their limit.
     fn queue(&self) -> Option<Conclusion> {
         let queues = self.queues.as_ref()?;
-        let mut outer = queues.outer().into_iter();
+        // Answers that wait for the generator are not the target's business.
+        let is_generator =
+            |name: &str| self.index(name).is_some_and(|i| self.evidence[i].kind == ResourceKind::Generator);
+        let mut outer = queues.outer().into_iter().filter(|(name, _)| !is_generator(name));
         let (first, growth) = outer.next()?;
         let both = outer.find_map(|(second, _)| self.shares(self.index(first)?, self.index(second)?));
         if growth < PILES_UP && both.is_none() {

@@ -4,7 +4,7 @@ use super::ratio::{self, Known};
 use super::{Bound, Quotient, Says, loads};
 use crate::steady::window::Window;
 use crate::steady::{GOODPUT, LATENCY, Verdict, judge};
-use crate::{Capacity, Row, Standing, WorkloadFindings};
+use crate::{Capacity, WorkloadFindings};
 use lab_data::results::Results;
 use serde::Serialize;
 use stats::RUNS_LEAST;
@@ -46,10 +46,10 @@ pub(super) fn capacity_ratio(first: &Of, other: &Of, interleaved: bool) -> Capac
         bound: None,
         p_holm: None,
     };
-    // The best level where the generator may have been the limit is no plateau.
-    let plateau = |of: &Of| of.found.capacity.plateau().to_vec();
-    let plateaus =
-        [first, other].map(plateau).map(|levels| if levels.len() > 1 { levels } else { Vec::new() });
+    let plateaus = [first, other].map(|of| match &of.found.capacity {
+        Capacity::Reached { levels, .. } => levels.clone(),
+        _ => Vec::new(),
+    });
     let at_clients = plateaus.iter().any(Vec::is_empty).then(|| common(first, other));
     let levels = match at_clients {
         None => plateaus,
@@ -76,7 +76,7 @@ pub(super) fn capacity_ratio(first: &Of, other: &Of, interleaved: bool) -> Capac
     let Some(quotient) = quotient else {
         return CapacityRatio { at_clients, ..none("no run of one side got anything through".to_owned()) };
     };
-    let limited = [(first, &levels[0]), (other, &levels[1])].map(|(of, levels)| is_limited(of, levels));
+    let limited = [first, other].map(|of| of.found.generator_limited());
     let bound = match limited {
         [false, true] => Some(Bound::AtLeast),
         [true, false] => Some(Bound::AtMost),
@@ -121,12 +121,6 @@ fn common(first: &Of, other: &Of) -> Option<u32> {
     let usable = |of: &Of, level: u32| of.found.rows.iter().any(|row| row.level == level && row.usable());
     let levels = first.found.rows.iter().map(|row| row.level);
     levels.filter(|level| usable(first, *level) && usable(other, *level)).max()
-}
-
-fn is_limited(of: &Of, levels: &[u32]) -> bool {
-    let on_it = |row: &&Row| levels.contains(&row.level);
-    matches!(of.found.capacity, Capacity::GeneratorLimited { .. })
-        || of.found.rows.iter().filter(on_it).any(|row| row.standing == Standing::GeneratorLimited)
 }
 
 /// The mean over `levels` of each repetition that has them all.

@@ -13,8 +13,8 @@ pub use circumstances::Difference;
 pub use measures::{BusyGenerator, MEASURES, Measure, Merged};
 pub use ratio::{Method, Quotient};
 
-use super::checks::{CHECKS, Verdict};
-use super::rows::{Row, Standing};
+use super::checks::Checked;
+use super::rows::{Excluded, Row};
 use super::{Findings, findings};
 use kv::proto::LoadReport;
 use lab_data::results::{Results, Trial};
@@ -95,10 +95,12 @@ pub struct SideOfLevel {
     pub runs: u32,
     /// Why the others did not, or what became of them.
     pub failures: Vec<String>,
-    /// How far its row may be trusted.
-    pub standing: Standing,
-    /// The gates it failed.
-    pub failed: Vec<FailedGate>,
+    /// Why its row may not be compared; `None` of one that may.
+    pub excluded: Option<Excluded>,
+    /// Whether the generator was the limit, or shared its cores with the target.
+    pub generator_limited: bool,
+    /// The checks its row failed.
+    pub failed: Vec<Checked>,
     /// Its figures, in the order of [`MEASURES`].
     #[serde(serialize_with = "by_name")]
     pub figures: Vec<Option<Merge>>,
@@ -111,22 +113,6 @@ pub struct SideOfLevel {
 /// For programs, which count no columns: each under the name of its measure.
 fn by_name<T: Serialize, S: serde::Serializer>(of: &[Option<T>], into: S) -> Result<S::Ok, S::Error> {
     into.collect_map(MEASURES.iter().map(|measure| measure.name).zip(of))
-}
-
-/// A gate a row failed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FailedGate {
-    /// The gate's id: `G3`.
-    pub id: &'static str,
-    /// Its name: `generator`.
-    pub name: &'static str,
-    /// What was seen, with its number.
-    pub why: String,
-    /// What to do about it.
-    pub remedy: String,
-    /// What that alone leaves of the row.
-    #[serde(skip)]
-    pub leaves: Standing,
 }
 
 /// A figure over its runs.
@@ -152,7 +138,7 @@ pub struct Ratio {
     /// Where the generator was the limit on one side only, and no gate makes either invalid: on which side of the truth
     /// the ratio lies.
     pub bound: Option<Bound>,
-    /// The gates that failed on either side, each with that side's name.
+    /// The checks that failed on either side, each with that side's name.
     pub remarks: Vec<(&'static str, String)>,
 }
 
@@ -314,8 +300,14 @@ impl Sides<'_> {
     }
 
     fn level(&self, workload: &str, clients: u32, rows: &[Option<&Row>]) -> ComparedLevel {
-        let mut sides: Vec<Option<SideOfLevel>> = (rows.iter().zip(self.all))
-            .map(|(row, results)| Some(of_level(row.as_ref()?, results, workload, clients)))
+        let is_limited = |found: &Findings| {
+            found.workloads.iter().any(|found| found.name == workload && found.generator_limited())
+        };
+        let mut sides: Vec<Option<SideOfLevel>> = (rows.iter().zip(self.all).zip(self.found))
+            .map(|((row, results), found)| {
+                let side = of_level(row.as_ref()?, results, workload, clients);
+                Some(SideOfLevel { generator_limited: is_limited(found), ..side })
+            })
             .collect();
         let Some((Some(first), others)) = sides.split_first_mut() else {
             return ComparedLevel { clients, sides };
@@ -359,18 +351,13 @@ fn of_level(row: &Row, results: &Results, workload: &str, clients: u32) -> SideO
         let estimate = Estimate::of(&values).filter(|_| measure.merged == Merged::Mean);
         Some(Merge { value: estimate.map(|of| of.mean).or_else(|| median(&values))?, estimate, of_runs })
     };
-    let failed = CHECKS.iter().zip(&row.checks).filter_map(|(check, checked)| match &checked.verdict {
-        Verdict::Failed { why, remedy } => {
-            let (why, remedy) = (why.clone(), remedy.clone());
-            Some(FailedGate { id: check.id, name: check.name, why, remedy, leaves: checked.leaves })
-        }
-        _ => None,
-    });
+    let failed = row.checks.iter().filter(|checked| checked.failed()).cloned();
     SideOfLevel {
         planned: row.planned,
         runs: row.runs,
         failures: row.failures.keys().cloned().collect(),
-        standing: row.standing,
+        excluded: row.excluded,
+        generator_limited: false,
         failed: failed.collect(),
         figures: MEASURES.iter().map(figure).collect(),
         ratios: vec![None; MEASURES.len()],
@@ -409,9 +396,9 @@ fn ratio(
     let remarks = [first, other]
         .into_iter()
         .zip(names)
-        .flat_map(|(side, name)| side.failed.iter().map(move |gate| (gate.id, name.to_owned())));
-    let limited = [first, other].map(|side| consequence(side, Standing::GeneratorLimited));
-    let invalid = [first, other].iter().any(|side| consequence(side, Standing::Invalid));
+        .flat_map(|(side, name)| side.failed.iter().map(move |of| (of.id, name.to_owned())));
+    let limited = [first, other].map(|side| side.generator_limited);
+    let invalid = [first, other].iter().any(|side| side.excluded.is_some());
     let barred =
         invalid || quotient.is_none() || limited.contains(&true) && busy_generator != BusyGenerator::Spares;
     let bound = match (busy_generator, limited) {
@@ -428,11 +415,6 @@ fn ratio(
         Some(_) => Says::NotShown,
     };
     Some(Ratio { quotient, lacking, says, bound, remarks: remarks.collect() })
-}
-
-/// Whether a gate failed that has this consequence for the row.
-fn consequence(side: &SideOfLevel, of: Standing) -> bool {
-    side.failed.iter().any(|gate| gate.leaves == of)
 }
 
 #[cfg(any(test, feature = "test-support"))]

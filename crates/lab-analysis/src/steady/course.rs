@@ -3,7 +3,7 @@
 use super::gate::Judged;
 use super::{BINS_LEAST, Change, Verdict};
 use crate::capacity::Knee;
-use crate::checks;
+use crate::checks::Outcome;
 use crate::rows::Row;
 use lab_data::results::Results;
 use serde::Serialize;
@@ -60,8 +60,9 @@ pub fn course(results: &Results, workload: &str, rows: &[Row], knee: Option<&Kne
 }
 
 fn said(judged: &Judged) -> String {
-    match (judged.in_words(), &judged.verdict) {
-        (checks::Verdict::Passed, Verdict::Steady(reached)) => {
+    let checked = judged.in_words();
+    match (checked.outcome, &judged.verdict) {
+        (Outcome::Pass, Verdict::Steady(reached)) => {
             let secs = judged.window.secs;
             let bins = if secs < 1.0 { format!("bins of {secs} s") } else { "seconds".to_owned() };
             let known = reached.figures.iter().map(|known| {
@@ -76,11 +77,8 @@ fn said(judged: &Judged) -> String {
             });
             format!("Steady: {}.", known.collect::<Vec<_>>().join("; "))
         }
-        (checks::Verdict::Passed, _) => "Steady.".to_owned(),
-        (checks::Verdict::Partly { holds, missing }, _) => {
-            format!("Not long enough: {holds}, but {missing}.")
-        }
-        (checks::Verdict::Failed { why, .. }, _) => format!("Not steady: {why}."),
-        (checks::Verdict::NotChecked(why), _) => format!("Not checked: {why}."),
+        (Outcome::Pass, _) => "Steady.".to_owned(),
+        (Outcome::Fail, _) => format!("Not steady: {}.", checked.seen),
+        (Outcome::NotChecked, _) => format!("Not checked: {}.", checked.seen),
     }
 }

@@ -1,40 +1,27 @@
-//! Gate G5: does the window show a steady state?
+//! The check of the steady state: does the window show one?
 
 use super::window::Window;
 use super::{BINS_LEAST, Change, GOODPUT, Known, LATENCY, Limits, Reached, Verdict, stop};
-use crate::checks::{self, Seen};
+use crate::checks::{Checked, OfRow};
 use crate::little::is_open;
-use crate::rows::Standing;
 use kv::proto::{LoadReport, ScheduleReport, SecondReport};
 use kv::units::{micros, short};
 use std::time::Duration;
 
 /// The worst run decides.
-pub(crate) fn judge(seen: &Seen) -> checks::Verdict {
-    if let Some(verdict) = over_capacity(seen) {
-        return verdict;
-    }
-    let worst = seen.ran.iter().map(|(_, load)| Judged::of(load)).max_by_key(Judged::gravity);
-    match worst.map_or_else(|| checks::Verdict::NotChecked("no run".into()), |worst| worst.in_words()) {
-        checks::Verdict::NotChecked(missing) if seen.ran.iter().any(|(_, load)| is_open(load)) => {
-            checks::Verdict::Partly { holds: "what was offered went through".into(), missing }
-        }
-        said => said,
-    }
-}
-
-/// A queue's length is no latency; a mean over something that moves is still the mean of its window.
-pub(crate) fn failed(seen: &Seen) -> Standing {
-    if over_capacity(seen).is_some() { Standing::Invalid } else { Standing::Valid }
+pub(crate) fn check(case: &OfRow) -> Checked {
+    let worst = || case.ran.iter().map(|(_, load)| Judged::of(load)).max_by_key(Judged::gravity);
+    let said = over_capacity(case).or_else(|| Some(worst()?.in_words()));
+    said.unwrap_or_else(|| Checked::not_checked("no run"))
 }
 
 /// In an open loop in which more is offered than goes through, a queue grows as long as it runs.
-fn over_capacity(seen: &Seen) -> Option<checks::Verdict> {
-    let schedules = seen.ran.iter().filter_map(|(_, load)| Some((load.schedule.as_ref()?, *load)));
+fn over_capacity(case: &OfRow) -> Option<Checked> {
+    let schedules = case.ran.iter().filter_map(|(_, load)| Some((load.schedule.as_ref()?, *load)));
     let growth = |of: &ScheduleReport| of.behind_secs_at_end - of.behind_secs_at_start;
     let over = schedules.filter(|(of, _)| of.over_capacity);
     let (of, load) = over.max_by(|(a, _), (b, _)| growth(a).total_cmp(&growth(b)))?;
-    Some(checks::failed(
+    Some(Checked::fail(
         format!(
             "over capacity: latency is a queue’s length, not a property of the target ({} req/s offered, {} went \
              through; the longest waiting request was due for {} at the end, {} more than at the start)",
@@ -113,20 +100,18 @@ impl<'a> Judged<'a> {
     }
 
     /// What it means for the gate.
-    pub(crate) fn in_words(&self) -> checks::Verdict {
+    pub(crate) fn in_words(&self) -> Checked {
         let window = self.secs(self.window.goodput_rps.len());
         match &self.verdict {
-            Verdict::TooFew if self.window.goodput_rps.len() < BINS_LEAST => {
-                checks::Verdict::NotChecked(format!(
-                    "a window of {} s has too few seconds (--window {BINS_LEAST}s is the least; with [adaptive] it is as long as it has to be)",
-                    (self.load.window_secs * 10.0).round() / 10.0
-                ))
-            }
-            Verdict::TooFew => checks::Verdict::NotChecked("no request succeeded".into()),
+            Verdict::TooFew if self.window.goodput_rps.len() < BINS_LEAST => Checked::not_checked(format!(
+                "a window of {} s has too few seconds (--window {BINS_LEAST}s is the least; with [adaptive] it is as long as it has to be)",
+                (self.load.window_secs * 10.0).round() / 10.0
+            )),
+            Verdict::TooFew => Checked::not_checked("no request succeeded"),
             Verdict::Steady(reached) | Verdict::TooShort { reached, .. }
                 if let Some(known) = moved_by_cut(reached) =>
             {
-                checks::failed(
+                Checked::fail(
                     format!(
                         "the first {} of {window} s still belong to the warm-up, and move {} by {}",
                         self.secs(reached.cut),
@@ -136,14 +121,14 @@ impl<'a> Judged<'a> {
                     &self.longer_warmup(reached.cut),
                 )
             }
-            Verdict::Steady(_) => checks::Verdict::Passed,
+            Verdict::Steady(_) => Checked::pass(format!("nothing moves within {window} s")),
             Verdict::NotSteady { figure, change } => self.not_steady(figure, *change),
             Verdict::TooShort { figure, reached, bins_needed } => {
                 let known = reached.figures.iter().find(|known| known.name == *figure);
-                checks::Verdict::Partly {
-                    holds: format!("nothing moves within {window} s by more than noise"),
-                    missing: known.map_or_else(String::new, |known| self.too_short(known, *bins_needed)),
-                }
+                let missing = known.map_or_else(String::new, |known| self.too_short(known, *bins_needed));
+                Checked::not_checked(format!(
+                    "nothing moves within {window} s by more than noise, but {missing}"
+                ))
             }
         }
     }
@@ -164,15 +149,15 @@ impl<'a> Judged<'a> {
         }
     }
 
-    fn not_steady(&self, figure: &str, change: Change) -> checks::Verdict {
+    fn not_steady(&self, figure: &str, change: Change) -> Checked {
         let bins = self.window.goodput_rps.len();
         let window = self.secs(bins);
         match change {
-            Change::Settles { at } => checks::failed(
+            Change::Settles { at } => Checked::fail(
                 format!("{figure} settles only after {} of {window} s", self.secs(at)),
                 &self.longer_warmup(at),
             ),
-            Change::Trend { share } => checks::failed(
+            Change::Trend { share } => Checked::fail(
                 format!(
                     "{figure} {} by {:.1} % within the window of {window} s",
                     if share < 0.0 { "falls" } else { "rises" },
@@ -183,7 +168,7 @@ impl<'a> Judged<'a> {
                     self.longer_warmup(bins)
                 ),
             ),
-            Change::Apart { from, to, share } => checks::failed(
+            Change::Apart { from, to, share } => Checked::fail(
                 format!(
                     "{figure} from second {} to {} of {window} lies {:.1} % {} the mean",
                     self.secs(from),

@@ -4,7 +4,7 @@ use super::stop::{is_look, looks};
 use super::synthetic::{KINDS, KINDS_ASKED, NOISES, WINDOWS, score, score_adaptive};
 use super::window::Window;
 use super::*;
-use crate::{Standing, checks, findings};
+use crate::{Checked, Outcome, findings};
 use kv::proto::{Bins, ScheduleReport, SecondReport};
 use lab_data::results::Results;
 use lab_data::simulated::tests::{model, sweep};
@@ -204,18 +204,24 @@ fn swept(change: impl Fn(u32, usize) -> f64) -> Results {
     results
 }
 
-/// What gate G5 says of four clients, and what becomes of the row.
-fn gate(results: &Results) -> (checks::Verdict, Standing) {
+/// What the check says of four clients.
+fn check(results: &Results) -> Checked {
     let row = &findings(results).workloads[0].rows[1];
-    (row.checks[4].verdict.clone(), row.standing)
+    assert!(row.usable(), "it is marked, not thrown away");
+    row.checks.iter().find(|of| of.id == "steady").unwrap().clone()
+}
+
+/// What was seen and what to do, where it fails.
+fn failed(results: &Results) -> (String, String) {
+    let Checked { outcome: Outcome::Fail, seen, remedy, .. } = check(results) else { panic!() };
+    (seen, remedy)
 }
 
 #[test]
 fn the_worst_run_of_a_row_decides_and_the_row_is_marked_not_thrown_away() {
-    assert_eq!(gate(&swept(|_, _| 1.0)), (checks::Verdict::Passed, Standing::Valid));
+    assert_eq!(check(&swept(|_, _| 1.0)).outcome, Outcome::Pass);
     let results = swept(|run, second| if run == 1 && second >= 20 { 0.8 } else { 1.0 });
-    let (checks::Verdict::Failed { why, remedy }, standing) = gate(&results) else { panic!() };
-    assert_eq!(standing, Standing::Valid);
+    let (why, remedy) = failed(&results);
     assert_eq!(why, "goodput from second 21 to 30 of 30 lies 14.3 % below the mean");
     assert!(remedy.contains("--window 120s"), "{remedy}");
     // That run is the one whose course is shown.
@@ -226,36 +232,29 @@ fn the_worst_run_of_a_row_decides_and_the_row_is_marked_not_thrown_away() {
 
 #[test]
 fn a_warm_up_in_the_window_fails_only_if_it_moves_a_mean() {
-    let (checks::Verdict::Failed { why, remedy }, _) =
-        gate(&swept(|_, second| if second < 6 { 0.7 } else { 1.0 }))
-    else {
-        panic!()
-    };
+    let (why, remedy) = failed(&swept(|_, second| if second < 6 { 0.7 } else { 1.0 }));
     assert_eq!(why, "the first 6 of 30 s still belong to the warm-up, and move goodput by -6.0 %");
     assert!(remedy.contains("s or more (--warmup"), "{remedy}");
     // Also where the rest is too noisy to be known well.
     let noise = noisy(30, 0.1);
     let warming = |second: usize| if second < 6 { 0.5 } else { 1.0 };
-    let (verdict, _) = gate(&swept(|_, second| noise[second] / 1000.0 * warming(second)));
-    let checks::Verdict::Failed { why, .. } = &verdict else { panic!("{verdict:?}") };
+    let (why, _) = failed(&swept(|_, second| noise[second] / 1000.0 * warming(second)));
     assert!(why.starts_with("the first 6 of 30 s still belong to the warm-up"), "{why}");
     // A twentieth off for one second moves the mean by less than it is known to.
     let results = swept(|_, second| if second < 1 { 0.95 } else { 1.0 });
-    assert_eq!(gate(&results).0, checks::Verdict::Passed);
+    assert_eq!(check(&results).outcome, Outcome::Pass);
     assert_eq!(findings(&results).workloads[0].course.as_ref().unwrap().cut_secs, 1.0);
 }
 
 #[test]
 fn noise_in_the_window_is_no_failure_but_says_how_long_it_should_be() {
     let noise = noisy(30, 0.2);
-    let (checks::Verdict::Partly { missing, .. }, _) = gate(&swept(|_, second| noise[second] / 1000.0))
+    let Checked { outcome: Outcome::NotChecked, seen, .. } =
+        check(&swept(|_, second| noise[second] / 1000.0))
     else {
         panic!()
     };
-    assert!(
-        missing.starts_with("goodput is known to ±") && missing.contains("takes a window of about"),
-        "{missing}"
-    );
+    assert!(seen.contains("goodput is known to ±") && seen.contains("takes a window of about"), "{seen}");
 }
 
 #[test]
@@ -266,11 +265,11 @@ fn the_goodput_of_an_open_loop_may_be_as_uneven_as_its_arrivals() {
         load.schedule = Some(ScheduleReport::default());
         load.seconds.iter_mut().zip(&noise).for_each(|(second, noise)| second.successes = *noise as u64);
     }
-    assert_eq!(gate(&results).0, checks::Verdict::Passed);
+    assert_eq!(check(&results).outcome, Outcome::Pass);
     for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
         load.seconds.iter_mut().skip(24).for_each(|second| second.latency_us_mean *= 1.5);
     }
-    let (checks::Verdict::Failed { why, .. }, _) = gate(&results) else { panic!() };
+    let (why, _) = failed(&results);
     assert!(why.starts_with("mean latency "), "{why}");
 }
 
@@ -280,7 +279,7 @@ fn seconds_in_which_nothing_ended_have_no_latency_of_zero() {
     for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
         load.seconds[12] = SecondReport::default();
     }
-    let (checks::Verdict::Failed { why, .. }, _) = gate(&results) else { panic!() };
+    let (why, _) = failed(&results);
     assert!(why.starts_with("goodput from second 12 to 15 of 30 lies 31"), "{why}");
     let course = findings(&results).workloads[0].course.clone().unwrap();
     assert_eq!((course.goodput_rps[12], course.latency_us_mean[12]), (0.0, None));
@@ -309,21 +308,21 @@ fn in_tenths(change: impl Fn(usize) -> f64) -> Results {
 #[test]
 fn what_was_told_in_tenths_of_a_second_is_judged_and_shown_in_seconds() {
     let results = in_tenths(|_| 1.0);
-    assert_eq!(gate(&results).0, checks::Verdict::Passed);
+    assert_eq!(check(&results).outcome, Outcome::Pass);
     let course = findings(&results).workloads[0].course.clone().unwrap();
     assert_eq!((course.bin_secs, course.goodput_rps.len()), (0.2, 15));
     assert!(course.goodput_rps.iter().all(|rps| (rps / 10_000.0 - 1.0).abs() < 0.02), "{course:?}");
     assert!(course.said.contains("independent bins of 0.2 s"), "{}", course.said);
 
     let results = in_tenths(|tenth| if tenth < 6 { 0.7 } else { 1.0 });
-    let (checks::Verdict::Failed { why, remedy }, _) = gate(&results) else { panic!() };
+    let (why, remedy) = failed(&results);
     assert_eq!(why, "the first 0.6 of 3 s still belong to the warm-up, and move goodput by -6.0 %");
     assert!(remedy.contains("s or more (--warmup"), "{remedy}");
     let cut_secs = findings(&results).workloads[0].course.as_ref().unwrap().cut_secs;
     assert!((cut_secs - 0.6).abs() < 1e-9, "{cut_secs}");
 
     let results = in_tenths(|tenth| if (16..20).contains(&tenth) { 0.3 } else { 1.0 });
-    let (checks::Verdict::Failed { why, remedy }, _) = gate(&results) else { panic!() };
+    let (why, remedy) = failed(&results);
     assert!(why.starts_with("goodput from second ") && why.contains(" of 3 lies "), "{why}");
     assert!(remedy.contains("--window 12s"), "{remedy}");
 }

@@ -24,8 +24,8 @@ const COLUMNS: &[&str] = &[
     "ratio_method",
     "difference",
     "bound",
-    "ratio_gates_failed",
-    "gates_failed",
+    "ratio_checks_failed",
+    "checks_failed",
     "acknowledges_a_write",
 ];
 

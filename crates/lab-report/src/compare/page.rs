@@ -8,7 +8,7 @@ use kv::units::short;
 use lab_analysis::compare::{
     Bound, ComparedWorkload, Measure, Merge, Merged, Method, Quotient, Ratio, Says, Side, SideOfLevel,
 };
-use lab_analysis::rows::Standing;
+use lab_analysis::rows::Excluded;
 use lab_analysis::{Comparison, MEASURES};
 
 /// The figures of each table, and what stands behind them. More would be wider than the page.
@@ -184,7 +184,7 @@ fn table(comparison: &Comparison, workload: &ComparedWorkload, measures: &[&str]
         }
     }
     if gated {
-        columns.push(("gates failed".into(), String::new(), true));
+        columns.push(("checks failed".into(), String::new(), true));
     }
     if promised {
         columns.push(("acknowledges a write".into(), String::new(), true));
@@ -214,7 +214,7 @@ fn table(comparison: &Comparison, workload: &ComparedWorkload, measures: &[&str]
             if promised {
                 cells.push(promise(&comparison.sides[i]));
             }
-            let usable = matches!(of.standing, Standing::Valid | Standing::GeneratorLimited);
+            let usable = of.excluded.is_none();
             table.rows.push((cells, !usable));
         }
     }
@@ -232,11 +232,11 @@ fn figure(measure: &Measure, of: Option<&Merge>) -> String {
 }
 
 fn gates(of: &SideOfLevel) -> String {
-    let failed: Vec<&str> = of.failed.iter().map(|gate| gate.id).collect();
-    match (of.standing, failed.is_empty()) {
-        (Standing::Missing, _) => "no run".to_owned(),
+    let failed: Vec<&str> = of.failed.iter().map(|of| of.check().name).collect();
+    match (of.excluded, failed.is_empty()) {
+        (Some(Excluded::NoNumbers), _) => "no run".to_owned(),
         (_, true) => "none".to_owned(),
-        (_, false) => failed.join(" "),
+        (_, false) => failed.join(", "),
     }
 }
 
@@ -413,10 +413,16 @@ fn notes(comparison: &Comparison, workload: &ComparedWorkload) -> Vec<String> {
                 .filter_map(|(clients, of)| Some((*clients, of.failed.iter().find(|gate| gate.id == id)?)));
             let gates: Vec<_> = gates.collect();
             let clauses: Vec<String> = (gates.iter())
-                .map(|(clients, gate)| format!("at {}: {}", words::each_level(&[*clients]), gate.why))
+                .map(|(clients, gate)| format!("at {}: {}", words::each_level(&[*clients]), gate.seen))
                 .collect();
             let gate = gates[gates.len() - 1].1;
-            notes.push(format!("{id} {} {} {}. {}", side.name, gate.name, clauses.join("; "), gate.remedy));
+            notes.push(format!(
+                "{}: {} {}. {}",
+                side.name,
+                gate.check().name,
+                clauses.join("; "),
+                gate.remedy
+            ));
         }
         for (clients, of) in rows {
             let (missing, planned) = (of.planned - of.runs.min(of.planned), words::count(of.planned, "run"));

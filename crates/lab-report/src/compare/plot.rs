@@ -7,7 +7,6 @@ use crate::series::{Colour, Kind, Point, Series};
 use crate::words;
 use kv::units::short;
 use lab_analysis::compare::{ComparedLevel, ComparedWorkload, Merge};
-use lab_analysis::rows::Standing;
 use lab_analysis::{Comparison, MEASURES};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -88,7 +87,7 @@ fn group<'a>(comparison: &'a Comparison, workload: &'a ComparedWorkload) -> Opti
                 side,
                 name: &comparison.sides[side].name,
                 of: of.figures[measure].as_ref()?,
-                usable: matches!(of.standing, Standing::Valid | Standing::GeneratorLimited),
+                usable: of.excluded.is_none(),
             })
         };
         level.sides.iter().enumerate().filter_map(of).collect()

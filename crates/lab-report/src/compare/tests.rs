@@ -2,7 +2,7 @@
 
 use super::*;
 use lab_analysis::compare;
-use lab_analysis::compare::tests::run;
+use lab_analysis::compare::tests::{busy_generator, run};
 use lab_data::results::Results;
 
 fn results() -> Vec<Results> {
@@ -47,7 +47,7 @@ fn all_targets_stand_beside_each_other_at_each_level() {
     let page = file(&results(), "compare.md");
     assert!(
         page.contains(
-            "| clients | target | goodput, req/s | ratio, to weir, 95 % | difference | gates failed |"
+            "| clients | target | goodput, req/s | ratio, to weir, 95 % | difference | checks failed |"
         ),
         "{page}"
     );
@@ -64,25 +64,15 @@ fn all_targets_stand_beside_each_other_at_each_level() {
 }
 
 #[test]
-fn what_a_gate_forbids_to_believe_stands_in_brackets_with_its_name() {
+fn what_the_generator_limits_stands_in_brackets() {
     let mut all = results();
-    for trial in all[1].trials.iter_mut().filter(|trial| trial.level == 16) {
-        let load = trial.load.as_mut().unwrap();
-        load.cpu_secs = 0.9 * load.window_secs;
-    }
+    busy_generator(&mut all[1]);
     let page = text(&of(&all));
     let row = page.lines().filter(|line| line.trim_start().starts_with("nginx ")).nth(1).unwrap_or_default();
     // At 16 clients: goodput barred, processor time compared, both with the reason.
     let rows: Vec<&str> = page.lines().filter(|line| line.contains("[≥ 0.")).collect();
-    assert!(
-        !rows.is_empty() && rows.iter().all(|row| row.contains("not comparable; G3 nginx")),
-        "{row}\n{page}"
-    );
-    assert!(page.contains("nginx more; G3 nginx") && rows[0].trim_end().ends_with("G3"), "{}", rows[0]);
-    assert!(
-        page.contains("- G3 nginx generator at 16 clients: the generator uses 90 % of its cores."),
-        "{page}"
-    );
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.contains("not comparable")), "{row}\n{page}");
+    assert!(page.contains("nginx more"), "{page}");
 }
 
 #[test]

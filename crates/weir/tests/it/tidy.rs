@@ -4,7 +4,7 @@
 
 use cache::policy::POLICIES;
 use kv::faults::FAULTS;
-use lab_analysis::{CAUSES, CHECKS, CRIMES, FIGURES, MEASURES, RULES, WAITS};
+use lab_analysis::{CAUSES, CHECKS, FIGURES, MEASURES, RULES, WAITS};
 use lab_data::experiment::{Experiment, KNOBS};
 use lab_report::{COLUMNS, PLOTS, WRITERS};
 use lab_run::sampler::SAMPLERS;
@@ -144,7 +144,6 @@ fn every_row_of_every_table_stands_in_the_reference() {
         ("KNOBS", KNOBS.iter().map(|row| row.name).collect()),
         ("SAMPLERS", SAMPLERS.iter().map(|row| row.name).collect()),
         ("CHECKS", CHECKS.iter().flat_map(|row| [row.id, row.name]).collect()),
-        ("CRIMES", CRIMES.iter().map(|row| row.name).collect()),
         ("CAUSES", CAUSES.iter().map(|row| row.name).collect()),
         ("WAITS", WAITS.iter().map(|row| row.name).collect()),
         ("FIGURES", FIGURES.iter().map(|row| row.name).collect()),

@@ -1,0 +1,393 @@
+//! The checks: one list of what must hold before a figure is believed.
+//!
+//! A check is a row of [`CHECKS`]: what it is asked of, the function that answers from the data, and what confidence its failure leaves.
+//! What this machine cannot read is "not checked", never "passed" and never "failed".
+
+mod headroom;
+mod row;
+mod run;
+
+pub use headroom::{Headroom, Shown, headroom};
+
+use super::capacity::Capacity;
+use super::rows::Row;
+use super::steady;
+use kv::proto::LoadReport;
+use lab_data::results::{Results, Trial};
+use serde::Serialize;
+
+/// A check.
+pub struct Check {
+    /// For programs: `little`.
+    pub id: &'static str,
+    /// For people: `Little’s law`.
+    pub name: &'static str,
+    /// The rule in one sentence.
+    pub about: &'static str,
+    /// The confidence that is left in what it concerns where it fails.
+    pub leaves: Confidence,
+    /// What it is asked of.
+    pub test: Test,
+}
+
+/// What a check is asked of, and the function that answers.
+pub enum Test {
+    /// The runs of one workload at one level.
+    Row(fn(&OfRow) -> Checked),
+    /// One workload at all its levels.
+    Workload(fn(&OfWorkload) -> Checked),
+    /// The whole run of the experiment.
+    Run(fn(&Results) -> Checked),
+}
+
+/// What a check is asked of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// One workload at one level.
+    Row,
+    /// One workload.
+    Workload,
+    /// The whole run of the experiment.
+    Run,
+}
+
+/// Every check, in the order of the report.
+pub const CHECKS: &[Check] = &[
+    Check {
+        id: "headroom",
+        name: "generator is not the limit",
+        about: "goodput does not fall as a limit’s must when the load generator is made slower",
+        leaves: Confidence::Low,
+        test: Test::Workload(headroom::check),
+    },
+    Check {
+        id: "little",
+        name: "Little’s law",
+        about: "throughput × time accounts within 2 % for the clients of a closed loop, for the requests in flight of an open one",
+        leaves: Confidence::Low,
+        test: Test::Row(row::little),
+    },
+    Check {
+        id: "percentiles",
+        name: "percentiles in order",
+        about: "min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, no sample beyond the histogram",
+        leaves: Confidence::Low,
+        test: Test::Row(row::percentiles),
+    },
+    Check {
+        id: "errors",
+        name: "errors",
+        about: "at most 0.1 % of the attempts fail; a level with more enters neither capacity nor knee",
+        leaves: Confidence::Medium,
+        test: Test::Row(row::errors),
+    },
+    Check {
+        id: "on_time",
+        name: "generator on time",
+        about: "the load generator neither waits for a core nor sends late for more than 1 % of the requests’ time",
+        leaves: Confidence::Medium,
+        test: Test::Row(row::on_time),
+    },
+    Check {
+        id: "steady",
+        name: "steady state",
+        about: "neither goodput nor latency moves in the window, they are known to ±1 % and ±2 %, and what an open loop offers goes through",
+        leaves: Confidence::Medium,
+        test: Test::Row(steady::gate::check),
+    },
+    Check {
+        id: "machine",
+        name: "machine undisturbed",
+        about: "steal ≤ 0.5 %, no swap, other processes on our cores ≤ 5 %",
+        leaves: Confidence::Medium,
+        test: Test::Row(row::machine),
+    },
+    Check {
+        id: "mix",
+        name: "requested mix",
+        about: "the operations observed are the mix that was asked for",
+        leaves: Confidence::Medium,
+        test: Test::Row(row::mix),
+    },
+    Check {
+        id: "checkpoints",
+        name: "checkpoints",
+        about: "the window holds no checkpoint of the database, or at least two",
+        leaves: Confidence::Medium,
+        test: Test::Row(row::checkpoints),
+    },
+    Check {
+        id: "complete",
+        name: "all runs have numbers",
+        about: "every planned run of every level delivered numbers",
+        leaves: Confidence::Medium,
+        test: Test::Workload(run::complete),
+    },
+    Check {
+        id: "repetitions",
+        name: "repetitions",
+        about: "every level was run at least three times, so that each mean has an interval",
+        leaves: Confidence::Medium,
+        test: Test::Workload(run::repetitions),
+    },
+    Check {
+        id: "values",
+        name: "values verified",
+        about: "values read under load were compared with those written, and none was wrong or stale",
+        leaves: Confidence::Low,
+        test: Test::Workload(run::values),
+    },
+    Check {
+        id: "order",
+        name: "random order",
+        about: "levels ran in an order that does not follow their size, so that drift does not look like an effect of the level",
+        leaves: Confidence::Medium,
+        test: Test::Workload(run::order),
+    },
+    Check {
+        id: "accuracy",
+        name: "generator accuracy",
+        about: "the load generator passed its accuracy test on this machine",
+        leaves: Confidence::Low,
+        test: Test::Run(run::accuracy),
+    },
+    Check {
+        id: "cores",
+        name: "generator has its own cores",
+        about: "the load generator shares no core with what it measures",
+        leaves: Confidence::Low,
+        test: Test::Run(run::cores),
+    },
+    Check {
+        id: "full_length",
+        name: "full length",
+        about: "warm-ups and windows are as long as the experiment says",
+        leaves: Confidence::Medium,
+        test: Test::Run(run::full_length),
+    },
+    Check {
+        id: "build",
+        name: "optimized build",
+        about: "what is measured was built as it would be used",
+        leaves: Confidence::Low,
+        test: Test::Run(run::build),
+    },
+    Check {
+        id: "repeatable",
+        name: "can be repeated",
+        about: "command, experiment, seed, versions, machine and the hash of the binary are all in the results",
+        leaves: Confidence::High,
+        test: Test::Run(run::repeatable),
+    },
+];
+
+/// How far a finding may be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// A check failed without which the figure may be wrong.
+    Low,
+    /// A check failed; the figure is right as far as known, but may be another the next time.
+    Medium,
+    /// No check failed that concerns it.
+    High,
+}
+
+/// What a check says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The rule holds.
+    Pass,
+    /// The rule is broken.
+    Fail,
+    /// What it needs was not read.
+    NotChecked,
+}
+
+/// A check and what it says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Checked {
+    /// The [`Check::id`].
+    pub id: &'static str,
+    /// What it says.
+    pub outcome: Outcome,
+    /// What was seen, with its figures; of what was not checked, what is missing. Empty where there is nothing to add.
+    pub seen: String,
+    /// What to do about it; empty unless it failed.
+    pub remedy: String,
+}
+
+impl Checked {
+    pub(super) fn pass(seen: impl Into<String>) -> Checked {
+        Checked { id: "", outcome: Outcome::Pass, seen: seen.into(), remedy: String::new() }
+    }
+
+    pub(super) fn fail(seen: impl Into<String>, remedy: impl Into<String>) -> Checked {
+        Checked { id: "", outcome: Outcome::Fail, seen: seen.into(), remedy: remedy.into() }
+    }
+
+    pub(super) fn not_checked(missing: impl Into<String>) -> Checked {
+        Checked { id: "", outcome: Outcome::NotChecked, seen: missing.into(), remedy: String::new() }
+    }
+
+    /// Whether the rule is broken.
+    pub fn failed(&self) -> bool {
+        self.outcome == Outcome::Fail
+    }
+
+    /// The check.
+    pub fn check(&self) -> &'static Check {
+        check(self.id)
+    }
+}
+
+/// The runs of one workload at one level, and the row one level below.
+pub struct OfRow<'a> {
+    /// Everything measured: resources and placements.
+    pub results: &'a Results,
+    /// The runs that delivered numbers; never empty.
+    pub ran: &'a [(&'a Trial, &'a LoadReport)],
+    /// The row itself, without its checks.
+    pub row: &'a Row,
+    /// The row of the next lower level, where there is one.
+    pub below: Option<&'a Row>,
+}
+
+/// One workload at all its levels.
+pub struct OfWorkload<'a> {
+    /// Everything measured.
+    pub results: &'a Results,
+    /// Its name.
+    pub workload: &'a str,
+    /// Its rows.
+    pub rows: &'a [Row],
+    /// What it gets through.
+    pub capacity: &'a Capacity,
+    /// What slowing the generator shows; `None` where it was not made slower.
+    pub headroom: Option<&'a Headroom>,
+}
+
+/// Asks every check of one row.
+pub(super) fn of_row(case: &OfRow) -> Vec<Checked> {
+    asked(|test| if let Test::Row(test) = test { Some(test(case)) } else { None })
+}
+
+/// Asks every check of one workload.
+pub(super) fn of_workload(case: &OfWorkload) -> Vec<Checked> {
+    asked(|test| if let Test::Workload(test) = test { Some(test(case)) } else { None })
+}
+
+/// Asks every check of the run.
+pub(super) fn of_run(results: &Results) -> Vec<Checked> {
+    asked(|test| if let Test::Run(test) = test { Some(test(results)) } else { None })
+}
+
+fn asked(ask: impl Fn(&Test) -> Option<Checked>) -> Vec<Checked> {
+    CHECKS.iter().filter_map(|check| Some(Checked { id: check.id, ..ask(&check.test)? })).collect()
+}
+
+impl Check {
+    /// What it is asked of.
+    pub fn scope(&self) -> Scope {
+        match self.test {
+            Test::Row(_) => Scope::Row,
+            Test::Workload(_) => Scope::Workload,
+            Test::Run(_) => Scope::Run,
+        }
+    }
+}
+
+/// How often a check passed and failed, over all it was asked of.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CheckCount {
+    /// The [`Check::id`].
+    pub id: &'static str,
+    /// What it was asked of.
+    pub scope: Scope,
+    /// So often it passed.
+    pub passed: u32,
+    /// So often it failed.
+    pub failed: u32,
+    /// So often it was not checked.
+    pub not_checked: u32,
+    /// What was seen where it first failed, else where it first passed.
+    pub seen: String,
+    /// What was missing where it was first not checked.
+    pub missing: String,
+    /// What to do about a failure.
+    pub remedy: String,
+}
+
+/// Counts the answers of every check.
+pub(super) fn counts<'a>(all: impl Iterator<Item = &'a Checked>) -> Vec<CheckCount> {
+    let all: Vec<&Checked> = all.collect();
+    let count = |check: &Check| {
+        let of = |outcome| all.iter().filter(move |of| of.id == check.id && of.outcome == outcome);
+        let number = |outcome| of(outcome).count() as u32;
+        let told = of(Outcome::Fail).next().or_else(|| of(Outcome::Pass).next());
+        let missing = of(Outcome::NotChecked).next();
+        CheckCount {
+            id: check.id,
+            scope: check.scope(),
+            passed: number(Outcome::Pass),
+            failed: number(Outcome::Fail),
+            not_checked: number(Outcome::NotChecked),
+            seen: told.map_or_else(String::new, |of| of.seen.clone()),
+            missing: missing.map_or_else(String::new, |of| of.seen.clone()),
+            remedy: told.map_or_else(String::new, |of| of.remedy.clone()),
+        }
+    };
+    CHECKS.iter().map(count).collect()
+}
+
+/// How far a finding may be believed, and why no further.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Trust {
+    /// How far.
+    pub confidence: Confidence,
+    /// The failed checks that lowered it, in the order of [`CHECKS`].
+    pub lowered_by: Vec<Lowered>,
+}
+
+/// A failed check that lowered confidence.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Lowered {
+    /// The [`Check::id`].
+    pub check: &'static str,
+    /// The levels it failed at, ascending; empty where it concerns them all.
+    pub levels: Vec<u32>,
+}
+
+impl Lowered {
+    /// The check.
+    pub fn check(&self) -> &'static Check {
+        check(self.check)
+    }
+}
+
+fn check(id: &str) -> &'static Check {
+    CHECKS.iter().find(|check| check.id == id).expect("every check is in the table")
+}
+
+/// How far a finding may be believed that comes from the rows at `levels`; `others` are checks of the workload and the run.
+pub(super) fn trust<'a>(
+    rows: &'a [Row],
+    levels: &[u32],
+    others: impl Iterator<Item = &'a Checked> + Clone,
+) -> Trust {
+    let lowered = |check: &Check| {
+        let failed = |of: &Checked| of.id == check.id && of.failed();
+        let at = rows.iter().filter(|row| levels.contains(&row.level) && row.checks.iter().any(failed));
+        let levels: Vec<u32> = at.map(|row| row.level).collect();
+        let fails = !levels.is_empty() || others.clone().any(failed);
+        (fails && check.leaves < Confidence::High).then_some(Lowered { check: check.id, levels })
+    };
+    let lowered_by: Vec<Lowered> = CHECKS.iter().filter_map(lowered).collect();
+    let confidence = lowered_by.iter().map(|of| of.check().leaves).min().unwrap_or(Confidence::High);
+    Trust { confidence, lowered_by }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! The checks of one row: the runs of one workload at one level. The worst run decides.
+
+use super::{Checked, OfRow};
+use crate::little::{is_open, little_residual, request_secs};
+use crate::rows::{ERRORS_MAX, FastFail};
+use kv::proto::{Latency, LoadReport, ScheduleReport};
+use kv::units::micros;
+use lab_data::results::Trial;
+
+pub(super) fn little(case: &OfRow) -> Checked {
+    const LIMIT: f64 = 0.02;
+    let residuals: Option<Vec<(f64, &LoadReport)>> =
+        case.ran.iter().map(|(trial, load)| Some((little_residual(trial.level, load)?, *load))).collect();
+    let worst =
+        residuals.and_then(|all| all.into_iter().max_by(|(a, _), (b, _)| a.abs().total_cmp(&b.abs())));
+    let Some((worst, load)) = worst else {
+        return Checked::not_checked("a run has no clients, no window, or no count of requests in flight");
+    };
+    let share = format!("{:.1} %", worst.abs() * 100.0);
+    if worst.abs() <= LIMIT {
+        return Checked::pass(format!("at most {share} off"));
+    }
+    let more = if worst < 0.0 { "fewer" } else { "more" };
+    let seen = match (is_open(load), load.in_flight_mean) {
+        (true, Some(mean)) => format!(
+            "throughput × service time accounts for {share} {more} requests in flight than the {mean:.3} counted"
+        ),
+        _ => format!("throughput × latency accounts for {share} {more} clients than there were"),
+    };
+    Checked::fail(seen, "All time in the window is accounted for, so figures are wrong: please report it.")
+}
+
+pub(super) fn percentiles(case: &OfRow) -> Checked {
+    let mut is_empty = true;
+    for (_, load) in case.ran {
+        let operations = load.operations.iter().map(|of| (of.operation.as_str(), &of.latency));
+        let all = std::iter::once(("all attempts", &load.latency)).chain(operations);
+        for (name, latency) in all.filter(|(_, latency)| latency.count > 0) {
+            is_empty = false;
+            if let Some(seen) = disorder(latency) {
+                return Checked::fail(
+                    format!("latency of {name}: {seen}"),
+                    "The histogram is wrong or too short: please report it with results.json.",
+                );
+            }
+        }
+    }
+    if is_empty { Checked::not_checked("no request completed") } else { Checked::pass("") }
+}
+
+/// What is out of order in a distribution.
+fn disorder(latency: &Latency) -> Option<String> {
+    // A percentile is the end of a bucket that holds three digits, while mean, min and max may be exact.
+    const BUCKET: f64 = 1.001;
+    if latency.clipped > 0 {
+        return Some(format!("{} samples lie beyond the histogram", latency.clipped));
+    }
+    let ranks = [
+        ("min", latency.us_min),
+        ("p50", latency.us_p50),
+        ("p90", latency.us_p90),
+        ("p99", latency.us_p99),
+        ("p99.9", latency.us_p999),
+        ("max", latency.us_max),
+    ];
+    let pairs = ranks.windows(2).map(|pair| (pair[0], pair[1]));
+    pairs
+        .chain([(("mean", latency.us_mean), ("max", latency.us_max))])
+        .find(|((_, low), (_, high))| *low > high * BUCKET)
+        .map(|((a, low), (b, high))| format!("{a} {low:.1} µs > {b} {high:.1} µs"))
+}
+
+pub(super) fn errors(case: &OfRow) -> Checked {
+    let worst = case.ran.iter().map(|(_, load)| load).max_by(|a, b| a.error_ratio.total_cmp(&b.error_ratio));
+    let Some(load) = worst else { return Checked::not_checked("no run") };
+    if load.attempts == 0 {
+        return Checked::fail(
+            "no request completed",
+            "See what the target waits for, or take a longer --window.",
+        );
+    }
+    let mut seen = format!("{:.2} % of the attempts failed", load.error_ratio * 100.0);
+    if load.error_ratio <= ERRORS_MAX {
+        return Checked::pass(seen);
+    }
+    if let Some(fast_fail) = &case.row.fast_fail {
+        seen = format!("{seen}; {}", fast_failure(fast_fail));
+    }
+    let class = load.errors.iter().max_by_key(|(_, count)| **count);
+    let class = class.map_or_else(String::new, |(class, count)| format!("Most, {count}, are `{class}`. "));
+    let below = match case.below {
+        Some(below) => format!("stay at {} clients or fewer (--levels)", below.level),
+        None => "begin with fewer clients (--levels)".to_owned(),
+    };
+    Checked::fail(
+        seen,
+        format!("{class}Look its cause up in docs/method.md; {below}, or give the target what it lacks."),
+    )
+}
+
+fn fast_failure(of: &FastFail) -> String {
+    match of {
+        FastFail::Sooner { error_us, success_us } => {
+            format!("fast-fail: an error takes {error_us:.0} µs, a success {success_us:.0} µs")
+        }
+        FastFail::MoreAttempts => "fast-fail: attempts rose while goodput fell".to_owned(),
+    }
+}
+
+/// Of its requests' time, how much the generator may wait for a core or send late.
+const LATE_MAX: f64 = 0.01;
+
+pub(super) fn on_time(case: &OfRow) -> Checked {
+    // A thread of an open loop sleeps between requests: what waking costs it is in its send lag.
+    let waits: Option<Vec<f64>> = case.ran.iter().filter(|(_, load)| !is_open(load)).map(waited).collect();
+    let waited = waits.as_ref().and_then(|waits| waits.iter().copied().max_by(f64::total_cmp));
+    let lags = case.ran.iter().filter_map(|(_, load)| Some((lag_share(load)?, load.schedule.as_ref()?)));
+    let lag = lags.max_by(|(a, _), (b, _)| a.total_cmp(b));
+    match (waited, lag) {
+        (Some(waited), _) if waited > LATE_MAX => Checked::fail(
+            format!("the generator waited for a core for {:.1} % of its requests’ time", waited * 100.0),
+            "Leave the generator’s cores to it; repeat when the machine is quiet.",
+        ),
+        (_, Some((share, ScheduleReport { send_lag, .. })))
+            if share > LATE_MAX && send_lag.us_p99 > LAG_US_P99_MIN =>
+        {
+            Checked::fail(
+                format!(
+                    "{:.1} % of the latency is the generator’s own lateness (mean {}, p99 {})",
+                    share * 100.0,
+                    micros(send_lag.us_mean),
+                    micros(send_lag.us_p99)
+                ),
+                "Give the generator more cores, with [cores] in the experiment, or lower --rate in the workload’s args. \
+                 Service times do not contain it.",
+            )
+        }
+        (_, Some((share, _))) => Checked::pass(format!("{:.1} % of the latency is lateness", share * 100.0)),
+        (Some(waited), _) => {
+            Checked::pass(format!("waited for a core for {:.1} % of the requests’ time", waited * 100.0))
+        }
+        (None, None) => Checked::not_checked("how long the generator waited for a core was not read"),
+    }
+}
+
+/// Below this share of its threads' time nobody could do better: a thread that sleeps until an answer comes waits about two
+/// microseconds until it runs.
+const WAIT_MIN: f64 = 0.05;
+/// Below this nobody could send sooner: a sleeping thread takes that long to wake.
+const LAG_US_P99_MIN: f64 = 50.0;
+
+/// How long the generator's threads waited for a core, as a share of the time requests were under way: by the sampler,
+/// else by what the generator read of itself.
+fn waited((trial, load): &(&Trial, &LoadReport)) -> Option<f64> {
+    let sampled = trial.per_sec("generator.run_delay_secs");
+    let own = || Some(load.run_delay_secs? / load.window_secs);
+    let per_sec = sampled.or_else(own)?;
+    if per_sec <= WAIT_MIN * f64::from(load.threads) {
+        return Some(0.0);
+    }
+    // R·X: so much time passes in requests every second.
+    let share = per_sec / (request_secs(load) / load.window_secs);
+    share.is_finite().then_some(share)
+}
+
+/// How much of all latency is time by which the generator sent late although it had a connection.
+fn lag_share(load: &LoadReport) -> Option<f64> {
+    let lag = load.schedule.as_ref()?.send_lag;
+    let share = lag.us_mean * lag.count as f64 / (load.latency.us_mean * load.latency.count as f64);
+    share.is_finite().then_some(share)
+}
+
+/// The kernel counts processor time of cores in ticks of 10 ms: less than a few of them is no finding.
+const TICKS_SECS: f64 = 0.03;
+
+pub(super) fn machine(case: &OfRow) -> Checked {
+    const STEAL_LIMIT: f64 = 0.005;
+    // Of the difference 1–3 % are kernel threads that flush and journal for the target itself, seen on an otherwise idle
+    // machine with every durable write: they are in no process of ours, and no disturbance.
+    const FOREIGN_LIMIT: f64 = 0.05;
+    let placements = &case.results.placements;
+    let mut cores: Vec<usize> = placements.iter().flat_map(|part| part.cores.clone()).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    // The most in any run, as busy seconds of all our cores and as a share of them.
+    let most = |secs: &dyn Fn(&Trial) -> Option<f64>| {
+        let of_run = |(trial, _): &(&Trial, &LoadReport)| {
+            let secs = secs(trial)?;
+            let share = secs / (trial.elapsed_secs * cores.len() as f64);
+            share.is_finite().then_some((secs, share))
+        };
+        let runs: Option<Vec<(f64, f64)>> = case.ran.iter().map(of_run).collect();
+        runs?.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))
+    };
+    let of_cores = |trial: &Trial, what: &str| {
+        cores.iter().map(|core| trial.growth(&format!("core.{core}.{what}_secs"))).sum::<Option<f64>>()
+    };
+    let ours = |trial: &Trial| {
+        let parts = placements.iter().map(|part| trial.growth(&format!("{}.cpu_secs", part.part)));
+        parts.sum::<Option<f64>>()
+    };
+    let swapped =
+        |trial: &Trial| Some(trial.growth("memory.swap_in_pages")? + trial.growth("memory.swap_out_pages")?);
+
+    let Some((stolen_secs, stolen)) = most(&|trial| of_cores(trial, "steal")) else {
+        return Checked::not_checked("steal of our cores was not read");
+    };
+    let foreign = most(&|trial| Some(of_cores(trial, "busy")? - ours(trial)?));
+    let seen = format!("steal {:.2} %", stolen * 100.0);
+    match foreign {
+        _ if stolen > STEAL_LIMIT && stolen_secs >= TICKS_SECS => Checked::fail(
+            format!("the hypervisor took {:.2} % of our cores", stolen * 100.0),
+            "Repeat when the neighbours are quiet, or on a machine without any.",
+        ),
+        Some((secs, share)) if share > FOREIGN_LIMIT && secs >= TICKS_SECS * cores.len() as f64 => {
+            Checked::fail(
+                format!("other processes used {:.0} % of our cores", share * 100.0),
+                "Stop what else runs on this machine, and repeat.",
+            )
+        }
+        _ if most(&swapped).is_some_and(|(pages, _)| pages > 0.0) => {
+            Checked::fail("the machine swapped", "Give it more memory, or the target less to keep.")
+        }
+        Some((_, share)) => Checked::pass(format!("{seen}, other processes {:.0} %", share.max(0.0) * 100.0)),
+        None => Checked::pass(seen),
+    }
+}
+
+pub(super) fn mix(case: &OfRow) -> Checked {
+    const SIGMAS: f64 = 3.0;
+    if case.ran.iter().any(|(_, load)| load.mix.is_empty()) {
+        return Checked::not_checked("the results do not say which mix was asked for");
+    }
+    if case.ran.iter().all(|(_, load)| load.attempts == 0) {
+        return Checked::not_checked("no request completed");
+    }
+    for (_, load) in case.ran {
+        let attempts = load.attempts as f64;
+        let observed = |name: &str| {
+            load.operations.iter().filter(|of| of.operation == name).map(|of| of.attempts).sum::<u64>() as f64
+        };
+        // What nobody asked for is asked for with a share of nothing.
+        let strangers = (load.operations.iter().map(|of| of.operation.as_str()))
+            .filter(|name| !load.mix.contains_key(*name))
+            .map(|name| (name, 0.0));
+        for (name, share) in load.mix.iter().map(|(name, share)| (name.as_str(), *share)).chain(strangers) {
+            // Requests that follow each other in a fixed pattern scatter less than drawn ones, but every client is cut
+            // off somewhere within its pattern, and its slowest request is the likeliest to straddle an edge of the
+            // window: that is up to one request of each.
+            let sigma = (attempts * share * (1.0 - share)).sqrt();
+            let slack = if share == 0.0 { 0.0 } else { f64::from(load.clients) };
+            let seen = observed(name);
+            if (seen - attempts * share).abs() > SIGMAS * sigma + slack {
+                return Checked::fail(
+                    format!(
+                        "{:.1} % of the requests were {name}, {:.1} % were asked for",
+                        seen / attempts * 100.0,
+                        share * 100.0
+                    ),
+                    "By chance alone one row in a few hundred does this: repeat it. If it stays, some operations wait longer than the window.",
+                );
+            }
+        }
+    }
+    Checked::pass("")
+}
+
+/// Of several checkpoints the mean is fair; of one the window shows some part.
+pub(super) fn checkpoints(case: &OfRow) -> Checked {
+    let of_run = |(trial, _): &(&Trial, &LoadReport)| {
+        let names = trial.closed.counters.keys().filter(|name| name.ends_with(".checkpoints"));
+        let grown: Option<Vec<f64>> = names.map(|name| trial.growth(name)).collect();
+        grown.filter(|grown| !grown.is_empty())
+    };
+    let runs: Option<Vec<Vec<f64>>> = case.ran.iter().map(of_run).collect();
+    let Some(runs) = runs else { return Checked::not_checked("no database whose checkpoints are counted") };
+    // Counters of whole numbers; anything else would be two readings of different servers.
+    match runs.iter().filter(|grown| grown.iter().any(|count| count.round() == 1.0)).count() {
+        0 => Checked::pass(""),
+        one => Checked::fail(
+            format!("a single checkpoint fell into the window of {one} of {} runs", runs.len()),
+            "Take a longer --window, so that it holds several, or raise max_wal_size and checkpoint_timeout in [postgres] settings, so that it holds none.",
+        ),
+    }
+}

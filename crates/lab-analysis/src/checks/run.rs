@@ -1,0 +1,176 @@
+//! The checks of a workload at all its levels, and of the whole run.
+
+use super::{Checked, OfWorkload};
+use crate::rows::Row;
+use kv::proto::CheckOutcome;
+use lab_data::results::{Results, Selftest, Trial};
+use std::collections::BTreeSet;
+
+pub(super) fn complete(case: &OfWorkload) -> Checked {
+    let lacking: Vec<&Row> = case.rows.iter().filter(|row| row.runs < row.planned).collect();
+    let planned: u32 = case.rows.iter().map(|row| row.planned).sum();
+    let lost: u32 = lacking.iter().map(|row| row.planned - row.runs).sum();
+    match lacking.first() {
+        _ if planned == 0 => Checked::not_checked("nothing was planned"),
+        None => Checked::pass(count(planned as usize, "run")),
+        Some(first) => Checked::fail(
+            format!(
+                "{lost} of {} without numbers, at {} first",
+                count(planned as usize, "run"),
+                count(first.level as usize, "client")
+            ),
+            "The reason is in the table of the workload; repeat the run once it is removed.",
+        ),
+    }
+}
+
+pub(super) fn repetitions(case: &OfWorkload) -> Checked {
+    const RUNS_MIN: u32 = 3;
+    let runs = || case.rows.iter().map(|row| row.runs).filter(|runs| *runs > 0);
+    match (runs().min(), runs().filter(|runs| *runs < RUNS_MIN).count()) {
+        (None, _) => Checked::not_checked("nothing was measured"),
+        (Some(least), 0) => Checked::pass(format!("at least {} of each level", count(least as usize, "run"))),
+        (_, few) => Checked::fail(
+            format!("{few} of {} have fewer than {RUNS_MIN} runs", count(runs().count(), "level")),
+            "Run each level three times or more, with --repetitions.",
+        ),
+    }
+}
+
+pub(super) fn values(case: &OfWorkload) -> Checked {
+    if matches!(case.results.selftest, Some(Selftest::Simulated)) {
+        return Checked::not_checked("a simulated target has no values");
+    }
+    let loads: Vec<_> = trials(case).filter_map(Trial::numbers).collect();
+    let reads: u64 = (loads.iter().flat_map(|load| &load.operations))
+        .filter(|of| of.operation == "get")
+        .map(|of| of.successes - of.absent.min(of.successes))
+        .sum();
+    let wrong: u64 = (loads.iter())
+        .flat_map(|load| ["wrong_value", "stale_value"].map(|class| load.errors.get(class).copied()))
+        .flatten()
+        .sum();
+    let verified: u64 = loads.iter().map(|load| load.verified).sum();
+    match (reads, verified, wrong) {
+        (_, _, 1..) => Checked::fail(
+            format!("{wrong} of the answers were wrong or stale"),
+            "Find out why the target answers so before its speed is compared with anything.",
+        ),
+        (0, 0, _) => Checked::not_checked("the workload reads no values"),
+        (_, 0, _) => Checked::not_checked("no read was compared; ask for it with --verify"),
+        (reads, verified, _) => {
+            let share = (verified as f64 / reads.max(1) as f64).min(1.0) * 100.0;
+            Checked::pass(format!("{verified} reads compared ({share:.2} % of them), none wrong or stale"))
+        }
+    }
+}
+
+fn trials<'a>(case: &'a OfWorkload) -> impl Iterator<Item = &'a Trial> {
+    case.results.trials.iter().filter(|trial| trial.workload == case.workload)
+}
+
+pub(super) fn order(case: &OfWorkload) -> Checked {
+    let repetitions: BTreeSet<u32> = trials(case).map(|trial| trial.repetition).collect();
+    let levels = |repetition: &u32| -> Vec<u32> {
+        trials(case).filter(|trial| trial.repetition == *repetition).map(|trial| trial.level).collect()
+    };
+    // A few levels come in order now and then by chance.
+    let sweeps: Vec<Vec<u32>> = repetitions.iter().map(levels).filter(|levels| levels.len() > 3).collect();
+    let in_order = sweeps.iter().filter(|of| of.is_sorted() || of.iter().rev().is_sorted()).count();
+    let seen = format!("{in_order} of {} up or down level by level", count(sweeps.len(), "sweep"));
+    match sweeps.len() {
+        0 => Checked::not_checked("too few levels to have an order"),
+        all if 2 * in_order < all => Checked::pass(seen),
+        _ => Checked::fail(seen, "Run the levels in random order, as weir lab does."),
+    }
+}
+
+pub(super) fn accuracy(results: &Results) -> Checked {
+    match &results.selftest {
+        None => Checked::not_checked("the results do not say"),
+        Some(Selftest::Skipped) => Checked::not_checked("left out, as asked"),
+        Some(Selftest::Simulated) => Checked::pass("the generator is simulated"),
+        Some(Selftest::Broke(why)) => Checked::not_checked(format!("the test could not be run: {why}")),
+        Some(Selftest::Ran(report)) if report.checks.is_empty() => {
+            Checked::not_checked("the test measured nothing")
+        }
+        Some(selftest @ Selftest::Ran(report)) => match selftest.failed().as_slice() {
+            [] if !report.passed() => Checked::not_checked(format!(
+                "not checked: {}",
+                report.with(CheckOutcome::NotChecked).join(", ")
+            )),
+            [] => Checked::pass(format!("{} passed", count(report.checks.len(), "part"))),
+            failed => Checked::fail(
+                format!("failed: {}", failed.join(", ")),
+                "Repeat weir selftest on a quiet machine; what stays is a limit of this machine.",
+            ),
+        },
+    }
+}
+
+/// The link between generator and target, whose work counts with the generator's.
+const LINK: &str = "link";
+
+pub(super) fn cores(results: &Results) -> Checked {
+    let generator = results.placements.iter().find(|placed| placed.part == "generator");
+    let Some(generator) = generator else {
+        return match results.selftest {
+            Some(Selftest::Simulated) => Checked::pass("the generator is simulated"),
+            _ => Checked::not_checked("nothing was pinned to a core"),
+        };
+    };
+    let others: Vec<&str> =
+        generator.shares_with.iter().map(String::as_str).filter(|part| *part != LINK).collect();
+    match others.as_slice() {
+        [] => Checked::pass(""),
+        others => Checked::fail(
+            format!("it shares a core with {}", others.join(", ")),
+            "Give the generator cores of its own, with [cores] in the experiment, or other machines.",
+        ),
+    }
+}
+
+pub(super) fn full_length(results: &Results) -> Checked {
+    match results.scale {
+        None => Checked::pass(""),
+        Some(share) => Checked::fail(
+            format!("durations are shortened to {share} of the file’s"),
+            "Run it without --scale.",
+        ),
+    }
+}
+
+pub(super) fn build(results: &Results) -> Checked {
+    match fact(results, "build") {
+        Some("release") => Checked::pass(""),
+        Some(other) => Checked::fail(format!("a {other} build"), "Build with cargo build --release."),
+        None => Checked::not_checked("the environment does not say"),
+    }
+}
+
+pub(super) fn repeatable(results: &Results) -> Checked {
+    let parts = [
+        ("the command", !results.command.is_empty()),
+        ("the experiment", !results.experiment_toml.is_empty()),
+        ("the version of weir", !results.weir_version.is_empty()),
+        ("the processor", fact(results, "cpu").is_some()),
+        ("the kernel", fact(results, "kernel").is_some()),
+        ("the hash of the binary", fact(results, "binary").is_some_and(|binary| binary.contains("SHA-256"))),
+    ];
+    let absent: Vec<&str> = parts.iter().filter(|(_, there)| !there).map(|(name, _)| *name).collect();
+    match absent.as_slice() {
+        [] => Checked::pass(format!("seed {}", results.seed)),
+        absent => Checked::fail(
+            format!("missing: {}", absent.join(", ")),
+            "Measure again with this version of weir.",
+        ),
+    }
+}
+
+fn fact<'a>(results: &'a Results, name: &str) -> Option<&'a str> {
+    results.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+}
+
+fn count(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}

@@ -1,0 +1,320 @@
+//! Every check on results of which the answer is known.
+
+use super::*;
+use crate::{Grade, WorkloadFindings, findings};
+use kv::proto::{Latency, ScheduleReport};
+use lab_data::results::{
+    Change, Intervention, Placement, Resource, ResourceKind, SLOWER_GENERATOR, Selftest,
+};
+use lab_data::simulated::tests::{model, sweep};
+
+fn results() -> Results {
+    sweep(&model("cpu 1 =2ms, disk 1 =1ms, net 0 =5ms"), &["w"], &[1, 2, 4, 8, 16], 3, "1s")
+}
+
+/// What check `id` says of these results, of all it was asked of.
+fn said(id: &str, change: impl Fn(&mut Results)) -> CheckCount {
+    let mut results = results();
+    change(&mut results);
+    findings(&results).checks.into_iter().find(|of| of.id == id).unwrap_or_else(|| panic!("no check {id}"))
+}
+
+fn check(id: &str, change: impl Fn(&mut Results), expected: &str) {
+    let of = said(id, change);
+    let (outcome, seen) = match (of.failed, of.not_checked, of.passed) {
+        (1.., ..) => ("failed", of.seen),
+        (0, 1.., _) => ("not checked", of.missing),
+        _ => ("passed", of.seen),
+    };
+    let said = format!("{outcome}: {seen}");
+    assert!(said.starts_with(expected), "{id}: {said:?} instead of {expected:?}");
+    assert_eq!(of.remedy.is_empty(), outcome != "failed", "{id}");
+}
+
+#[test]
+fn every_check_has_a_name_of_its_own_and_an_answer_for_results_without_anything() {
+    let mut empty = results();
+    empty.trials.clear();
+    empty.workloads.clear();
+    let found = findings(&empty);
+    assert_eq!(found.checks.len(), CHECKS.len());
+    for (i, check) in CHECKS.iter().enumerate() {
+        assert!(CHECKS[..i].iter().all(|other| other.id != check.id && other.name != check.name));
+        let of = &found.checks[i];
+        let asked = of.passed + of.failed + of.not_checked;
+        assert_eq!((of.id, asked), (check.id, u32::from(check.scope() == Scope::Run)));
+    }
+}
+
+#[test]
+fn a_level_without_numbers_and_too_few_runs_are_failures() {
+    check("complete", |_| {}, "passed: 15 runs");
+    check(
+        "complete",
+        |results| results.trials.retain(|trial| trial.level != 8),
+        "failed: 3 of 15 runs without numbers, at 8 clients first",
+    );
+    check("repetitions", |_| {}, "passed: at least 3 runs");
+    let fewer = |results: &mut Results| {
+        results.trials.retain(|trial| trial.repetition < 2);
+        results.repetitions = 2;
+    };
+    check("repetitions", fewer, "failed: 5 of 5 levels have fewer than 3 runs");
+}
+
+#[test]
+fn sweeps_that_go_up_are_not_in_random_order() {
+    check("order", |_| {}, "failed: 3 of 3 sweeps");
+    let shuffle = |results: &mut Results| results.trials.sort_by_key(|of| (of.repetition, of.level * 7 % 16));
+    check("order", shuffle, "passed: 0 of 3 sweeps");
+    check("order", |results| results.trials.retain(|trial| trial.level < 3), "not checked");
+}
+
+#[test]
+fn accuracy_that_was_not_tested_is_not_failed() {
+    check("accuracy", |_| {}, "passed: the generator is simulated");
+    check("accuracy", |results| results.selftest = Some(Selftest::Skipped), "not checked");
+    check("accuracy", |results| results.selftest = None, "not checked");
+}
+
+#[test]
+fn a_generator_that_shares_its_core_lowers_confidence_and_deletes_nothing() {
+    let share = |results: &mut Results, with: &[&str]| {
+        let placement = |part: &str, core, with: &[&str]| Placement {
+            part: part.to_owned(),
+            cores: vec![core],
+            shares_with: with.iter().map(|part| (*part).to_owned()).collect(),
+        };
+        results.placements = vec![
+            placement("server", 0, &["database"]),
+            placement("database", 0, &["server"]),
+            placement("generator", 1, with),
+        ];
+    };
+    check("cores", |_| {}, "passed");
+    check("cores", |results| share(results, &["link"]), "passed");
+    check("cores", |results| share(results, &["server"]), "failed: it shares a core with server");
+    let mut shared = results();
+    share(&mut shared, &["server"]);
+    let found = findings(&shared).workloads.remove(0);
+    assert!(matches!(found.capacity, Capacity::Reached { .. }) && found.knee.is_some());
+    assert_eq!((found.bottleneck.grade, found.trust.least()), (Grade::Supported, Confidence::Low));
+    assert!(found.trust.capacity.lowered_by.iter().any(|of| of.check == "cores" && of.levels.is_empty()));
+}
+
+#[test]
+fn wrong_answers_fail_and_unread_ones_are_not_checked() {
+    let real = |results: &mut Results| {
+        results.selftest = Some(Selftest::Skipped);
+        for trial in &mut results.trials {
+            trial.load.as_mut().unwrap().operations[0].operation = "get".into();
+        }
+    };
+    let verified = |results: &mut Results| {
+        real(results);
+        results.trials.iter_mut().for_each(|trial| trial.load.as_mut().unwrap().verified = 10);
+    };
+    check("values", real, "not checked: no read was compared");
+    check("values", verified, "passed: 150 reads compared");
+    let wrong = |results: &mut Results| {
+        verified(results);
+        results.trials[0].load.as_mut().unwrap().errors.insert("stale_value".into(), 2);
+    };
+    check("values", wrong, "failed: 2 of the answers");
+}
+
+#[test]
+fn what_cannot_be_repeated_says_what_is_missing() {
+    check("repeatable", |_| {}, "failed: missing: the kernel, the hash of the binary");
+    let whole = |results: &mut Results| {
+        let facts = [("kernel", "6.1"), ("binary", "9 bytes, SHA-256 00")];
+        results.environment.extend(facts.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    };
+    check("repeatable", whole, "passed: seed 7");
+    check("build", whole, "not checked");
+    check("full_length", |results| results.scale = Some(0.1), "failed: durations are shortened to 0.1");
+}
+
+#[test]
+fn a_failed_check_lowers_confidence_only_in_what_rests_on_its_rows() {
+    // Levels 4, 8 and 16 are the plateau.
+    let trust = |level: u32| {
+        let mut results = results();
+        results.trials.sort_by_key(|of| (of.repetition, of.level * 7 % 16));
+        for trial in results.trials.iter_mut().filter(|trial| trial.level == level) {
+            trial.load.as_mut().unwrap().latency.clipped = 1;
+        }
+        findings(&results).workloads.remove(0).trust
+    };
+    assert_eq!(trust(99).least(), Confidence::High, "{:?}", trust(99));
+    let off = trust(1);
+    assert_eq!((off.capacity.confidence, off.knee.confidence), (Confidence::High, Confidence::Low));
+    let on = trust(16);
+    assert_eq!((on.capacity.confidence, on.bottleneck.confidence), (Confidence::Low, Confidence::Low));
+    assert_eq!(on.capacity.lowered_by, [Lowered { check: "percentiles", levels: vec![16] }]);
+}
+
+const LEVELS: &[u32] = &[1, 4, 8, 16, 32];
+
+/// What becomes of a simple sweep in which the reports were changed.
+fn found(change: impl Fn(&mut Results)) -> WorkloadFindings {
+    let mut results = sweep(&model("cpu 1 =1ms"), &["w"], LEVELS, 2, "1s");
+    change(&mut results);
+    findings(&results).workloads.remove(0)
+}
+
+fn loads(results: &mut Results) -> impl Iterator<Item = &mut LoadReport> {
+    results.trials.iter_mut().filter_map(|trial| trial.load.as_mut())
+}
+
+/// Why the generator is not on time at the highest level; `None` where it is.
+fn late(found: &WorkloadFindings) -> Option<&str> {
+    let checks = &found.rows.last()?.checks;
+    checks.iter().find(|of| of.id == "on_time" && of.failed()).map(|of| of.seen.as_str())
+}
+
+#[test]
+fn waiting_for_a_core_is_read_from_the_generator_where_no_sampler_saw_it() {
+    let waited = |own: f64, sampled: Option<f64>| {
+        found(|results| {
+            for trial in &mut results.trials {
+                // Of so many clients the time of 1 s.
+                let secs = own * f64::from(trial.level);
+                trial.load.as_mut().unwrap().run_delay_secs = Some(secs);
+                let Some(sampled) = sampled else { continue };
+                trial.opened.counters.insert("generator.run_delay_secs".into(), 0.0);
+                let secs = sampled * f64::from(trial.level);
+                trial.closed.counters.insert("generator.run_delay_secs".into(), secs);
+            }
+        })
+    };
+    assert_eq!(late(&waited(0.009, None)), None);
+    let said = "the generator waited for a core for 1.2 % of its requests’ time";
+    assert_eq!(late(&waited(0.012, None)), Some(said));
+    assert_eq!(late(&waited(0.5, Some(0.001))), None, "the sampler saw every thread to its end");
+}
+
+/// A generator that sends late measures itself, unless nobody could have done better.
+#[test]
+fn lateness_of_an_open_loop_fails_where_it_shows_in_the_latency() {
+    let lag = |us_mean: f64, us_p99: f64| {
+        found(|results| {
+            for load in loads(results) {
+                let count = load.attempts;
+                load.service = Some(load.latency);
+                load.schedule = Some(ScheduleReport {
+                    offered_rps: load.goodput_rps,
+                    send_lag: Latency { count, us_mean, us_p99, ..Latency::default() },
+                    ..ScheduleReport::default()
+                });
+                // Waking up again and again is no finding where nobody waits.
+                load.run_delay_secs = Some(0.5);
+            }
+        })
+    };
+    // 32 clients at 1 ms each: latencies of 32 ms.
+    assert_eq!(late(&lag(200.0, 900.0)), None, "0.6 % of the latency");
+    assert_eq!(late(&lag(400.0, 49.0)), None, "no thread wakes sooner");
+    let found = lag(400.0, 900.0);
+    let said = "1.2 % of the latency is the generator’s own lateness (mean 400 µs, p99 900 µs)";
+    assert_eq!(late(&found), Some(said));
+    assert!(found.rows[4].usable());
+}
+
+/// A sweep on a server that is so busy and a generator that is so busy, at the highest level, in which slowing the generator by a fifth of its
+/// full use lost these shares of goodput.
+fn slowed(server: f64, generator: f64, losses: &[f64]) -> WorkloadFindings {
+    found(|results| {
+        let of = |name: &str, kind, busy: &str| Resource {
+            name: name.into(),
+            kind,
+            busy: vec![busy.to_owned()],
+            servers: 1.0,
+            ..Resource::default()
+        };
+        results.resources = vec![
+            of("server CPU", ResourceKind::Station, "server.cpu_secs"),
+            of("generator CPU", ResourceKind::Generator, "generator.cpu_secs"),
+        ];
+        for trial in &mut results.trials {
+            let share = trial.load.as_ref().unwrap().goodput_rps / 1000.0;
+            for (name, busy) in [("server.cpu_secs", server), ("generator.cpu_secs", generator)] {
+                trial.opened.counters.insert(name.into(), 0.0);
+                trial.closed.counters.insert(name.into(), busy * share * trial.elapsed_secs);
+            }
+        }
+        let base = results.trials.iter().find(|trial| trial.level == 32).unwrap().clone();
+        for (round, loss) in losses.iter().enumerate() {
+            let mut trial = base.clone();
+            trial.repetition = round as u32;
+            results.interventions.push(Intervention { change: None, trial: trial.clone() });
+            trial.load.as_mut().unwrap().goodput_rps *= 1.0 - loss;
+            let change = Change {
+                knob: SLOWER_GENERATOR.into(),
+                raises: vec!["generator CPU".into()],
+                added_us: 250.0,
+                factor: None,
+            };
+            results.interventions.push(Intervention { change: Some(change), trial });
+        }
+    })
+}
+
+fn headroom_of(found: &WorkloadFindings) -> (Outcome, &str) {
+    let of = found.checks.iter().find(|of| of.id == "headroom").unwrap();
+    (of.outcome, &of.seen)
+}
+
+/// A limit must lose 250 µs of 1250: a fifth.
+#[test]
+fn the_generator_is_the_limit_if_and_only_if_goodput_follows_it() {
+    let limit = slowed(0.3, 0.98, &[0.19, 0.2, 0.21]);
+    let (outcome, seen) = headroom_of(&limit);
+    assert_eq!(outcome, Outcome::Fail);
+    assert!(
+        seen.starts_with("with the generator slowed, 20.0 % of goodput was lost")
+            && seen.contains("where a limit loses 20.0 %"),
+        "{seen}"
+    );
+    assert_eq!(
+        (limit.bottleneck.grade, limit.trust.bottleneck.confidence),
+        (Grade::Generator, Confidence::Low)
+    );
+    assert!(limit.generator_limited());
+    // However busy it is: a thread that polls uses all of its core.
+    let none = slowed(0.99, 0.99, &[0.01, 0.0, -0.01]);
+    assert_eq!(headroom_of(&none).0, Outcome::Pass);
+    assert_eq!((none.bottleneck.grade, named(&none)), (Grade::Supported, vec!["server CPU"]));
+    // A tenth is half of what a limit loses, and the intervals are wide.
+    for losses in [&[0.02, 0.1, 0.18][..], &[0.2, 0.2], &[-0.3, 0.2, 0.3]] {
+        let undecided = slowed(0.99, 0.7, losses);
+        assert_eq!(headroom_of(&undecided).0, Outcome::NotChecked, "{losses:?}");
+        assert!(!undecided.generator_limited());
+    }
+}
+
+#[test]
+fn without_the_experiment_a_server_at_its_limit_is_never_called_limited_by_the_generator() {
+    for generator in [0.03, 0.5, 0.99] {
+        let found = slowed(0.99, generator, &[]);
+        assert_eq!(
+            (found.bottleneck.grade, named(&found)),
+            (Grade::Supported, vec!["server CPU"]),
+            "{generator}"
+        );
+        let expected = if generator < 0.5 { Outcome::Pass } else { Outcome::NotChecked };
+        assert_eq!(headroom_of(&found).0, expected, "{generator}");
+        assert!(!found.trust.capacity.lowered_by.iter().any(|of| of.check == "headroom"));
+    }
+    assert!(
+        headroom_of(&slowed(0.99, 0.03, &[]))
+            .1
+            .starts_with("by utilization: goodput has levelled off with server CPU 99 % busy")
+    );
+    let busy = slowed(0.3, 0.99, &[]);
+    assert_eq!((busy.bottleneck.grade, headroom_of(&busy).0), (Grade::Generator, Outcome::NotChecked));
+}
+
+fn named(found: &WorkloadFindings) -> Vec<&str> {
+    found.bottleneck.named.iter().map(|of| of.resource.as_str()).collect()
+}
