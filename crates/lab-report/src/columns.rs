@@ -2,11 +2,13 @@
 //!
 //! A column is a row of [`COLUMNS`]: what a person reads and what a program reads, from the same row.
 
-use super::words::{self, UNKNOWN};
-use super::{beside, slug};
-use kv::units::short;
-use lab_analysis::{AuditedRow, Excluded, Outcome, Row};
+use super::format::{self, UNKNOWN, residual, slug};
+use super::published::latency_us;
+use lab_analysis::rows::Use;
+use lab_analysis::{AuditedRow, Excluded, Outcome, Row as LevelRow};
 use lab_data::results::Results;
+use kv::units::{micros, short};
+use Read::{EachResource, Open, Published, Row};
 
 /// A column.
 pub struct Column {
@@ -21,13 +23,13 @@ pub struct Column {
 /// Where a column's cells come from.
 pub enum Read {
     /// One cell of a row.
-    Row(fn(&Row) -> Cell),
+    Row(fn(&LevelRow) -> Cell),
     /// One column for each resource, named after it.
-    EachResource(fn(&Row, usize) -> Cell),
+    EachResource(fn(&Use) -> Cell),
     /// One cell of a row of an open loop; no column where no trial was of one.
-    Open(fn(&Row) -> Cell),
-    /// A figure somebody printed; no column where the results hold no printed rows.
-    Printed(fn(&AuditedRow) -> Option<f64>),
+    Open(fn(&LevelRow) -> Cell),
+    /// A figure somebody published; no column where the results hold no published rows.
+    Published(fn(&AuditedRow) -> Option<f64>),
 }
 
 /// What stands in a cell.
@@ -38,200 +40,89 @@ pub struct Cell {
     pub value: String,
 }
 
+/// A column for people and programs.
+const fn shown(name: &'static str, heading: (&'static str, &'static str), read: Read) -> Column {
+    Column { name, heading: Some(heading), read }
+}
+
+/// A column for programs alone.
+const fn data(name: &'static str, read: Read) -> Column {
+    Column { name, heading: None, read }
+}
+
 /// The columns, in order.
 pub const COLUMNS: &[Column] = &[
-    Column {
-        name: "clients",
-        heading: Some(("clients", "")),
-        read: Read::Row(|row| cell(Some(f64::from(row.level)), |_| row.level.to_string())),
-    },
-    Column { name: "runs", heading: None, read: Read::Row(|row| number(Some(f64::from(row.runs)))) },
-    Column {
-        name: "offered_rps",
-        heading: Some(("offered", "req/s")),
-        read: Read::Open(|row| cell(row.offered_rps, short)),
-    },
-    Column {
-        name: "goodput_rps",
-        heading: Some(("goodput", "req/s")),
-        read: Read::Row(|row| Cell {
-            text: row.goodput_rps.as_ref().map_or(UNKNOWN.to_owned(), words::spread),
-            value: number(row.goodput_rps.map(|of| of.mean)).value,
-        }),
-    },
-    Column {
-        name: "goodput_low_rps",
-        heading: None,
-        read: Read::Row(|row| number(row.goodput_rps.map(|of| of.low))),
-    },
-    Column {
-        name: "goodput_high_rps",
-        heading: None,
-        read: Read::Row(|row| number(row.goodput_rps.map(|of| of.high))),
-    },
-    Column { name: "attempts_rps", heading: None, read: Read::Row(|row| number(row.attempts_rps)) },
-    Column {
-        name: "latency_us_mean",
-        heading: Some(("mean", "latency")),
-        read: Read::Row(|row| latency(row.latency_us_mean)),
-    },
-    Column {
-        name: "latency_us_p50",
-        heading: Some(("p50", "latency")),
-        read: Read::Row(|row| latency(row.latency_us_p50)),
-    },
-    Column {
-        name: "latency_us_p99",
-        heading: Some(("p99", "latency")),
-        read: Read::Row(|row| latency(row.latency_us_p99)),
-    },
-    Column {
-        name: "latency_us_p999",
-        heading: Some(("p99.9", "latency")),
-        read: Read::Row(|row| latency(row.latency_us_p999)),
-    },
-    Column {
-        name: "service_us_mean",
-        heading: Some(("mean", "service")),
-        read: Read::Open(|row| latency(row.service_us_mean)),
-    },
-    Column {
-        name: "send_lag_us_p99",
-        heading: Some(("p99", "send lag")),
-        read: Read::Open(|row| latency(row.send_lag_us_p99)),
-    },
-    Column {
-        name: "error_ratio",
-        heading: Some(("errors", "ratio")),
-        read: Read::Row(|row| cell(row.error_ratio, |share| format!("{:.2} %", share * 100.0))),
-    },
-    Column {
-        name: "little_residual_ratio",
-        heading: Some(("Little", "residual")),
-        read: Read::Row(|row| cell(row.little_residual, words::residual)),
-    },
-    Column {
-        name: "checks_failed",
-        heading: Some(("checks", "failed")),
-        read: Read::Row(|row| {
-            let failed: Vec<_> = row.checks.iter().filter(|of| of.failed()).collect();
-            let names: Vec<&str> = failed.iter().map(|of| of.check().name).collect();
-            let ids: Vec<&str> = failed.iter().map(|of| of.id).collect();
-            let text = match (row.excluded, failed.is_empty()) {
-                (Some(Excluded::NoNumbers), _) => "no run".to_owned(),
-                (_, true) => "none".to_owned(),
-                (_, false) => names.join(", "),
-            };
-            Cell { text, value: ids.join(" ") }
-        }),
-    },
-    Column {
-        name: "checks_not_checked",
-        heading: None,
-        read: Read::Row(|row| {
-            let unread = row.checks.iter().filter(|of| of.outcome == Outcome::NotChecked);
-            let ids: Vec<&str> = unread.map(|of| of.id).collect();
-            Cell { text: ids.join(" "), value: ids.join(" ") }
-        }),
-    },
-    Column {
-        name: "excluded",
-        heading: None,
-        read: Read::Row(|row| {
-            let word = match row.excluded {
-                None => "",
-                Some(Excluded::NoNumbers) => "no_numbers",
-                Some(Excluded::Errors) => "errors",
-                Some(Excluded::OverCapacity) => "over_capacity",
-            };
-            Cell { text: word.to_owned(), value: word.to_owned() }
-        }),
-    },
-    Column {
-        name: "utilization",
-        heading: Some(("", "busy")),
-        read: Read::EachResource(|row, i| {
-            cell(row.resources.get(i).and_then(|of| of.utilization), |share| format!("{share:.2}"))
-        }),
-    },
-    Column {
-        name: "demand_us",
-        heading: None,
-        read: Read::EachResource(|row, i| number(row.resources.get(i).and_then(|of| of.demand_us))),
-    },
-    Column {
-        name: "printed_throughput_rps",
-        heading: None,
-        read: Read::Printed(|row| Some(row.printed.throughput_rps?.value)),
-    },
-    Column { name: "printed_latency_us_mean", heading: None, read: Read::Printed(beside::latency_us) },
-    Column {
-        name: "printed_server_cpu_pct",
-        heading: None,
-        read: Read::Printed(|row| Some(row.printed.server_cpu_pct?.value)),
-    },
-    Column {
-        name: "printed_disk_util_pct",
-        heading: None,
-        read: Read::Printed(|row| Some(row.printed.disk_util_pct?.value)),
-    },
-    Column {
-        name: "printed_success_ratio",
-        heading: None,
-        read: Read::Printed(|row| Some(row.printed.success_share?.value)),
-    },
-    Column {
-        name: "printed_little_residual_ratio",
-        heading: None,
-        read: Read::Printed(|row| Some(row.residual?.value)),
-    },
+    shown("clients", ("clients", ""), Row(|row| cell(Some(row.level.into()), |_| row.level.to_string()))),
+    data("runs", Row(|row| number(Some(row.runs.into())))),
+    shown("offered_rps", ("offered", "req/s"), Open(|row| cell(row.offered_rps, short))),
+    shown("goodput_rps", ("goodput", "req/s"), Row(goodput)),
+    data("goodput_low_rps", Row(|row| number(row.goodput_rps.map(|of| of.low)))),
+    data("goodput_high_rps", Row(|row| number(row.goodput_rps.map(|of| of.high)))),
+    data("attempts_rps", Row(|row| number(row.attempts_rps))),
+    shown("latency_us_mean", ("mean", "latency"), Row(|row| cell(row.latency_us_mean, micros))),
+    shown("latency_us_p50", ("p50", "latency"), Row(|row| cell(row.latency_us_p50, micros))),
+    shown("latency_us_p99", ("p99", "latency"), Row(|row| cell(row.latency_us_p99, micros))),
+    shown("latency_us_p999", ("p99.9", "latency"), Row(|row| cell(row.latency_us_p999, micros))),
+    shown("service_us_mean", ("mean", "service"), Open(|row| cell(row.service_us_mean, micros))),
+    shown("send_lag_us_p99", ("p99", "send lag"), Open(|row| cell(row.send_lag_us_p99, micros))),
+    shown("error_ratio", ("errors", "ratio"), Row(|row| cell(row.error_ratio, error_percent))),
+    shown("little_residual_ratio", ("Little", "residual"), Row(|row| cell(row.little_residual, residual))),
+    shown("checks_failed", ("checks", "failed"), Row(checks_failed)),
+    data("checks_not_checked", Row(checks_not_checked)),
+    data("excluded", Row(excluded)),
+    shown("utilization", ("", "busy"), EachResource(|of| cell(of.utilization, |of| format!("{of:.2}")))),
+    data("demand_us", EachResource(|of| number(of.demand_us))),
+    data("published_throughput_rps", Published(|row| Some(row.printed.throughput_rps?.value))),
+    data("published_latency_us_mean", Published(latency_us)),
+    data("published_server_cpu_pct", Published(|row| Some(row.printed.server_cpu_pct?.value))),
+    data("published_disk_util_pct", Published(|row| Some(row.printed.disk_util_pct?.value))),
+    data("published_success_ratio", Published(|row| Some(row.printed.success_share?.value))),
+    data("published_little_residual_ratio", Published(|row| Some(row.residual?.value))),
 ];
 
-/// A column of a concrete table: its names and its cell of a row.
+/// A column of a concrete table.
 pub(super) struct Bound {
     /// In the CSV.
     pub(super) name: String,
     /// For people: heading and unit.
     pub(super) heading: Option<(String, String)>,
     read: &'static Read,
-    resource: usize,
+    /// Of a column of a resource, its index.
+    pub(super) resource: Option<usize>,
 }
 
 impl Bound {
-    /// The resource it belongs to, by its index.
-    pub(super) fn resource(&self) -> Option<usize> {
-        matches!(self.read, Read::EachResource(_)).then_some(self.resource)
-    }
-
     /// The cell of `row`.
-    pub(super) fn cell(&self, row: &Row) -> Cell {
+    pub(super) fn cell(&self, row: &LevelRow) -> Cell {
         match self.read {
-            Read::Row(read) | Read::Open(read) => read(row),
-            Read::EachResource(read) => read(row, self.resource),
-            Read::Printed(read) => number(row.printed.as_ref().and_then(read)),
+            Row(read) | Open(read) => read(row),
+            EachResource(read) => {
+                self.resource.and_then(|i| row.resources.get(i)).map_or_else(|| number(None), read)
+            }
+            Published(read) => number(row.printed.as_ref().and_then(read)),
         }
     }
 }
 
-/// [`COLUMNS`] for these results, those of each resource written out.
+/// [`COLUMNS`] for these results, with one for each resource.
 pub(super) fn columns(results: &Results) -> Vec<Bound> {
     let owned = |(heading, unit): (&str, &str)| (heading.to_owned(), unit.to_owned());
-    let loads = results.trials.iter().filter_map(|trial| trial.load.as_ref());
-    let is_open = loads.clone().any(|load| load.schedule.is_some());
+    let is_open = results.trials.iter().filter_map(|trial| trial.load.as_ref()).any(|load| load.schedule.is_some());
     let bind = |column: &'static Column| -> Vec<Bound> {
-        match &column.read {
-            Read::Printed(_) if results.printed.is_empty() => Vec::new(),
-            Read::Open(_) if !is_open => Vec::new(),
-            read @ (Read::Row(_) | Read::Open(_) | Read::Printed(_)) => {
+        let read = &column.read;
+        match read {
+            Published(_) if results.printed.is_empty() => Vec::new(),
+            Open(_) if !is_open => Vec::new(),
+            Row(_) | Open(_) | Published(_) => {
                 let (name, heading) = (column.name.to_owned(), column.heading.map(owned));
-                vec![Bound { name, heading, read, resource: 0 }]
+                vec![Bound { name, heading, read, resource: None }]
             }
-            read @ Read::EachResource(_) => (results.resources.iter().enumerate())
+            EachResource(_) => (results.resources.iter().enumerate())
                 .map(|(resource, of)| Bound {
                     name: format!("{}_{}", slug(&of.name), column.name),
                     heading: column.heading.map(|(_, unit)| (of.name.clone(), unit.to_owned())),
                     read,
-                    resource,
+                    resource: Some(resource),
                 })
                 .collect(),
         }
@@ -239,15 +130,47 @@ pub(super) fn columns(results: &Results) -> Vec<Bound> {
     COLUMNS.iter().flat_map(bind).collect()
 }
 
-fn cell(value: Option<f64>, say: impl Fn(f64) -> String) -> Cell {
-    Cell { text: words::known(value, say), value: number(value).value }
+fn goodput(row: &LevelRow) -> Cell {
+    let text = row.goodput_rps.as_ref().map_or(UNKNOWN.to_owned(), format::spread);
+    Cell { text, ..number(row.goodput_rps.map(|of| of.mean)) }
 }
 
-fn latency(us: Option<f64>) -> Cell {
-    cell(us, |us| words::latency(Some(us)))
+fn error_percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+/// Names for people, ids for programs.
+fn checks_failed(row: &LevelRow) -> Cell {
+    let failed = || row.checks.iter().filter(|of| of.failed());
+    let text = match row.excluded {
+        Some(Excluded::NoNumbers) => "no run".to_owned(),
+        _ => failed().map(|of| of.check().name).collect::<Vec<_>>().join(", "),
+    };
+    Cell { text, value: failed().map(|of| of.id).collect::<Vec<_>>().join(" ") }
+}
+
+fn checks_not_checked(row: &LevelRow) -> Cell {
+    let unknown = row.checks.iter().filter(|of| of.outcome == Outcome::NotChecked);
+    word(&unknown.map(|of| of.id).collect::<Vec<_>>().join(" "))
+}
+
+fn excluded(row: &LevelRow) -> Cell {
+    word(match row.excluded {
+        None => "",
+        Some(Excluded::NoNumbers) => "no_numbers",
+        Some(Excluded::Errors) => "errors",
+        Some(Excluded::OverCapacity) => "over_capacity",
+    })
+}
+
+fn cell(value: Option<f64>, say: impl Fn(f64) -> String) -> Cell {
+    Cell { text: format::known(value, say), ..number(value) }
 }
 
 fn number(value: Option<f64>) -> Cell {
-    let text = value.filter(|value| value.is_finite()).map(|value| format!("{value}")).unwrap_or_default();
-    Cell { text: text.clone(), value: text }
+    word(&format::finite(value).map(|value| value.to_string()).unwrap_or_default())
+}
+
+fn word(text: &str) -> Cell {
+    Cell { text: text.to_owned(), value: text.to_owned() }
 }

@@ -2,10 +2,9 @@
 //!
 //! A pure function, as the report is: the same score gives the same bytes.
 
-use super::compare::spell;
-use super::markdown;
-use super::page::{Block, Table, section};
-use super::words::{self, UNKNOWN};
+use super::document::{Block, Document, Table, TableColumn, section};
+use super::format::{self, UNKNOWN};
+use super::{markdown, text};
 use lab_analysis::Grade;
 use lab_analysis::score::{BINDING, Case, Class, Outcome, Score, Split, Tally};
 use std::collections::BTreeSet;
@@ -14,21 +13,20 @@ const TITLE: &str = "How often the name is right";
 
 /// The score as Markdown.
 pub fn markdown(score: &Score) -> String {
-    markdown::document(page(score), &[])
+    markdown::write(&page(score))
 }
 
 /// The score as plain text, without a line end behind the last line.
 pub fn text(score: &Score) -> String {
-    spell(&page(score))
+    text::write(&page(score))
 }
 
-fn page(score: &Score) -> Vec<Block> {
+fn page(score: &Score) -> Document {
     let kinds = score.kinds();
     let three = kinds.values().filter(|severities| **severities >= 3).count();
     let above =
-        format!("{}, {three} of them in three severities or more", words::count(kinds.len() as u32, "kind"));
-    let mut page = vec![Block::Title { above, title: TITLE.to_owned() }];
-    page.push(Block::Table(totals(score)));
+        format!("{}, {three} of them in three severities or more", format::count(kinds.len() as u32, "kind"));
+    let mut page = vec![Block::Table(totals(score))];
     page.push(Block::Notes(vec![
         "The interval is Wilson’s, 95 %, of the share of right ones.".to_owned(),
         "By the highest utilization: the busiest resource of the highest level, pools and disks included; a busy disk \
@@ -63,7 +61,7 @@ fn page(score: &Score) -> Vec<Block> {
         Outcome::NotImposed(why) => Some(format!("{}: {why}", named(case))),
         _ => None,
     })));
-    page
+    Document { title: TITLE.to_owned(), above, blocks: page }
 }
 
 fn totals(score: &Score) -> Table {
@@ -99,7 +97,7 @@ fn conclusion(score: &Score) -> String {
     let silent = score.held_out.right_without_answer + score.tune.right_without_answer;
     let mut said = format!(
         "Of {}, {} counted, {discarded} discarded, {refused} not imposed on this machine.",
-        words::count(score.cases.len() as u32, "case"),
+        format::count(score.cases.len() as u32, "case"),
         score.held_out.cases + score.tune.cases,
     );
     if silent > 0 {
@@ -131,7 +129,7 @@ fn cases(score: &Score) -> Table {
     for case in &score.cases {
         let busiest = case.baseline.as_ref().map(|of| {
             let mark = if of.right { " ✓" } else { "" };
-            format!("{} {}{mark}", of.resource, words::percent(of.utilization))
+            format!("{} {}{mark}", of.resource, format::percent(of.utilization))
         });
         let cells = [
             case.experiment.clone(),
@@ -141,11 +139,11 @@ fn cases(score: &Score) -> Table {
             case.expected.to_string(),
             said(case),
             case.grade.map_or(UNKNOWN, grade).to_owned(),
-            words::known(case.binding, |ratio| format!("{ratio:.2} ×")),
+            format::known(case.binding, |ratio| format!("{ratio:.2} ×")),
             busiest.unwrap_or_else(|| UNKNOWN.to_owned()),
             outcome(&case.outcome).to_owned(),
         ];
-        table.rows.push((cells.into(), !case.outcome.counts()));
+        table.push_row(cells, !case.outcome.counts());
     }
     table
 }
@@ -154,8 +152,7 @@ fn confusion(score: &Score) -> Table {
     let all: BTreeSet<&Class> = score.confusion.iter().map(|cell| &cell.said).collect();
     let names: Vec<String> = all.iter().map(ToString::to_string).collect();
     let mut table = Table::new(&["<expected ↓ said →"]);
-    table.head.extend(names.into_iter().map(|name| (name, String::new())));
-    table.words.resize(table.head.len(), false);
+    table.columns.extend(names.into_iter().map(|name| TableColumn::figures(name, "")));
     let expected: BTreeSet<&Class> = score.confusion.iter().map(|cell| &cell.expected).collect();
     for expected in expected {
         let cell = |said: &&Class| {

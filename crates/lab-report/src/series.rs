@@ -2,11 +2,12 @@
 //!
 //! How they are drawn is the business of [`super::plots`].
 
-use super::beside;
-use kv::units::short;
+use super::published::{disk, latency_us, server_cpu};
+use super::svg::Colour;
 use lab_analysis::rows::Use;
 use lab_analysis::{AuditedRow, Capacity, FIGURES, Group, Place, Population, Row, WorkloadFindings};
 use lab_data::results::ResourceKind;
+use kv::units::short;
 use std::collections::BTreeSet;
 
 /// A line with its name at its end.
@@ -26,14 +27,14 @@ pub struct Series {
 pub enum Kind {
     /// Measured: a thick line with dots.
     Measured,
-    /// Printed by somebody: dashed, with squares.
-    Printed,
-    /// Printed without a number of clients: dashed, from side to side.
-    PrintedPeak,
-    /// Computed: a thin line that the axis does not follow.
-    Bound,
+    /// Published by somebody: dashed, with squares.
+    Published,
+    /// Published without a number of clients: dashed, from side to side.
+    PublishedPeak,
+    /// Computed: a thin line, left out where it is far above all that was measured.
+    Ceiling,
     /// Measured second by second: a line without dots.
-    Course,
+    TimeSeries,
     /// Measured: a band between the ends of its points' intervals.
     Area(Fill),
     /// Measured: dots alone.
@@ -43,14 +44,12 @@ pub enum Kind {
 /// How a band is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// Who waits.
+    /// Clients that wait.
     Full,
-    /// Who is served.
+    /// Clients that are served.
     Light,
-    /// What is only background.
+    /// Background, and what is unaccounted for.
     Pale,
-    /// What nobody can tell.
-    Hatched,
 }
 
 /// A point of a series.
@@ -65,65 +64,66 @@ pub struct Point {
     pub usable: bool,
 }
 
-/// A colour by what it is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Colour {
-    /// Axes and their text.
-    Ink,
-    /// What was not measured: bounds, the knee, the generator.
-    Soft,
-    /// Lines of the grid.
-    Grid,
-    /// What is under the drawing; it fills hollow points.
-    Paper,
-    /// Series, counted from 0; after the last the first again.
-    Series(usize),
-}
-
-pub(super) fn throughput(found: &WorkloadFindings) -> Vec<Series> {
-    let goodput = (found.rows.iter())
-        .filter_map(|row| {
-            let of = row.goodput_rps?;
-            let interval = (of.low < of.high).then_some((of.low, of.high));
-            Some(Point { interval, ..point(row, of.mean) })
-        })
-        .collect();
+pub(super) fn goodput(found: &WorkloadFindings) -> Vec<Series> {
+    let points = found.rows.iter().filter_map(|row| {
+        let of = row.goodput_rps?;
+        Some(Point { interval: (of.low < of.high).then_some((of.low, of.high)), ..point(row, of.mean) })
+    });
+    let levels = levels(found);
+    let across = |levels: &[u32], value: f64, interval| -> Vec<Point> {
+        let ends = [levels.first(), levels.last()].into_iter().flatten();
+        ends.map(|level| Point { at: f64::from(*level), value, interval, usable: true }).collect()
+    };
     let mut all = Vec::new();
-    let ends = found.rows.first().zip(found.rows.last());
-    if let Some(((first, last), rps)) = ends.zip(found.capacity.rps()) {
-        let thin = |clients: f64, value: f64| Point { at: clients, value, interval: None, usable: true };
-        let (first, last) = (f64::from(first.level), f64::from(last.level));
-        if matches!(found.capacity, Capacity::Reached { .. }) {
-            let points = vec![thin(first, rps.mean), thin(last, rps.mean)];
-            let label = format!("capacity {}", short(rps.mean));
-            all.push(Series { label, colour: Colour::Soft, kind: Kind::Bound, points });
-        }
+    if let Capacity::Reached { rps, levels } = &found.capacity {
+        all.push(Series {
+            label: format!("capacity {}", short(rps.mean)),
+            colour: Colour::Soft,
+            kind: Kind::Area(Fill::Light),
+            points: across(levels, rps.high, Some((rps.low, rps.high))),
+        });
     }
-    let colour = Colour::Series(0);
-    all.push(Series { label: "goodput".into(), colour, kind: Kind::Measured, points: goodput });
-    all.extend(printed(found, "printed", colour, |row| Some(row.printed.throughput_rps?.value)));
+    all.extend(found.ceilings.iter().map(|of| Series {
+        label: format!("{} full", of.resource),
+        colour: Colour::Soft,
+        kind: Kind::Ceiling,
+        points: across(&levels, of.ceiling_rps, None),
+    }));
+    let (label, colour) = ("goodput".to_owned(), Colour::Series(0));
+    all.push(Series { label, colour, kind: Kind::Measured, points: points.collect() });
+    all.extend(published(found, "published", colour, |row| Some(row.printed.throughput_rps?.value)));
     all
 }
 
 /// A line of the latency panel: its name, its colour, and its figure of a row.
 type Rank = (&'static str, Colour, fn(&Row) -> Option<f64>);
 
+const RANKS: [Rank; 4] = [
+    ("p50", Colour::Series(0), |row| row.latency_us_p50),
+    ("p99", Colour::Series(1), |row| row.latency_us_p99),
+    ("p99.9", Colour::Series(3), |row| row.latency_us_p999),
+    ("mean", Colour::Series(2), |row| row.latency_us_mean),
+];
+
+/// The two latencies that most readers ask for.
+pub(super) fn latency_overview(found: &WorkloadFindings) -> Vec<Series> {
+    ranks(found, &RANKS[..2])
+}
+
 pub(super) fn latency(found: &WorkloadFindings) -> Vec<Series> {
-    const RANKS: [Rank; 4] = [
-        ("mean", Colour::Series(2), |row| row.latency_us_mean),
-        ("p50", Colour::Series(0), |row| row.latency_us_p50),
-        ("p99", Colour::Series(1), |row| row.latency_us_p99),
-        ("p99.9", Colour::Series(3), |row| row.latency_us_p999),
-    ];
+    let mut all = ranks(found, &RANKS);
+    all.extend(published(found, "published mean", RANKS[3].1, latency_us));
+    all
+}
+
+fn ranks(found: &WorkloadFindings, ranks: &[Rank]) -> Vec<Series> {
     let series = |(label, colour, read): &Rank| Series {
         label: (*label).to_owned(),
         colour: *colour,
         kind: Kind::Measured,
         points: found.rows.iter().filter_map(|row| Some(point(row, read(row)?))).collect(),
     };
-    let mut all: Vec<Series> = RANKS.iter().map(series).collect();
-    all.extend(printed(found, "printed mean", RANKS[0].1, beside::latency_us));
-    all
+    ranks.iter().map(series).collect()
 }
 
 /// What is never busier than this is a line on the ground: the table has it.
@@ -173,85 +173,75 @@ pub(super) fn demand(found: &WorkloadFindings) -> Vec<Series> {
 pub(super) fn utilization(found: &WorkloadFindings) -> Vec<Series> {
     let Some(first) = found.rows.first() else { return Vec::new() };
     let mut all = by_resource(found, |of| of.utilization);
-    // A printed use has the colour of what it stands beside; the last one where we measure no such thing.
+    // A published figure has the colour of the measured one.
     let beside = |of: Option<&Use>| {
         let i = of.and_then(|of| first.resources.iter().position(|other| other.name == of.name));
         i.map_or(Colour::Series(4), |i| all[i].colour)
     };
-    let (cpu, disk) = (beside(beside::server_cpu(first)), beside(beside::disk(first)));
-    all.extend(printed(found, "printed CPU", cpu, |row| Some(row.printed.server_cpu_pct?.value / 100.0)));
-    all.extend(printed(found, "printed disk", disk, |row| Some(row.printed.disk_util_pct?.value / 100.0)));
+    let (cpu, disk) = (beside(server_cpu(first)), beside(disk(first)));
+    all.extend(published(found, "published CPU", cpu, |row| Some(row.printed.server_cpu_pct?.value / 100.0)));
+    all.extend(published(found, "published disk", disk, |row| Some(row.printed.disk_util_pct?.value / 100.0)));
     all.retain(|series| !series.points.is_empty());
     all
 }
 
-/// A share of the clients: who waits in front of a resource or is in it, and how the band is filled.
-struct Share {
+/// A share of the clients: those that wait for a resource, or that it serves.
+struct Band {
     label: String,
     colour: Colour,
     fill: Fill,
-    read: Box<dyn Fn(&Population) -> f64>,
+    /// 0–1, at every level.
+    shares: Vec<f64>,
 }
 
-/// A band that is never wider than this is one with the others.
-const BAND_MIN: f64 = 0.02;
+impl Band {
+    /// Whether it is wide enough at some level to be named.
+    fn is_wide(&self) -> bool {
+        const WIDE_MIN: f64 = 0.02;
+        self.shares.iter().any(|share| *share >= WIDE_MIN)
+    }
+}
 
-/// Bands that add up to all clients, those in places first, in the order of a request's way.
-pub(super) fn places(found: &WorkloadFindings) -> Vec<Series> {
-    let told: Vec<(&Row, &Population)> =
+/// Bands that add up to all clients: those at the resources, in the order of a request's way, then all others.
+pub(super) fn clients(found: &WorkloadFindings) -> Vec<Series> {
+    let counted: Vec<(&Row, &Population)> =
         found.rows.iter().filter_map(|row| Some((row, row.population.as_ref()?))).collect();
-    let Some((first, of_first)) = told.first() else { return Vec::new() };
+    let Some((first, of_first)) = counted.first() else { return Vec::new() };
+    let band = |label: String, colour, fill, read: &dyn Fn(&Population) -> f64| {
+        let shares = counted.iter().map(|(_, of)| (read(of) / of.clients).max(0.0)).collect();
+        Band { label, colour, fill, shares }
+    };
     let colours = colours(first);
-    let mut shares: Vec<Share> = Vec::new();
+    let mut bands = Vec::new();
     for place in of_first.places.iter().filter(|place| !place.inner) {
         let name = &place.resource;
         let known = first.resources.iter().position(|of| of.name == *name);
         let colour = known.map_or(Colour::Soft, |i| colours[i]);
-        let part = |of: fn(&Place) -> Option<f64>| {
-            let name = name.clone();
-            Box::new(move |population: &Population| {
-                let place = population.places.iter().find(|place| place.resource == name);
-                place.and_then(of).unwrap_or(0.0).max(0.0)
-            })
+        let at = |of: &Population, read: fn(&Place) -> Option<f64>| {
+            of.places.iter().find(|place| place.resource == *name).and_then(read).unwrap_or(0.0)
         };
-        let (before, within) = (format!("before {name}"), format!("in {name}"));
-        shares.push(Share { label: before, colour, fill: Fill::Full, read: part(|of| of.waiting) });
-        shares.push(Share { label: within, colour, fill: Fill::Light, read: part(|of| of.serving) });
+        bands.push(band(format!("before {name}"), colour, Fill::Full, &|of| at(of, |place| place.waiting)));
+        bands.push(band(format!("in {name}"), colour, Fill::Light, &|of| at(of, |place| place.serving)));
     }
-    shares.push(Share {
-        label: "thinking or resting".into(),
-        colour: Colour::Soft,
-        fill: Fill::Light,
-        read: Box::new(|population| population.away.max(0.0)),
-    });
-    let share = |population: &Population, of: &Share| (of.read)(population) / population.clients;
-    let wide = |of: &&Share| told.iter().any(|(_, population)| share(population, of) >= BAND_MIN);
-    let (wide, narrow): (Vec<&Share>, Vec<&Share>) = shares.iter().partition(wide);
+    bands.push(band("thinking or resting".into(), Colour::Soft, Fill::Light, &|of| of.away));
+    let (mut bands, narrow): (Vec<Band>, Vec<Band>) = bands.into_iter().partition(Band::is_wide);
+    let sum = |level: usize| narrow.iter().map(|of| of.shares[level]).sum();
+    let (colour, fill) = (Colour::Soft, Fill::Light);
+    bands.push(Band { label: "elsewhere".into(), colour, fill, shares: (0..counted.len()).map(sum).collect() });
+    bands.push(band("unaccounted".into(), Colour::Soft, Fill::Pale, &|of| of.unlocated));
 
-    let mut all: Vec<Series> = Vec::new();
-    let mut ground = vec![0.0; told.len()];
-    let mut band = |label: &str, colour: Colour, fill: Fill, of_row: &dyn Fn(&Population) -> f64| {
+    let mut ground = vec![0.0; counted.len()];
+    let stacked = bands.into_iter().filter_map(|band| {
         let mut points = Vec::new();
-        for ((row, population), ground) in told.iter().zip(&mut ground) {
-            let (low, high) = (*ground, *ground + of_row(population));
-            points.push(Point { interval: Some((low, high)), ..point(row, high) });
-            *ground = high;
+        for (((row, _), ground), share) in counted.iter().zip(&mut ground).zip(&band.shares) {
+            let low = *ground;
+            *ground += share;
+            points.push(Point { interval: Some((low, *ground)), ..point(row, *ground) });
         }
-        // What is nowhere more than a line needs no name.
-        let is_seen =
-            points.iter().any(|point| point.interval.is_some_and(|(low, high)| high - low >= BAND_MIN));
-        if is_seen {
-            all.push(Series { label: label.to_owned(), colour, kind: Kind::Area(fill), points });
-        }
-    };
-    for of in wide {
-        band(&of.label, of.colour, of.fill, &|population| share(population, of));
-    }
-    let rest = |population: &Population| narrow.iter().map(|of| share(population, of)).sum();
-    band("elsewhere", Colour::Soft, Fill::Light, &rest);
-    let unlocated = |population: &Population| (population.unlocated / population.clients).max(0.0);
-    band("not located", Colour::Soft, Fill::Hatched, &unlocated);
-    all
+        let is_wide = band.is_wide();
+        is_wide.then_some(Series { label: band.label, colour: band.colour, kind: Kind::Area(band.fill), points })
+    });
+    stacked.collect()
 }
 
 /// Time in which something waited for the machine or was held back by a quota or a cap.
@@ -278,7 +268,7 @@ pub(super) fn pressure(found: &WorkloadFindings) -> Vec<Series> {
     all
 }
 
-/// How far every row is from Little's law, on the band that gate G1 allows.
+/// How far every row is from Little's law, on the band that the check allows.
 pub(super) fn residuals(found: &WorkloadFindings) -> Vec<Series> {
     const ALLOWED: f64 = 0.02;
     let points: Vec<Point> =
@@ -294,18 +284,18 @@ pub(super) fn residuals(found: &WorkloadFindings) -> Vec<Series> {
     vec![allowed, Series { label: "residual".into(), colour: Colour::Series(0), kind: Kind::Dots, points }]
 }
 
-pub(super) fn goodput_course(found: &WorkloadFindings) -> Vec<Series> {
+pub(super) fn goodput_by_second(found: &WorkloadFindings) -> Vec<Series> {
     let values = found.course.iter().flat_map(|course| course.goodput_rps.iter().copied().map(Some));
-    vec![course(found, "goodput", Colour::Series(0), values)]
+    vec![by_second(found, "goodput", Colour::Series(0), values)]
 }
 
-pub(super) fn latency_course(found: &WorkloadFindings) -> Vec<Series> {
+pub(super) fn latency_by_second(found: &WorkloadFindings) -> Vec<Series> {
     let values = found.course.iter().flat_map(|course| course.latency_us_mean.iter().copied());
-    vec![course(found, "mean", Colour::Series(2), values)]
+    vec![by_second(found, "mean", Colour::Series(2), values)]
 }
 
 /// A figure at the middle of every second.
-fn course(
+fn by_second(
     found: &WorkloadFindings,
     label: &str,
     colour: Colour,
@@ -316,11 +306,11 @@ fn course(
         Some(Point { at: (bin as f64 + 0.5) * secs, value: value?, interval: None, usable: true })
     };
     let points = values.enumerate().filter_map(point).collect();
-    Series { label: label.to_owned(), colour, kind: Kind::Course, points }
+    Series { label: label.to_owned(), colour, kind: Kind::TimeSeries, points }
 }
 
-/// What is printed of one figure: a curve, and a line from side to side for each row without clients.
-fn printed(
+/// What was published of one figure: a curve, and a line from side to side for each row without clients.
+fn published(
     found: &WorkloadFindings,
     label: &str,
     colour: Colour,
@@ -336,14 +326,14 @@ fn printed(
     let curve = (sweep.rows.iter())
         .filter_map(|row| Some(place(row.printed.clients?, read(row)?, !row.off())))
         .collect();
-    let mut all = vec![Series { label: label.to_owned(), colour, kind: Kind::Printed, points: curve }];
+    let mut all = vec![Series { label: label.to_owned(), colour, kind: Kind::Published, points: curve }];
     let levels = levels(found);
     if let (Some(first), Some(last)) = (levels.first(), levels.last()) {
         let peaks = sweep.rows.iter().filter(|row| row.printed.clients.is_none()).filter_map(read);
         all.extend(peaks.map(|value| Series {
             label: label.to_owned(),
             colour,
-            kind: Kind::PrintedPeak,
+            kind: Kind::PublishedPeak,
             points: vec![place(*first, value, true), place(*last, value, true)],
         }));
     }
@@ -351,7 +341,7 @@ fn printed(
     all
 }
 
-/// All levels, printed ones too, ascending.
+/// All levels, published ones too, ascending.
 pub(super) fn levels(found: &WorkloadFindings) -> Vec<u32> {
     let printed = found.printed.iter().flat_map(|sweep| &sweep.rows).filter_map(|row| row.printed.clients);
     let all: BTreeSet<u32> = found.rows.iter().map(|row| row.level).chain(printed).collect();

@@ -50,6 +50,8 @@ pub struct Bottleneck {
     pub grade: Grade,
     /// The resources named; several share the load. Empty where none is.
     pub named: Vec<Evidence>,
+    /// All resources of which something is known at these levels, those named among them.
+    pub candidates: Vec<Evidence>,
     /// What would limit next, if nothing that is named did: never below what is named, nor below the capacity.
     pub next: Option<Ceiling>,
     /// Resources that look saturated but do more per busy second the more is asked of them.
@@ -246,6 +248,7 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
             .collect(),
         levels,
         because,
+        candidates: case.evidence,
     }
 }
 

@@ -1,9 +1,8 @@
 //! The page of a comparison, before it is spelled: what stands on it, in which order.
 
 use super::{capacity, plot};
-use crate::page::{Block, Table, section};
-use crate::slug;
-use crate::words::{self, UNKNOWN};
+use crate::document::{Block, Document, Table, TableColumn, section};
+use crate::format::{self, UNKNOWN, slug};
 use kv::units::short;
 use lab_analysis::compare::{
     Bound, ComparedWorkload, Measure, Merge, Merged, Method, Quotient, Ratio, Says, Side, SideOfLevel,
@@ -45,11 +44,11 @@ pub(super) fn title(comparison: &Comparison) -> String {
         _ => format!("{} ({})", side.name, side.experiment),
     };
     let names: Vec<String> = comparison.sides.iter().map(name).collect();
-    words::listed(&names.iter().map(String::as_str).collect::<Vec<_>>())
+    format::listed(&names.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// The whole page.
-pub(super) fn page(comparison: &Comparison) -> Vec<Block> {
+pub(super) fn page(comparison: &Comparison) -> Document {
     let first = &comparison.sides[0];
     let above = match comparison.interleaved {
         true => format!(
@@ -58,22 +57,24 @@ pub(super) fn page(comparison: &Comparison) -> Vec<Block> {
         ),
         false => "two runs compared".to_owned(),
     };
-    let mut page = vec![Block::Title { above, title: title(comparison) }, Block::Front(front(comparison))];
-    if let Some(of) = plot::figure(comparison) {
-        page.push(Block::Figure { index: 0, caption: of.caption });
+    let mut answers = Table::new(&["<workload", "<in short"]);
+    for (workload, said) in front(comparison) {
+        answers.push([workload, said]);
     }
+    let mut page = vec![Block::Table(answers)];
+    page.extend(plot::figure(comparison));
     page.push(section("What is compared", "sides"));
     page.push(Block::Table(sides(comparison)));
     if !comparison.absent.is_empty() {
         let absent: Vec<&str> = comparison.absent.iter().map(String::as_str).collect();
         page.push(Block::Notes(vec![format!(
             "Of the same run, but without results: {}.",
-            words::listed(&absent)
+            format::listed(&absent)
         )]));
     }
     circumstances(comparison, &mut page);
     for of in &comparison.workloads {
-        page.push(Block::Workload { title: of.name.clone(), anchor: slug(&of.name) });
+        page.push(section(&of.name, &slug(&of.name)));
         if !of.about.is_empty() {
             page.push(Block::Text(of.about.clone()));
         }
@@ -85,7 +86,7 @@ pub(super) fn page(comparison: &Comparison) -> Vec<Block> {
     }
     page.push(section("How to read it", "reading"));
     page.push(Block::Notes(reading(comparison)));
-    page
+    Document { title: title(comparison), above, blocks: page }
 }
 
 /// Who the sides are. What targets of one run have in common stands at the head of the page already.
@@ -101,7 +102,7 @@ fn sides(comparison: &Comparison) -> Table {
             cells.extend([side.experiment.clone(), target, side.started.clone(), side.weir_version.clone()]);
         }
         let parts: Vec<&str> = side.parts.iter().map(String::as_str).collect();
-        cells.extend([words::listed(&parts), promise(side)]);
+        cells.extend([format::listed(&parts), promise(side)]);
         table.push(cells);
     }
     table
@@ -140,7 +141,7 @@ fn circumstances(comparison: &Comparison, page: &mut Vec<Block>) {
                 }
             }
             for (value, names) in values {
-                table.push([std::mem::take(&mut what), words::listed(&names), known(value)]);
+                table.push([std::mem::take(&mut what), format::listed(&names), known(value)]);
             }
         }
     }
@@ -171,29 +172,25 @@ fn promises(comparison: &Comparison, workload: &ComparedWorkload) -> Option<Stri
 fn table(comparison: &Comparison, workload: &ComparedWorkload, measures: &[&str], behind: Behind) -> Table {
     let (gated, promised) = (behind == Behind::Gates, behind == Behind::Promise && workload.writes);
     let base = &comparison.sides[0].name;
-    let mut columns: Vec<(String, String, bool)> =
-        vec![("clients".into(), String::new(), false), ("target".into(), String::new(), true)];
+    let words = |heading: &str| TableColumn { is_words: true, ..TableColumn::figures(heading, "") };
+    let mut columns = vec![TableColumn::figures("clients", ""), words("target")];
     let chosen: Vec<(usize, &Measure)> =
         MEASURES.iter().enumerate().filter(|(_, measure)| measures.contains(&measure.name)).collect();
     for (_, measure) in &chosen {
         let (heading, unit) = measure.heading;
-        columns.push((heading.to_owned(), unit.to_owned(), false));
+        columns.push(TableColumn::figures(heading, unit));
         if measure.compared {
-            columns.push(("ratio".into(), format!("to {base}, 95 %"), false));
-            columns.push(("difference".into(), String::new(), true));
+            columns.push(TableColumn::figures("ratio", format!("to {base}, 95 %")));
+            columns.push(words("difference"));
         }
     }
     if gated {
-        columns.push(("checks failed".into(), String::new(), true));
+        columns.push(words("checks failed"));
     }
     if promised {
-        columns.push(("acknowledges a write".into(), String::new(), true));
+        columns.push(words("acknowledges a write"));
     }
-    let mut table = Table {
-        head: columns.iter().map(|(heading, unit, _)| (heading.clone(), unit.clone())).collect(),
-        words: columns.iter().map(|(.., words)| *words).collect(),
-        rows: Vec::new(),
-    };
+    let mut table = Table::of(columns);
     for level in &workload.levels {
         let mut clients = level.clients.to_string();
         for (i, side) in level.sides.iter().enumerate() {
@@ -215,7 +212,7 @@ fn table(comparison: &Comparison, workload: &ComparedWorkload, measures: &[&str]
                 cells.push(promise(&comparison.sides[i]));
             }
             let usable = of.excluded.is_none();
-            table.rows.push((cells, !usable));
+            table.push_row(cells, !usable);
         }
     }
     table
@@ -226,8 +223,8 @@ fn figure(measure: &Measure, of: Option<&Merge>) -> String {
     match measure.merged {
         // Their spread is that of the load; it would say nothing.
         Merged::Mean if measure.unit == "cores" => format!("{:.2}", of.value),
-        Merged::Mean => of.estimate.as_ref().map_or_else(|| UNKNOWN.to_owned(), words::spread),
-        Merged::Median => words::latency(Some(of.value)),
+        Merged::Mean => of.estimate.as_ref().map_or_else(|| UNKNOWN.to_owned(), format::spread),
+        Merged::Median => format::latency(Some(of.value)),
     }
 }
 
@@ -319,10 +316,9 @@ pub(super) fn verdict(comparison: &Comparison, other: usize, says: Says) -> Stri
     }
 }
 
-/// What the comparison says: for each workload and other side its name, where its section is, and a sentence.
-pub(super) fn front(comparison: &Comparison) -> Vec<(String, String, String)> {
-    let entry =
-        |workload: &ComparedWorkload, sentence| (workload.name.clone(), slug(&workload.name), sentence);
+/// What the comparison says: for each workload and other side its name and a sentence.
+pub(super) fn front(comparison: &Comparison) -> Vec<(String, String)> {
+    let entry = |workload: &ComparedWorkload, sentence| (workload.name.clone(), sentence);
     let of_workload = |workload| {
         let said: Vec<_> = (1..comparison.sides.len())
             .filter_map(|other| Some(entry(workload, sentence(comparison, workload, other)?)))
@@ -330,7 +326,7 @@ pub(super) fn front(comparison: &Comparison) -> Vec<(String, String, String)> {
         match said.is_empty() {
             true => {
                 let without = format!("not measured on {}: no ratios.", comparison.sides[0].name);
-                vec![entry(workload, words::capitalized(&without))]
+                vec![entry(workload, format::capitalized(&without))]
             }
             false => said,
         }
@@ -413,7 +409,7 @@ fn notes(comparison: &Comparison, workload: &ComparedWorkload) -> Vec<String> {
                 .filter_map(|(clients, of)| Some((*clients, of.failed.iter().find(|gate| gate.id == id)?)));
             let gates: Vec<_> = gates.collect();
             let clauses: Vec<String> = (gates.iter())
-                .map(|(clients, gate)| format!("at {}: {}", words::each_level(&[*clients]), gate.seen))
+                .map(|(clients, gate)| format!("at {}: {}", format::each_level(&[*clients]), gate.seen))
                 .collect();
             let gate = gates[gates.len() - 1].1;
             notes.push(format!(
@@ -425,12 +421,12 @@ fn notes(comparison: &Comparison, workload: &ComparedWorkload) -> Vec<String> {
             ));
         }
         for (clients, of) in rows {
-            let (missing, planned) = (of.planned - of.runs.min(of.planned), words::count(of.planned, "run"));
+            let (missing, planned) = (of.planned - of.runs.min(of.planned), format::count(of.planned, "run"));
             if missing > 0 {
                 notes.push(format!(
                     "{}: {missing} of {planned} at {} left out: {}.",
                     side.name,
-                    words::each_level(&[clients]),
+                    format::each_level(&[clients]),
                     of.failures.join("; ")
                 ));
             }
@@ -442,7 +438,7 @@ fn notes(comparison: &Comparison, workload: &ComparedWorkload) -> Vec<String> {
             .map(|(clients, _)| *clients)
             .collect();
         if !alone.is_empty() {
-            notes.push(format!("Only {} has {}.", side.name, words::each_level(&alone)));
+            notes.push(format!("Only {} has {}.", side.name, format::each_level(&alone)));
         }
     }
     if comparison.sides.len() > 2 {
@@ -451,7 +447,7 @@ fn notes(comparison: &Comparison, workload: &ComparedWorkload) -> Vec<String> {
             .map(|(_, side)| side.name.as_str())
             .collect();
         if !without.is_empty() {
-            notes.push(format!("Not measured on {}.", words::listed(&without)));
+            notes.push(format!("Not measured on {}.", format::listed(&without)));
         }
     }
     notes

@@ -1,7 +1,8 @@
 //! What the report shows of evidence that is filled in by hand: effects, places.
 
-use crate::series::{Fill, Kind, places};
-use crate::{File, WRITERS, rendered, words};
+use crate::answers::answers;
+use crate::series::{Fill, Kind, clients};
+use crate::{File, WRITERS, rendered};
 use lab_analysis::{Effect, Estimate, Findings, Grade, Place, Population, findings};
 use lab_data::results::{Change, Limit, Results};
 use lab_data::simulated::tests::{model, sweep};
@@ -14,6 +15,7 @@ fn proven() -> (Results, Findings) {
     let mut findings = findings(&results);
     let found = &mut findings.workloads[0];
     found.bottleneck.grade = Grade::Confirmed;
+    found.bottleneck.next.as_mut().unwrap().ceiling_rps = 200.0;
     found.bottleneck.because = vec!["of each client more 0.98 wait for cpu.".into()];
     let named = &mut found.bottleneck.named[0];
     (named.limit, named.queue_growth) = (Some(Limit::CommitPath), Some(0.98));
@@ -73,65 +75,59 @@ fn check(text: &str, all: &[&str]) {
 #[test]
 fn every_writer_writes_and_the_same_findings_give_the_same_bytes() {
     let (results, findings) = proven();
-    let files = rendered(&results, findings.clone());
+    let files = rendered(&results, &findings);
     for writer in WRITERS {
         let name = writer.name.replace("WORKLOAD", "get");
         assert!(files.iter().any(|file| file.name == name && !file.bytes.is_empty()), "{name}");
     }
-    assert!(files == rendered(&results, findings));
+    assert!(files == rendered(&results, &findings));
 }
 
 #[test]
 fn the_front_answers_how_fast_where_what_and_whether() {
     let (results, findings) = proven();
-    let files = rendered(&results, findings);
+    let files = rendered(&results, &findings);
     let html = text(&files, "report.html");
-    let (front, _) = html.split_once("id=\"believe\"").unwrap();
+    let (front, _) = html.split_once("<details").unwrap();
     check(
         front,
         &[
-            "<dt>How fast?</dt><dd>50.0 req/s</dd>",
-            "<dt>Where is the knee?</dt><dd>3.8 clients</dd>",
-            "<dt>What limits it?</dt><dd>commit path</dd><dd>confirmed; next disk, 200 req/s</dd>",
-            "<dt>May we believe it?</dt><dd>",
-            "bottleneck commit path (confirmed: cpu 100 % busy",
+            "<dt>throughput</dt><dd>50.0",
+            "<dt>knee</dt><dd>3.8 clients",
+            "<dt>limit</dt><dd>commit path, cpu 100 % busy (confirmed)</dd><dd>next: disk, full at 200 req/s</dd>",
+            "<dt>confidence</dt><dd>",
         ],
     );
     let markdown = text(&files, "report.md");
-    check(
-        &markdown,
-        &["| How fast? | Where is the knee? | What limits it? | May we believe it? |", "**commit path**"],
-    );
+    check(&markdown, &["| workload | throughput | knee | limit | confidence |", "**commit path, cpu 100 % busy (confirmed)**"]);
 }
 
 #[test]
-fn what_speaks_against_a_workload_stands_on_its_front() {
-    let (mut results, findings) = proven();
-    let front = |results: &Results, findings: &Findings| {
-        let html = text(&rendered(results, findings.clone()), "report.html");
-        html.split_once("id=\"believe\"").unwrap().0.to_owned()
+fn what_lowers_the_confidence_in_a_workload_stands_on_its_card() {
+    let (mut results, _) = proven();
+    let front = |results: &Results| {
+        let html = text(&rendered(results, &findings(results)), "report.html");
+        html.split_once("<details").unwrap().0.to_owned()
     };
-    assert!(!front(&results, &findings).contains("optimized build"));
+    check(&front(&results), &["class=\"care\"", "<dd>medium</dd><dd>failed: random order</dd>"]);
     results.environment.push(("build".into(), "debug".into()));
-    let debug = lab_analysis::findings(&results);
-    check(&front(&results, &debug), &["class=\"care\"", "failed: random order, optimized build"]);
+    check(&front(&results), &["class=\"stop\"", "<dd>low</dd><dd>failed: random order; failed: optimized build</dd>"]);
     results.trials.clear();
-    let empty = lab_analysis::findings(&results);
-    check(&front(&results, &empty), &["class=\"stop\"", "<dd>no</dd>"]);
+    check(&front(&results), &["class=\"stop\"", "<dd>low</dd>"]);
 }
 
 #[test]
 fn interventions_are_bars_with_what_a_limit_would_lose() {
     let (results, findings) = proven();
-    let files = rendered(&results, findings);
-    let svg = text(&files, "plots/get.effects.svg");
+    let files = rendered(&results, &findings);
+    let svg = text(&files, "plots/get.interventions.svg");
     check(
         &svg,
         &[
             "at 16 clients",
             "1.00 ± 0.11, named",
             "nothing: the control",
-            ">\ncontrol\n<",
+            ">control<",
             "cpu, +250 µs",
             "20 %",
         ],
@@ -140,40 +136,38 @@ fn interventions_are_bars_with_what_a_limit_would_lose() {
     check(
         &markdown,
         &[
-            "![get](plots/get.effects.svg)",
+            "(plots/get.interventions.svg)",
             "### Why commit path",
             "Of each client more 0.98 wait for cpu.",
             "| cpu (named) | 1.00 | 20.0 ms ±0 % | 50.0 | 0.98 | 1.00 ± 0.11 | commit path |",
-            "| disk | store_worker, +250 µs | 16 | 3 | 20.0 % | 0.1 % (−0.6 % to 0.8 %) |",
+            "| disk | store\\_worker, +250 µs | 16 | 3 | 20.0 % | 0.1 % (−0.6 % to 0.8 %) |",
             "| nothing: the control | delay, +250 µs | 16 | 3 | – |",
         ],
     );
-    assert!(files.iter().all(|file| file.name != "plots/put.effects.svg"));
+    assert!(files.iter().all(|file| file.name != "plots/put.interventions.svg"));
 }
 
 #[test]
 fn bands_add_up_to_all_clients_and_leave_out_what_is_counted_elsewhere() {
     let (_, findings) = proven();
-    let bands = places(&findings.workloads[0]);
+    let bands = clients(&findings.workloads[0]);
     let names: Vec<&str> = bands.iter().map(|band| band.label.as_str()).collect();
-    assert_eq!(names, ["before cpu", "in cpu", "in disk", "not located"]);
+    assert_eq!(names, ["before cpu", "in cpu", "in disk", "unaccounted"]);
     let fills: Vec<Kind> = bands.iter().map(|band| band.kind).collect();
     assert_eq!(fills[0], Kind::Area(Fill::Full));
-    assert_eq!(fills[3], Kind::Area(Fill::Hatched));
+    assert_eq!(fills[3], Kind::Area(Fill::Pale));
     for i in 0..LEVELS.len() {
         let ends: Vec<(f64, f64)> = bands.iter().map(|band| band.points[i].interval.unwrap()).collect();
         // What waits for the disk is too little for a band of its own, and still there.
         assert!((ends.last().unwrap().1 - 1.0).abs() < 0.002, "{ends:?}");
     }
-    assert!(places(&findings.workloads[1]).iter().all(|band| !band.label.contains("flush")));
+    assert!(clients(&findings.workloads[1]).iter().all(|band| !band.label.contains("flush")));
 }
 
 #[test]
 fn a_bottleneck_is_called_what_it_is_and_says_where_it_was_seen() {
     let (_, findings) = proven();
-    assert!(
-        words::bottleneck(&findings.workloads[0])
-            .starts_with("bottleneck commit path (confirmed: cpu 100 % busy")
-    );
-    assert!(words::bottleneck(&findings.workloads[1]).starts_with("bottleneck cpu (supported: 100 % busy"));
+    let limit = |i: usize| answers(&findings.workloads[i], &findings).remove(2).said;
+    assert_eq!(limit(0), "commit path, cpu 100 % busy (confirmed)");
+    assert_eq!(limit(1), "cpu, 100 % busy (supported)");
 }

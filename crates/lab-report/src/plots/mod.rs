@@ -1,247 +1,114 @@
-//! The plots: small panels of one workload, stacked on one shared axis, the knee drawn through those over clients.
+//! The plots: panels of one workload, one below the other, on a shared axis.
 //!
-//! A panel is a row of [`PLOTS`]. Series are named where they end, not in a legend. Colours are a few fixed values
-//! that a style sheet replaces, so that the same drawing suits light and dark.
+//! A panel is a row of [`PLOTS`]. Series are named where they end, not in a legend.
 
+mod across;
 mod axis;
-pub(super) mod effects;
-mod ink;
+pub(super) mod interventions;
 mod panel;
 
-use super::series::{
-    Colour, Series, demand, goodput_course, latency, latency_course, levels, places, pressure, residuals,
-    throughput, utilization,
-};
-use kv::units::{micros, short};
+use super::document::Drawing;
+use super::format::{self, shortened, trimmed};
+use super::series::{self, Series};
+use super::svg::{Anchor, Colour, Svg};
 use lab_analysis::WorkloadFindings;
-use plotters::coord::Shift;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, VPos};
-
-pub(super) use axis::{Shared, step, vertical};
-use ink::HEAD;
-pub(super) use ink::{
-    Done, Drawing, FOOT, WIDTH, ZOOM, alone, colour, element, shortened, style, text, trimmed,
-};
-pub use panel::apart;
-pub(super) use panel::{Drawn, panel};
-
-/// A panel.
-pub struct Plot {
-    /// In links and tests: `throughput`.
-    pub name: &'static str,
-    /// What it shows.
-    pub title: &'static str,
-    /// The axis it shares with others.
-    pub over: Over,
-    /// The unit of its vertical axis.
-    pub unit: &'static str,
-    /// How that axis runs.
-    pub scale: Scale,
-    /// How high it is, without its head, in units of the page; higher where more lines have to be named.
-    pub height: i32,
-    /// How a tick is written.
-    pub tick: fn(f64) -> String,
-    /// What is drawn.
-    pub series: fn(&WorkloadFindings) -> Vec<Series>,
-}
-
-/// What panels share an axis of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
-    /// Clients, by powers of two.
-    Clients,
-    /// Seconds of a window.
-    Seconds,
-}
-
-/// How a vertical axis runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Scale {
-    /// From zero to a little above the largest value.
-    Linear,
-    /// From 0 to 1.
-    Share,
-    /// By powers of ten; values that are not positive are left out.
-    Log,
-    /// As far below zero as above it, and at least so far.
-    Around(f64),
-}
+use kv::units::{micros, short};
+pub use axis::Scale;
+pub(super) use axis::Axis;
+pub use panel::{Figure, Plot, apart};
+use across::Across;
+use Figure::{Overview, Resources, TimeSeries};
+use Scale::{Around, Linear, Log, Share};
+use panel::Panel;
 
 /// The panels, from top to bottom.
 pub const PLOTS: &[Plot] = &[
-    Plot {
-        name: "throughput",
-        title: "Goodput",
-        over: Over::Clients,
-        unit: "req/s",
-        scale: Scale::Linear,
-        height: 150,
-        tick: |rps| trimmed(&short(rps)),
-        series: throughput,
-    },
-    Plot {
-        name: "latency",
-        title: "Latency",
-        over: Over::Clients,
-        unit: "of all attempts, logarithmic",
-        scale: Scale::Log,
-        height: 135,
-        tick: |us| trimmed(&micros(us)),
-        series: latency,
-    },
-    Plot {
-        name: "utilization",
-        title: "Utilization",
-        over: Over::Clients,
-        unit: "busy share, 0–1",
-        scale: Scale::Share,
-        height: 105,
-        tick: |share| trimmed(&format!("{share:.2}")),
-        series: utilization,
-    },
-    Plot {
-        name: "demand",
-        title: "Demand",
-        over: Over::Clients,
-        unit: "busy time per request, logarithmic; what falls is shared by more requests at once (batching)",
-        scale: Scale::Log,
-        height: 100,
-        tick: |us| trimmed(&micros(us)),
-        series: demand,
-    },
-    Plot {
-        name: "population",
-        title: "Where the clients are",
-        over: Over::Clients,
-        unit: "share of them, 0–1",
-        scale: Scale::Share,
-        height: 120,
-        tick: |share| trimmed(&format!("{share:.2}")),
-        series: places,
-    },
-    Plot {
-        name: "pressure",
-        title: "Pressure",
-        over: Over::Clients,
-        unit: "share of the time, 0–1",
-        scale: Scale::Share,
-        height: 60,
-        tick: |share| trimmed(&format!("{share:.2}")),
-        series: pressure,
-    },
-    Plot {
-        name: "little",
-        title: "Little’s law",
-        over: Over::Clients,
-        unit: "clients accounted for, less those there, %",
-        scale: Scale::Around(0.02),
-        height: 56,
-        tick: |share| format!("{:+.0}", share * 100.0).replace('-', "−").replace("+0", "0"),
-        series: residuals,
-    },
-    Plot {
-        name: "goodput by second",
-        title: "Goodput in the window",
-        over: Over::Seconds,
-        unit: "req/s",
-        scale: Scale::Linear,
-        height: 150,
-        tick: |rps| trimmed(&short(rps)),
-        series: goodput_course,
-    },
-    Plot {
-        name: "latency by second",
-        title: "Mean latency in the window",
-        over: Over::Seconds,
-        unit: "of all attempts",
-        scale: Scale::Linear,
-        height: 150,
-        tick: |us| trimmed(&micros(us)),
-        series: latency_course,
-    },
+    plot("goodput", "Goodput, req/s", Overview, Linear, 130.0, rps, series::goodput),
+    plot("p50 and p99", "Latency, logarithmic", Overview, Log, 90.0, time, series::latency_overview),
+    plot("latency", "Latency of all requests, logarithmic", Resources, Log, 135.0, time, series::latency),
+    plot("utilization", "Utilization, 0–1", Resources, Share, 105.0, share, series::utilization),
+    plot("demand", "Busy time per request, logarithmic", Resources, Log, 100.0, time, series::demand),
+    plot("clients", "Where the clients are, 0–1", Resources, Share, 120.0, share, series::clients),
+    plot("pressure", "Pressure, share of the time, 0–1", Resources, Share, 60.0, share, series::pressure),
+    plot("Little’s law", LITTLE, Resources, Around(0.02), 56.0, residual, series::residuals),
+    plot("goodput by second", "Goodput, req/s", TimeSeries, Linear, 150.0, rps, series::goodput_by_second),
+    plot("latency by second", "Mean latency", TimeSeries, Linear, 150.0, time, series::latency_by_second),
 ];
 
-/// The panels of a workload. `None` where nothing was measured.
-pub(super) fn figure(found: &WorkloadFindings) -> Option<Drawing> {
+const LITTLE: &str = "Little’s law: clients accounted for, less those there, %";
+
+const fn plot(
+    name: &'static str,
+    title: &'static str,
+    figure: Figure,
+    scale: Scale,
+    height: f64,
+    tick: fn(f64) -> String,
+    series: fn(&WorkloadFindings) -> Vec<Series>,
+) -> Plot {
+    Plot { name, title, figure, scale, height, tick, series }
+}
+
+fn rps(value: f64) -> String {
+    trimmed(&short(value))
+}
+
+fn time(us: f64) -> String {
+    trimmed(&micros(us))
+}
+
+fn share(value: f64) -> String {
+    trimmed(&format!("{value:.2}"))
+}
+
+fn residual(share: f64) -> String {
+    format!("{:+.0}", share * 100.0).replace('-', "−").replace("+0", "0")
+}
+
+/// Below the last panel: the ticks, their name and that of the vertical line.
+const FOOT: f64 = 46.0;
+
+/// A figure of a workload, whose file is named after `slug`. `None` where nothing was measured.
+pub(super) fn figure(of: Figure, found: &WorkloadFindings, slug: &str) -> Option<Drawing> {
     if found.rows.iter().all(|row| row.runs == 0) {
         return None;
     }
-    let panels = panels(Over::Clients, found);
-    let height = height(&panels);
-    let mut svg = String::new();
-    draw(&mut svg, found, &panels, height).expect("writing into a string does not fail");
-    let label = format!("{}: goodput, latency, and what the resources did, by number of clients", found.name);
-    Some(Drawing::new(&svg, height, &label))
-}
-
-fn draw(svg: &mut String, found: &WorkloadFindings, panels: &[Drawn], height: i32) -> Done {
-    let size = ((WIDTH * ZOOM) as u32, (height * ZOOM) as u32);
-    let root = SVGBackend::with_string(svg, size).into_drawing_area();
-    let levels: Vec<f64> = levels(found).into_iter().map(f64::from).collect();
-    let (first, last) = (levels.first().copied().unwrap_or(1.0), levels.last().copied().unwrap_or(1.0));
-    // Half an octave of air, so that a single level has a place too.
-    let shared = Shared { ends: (first.log2() - 0.25, last.log2() + 0.25), place: f64::log2 };
-    let x = |clients: f64| shared.x(clients);
-
-    let within = shared.ends.0..shared.ends.1;
-    let knee = found.knee.as_ref().map(|knee| knee.clients).filter(|at| within.contains(&at.log2()));
-    let bottom = (height - FOOT) * ZOOM;
-    if let Some(knee) = knee {
-        upright(&root, panels, x(knee), bottom)?;
-    }
-    for drawn in panels {
-        panel(&root, drawn, shared)?;
-    }
-
-    let mut free = i32::MIN;
-    for level in levels {
-        let (at, label) = (x(level), format!("{level}"));
-        root.draw(&PathElement::new(vec![(at, bottom), (at, bottom + 4 * ZOOM)], colour(Colour::Ink)))?;
-        let half = label.len() as i32 * 4 * ZOOM;
-        if at - half > free {
-            text(&root, &label, (at, bottom + 7 * ZOOM), 12, Colour::Ink, (HPos::Center, VPos::Top))?;
-            free = at + half + 4 * ZOOM;
+    let levels = || series::levels(found).into_iter().map(f64::from);
+    let bins = || found.course.as_ref();
+    let (end, label, across) = match of {
+        Overview => ("", "goodput and latency by clients", Across::clients(480.0, 132.0, levels())),
+        Resources => {
+            (".resources", "latency and resources by clients", Across::clients(840.0, 170.0, levels()))
         }
-    }
-    text(&root, "clients", (0, bottom + 7 * ZOOM), 12, Colour::Ink, (HPos::Left, VPos::Top))?;
-    if let Some(knee) = knee {
-        let label = format!("knee {}", super::words::clients(knee));
-        let centre = (HPos::Center, VPos::Top);
-        text(&root, &label, (x(knee), bottom + 24 * ZOOM), 12, Colour::Soft, centre)?;
-        // Once more at its upper end, unless a title stands there.
-        let above = (x(knee), (HEAD - 18) * ZOOM);
-        let half = label.len() as i32 * 4 * ZOOM;
-        if !panels.iter().any(|panel| panel.is_titled((above.0 - half, above.1))) {
-            text(&root, &label, above, 12, Colour::Soft, centre)?;
+        TimeSeries => {
+            let seconds = bins()?.goodput_rps.len() as f64 * bins()?.bin_secs;
+            (".seconds", "goodput and latency in the window", Across::seconds(840.0, 170.0, seconds))
         }
+    };
+    let mut panels: Vec<Panel> = Vec::new();
+    for plot in PLOTS.iter().filter(|plot| plot.figure == of) {
+        panels.extend(Panel::of(plot, found, panels.last().map_or(0.0, |above| above.bottom)));
     }
-    root.present()?;
-    Ok(())
-}
-
-/// A dashed line through all panels.
-pub(super) fn upright(root: &DrawingArea<SVGBackend, Shift>, panels: &[Drawn], at: i32, bottom: i32) -> Done {
-    let style = colour(Colour::Soft).stroke_width(2);
-    // The line pauses where it would strike through a title.
-    let dashes = (HEAD * ZOOM..bottom).step_by(16);
-    for y in dashes.filter(|y| !panels.iter().any(|panel| panel.is_titled((at, *y)))) {
-        root.draw(&PathElement::new(vec![(at, y), (at, y + 8)], style))?;
+    if of == Overview {
+        // Several of them are beside each other.
+        panels.first_mut()?.title = format!("{}: {}", shortened(&found.name, 32), panels.first()?.title);
     }
-    Ok(())
-}
-
-/// The panels over an axis, one below the other; those of which nothing was read are left out.
-pub(super) fn panels(over: Over, found: &WorkloadFindings) -> Vec<Drawn> {
-    let mut all: Vec<Drawn> = Vec::new();
-    for plot in PLOTS.iter().filter(|plot| plot.over == over) {
-        let top = all.last().map_or(0, Drawn::bottom);
-        all.extend(panel::drawn(plot, found, top));
+    let bottom = panels.last()?.bottom;
+    let mut svg = Svg::new(across.width, bottom + FOOT);
+    let mark = match of {
+        TimeSeries => bins().filter(|of| of.cut_secs > 0.0).map(|of| {
+            (of.cut_secs, format!("warm-up {} s", (of.cut_secs * 10.0).round() / 10.0))
+        }),
+        _ => found.knee.as_ref().map(|knee| (knee.clients, format!("knee {}", format::clients(knee.clients)))),
+    };
+    if let Some((at, name)) = mark.filter(|(at, _)| (across.ends.0..=across.ends.1).contains(at)) {
+        let x = across.x(at);
+        for panel in &panels {
+            svg.dashed(&[(x, panel.top), (x, panel.bottom)], Colour::Soft, 1.0, "4 4");
+        }
+        svg.text(&name, (x, bottom + 32.0), 12.0, Colour::Soft, Anchor::Middle);
     }
-    all
-}
-
-/// How high the figure of these panels is.
-pub(super) fn height(panels: &[Drawn]) -> i32 {
-    panels.last().map_or(0, Drawn::bottom) + FOOT
+    panels.iter().for_each(|panel| panel.draw(&mut svg, &across));
+    across.draw(&mut svg, bottom);
+    Some(Drawing { file: format!("plots/{slug}{end}.svg"), label: format!("{}: {label}", found.name), svg })
 }

@@ -1,246 +1,178 @@
 //! One panel: its title, its lines, dots and bands, and their names beside it.
 
-use super::Plot;
-use super::Scale;
-use super::axis::{Axis, Shared, vertical};
-use super::ink::{Done, HEAD, LEFT, RIGHT, SERIES, TITLE, WIDTH, ZOOM, colour, font, shortened, text};
-use crate::series::{Colour, Fill, Kind, Point, Series};
+use super::across::Across;
+use super::axis::{Axis, Scale};
 use lab_analysis::WorkloadFindings;
-use plotters::coord::Shift;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, VPos};
-use std::error::Error;
+use crate::format::shortened;
+use crate::series::{Fill, Kind, Point, Series};
+use crate::svg::{Anchor, Colour, Place, SERIES, Svg};
 
-type Panel<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
+/// A panel of a figure.
+pub struct Plot {
+    /// In tests and the reference: `goodput`.
+    pub name: &'static str,
+    /// What it shows, and the unit.
+    pub title: &'static str,
+    /// The figure it is part of.
+    pub figure: Figure,
+    /// How its vertical axis runs.
+    pub scale: Scale,
+    /// How high it is without its title; higher where more lines have to be named.
+    pub height: f64,
+    /// How a tick is written.
+    pub tick: fn(f64) -> String,
+    /// What is drawn.
+    pub series: fn(&WorkloadFindings) -> Vec<Series>,
+}
 
+/// A figure: panels, one below the other, that share a horizontal axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// How fast, over clients: for the beginning of the page.
+    Overview,
+    /// Latency and what the resources did, over clients.
+    Resources,
+    /// A run, over seconds.
+    TimeSeries,
+}
+
+/// Above every panel, for its title.
+const HEAD: f64 = 34.0;
 /// Between two names beside a panel.
-const LINE: i32 = 15;
+const LINE: f64 = 15.0;
 
 /// A panel of a workload, with its place.
-pub(crate) struct Drawn {
-    /// Where it begins, its head included, in units of the page.
-    top: i32,
-    /// How high it is without its head.
-    height: i32,
-    heading: String,
-    scale: Scale,
+pub(super) struct Panel {
+    /// What it shows, and the unit.
+    pub(super) title: String,
+    /// The y of its upper end, without the title.
+    pub(super) top: f64,
+    /// The y of its lower end.
+    pub(super) bottom: f64,
+    axis: Axis,
     tick: fn(f64) -> String,
     series: Vec<Series>,
 }
 
-impl Drawn {
-    /// Where it ends.
-    pub(crate) fn bottom(&self) -> i32 {
-        self.top + HEAD + self.height
-    }
-
-    /// Whether words stand in its head at this place of the drawing.
-    pub(crate) fn is_titled(&self, (x, y): (i32, i32)) -> bool {
-        let title = self.heading.chars().count() as i32 * 7 * ZOOM;
-        x < title && ((self.top + TITLE - 6) * ZOOM..(self.top + TITLE + 18) * ZOOM).contains(&y)
-    }
-}
-
-/// A panel below what ends at `top`; `None` where nothing was read.
-pub(super) fn drawn(plot: &Plot, found: &WorkloadFindings, top: i32) -> Option<Drawn> {
-    let mut series = (plot.series)(found);
-    series.retain(|series| !series.points.is_empty());
-    if series.is_empty() {
-        return None;
-    }
-    let most = |kind: fn(Kind) -> bool| {
-        let of = series.iter().filter(|of| kind(of.kind)).flat_map(|of| &of.points);
-        of.map(|point| point.value).fold(0.0, f64::max)
-    };
-    let ratio =
-        most(|of| matches!(of, Kind::Measured)) / most(|of| matches!(of, Kind::Printed | Kind::PrintedPeak));
-    // On a linear axis a curve ten times as low as the other is a line on the ground.
-    let apart = ratio.is_finite() && ratio > 0.0 && !(0.1..=10.0).contains(&ratio);
-    let (scale, how) = match plot.scale == Scale::Linear && apart {
-        true => (Scale::Log, ", logarithmic"),
-        false => (plot.scale, ""),
-    };
-    Some(Drawn {
-        top,
-        // As many names as there are must fit beside it.
-        height: plot.height.max(series.len() as i32 * LINE),
-        heading: format!("{}, {}{how}", plot.title, plot.unit),
-        scale,
-        tick: plot.tick,
-        series,
-    })
-}
-
-/// Draws a panel.
-pub(crate) fn panel(root: &DrawingArea<SVGBackend, Shift>, drawn: &Drawn, shared: Shared) -> Done {
-    let Drawn { top, height, heading, scale, tick, series } = drawn;
-    let top = top * ZOOM;
-    text(root, heading, (0, top + TITLE * ZOOM), 13, Colour::Ink, (HPos::Left, VPos::Top))?;
-    let area = root.clone().shrink((0, top + HEAD * ZOOM), (WIDTH * ZOOM, height * ZOOM));
-    let (least, most, mut ticks) = vertical(*scale, series);
-    // In a low panel every other tick is enough, of those that lie evenly from a first one.
-    while *scale != Scale::Log
-        && ticks.len() > 3
-        && ticks.len() % 2 == 1
-        && height / (ticks.len() as i32 - 1) <= LINE
-    {
-        ticks = ticks.into_iter().step_by(2).collect();
-    }
-    let mut chart = ChartBuilder::on(&area)
-        .margin_right(RIGHT * ZOOM)
-        .set_label_area_size(LabelAreaPosition::Left, LEFT * ZOOM)
-        .build_cartesian_2d(
-            Axis { ends: shared.ends, ticks: Vec::new() },
-            Axis { ends: (least, most), ticks: ticks.clone() },
-        )?;
-    let from_axis = |y: f64| if *scale == Scale::Log { 10f64.powf(y) } else { y };
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .max_light_lines(0)
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(colour(Colour::Grid).stroke_width(2))
-        .axis_style(TRANSPARENT)
-        .y_labels(ticks.len().max(1))
-        .y_label_style(font(12, Colour::Ink))
-        .y_label_formatter(&|y| tick(from_axis(*y)))
-        .draw()?;
-
-    let mut labels = Vec::new();
-    for line in series {
-        let Some((x, y)) = draw_series(&mut chart, shared, *scale, line, (least, most))? else { continue };
-        // A bound that leaves the panel at the top is named where it leaves; all others end at the right.
-        if line.kind == Kind::Bound && x < (WIDTH - RIGHT - 80) * ZOOM {
-            text(root, &line.label, (x + 6 * ZOOM, y), 12, line.colour, (HPos::Left, VPos::Center))?;
-        } else {
-            labels.push((y, line));
-        }
-    }
-    let lowest = top + (HEAD + height) * ZOOM;
-    for (y, line) in apart(labels, top + HEAD * ZOOM, lowest) {
-        let at = ((WIDTH - RIGHT + 12) * ZOOM, y);
-        text(root, &shortened(&line.label), at, 12, line.colour, (HPos::Left, VPos::Center))?;
-    }
-    Ok(())
-}
-
-/// Draws a line with its points and whiskers; gives the place of its last point in units of the drawing.
-fn draw_series(
-    chart: &mut Panel,
-    shared: Shared,
-    scale: Scale,
-    series: &Series,
-    (least, most): (f64, f64),
-) -> Result<Option<(i32, i32)>, Box<dyn Error>> {
-    let to_axis = |value: f64| if scale == Scale::Log { value.log10() } else { value };
-    let placed: Vec<(f64, f64, &Point)> = (series.points.iter())
-        .map(|point| ((shared.place)(point.at), to_axis(point.value), point))
-        .filter(|(x, y, _)| x.is_finite() && y.is_finite() && (least..=most).contains(y))
-        .collect();
-    let style = colour(series.colour);
-    let line: Vec<(f64, f64)> = placed.iter().map(|(x, y, _)| (*x, *y)).collect();
-    let dashed = |chart: &mut Panel, width: u32, on: i32, off: i32| {
-        let style = style.stroke_width(width);
-        let line = DashedLineSeries::new(line.clone(), (on * ZOOM) as u32, (off * ZOOM) as u32, style);
-        chart.draw_series(line).map(drop)
-    };
-    match series.kind {
-        // A colour that comes round again is told apart by its line.
-        Kind::Measured if matches!(series.colour, Colour::Series(i) if i >= SERIES) => {
-            dashed(chart, 3, 9, 3)?;
-        }
-        Kind::Measured => chart.draw_series([PathElement::new(line, style.stroke_width(3))]).map(drop)?,
-        Kind::Bound | Kind::Course => {
-            chart.draw_series([PathElement::new(line, style.stroke_width(2))]).map(drop)?;
-        }
-        Kind::Printed | Kind::PrintedPeak => dashed(chart, 3, 6, 4)?,
-        Kind::Area(fill) => area(chart, &placed, fill, style)?,
-        Kind::Dots => {}
-    }
-    for (x, y, point) in &placed {
-        let dot = |style: ShapeStyle| Circle::new((*x, *y), 3 * ZOOM, style);
-        let square = |style: ShapeStyle| {
-            let half = 3 * ZOOM;
-            EmptyElement::at((*x, *y)) + Rectangle::new([(-half, -half), (half, half)], style)
+impl Panel {
+    /// The panel below what ends at `top`; `None` where nothing was read.
+    pub(super) fn of(plot: &Plot, found: &WorkloadFindings, top: f64) -> Option<Panel> {
+        let mut series = (plot.series)(found);
+        series.retain(|series| !series.points.is_empty());
+        let most = |is_of: fn(Kind) -> bool| {
+            let points = series.iter().filter(|of| is_of(of.kind)).flat_map(|of| &of.points);
+            points.map(|point| point.value).fold(0.0, f64::max)
         };
-        let (paper, edge) = (colour(Colour::Paper).filled(), style.stroke_width(2));
-        if let (Some((low, high)), false) = (point.interval, matches!(series.kind, Kind::Area(_))) {
-            let ends = [to_axis(low).clamp(least, most), to_axis(high).clamp(least, most)];
-            let whisker = vec![(*x, ends[0]), (*x, ends[1])];
-            chart.draw_series([PathElement::new(whisker, style.stroke_width(2))])?;
+        let measured = most(|kind| kind == Kind::Measured);
+        let ratio = measured / most(|kind| matches!(kind, Kind::Published | Kind::PublishedPeak));
+        // On a linear axis a curve ten times as low as the other is a line on the ground.
+        let apart = ratio.is_finite() && ratio > 0.0 && !(0.1..=10.0).contains(&ratio);
+        let (scale, how) = match plot.scale {
+            Scale::Linear if apart => (Scale::Log, ", logarithmic"),
+            scale => (scale, ""),
+        };
+        let top = top + HEAD;
+        (!series.is_empty()).then(|| Panel {
+            title: format!("{}{how}", plot.title),
+            top,
+            // All names must fit beside it.
+            bottom: top + plot.height.max(series.len() as f64 * LINE),
+            axis: Axis::of(scale, &series),
+            tick: plot.tick,
+            series,
+        })
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        self.bottom - self.axis.share(value) * (self.bottom - self.top)
+    }
+
+    /// Draws it.
+    pub(super) fn draw(&self, svg: &mut Svg, across: &Across) {
+        let (left, right) = across.sides();
+        svg.text(&self.title, (0.0, self.top - 14.0), 13.0, Colour::Ink, Anchor::Start);
+        let room = (self.bottom - self.top) / LINE;
+        // In a low panel every other tick is enough.
+        let every = if self.axis.ticks.len() as f64 > room { 2 } else { 1 };
+        for tick in self.axis.ticks.iter().step_by(every) {
+            let y = self.y(*tick);
+            svg.line(&[(left, y), (right, y)], Colour::Grid, 1.0);
+            let words = (self.tick)(*tick);
+            svg.text(&words, (left - 8.0, y), 12.0, Colour::Ink, Anchor::End);
         }
-        match (series.kind, point.usable) {
-            (Kind::Measured | Kind::Dots, true) => chart.draw_series([dot(style.filled())]).map(drop)?,
-            (Kind::Measured | Kind::Dots, false) => chart.draw_series([dot(paper), dot(edge)]).map(drop)?,
-            (Kind::Printed, true) => chart.draw_series([square(style.filled())]).map(drop)?,
-            (Kind::Printed, false) => chart.draw_series([square(paper), square(edge)]).map(drop)?,
-            (Kind::PrintedPeak | Kind::Bound | Kind::Course | Kind::Area(_), _) => {}
+        let named = self.series.iter().filter_map(|of| Some((self.draw_series(svg, across, of)?, of)));
+        for (y, of) in apart(named.collect(), self.top, self.bottom) {
+            let fits = ((across.right - 12.0) / 6.4) as usize;
+            svg.text(&shortened(&of.label, fits), (right + 10.0, y), 12.0, of.colour, Anchor::Start);
         }
     }
-    // A band is named at its middle, everything else at its end.
-    let end = |(x, y, point): &(f64, f64, &Point)| match (series.kind, point.interval) {
-        (Kind::Area(_), Some((low, high))) => (*x, (to_axis(low) + to_axis(high)) / 2.0),
-        _ => (*x, *y),
-    };
-    Ok(placed.last().map(|last| chart.backend_coord(&end(last))))
-}
 
-/// Fills what lies between the ends of the points' intervals, on an axis that is not logarithmic.
-fn area(
-    chart: &mut Panel,
-    placed: &[(f64, f64, &Point)],
-    fill: Fill,
-    style: RGBColor,
-) -> Result<(), Box<dyn Error>> {
-    let ends = |(x, y, point): &(f64, f64, &Point)| {
-        let (low, high) = point.interval.unwrap_or((*y, *y));
-        (*x, low, high)
-    };
-    let ends: Vec<(f64, f64, f64)> = placed.iter().map(ends).collect();
-    let upper = ends.iter().map(|(x, _, high)| (*x, *high));
-    let lower = ends.iter().rev().map(|(x, low, _)| (*x, *low));
-    let outline: Vec<(f64, f64)> = upper.clone().chain(lower).collect();
-    let alpha = match fill {
-        Fill::Full => 0.85,
-        Fill::Light => 0.4,
-        Fill::Pale => 0.15,
-        Fill::Hatched => 0.0,
-    };
-    chart.draw_series([Polygon::new(outline, style.mix(alpha).filled())])?;
-    if fill == Fill::Hatched {
-        for pair in ends.windows(2) {
-            let [(from, low_from, high_from), (to, low_to, high_to)] = [pair[0], pair[1]];
-            const STROKES: i32 = 12;
-            for i in 0..=STROKES {
-                let share = f64::from(i) / f64::from(STROKES);
-                let at = |a: f64, b: f64| a + (b - a) * share;
-                let (x, low, high) = (at(from, to), at(low_from, low_to), at(high_from, high_to));
-                chart.draw_series([PathElement::new(vec![(x, low), (x, high)], style.stroke_width(2))])?;
+    /// Draws a series; gives the y of its name.
+    fn draw_series(&self, svg: &mut Svg, across: &Across, of: &Series) -> Option<f64> {
+        let colour = of.colour;
+        let placed: Vec<(Place, &Point)> = (of.points.iter())
+            .filter(|point| self.axis.shows(point.value))
+            .map(|point| ((across.x(point.at), self.y(point.value)), point))
+            .collect();
+        let line: Vec<Place> = placed.iter().map(|(place, _)| *place).collect();
+        let ends = |point: &Point| point.interval.map(|(low, high)| (self.y(low), self.y(high)));
+        match of.kind {
+            // A colour that comes again is told apart by its line.
+            Kind::Measured if matches!(colour, Colour::Series(i) if i >= SERIES) => {
+                svg.dashed(&line, colour, 1.5, "9 3");
+            }
+            Kind::Measured => svg.line(&line, colour, 1.5),
+            Kind::Ceiling | Kind::TimeSeries => svg.line(&line, colour, 1.0),
+            Kind::Published | Kind::PublishedPeak => svg.dashed(&line, colour, 1.5, "6 4"),
+            Kind::Area(fill) => {
+                let of_point = |(place, point): &(Place, &Point)| (place.0, ends(point).unwrap_or((place.1, place.1)));
+                let bands: Vec<(f64, (f64, f64))> = placed.iter().map(of_point).collect();
+                let upper: Vec<Place> = bands.iter().map(|(x, (_, high))| (*x, *high)).collect();
+                let lower = bands.iter().rev().map(|(x, (low, _))| (*x, *low));
+                let opacity = match fill {
+                    Fill::Full => 0.85,
+                    Fill::Light => 0.4,
+                    Fill::Pale => 0.15,
+                };
+                svg.area(&upper.iter().copied().chain(lower).collect::<Vec<_>>(), colour, opacity);
+                // A line of paper keeps neighbours apart where no colour is printed.
+                svg.line(&upper, Colour::Paper, 1.0);
+            }
+            Kind::Dots => {}
+        }
+        for ((x, y), point) in &placed {
+            if let (Kind::Measured, Some((low, high))) = (of.kind, ends(point)) {
+                svg.line(&[(*x, low), (*x, high)], colour, 1.0);
+            }
+            match of.kind {
+                Kind::Measured | Kind::Dots => svg.dot((*x, *y), 3.0, colour, !point.usable),
+                Kind::Published => svg.square((*x, *y), 3.0, colour, !point.usable),
+                Kind::PublishedPeak | Kind::Ceiling | Kind::TimeSeries | Kind::Area(_) => {}
             }
         }
+        // A band is named at its middle, everything else at its end.
+        let ((_, y), last) = placed.last()?;
+        Some(match (of.kind, ends(last)) {
+            (Kind::Area(_), Some((low, high))) => (low + high) / 2.0,
+            _ => *y,
+        })
     }
-    // A line of paper keeps neighbours apart where no colour is printed.
-    chart
-        .draw_series([PathElement::new(upper.collect::<Vec<_>>(), colour(Colour::Paper).stroke_width(3))])?;
-    Ok(())
 }
 
-/// Moves names apart so that none covers another, between `top` and `bottom`, in their order; all in units of a drawing,
-/// two to a unit of the page.
-pub fn apart<T>(mut labels: Vec<(i32, T)>, top: i32, bottom: i32) -> Vec<(i32, T)> {
-    const LINE: i32 = self::LINE * ZOOM;
-    labels.sort_by_key(|(y, _)| *y);
+/// Moves names apart so that none covers another, between `top` and `bottom`, in their order.
+pub fn apart<T>(mut names: Vec<(f64, T)>, top: f64, bottom: f64) -> Vec<(f64, T)> {
+    names.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let mut free = top;
-    for (y, _) in &mut labels {
-        *y = (*y).max(free);
+    for (y, _) in &mut names {
+        *y = y.max(free);
         free = *y + LINE;
     }
     let mut free = bottom;
-    for (y, _) in labels.iter_mut().rev() {
-        *y = (*y).min(free);
+    for (y, _) in names.iter_mut().rev() {
+        *y = y.min(free);
         free = *y - LINE;
     }
-    labels
+    names
 }
 
 #[cfg(test)]
@@ -248,12 +180,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_keep_their_order_and_their_distance() {
-        let ys = |labels: &[i32]| -> Vec<i32> {
-            apart(labels.iter().map(|y| (*y, ())).collect(), 0, 200).into_iter().map(|(y, ())| y).collect()
+    fn names_keep_their_order_and_their_distance() {
+        let ys = |names: &[f64]| -> Vec<f64> {
+            apart(names.iter().map(|y| (*y, ())).collect(), 0.0, 100.0).into_iter().map(|(y, ())| y).collect()
         };
-        assert_eq!(ys(&[100, 10]), [10, 100]);
-        assert_eq!(ys(&[50, 50, 55]), [50, 80, 110]);
-        assert_eq!(ys(&[195, 199]), [170, 200]);
+        assert_eq!(ys(&[50.0, 5.0]), [5.0, 50.0]);
+        assert_eq!(ys(&[25.0, 25.0, 27.5]), [25.0, 40.0, 55.0]);
+        assert_eq!(ys(&[97.5, 99.5]), [85.0, 100.0]);
     }
 }

@@ -61,7 +61,7 @@ fn a_simulated_experiment_is_measured_and_reported() {
     let (said, complained) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{complained}");
-    assert!(said.contains("bottleneck back"), "{said}");
+    assert!(said.lines().any(|line| line.trim_start().starts_with("limit") && line.contains("back, ")), "{said}");
     let page = said.lines().find_map(|line| line.strip_prefix("report: ")).unwrap();
     assert!(fs::read_to_string(page).unwrap().contains("A station that limits"), "{page}");
     let results = results(&out);
@@ -174,7 +174,7 @@ fn printed_rows_are_read_beside_the_experiment_and_kept_with_the_results() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let kept = results(&out).printed;
     assert_eq!(kept.iter().map(|row| (&*row.report, row.clients)).collect::<Vec<_>>(), [("007", Some(1))]);
-    assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("Printed in report 007 as put"));
+    assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("Published in report 007 as put"));
     for (from, to, complaint) in [
         ("table.csv", "tables.csv", "cannot read the printed rows"),
         ("\"007\"", "\"7\"", "has no row of report `7` | hint: "),

@@ -34,7 +34,7 @@ fn measure(report: &str) -> (u32, Output, String) {
     (pid, output, fs::read_to_string(dir.path().join("out/report.md")).unwrap_or_default())
 }
 
-/// Every trial delivered numbers, the database is named as it was started, and the printed rows stand beside. Gives the
+/// Every trial delivered numbers, the database is named as it was started, and the published rows stand beside. Gives the
 /// process that measured, and the report.
 fn check(report: &str, database: &str, workloads: &[&str]) -> (u32, String) {
     let (pid, output, page) = measure(report);
@@ -43,7 +43,7 @@ fn check(report: &str, database: &str, workloads: &[&str]) -> (u32, String) {
     let trials = 2 * workloads.len();
     assert!(page.contains(&format!("{trials} trials of {trials} planned delivered numbers")), "{page}");
     assert!(page.contains(database), "{database} is not named: {page}");
-    assert!(page.contains("Printed beside measured"), "{page}");
+    assert!(page.contains("Published beside measured"), "{page}");
     for workload in workloads {
         let title = format!("\n## {}\n", workload.replace('_', "\\_"));
         assert!(page.contains(&title), "{workload} is missing: {page}");

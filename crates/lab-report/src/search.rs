@@ -1,56 +1,12 @@
-//! What gets through under a limit on latency: the sentence, and the table of the rates that were tried.
+//! The search for the highest rate under a limit on latency: the table of the rates that were tried.
 
-use super::page::{Block, Table};
-use super::words::{self, UNKNOWN};
-use kv::units::{micros, short};
-use lab_analysis::{Searched, Tried, UnderLimit, WorkloadFindings};
+use super::document::{Block, Table};
+use super::format::{UNKNOWN, capitalized, count, tally};
+use super::sentences::{asked, between, rate};
+use lab_analysis::{Searched, Tried, WorkloadFindings};
 use lab_data::results::{SearchEnd, SearchPlan};
 use lab_data::search::Says;
-
-/// `with p99 ≤ 5.00 ms and errors ≤ 0.1 %: between 8.10k and 8.26k req/s`.
-pub(super) fn sentence(found: &WorkloadFindings) -> Option<String> {
-    let of = found.under_limit.as_ref()?;
-    Some(format!("with {}: {}", asked(&of.plan), between(of)))
-}
-
-fn asked(plan: &SearchPlan) -> String {
-    format!("p99 ≤ {} and errors ≤ {} %", micros(plan.p99_us), (plan.error_ratio * 1e6).round() / 1e4)
-}
-
-fn between(of: &UnderLimit) -> String {
-    let ended = |end| of.searches.iter().any(|search| search.ended == Some(end));
-    match (of.holds_rps, of.breaks_rps) {
-        (Some(holds), Some(breaks)) => format!("between {} and {} req/s", rate(holds), rate(breaks)),
-        (Some(holds), None) if ended(SearchEnd::Generator) => {
-            format!("at least {} req/s; more the generator could not offer", rate(holds))
-        }
-        (Some(holds), None) => format!("at least {} req/s; where it ends was not decided", rate(holds)),
-        (None, Some(breaks)) => format!("less than {} req/s; where it begins was not decided", rate(breaks)),
-        (None, None) if ended(SearchEnd::Broken) => "unknown: trials delivered no numbers".to_owned(),
-        (None, None) => {
-            let all = of.searches.iter().flat_map(|search| &search.rates);
-            let mixed = || all.clone().filter(|of| of.says == Says::Mixed).map(|of| of.tally.rate_rps);
-            let said = "unknown: no rate was decided in the time given".to_owned();
-            match mixed().min_by(f64::total_cmp).zip(mixed().max_by(f64::total_cmp)) {
-                Some((least, most)) if least < most => {
-                    format!("{said}; trials disagree from {} to {} req/s", rate(least), rate(most))
-                }
-                Some((only, _)) => format!("{said}; trials disagree at {} req/s", rate(only)),
-                None => said,
-            }
-        }
-    }
-}
-
-/// With four digits: two rates that are 2 % apart must not read alike.
-fn rate(rps: f64) -> String {
-    match rps {
-        rps if rps >= 1e6 => format!("{:.3}M", rps / 1e6),
-        rps if rps >= 1e5 => format!("{:.1}k", rps / 1e3),
-        rps if rps >= 1e3 => format!("{:.2}k", rps / 1e3),
-        rps => format!("{rps:.0}"),
-    }
-}
+use kv::units::{micros, short};
 
 /// The part of a workload's section: every rate that had trials of full length.
 pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
@@ -62,32 +18,28 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     for search in &of.searches {
         for tried in &search.rates {
             let number = several.then(|| (search.repetition + 1).to_string());
-            table.rows.push((number.into_iter().chain(cells(tried)).collect(), !is_decided(tried)));
+            let is_decided = matches!(tried.says, Says::Holds | Says::Breaks);
+            table.push_row(number.into_iter().chain(cells(tried)), !is_decided);
         }
     }
     let plan = &of.plan;
     let mut notes = vec![format!(
         "Open loop of {} arrivals on {}, trials of {} s; latency counts from the instant a request was due. A rate is decided \
-         where five trials agree, or seven of eight. Shorter trials only showed the way and are not counted here.",
+         where five trials agree, or seven of eight. Shorter trials only narrow the range and are not counted here.",
         plan.arrivals,
-        words::count(plan.clients, "connection"),
+        count(plan.clients, "connection"),
         plan.trial_secs,
     )];
     notes.extend(of.searches.iter().map(|search| ended(search, plan, several)));
     vec![
         Block::Part(format!("Highest rate with {}", asked(plan))),
-        Block::Text(words::capitalized(&format!("{}.", between(of)))),
+        Block::Text(capitalized(&format!("{}.", between(of)))),
         Block::Table(table),
         Block::Notes(notes),
     ]
 }
 
-fn is_decided(tried: &Tried) -> bool {
-    matches!(tried.says, Says::Holds | Says::Breaks)
-}
-
 fn cells(tried: &Tried) -> [String; 6] {
-    let count = |n: u32| if n == 0 { "·".to_owned() } else { n.to_string() };
     let p99 = match tried.latency_us_p99 {
         None => UNKNOWN.to_owned(),
         Some((least, most)) if micros(least) == micros(most) => micros(most),
@@ -97,19 +49,19 @@ fn cells(tried: &Tried) -> [String; 6] {
         Says::Holds => "holds",
         Says::Breaks => "breaks",
         Says::Mixed => "trials disagree",
-        Says::Spoiled => "the generator is in the way",
+        Says::Spoiled => "the generator is the limit",
         Says::Open => "not decided",
     };
-    let tally = &tried.tally;
-    let [passed, failed, spoiled] = [tally.passed, tally.failed, tally.spoiled].map(count);
-    [rate(tally.rate_rps), passed, failed, spoiled, p99, says.to_owned()]
+    let of = &tried.tally;
+    let [passed, failed, spoiled] = [of.passed, of.failed, of.spoiled].map(|n| tally(n.into()));
+    [rate(of.rate_rps), passed, failed, spoiled, p99, says.to_owned()]
 }
 
 fn ended(search: &Searched, plan: &SearchPlan, several: bool) -> String {
     let of = if several { format!(" of repetition {}", search.repetition + 1) } else { String::new() };
     let why = match search.ended {
-        Some(SearchEnd::Reached) => "ended with both bounds".to_owned(),
-        Some(SearchEnd::Time) => format!("ended with its time, {} s", short(plan.most_secs)),
+        Some(SearchEnd::Reached) => "found both ends".to_owned(),
+        Some(SearchEnd::Time) => format!("ended after its time of {} s", short(plan.most_secs)),
         Some(SearchEnd::TooLow) => "ended where rates are too low to be measured".to_owned(),
         Some(SearchEnd::Generator) => "ended at what the generator can offer".to_owned(),
         Some(SearchEnd::Broken) => "ended after several trials without numbers".to_owned(),
@@ -119,14 +71,14 @@ fn ended(search: &Searched, plan: &SearchPlan, several: bool) -> String {
         [] => String::new(),
         reasons => format!(" Spoiled: {}.", reasons.iter().take(3).cloned().collect::<Vec<_>>().join("; ")),
     };
-    format!("The search{of} {why}, after {}.{spoiled}", words::count(search.trials, "trial"))
+    format!("The search{of} {why}, after {}.{spoiled}", count(search.trials, "trial"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render;
     use lab_analysis::findings;
+    use crate::{render, sentences};
     use lab_data::results::{Results, Search, SearchTrial};
     use lab_data::simulated::tests::{model, sweep};
 
@@ -154,7 +106,7 @@ mod tests {
     }
 
     fn said(results: &Results) -> String {
-        sentence(&findings(results).workloads[0]).unwrap()
+        sentences::under_limit(findings(results).workloads[0].under_limit.as_ref().unwrap())
     }
 
     #[test]
@@ -162,9 +114,9 @@ mod tests {
         let both = searched(&[(8100.0, 3000.0), (8260.0, 6000.0)], SearchEnd::Reached);
         assert_eq!(said(&both), "with p99 ≤ 5.00 ms and errors ≤ 0.1 %: between 8.10k and 8.26k req/s");
         let low = searched(&[(8100.0, 3000.0)], SearchEnd::Generator);
-        assert!(said(&low).ends_with("at least 8.10k req/s; more the generator could not offer"));
+        assert!(said(&low).ends_with("at least 8.10k req/s; the generator could not offer more"));
         let high = searched(&[(8260.0, 6000.0)], SearchEnd::Time);
-        assert!(said(&high).ends_with("less than 8.26k req/s; where it begins was not decided"));
+        assert!(said(&high).ends_with("less than 8.26k req/s; the lower end was not decided"));
         assert!(said(&searched(&[], SearchEnd::Broken)).contains("unknown"));
         // Of two repetitions the outer bounds.
         let mut two = both.clone();
@@ -179,6 +131,6 @@ mod tests {
         let page = String::from_utf8(page.bytes).unwrap();
         assert!(page.contains("| 8.10k | 5 | · | · | 3.00 ms | holds |"), "{page}");
         assert!(page.contains("| 8.26k | · | 5 | · | 6.00 ms | breaks |"), "{page}");
-        assert!(page.contains("ended with both bounds, after 10 trials"), "{page}");
+        assert!(page.contains("found both ends, after 10 trials"), "{page}");
     }
 }

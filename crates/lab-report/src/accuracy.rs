@@ -1,7 +1,7 @@
-//! What the generator proved of itself before the first trial: for the front, for its own section, for the terminal.
+//! The accuracy of the load generator, as tested before the first trial: a warning, lines for the terminal, a section.
 
-use super::page::{Block, Table, section};
-use super::words;
+use super::document::{Block, Table};
+use super::format::count;
 use kv::proto::{AccuracyCheck, CheckOutcome, SelftestReport};
 use lab_data::results::{Results, Selftest};
 
@@ -34,7 +34,7 @@ fn bare(why: &str) -> &str {
     why.trim_end_matches('.')
 }
 
-/// What came of it, for the terminal: one line where all holds or there was nothing to hold, else one for each claim.
+/// What came of it, for the terminal: one line where all checks pass or there was nothing to check, else one for each check.
 pub fn selftest_lines(selftest: &Selftest) -> Vec<String> {
     match selftest {
         Selftest::Ran(report) if report.passed() => {
@@ -60,16 +60,15 @@ pub fn selftest_lines(selftest: &Selftest) -> Vec<String> {
 fn held(report: &SelftestReport) -> String {
     let names: Vec<String> =
         report.checks.iter().map(|check| format!("{}{}", check.name, check.at_try())).collect();
-    let count = words::count(report.checks.len() as u32, "check");
+    let checks = count(report.checks.len() as u32, "check");
     match names.is_empty() {
         true => "it made no check".to_owned(),
-        false => format!("all {count} pass in {:.1} s ({})", report.secs, names.join(", ")),
+        false => format!("all {checks} pass in {:.1} s ({})", report.secs, names.join(", ")),
     }
 }
 
-/// *May we believe the generator?*
+/// The section on it.
 pub(super) fn blocks(results: &Results) -> Vec<Block> {
-    let mut blocks = vec![section("May we believe the generator?", "generator")];
     let said = match &results.selftest {
         None => "Not known: these results are older than the selftest.".to_owned(),
         Some(Selftest::Skipped) => {
@@ -81,22 +80,17 @@ pub(super) fn blocks(results: &Results) -> Vec<Block> {
         Some(Selftest::Broke(why)) => format!("Its selftest could not be run: {}.", bare(why)),
         Some(Selftest::Ran(report)) => ran(report, results),
     };
-    blocks.push(Block::Text(said));
+    let mut blocks = vec![Block::Text(said)];
     if let Some(Selftest::Ran(report)) = &results.selftest {
-        let mut table = Table::new(&["<check", "<measured", "<bound", "<"]);
+        let mut table = Table::new(&["<check", "<measured", "<bound", "<outcome"]);
         for check in &report.checks {
-            table.push(
-                [&check.name, &check.measured, &check.bound].map(String::clone).into_iter().chain([format!(
-                    "{}{}",
-                    check.outcome.name(),
-                    check.at_try()
-                )]),
-            );
+            let outcome = format!("{}{}", check.outcome.name(), check.at_try());
+            table.push([&check.name, &check.measured, &check.bound, &outcome].map(String::clone));
         }
         blocks.push(Block::Table(table));
         blocks.push(Block::Notes(vec![
-            "A test server that shares no code with the generator or the server imposed known delays, stalls and faults; the \
-             generator had to report them. The checks are described in docs/method.md of weir."
+            "A test server that shares no code with the generator or the server imposed known delays, stalls and faults. The \
+             generator had to report them."
                 .to_owned(),
         ]));
     }
@@ -108,7 +102,7 @@ fn ran(report: &SelftestReport, results: &Results) -> String {
     let in_trials = |core: &usize| {
         results.placements.iter().any(|placed| placed.part == "generator" && placed.cores.contains(core))
     };
-    let all = words::count(report.checks.len() as u32, "check");
+    let all = count(report.checks.len() as u32, "check");
     let outcome =
         match (report.with(CheckOutcome::Fail).len(), report.with(CheckOutcome::NotChecked).join(", ")) {
             (0, unchecked) if unchecked.is_empty() => held(report),

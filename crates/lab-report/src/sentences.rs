@@ -1,0 +1,363 @@
+//! Findings as sentences, for all formats of the report.
+
+use super::format::{self, UNKNOWN, capitalized, count, each_level, known, latency, listed, percent, spread};
+use lab_analysis::{
+    AuditedRow, Capacity, Course, Dominant, Effect, Evidence, Interval, Knee, PrintedSweep, Row, UnderLimit,
+    WAITS, Waiting, WorkloadFindings,
+};
+use lab_data::results::{Limit, Placement, Results, SearchEnd, SearchPlan};
+use lab_data::search::Says;
+use kv::units::{micros, short};
+
+/// Whether a workload was asked for at a rate. Capacity, knee and limit belong to a closed loop.
+pub(super) fn is_open(found: &WorkloadFindings) -> bool {
+    matches!(found.capacity, Capacity::Offered { .. })
+}
+
+/// The most that completed at any level, in requests per second.
+pub(super) fn most_completed(found: &WorkloadFindings) -> Option<f64> {
+    found.rows.iter().filter_map(|row| Some(row.goodput_rps?.mean)).max_by(f64::total_cmp)
+}
+
+/// When requests were sent, where that needs saying.
+pub(super) fn pacing(found: &WorkloadFindings) -> Option<String> {
+    let pacing = found.pacing.as_ref()?;
+    Some(match is_open(found) {
+        true => format!(
+            "Open loop, {pacing}: requests are sent when they are due, whether or not earlier ones were answered. Latency \
+             counts from the time a request was due, the service time from the time it was sent. The levels are numbers \
+             of connections. At levels over capacity, latency is that of a queue that grows."
+        ),
+        false => format!("Pacing: {pacing}. Think time is not part of the latency."),
+    })
+}
+
+/// Goodput falling past the peak, where that is certain.
+pub(super) fn decline(found: &WorkloadFindings) -> Option<String> {
+    let decline = found.decline.as_ref()?;
+    let at = count(decline.level, "client");
+    let (share, rps) = (percent(decline.share), spread(&decline.rps));
+    Some(format!("past the peak goodput falls by {share} ({rps} req/s at {at})"))
+}
+
+/// The name of a limit: `commit path`, or that of its resource.
+fn limit(of: &Evidence) -> &str {
+    of.limit.filter(|limit| *limit != Limit::Other).map_or(of.resource.as_str(), |limit| limit.name())
+}
+
+/// The names of limits: `commit path`, `server CPU and database CPU`.
+pub(super) fn limits(of: &[Evidence]) -> String {
+    listed(&of.iter().map(limit).collect::<Vec<_>>())
+}
+
+/// How busy they are: `99 % busy`, `58.2 of 64 clients wait`. A resource is named where the limit has another name.
+pub(super) fn busy(of: &[Evidence]) -> String {
+    let each = |of: &Evidence| match &of.waiting {
+        Some(waiting) => format!("{} wait", waiting_of(waiting)),
+        None if limit(of) == of.resource => format!("{} busy", percent(of.utilization)),
+        None => format!("{} {} busy", of.resource, percent(of.utilization)),
+    };
+    of.iter().map(each).collect::<Vec<_>>().join(" and ")
+}
+
+/// `58.2 of 64 clients`; of a full pool of sessions, those of its sessions.
+pub(super) fn waiting_of(waiting: &Waiting) -> String {
+    let whose = if waiting.pooled { "sessions of a full pool" } else { "clients" };
+    format!("{:.1} of {:.0} {whose}", waiting.sessions, waiting.places)
+}
+
+/// The numbers behind knee and limit.
+pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
+    let mut said: Vec<String> = found.knee.iter().map(knee).collect();
+    let bottleneck = &found.bottleneck;
+    for of in &bottleneck.named {
+        said.extend(of.waiting.as_ref().map(|waiting| wait(&of.resource, waiting)));
+    }
+    let limits = bottleneck.named.iter().chain(&bottleneck.load_dependent);
+    for of in limits.filter(|of| of.waiting.is_none() && bottleneck.because.is_empty()) {
+        said.push(format!(
+            "At {} {} is busy for {:.1} % of the time and takes {} per request ({} over these levels). It would be full \
+             at {} req/s{}.",
+            format::levels(&bottleneck.levels),
+            of.resource,
+            of.utilization * 100.0,
+            latency(of.demand_us),
+            known(of.demand_variation, |share| format!("±{:.1} %", share * 100.0)),
+            known(of.ceiling_rps, short),
+            if of.load_dependent { "; but batching lowers its demand, so it is not named" } else { "" },
+        ));
+    }
+    said.extend(bottleneck.because.iter().map(|said| capitalized(said)));
+    said
+}
+
+/// The knee by four methods.
+fn knee(of: &Knee) -> String {
+    let said = |value: Option<f64>, ends: Option<(f64, f64)>| {
+        let ends = ends.map(|(low, high)| (format::clients(low), format::clients(high)));
+        let ends = ends.filter(|(low, high)| low != high && value.is_some());
+        let ends = ends.map_or(String::new(), |(low, high)| format!(" ({low}–{high})"));
+        known(value, format::clients) + &ends
+    };
+    format!(
+        "Knee, in clients: {} where the bounds cross, {} by a broken stick, {} by Kleinrock’s power, {} by Kneedle (levels \
+         {}–{}).{} {}",
+        said(Some(of.clients), Some(of.spread.clients)),
+        said(of.broken_stick, of.spread.broken_stick),
+        said(of.power, of.spread.power),
+        said(of.kneedle, of.spread.kneedle),
+        of.swept.0,
+        of.swept.1,
+        if of.sharp { "" } else { " They differ by more than 2×, so the knee is not sharp." },
+        match of.spread.interval {
+            Interval::Single => "There was one run, so the spread is not known.",
+            Interval::Range => "In brackets: lowest to highest of single runs.",
+            Interval::StudentT | Interval::Bootstrap => "In brackets: 95 % bootstrap over runs.",
+        }
+    )
+}
+
+fn wait(name: &str, waiting: &Waiting) -> String {
+    let (at, states) = (count(waiting.level, "client"), states(&waiting.states));
+    let (who, means) = (waiting_of(waiting), means(waiting.class));
+    format!("At {at} on average {who} waited in {name} ({states}): {means}.")
+}
+
+/// States and the mean number of sessions in each: `IO:WALSync 1.2, LWLock:WALWrite 0.3`. The most frequent three, but none
+/// that would read as zero beside the first.
+fn states(of: &[(String, f64)]) -> String {
+    let some = of.iter().take(3).enumerate().filter(|(i, (_, count))| *i == 0 || *count >= 0.05);
+    some.map(|(_, (state, count))| format!("{state} {count:.1}")).collect::<Vec<_>>().join(", ")
+}
+
+/// What it means that sessions are in a class of waits.
+fn means(class: &str) -> &'static str {
+    WAITS.iter().find(|wait| wait.name == class).map_or(UNKNOWN, |wait| wait.means)
+}
+
+/// Where the sessions of the databases were, and what that means.
+pub(super) fn sessions(of: &[Dominant]) -> Vec<String> {
+    let (idle, busy): (Vec<&Dominant>, Vec<&Dominant>) = of.iter().partition(|of| of.idle);
+    let busy = busy.into_iter().map(|of| {
+        format!(
+            "At {} {} had on average {:.1} sessions, {:.1} of them at work, most of these in {}: {:.1} ({}). This means: {}.",
+            format::levels(&of.levels),
+            of.part,
+            of.sessions,
+            of.at_work,
+            of.class,
+            of.in_class,
+            states(&of.states),
+            means(of.class)
+        )
+    });
+    let idle = idle.first().map(|first| {
+        let parts: Vec<&str> = idle.iter().map(|of| of.part.as_str()).collect();
+        let (levels, parts) = (format::levels(&first.levels), listed(&parts));
+        let at_work: f64 = idle.iter().map(|of| of.at_work).sum();
+        let means = means(first.class);
+        format!("At {levels} the sessions of {parts} were idle, with {at_work:.1} at work on average. This means: {means}.")
+    });
+    busy.chain(idle).collect()
+}
+
+/// What was made slower: the resources, or that it is the control.
+pub(super) fn slowed(effect: &Effect) -> String {
+    let resources: Vec<&str> = effect.change.raises.iter().map(String::as_str).collect();
+    if resources.is_empty() { "nothing: the control".to_owned() } else { listed(&resources) }
+}
+
+/// By how much: `cpu, +250 µs`.
+pub(super) fn how_slowed(effect: &Effect) -> String {
+    let change = &effect.change;
+    match change.factor {
+        Some(factor) => format!("{}, demand × {}", change.knob, format::trimmed(&format!("{factor:.2}"))),
+        None => format!("{}, +{}", change.knob, latency(Some(change.added_us))),
+    }
+}
+
+/// Whether an effect is of a resource that is named as the limit.
+pub(super) fn is_named(found: &WorkloadFindings, effect: &Effect) -> bool {
+    found.bottleneck.named.iter().any(|of| of.is_slowed_by(effect))
+}
+
+/// What a search asked for: `p99 ≤ 5.00 ms and errors ≤ 0.1 %`.
+pub(super) fn asked(plan: &SearchPlan) -> String {
+    format!("p99 ≤ {} and errors ≤ {} %", micros(plan.p99_us), (plan.error_ratio * 1e6).round() / 1e4)
+}
+
+/// `with p99 ≤ 5.00 ms and errors ≤ 0.1 %: between 8.10k and 8.26k req/s`.
+pub(super) fn under_limit(of: &UnderLimit) -> String {
+    format!("with {}: {}", asked(&of.plan), between(of))
+}
+
+/// Between which rates a search found the limit: `between 8.10k and 8.26k req/s`.
+pub(super) fn between(of: &UnderLimit) -> String {
+    let ended = |end| of.searches.iter().any(|search| search.ended == Some(end));
+    match (of.holds_rps, of.breaks_rps) {
+        (Some(holds), Some(breaks)) => format!("between {} and {} req/s", rate(holds), rate(breaks)),
+        (Some(holds), None) if ended(SearchEnd::Generator) => {
+            format!("at least {} req/s; the generator could not offer more", rate(holds))
+        }
+        (Some(holds), None) => format!("at least {} req/s; the upper end was not decided", rate(holds)),
+        (None, Some(breaks)) => format!("less than {} req/s; the lower end was not decided", rate(breaks)),
+        (None, None) if ended(SearchEnd::Broken) => "unknown: trials delivered no numbers".to_owned(),
+        (None, None) => {
+            let all = of.searches.iter().flat_map(|search| &search.rates);
+            let mixed = || all.clone().filter(|of| of.says == Says::Mixed).map(|of| of.tally.rate_rps);
+            let said = "unknown: no rate was decided in the time given";
+            match mixed().min_by(f64::total_cmp).zip(mixed().max_by(f64::total_cmp)) {
+                Some((least, most)) if least < most => {
+                    format!("{said}; trials disagree from {} to {} req/s", rate(least), rate(most))
+                }
+                Some((only, _)) => format!("{said}; trials disagree at {} req/s", rate(only)),
+                None => said.to_owned(),
+            }
+        }
+    }
+}
+
+/// With four digits: two rates that are 2 % apart must not read alike.
+pub(super) fn rate(rps: f64) -> String {
+    match rps {
+        rps if rps >= 1e6 => format!("{:.3}M", rps / 1e6),
+        rps if rps >= 1e5 => format!("{:.1}k", rps / 1e3),
+        rps if rps >= 1e3 => format!("{:.2}k", rps / 1e3),
+        rps => format!("{rps:.0}"),
+    }
+}
+
+/// What somebody published of a workload, and what the audit says of it.
+pub(super) fn published(sweep: &PrintedSweep) -> String {
+    let PrintedSweep { report, system, workload, findings, .. } = sweep;
+    let system = if system.is_empty() { String::new() } else { format!(" of {system}") };
+    let report = if report.is_empty() { String::new() } else { format!(" in report {report}") };
+    let mut said = format!("Published{report} as {workload}{system}.");
+    for row in sweep.rows.iter().filter(|row| row.printed.clients.is_none()) {
+        said += &format!(" {}", without_clients(row));
+    }
+    said += &match (sweep.checked(), sweep.residuals()) {
+        (0, _) | (_, None) => " No published row can be checked by Little’s law.".to_owned(),
+        (checked, Some(residuals)) => format!(
+            " {} of {checked} published rows break Little’s law by more than 5 % ({residuals}).",
+            sweep.off()
+        ),
+    };
+    for (i, found) in findings.iter().enumerate() {
+        let which = if i == 0 { "Consistent with" } else { "Also consistent with" };
+        said += &format!(" {which} {}: {}. To be sure: {}", found.cause, found.reason, found.to_be_sure);
+    }
+    said
+}
+
+/// A published row that names no number of clients.
+fn without_clients(row: &AuditedRow) -> String {
+    let published = &row.printed;
+    let figures = [
+        published.throughput_rps.map(|rps| format!("{} req/s", short(rps.value))),
+        published.latency_ms.map(|ms| format!("a latency of {}", micros(ms.value * 1e3))),
+    ];
+    let figures: Vec<String> = figures.into_iter().flatten().collect();
+    let note = if published.note.is_empty() { String::new() } else { format!(" ({})", published.note) };
+    format!("Without a number of clients: {}{note}.", figures.join(" and "))
+}
+
+/// Which parts share cores.
+pub(super) fn sharing(placements: &[Placement]) -> String {
+    if placements.is_empty() {
+        return "Nothing was pinned to a core.".to_owned();
+    }
+    // Parts that share do so with the same others: each group is named where its first part stands.
+    let mut shared: Vec<String> = Vec::new();
+    for (index, part) in placements.iter().enumerate() {
+        let others: Vec<&str> = part.shares_with.iter().map(String::as_str).collect();
+        let is_first = !placements[..index].iter().any(|before| others.contains(&before.part.as_str()));
+        if !others.is_empty() && is_first {
+            let all = [&[part.part.as_str()], others.as_slice()].concat();
+            shared.push(format!("{} share their cores.", capitalized(&listed(&all))));
+        }
+    }
+    if shared.is_empty() { "No two parts shared a core.".to_owned() } else { shared.join(" ") }
+}
+
+/// What flags may have changed of the experiment's file.
+pub(super) fn as_run(results: &Results) -> String {
+    let listed = |levels: &[u32]| levels.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let loads = || results.trials.iter().filter_map(|trial| trial.load.as_ref());
+    let windows = || loads().map(|load| load.window_secs);
+    let (least, most) = (windows().fold(f64::INFINITY, f64::min), windows().fold(0.0, f64::max));
+    let spans = loads().next().map_or_else(String::new, |load| {
+        // Adaptive windows differ.
+        let window = match format!("{least:.1}") == format!("{most:.1}") {
+            true => format!("a window of {least:.1} s"),
+            false => format!("windows of {least:.1} to {most:.1} s"),
+        };
+        format!(", {:.1} s of warm-up and {window}", load.warmup_secs)
+    });
+    let own = results.workloads.iter().filter_map(|workload| {
+        Some(format!("; {} at {}", workload.name, listed(workload.levels.as_ref()?)))
+    });
+    let scaled = results.scale.map_or_else(String::new, |share| {
+        format!(" Scaled: durations are {share} of the file’s, and levels may be left out, so slow changes and rare events are missing.")
+    });
+    format!(
+        "Run with {} at {} clients each{}{spans}.{scaled}",
+        count(results.repetitions, "repetition"),
+        listed(&results.levels),
+        own.collect::<String>()
+    )
+}
+
+/// What is to be known of the plots over clients.
+pub(super) fn plots_caption(found: &WorkloadFindings) -> String {
+    let rows = || found.rows.iter();
+    let mut said = String::new();
+    if rows().any(|row| row.population.is_some()) {
+        said += "Where the clients are: in full colour those that wait for a resource, paler those it serves, palest those \
+                 unaccounted for. ";
+    }
+    if rows().any(|row| row.population.as_ref().is_some_and(|of| of.is_late)) {
+        said += "Sockets were sampled late, without real-time priority (ulimit -r): who waits for the server and who for the \
+                 generator is less sure. ";
+    }
+    if found.printed.is_some() {
+        said += "Dashed lines with squares: as published; hollow squares break Little’s law by more than 5 %. ";
+    }
+    said + "Dashed, upright: the knee."
+}
+
+/// How to read the plots at the beginning of the page.
+pub(super) fn overview_caption(rows: &[&Row]) -> String {
+    let mut said = "Whiskers: interval over runs. Band: capacity and its interval. Thin lines: where a resource would be full. \
+                    Dashed, upright: the knee."
+        .to_owned();
+    if rows.iter().any(|row| row.runs > 0 && !row.usable()) {
+        said += " Hollow: not valid, a check failed.";
+    }
+    if rows.iter().any(|row| row.runs == 0) {
+        said += " No point: no run delivered numbers.";
+    }
+    said
+}
+
+/// How a run went.
+pub(super) fn time_series_caption(of: &Course) -> String {
+    let clients = count(of.level, "client");
+    let cut = if of.cut_secs > 0.0 { " Dashed: where the warm-up seems to end." } else { "" };
+    let bins = match of.bin_secs {
+        1.0 => "second by second".to_owned(),
+        secs => format!("in bins of {secs} s"),
+    };
+    format!("Run {} at {clients}, {bins}. {}{cut}", of.repetition + 1, of.said)
+}
+
+/// What is wrong at which levels, and what to do about it: check by check, then the runs without numbers.
+pub(super) fn failures(found: &WorkloadFindings) -> Vec<String> {
+    let mut said = Vec::new();
+    for row in &found.rows {
+        let (planned, at) = (count(row.planned, "run"), each_level(&[row.level]));
+        let failures = row.failures.iter();
+        said.extend(failures.map(|(why, runs)| format!("{runs} of {planned} at {at} without numbers: {why}.")));
+    }
+    said
+}
