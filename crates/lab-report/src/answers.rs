@@ -4,8 +4,8 @@ use super::checks;
 use super::document::{Answer, Tone};
 use super::format::{self, UNKNOWN, count, each_level, latency, percent};
 use super::sentences;
-use lab_analysis::{Capacity, Estimate, Findings, Grade, Knee, WorkloadFindings};
 use kv::units::short;
+use lab_analysis::{Capacity, Estimate, Findings, Grade, Knee, WorkloadFindings};
 
 /// The four answers, in the order in which readers ask.
 pub(super) fn answers(found: &WorkloadFindings, findings: &Findings) -> Vec<Answer> {
@@ -55,7 +55,9 @@ fn offered(found: &WorkloadFindings, rps: f64, kept: &[u32], over: &[u32]) -> (S
         (None, Some(_), Some(completed)) => {
             (format!("{} req/s", short(completed)), format!("of {} req/s offered; {too_much}", short(rps)))
         }
-        (Some(_), None, _) => (format!("{} req/s", short(rps)), "offered, and all of it completed".to_owned()),
+        (Some(_), None, _) => {
+            (format!("{} req/s", short(rps)), "offered, and all of it completed".to_owned())
+        }
         (_, Some(_), _) => (format!("{} req/s", short(rps)), format!("offered; {too_much}")),
         (None, None, _) => (format!("{} req/s", short(rps)), "offered".to_owned()),
     }
@@ -91,7 +93,8 @@ fn limit(found: &WorkloadFindings) -> Answer {
     match bottleneck.grade {
         Grade::Confirmed | Grade::Supported => {
             let grade = if bottleneck.grade == Grade::Confirmed { "confirmed" } else { "supported" };
-            let named = format!("{}, {}", sentences::limits(&bottleneck.named), sentences::busy(&bottleneck.named));
+            let named =
+                format!("{}, {}", sentences::limits(&bottleneck.named), sentences::busy(&bottleneck.named));
             plain("limit", format!("{named} ({grade})"), [next])
         }
         Grade::Delay => said("a delay", "no resource is full: more clients get more"),
@@ -106,7 +109,8 @@ fn limit(found: &WorkloadFindings) -> Answer {
         Grade::NotIdentified if sentences::is_open(found) => said(UNKNOWN, "an open loop does not show it"),
         Grade::NotIdentified => {
             let load_dependent = (!bottleneck.load_dependent.is_empty()).then(|| {
-                let names: Vec<&str> = bottleneck.load_dependent.iter().map(|of| of.resource.as_str()).collect();
+                let names: Vec<&str> =
+                    bottleneck.load_dependent.iter().map(|of| of.resource.as_str()).collect();
                 format!("{} is busy, but batching lowers its demand", format::listed(&names))
             });
             let busiest = found.ceilings.first();

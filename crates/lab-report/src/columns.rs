@@ -4,11 +4,11 @@
 
 use super::format::{self, UNKNOWN, residual, slug};
 use super::published::latency_us;
+use Read::{EachResource, Open, Published, Row};
+use kv::units::{micros, short};
 use lab_analysis::rows::Use;
 use lab_analysis::{AuditedRow, Excluded, Outcome, Row as LevelRow};
 use lab_data::results::Results;
-use kv::units::{micros, short};
-use Read::{EachResource, Open, Published, Row};
 
 /// A column.
 pub struct Column {
@@ -107,7 +107,8 @@ impl Bound {
 /// [`COLUMNS`] for these results, with one for each resource.
 pub(super) fn columns(results: &Results) -> Vec<Bound> {
     let owned = |(heading, unit): (&str, &str)| (heading.to_owned(), unit.to_owned());
-    let is_open = results.trials.iter().filter_map(|trial| trial.load.as_ref()).any(|load| load.schedule.is_some());
+    let is_open =
+        results.trials.iter().filter_map(|trial| trial.load.as_ref()).any(|load| load.schedule.is_some());
     let bind = |column: &'static Column| -> Vec<Bound> {
         let read = &column.read;
         match read {

@@ -3,9 +3,9 @@
 use super::document::{Block, Drawing, Table};
 use super::format::{self, UNKNOWN, finite, known, latency, percent};
 use super::sentences::{self, how_slowed, slowed};
+use kv::units::short;
 use lab_analysis::{Effect, Evidence, Grade, Interval, WorkloadFindings};
 use lab_data::results::{Limit, ResourceKind};
-use kv::units::short;
 
 /// Why this limit and no other. `drawing` is that of the interventions.
 pub(super) fn blocks(found: &WorkloadFindings, drawing: Option<Drawing>) -> Vec<Block> {
@@ -79,7 +79,8 @@ fn candidates(found: &WorkloadFindings) -> Table {
     // A column of dashes says nothing.
     let is_known = |column: &&Column| all.iter().any(|of| (column.1)(found, of).is_some());
     let shown: Vec<&Column> = CANDIDATES.iter().filter(is_known).collect();
-    let headings: Vec<&str> = std::iter::once("<candidate").chain(shown.iter().map(|column| column.0)).collect();
+    let headings: Vec<&str> =
+        std::iter::once("<candidate").chain(shown.iter().map(|column| column.0)).collect();
     let mut table = Table::new(&headings);
     for (i, of) in all.iter().enumerate() {
         let is_named = i < named.len();
@@ -93,9 +94,8 @@ fn candidates(found: &WorkloadFindings) -> Table {
 fn interventions(found: &WorkloadFindings) -> Table {
     let mut table =
         Table::new(&["<made slower", "<by", "clients", "rounds", "a limit loses", "lost", "elasticity"]);
-    let percent = |share: f64| {
-        known(Some(share), |share| format!("{:.1} %", share * 100.0 + 0.0).replace('-', "−"))
-    };
+    let percent =
+        |share: f64| known(Some(share), |share| format!("{:.1} %", share * 100.0 + 0.0).replace('-', "−"));
     for effect in &found.effects {
         let loss = &effect.loss;
         let lost = match loss.interval {

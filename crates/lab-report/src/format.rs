@@ -1,7 +1,7 @@
 //! Figures as text: with their unit, with their spread where one is known, and "–" where they are not known.
 
-use lab_analysis::{Estimate, Interval};
 use kv::units::{micros, short};
+use lab_analysis::{Estimate, Interval};
 
 /// What is printed for a figure that is not known.
 pub(super) const UNKNOWN: &str = "–";

@@ -80,11 +80,7 @@ fn write_card(html: &mut String, card: &Card) -> Result {
     writeln!(html, "</dl>\n</section>")
 }
 
-fn write_figure<'a>(
-    html: &mut String,
-    drawings: impl Iterator<Item = &'a Drawing>,
-    caption: &str,
-) -> Result {
+fn write_figure<'a>(html: &mut String, drawings: impl Iterator<Item = &'a Drawing>, caption: &str) -> Result {
     html.push_str("<figure>\n<div class=\"drawings\">\n");
     drawings.for_each(|drawing| html.push_str(&drawing.svg.element(&drawing.label)));
     writeln!(html, "</div>\n<figcaption>{}</figcaption>\n</figure>", prose(caption))

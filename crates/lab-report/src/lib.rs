@@ -32,9 +32,9 @@ pub use plots::{Figure, PLOTS, Plot, Scale, apart};
 pub use series::{Fill, Kind, Point, Series};
 pub use svg::{Anchor, Colour, Svg};
 
+use document::Document;
 use lab_analysis::{Findings, findings};
 use lab_data::results::Results;
-use document::Document;
 
 /// A format of the report.
 pub struct Writer {

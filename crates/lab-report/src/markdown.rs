@@ -64,7 +64,8 @@ fn write_cards(text: &mut String, cards: &[Card]) {
     row(text, (0..=first.answers.len()).map(|_| ":--".to_owned()));
     for card in cards {
         let answers = card.answers.iter().map(|answer| {
-            let details: String = answer.details.iter().map(|detail| format!("; {}", escape(detail))).collect();
+            let details: String =
+                answer.details.iter().map(|detail| format!("; {}", escape(detail))).collect();
             format!("**{}**{details}", escape(&answer.said))
         });
         row(text, std::iter::once(escape(&card.name)).chain(answers));

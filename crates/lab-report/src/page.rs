@@ -12,9 +12,9 @@ use super::published;
 use super::resources;
 use super::search;
 use super::sentences;
+use kv::units::short;
 use lab_analysis::{Findings, Row, WorkloadFindings};
 use lab_data::results::Results;
-use kv::units::short;
 
 /// The page.
 pub(super) fn document(results: &Results, findings: &Findings) -> Document {
@@ -163,7 +163,8 @@ fn environment(results: &Results) -> Vec<Block> {
         let mut pinning = Table::new(&["<part", "<cores", "<shares them with"]);
         for part in &results.placements {
             let cores: Vec<String> = part.cores.iter().map(usize::to_string).collect();
-            let with = if part.shares_with.is_empty() { UNKNOWN.to_owned() } else { part.shares_with.join(", ") };
+            let with =
+                if part.shares_with.is_empty() { UNKNOWN.to_owned() } else { part.shares_with.join(", ") };
             pinning.push([part.part.clone(), cores.join(", "), with]);
         }
         page.push(Block::Table(pinning));

@@ -5,9 +5,9 @@
 use super::document::{Block, Table, TableColumn};
 use super::format::{self, UNKNOWN};
 use super::sentences;
+use kv::units::short;
 use lab_analysis::rows::Use;
 use lab_analysis::{AuditedRow, Findings, PrintedSweep, Row, WorkloadFindings};
-use kv::units::short;
 
 /// A line of the table: what both sides have of one level.
 struct Pair<'a> {
@@ -71,15 +71,18 @@ pub(super) fn front(findings: &Findings) -> Vec<Block> {
     if sweeps.is_empty() {
         return Vec::new();
     }
-    let (off, checked) = sweeps.iter().fold((0, 0), |(off, all), (_, of)| (off + of.off(), all + of.checked()));
+    let (off, checked) =
+        sweeps.iter().fold((0, 0), |(off, all), (_, of)| (off + of.off(), all + of.checked()));
     let said = match checked {
         0 => "No published row can be checked by Little’s law.".to_owned(),
         _ => format!("{off} of {checked} published rows break Little’s law by more than 5 %."),
     };
-    let mut table = Table::new(&["<workload", "published, req/s", "measured, req/s", "ratio", "break Little’s law"]);
+    let mut table =
+        Table::new(&["<workload", "published, req/s", "measured, req/s", "ratio", "break Little’s law"]);
     for (found, sweep) in sweeps {
         let most = |values: &mut dyn Iterator<Item = f64>| values.max_by(f64::total_cmp);
-        let published = most(&mut sweep.rows.iter().filter_map(|row| Some(row.printed.throughput_rps?.value)));
+        let published =
+            most(&mut sweep.rows.iter().filter_map(|row| Some(row.printed.throughput_rps?.value)));
         let measured = most(&mut found.rows.iter().filter_map(|row| Some(row.goodput_rps?.mean)));
         let ratio = measured.zip(published).map(|(measured, published)| measured / published);
         let breaking = format!("{} of {}", sweep.off(), sweep.checked());
@@ -87,7 +90,10 @@ pub(super) fn front(findings: &Findings) -> Vec<Block> {
         let ratio = format::known(ratio, |ratio| format!("{}×", short(ratio)));
         table.push([found.name.clone(), published, measured, ratio, breaking]);
     }
-    vec![Block::Text(format!("Published beside measured, each at its best level. {said}")), Block::Table(table)]
+    vec![
+        Block::Text(format!("Published beside measured, each at its best level. {said}")),
+        Block::Table(table),
+    ]
 }
 
 /// What stands on the page of a workload that has published rows; nothing of one that has none.
@@ -112,7 +118,8 @@ fn table(pairs: &[Pair], figures: &[&Figures]) -> Table {
         columns.extend([(*name, "published", *published), (*name, "measured", *measured)]);
         columns.extend((*name == THROUGHPUT).then_some((*name, "ratio", ratio as Cell)));
     }
-    let mut table = Table::of(columns.iter().map(|(name, unit, _)| TableColumn::figures(*name, *unit)).collect());
+    let mut table =
+        Table::of(columns.iter().map(|(name, unit, _)| TableColumn::figures(*name, *unit)).collect());
     for pair in pairs {
         let cells = columns.iter().map(|(.., cell)| cell(pair).unwrap_or_else(|| UNKNOWN.to_owned()));
         table.push_row(cells, pair.published.is_some_and(AuditedRow::off));

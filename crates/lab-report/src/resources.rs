@@ -3,9 +3,9 @@
 use super::document::{Block, Table, TableColumn};
 use super::format::known;
 use super::sentences;
+use kv::units::short;
 use lab_analysis::waits::class_of;
 use lab_analysis::{FIGURES, Figure, Group, Row, WaitKind, Whereabouts, WorkloadFindings};
-use kv::units::short;
 use std::collections::BTreeSet;
 
 /// As many states have a column of their own; the others are summed.
@@ -41,7 +41,10 @@ fn sessions(found: &WorkloadFindings) -> Vec<Block> {
     };
     page.extend(parts.iter().filter(worked).map(|part| Block::Table(states(found, part))));
     let cost = all().filter_map(|of| of.cost_ratio).max_by(f64::total_cmp).map_or(String::new(), |share| {
-        format!("; sampling took at most {:.1} % of a core, which is in the database’s own CPU time", share * 100.0)
+        format!(
+            "; sampling took at most {:.1} % of a core, which is in the database’s own CPU time",
+            share * 100.0
+        )
     });
     let least = all().map(|of| of.samples).min_by(f64::total_cmp);
     page.push(Block::Notes(vec![format!(
@@ -98,10 +101,8 @@ fn figures(found: &WorkloadFindings, group: Group) -> Vec<Table> {
     let mut columns: Vec<(&Figure, &str)> = Vec::new();
     for figure in FIGURES.iter().filter(|figure| figure.group == group) {
         let all = found.rows.iter().flat_map(|row| &row.figures);
-        let owners: BTreeSet<&str> = all
-            .filter(|of| of.figure == figure.name && of.value != 0.0)
-            .map(|of| of.of.as_str())
-            .collect();
+        let owners: BTreeSet<&str> =
+            all.filter(|of| of.figure == figure.name && of.value != 0.0).map(|of| of.of.as_str()).collect();
         columns.extend(owners.into_iter().map(|owner| (figure, owner)));
     }
     let owners: BTreeSet<&str> = columns.iter().map(|(_, owner)| *owner).collect();

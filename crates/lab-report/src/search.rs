@@ -3,10 +3,10 @@
 use super::document::{Block, Table};
 use super::format::{UNKNOWN, capitalized, count, tally};
 use super::sentences::{asked, between, rate};
+use kv::units::{micros, short};
 use lab_analysis::{Searched, Tried, WorkloadFindings};
 use lab_data::results::{SearchEnd, SearchPlan};
 use lab_data::search::Says;
-use kv::units::{micros, short};
 
 /// The part of a workload's section: every rate that had trials of full length.
 pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
@@ -77,8 +77,8 @@ fn ended(search: &Searched, plan: &SearchPlan, several: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lab_analysis::findings;
     use crate::{render, sentences};
+    use lab_analysis::findings;
     use lab_data::results::{Results, Search, SearchTrial};
     use lab_data::simulated::tests::{model, sweep};
 

@@ -1,13 +1,13 @@
 //! Findings as sentences, for all formats of the report.
 
 use super::format::{self, UNKNOWN, capitalized, count, each_level, known, latency, listed, percent, spread};
+use kv::units::{micros, short};
 use lab_analysis::{
     AuditedRow, Capacity, Course, Dominant, Effect, Evidence, Interval, Knee, PrintedSweep, Row, UnderLimit,
     WAITS, Waiting, WorkloadFindings,
 };
 use lab_data::results::{Limit, Placement, Results, SearchEnd, SearchPlan};
 use lab_data::search::Says;
-use kv::units::{micros, short};
 
 /// Whether a workload was asked for at a rate. Capacity, knee and limit belong to a closed loop.
 pub(super) fn is_open(found: &WorkloadFindings) -> bool {
@@ -294,9 +294,10 @@ pub(super) fn as_run(results: &Results) -> String {
         };
         format!(", {:.1} s of warm-up and {window}", load.warmup_secs)
     });
-    let own = results.workloads.iter().filter_map(|workload| {
-        Some(format!("; {} at {}", workload.name, listed(workload.levels.as_ref()?)))
-    });
+    let own = results
+        .workloads
+        .iter()
+        .filter_map(|workload| Some(format!("; {} at {}", workload.name, listed(workload.levels.as_ref()?))));
     let scaled = results.scale.map_or_else(String::new, |share| {
         format!(" Scaled: durations are {share} of the file’s, and levels may be left out, so slow changes and rare events are missing.")
     });
@@ -321,7 +322,8 @@ pub(super) fn plots_caption(found: &WorkloadFindings) -> String {
                  generator is less sure. ";
     }
     if found.printed.is_some() {
-        said += "Dashed lines with squares: as published; hollow squares break Little’s law by more than 5 %. ";
+        said +=
+            "Dashed lines with squares: as published; hollow squares break Little’s law by more than 5 %. ";
     }
     said + "Dashed, upright: the knee."
 }
@@ -357,7 +359,9 @@ pub(super) fn failures(found: &WorkloadFindings) -> Vec<String> {
     for row in &found.rows {
         let (planned, at) = (count(row.planned, "run"), each_level(&[row.level]));
         let failures = row.failures.iter();
-        said.extend(failures.map(|(why, runs)| format!("{runs} of {planned} at {at} without numbers: {why}.")));
+        said.extend(
+            failures.map(|(why, runs)| format!("{runs} of {planned} at {at} without numbers: {why}.")),
+        );
     }
     said
 }

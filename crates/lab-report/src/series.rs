@@ -4,10 +4,10 @@
 
 use super::published::{disk, latency_us, server_cpu};
 use super::svg::Colour;
+use kv::units::short;
 use lab_analysis::rows::Use;
 use lab_analysis::{AuditedRow, Capacity, FIGURES, Group, Place, Population, Row, WorkloadFindings};
 use lab_data::results::ResourceKind;
-use kv::units::short;
 use std::collections::BTreeSet;
 
 /// A line with its name at its end.
@@ -180,7 +180,9 @@ pub(super) fn utilization(found: &WorkloadFindings) -> Vec<Series> {
     };
     let (cpu, disk) = (beside(server_cpu(first)), beside(disk(first)));
     all.extend(published(found, "published CPU", cpu, |row| Some(row.printed.server_cpu_pct?.value / 100.0)));
-    all.extend(published(found, "published disk", disk, |row| Some(row.printed.disk_util_pct?.value / 100.0)));
+    all.extend(published(found, "published disk", disk, |row| {
+        Some(row.printed.disk_util_pct?.value / 100.0)
+    }));
     all.retain(|series| !series.points.is_empty());
     all
 }
@@ -227,7 +229,12 @@ pub(super) fn clients(found: &WorkloadFindings) -> Vec<Series> {
     let (mut bands, narrow): (Vec<Band>, Vec<Band>) = bands.into_iter().partition(Band::is_wide);
     let sum = |level: usize| narrow.iter().map(|of| of.shares[level]).sum();
     let (colour, fill) = (Colour::Soft, Fill::Light);
-    bands.push(Band { label: "elsewhere".into(), colour, fill, shares: (0..counted.len()).map(sum).collect() });
+    bands.push(Band {
+        label: "elsewhere".into(),
+        colour,
+        fill,
+        shares: (0..counted.len()).map(sum).collect(),
+    });
     bands.push(band("unaccounted".into(), Colour::Soft, Fill::Pale, &|of| of.unlocated));
 
     let mut ground = vec![0.0; counted.len()];
@@ -239,7 +246,12 @@ pub(super) fn clients(found: &WorkloadFindings) -> Vec<Series> {
             points.push(Point { interval: Some((low, *ground)), ..point(row, *ground) });
         }
         let is_wide = band.is_wide();
-        is_wide.then_some(Series { label: band.label, colour: band.colour, kind: Kind::Area(band.fill), points })
+        is_wide.then_some(Series {
+            label: band.label,
+            colour: band.colour,
+            kind: Kind::Area(band.fill),
+            points,
+        })
     });
     stacked.collect()
 }

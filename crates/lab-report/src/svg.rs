@@ -48,7 +48,10 @@ pub(super) fn style() -> String {
     let mut css = String::from("@media screen and (prefers-color-scheme: dark) {\n");
     for (_, light, dark) in PALETTE {
         // Writing into a string does not fail, here and below.
-        let _ = writeln!(css, "svg [stroke=\"{light}\"] {{ stroke: {dark}; }} svg [fill=\"{light}\"] {{ fill: {dark}; }}");
+        let _ = writeln!(
+            css,
+            "svg [stroke=\"{light}\"] {{ stroke: {dark}; }} svg [fill=\"{light}\"] {{ fill: {dark}; }}"
+        );
     }
     css + "}\n"
 }
@@ -87,7 +90,8 @@ impl Svg {
 
     /// A line through `points`; `dashes` as in SVG: `6 4`.
     pub fn dashed(&mut self, points: &[Place], colour: Colour, width: f64, dashes: &str) {
-        let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
+        let dashes =
+            if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
         let (points, colour) = (list(points), light(colour));
         let _ = writeln!(
             self.body,
@@ -98,7 +102,10 @@ impl Svg {
     /// What lies within `outline`, filled.
     pub fn area(&mut self, outline: &[Place], colour: Colour, opacity: f64) {
         let (points, colour) = (list(outline), light(colour));
-        let _ = writeln!(self.body, "<polygon points=\"{points}\" fill=\"{colour}\" fill-opacity=\"{opacity}\"/>");
+        let _ = writeln!(
+            self.body,
+            "<polygon points=\"{points}\" fill=\"{colour}\" fill-opacity=\"{opacity}\"/>"
+        );
     }
 
     /// A dot; a hollow one is filled with paper.

@@ -21,7 +21,10 @@ fn the_same_results_give_the_same_bytes() {
     let names: Vec<String> = render(&results).into_iter().map(|file| file.name).collect();
     let plots = ["plots/get.svg", "plots/put.svg", "plots/get.resources.svg", "plots/put.resources.svg"];
     assert_eq!(names[..2], ["report.html", "report.md"]);
-    assert_eq!((&names[2..6], &names[6..]), (plots.map(str::to_owned).as_slice(), &["results.csv".to_owned()][..]));
+    assert_eq!(
+        (&names[2..6], &names[6..]),
+        (plots.map(str::to_owned).as_slice(), &["results.csv".to_owned()][..])
+    );
     assert!(render(&results) == render(&again));
 }
 
@@ -48,7 +51,8 @@ fn the_headline_stays_within_its_columns_whatever_the_names() {
     let name = "a workload with a name that nobody would type twice";
     results.workloads[0].name = name.into();
     results.trials.iter_mut().filter(|of| of.workload == "get").for_each(|of| of.workload = name.into());
-    results.resources[0].name = "a resource with a name as long as a line in the terminal could ever be".into();
+    results.resources[0].name =
+        "a resource with a name as long as a line in the terminal could ever be".into();
     let lines = headline(&results);
     assert_eq!(lines.lines().count(), 8);
     assert!(lines.lines().all(|line| line.chars().count() <= 100), "{lines}");
@@ -70,7 +74,10 @@ fn all_but_the_answers_and_their_plots_is_folded_and_open_on_paper() {
     let html = file(&results(), "report.html");
     let (open, folded) = html.split_once("<details").unwrap();
     assert!(open.contains("class=\"card\"") && open.matches("<svg").count() == 2 && !open.contains("<table"));
-    assert!(!html.contains("<details open") && folded.trim_end().ends_with("</details>\n</main>\n</body>\n</html>"));
+    assert!(
+        !html.contains("<details open")
+            && folded.trim_end().ends_with("</details>\n</main>\n</body>\n</html>")
+    );
     let (_, print) = html.split_once("@media print").unwrap();
     assert!(print.contains("details::details-content { display: block; content-visibility: visible; }"));
 }
@@ -200,8 +207,14 @@ fn csv_has_a_line_for_each_planned_trial_and_a_unit_in_each_name() {
 fn figures_have_all_panels_and_are_files_of_their_own() {
     let results = results();
     for (name, all) in [
-        ("plots/get.svg", &["Goodput, req/s", "Latency", "knee 4", "capacity 500", "cpu full", "p99", "width=\"480\""][..]),
-        ("plots/get.resources.svg", &["Latency", "Utilization", "Busy time per request", "knee 4", "p99.9", "disk", "width=\"840\""]),
+        (
+            "plots/get.svg",
+            &["Goodput, req/s", "Latency", "knee 4", "capacity 500", "cpu full", "p99", "width=\"480\""][..],
+        ),
+        (
+            "plots/get.resources.svg",
+            &["Latency", "Utilization", "Busy time per request", "knee 4", "p99.9", "disk", "width=\"840\""],
+        ),
     ] {
         let svg = file(&results, name);
         for said in all.iter().chain(&["prefers-color-scheme"]) {
@@ -564,10 +577,7 @@ fn an_open_loop_shows_what_was_offered_and_how_late_it_was_sent() {
     }
     let page = file(&results, "report.md");
     let (front, put) = page.split_once("\n## put").unwrap();
-    for said in [
-        "**240 req/s**; offered; over capacity at 1 client; p50 ",
-        " at 32 clients |",
-    ] {
+    for said in ["**240 req/s**; offered; over capacity at 1 client; p50 ", " at 32 clients |"] {
         assert!(front.contains(said), "{said:?} is missing in {front}");
     }
     for said in [

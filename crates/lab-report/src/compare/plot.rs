@@ -2,14 +2,14 @@
 //!
 //! All axes begin at zero, so that lengths may be compared.
 
-use lab_analysis::compare::{ComparedLevel, ComparedWorkload, Merge, SideOfLevel};
-use stats::Interval;
-use lab_analysis::{Comparison, MEASURES};
 use crate::document::{Block, Drawing};
 use crate::format::{self, shortened, trimmed};
 use crate::plots::{Axis, Scale};
 use crate::svg::{Anchor, Colour, Svg};
 use kv::units::short;
+use lab_analysis::compare::{ComparedLevel, ComparedWorkload, Merge, SideOfLevel};
+use lab_analysis::{Comparison, MEASURES};
+use stats::Interval;
 
 /// What is drawn.
 const TITLE: &str = "Processor time per request";
@@ -59,7 +59,10 @@ pub(super) fn figure(comparison: &Comparison) -> Option<Block> {
          the runs; whiskers: the interval over them.{}",
         if hollow { " Hollow: a check failed." } else { "" }
     );
-    Some(Block::Figure { drawing: Drawing { file: "compare.svg".to_owned(), label: TITLE.to_owned(), svg }, caption })
+    Some(Block::Figure {
+        drawing: Drawing { file: "compare.svg".to_owned(), label: TITLE.to_owned(), svg },
+        caption,
+    })
 }
 
 fn group<'a>(comparison: &'a Comparison, workload: &'a ComparedWorkload) -> Option<Group<'a>> {

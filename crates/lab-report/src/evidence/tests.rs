@@ -99,7 +99,13 @@ fn the_front_answers_how_fast_where_what_and_whether() {
         ],
     );
     let markdown = text(&files, "report.md");
-    check(&markdown, &["| workload | throughput | knee | limit | confidence |", "**commit path, cpu 100 % busy (confirmed)**"]);
+    check(
+        &markdown,
+        &[
+            "| workload | throughput | knee | limit | confidence |",
+            "**commit path, cpu 100 % busy (confirmed)**",
+        ],
+    );
 }
 
 #[test]
@@ -111,7 +117,10 @@ fn what_lowers_the_confidence_in_a_workload_stands_on_its_card() {
     };
     check(&front(&results), &["class=\"care\"", "<dd>medium</dd><dd>failed: random order</dd>"]);
     results.environment.push(("build".into(), "debug".into()));
-    check(&front(&results), &["class=\"stop\"", "<dd>low</dd><dd>failed: random order; failed: optimized build</dd>"]);
+    check(
+        &front(&results),
+        &["class=\"stop\"", "<dd>low</dd><dd>failed: random order; failed: optimized build</dd>"],
+    );
     results.trials.clear();
     check(&front(&results), &["class=\"stop\"", "<dd>low</dd>"]);
 }
@@ -123,14 +132,7 @@ fn interventions_are_bars_with_what_a_limit_would_lose() {
     let svg = text(&files, "plots/get.interventions.svg");
     check(
         &svg,
-        &[
-            "at 16 clients",
-            "1.00 ± 0.11, named",
-            "nothing: the control",
-            ">control<",
-            "cpu, +250 µs",
-            "20 %",
-        ],
+        &["at 16 clients", "1.00 ± 0.11, named", "nothing: the control", ">control<", "cpu, +250 µs", "20 %"],
     );
     let markdown = text(&files, "report.md");
     check(

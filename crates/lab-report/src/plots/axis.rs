@@ -62,7 +62,10 @@ impl Axis {
                 let ends = if ends.0 < ends.1 { ends } else { (0.0, 1.0) };
                 let steps: &[f64] = if ends.1 - ends.0 < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
                 let decades = ends.0.floor() as i32..=ends.1.ceil() as i32;
-                (ends, decades.flat_map(|decade| steps.iter().map(move |of| of * 10f64.powi(decade))).collect())
+                (
+                    ends,
+                    decades.flat_map(|decade| steps.iter().map(move |of| of * 10f64.powi(decade))).collect(),
+                )
             }
         };
         let mut axis = Axis { ends, is_log, ticks: Vec::new() };

@@ -1,11 +1,11 @@
 //! What interventions did: a bar of goodput lost for each, beside what a limit would have had to lose.
 
 use super::axis::{Axis, Scale};
-use lab_analysis::{Effect, Interval, WorkloadFindings};
 use crate::document::Drawing;
 use crate::format::{self, shortened, trimmed};
 use crate::sentences::{how_slowed, is_named, slowed};
 use crate::svg::{Anchor, Colour, Svg};
+use lab_analysis::{Effect, Interval, WorkloadFindings};
 
 const WIDTH: f64 = 840.0;
 /// Left of it stands what was made slower, right of it the elasticity.
@@ -20,7 +20,8 @@ pub(crate) fn figure(found: &WorkloadFindings, slug: &str) -> Option<Drawing> {
     let level = found.effects.first()?.level;
     let ends = |effect: &Effect| [effect.loss.low, effect.loss.high, effect.loss.mean, effect.expected_loss];
     let shares: Vec<f64> = found.effects.iter().flat_map(ends).filter(|share| share.is_finite()).collect();
-    let positive = Axis::of_values(Scale::Linear, &shares.iter().map(|share| share.max(0.0)).collect::<Vec<_>>());
+    let positive =
+        Axis::of_values(Scale::Linear, &shares.iter().map(|share| share.max(0.0)).collect::<Vec<_>>());
     let least = shares.iter().copied().fold(0.0, f64::min) * 1.12;
     let most = shares.iter().copied().fold(0.0, f64::max).max(0.01) * 1.12;
     let x = |share: f64| LEFT + (share.clamp(least, most) - least) / (most - least) * (RIGHT - LEFT);

@@ -11,15 +11,15 @@ use super::document::Drawing;
 use super::format::{self, shortened, trimmed};
 use super::series::{self, Series};
 use super::svg::{Anchor, Colour, Svg};
-use lab_analysis::WorkloadFindings;
-use kv::units::{micros, short};
-pub use axis::Scale;
-pub(super) use axis::Axis;
-pub use panel::{Figure, Plot, apart};
-use across::Across;
 use Figure::{Overview, Resources, TimeSeries};
 use Scale::{Around, Linear, Log, Share};
+use across::Across;
+pub(super) use axis::Axis;
+pub use axis::Scale;
+use kv::units::{micros, short};
+use lab_analysis::WorkloadFindings;
 use panel::Panel;
+pub use panel::{Figure, Plot, apart};
 
 /// The panels, from top to bottom.
 pub const PLOTS: &[Plot] = &[
@@ -96,10 +96,12 @@ pub(super) fn figure(of: Figure, found: &WorkloadFindings, slug: &str) -> Option
     let bottom = panels.last()?.bottom;
     let mut svg = Svg::new(across.width, bottom + FOOT);
     let mark = match of {
-        TimeSeries => bins().filter(|of| of.cut_secs > 0.0).map(|of| {
-            (of.cut_secs, format!("warm-up {} s", (of.cut_secs * 10.0).round() / 10.0))
-        }),
-        _ => found.knee.as_ref().map(|knee| (knee.clients, format!("knee {}", format::clients(knee.clients)))),
+        TimeSeries => bins()
+            .filter(|of| of.cut_secs > 0.0)
+            .map(|of| (of.cut_secs, format!("warm-up {} s", (of.cut_secs * 10.0).round() / 10.0))),
+        _ => {
+            found.knee.as_ref().map(|knee| (knee.clients, format!("knee {}", format::clients(knee.clients))))
+        }
     };
     if let Some((at, name)) = mark.filter(|(at, _)| (across.ends.0..=across.ends.1).contains(at)) {
         let x = across.x(at);

@@ -2,10 +2,10 @@
 
 use super::across::Across;
 use super::axis::{Axis, Scale};
-use lab_analysis::WorkloadFindings;
 use crate::format::shortened;
 use crate::series::{Fill, Kind, Point, Series};
 use crate::svg::{Anchor, Colour, Place, SERIES, Svg};
+use lab_analysis::WorkloadFindings;
 
 /// A panel of a figure.
 pub struct Plot {
@@ -125,7 +125,8 @@ impl Panel {
             Kind::Ceiling | Kind::TimeSeries => svg.line(&line, colour, 1.0),
             Kind::Published | Kind::PublishedPeak => svg.dashed(&line, colour, 1.5, "6 4"),
             Kind::Area(fill) => {
-                let of_point = |(place, point): &(Place, &Point)| (place.0, ends(point).unwrap_or((place.1, place.1)));
+                let of_point =
+                    |(place, point): &(Place, &Point)| (place.0, ends(point).unwrap_or((place.1, place.1)));
                 let bands: Vec<(f64, (f64, f64))> = placed.iter().map(of_point).collect();
                 let upper: Vec<Place> = bands.iter().map(|(x, (_, high))| (*x, *high)).collect();
                 let lower = bands.iter().rev().map(|(x, (low, _))| (*x, *low));

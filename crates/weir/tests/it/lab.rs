@@ -61,7 +61,10 @@ fn a_simulated_experiment_is_measured_and_reported() {
     let (said, complained) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{complained}");
-    assert!(said.lines().any(|line| line.trim_start().starts_with("limit") && line.contains("back, ")), "{said}");
+    assert!(
+        said.lines().any(|line| line.trim_start().starts_with("limit") && line.contains("back, ")),
+        "{said}"
+    );
     let page = said.lines().find_map(|line| line.strip_prefix("report: ")).unwrap();
     assert!(fs::read_to_string(page).unwrap().contains("A station that limits"), "{page}");
     let results = results(&out);
