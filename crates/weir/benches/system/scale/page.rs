@@ -57,7 +57,7 @@ fn machine(date: &str) -> String {
     let release: Vec<&str> = release.trim().split('.').take(2).collect();
     format!(
         "Measured {date} on {cores} cores ({}), the server with one worker on the first, the load on the second; Linux {}, \
-         weir {}. Medians of {WINDOWS} windows; of Little's law and errors the worst.\n",
+         weir {}. Medians of {WINDOWS} windows.\n",
         model.trim_start_matches([' ', '\t', ':']),
         release.join("."),
         env!("CARGO_PKG_VERSION"),
