@@ -3,6 +3,7 @@
 //! Faults given at the start stay; those added while the server runs can be removed. This module knows neither HTTP nor stores:
 //! the server and the store workers ask it for the delay, and [`compute`] and [`block`] spend it on the calling thread.
 
+use crate::Error;
 use crate::units::Span;
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -99,37 +100,38 @@ pub struct FaultSpec([Option<u64>; COUNT]);
 
 impl FaultSpec {
     /// From `name=value` pairs. Errors: one line that names the pair, with a remedy.
-    pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<FaultSpec, String> {
+    pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<FaultSpec, Error> {
         let mut spec = FaultSpec::default();
         for (name, value) in pairs {
             let index = find(name)?;
-            let amount =
-                match FAULTS[index].unit {
-                    Unit::Time => {
-                        let time = value.parse::<Span>().map_err(|why| format!("{name}={value}: {why}"))?.0;
-                        if time > TIME_MAX {
-                            return Err(format!("{name}={value} is too long; at most {}", Span(TIME_MAX)));
-                        }
-                        time.as_nanos() as u64
+            let amount = match FAULTS[index].unit {
+                Unit::Time => {
+                    let time = value.parse::<Span>().map_err(|why| why.at(format_args!("{name}={value}")))?.0;
+                    if time > TIME_MAX {
+                        return Err(Error::input(format_args!("{name}={value} is too long"))
+                            .hint(format_args!("at most {}", Span(TIME_MAX))));
                     }
-                    // Less than `NONE`.
-                    Unit::Count => u64::from(value.parse::<u32>().map_err(|_| {
-                        format!("{name}={value}: a count is a whole number, as in {name}=40")
-                    })?),
-                };
+                    time.as_nanos() as u64
+                }
+                // Less than `NONE`.
+                Unit::Count => u64::from(value.parse::<u32>().map_err(|_| {
+                    Error::input(format_args!("{name}={value}: a count is a whole number, as in {name}=40"))
+                })?),
+            };
             if spec.0[index].replace(amount).is_some() {
-                return Err(format!("{name} is given twice; give it once"));
+                return Err(Error::input(format_args!("{name} is given twice")).hint("give it once"));
             }
         }
         Ok(spec)
     }
 
     /// From `name=value` words, as a flag has them. Errors: as [`FaultSpec::of`].
-    pub fn parse<S: AsRef<str>>(words: &[S]) -> Result<FaultSpec, String> {
+    pub fn parse<S: AsRef<str>>(words: &[S]) -> Result<FaultSpec, Error> {
         let pairs = words.iter().map(|word| {
             let word = word.as_ref().trim();
             word.split_once('=').ok_or_else(|| match find(word) {
-                Ok(index) => format!("{word} has no value; write {word}={}", FAULTS[index].unit.example()),
+                Ok(index) => Error::input(format_args!("{word} has no value"))
+                    .hint(format_args!("write {word}={}", FAULTS[index].unit.example())),
                 Err(unknown) => unknown,
             })
         });
@@ -154,9 +156,12 @@ impl FaultSpec {
 }
 
 /// The index of the fault called `name`.
-fn find(name: &str) -> Result<usize, String> {
+fn find(name: &str) -> Result<usize, Error> {
     let index = FAULTS.iter().position(|row| row.name == name);
-    index.ok_or_else(|| format!("unknown fault \"{name}\"; expected one of: {}", names()))
+    index.ok_or_else(|| {
+        Error::input(format_args!("unknown fault \"{name}\""))
+            .hint(format_args!("expected one of: {}", names()))
+    })
 }
 
 impl Unit {
@@ -203,9 +208,11 @@ impl FaultInjector {
     /// the smaller is used.
     ///
     /// Errors: `added` has the lock, and the server was started without it. Nothing changes then.
-    pub fn add(&self, added: &FaultSpec) -> Result<(), String> {
+    pub fn add(&self, added: &FaultSpec) -> Result<(), Error> {
         if added.get(Fault::Lock).is_some() && !self.has_lock() {
-            return Err("this server has no lock to hold longer; start it with --inject lock=0s".into());
+            return Err(
+                Error::input("this server has no lock to hold longer").hint("start it with --inject lock=0s")
+            );
         }
         self.set(added);
         Ok(())
@@ -352,7 +359,7 @@ mod tests {
             ("cpu=1ms,worker=1ms,cpu=2ms", "cpu is given twice"),
         ] {
             let why = FaultSpec::parse(&text.split(',').collect::<Vec<_>>()).unwrap_err();
-            assert!(why.contains(part), "{text}: {why}");
+            assert!(why.to_string().contains(part), "{text}: {why}");
         }
     }
 
@@ -392,7 +399,7 @@ mod tests {
     fn a_lock_is_there_from_the_start_or_never() {
         let injector = FaultInjector::new(spec("cpu=1ms"));
         let why = injector.add(&spec("lock=1ms,cpu=1ms")).unwrap_err();
-        assert!(why.contains("start it with --inject lock=0s"), "{why}");
+        assert!(why.to_string().contains("start it with --inject lock=0s"), "{why}");
         assert_eq!(injector.time(Fault::Cpu), Duration::from_millis(1), "nothing is changed");
         let injector = FaultInjector::new(spec("lock=0s"));
         assert!(injector.has_lock());

@@ -3,10 +3,13 @@
 //! Knows nothing of caches, stores or HTTP.
 
 pub mod counters;
+mod error;
 pub mod proto;
 pub mod queue_meter;
 pub mod faults;
 pub mod units;
+
+pub use error::Error;
 
 use std::fmt;
 use std::sync::Arc;

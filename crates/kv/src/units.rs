@@ -2,6 +2,7 @@
 //!
 //! One spelling for flags, environment, TOML files and reports: `500ms`, `2s`, `64MiB`, `14.6k`.
 
+use crate::Error;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -18,12 +19,14 @@ impl Span {
 }
 
 impl FromStr for Span {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Span, String> {
+    fn from_str(text: &str) -> Result<Span, Error> {
         const UNITS: &[(&str, f64)] = &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-        let secs = scaled(text, UNITS).ok_or("a duration is a number with us, ms, s, m or h, as in 500ms")?;
-        Duration::try_from_secs_f64(secs).map(Span).map_err(|_| "this duration is too long".into())
+        let secs = scaled(text, UNITS).ok_or_else(|| {
+            Error::input("a duration is a number with us, ms, s, m or h").hint("write it as in 500ms")
+        })?;
+        Duration::try_from_secs_f64(secs).map(Span).map_err(|_| Error::input("this duration is too long"))
     }
 }
 
@@ -44,14 +47,16 @@ impl fmt::Display for Span {
 pub struct Rate(pub f64);
 
 impl FromStr for Rate {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Rate, String> {
+    fn from_str(text: &str) -> Result<Rate, Error> {
         const UNITS: &[(&str, f64)] = &[("k", 1e3), ("M", 1e6), ("", 1.0)];
         let rate = scaled(text.strip_suffix("/s").unwrap_or(text), UNITS);
         // Within what its text keeps the digits of.
         let rate = rate.filter(|rate| (1e-3..=1e9).contains(rate));
-        rate.map(Rate).ok_or_else(|| "a rate is a number per second from 0.001 up, as in 500 or 20k".into())
+        rate.map(Rate).ok_or_else(|| {
+            Error::input("a rate is a number per second from 0.001 up").hint("write it as in 500 or 20k")
+        })
     }
 }
 
@@ -73,13 +78,14 @@ impl BitRate {
 }
 
 impl FromStr for BitRate {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<BitRate, String> {
+    fn from_str(text: &str) -> Result<BitRate, Error> {
         const UNITS: &[(&str, f64)] = &[("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9), ("bit", 1.0)];
         let rate = scaled(text, UNITS).filter(|rate| (1.0..=1e12).contains(rate));
-        rate.map(BitRate)
-            .ok_or_else(|| "a bit rate is a number with bit, kbit, mbit or gbit, as in 10mbit".into())
+        rate.map(BitRate).ok_or_else(|| {
+            Error::input("a bit rate is a number with bit, kbit, mbit or gbit").hint("write it as in 10mbit")
+        })
     }
 }
 
@@ -99,9 +105,9 @@ impl fmt::Display for BitRate {
 pub struct Size(pub u64);
 
 impl FromStr for Size {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Size, String> {
+    fn from_str(text: &str) -> Result<Size, Error> {
         const UNITS: &[(&str, f64)] = &[
             ("KiB", 1024.0),
             ("MiB", 1048576.0),
@@ -113,10 +119,12 @@ impl FromStr for Size {
             ("B", 1.0),
             ("", 1.0),
         ];
-        let bytes = scaled(text, UNITS)
-            .ok_or("a size is a number of bytes, or one with KiB, MiB, GiB, as in 64MiB")?;
+        let bytes = scaled(text, UNITS).ok_or_else(|| {
+            Error::input("a size is a number of bytes, or one with KiB, MiB, GiB")
+                .hint("write it as in 64MiB")
+        })?;
         if bytes > 9e18 || bytes.fract() != 0.0 {
-            return Err("this size is not a whole number of bytes below 2^63".into());
+            return Err(Error::input("this size is not a whole number of bytes below 2^63"));
         }
         Ok(Size(bytes as u64))
     }

@@ -3,6 +3,7 @@
 //! Pure: text in, rows or one line of complaint out. What the rows say, and whether they can be true, is the business
 //! of [`mod@lab_analysis::audit`].
 
+use kv::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -133,24 +134,28 @@ const REQUIRED: &[&[&str]] = &[&["clients"], &["throughput_rps"], &["latency_ms"
 
 /// Reads a table: CSV (RFC 4180) with the names of the columns first. Lines that begin with `#`, and empty ones, are
 /// skipped. The error is one line: line, column, what is wrong, what to do.
-pub fn parse(csv: &str) -> Result<Table, String> {
+pub fn parse(csv: &str) -> Result<Table, Error> {
     let mut records = records(csv)?.into_iter();
-    let (head_line, head) =
-        records.next().ok_or("there is no row in it; write the names of the columns first")?;
+    let (head_line, head) = records
+        .next()
+        .ok_or_else(|| Error::input("there is no row in it").hint("write the names of the columns first"))?;
     let mut seen = BTreeSet::new();
     if let Some(twice) = head.iter().find(|name| !seen.insert(name.as_str())) {
-        return Err(format!("line {head_line}, column {twice}: it stands twice; rename or remove one"));
+        return Err(Error::input(format_args!("line {head_line}, column {twice}: it stands twice"))
+            .hint("rename or remove one"));
     }
     for one_of in REQUIRED {
         match one_of.iter().filter(|name| seen.contains(*name)).count() {
             0 => {
                 let names = one_of.join(" or ");
-                return Err(format!("line {head_line}: there is no column {names}; name the column so"));
+                return Err(Error::input(format_args!("line {head_line}: there is no column {names}"))
+                    .hint("name the column so"));
             }
             1 => {}
             _ => {
                 let names = one_of.join(" and ");
-                return Err(format!("line {head_line}: columns {names} say the same; remove one"));
+                return Err(Error::input(format_args!("line {head_line}: columns {names} say the same"))
+                    .hint("remove one"));
             }
         }
     }
@@ -160,9 +165,12 @@ pub fn parse(csv: &str) -> Result<Table, String> {
     for (line, cells) in records {
         if cells.len() != head.len() {
             let (has, named) = (cells.len(), head.len());
-            return Err(format!(
-                "line {line}: it has {has} cells and the head has {named}; quote cells that hold a comma, and give \
-                 every column a cell"
+            return Err(Error::input(format_args!(
+                "line {line}: it has {has} cells and the head has {named}"
+            ))
+            .hint(
+                "quote cells that hold a comma, and give \
+                 every column a cell",
             ));
         }
         let mut row = PrintedRow::default();
@@ -171,7 +179,11 @@ pub fn parse(csv: &str) -> Result<Table, String> {
             let cell = cell.trim();
             if !cell.is_empty() {
                 read(&mut row, cell).map_err(|remedy| {
-                    format!("line {line}, column {name}: `{}` does not fit; {remedy}", one_line(cell))
+                    Error::input(format_args!(
+                        "line {line}, column {name}: `{}` does not fit",
+                        one_line(cell)
+                    ))
+                    .hint(format_args!("{remedy}"))
                 })?;
             }
         }
@@ -198,7 +210,7 @@ fn one_line(cell: &str) -> String {
 }
 
 /// The records of a CSV text with the line each begins in.
-fn records(csv: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
+fn records(csv: &str) -> Result<Vec<(usize, Vec<String>)>, Error> {
     let mut records = Vec::new();
     // Programs for tables like to put a mark of the byte order first.
     let mut rest = csv.trim_start_matches('\u{feff}');
@@ -209,7 +221,7 @@ fn records(csv: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
             (rest, line) = (behind, line + 1);
             continue;
         }
-        let (cells, behind) = record(rest).map_err(|why| format!("line {line}: {why}"))?;
+        let (cells, behind) = record(rest).map_err(|why| why.at(format_args!("line {line}")))?;
         let lines = rest[..rest.len() - behind.len()].matches('\n').count();
         records.push((line, cells));
         (rest, line) = (behind, line + lines);
@@ -218,7 +230,7 @@ fn records(csv: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
 }
 
 /// The cells of the first record of `text`, and what follows it.
-fn record(text: &str) -> Result<(Vec<String>, &str), &'static str> {
+fn record(text: &str) -> Result<(Vec<String>, &str), Error> {
     let mut cells = Vec::new();
     let mut rest = text;
     loop {
@@ -226,7 +238,9 @@ fn record(text: &str) -> Result<(Vec<String>, &str), &'static str> {
         if let Some(quoted) = rest.strip_prefix('"') {
             rest = quoted;
             loop {
-                let (part, behind) = rest.split_once('"').ok_or("a quote is not closed; close it")?;
+                let (part, behind) = rest
+                    .split_once('"')
+                    .ok_or_else(|| Error::input("a quote is not closed").hint("close it"))?;
                 cell.push_str(part);
                 rest = behind;
                 // A quote within quotes is written twice.
@@ -243,7 +257,8 @@ fn record(text: &str) -> Result<(Vec<String>, &str), &'static str> {
             let (part, behind) = rest.split_at(end);
             let part = if behind.starts_with(',') { part } else { part.trim_end_matches('\r') };
             if part.contains('"') {
-                return Err("a quote stands inside a cell; quote the whole cell and double the quotes in it");
+                return Err(Error::input("a quote stands inside a cell")
+                    .hint("quote the whole cell and double the quotes in it"));
             }
             cell.push_str(part);
             rest = behind;
@@ -258,7 +273,7 @@ fn record(text: &str) -> Result<(Vec<String>, &str), &'static str> {
     match end {
         Some(behind) => Ok((cells, behind)),
         None if rest.is_empty() || rest == "\r" => Ok((cells, "")),
-        None => Err("something stands behind a closing quote; quote the whole cell"),
+        None => Err(Error::input("something stands behind a closing quote").hint("quote the whole cell")),
     }
 }
 
@@ -314,7 +329,7 @@ mod tests {
             (format!("{head}1,\"2\"3,\n"), "line 2: something stands behind a closing quote; quote"),
             (format!("{head}1,2\"3,\n"), "line 2: a quote stands inside a cell; quote"),
         ] {
-            let error = parse(&csv).unwrap_err();
+            let error = parse(&csv).unwrap_err().to_string();
             assert!(error.contains(complaint) && !error.contains('\n'), "{error}");
         }
     }

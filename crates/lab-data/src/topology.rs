@@ -5,6 +5,7 @@
 
 use super::experiment::{Cores, DATABASE, GENERATOR, LINK, SERVER};
 use super::results::Placement;
+use kv::Error;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -19,7 +20,7 @@ pub fn available() -> io::Result<Vec<usize>> {
 
 /// Places `parts` on `cores` as [`plan_of`] does; a link that has no cores of its own in `wanted` has the generator's: it is part of
 /// the load's way and takes nothing from the target.
-pub fn plan(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Placement>, String> {
+pub fn plan(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Placement>, Error> {
     if !parts.contains(&LINK) || !parts.contains(&GENERATOR) || wanted.parts.contains_key(LINK) {
         return plan_of(cores, parts, wanted);
     }
@@ -39,11 +40,11 @@ pub fn plan(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Place
 ///
 /// Low numbers go to the server, high ones to the generator. Two parts have either the same cores or none in common:
 /// otherwise no counter could tell how busy the cores of either are.
-fn plan_of(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Placement>, String> {
+fn plan_of(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Placement>, Error> {
     let Cores { of, parts: wanted } = wanted;
     if of.is_some_and(|of| of > cores.len()) {
         if cores.is_empty() {
-            return Err(NO_CORE.into());
+            return Err(no_core());
         }
         let chosen = scaled(cores, parts, wanted).into_iter().collect();
         return Ok(placements(parts, &chosen));
@@ -71,10 +72,10 @@ fn plan_of(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Placem
     for (part, own) in &chosen {
         for (other, theirs) in &chosen {
             if own != theirs && own.iter().any(|core| theirs.contains(core)) {
-                return Err(format!(
-                    "cores.{part} {own:?} and cores.{other} {theirs:?} overlap in part; \
-                     give both the same cores, or none in common"
-                ));
+                return Err(Error::input(format_args!(
+                    "cores.{part} {own:?} and cores.{other} {theirs:?} overlap in part"
+                ))
+                .hint("give both the same cores, or none in common"));
             }
         }
     }
@@ -165,26 +166,32 @@ fn divide<'p>(cores: &[usize], parts: &[&'p str]) -> Vec<(&'p str, Vec<usize>)> 
     in_turn(cores, parts, &counts)
 }
 
-const NO_CORE: &str = "no core may be used; check the affinity mask this was started with";
+fn no_core() -> Error {
+    Error::new("no core may be used").hint("check the affinity mask this was started with")
+}
 
-fn check(cores: &[usize], parts: &[&str], wanted: &BTreeMap<String, Vec<usize>>) -> Result<(), String> {
+fn check(cores: &[usize], parts: &[&str], wanted: &BTreeMap<String, Vec<usize>>) -> Result<(), Error> {
     if cores.is_empty() {
-        return Err(NO_CORE.into());
+        return Err(no_core());
     }
     for (part, own) in wanted {
         if !parts.contains(&part.as_str()) {
-            return Err(format!("cores.{part}: this experiment starts no {part}; remove the line"));
+            return Err(Error::input(format_args!("cores.{part}: this experiment starts no {part}"))
+                .hint("remove the line"));
         }
         let mut unique = own.clone();
         unique.sort_unstable();
         unique.dedup();
         if own.is_empty() || unique.len() != own.len() {
-            return Err(format!("cores.{part} {own:?} is no set of cores; name at least one, and each once"));
+            return Err(Error::input(format_args!("cores.{part} {own:?} is no set of cores"))
+                .hint("name at least one, and each once"));
         }
         if let Some(missing) = own.iter().find(|core| !cores.contains(core)) {
-            return Err(format!(
-                "cores.{part}: there is no core {missing} here; use some of {cores:?}, or say with cores.of how many \
+            return Err(Error::input(format_args!("cores.{part}: there is no core {missing} here")).hint(
+                format_args!(
+                    "use some of {cores:?}, or say with cores.of how many \
                  cores the file was written for"
+                ),
             ));
         }
     }

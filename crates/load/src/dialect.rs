@@ -109,7 +109,7 @@ impl Dialect {
         }
         let sections = [file.get, file.put, file.delete, file.compute_prime, file.compute_hash];
         if sections.iter().all(Option::is_none) {
-            return Err("it has no operation; add at least a [get] with a path".into());
+            return Err("it has no operation; hint: add at least a [get] with a path".into());
         }
         let mut forms = [const { None }; Operation::ALL.len()];
         for (operation, section) in Operation::ALL.into_iter().zip(sections) {
@@ -299,10 +299,10 @@ impl Section {
     fn form(self, operation: Operation, outcome_header: Option<String>) -> Result<OperationTemplate, String> {
         let is_get = operation == Operation::Get;
         if !is_get && (self.absent.is_some() || self.absent_if.is_some() || self.absent_unless.is_some()) {
-            return Err("says what is absent, but only reads find that; move it to [get]".into());
+            return Err("says what is absent, but only reads find that; hint: move it to [get]".into());
         }
         if self.begins.is_some() && self.holds.is_some() {
-            return Err("has both begins and holds; leave one out".into());
+            return Err("has both begins and holds; hint: leave one out".into());
         }
         let anywhere = self.holds.is_some();
         // Reads bring the value and nothing else, unless told otherwise; what writes bring is nobody's concern.
@@ -350,42 +350,44 @@ impl OperationTemplate {
     fn check(&self, operation: Operation) -> Result<(), String> {
         let OperationTemplate { method, path, rule, .. } = self;
         if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
-            return Err(format!("method `{method}` is none; write it in capital letters, as in POST"));
+            return Err(format!("method `{method}` is none; hint: write it in capital letters, as in POST"));
         }
         if matches!(method.as_str(), "HEAD" | "CONNECT") {
-            return Err(format!("method {method} has no answer to look into; take another, as GET"));
+            return Err(format!("method {method} has no answer to look into; hint: take another, as GET"));
         }
         if !path.starts_with('/') || !path.bytes().all(|byte| matches!(byte, 0x21..=0x7e) && byte != b'#') {
-            return Err(format!("path `{path}` is none; begin with /, and write %20 for a blank"));
+            return Err(format!("path `{path}` is none; hint: begin with /, and write %20 for a blank"));
         }
         for (name, value) in &self.headers {
             if !is_field_name(name) {
-                return Err(format!("header `{name}` has no legal name; write it as in Content-Type"));
+                return Err(format!("header `{name}` has no legal name; hint: write it as in Content-Type"));
             }
             const OURS: &[&str] = &["host", "content-length", "transfer-encoding", "connection", "expect"];
             if OURS.contains(&name.to_ascii_lowercase().as_str()) {
-                return Err(format!("header {name} is not a dialect's matter; leave it out"));
+                return Err(format!("header {name} is not a dialect's matter; hint: leave it out"));
             }
             if !value.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) {
-                return Err(format!("header {name} has other than visible characters; remove them"));
+                return Err(format!("header {name} has other than visible characters; hint: remove them"));
             }
         }
         if rule.ok.is_empty() || !rule.ok.iter().chain(&rule.absent).all(|code| (200..=599).contains(code)) {
-            return Err("statuses go from 200 to 599, and ok has at least one; write as in ok = [200]".into());
+            return Err(
+                "statuses go from 200 to 599, and ok has at least one; hint: write as in ok = [200]".into()
+            );
         }
         if let Some(both) = rule.ok.iter().find(|code| rule.absent.contains(code)) {
             return Err(format!(
-                "has {both} both in ok and in absent (404, unless it is written); take it out of one of them"
+                "has {both} both in ok and in absent (404, unless it is written); hint: take it out of one of them"
             ));
         }
         let told_by = [&rule.absent_if, &rule.absent_unless].into_iter().flatten();
         if let Some((_, Some(_))) = told_by.flat_map(|text| pieces(text)).find(|(_, gap)| gap.is_some()) {
-            return Err("says what is absent with a placeholder, and nothing is put there; \
+            return Err("says what is absent with a placeholder, and nothing is put there; hint: \
                  write a text that is the same for every key"
                 .into());
         }
         if [&rule.absent_if, &rule.absent_unless].into_iter().flatten().any(String::is_empty) {
-            return Err("looks for no text to say what is absent; write one, or leave it out".into());
+            return Err("looks for no text to say what is absent; hint: write one, or leave it out".into());
         }
         let templates = self.requested().map(|text| (text, false)).chain([(self.proof.as_str(), true)]);
         for (template, in_answer) in templates {
@@ -395,7 +397,7 @@ impl OperationTemplate {
                     let known: Vec<String> =
                         PLACEHOLDERS.iter().filter(known).map(|(name, _)| format!("{{{name}}}")).collect();
                     return Err(format!(
-                        "knows nothing to put for {{{name}}}; there are {}",
+                        "knows nothing to put for {{{name}}}; hint: there are {}",
                         known.join(", ")
                     ));
                 }
@@ -426,7 +428,7 @@ fn one_line(text: &str, error: &toml::de::Error) -> String {
     let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
     let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
     let place = line.map_or_else(String::new, |line| format!("line {line}: "));
-    format!("{place}{what}; docs/reference.md has the form")
+    format!("{place}{what}; hint: docs/reference.md has the form")
 }
 
 #[cfg(test)]

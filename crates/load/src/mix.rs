@@ -152,20 +152,20 @@ impl FromStr for Mix {
         let mut mix_entries: Vec<MixEntry> = Vec::new();
         for part in text.split(',') {
             let Some((name, weight)) = part.split_once('=') else {
-                return Err(format!("`{part}` has no weight; {SHAPE}"));
+                return Err(format!("`{part}` has no weight; hint: {SHAPE}"));
             };
             let Some((_, steps)) = MIX_ENTRIES.iter().find(|(known, _)| *known == name) else {
                 let known: Vec<&str> = MIX_ENTRIES.iter().map(|(name, _)| *name).collect();
-                return Err(format!("`{name}` is nothing to mix; known are {}", known.join(", ")));
+                return Err(format!("`{name}` is nothing to mix; hint: known are {}", known.join(", ")));
             };
             if mix_entries.iter().any(|turn| turn.steps == *steps) {
-                return Err(format!("{name} stands there twice; {SHAPE}"));
+                return Err(format!("{name} stands there twice; hint: {SHAPE}"));
             }
             match weight.parse() {
                 Ok(weight @ 1..=WEIGHT_MAX) => mix_entries.push(turn(weight, steps)),
                 _ => {
                     return Err(format!(
-                        "`{weight}` is no weight from 1 to {WEIGHT_MAX}; leave out what shall not be asked"
+                        "`{weight}` is no weight from 1 to {WEIGHT_MAX}; hint: leave out what shall not be asked"
                     ));
                 }
             }

@@ -32,32 +32,34 @@ impl FromStr for Target {
         const SHAPE: &str = "write http://host:port, as in http://127.0.0.1:8080";
         let Some(rest) = url.strip_prefix("http://") else {
             return Err(match url.split_once("://") {
-                Some((scheme, _)) => format!("only http is spoken, not {scheme}; {SHAPE}"),
-                None => format!("the URL does not begin with http://; {SHAPE}"),
+                Some((scheme, _)) => format!("only http is spoken, not {scheme}; hint: {SHAPE}"),
+                None => format!("the URL does not begin with http://; hint: {SHAPE}"),
             });
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
-            return Err(format!("the URL has a path, but where keys live is the dialect's matter; {SHAPE}"));
+            return Err(format!(
+                "the URL has a path, but where keys live is the dialect's matter; hint: {SHAPE}"
+            ));
         }
         if authority.contains('@') || authority.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(format!("the URL has more than a host and a port; {SHAPE}"));
+            return Err(format!("the URL has more than a host and a port; hint: {SHAPE}"));
         }
         match authority.rsplit_once(':') {
             // A colon inside the brackets of an IPv6 address is not the port's.
             Some((host, port)) if !port.ends_with(']') => {
                 if host.is_empty() {
-                    return Err(format!("the URL has no host; {SHAPE}"));
+                    return Err(format!("the URL has no host; hint: {SHAPE}"));
                 }
                 if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
                     return Err("an IPv6 address stands in brackets, as in http://[::1]:8080".into());
                 }
                 match port.parse() {
                     Ok(1..=u16::MAX) => Ok(Target { authority: authority.to_owned() }),
-                    _ => Err(format!("the port is not a number from 1 to 65535; {SHAPE}")),
+                    _ => Err(format!("the port is not a number from 1 to 65535; hint: {SHAPE}")),
                 }
             }
-            _ => Err(format!("the URL has no port; {SHAPE}")),
+            _ => Err(format!("the URL has no port; hint: {SHAPE}")),
         }
     }
 }

@@ -52,18 +52,18 @@ impl FromStr for ValueSize {
         const SHAPE: &str = "write a size, as in 100, or a range, as in 100-1000 or zipfian:100-100000";
         let (zipfian, range) = match text.split_once(':') {
             Some(("zipfian", range)) => (true, range),
-            Some((other, _)) => return Err(format!("`{other}` is no distribution of sizes; {SHAPE}")),
+            Some((other, _)) => return Err(format!("`{other}` is no distribution of sizes; hint: {SHAPE}")),
             None => (false, text),
         };
         let bytes = |text: &str| -> Result<u64, String> {
-            let Size(bytes) = text.parse().map_err(|why| format!("{why}; {SHAPE}"))?;
+            let Size(bytes) = text.parse().map_err(|why| format!("{why}; hint: {SHAPE}"))?;
             if bytes > VALUE_BYTES_MAX as u64 {
                 return Err(format!("values have at most {}", Size(VALUE_BYTES_MAX as u64)));
             }
             Ok(bytes)
         };
         match range.split_once('-') {
-            None if zipfian => Err(format!("zipfian takes a range; {SHAPE}")),
+            None if zipfian => Err(format!("zipfian takes a range; hint: {SHAPE}")),
             None => Ok(ValueSize::Fixed(bytes(range)?)),
             Some((min, max)) => match (bytes(min)?, bytes(max)?) {
                 (min, max) if min > max => Err(format!("{min} is more than {max}: the shortest comes first")),

@@ -130,7 +130,7 @@ fn add_faults(_: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
         let known = faults::names();
         return Err(wrong_query(format!("write ?NAME=VALUE&NAME=VALUE with any of {known}")));
     }
-    FaultSpec::of(pairs).map(|spec| Action::Inject(Some(spec))).map_err(wrong_query)
+    FaultSpec::of(pairs).map(|spec| Action::Inject(Some(spec))).map_err(|why| wrong_query(String::from(why)))
 }
 
 fn remove_faults(head: &Head<'_, '_>, _: Params) -> Result<Action, Failure> {
@@ -168,7 +168,7 @@ pub(super) async fn perform(shared: &Shared, action: Action, body: Vec<u8>) -> R
                 Some(spec) => faults
                     .injector
                     .add(&spec)
-                    .map_err(|why| Failure::new(409, "no_lock", why).not_applied())?,
+                    .map_err(|why| Failure::new(409, "no_lock", String::from(why)).not_applied())?,
                 None => faults.injector.remove_added(),
             }
             Ok(Done::Told)

@@ -16,6 +16,7 @@ pub use ratio::{Method, Quotient};
 use super::checks::Checked;
 use super::rows::{Excluded, Row};
 use super::{Findings, findings};
+use kv::Error;
 use kv::proto::LoadReport;
 use lab_data::results::{Results, Trial};
 use serde::Serialize;
@@ -169,12 +170,14 @@ pub enum Bound {
 }
 
 /// Compares `all` with the first of them. The error says, in one line, why that cannot be.
-pub fn compare(all: &[&Results]) -> Result<Comparison, String> {
+pub fn compare(all: &[&Results]) -> Result<Comparison, Error> {
     if all.len() < 2 {
-        return Err("there is nothing to compare with; name a second results directory".into());
+        return Err(Error::input("there is nothing to compare with").hint("name a second results directory"));
     }
     if (1..all.len()).any(|i| all[..i].contains(&all[i])) {
-        return Err("these are the same results twice; name those of another target or run".into());
+        return Err(
+            Error::input("these are the same results twice").hint("name those of another target or run")
+        );
     }
     let names = names(all);
     let found: Vec<Findings> = all.iter().map(|results| findings(results)).collect();
@@ -190,9 +193,8 @@ pub fn compare(all: &[&Results]) -> Result<Comparison, String> {
         .filter(|workload| !workload.levels.is_empty())
         .collect();
     if workloads.is_empty() {
-        return Err("the results have no workload and level in common; \
-             compare runs that measured at least one workload at the same number of clients"
-            .into());
+        return Err(Error::input("the results have no workload and level in common")
+            .hint("compare runs that measured at least one workload at the same number of clients"));
     }
     capacity::holm(workloads.iter_mut().flat_map(|workload| workload.capacities.iter_mut().flatten()));
     let ratios = (workloads.iter())

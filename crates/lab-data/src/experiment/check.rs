@@ -7,6 +7,7 @@ use super::{
     Adaptive, Commands, Engine, Experiment, FJALL, GENERATOR, LINK, Link, MARIADB, POSTGRES, Quota, SERVER,
     Subject, Target, Workload, address,
 };
+use kv::Error;
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
@@ -39,15 +40,16 @@ const OWN_FLAGS: &[(&str, &str)] = &[
 
 impl Experiment {
     /// Checks what the types cannot say; again after flags have replaced parts of the file.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Error> {
         is_name("name", &self.name)?;
         ascend("levels", &self.levels)?;
         if self.repetitions == 0 {
-            return Err("repetitions 0: nothing would be measured; use at least 1".into());
+            return Err(Error::input("repetitions 0: nothing would be measured").hint("use at least 1"));
         }
         for (key, span) in [("warmup", self.warmup), ("window", self.window)] {
             if span.0.is_zero() {
-                return Err(format!("{key} 0s: it must be longer than zero; write {key} = \"1s\""));
+                return Err(Error::input(format_args!("{key} 0s: it must be longer than zero"))
+                    .hint(format_args!("write {key} = \"1s\"")));
             }
         }
         self.adaptive.as_ref().map_or(Ok(()), |adaptive| self.check_adaptive(adaptive))?;
@@ -63,54 +65,58 @@ impl Experiment {
         }
         let parts = self.parts();
         match self.cores.parts.keys().find(|part| !parts.contains(part)) {
-            Some(part) => Err(format!(
-                "cores.{part}: this experiment has no such part; use {}",
-                if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
-            )),
+            Some(part) => Err(Error::input(format_args!("cores.{part}: this experiment has no such part"))
+                .hint(format_args!(
+                    "use {}",
+                    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
+                ))),
             None => Ok(()),
         }
     }
 
-    fn check_adaptive(&self, adaptive: &Adaptive) -> Result<(), String> {
+    fn check_adaptive(&self, adaptive: &Adaptive) -> Result<(), Error> {
         if adaptive.most.0 < self.window.0 {
-            return Err(format!(
-                "adaptive.most {} is shorter than the window of {}, which is the least; lengthen it, or remove [adaptive]",
+            return Err(Error::input(format_args!(
+                "adaptive.most {} is shorter than the window of {}, which is the least",
                 adaptive.most, self.window
-            ));
+            ))
+            .hint("lengthen it, or remove [adaptive]"));
         }
         if adaptive.most.0 < Adaptive::LEAST.0 {
-            return Err(format!(
-                "adaptive.most {} is shorter than {least}, and nothing shorter is ever known; write most = \"{least}\" or more, or \
-                 remove [adaptive]",
+            return Err(Error::input(format_args!(
+                "adaptive.most {} is shorter than {least}, and nothing shorter is ever known",
                 adaptive.most,
                 least = Adaptive::LEAST
-            ));
+            ))
+            .hint(format_args!(
+                "write most = \"{least}\" or more, or \
+                 remove [adaptive]",
+                least = Adaptive::LEAST
+            )));
         }
         for (key, share) in [("goodput", adaptive.goodput), ("latency", adaptive.latency())] {
             if !(share > 0.0 && share < 1.0) {
-                return Err(format!(
-                    "adaptive.{key} {share} is no share of a mean; write {key} = 0.02 for ±2 %"
-                ));
+                return Err(Error::input(format_args!("adaptive.{key} {share} is no share of a mean"))
+                    .hint(format_args!("write {key} = 0.02 for ±2 %")));
             }
         }
         Ok(())
     }
 
-    fn check_workloads(&self) -> Result<(), String> {
+    fn check_workloads(&self) -> Result<(), Error> {
         if self.workloads.is_empty() {
-            return Err(
-                "workload: there is none; add a [[workload]] with a name, as in experiments/quick.toml"
-                    .into(),
-            );
+            return Err(Error::input("workload: there is none")
+                .hint("add a [[workload]] with a name, as in experiments/quick.toml"));
         }
         let mut names = BTreeSet::new();
         for workload in &self.workloads {
             is_name("workload.name", &workload.name)?;
             if !names.insert(&workload.name) {
-                return Err(format!(
-                    "workload.name `{}` stands twice: the report could not tell them apart; rename or remove one",
+                return Err(Error::input(format_args!(
+                    "workload.name `{}` stands twice: the report could not tell them apart",
                     workload.name
-                ));
+                ))
+                .hint("rename or remove one"));
             }
             own_flags("workload.args", &workload.args)?;
             own_flags("workload.serve", &workload.serve)?;
@@ -118,27 +124,28 @@ impl Experiment {
                 ascend("workload.levels", levels)?;
             }
             if workload.write_cap.is_some_and(|cap| cap.0 < WRITE_CAP_LEAST) {
-                return Err(format!(
-                    "workload.write_cap of `{}` is below 64KiB a second, which no database survives; write \"10MiB\"",
+                return Err(Error::input(format_args!(
+                    "workload.write_cap of `{}` is below 64KiB a second, which no database survives",
                     workload.name
-                ));
+                ))
+                .hint("write \"10MiB\""));
             }
             if workload.printed.is_some() && self.printed.is_none() {
-                return Err(format!(
-                    "workload.printed of `{}`: no table of printed rows is named; add [printed] with its file",
+                return Err(Error::input(format_args!(
+                    "workload.printed of `{}`: no table of printed rows is named",
                     workload.name
-                ));
+                ))
+                .hint("add [printed] with its file"));
             }
         }
         Ok(())
     }
 
     /// Every target, alone and among the others.
-    fn check_subjects(&self) -> Result<(), String> {
+    fn check_subjects(&self) -> Result<(), Error> {
         if self.subjects.is_empty() {
-            return Err(
-                "target: there is none; add a [target] with a kind, as in experiments/quick.toml".into()
-            );
+            return Err(Error::input("target: there is none")
+                .hint("add a [target] with a kind, as in experiments/quick.toml"));
         }
         let mut names = BTreeSet::new();
         for subject in &self.subjects {
@@ -148,68 +155,70 @@ impl Experiment {
             };
             is_directory("target.name", name)?;
             if !names.insert(name) {
-                return Err(format!("target.name `{name}` stands twice: each has a directory; rename one"));
+                return Err(Error::input(format_args!(
+                    "target.name `{name}` stands twice: each has a directory"
+                ))
+                .hint("rename one"));
             }
-            self.check_subject(subject).map_err(|why| format!("target `{name}`: {why}"))?;
+            self.check_subject(subject).map_err(|why| why.at(format_args!("target `{name}`")))?;
         }
         match self.workloads.iter().find(|workload| !self.subjects.iter().any(|of| takes_part(of, workload)))
         {
-            Some(workload) => Err(format!(
-                "workload `{}`: no target takes part in it; add it to some target's workloads, or remove it",
-                workload.name
-            )),
+            Some(workload) => {
+                Err(Error::input(format_args!("workload `{}`: no target takes part in it", workload.name))
+                    .hint("add it to some target's workloads, or remove it"))
+            }
             None => Ok(()),
         }
     }
 
-    fn check_subject(&self, subject: &Subject) -> Result<(), String> {
+    fn check_subject(&self, subject: &Subject) -> Result<(), Error> {
         let all: Vec<&str> = self.workloads.iter().map(|workload| workload.name.as_str()).collect();
         if let Some(named) = &subject.workloads {
             if let Some(unknown) = named.iter().find(|name| !all.contains(&name.as_str())) {
-                return Err(format!(
-                    "workloads names `{unknown}`, which is none; use some of {}",
-                    all.join(", ")
-                ));
+                return Err(Error::input(format_args!("workloads names `{unknown}`, which is none"))
+                    .hint(format_args!("use some of {}", all.join(", "))));
             }
             if named.is_empty() {
-                return Err("workloads names none: nothing would be measured; leave it out for all".into());
+                return Err(Error::input("workloads names none: nothing would be measured")
+                    .hint("leave it out for all"));
             }
         }
         own_flags("target.load", &subject.load)?;
         for workload in self.workloads.iter().filter(|workload| takes_part(subject, workload)) {
             let is_ours = matches!(subject.target, Target::Weir { .. });
             if (!workload.serve.is_empty() || workload.write_cap.is_some()) && !is_ours {
-                return Err(format!(
-                    "workload `{}` has serve or write_cap, but the lab starts no weir here; remove them",
+                return Err(Error::input(format_args!(
+                    "workload `{}` has serve or write_cap, but the lab starts no weir here",
                     workload.name
-                ));
+                ))
+                .hint("remove them"));
             }
             if workload.write_cap.is_some() && !writes_in_one_place(&subject.target) {
-                return Err(format!(
-                    "workload.write_cap of `{}`: the stores are not all databases of the lab's own, nor all fjall; \
-                     remove it, or set target.store",
-                    workload.name
-                ));
+                return Err(Error::input(format_args!("workload.write_cap of `{}`: the stores are not all databases of the lab's own, nor all fjall", workload.name)).hint("remove it, or set target.store"));
             }
         }
         check_target(&subject.target)
     }
 
     /// What is said of databases must be said of some that there are.
-    fn check_sections(&self) -> Result<(), String> {
+    fn check_sections(&self) -> Result<(), Error> {
         for (section, is_there, engine) in [
             (POSTGRES, self.postgres.is_some(), Engine::Postgres),
             (MARIADB, self.mariadb.is_some(), Engine::MariaDb),
         ] {
             if is_there && !self.databases().any(|database| database.engine == engine) {
-                return Err(format!(
-                    "{section}: the target does not use a {section} of the lab's own; remove the section, \
+                return Err(Error::input(format_args!(
+                    "{section}: the target does not use a {section} of the lab's own"
+                ))
+                .hint(format_args!(
+                    "remove the section, \
                      or set target.store = \"{section}\""
-                ));
+                )));
             }
         }
         if self.limits.memory.is_some() && self.databases().next().is_none() {
-            return Err("limits.memory: the lab starts no database here; remove it".into());
+            return Err(Error::input("limits.memory: the lab starts no database here").hint("remove it"));
         }
         Ok(())
     }
@@ -226,30 +235,34 @@ fn writes_in_one_place(target: &Target) -> bool {
     private == store.len() || store.iter().all(|name| name == FJALL)
 }
 
-fn check_target(target: &Target) -> Result<(), String> {
+fn check_target(target: &Target) -> Result<(), Error> {
     match target {
         Target::Weir { store, replica, args, flush_delay, quota, link } => {
             let is_own = |name: &String| [FJALL, POSTGRES, MARIADB].contains(&name.as_str());
             if let Some(unknown) = store.iter().find(|name| !is_own(name) && !name.contains(':')) {
-                return Err(format!(
-                    "target.store `{unknown}` is unknown; use fjall, memory:, postgres, mariadb or a store URL"
-                ));
+                return Err(Error::input(format_args!("target.store `{unknown}` is unknown"))
+                    .hint("use fjall, memory:, postgres, mariadb or a store URL"));
             }
             if store.is_empty() {
-                return Err("target.store has none; name at least one, as in store = \"fjall\"".into());
+                return Err(
+                    Error::input("target.store has none").hint("name at least one, as in store = \"fjall\"")
+                );
             }
             if *replica && store.iter().any(|name| name != POSTGRES) {
-                return Err("target.replica: only PostgreSQL servers of the lab's own are followed; \
-                            set target.store to \"postgres\", or remove replica"
-                    .into());
+                return Err(Error::input(
+                    "target.replica: only PostgreSQL servers of the lab's own are followed",
+                )
+                .hint("set target.store to \"postgres\", or remove replica"));
             }
             if flush_delay.is_some() && !store.iter().all(is_own) {
-                return Err("target.flush_delay: only stores of the lab's own can be slowed down; \
-                            set target.store to \"fjall\", \"postgres\" or \"mariadb\", or remove flush_delay"
-                    .into());
+                return Err(Error::input(
+                    "target.flush_delay: only stores of the lab's own can be slowed down",
+                )
+                .hint("set target.store to \"fjall\", \"postgres\" or \"mariadb\", or remove flush_delay"));
             }
             if flush_delay.is_some_and(|delay| delay.0.is_zero()) {
-                return Err("target.flush_delay 0s: it delays nothing; remove it, or write \"2ms\"".into());
+                return Err(Error::input("target.flush_delay 0s: it delays nothing")
+                    .hint("remove it, or write \"2ms\""));
             }
             check_quota(quota, target)?;
             link.as_ref().map_or(Ok(()), check_link)?;
@@ -257,53 +270,56 @@ fn check_target(target: &Target) -> Result<(), String> {
         }
         Target::Command(commands) => check_commands(commands),
         Target::Url { url } if address(url).is_none() => {
-            Err(format!("target.url `{url}` is no address; write http://HOST:PORT"))
+            Err(Error::input(format_args!("target.url `{url}` is no address")).hint("write http://HOST:PORT"))
         }
         Target::Url { .. } => Ok(()),
-        Target::Simulated(model) => model.check().map_err(|why| format!("target.station: {why}")),
+        Target::Simulated(model) => model.check().map_err(|why| why.at(format_args!("target.station"))),
     }
 }
 
-fn check_quota(quota: &Quota, target: &Target) -> Result<(), String> {
+fn check_quota(quota: &Quota, target: &Target) -> Result<(), Error> {
     for (part, cores) in
         [("server", quota.server), ("generator", quota.generator), ("database", quota.database)]
     {
         if cores.is_some_and(|cores| !(QUOTA_LEAST..=1024.0).contains(&cores)) {
-            return Err(format!(
-                "target.quota.{part} {}: cores’ worth of processor time, at least {QUOTA_LEAST}; write {part} = 0.5",
+            return Err(Error::input(format_args!(
+                "target.quota.{part} {}: cores’ worth of processor time, at least {QUOTA_LEAST}",
                 cores.unwrap_or_default()
-            ));
+            ))
+            .hint(format_args!("write {part} = 0.5")));
         }
     }
     match quota.database.is_some() && target.databases().is_empty() {
-        true => Err("target.quota.database: the lab starts no database here; remove it".into()),
+        true => Err(Error::input("target.quota.database: the lab starts no database here").hint("remove it")),
         false => Ok(()),
     }
 }
 
-fn check_link(link: &Link) -> Result<(), String> {
+fn check_link(link: &Link) -> Result<(), Error> {
     match link {
-        Link { rate: None, delay: None } => Err(
-            "target.link does nothing; write link = { rate = \"10mbit\", delay = \"20ms\" }, or one of them"
-                .into(),
-        ),
+        Link { rate: None, delay: None } => Err(Error::input("target.link does nothing")
+            .hint("write link = { rate = \"10mbit\", delay = \"20ms\" }, or one of them")),
         Link { rate: Some(rate), .. } if rate.0 < LINK_RATE_LEAST => {
-            Err(format!("target.link.rate {rate}: at least 100kbit; write rate = \"10mbit\""))
+            Err(Error::input(format_args!("target.link.rate {rate}: at least 100kbit"))
+                .hint("write rate = \"10mbit\""))
         }
         _ => Ok(()),
     }
 }
 
-fn check_commands(commands: &Commands) -> Result<(), String> {
+fn check_commands(commands: &Commands) -> Result<(), Error> {
     let Commands { ready, files, fresh: _, processes } = commands;
     if !ready.starts_with('/') || ready.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return Err(format!("target.ready `{ready}` is no path; write ready = \"/\""));
+        return Err(
+            Error::input(format_args!("target.ready `{ready}` is no path")).hint("write ready = \"/\"")
+        );
     }
     for (name, text) in files {
         // Inside the directory, and not below another one that nobody makes.
         let mut components = Path::new(name).components();
         if !matches!((components.next(), components.next()), (Some(Component::Normal(_)), None)) {
-            return Err(format!("target.files `{name}`: a file name without folders; rename it"));
+            return Err(Error::input(format_args!("target.files `{name}`: a file name without folders"))
+                .hint("rename it"));
         }
         placeholders(&format!("target.files `{name}`"), text)?;
     }
@@ -311,13 +327,19 @@ fn check_commands(commands: &Commands) -> Result<(), String> {
     for process in processes {
         is_directory("target.process.part", &process.part)?;
         if OWN_PARTS.contains(&process.part.as_str()) {
-            return Err(format!("target.process.part `{}` is the lab's own; rename it", process.part));
+            return Err(Error::input(format_args!(
+                "target.process.part `{}` is the lab's own",
+                process.part
+            ))
+            .hint("rename it"));
         }
         if !parts.insert(process.part.as_str()) {
-            return Err(format!("target.process.part `{}` stands twice; rename one", process.part));
+            return Err(Error::input(format_args!("target.process.part `{}` stands twice", process.part))
+                .hint("rename one"));
         }
         if process.command.is_empty() {
-            return Err(format!("target.process `{}`: command is empty; name its program", process.part));
+            return Err(Error::input(format_args!("target.process `{}`: command is empty", process.part))
+                .hint("name its program"));
         }
         for word in process.command.iter().chain(&process.version) {
             placeholders(&format!("target.process `{}`", process.part), word)?;
@@ -325,52 +347,58 @@ fn check_commands(commands: &Commands) -> Result<(), String> {
     }
     match parts.contains(SERVER) {
         true => Ok(()),
-        false => Err(format!(
-            "target.process: none is the {SERVER}, which the load goes to; write part = \"{SERVER}\" for one"
-        )),
+        false => {
+            Err(Error::input(format_args!("target.process: none is the {SERVER}, which the load goes to"))
+                .hint(format_args!("write part = \"{SERVER}\" for one")))
+        }
     }
 }
 
-fn placeholders(key: &str, text: &str) -> Result<(), String> {
+fn placeholders(key: &str, text: &str) -> Result<(), Error> {
     let known: Vec<String> = PLACEHOLDERS.iter().map(|(name, _)| format!("{{{name}}}")).collect();
-    fill(text, |name| is_known(name).then(String::new))
-        .map(drop)
-        .map_err(|name| format!("{key} has {{{name}}}, which stands for nothing; use {}", known.join(", ")))
+    fill(text, |name| is_known(name).then(String::new)).map(drop).map_err(|name| {
+        Error::input(format_args!("{key} has {{{name}}}, which stands for nothing"))
+            .hint(format_args!("use {}", known.join(", ")))
+    })
 }
 
 /// Clients of the levels: from at least 1 upwards.
-fn ascend(key: &str, levels: &[u32]) -> Result<(), String> {
+fn ascend(key: &str, levels: &[u32]) -> Result<(), Error> {
     if levels.is_empty() || levels[0] == 0 || !levels.is_sorted_by(|a, b| a < b) {
-        return Err(format!(
-            "{key} {levels:?}: client counts must ascend from at least 1; write levels = [1, 2, 4, 8]"
-        ));
+        return Err(Error::input(format_args!(
+            "{key} {levels:?}: client counts must ascend from at least 1"
+        ))
+        .hint("write levels = [1, 2, 4, 8]"));
     }
     Ok(())
 }
 
-fn is_name(key: &str, name: &str) -> Result<(), String> {
+fn is_name(key: &str, name: &str) -> Result<(), Error> {
     // It becomes part of file names and of anchors in the report.
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || !name.chars().all(fits) {
-        return Err(format!("{key} `{name}`: a name is letters, digits, _ and -; rename it"));
+        return Err(Error::input(format_args!("{key} `{name}`: a name is letters, digits, _ and -"))
+            .hint("rename it"));
     }
     Ok(())
 }
 
 /// It becomes a directory, a log file and a word of counters.
-fn is_directory(key: &str, name: &str) -> Result<(), String> {
+fn is_directory(key: &str, name: &str) -> Result<(), Error> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if !name.starts_with(|c: char| c != '-') || !name.chars().all(fits) {
-        return Err(format!("{key} `{name}`: a name is lower-case letters, digits and -; rename it"));
+        return Err(Error::input(format_args!("{key} `{name}`: a name is lower-case letters, digits and -"))
+            .hint("rename it"));
     }
     Ok(())
 }
 
-fn own_flags(key: &str, args: &[String]) -> Result<(), String> {
+fn own_flags(key: &str, args: &[String]) -> Result<(), Error> {
     for arg in args {
         let flag = arg.split('=').next().unwrap_or(arg);
         if let Some((flag, instead)) = OWN_FLAGS.iter().find(|(own, _)| *own == flag) {
-            return Err(format!("{key} has {flag}, which the lab sets itself; use {instead}"));
+            return Err(Error::input(format_args!("{key} has {flag}, which the lab sets itself"))
+                .hint(format_args!("use {instead}")));
         }
     }
     Ok(())

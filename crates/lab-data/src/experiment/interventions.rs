@@ -3,6 +3,7 @@
 //! Only the shape, and which names there are. How a knob is turned is up to the crate `lab-run`.
 
 use super::{Engine, Experiment, FJALL, Subject, Target, Workload};
+use kv::Error;
 use kv::units::Span;
 use serde::Deserialize;
 use std::time::Duration;
@@ -141,28 +142,30 @@ fn turns(experiment: &Experiment, subject: &Subject, name: &str) -> bool {
 
 impl Interventions {
     /// Whether it can be carried out. One line, with the remedy.
-    pub(super) fn check(&self, experiment: &Experiment) -> Result<(), String> {
+    pub(super) fn check(&self, experiment: &Experiment) -> Result<(), Error> {
         if self.level == Some(0) {
-            return Err("interventions.level 0: nobody would ask; use at least 1".into());
+            return Err(Error::input("interventions.level 0: nobody would ask").hint("use at least 1"));
         }
         if self.rounds == 0 {
-            return Err(
-                "interventions.rounds 0: nothing would be made slower; use at least 1, or remove the section"
-                    .into(),
-            );
+            return Err(Error::input("interventions.rounds 0: nothing would be made slower")
+                .hint("use at least 1, or remove the section"));
         }
         if !(0.01..=10.0).contains(&self.strength) {
-            return Err(format!(
-                "interventions.strength {}: a share from 0.01 to 10; write strength = 0.3",
+            return Err(Error::input(format_args!(
+                "interventions.strength {}: a share from 0.01 to 10",
                 self.strength
-            ));
+            ))
+            .hint("write strength = 0.3"));
         }
         if self.window.0.is_zero() {
-            return Err("interventions.window 0s: it must be longer than zero; write window = \"2s\"".into());
+            return Err(Error::input("interventions.window 0s: it must be longer than zero")
+                .hint("write window = \"2s\""));
         }
         let Some(knobs) = &self.knobs else { return Ok(()) };
         if knobs.is_empty() {
-            return Err("interventions.knobs names none; leave it out for all that apply".into());
+            return Err(
+                Error::input("interventions.knobs names none").hint("leave it out for all that apply")
+            );
         }
         let stations = experiment.subjects.iter().flat_map(|subject| match &subject.target {
             Target::Simulated(model) => model.stations.iter().map(|station| station.name.as_str()).collect(),
@@ -170,16 +173,17 @@ impl Interventions {
         });
         let known: Vec<&str> = KNOBS.iter().map(|knob| knob.name).chain(stations).collect();
         if let Some(unknown) = knobs.iter().find(|knob| !known.contains(&knob.as_str())) {
-            return Err(format!("interventions.knobs `{unknown}` is none; use some of {}", known.join(", ")));
+            return Err(Error::input(format_args!("interventions.knobs `{unknown}` is none"))
+                .hint(format_args!("use some of {}", known.join(", "))));
         }
         let turns_nothing =
             |knob: &&String| !experiment.subjects.iter().any(|subject| turns(experiment, subject, knob));
         match knobs.iter().find(turns_nothing) {
             Some(idle) => {
                 let needs = KNOBS.iter().find(|knob| knob.name == idle).map_or("", |knob| knob.needs);
-                Err(format!(
+                Err(Error::input(format_args!(
                     "interventions.knobs `{idle}` turns nothing: no target {needs}, or remove the knob"
-                ))
+                )))
             }
             None => Ok(()),
         }

@@ -4,6 +4,7 @@
 
 use super::{Experiment, Target, Workload};
 use crate::results::SearchPlan;
+use kv::Error;
 use kv::units::Span;
 use serde::{Deserialize, Deserializer};
 use std::time::Duration;
@@ -65,46 +66,50 @@ impl LatencyLimit {
 
 impl Experiment {
     /// What the limits of the workloads may not be.
-    pub(super) fn check_limits(&self) -> Result<(), String> {
+    pub(super) fn check_limits(&self) -> Result<(), Error> {
         for workload in &self.workloads {
             let Some(limit) = &workload.limit else { continue };
-            check(limit, workload).map_err(|why| format!("workload.limit of `{}`: {why}", workload.name))?;
+            check(limit, workload)
+                .map_err(|why| why.at(format_args!("workload.limit of `{}`", workload.name)))?;
             let models = |target: &Target| matches!(target, Target::Simulated(_));
             if self.subjects.iter().any(|subject| models(&subject.target)) {
-                return Err(format!(
-                    "workload.limit of `{}`: a simulated target has no open loop; remove the limit",
+                return Err(Error::input(format_args!(
+                    "workload.limit of `{}`: a simulated target has no open loop",
                     workload.name
-                ));
+                ))
+                .hint("remove the limit"));
             }
         }
         Ok(())
     }
 }
 
-fn check(limit: &LatencyLimit, workload: &Workload) -> Result<(), String> {
+fn check(limit: &LatencyLimit, workload: &Workload) -> Result<(), Error> {
     if limit.p99.0.is_zero() {
-        return Err("p99 0s: no answer is that fast; write p99 = \"5ms\"".into());
+        return Err(Error::input("p99 0s: no answer is that fast").hint("write p99 = \"5ms\""));
     }
     if limit.clients == 0 {
-        return Err("clients 0: nothing would be sent; write clients = 64".into());
+        return Err(Error::input("clients 0: nothing would be sent").hint("write clients = 64"));
     }
     if !ARRIVALS.contains(&limit.arrivals.as_str()) {
-        return Err(format!("arrivals `{}` is unknown; use {}", limit.arrivals, ARRIVALS.join(" or ")));
+        return Err(Error::input(format_args!("arrivals `{}` is unknown", limit.arrivals))
+            .hint(format_args!("use {}", ARRIVALS.join(" or "))));
     }
     if limit.trial.0.is_zero() || limit.most.0 < limit.shortest() {
-        return Err(format!(
-            "most {} has no room for {TRIALS_LEAST} trials of {}, and fewer decide nothing; lengthen it, or shorten trial",
+        return Err(Error::input(format_args!(
+            "most {} has no room for {TRIALS_LEAST} trials of {}, and fewer decide nothing",
             limit.most, limit.trial
-        ));
+        ))
+        .hint("lengthen it, or shorten trial"));
     }
     if !(0.001..=0.5).contains(&limit.goal) {
-        return Err(
-            "goal: bounds come no nearer than 0.1 % and say nothing beyond 50 %; write goal = \"2%\"".into(),
-        );
+        return Err(Error::input("goal: bounds come no nearer than 0.1 % and say nothing beyond 50 %")
+            .hint("write goal = \"2%\""));
     }
     let pacing = |arg: &String| PACING.contains(&arg.split('=').next().unwrap_or(arg));
     match workload.args.iter().find(|arg| pacing(arg)) {
-        Some(arg) => Err(format!("args has {arg}, but the search sets the rate itself; remove one of them")),
+        Some(arg) => Err(Error::input(format_args!("args has {arg}, but the search sets the rate itself"))
+            .hint("remove one of them")),
         None => Ok(()),
     }
 }
@@ -114,7 +119,7 @@ fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let text = String::deserialize(deserializer)?;
     let percent = text.strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok());
     let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
-    let wrong = || serde::de::Error::custom(format!("`{text}` is no share; write it as in \"0.1%\""));
+    let wrong = || serde::de::Error::custom(format!("`{text}` is no share, as in \"0.1%\""));
     percent.map(|percent| percent / 100.0).ok_or_else(wrong)
 }
 
@@ -146,7 +151,7 @@ fn goal() -> f64 {
 mod tests {
     use super::*;
 
-    fn parsed(limit: &str) -> Result<Experiment, String> {
+    fn parsed(limit: &str) -> Result<Experiment, Error> {
         let quick = include_str!("../../../../experiments/quick.toml");
         Experiment::parse(&format!("{quick}\n[workload.limit]\n{limit}\n"))
     }
@@ -175,7 +180,7 @@ mod tests {
             ("p99 = \"5ms\"\narrivals = \"bursts\"", "use poisson or constant"),
             ("p99 = \"5ms\"\nrate = 5", "unknown field `rate`"),
         ] {
-            let said = parsed(limit).unwrap_err();
+            let said = parsed(limit).unwrap_err().to_string();
             assert!(said.contains(why) && !said.contains('\n'), "{said}");
         }
     }
@@ -193,7 +198,12 @@ mod tests {
             "[target]\nkind = \"simulated\"\n[[target.station]]\nname = \"a\"\nservers = 1\ndemand = \"1ms\"",
         );
         assert!(limited(weir, "").is_ok());
-        assert!(limited(weir, "\"--rate=5\"").unwrap_err().contains("the search sets the rate itself"));
-        assert!(limited(model, "").unwrap_err().contains("a simulated target has no open loop"));
+        assert!(
+            limited(weir, "\"--rate=5\"")
+                .unwrap_err()
+                .to_string()
+                .contains("the search sets the rate itself")
+        );
+        assert!(limited(model, "").unwrap_err().to_string().contains("a simulated target has no open loop"));
     }
 }

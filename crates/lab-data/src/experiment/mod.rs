@@ -23,6 +23,7 @@ pub use target::{
 pub use target::{REPLICA, SERVER, Subject, Target};
 pub use truth::{Case, Expected, Split, Truth};
 
+use kv::Error;
 use kv::units::Span;
 use serde::Deserialize;
 use std::path::Path;
@@ -83,7 +84,7 @@ pub struct Experiment {
 
 impl Experiment {
     /// Reads and checks an experiment. The error is one line: which key, what is wrong, what to do.
-    pub fn parse(text: &str) -> Result<Experiment, String> {
+    pub fn parse(text: &str) -> Result<Experiment, Error> {
         let mut experiment: Experiment = toml::from_str(text).map_err(|error| one_line(text, &error))?;
         text.clone_into(&mut experiment.toml);
         experiment.check()?;
@@ -172,7 +173,7 @@ const TYPES: &[(&str, &str)] = &[
 ];
 
 /// The parser's complaint on one line, with the line of the file.
-fn one_line(text: &str, error: &toml::de::Error) -> String {
+fn one_line(text: &str, error: &toml::de::Error) -> Error {
     let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
     let what = match what.rsplit_once("expected ") {
         Some((before, called)) => {
@@ -181,17 +182,19 @@ fn one_line(text: &str, error: &toml::de::Error) -> String {
         }
         None => what,
     };
-    let remedy = match () {
-        _ if what.starts_with("unknown field") => "; correct or remove it",
-        _ if what.starts_with("missing field") => "; add it, see docs/reference.md#experiment-files",
-        _ => "; see docs/reference.md for the form",
+    let span = error.span();
+    let hint = match () {
+        _ if what.starts_with("unknown field") => "correct or remove it",
+        _ if what.starts_with("missing field") => "add it, see docs/reference.md#experiment-files",
+        _ => "see docs/reference.md for the form",
     };
-    match error.span() {
+    let error = Error::input(what).hint(hint);
+    match span {
         Some(span) => {
             let line = text[..span.start.min(text.len())].matches('\n').count() + 1;
-            format!("line {line}: {what}{remedy}")
+            error.at(format_args!("line {line}"))
         }
-        None => format!("{what}{remedy}"),
+        None => error,
     }
 }
 

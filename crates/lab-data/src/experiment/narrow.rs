@@ -1,6 +1,7 @@
 //! Less of an experiment: some of its workloads, some of its targets, or all of it in less time.
 
 use super::{Adaptive, Engine, Experiment};
+use kv::Error;
 use kv::units::Span;
 use std::time::Duration;
 
@@ -15,13 +16,13 @@ const LEVELS_THINNED: usize = 7;
 
 impl Experiment {
     /// Leaves only the workloads called `names`, and the targets that take part in one of them.
-    pub fn keep(&mut self, names: &[String]) -> Result<(), String> {
+    pub fn keep(&mut self, names: &[String]) -> Result<(), Error> {
         let all: Vec<&str> = self.workloads.iter().map(|workload| workload.name.as_str()).collect();
         if let Some(unknown) = names.iter().find(|name| !all.contains(&name.as_str())) {
-            return Err(format!(
-                "--workloads {unknown}: the experiment has none of that name; name some of these: {}",
-                all.join(", ")
-            ));
+            return Err(Error::input(format_args!(
+                "--workloads {unknown}: the experiment has none of that name"
+            ))
+            .hint(format_args!("name some of these: {}", all.join(", "))));
         }
         self.workloads.retain(|workload| names.contains(&workload.name));
         for of in self.subjects.iter_mut().filter_map(|subject| subject.workloads.as_mut()) {
@@ -33,16 +34,17 @@ impl Experiment {
     }
 
     /// Leaves only the targets called `names`, and the workloads that one of them takes part in.
-    pub fn keep_targets(&mut self, names: &[String]) -> Result<(), String> {
+    pub fn keep_targets(&mut self, names: &[String]) -> Result<(), Error> {
         let all: Vec<&str> = self.subjects.iter().filter_map(|subject| subject.name.as_deref()).collect();
         if all.is_empty() {
-            return Err("--targets: the experiment has one target, without a name; leave the flag out".into());
+            return Err(Error::input("--targets: the experiment has one target, without a name")
+                .hint("leave the flag out"));
         }
         if let Some(unknown) = names.iter().find(|name| !all.contains(&name.as_str())) {
-            return Err(format!(
-                "--targets {unknown}: the experiment has none of that name; name some of these: {}",
-                all.join(", ")
-            ));
+            return Err(Error::input(format_args!(
+                "--targets {unknown}: the experiment has none of that name"
+            ))
+            .hint(format_args!("name some of these: {}", all.join(", "))));
         }
         self.subjects.retain(|subject| subject.name.as_ref().is_some_and(|name| names.contains(name)));
         let subjects = &self.subjects;

@@ -3,8 +3,10 @@
 //! Only the shape and what follows from it; what may stand in it is checked next door.
 
 use crate::simulated;
+use kv::Error;
 use kv::units::{BitRate, Span};
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
 /// A target of an experiment, and how it takes part in it.
@@ -238,7 +240,7 @@ pub(super) fn subjects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec
 }
 
 /// One of several.
-fn subject(value: toml::Value) -> Result<Subject, String> {
+fn subject(value: toml::Value) -> Result<Subject, Error> {
     #[derive(Deserialize)]
     struct Place {
         name: String,
@@ -250,14 +252,14 @@ fn subject(value: toml::Value) -> Result<Subject, String> {
         #[serde(default = "yes")]
         sampling: bool,
     }
-    let toml::Value::Table(mut table) = value else { return Err("target is no table".into()) };
+    let toml::Value::Table(mut table) = value else { return Err(Error::input("target is no table")) };
     // What belongs to its place in the experiment is taken out: the rest must be a target, without unknown fields.
     let taken = ["name", "durability", "workloads", "load", "sampling"];
     let place: toml::Table = taken.iter().filter_map(|key| table.remove_entry(*key)).collect();
-    let Place { name, durability, workloads, load, sampling } =
-        Place::deserialize(place).map_err(|error| format!("in a [[target]]: {}", error.message()))?;
-    let target =
-        Target::deserialize(table).map_err(|error| format!("target `{name}`: {}", error.message()))?;
+    let Place { name, durability, workloads, load, sampling } = Place::deserialize(place)
+        .map_err(|error| Error::input(format_args!("in a [[target]]: {}", error.message())))?;
+    let target = Target::deserialize(table)
+        .map_err(|error| Error::input(format_args!("target `{name}`: {}", error.message())))?;
     Ok(Subject { name: Some(name), durability, workloads, load, sampling, target })
 }
 

@@ -60,7 +60,7 @@ fn a_window_may_go_on_until_its_means_are_known() {
         ("most = \"9s\"\nlatency = 0.0", "adaptive.latency 0 is no share of a mean"),
         ("most = \"9s\"\nleast = \"1s\"", "unknown field"),
     ] {
-        let said = read(section).unwrap_err();
+        let said = read(section).unwrap_err().to_string();
         assert!(said.contains(complaint), "{said}");
     }
 }
@@ -108,6 +108,7 @@ fn a_part_of_the_workloads_can_be_chosen() {
         experiment
             .keep(&["put_common".into()])
             .unwrap_err()
+            .to_string()
             .contains("name some of these: get_popular, put_rare")
     );
     experiment.keep(&["put_rare".into()]).unwrap();
@@ -208,7 +209,7 @@ fn a_part_of_the_targets_can_be_chosen_and_takes_what_is_said_of_it() {
     ] {
         assert_eq!(chosen(targets, workloads), left.map(str::to_owned).map_err(str::to_owned));
     }
-    let why = Experiment::parse(SMALL).unwrap().keep_targets(&["ours".to_owned()]).unwrap_err();
+    let why = Experiment::parse(SMALL).unwrap().keep_targets(&["ours".to_owned()]).unwrap_err().to_string();
     assert!(why.contains("leave the flag out"), "{why}");
 }
 
@@ -245,12 +246,12 @@ fn what_is_wrong_with_one_of_several_targets_is_named_with_it() {
     ] {
         let text = several().replacen(from, to, 1);
         assert_ne!(text, several(), "{from}");
-        let error = Experiment::parse(&text).unwrap_err();
+        let error = Experiment::parse(&text).unwrap_err().to_string();
         assert!(error.contains(complaint) && !error.contains('\n'), "{to}: {error}");
     }
     let idle = several().replacen("durability = \"fsync\"", "workloads = [\"get_popular\"]", 1);
     let idle = idle.replacen("workloads = [\"put_rare\"]", "workloads = [\"get_popular\"]", 1);
-    let why = Experiment::parse(&idle).unwrap_err();
+    let why = Experiment::parse(&idle).unwrap_err().to_string();
     assert!(why.contains("workload `put_rare`: no target takes part in it"), "{why}");
 }
 
@@ -279,11 +280,11 @@ fn a_target_may_have_quotas_and_a_link() {
         ("link = { rate = \"10kbit\" }", "target.link.rate 10kbit: at least 100kbit"),
         ("link = { rate = \"10MB\" }", "a bit rate is a number with bit"),
     ] {
-        let why = Experiment::parse(&SMALL.replace(key, &format!("{key}\n{keys}"))).unwrap_err();
+        let why = Experiment::parse(&SMALL.replace(key, &format!("{key}\n{keys}"))).unwrap_err().to_string();
         assert!(why.contains(complaint) && !why.contains('\n'), "{keys}: {why}");
     }
     let bare = SMALL.replace(key, "store = \"fjall\"\nquota = { database = 0.5 }").replace("[postgres]", "");
-    let why = Experiment::parse(&bare.replace("settings = ", "#")).unwrap_err();
+    let why = Experiment::parse(&bare.replace("settings = ", "#")).unwrap_err().to_string();
     assert!(why.contains("target.quota.database: the lab starts no database here"), "{why}");
 }
 
@@ -316,7 +317,7 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
             "`database_cpu` turns nothing: no target has databases with a quota; add",
         ),
     ] {
-        let why = parsed(section).unwrap_err();
+        let why = parsed(section).unwrap_err().to_string();
         assert!(why.contains(complaint) && !why.contains('\n'), "{section}: {why}");
     }
     // Each with what its knob needs.
@@ -329,7 +330,8 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
     let all: Vec<&str> = KNOBS.iter().map(|knob| knob.name).filter(|name| *name != "write_cap").collect();
     Experiment::parse(&format!("{full}\n[interventions]\nknobs = {all:?}")).unwrap();
     let strange = SMALL.replace("kind = \"weir\"\nstore = \"postgres\"\nargs = [\"--cache-entries\", \"10\"]\n[postgres]\nsettings = { shared_buffers = \"128MB\", fsync = true, max_connections = 50 }\n[cores]\nserver = [0]", "kind = \"url\"\nurl = \"http://127.0.0.1:1\"");
-    let why = Experiment::parse(&format!("{strange}\n[interventions]\nknobs = [\"cpu\"]")).unwrap_err();
+    let why =
+        Experiment::parse(&format!("{strange}\n[interventions]\nknobs = [\"cpu\"]")).unwrap_err().to_string();
     assert!(why.contains("`cpu` turns nothing: no target is a weir of the lab’s own"), "{why}");
     let model = several() + "[interventions]\nknobs = [\"one\"]";
     let mut experiment = Experiment::parse(&model).unwrap();
@@ -367,11 +369,11 @@ fn what_is_known_of_the_targets_names_what_there_is() {
         (CASE, "", "truth: there is no case"),
     ] {
         let case = CASE.replacen(from, to, 1);
-        let why = parsed(&case).unwrap_err();
+        let why = parsed(&case).unwrap_err().to_string();
         assert!(why.contains(complaint) && !why.contains('\n'), "{to}: {why}");
     }
     let one = format!("{SMALL}\n[truth]\n{}", CASE.replace("\nreference = \"model\"", ""));
-    let why = Experiment::parse(&one).unwrap_err();
+    let why = Experiment::parse(&one).unwrap_err().to_string();
     assert!(why.contains("target `ours`: the one target has no name; write [[target]]"), "{why}");
     let mut fewer = parsed(CASE).unwrap();
     fewer.keep_targets(&["ours".to_owned(), "theirs".to_owned()]).unwrap();
@@ -430,7 +432,7 @@ fn what_is_wrong_is_named_in_one_line() {
     ] {
         let text = SMALL.replacen(from, to, 1);
         assert_ne!(text, SMALL, "{from}");
-        let error = Experiment::parse(&text).unwrap_err();
+        let error = Experiment::parse(&text).unwrap_err().to_string();
         assert!(error.contains(complaint) && !error.contains('\n'), "{to}: {error}");
     }
 }

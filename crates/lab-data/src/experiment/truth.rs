@@ -4,6 +4,7 @@
 
 use super::Experiment;
 use crate::results::Limit;
+use kv::Error;
 use serde::Deserialize;
 
 /// `[truth]`: the cases that findings are to be compared with.
@@ -59,7 +60,7 @@ pub enum Expected {
 impl Expected {
     /// Of `none`, `fast-fail`, a limit's name (`commit path`), or `shared: server CPU + connection pool`. The error says what may
     /// stand there.
-    pub fn parse(text: &str) -> Result<Expected, String> {
+    pub fn parse(text: &str) -> Result<Expected, Error> {
         let limit = |name: &str| Limit::of_name(name.trim());
         let found = match text.trim() {
             "none" => Some(Expected::Nothing),
@@ -77,22 +78,22 @@ impl Expected {
         };
         found.ok_or_else(|| {
             let names: Vec<&str> = Limit::ALL.iter().map(|limit| limit.name()).collect();
-            format!(
-                "expect `{text}` is nothing that can be found; use none, fast-fail, {}, or shared: A + B of these",
-                names.join(", ")
-            )
+            Error::input(format_args!("expect `{text}` is nothing that can be found"))
+                .hint(format_args!("use none, fast-fail, {}, or shared: A + B of these", names.join(", ")))
         })
     }
 }
 
 impl Truth {
     /// Whether every case speaks of targets and workloads that there are. One line, with the remedy.
-    pub(super) fn check(&self, experiment: &Experiment) -> Result<(), String> {
+    pub(super) fn check(&self, experiment: &Experiment) -> Result<(), Error> {
         if self.cases.is_empty() {
-            return Err("truth: there is no case; add a [[truth.case]], or remove the section".into());
+            return Err(
+                Error::input("truth: there is no case").hint("add a [[truth.case]], or remove the section")
+            );
         }
         self.cases.iter().enumerate().try_for_each(|(index, case)| {
-            case.check(experiment).map_err(|why| format!("truth.case {}: {why}", index + 1))
+            case.check(experiment).map_err(|why| why.at(format_args!("truth.case {}", index + 1)))
         })
     }
 
@@ -103,55 +104,51 @@ impl Truth {
 }
 
 impl Case {
-    fn check(&self, experiment: &Experiment) -> Result<(), String> {
+    fn check(&self, experiment: &Experiment) -> Result<(), Error> {
         let targets: Vec<&str> = experiment.subjects.iter().filter_map(|of| of.name.as_deref()).collect();
         let workloads_of = |key: &str, name: &str| {
             let subject = experiment.subjects.iter().find(|of| of.name.as_deref() == Some(name));
             let subject = subject.ok_or_else(|| match targets.is_empty() {
-                true => {
-                    format!(
-                        "{key} `{name}`: the one target has no name; write [[target]], and name = \"{name}\""
-                    )
-                }
-                false => format!("{key} `{name}` is no target; use one of {}", targets.join(", ")),
+                true => Error::input(format_args!("{key} `{name}`: the one target has no name"))
+                    .hint(format_args!("write [[target]], and name = \"{name}\"")),
+                false => Error::input(format_args!("{key} `{name}` is no target"))
+                    .hint(format_args!("use one of {}", targets.join(", "))),
             })?;
             let names = experiment.workloads_of(subject).into_iter().map(|workload| workload.name);
-            Ok::<Vec<String>, String>(names.collect())
+            Ok::<Vec<String>, Error>(names.collect())
         };
         let own = workloads_of("target", &self.target)?;
         let workload = match (&self.workload, own.as_slice()) {
             (Some(name), _) if own.contains(name) => name,
             (Some(name), _) => {
-                return Err(format!(
-                    "workload `{name}` is none of target `{}`; use one of {}",
-                    self.target,
-                    own.join(", ")
-                ));
+                return Err(Error::input(format_args!(
+                    "workload `{name}` is none of target `{}`",
+                    self.target
+                ))
+                .hint(format_args!("use one of {}", own.join(", "))));
             }
             (None, [only]) => only,
             (None, _) => {
                 let all = own.join(", ");
-                return Err(format!(
-                    "target `{}` has several workloads; say workload = one of {all}",
-                    self.target
-                ));
+                return Err(Error::input(format_args!("target `{}` has several workloads", self.target))
+                    .hint(format_args!("say workload = one of {all}")));
             }
         };
         Expected::parse(&self.expect)?;
         let Some(reference) = &self.reference else { return Ok(()) };
         if *reference == self.target {
-            return Err(format!(
-                "reference `{reference}` is the target itself; name the one without the limit"
-            ));
+            return Err(Error::input(format_args!("reference `{reference}` is the target itself"))
+                .hint("name the one without the limit"));
         }
         // A cap is the workload's own: without it, it is another workload, the only one of its target.
         let is_capped = experiment.workloads.iter().any(|of| of.name == *workload && of.write_cap.is_some());
         let others = workloads_of("reference", reference)?;
         match others.contains(workload) || is_capped && others.len() == 1 {
             true => Ok(()),
-            false => Err(format!(
-                "reference `{reference}` takes no part in workload `{workload}`; name another, or add it there"
-            )),
+            false => Err(Error::input(format_args!(
+                "reference `{reference}` takes no part in workload `{workload}`"
+            ))
+            .hint("name another, or add it there")),
         }
     }
 }
@@ -177,8 +174,8 @@ mod tests {
         for wrong in
             ["", "disk", "Commit path", "shared: commit path", "shared: network + network", "shared:"]
         {
-            let why = Expected::parse(wrong).unwrap_err();
-            assert!(why.contains("; use none, fast-fail, server CPU, "), "{why}");
+            let why = Expected::parse(wrong).unwrap_err().to_string();
+            assert!(why.contains("; hint: use none, fast-fail, server CPU, "), "{why}");
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use super::results::{Change, Intervention, Limit, Reading, Resource, ResourceKind, Trial};
 use hdrhistogram::Histogram;
+use kv::Error;
 use kv::proto::{FORMAT, Latency, LoadReport, OperationReport, SecondReport};
 use kv::units::Span;
 use rand_core::{Rng, SeedableRng};
@@ -56,23 +57,27 @@ pub enum Service {
 
 impl Model {
     /// Whether it can be simulated; the error says what cannot, in one line.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Error> {
         if self.stations.is_empty() {
-            return Err("a simulated target has at least one station".into());
+            return Err(Error::input("a simulated target has at least one station"));
         }
         let mut names = HashSet::new();
         for station in &self.stations {
             let name = &station.name;
             if name.is_empty() || !names.insert(name) {
-                return Err(format!("every station has a name of its own, and {name:?} is not one"));
+                return Err(Error::input(format_args!(
+                    "every station has a name of its own, and {name:?} is not one"
+                )));
             }
             if station.demand.secs() > 3600.0 {
-                return Err(format!("the demand of station {name:?} is more than an hour"));
+                return Err(Error::input(format_args!(
+                    "the demand of station {name:?} is more than an hour"
+                )));
             }
         }
         // Below this the clock of the simulation, in nanoseconds, hardly advances between two requests.
         if self.stations.iter().map(|station| station.demand.secs()).sum::<f64>() < 1e-6 {
-            return Err("the demands of a simulated target add up to less than 1us".into());
+            return Err(Error::input("the demands of a simulated target add up to less than 1us"));
         }
         Ok(())
     }
@@ -198,7 +203,7 @@ pub fn trial(
         closed: Reading::default(),
     };
     if let Err(why) = model.check() {
-        return failed(why);
+        return failed(why.to_string());
     }
     if window.secs() < 1e-3 {
         return failed("the window of a simulated trial is shorter than 1ms".into());

@@ -2,7 +2,8 @@
 //!
 //! Reads the file and says row by row what follows from it. What an error means is decided in the analysis.
 
-use super::{Failure, say, with_hint};
+use super::say;
+use kv::Error;
 use kv::proto::FORMAT;
 use lab_analysis::audit::{Audit, AuditFinding, Counted};
 use lab_analysis::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
@@ -22,13 +23,13 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Error> {
     let path = args.file.display();
     let text = fs::read_to_string(&args.file).map_err(|error| {
-        Failure::input(format_args!("cannot read the table {path}: {error}"))
-            .hint("Name a CSV file, as in experiments/reports/printed.csv.")
+        Error::input(format_args!("cannot read the table {path}: {error}"))
+            .hint("name a CSV file, as in experiments/reports/printed.csv")
     })?;
-    let table = printed::parse(&text).map_err(|why| with_hint(format!("{path}: {why}"), Failure::input))?;
+    let table = printed::parse(&text).map_err(|why| why.at(format_args!("{path}")))?;
     let found = audit(&table.rows);
     match args.json {
         true => say(json(&found)?),
@@ -45,9 +46,9 @@ struct Document<'a> {
     audit: &'a Audit,
 }
 
-fn json(audit: &Audit) -> Result<String, Failure> {
+fn json(audit: &Audit) -> Result<String, Error> {
     serde_json::to_string(&Document { format: FORMAT, audit })
-        .map_err(|error| Failure::run(format_args!("cannot write the findings as JSON: {error}")))
+        .map_err(|error| Error::new(format_args!("cannot write the findings as JSON: {error}")))
 }
 
 fn told(table: &Table, audit: &Audit) -> String {

@@ -2,7 +2,8 @@
 //!
 //! Finds the results and writes what is said of them; what that is, is decided in the analysis.
 
-use super::{Failure, report, say, with_hint};
+use super::{report, say};
+use kv::Error;
 use kv::proto::FORMAT;
 use lab_analysis::{Comparison, compare};
 use lab_data::results::Results;
@@ -25,7 +26,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Error> {
     let comparison = match &args.other {
         Some(other) => of(&[&report::read(&args.first)?, &report::read(other)?])?,
         None => of_run(&args.first)?,
@@ -43,15 +44,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Compares all targets of the run in `dir`, one directory each, with the first of them.
-pub(crate) fn of_run(dir: &Path) -> Result<Comparison, Failure> {
-    const REMEDY: &str = "Name the directory of a run of several targets, or two results directories.";
+pub(crate) fn of_run(dir: &Path) -> Result<Comparison, Error> {
+    const REMEDY: &str = "name the directory of a run of several targets, or two results directories";
     let shown = dir.display();
-    let cannot = |error| Failure::input(format_args!("cannot read {shown}: {error}")).hint(REMEDY);
+    let cannot = |error| Error::input(format_args!("cannot read {shown}: {error}")).hint(REMEDY);
     if dir.is_file() || dir.join("results.json").is_file() {
         // A file that holds no results at all has another fault.
         report::read(dir)?;
-        return Err(Failure::input(format_args!("{shown} holds the results of one target alone"))
-            .hint("Name a second results directory to compare it with."));
+        return Err(Error::input(format_args!("{shown} holds the results of one target alone"))
+            .hint("name a second results directory to compare it with"));
     }
     let below = report::below(dir).map_err(cannot)?;
     let mut all: Vec<Results> = below.iter().map(|path| report::read_file(path)).collect::<Result<_, _>>()?;
@@ -63,7 +64,7 @@ pub(crate) fn of_run(dir: &Path) -> Result<Comparison, Failure> {
         .find(|(results, _)| results.measured.is_none() || run(results) != run(&all[0]));
     if let Some((_, path)) = strange {
         let why = format!("{} is not of one run with the others in {shown}", path.display());
-        return Err(Failure::input(why).hint("Compare results of different runs by two: weir compare A B."));
+        return Err(Error::input(why).hint("compare results of different runs by two: weir compare A B"));
     }
     let among =
         all.first().and_then(|results| Some(results.measured.as_ref()?.among.clone())).unwrap_or_default();
@@ -71,7 +72,7 @@ pub(crate) fn of_run(dir: &Path) -> Result<Comparison, Failure> {
     all.sort_by_key(|results| among.iter().position(|name| Some(name) == target(results).as_ref()));
     if all.len() < 2 {
         let what = if all.is_empty() { "no results" } else { "the results of one target alone" };
-        return Err(Failure::input(format_args!("{shown} holds {what}")).hint(REMEDY));
+        return Err(Error::input(format_args!("{shown} holds {what}")).hint(REMEDY));
     }
     let mut comparison = of(&all.iter().collect::<Vec<_>>())?;
     comparison.absent = among;
@@ -80,13 +81,13 @@ pub(crate) fn of_run(dir: &Path) -> Result<Comparison, Failure> {
 }
 
 /// Writes the files of a comparison into `dir`, which is made if it is not there; gives the path of `compare.html`.
-pub(crate) fn write(comparison: &Comparison, dir: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn write(comparison: &Comparison, dir: &Path) -> Result<PathBuf, Error> {
     report::write_files(dir, &render(comparison))?;
     Ok(dir.join("compare.html"))
 }
 
-fn of(all: &[&Results]) -> Result<Comparison, Failure> {
-    compare(all).map_err(|why| with_hint(why, Failure::input))
+fn of(all: &[&Results]) -> Result<Comparison, Error> {
+    compare(all)
 }
 
 /// The document for programs.
@@ -97,7 +98,7 @@ struct Document<'a> {
     comparison: &'a Comparison,
 }
 
-fn json(comparison: &Comparison) -> Result<String, Failure> {
+fn json(comparison: &Comparison) -> Result<String, Error> {
     serde_json::to_string(&Document { format: FORMAT, comparison })
-        .map_err(|error| Failure::run(format_args!("cannot write the comparison as JSON: {error}")))
+        .map_err(|error| Error::new(format_args!("cannot write the comparison as JSON: {error}")))
 }

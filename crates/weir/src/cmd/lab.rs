@@ -2,8 +2,9 @@
 //!
 //! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
-use super::{Failure, compare, note, report, say, usage, with_hint};
+use super::{compare, note, report, say, usage};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kv::Error;
 use kv::proto::SecondReport;
 use kv::units::Span;
 use lab_analysis::steady::{self, Wanted};
@@ -65,19 +66,19 @@ pub(crate) struct Args {
     no_headroom: bool,
 }
 
-fn share(text: &str) -> Result<f64, String> {
+fn share(text: &str) -> Result<f64, Error> {
     match text.parse() {
         Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
-        _ => Err("a share is a number above 0, up to 1, as in 0.1".into()),
+        _ => Err(Error::input("a share is above 0, up to 1").hint("write it as in 0.1")),
     }
 }
 
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Error> {
     let experiment = read(&args)?;
     let printed = printed_rows(&args.experiment, &experiment)?;
     let dir = results_dir(&args, &experiment)?;
     let program = std::env::current_exe()
-        .map_err(|error| Failure::run(format_args!("cannot find the weir binary to start: {error}")))?;
+        .map_err(|error| Error::new(format_args!("cannot find the weir binary to start: {error}")))?;
     let command = command_line();
     let options = Options { program, dir: dir.clone(), command, scale: args.scale, printed, enough };
     let stop = stop_on_signal()?;
@@ -106,7 +107,7 @@ fn enough(precision: &Precision, bins: &[SecondReport]) -> bool {
 }
 
 /// Writes and tells what was found of each target; fails if not all of it was measured.
-fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(), Failure> {
+fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(), Error> {
     let all = &ran.results;
     let measured: usize = all.iter().map(|results| results.trials.len()).sum();
     for results in all.iter().filter(|results| !results.trials.is_empty()) {
@@ -129,11 +130,11 @@ fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(
     });
     let failures: Vec<(Option<&str>, &Trial)> = failures.collect();
     match failures.first() {
-        _ if interrupted && measured == 0 => Err(Failure::run("interrupted before anything was measured")),
+        _ if interrupted && measured == 0 => Err(Error::new("interrupted before anything was measured")),
         _ if interrupted => {
             // What comes after the trials is in no plan.
             let rest = if measured == planned { ", in what follows them" } else { "" };
-            Err(Failure::run(format_args!(
+            Err(Error::new(format_args!(
                 "interrupted after {measured} of {planned} trials{rest}; the report is over what was measured"
             )))
         }
@@ -141,22 +142,22 @@ fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(
             if measured > 0 {
                 note(format_args!("ended after {measured} of {planned} trials; the report is over these"));
             }
-            Err(with_hint(why, Failure::run))
+            Err(Error::new(why))
         }
-        Some((target, first)) => Err(Failure::run(format_args!(
+        Some((target, first)) => Err(Error::new(format_args!(
             "{} of {planned} trials failed, the first {} at {}: {}",
             failures.len(),
             of_target(*target, &first.workload),
             clients(first.level),
             first.failure.as_deref().unwrap_or_default()
         ))
-        .hint(format_args!("The logs are in {}.", dir.display()))),
+        .hint(format_args!("the logs are in {}", dir.display()))),
         None => Ok(()),
     }
 }
 
 /// Writes and tells how the targets of the run in `dir` stand beside each other.
-fn compare_targets(dir: &Path) -> Result<(), Failure> {
+fn compare_targets(dir: &Path) -> Result<(), Error> {
     let comparison = compare::of_run(dir)?;
     let path = compare::write(&comparison, dir)?;
     say(lab_report::compare::headline(&comparison));
@@ -173,21 +174,20 @@ fn of_target(target: Option<&str>, workload: &str) -> String {
 }
 
 /// The experiment of the file, with the flags in place of what they replace.
-fn read(args: &Args) -> Result<Experiment, Failure> {
+fn read(args: &Args) -> Result<Experiment, Error> {
     let path = args.experiment.display();
     let text = fs::read_to_string(&args.experiment).map_err(|error| {
-        Failure::input(format_args!("cannot read the experiment {path}: {error}"))
-            .hint("Name a TOML file, as in experiments/quick.toml.")
+        Error::input(format_args!("cannot read the experiment {path}: {error}"))
+            .hint("name a TOML file, as in experiments/quick.toml")
     })?;
-    let mut experiment =
-        Experiment::parse(&text).map_err(|why| with_hint(format!("{path}: {why}"), Failure::input))?;
+    let mut experiment = Experiment::parse(&text).map_err(|why| why.at(format_args!("{path}")))?;
     let Args { seed, repetitions, levels, workloads, targets, warmup, window, scale, .. } = args;
     experiment.find_dialects_in(args.experiment.parent().unwrap_or(Path::new("")));
     if let Some(names) = targets {
-        experiment.keep_targets(names).map_err(|why| with_hint(why, Failure::input))?;
+        experiment.keep_targets(names)?;
     }
     if let Some(names) = workloads {
-        experiment.keep(names).map_err(|why| with_hint(why, Failure::input))?;
+        experiment.keep(names)?;
     }
     if let Some(share) = scale {
         experiment.scale(*share);
@@ -203,13 +203,13 @@ fn read(args: &Args) -> Result<Experiment, Failure> {
         // For all workloads: who names levels on the command line means these.
         experiment.workloads.iter_mut().for_each(|workload| workload.levels = None);
     }
-    experiment.check().map_err(|why| with_hint(why, Failure::input))?;
+    experiment.check()?;
     check_commands(&experiment)?;
     Ok(experiment)
 }
 
 /// Complains of what `weir load` and `weir serve` would refuse, of every target, before the first one is measured for nothing.
-fn check_commands(experiment: &Experiment) -> Result<(), Failure> {
+fn check_commands(experiment: &Experiment) -> Result<(), Error> {
     let all = experiment.subjects.iter();
     for (subject, workload) in
         all.flat_map(|of| experiment.workloads_of(of).into_iter().map(move |workload| (of, workload)))
@@ -220,51 +220,51 @@ fn check_commands(experiment: &Experiment) -> Result<(), Failure> {
         }
         let of = of_target(subject.name.as_deref(), &workload.name);
         let load = ["load", "http://127.0.0.1:1", "--workload", workload.of_load()];
-        usage::check(&load, &workload.args).map_err(|why| why.of(&of))?;
+        usage::check(&load, &workload.args).map_err(|why| why.at(&of))?;
         if let Target::Weir { args, .. } = &subject.target {
             let mut args: Vec<String> = args.iter().chain(&workload.serve).cloned().collect();
             // The server is told so where it is made slower while it runs.
             if experiment.slows_servers() && !args.iter().any(|arg| arg == "--lab") {
                 args.push("--lab".to_owned());
             }
-            usage::check(&["serve"], &args).map_err(|why| why.of(&of))?;
+            usage::check(&["serve"], &args).map_err(|why| why.at(&of))?;
         }
     }
     Ok(())
 }
 
 /// The printed rows that the experiment names. They are read before anything starts, so that a slip costs no run.
-fn printed_rows(file: &Path, experiment: &Experiment) -> Result<Vec<PrintedRow>, Failure> {
+fn printed_rows(file: &Path, experiment: &Experiment) -> Result<Vec<PrintedRow>, Error> {
     let Some(PrintedSource { file: table, report }) = &experiment.printed else { return Ok(Vec::new()) };
     let path = file.parent().unwrap_or(Path::new("")).join(table);
     let shown = path.display();
     let text = fs::read_to_string(&path).map_err(|error| {
-        Failure::input(format_args!("cannot read the printed rows {shown}: {error}"))
-            .hint("Name a CSV file in printed.file, relative to the experiment file.")
+        Error::input(format_args!("cannot read the printed rows {shown}: {error}"))
+            .hint("name a CSV file in printed.file, relative to the experiment file")
     })?;
-    let table = printed::parse(&text).map_err(|why| with_hint(format!("{shown}: {why}"), Failure::input))?;
+    let table = printed::parse(&text).map_err(|why| why.at(format_args!("{shown}")))?;
     let mut rows = table.rows;
     rows.retain(|row| row.report == *report);
     if rows.is_empty() {
-        return Err(Failure::input(format_args!("{shown} has no row of report `{report}`"))
-            .hint("Write in printed.report what stands in the table's column report."));
+        return Err(Error::input(format_args!("{shown} has no row of report `{report}`"))
+            .hint("write in printed.report what stands in the table's column report"));
     }
     // A workload whose name the table does not have is no slip: it may be new. One that names another is.
     let mut named = experiment.workloads.iter().filter_map(|workload| workload.printed.as_ref());
     match named.find(|name| rows.iter().all(|row| row.workload != **name)) {
         Some(name) => {
-            Err(Failure::input(format_args!("{shown} has no workload `{name}` of report `{report}`"))
-                .hint("Write in workload.printed what stands in the table's column workload."))
+            Err(Error::input(format_args!("{shown} has no workload `{name}` of report `{report}`"))
+                .hint("write in workload.printed what stands in the table's column workload"))
         }
         None => Ok(rows),
     }
 }
 
 /// Makes the results directory; an earlier run's is never written to.
-fn results_dir(args: &Args, experiment: &Experiment) -> Result<PathBuf, Failure> {
+fn results_dir(args: &Args, experiment: &Experiment) -> Result<PathBuf, Error> {
     let cannot = |dir: &Path, error: io::Error| {
-        Failure::run(format_args!("cannot make {}: {error}", dir.display()))
-            .hint("Name a new directory with --out, where files may be written.")
+        Error::new(format_args!("cannot make {}: {error}", dir.display()))
+            .hint("name a new directory with --out, where files may be written")
     };
     let Some(dir) = &args.out else {
         let all = Path::new("weir-results");
@@ -284,8 +284,8 @@ fn results_dir(args: &Args, experiment: &Experiment) -> Result<PathBuf, Failure>
     };
     fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
     match has_results(dir).map_err(|error| cannot(dir, error))? {
-        true => Err(Failure::input(format_args!("{} is not empty", dir.display()))
-            .hint("Name a new directory with --out, or empty this one.")),
+        true => Err(Error::input(format_args!("{} is not empty", dir.display()))
+            .hint("name a new directory with --out, or empty this one")),
         false => Ok(dir.clone()),
     }
 }
@@ -326,7 +326,7 @@ fn command_line() -> String {
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set: the run then ends its children and reports what it has. The second SIGINT or SIGTERM kills
 /// this process.
-fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
+fn stop_on_signal() -> Result<Arc<AtomicBool>, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     let (sender, installed) = mpsc::channel();
@@ -370,8 +370,8 @@ fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
     });
     match installed.recv() {
         Ok(Ok(())) => Ok(stop),
-        Ok(Err(error)) => Err(Failure::run(format_args!("cannot listen for Ctrl-C: {error}"))),
-        Err(_) => Err(Failure::run("cannot listen for Ctrl-C")),
+        Ok(Err(error)) => Err(Error::new(format_args!("cannot listen for Ctrl-C: {error}"))),
+        Err(_) => Err(Error::new("cannot listen for Ctrl-C")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `weir link`: what `weir lab` sets between generator and server as a network. Hidden: it serves nobody else.
 
-use super::{Failure, say};
+use super::say;
+use kv::Error;
 use kv::proto::{LISTENING, LinkAccount};
 use kv::units::{BitRate, Span};
 use lab_run::link::{self, Options};
@@ -32,9 +33,9 @@ pub(crate) struct Args {
     delay: Span,
 }
 
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Error> {
     let to = args.to.to_socket_addrs().ok().and_then(|mut found| found.next()).ok_or_else(|| {
-        Failure::input(format_args!("--to {} is no address", args.to)).hint("Write HOST:PORT.")
+        Error::input(format_args!("--to {} is no address", args.to)).hint("write HOST:PORT")
     })?;
     let options = Options {
         listen: args.listen,
@@ -42,7 +43,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         bytes_per_sec: args.rate.map(BitRate::bytes_per_sec),
         delay: args.delay.0,
     };
-    let failure = |error: io::Error| Failure::run(format_args!("the link cannot go on: {error}"));
+    let failure = |error: io::Error| Error::new(format_args!("the link cannot go on: {error}"));
     let (questions, mut asking) = UnixStream::pair().map_err(failure)?;
     // Whoever started it holds the other end of its standard input, and with that ends this process.
     std::thread::spawn(move || {

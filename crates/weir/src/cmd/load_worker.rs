@@ -1,6 +1,6 @@
 //! `weir load-worker`: its share of the load of a `weir load` that started it.
 
-use super::Failure;
+use kv::Error;
 use load::workers;
 use std::io;
 
@@ -10,9 +10,9 @@ use std::io;
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
-pub(crate) fn run(_: Args) -> Result<(), Failure> {
+pub(crate) fn run(_: Args) -> Result<(), Error> {
     workers::work(io::stdin().lock(), io::stdout()).map_err(|line| {
-        Failure::input(format_args!("`{line}` on standard input is no order of `weir load`"))
-            .hint("Name this command in `weir load --worker`, which starts it.")
+        Error::input(format_args!("`{line}` on standard input is no order of `weir load`"))
+            .hint("name this command in `weir load --worker`, which starts it")
     })
 }

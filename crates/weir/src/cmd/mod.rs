@@ -24,8 +24,9 @@ mod serve;
 mod usage;
 
 use clap::{Parser, Subcommand};
+use kv::Error;
 use std::ffi::OsString;
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::process::ExitCode;
 
 /// An HTTP key-value store in tiers, and the instrument that measures it.
@@ -59,47 +60,6 @@ enum Command {
     Link(link::Args),
 }
 
-/// Why a command ends without having done what was asked.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    /// What, where, why: one line.
-    message: String,
-    /// What to do about it.
-    hint: Option<String>,
-    code: u8,
-}
-
-impl Failure {
-    /// The caller's mistake: a flag, a file, a URL, the environment. Exit code 2.
-    pub(crate) fn input(message: impl Display) -> Failure {
-        Failure { message: message.to_string(), hint: None, code: 2 }
-    }
-
-    /// Something that did not work although it was asked for rightly. Exit code 1.
-    pub(crate) fn run(message: impl Display) -> Failure {
-        Failure { message: message.to_string(), hint: None, code: 1 }
-    }
-
-    /// Says whose it is.
-    fn of(self, whose: &str) -> Failure {
-        Failure { message: format!("{whose}: {}", self.message), ..self }
-    }
-
-    /// Adds the remedy.
-    pub(crate) fn hint(mut self, hint: impl Display) -> Failure {
-        self.hint = Some(hint.to_string());
-        self
-    }
-}
-
-impl Display for Failure {
-    /// What `weir` says of it, after `error: `.
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.write_str(&self.message)?;
-        self.hint.as_ref().map_or(Ok(()), |hint| write!(out, " | hint: {hint}"))
-    }
-}
-
 /// Runs the command line `args` (the program's name first) and gives the process's exit code: 0 done, 1 failed,
 /// 2 wrong input.
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -129,24 +89,10 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            complain(&failure);
-            ExitCode::from(failure.code)
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(if error.is_input() { 2 } else { 1 })
         }
-    }
-}
-
-/// The floors below put the remedy behind a semicolon; here it becomes the hint.
-pub(crate) fn with_hint(why: String, failure: fn(String) -> Failure) -> Failure {
-    match why.rsplit_once("; ") {
-        Some((what, remedy)) => {
-            let mut letters = remedy.chars();
-            let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
-            let rest = letters.as_str();
-            let stop = if rest.ends_with(['?', '.']) { "" } else { "." };
-            failure(what.to_owned()).hint(format_args!("{first}{rest}{stop}"))
-        }
-        None => failure(why),
     }
 }
 
@@ -162,6 +108,6 @@ pub(crate) fn note(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-fn complain(failure: &Failure) {
-    note(format_args!("error: {failure}"));
+fn complain(error: &Error) {
+    note(format_args!("error: {error}"));
 }

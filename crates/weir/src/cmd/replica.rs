@@ -1,7 +1,7 @@
 //! `weir replica`: makes a PostgreSQL follow the stores, and says how it does.
 
+use super::say;
 use super::serve::store_urls;
-use super::{Failure, say};
 use store::{Error, Kind, replica};
 
 /// Make one more PostgreSQL follow the stores, for `weir serve --read-fallback`.
@@ -30,9 +30,9 @@ struct Ends {
     store: Vec<String>,
 }
 
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), kv::Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::run(format!("cannot make a runtime: {error}")))?;
+    let runtime = runtime.map_err(|error| kv::Error::new(format!("cannot make a runtime: {error}")))?;
     let told = match &args.action {
         Action::Init(ends) => {
             let stores = store_urls(&ends.store)?;
@@ -47,9 +47,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn failure(error: &Error) -> Failure {
+fn failure(error: &Error) -> kv::Error {
     match error.kind() {
-        Kind::Config => Failure::input(error).hint("`weir replica --help` shows what it takes."),
-        _ => Failure::run(error).hint("Start it, and say it again: what is done already stays."),
+        Kind::Config => kv::Error::input(error).hint("`weir replica --help` shows what it takes"),
+        _ => kv::Error::new(error).hint("start it, and say it again: what is done already stays"),
     }
 }

@@ -1,6 +1,7 @@
 //! `weir report`: renders the report of a run again, without measuring.
 
-use super::{Failure, say};
+use super::say;
+use kv::Error;
 use kv::proto::FORMAT;
 use lab_data::results::Results;
 use lab_report::{File, render};
@@ -18,7 +19,7 @@ pub(crate) struct Args {
     out: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Error> {
     let results = read(&args.dir)?;
     let dir = if args.dir.is_file() { args.dir.parent().unwrap_or(Path::new("")) } else { &args.dir };
     let page = write(args.out.as_deref().unwrap_or(dir), &results)?;
@@ -27,29 +28,29 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Writes the files of the report into `dir`, which is made if it is not there; gives the path of `report.html`.
-pub(crate) fn write(dir: &Path, results: &Results) -> Result<PathBuf, Failure> {
+pub(crate) fn write(dir: &Path, results: &Results) -> Result<PathBuf, Error> {
     write_files(dir, &render(results))?;
     Ok(dir.join("report.html"))
 }
 
 /// Writes `files` into `dir`; it and what is below it is made where it is not there.
-pub(crate) fn write_files(dir: &Path, files: &[File]) -> Result<(), Failure> {
-    const REMEDY: &str = "Name a directory with --out, or a new one, where files may be written.";
+pub(crate) fn write_files(dir: &Path, files: &[File]) -> Result<(), Error> {
+    const REMEDY: &str = "name a directory with --out, or a new one, where files may be written";
     for file in files {
         let path = dir.join(&file.name);
         let parent = path.parent().unwrap_or(dir);
         fs::create_dir_all(parent).map_err(|error| {
-            Failure::run(format_args!("cannot make {}: {error}", parent.display())).hint(REMEDY)
+            Error::new(format_args!("cannot make {}: {error}", parent.display())).hint(REMEDY)
         })?;
         fs::write(&path, &file.bytes).map_err(|error| {
-            Failure::run(format_args!("cannot write {}: {error}", path.display())).hint(REMEDY)
+            Error::new(format_args!("cannot write {}: {error}", path.display())).hint(REMEDY)
         })?;
     }
     Ok(())
 }
 
 /// Reads the results of a run: from its directory, or the file in it.
-pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
+pub(crate) fn read(path: &Path) -> Result<Results, Error> {
     if path.is_file() {
         return read_file(path);
     }
@@ -57,9 +58,9 @@ pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
     let targets = if file.exists() { Vec::new() } else { below(path).unwrap_or_default() };
     match targets.first().and_then(|target| target.parent()) {
         Some(target) => {
-            Err(Failure::input(format_args!("{} holds the results of several targets", path.display())).hint(
+            Err(Error::input(format_args!("{} holds the results of several targets", path.display())).hint(
                 format_args!(
-                    "Name one of them, as {}; `weir compare {}` compares all of them.",
+                    "name one of them, as {}; `weir compare {}` compares all of them",
                     target.display(),
                     path.display()
                 ),
@@ -83,11 +84,11 @@ pub(super) fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Reads the results of a run from a file.
-pub(crate) fn read_file(path: &Path) -> Result<Results, Failure> {
-    const REMEDY: &str = "Name the directory that `weir lab` wrote.";
+pub(crate) fn read_file(path: &Path) -> Result<Results, Error> {
+    const REMEDY: &str = "name the directory that `weir lab` wrote";
     let shown = path.display();
     let bytes = fs::read(path).map_err(|error| {
-        let failure = Failure::input(format_args!("cannot read {shown}: {error}"));
+        let failure = Error::input(format_args!("cannot read {shown}: {error}"));
         match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => failure.hint(REMEDY),
             _ => failure,
@@ -95,20 +96,20 @@ pub(crate) fn read_file(path: &Path) -> Result<Results, Failure> {
     })?;
     let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| match error.is_eof() {
         true => {
-            Failure::input(format_args!("{shown} ends in the middle")).hint("Measure again: it was cut off.")
+            Error::input(format_args!("{shown} ends in the middle")).hint("measure again: it was cut off")
         }
-        false => Failure::input(format_args!("{shown} is not JSON: {error}")).hint(REMEDY),
+        false => Error::input(format_args!("{shown} is not JSON: {error}")).hint(REMEDY),
     })?;
     // Ask for the version before the shape: a newer file may well have another one.
     let format = json.get("format").and_then(serde_json::Value::as_u64);
     if let Some(format) = format.filter(|format| *format > u64::from(FORMAT)) {
-        return Err(Failure::input(format_args!(
+        return Err(Error::input(format_args!(
             "{shown} has format {format}, and this weir knows formats up to {FORMAT}"
         ))
-        .hint("Use the weir that measured, or a newer one."));
+        .hint("use the weir that measured, or a newer one"));
     }
     serde_json::from_value(json).map_err(|error| {
-        Failure::input(format_args!("{shown} does not hold the results of a lab run: {error}")).hint(REMEDY)
+        Error::input(format_args!("{shown} does not hold the results of a lab run: {error}")).hint(REMEDY)
     })
 }
 
@@ -122,8 +123,9 @@ mod tests {
             fs::write(dir.path().join("results.json"), content).unwrap();
         }
         let failure = read(dir.path()).unwrap_err();
-        assert!(!failure.message.contains('\n') && failure.message.contains("results.json"));
-        format!("{} {}", failure.message, failure.hint.unwrap_or_default())
+        let told = failure.to_string();
+        assert!(!told.contains('\n') && told.contains("results.json"));
+        told
     }
 
     #[test]

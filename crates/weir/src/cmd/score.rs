@@ -2,7 +2,8 @@
 //!
 //! Finds the results and reads which cases they are; what is right is decided in the analysis.
 
-use super::{Failure, report, say, with_hint};
+use super::{report, say};
+use kv::Error;
 use kv::proto::FORMAT;
 use lab_analysis::score::{Class, Imposed, Run, Score, Split, score};
 use lab_data::experiment::{self, Expected, Experiment};
@@ -27,12 +28,12 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Error> {
     let mut found = Vec::new();
     for dir in &args.dirs {
         let cannot = |error| {
-            Failure::input(format_args!("cannot read {}: {error}", dir.display()))
-                .hint("Name directories that `weir lab --out` wrote into.")
+            Error::input(format_args!("cannot read {}: {error}", dir.display()))
+                .hint("name directories that `weir lab --out` wrote into")
         };
         below(dir, &mut found).map_err(cannot)?;
     }
@@ -41,14 +42,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let runs = runs(&found)?;
     if runs.is_empty() {
         let dirs: Vec<String> = args.dirs.iter().map(|dir| dir.display().to_string()).collect();
-        return Err(Failure::input(format_args!("no results with a known limit below {}", dirs.join(", ")))
-            .hint("Measure some first: weir lab experiments/truth/server-cpu.toml --out weir-results/truth/server-cpu."));
+        return Err(Error::input(format_args!("no results with a known limit below {}", dirs.join(", ")))
+            .hint("measure some first: weir lab experiments/truth/server-cpu.toml --out weir-results/truth/server-cpu"));
     }
     let score = score(&runs);
     if let Some(path) = &args.markdown {
         fs::write(path, markdown(&score)).map_err(|error| {
-            Failure::run(format_args!("cannot write {}: {error}", path.display()))
-                .hint("Name a file in a directory where files may be written.")
+            Error::new(format_args!("cannot write {}: {error}", path.display()))
+                .hint("name a file in a directory where files may be written")
         })?;
     }
     match args.json {
@@ -57,7 +58,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     match score.shortcomings() {
         none if none.is_empty() => Ok(()),
-        shortcomings => Err(Failure::run(shortcomings.join("; "))),
+        shortcomings => Err(Error::new(shortcomings.join("; "))),
     }
 }
 
@@ -75,12 +76,12 @@ fn below(dir: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
 }
 
 /// The results in `paths` that have cases, those of one run together, in the order of the paths.
-fn runs(paths: &[PathBuf]) -> Result<Vec<Run>, Failure> {
+fn runs(paths: &[PathBuf]) -> Result<Vec<Run>, Error> {
     let mut runs: Vec<Run> = Vec::new();
     for path in paths {
         let results = report::read_file(path)?;
-        let cases = cases(&results.experiment_toml)
-            .map_err(|why| with_hint(format!("{}: {why}", path.display()), Failure::input))?;
+        let cases =
+            cases(&results.experiment_toml).map_err(|why| why.at(format_args!("{}", path.display())))?;
         if cases.is_empty() {
             continue;
         }
@@ -94,7 +95,7 @@ fn runs(paths: &[PathBuf]) -> Result<Vec<Run>, Failure> {
 }
 
 /// The cases of an experiment file; none where it has none.
-fn cases(toml: &str) -> Result<Vec<Imposed>, String> {
+fn cases(toml: &str) -> Result<Vec<Imposed>, Error> {
     // What else is in a file without cases may be of another version.
     if !toml.parse::<toml::Table>().is_ok_and(|file| file.contains_key("truth")) {
         return Ok(Vec::new());
@@ -134,9 +135,9 @@ struct Document<'a> {
     score: &'a Score,
 }
 
-fn json(score: &Score) -> Result<String, Failure> {
+fn json(score: &Score) -> Result<String, Error> {
     serde_json::to_string(&Document { format: FORMAT, score })
-        .map_err(|error| Failure::run(format_args!("cannot write the score as JSON: {error}")))
+        .map_err(|error| Error::new(format_args!("cannot write the score as JSON: {error}")))
 }
 
 #[cfg(test)]
@@ -212,11 +213,11 @@ reference = "free"
         save(dir.path(), "slow", "cpu 1 =4ms, net 0 =2ms", &FILE.replace("\"other\"", "\"commit path\""));
         let failure = run(args(dir.path())).unwrap_err();
         assert_eq!(
-            (failure.code, failure.message.as_str()),
-            (1, "0 of 1 held-out cases right, fewer than 90 %")
+            (failure.is_input(), failure.to_string().as_str()),
+            (false, "0 of 1 held-out cases right, fewer than 90 %")
         );
         let empty = tempfile::tempdir().unwrap();
         let failure = run(args(empty.path())).unwrap_err();
-        assert!(failure.code == 2 && failure.message.starts_with("no results with a known limit below"));
+        assert!(failure.is_input() && failure.to_string().starts_with("no results with a known limit below"));
     }
 }

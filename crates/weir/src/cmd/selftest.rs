@@ -1,6 +1,7 @@
 //! `weir selftest`: checks the accuracy of the load generator on this machine, and prints a line per check as it is done.
 
-use super::{Failure, say};
+use super::say;
+use kv::Error;
 use kv::proto::{AccuracyCheck, CheckOutcome};
 use load_accuracy::{CHECKS, Cores, Options};
 use std::fmt::Write;
@@ -34,9 +35,9 @@ pub(crate) struct Args {
     load: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Error> {
     let weir = std::env::current_exe()
-        .map_err(|error| Failure::run(format_args!("cannot find this program's own file: {error}")))?;
+        .map_err(|error| Error::new(format_args!("cannot find this program's own file: {error}")))?;
     let options = Options {
         load: args.load.unwrap_or(weir),
         cores: args.cores.or_else(Cores::usual),
@@ -50,7 +51,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     });
     if args.json {
         let text = serde_json::to_string(&report)
-            .map_err(|error| Failure::run(format_args!("cannot write the report as JSON: {error}")))?;
+            .map_err(|error| Error::new(format_args!("cannot write the report as JSON: {error}")))?;
         say(text);
     } else {
         let passed = report.with(CheckOutcome::Pass).len();
@@ -72,7 +73,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             remedies.push(remedy);
         }
     }
-    Err(Failure::run(wrong.join("; ")).hint(remedies.join("; ")))
+    Err(Error::new(wrong.join("; ")).hint(remedies.join("; ")))
 }
 
 fn line(check: &AccuracyCheck) -> String {

@@ -40,7 +40,7 @@ fn a_table_that_cannot_be_read_is_wrong_input() {
     let path = path.to_str().unwrap();
     for (csv, complaint) in [
         (None, "cannot read the table"),
-        (Some("clients,rps\n"), "line 1: there is no column throughput_rps | hint: Name the column so."),
+        (Some("clients,rps\n"), "line 1: there is no column throughput_rps; hint: name the column so"),
         (Some("clients,throughput_rps,latency_ms\n1,fast,3\n"), "line 2, column throughput_rps: `fast`"),
     ] {
         if let Some(csv) = csv {

@@ -155,17 +155,17 @@ fn what_cannot_be_compared_is_told_in_one_line_with_the_remedy() {
         (vec![&a, &missing], "Name the directory that `weir lab` wrote."),
         (vec![&missing], "Name the directory of a run of several targets"),
         (vec![&empty], "holds no results"),
-        (vec![&a], "hint: Name a second results directory"),
+        (vec![&a], "hint: name a second results directory"),
         (vec![&lonely], "holds the results of one target alone"),
         (vec![&mixed], "not of one run with the others"),
-        (vec![&a, &broken], "ends in the middle | hint: Measure again"),
-        (vec![&toml, &a], "at line 2 column 2 | hint: Name the directory"),
+        (vec![&a, &broken], "ends in the middle; hint: measure again"),
+        (vec![&toml, &a], "at line 2 column 2; hint: name the directory"),
         (vec![&toml], "is not JSON"),
-        (vec![&bad, &a], "missing field `format` | hint: Name the directory"),
-        (vec![&a, &a], "the same results twice | hint: Name those of another target or run."),
-        (vec![&mixed, &mixed], "holds the results of several targets | hint: Name one of them, as "),
+        (vec![&bad, &a], "missing field `format`; hint: name the directory"),
+        (vec![&a, &a], "the same results twice; hint: name those of another target or run"),
+        (vec![&mixed, &mixed], "holds the results of several targets; hint: name one of them, as "),
         (vec![&a, &new], "has format 99"),
-        (vec![&a, &levels], "no workload and level in common | hint: Compare runs that"),
+        (vec![&a, &levels], "no workload and level in common; hint: compare runs that"),
     ] {
         let args: Vec<&str> = ["compare"].into_iter().chain(args.into_iter().map(String::as_str)).collect();
         let output = weir(&args);
@@ -186,5 +186,5 @@ fn files_that_cannot_be_written_are_a_failure() {
     let output = weir(&["compare", a, b, "--out", file.to_str().unwrap()]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{said}");
-    assert!(said.contains("cannot make") && said.contains("hint: Name a directory with --out"), "{said}");
+    assert!(said.contains("cannot make") && said.contains("hint: name a directory with --out"), "{said}");
 }

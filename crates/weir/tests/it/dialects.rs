@@ -323,15 +323,15 @@ fn what_a_dialect_cannot_say_is_refused_before_anything_is_asked() {
         (&["--dialect", &reads], "dialect reads.toml has no [put], which the preload asks for"),
         (
             &["--dialect", "etcd", "--value-size", "0-9"],
-            "dialect etcd takes no values of less than 1 B | hint",
+            "dialect etcd takes no values of less than 1 B; hint",
         ),
         (
             &["--dialect", "klingon"],
-            "--dialect klingon is not known | hint: Known are weir, fixed, webdis, etcd, or name a FILE.toml",
+            "--dialect klingon is not known; hint: known are weir, fixed, webdis, etcd, or name a FILE.toml",
         ),
         (
             &["--dialect", &wrong],
-            "[get] knows nothing to put for {name} | hint: There are {key}, {key_base64}",
+            "[get] knows nothing to put for {name}; hint: there are {key}, {key_base64}",
         ),
         (&["--dialect", &none], "cannot read it"),
     ] {

@@ -304,7 +304,7 @@ fn a_server_that_is_not_the_labs_takes_none() {
     let output = command.output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
-    assert!(error.contains("--inject is for measurements only | hint: Add --lab."), "{error}");
+    assert!(error.contains("--inject is for measurements only; hint: add --lab"), "{error}");
     let server = Server::start(MEMORY, &[]);
     for method in ["PUT", "DELETE"] {
         let answer = server.client().ask(method, "/inject?cpu=1ms", &[], b"").unwrap();

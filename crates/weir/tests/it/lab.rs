@@ -152,7 +152,7 @@ fn what_is_wrong_with_an_experiment_is_one_line() {
         (
             "levels = [1, 2, 4, 8, 16]",
             "levels = [2, 1]",
-            "client counts must ascend from at least 1 | hint: Write levels",
+            "client counts must ascend from at least 1; hint: write levels",
         ),
         ("kind = \"simulated\"", "kind = \"url\"\nurl = \"ftp://x\"", "error"),
         ("service = \"exponential\"", "service = \"quick\"", "experiment.toml: "),
@@ -180,8 +180,8 @@ fn printed_rows_are_read_beside_the_experiment_and_kept_with_the_results() {
     assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("Published in report 007 as put"));
     for (from, to, complaint) in [
         ("table.csv", "tables.csv", "cannot read the printed rows"),
-        ("\"007\"", "\"7\"", "has no row of report `7` | hint: "),
-        ("printed = \"put\"", "printed = \"get\"", "has no workload `get` of report `007` | hint: "),
+        ("\"007\"", "\"7\"", "has no row of report `7`; hint: "),
+        ("printed = \"put\"", "printed = \"get\"", "has no workload `get` of report `007`; hint: "),
     ] {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("table.csv"), table).unwrap();
@@ -535,7 +535,7 @@ fn a_target_that_is_not_there_is_named() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        said.contains("cannot reach http://127.0.0.1:1") && said.contains("hint: Start the server"),
+        said.contains("cannot reach http://127.0.0.1:1") && said.contains("hint: start the server"),
         "{said}"
     );
 }

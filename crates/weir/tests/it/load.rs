@@ -616,9 +616,9 @@ fn the_command_says_in_one_line_what_is_wrong() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{nobody}");
     for (arguments, code, told) in [
-        (&[url.as_str()][..], 1, "connection refused | hint: Start it with `weir serve`"),
+        (&[url.as_str()][..], 1, "connection refused; hint: start it with `weir serve`"),
         (&["https://127.0.0.1:1"], 2, "only http"),
-        (&["127.0.0.1:1"], 2, "hint: Write http://host:port"),
+        (&["127.0.0.1:1"], 2, "hint: write http://host:port"),
         (&[&url, "--workload", "get_nothing"], 2, "Known are get_popular, get_all, put_all, mixed"),
         (&[&url, "--clients", "0"], 2, "--clients"),
         (&[&url, "--threads", "0"], 2, "--threads"),
@@ -629,7 +629,7 @@ fn the_command_says_in_one_line_what_is_wrong() {
         (&[&url, "--keys", "0"], 2, "--keys"),
         (&[&url, "--value-size", "65MiB"], 2, "at most 64MiB"),
         (&[&url, "--value-size", "9-1"], 2, "the shortest comes first"),
-        (&[&url, "--mix", "get=50,scan=50"], 2, "`scan` is nothing to mix | hint: Known are get, put"),
+        (&[&url, "--mix", "get=50,scan=50"], 2, "`scan` is nothing to mix; hint: known are get, put"),
         (&[&url, "--distribution", "normal"], 2, "Known are uniform, zipfian[:THETA]"),
         (&[&url, "--connect", "never"], 2, "Known are once, each"),
         (&[&url, "--verify", "most"], 2, "write none, all, or a share"),

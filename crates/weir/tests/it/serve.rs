@@ -949,7 +949,7 @@ fn a_port_that_is_taken_is_not_shared() {
         let at = format!("root={address}");
         for place in [&["--listen", &address][..], &["--listen", "127.0.0.1:0", "--compat", &at]] {
             let arguments = [&["serve", "--store", "memory:", "--workers", workers], place].concat();
-            refused(&arguments, &[], &["cannot listen on", &address, "hint: Stop what listens there"]);
+            refused(&arguments, &[], &["cannot listen on", &address, "hint: stop what listens there"]);
         }
         assert_eq!(first.client().get("/healthz").status, 200);
     }
@@ -1004,7 +1004,7 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
             none,
             &["--lab and --compat root=0.0.0.0:0", "127.0.0.1"],
         ),
-        (&["serve"], &[("WEIR_LAB", "perhaps")], &["WEIR_LAB=perhaps", "hint: Known are true, false"]),
+        (&["serve"], &[("WEIR_LAB", "perhaps")], &["WEIR_LAB=perhaps", "hint: known are true, false"]),
         (&["serve", "--store", "memory:", "--cache-policy", "mru"], none, &["mru", "lru"]),
         (&["load", "ftp://127.0.0.1"], none, &["ftp://127.0.0.1", "http"]),
         (&["load"], none, &["URL", "hint: "]),

@@ -2,7 +2,7 @@
 //!
 //! A file is written whole or not at all, and whether it can be is asked before the run, not after it.
 
-use super::Failure;
+use kv::Error;
 use kv::proto::{Bucket, LoadReport, SecondReport};
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
@@ -29,14 +29,14 @@ impl Files {
         hdr: Option<String>,
         seconds: Option<PathBuf>,
         histograms: &[&str],
-    ) -> Result<Files, Failure> {
+    ) -> Result<Files, Error> {
         if let Some(prefix) = hdr.as_ref().filter(|prefix| prefix.is_empty() || prefix.ends_with('/')) {
-            return Err(Failure::input(format_args!("--hdr {prefix} names no file"))
-                .hint("Add what the files' names are to begin with, as in --hdr results/run."));
+            return Err(Error::input(format_args!("--hdr {prefix} names no file"))
+                .hint("add what the files' names are to begin with, as in --hdr results/run"));
         }
         let files = Files { hdr, seconds };
         for path in files.hdr_paths(histograms.iter().copied()).into_iter().chain(files.seconds.clone()) {
-            check(&path).map_err(|(what, hint)| Failure::input(what).hint(hint))?;
+            check(&path).map_err(|(what, hint)| Error::input(what).hint(hint))?;
         }
         Ok(files)
     }
@@ -48,14 +48,14 @@ impl Files {
 
     /// Writes them, and says what became of those that could not be: one that fails keeps no other from being written. The
     /// report needs its histograms if percentile distributions were asked for.
-    pub(super) fn write(&self, report: &LoadReport) -> Vec<Failure> {
+    pub(super) fn write(&self, report: &LoadReport) -> Vec<Error> {
         let distributions = self.hdr_paths(report.histograms.keys().map(String::as_str)).into_iter();
         let distributions =
             distributions.zip(report.histograms.values().map(|buckets| distribution(buckets)));
         let seconds = self.seconds.iter().map(|path| (path.clone(), table(&report.seconds)));
         let written = distributions.chain(seconds).map(|(path, text)| write(&path, &text));
         // All was well when it was asked for: it is the run that failed, not whoever typed it.
-        written.filter_map(Result::err).map(|(what, hint)| Failure::run(what).hint(hint)).collect()
+        written.filter_map(Result::err).map(|(what, hint)| Error::new(what).hint(hint)).collect()
     }
 }
 
@@ -98,9 +98,9 @@ fn beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
 
 fn obstacle(path: &Path, error: &io::Error) -> Obstacle {
     let hint = match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "Make its folder first, or name another.",
-        io::ErrorKind::StorageFull => "Make room on that disk, or name a folder on another.",
-        _ => "Name a file in a folder that you may write to.",
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "make its folder first, or name another",
+        io::ErrorKind::StorageFull => "make room on that disk, or name a folder on another",
+        _ => "name a file in a folder that you may write to",
     };
     // Without its number, and the path of a file beside it that nobody typed.
     let cause = error.to_string();
@@ -346,9 +346,9 @@ mod tests {
         fs::remove_dir(path("gone")).unwrap();
         fs::create_dir(path("run-get.hgrm")).unwrap();
         let failures = files.write(&report());
-        let told: Vec<String> = failures.iter().map(Failure::to_string).collect();
-        assert!(told[0].contains("run-get.hgrm: it is not a regular file | hint: "), "{told:?}");
-        assert!(told[1].contains("gone/seconds.csv: no such file or directory | hint: "), "{told:?}");
+        let told: Vec<String> = failures.iter().map(Error::to_string).collect();
+        assert!(told[0].contains("run-get.hgrm: it is not a regular file; hint: "), "{told:?}");
+        assert!(told[1].contains("gone/seconds.csv: no such file or directory; hint: "), "{told:?}");
         assert_eq!(told.len(), 2);
         assert!(path("run.hgrm").is_file() && path("run-service.hgrm").is_file());
     }
@@ -361,9 +361,9 @@ mod tests {
         fs::write(path("file"), "").unwrap();
         let seconds = |name: &str| Files::new(None, Some(path(name)), &[]).unwrap_err().to_string();
         for (name, said) in [
-            ("absent/seconds.csv", "no such file or directory | hint: Make its folder first"),
-            ("file/seconds.csv", "not a directory | hint: Make its folder first"),
-            ("taken", "it is not a regular file | hint: Give another name"),
+            ("absent/seconds.csv", "no such file or directory; hint: make its folder first"),
+            ("file/seconds.csv", "not a directory; hint: make its folder first"),
+            ("taken", "it is not a regular file; hint: give another name"),
         ] {
             let failure = seconds(name);
             assert!(failure.contains(said) && failure.contains(name), "{failure}");

@@ -6,7 +6,7 @@ mod files;
 mod live;
 mod text;
 
-use super::{Failure, complain, note, say, with_hint};
+use super::{complain, note, say};
 use clap::builder::ValueParser;
 use files::Files;
 use kv::faults::TIME_MAX;
@@ -170,7 +170,7 @@ pub(crate) struct Args {
     schema: bool,
 }
 
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), kv::Error> {
     match args.until_stdin_ends {
         true => until_stdin_ends(args),
         false => carry_out(args, &EarlyEnd::default()),
@@ -179,7 +179,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 
 /// Ends with the run or with standard input, whichever is first: even who is killed at once closes what it held. Workers end
 /// with their own standard input.
-fn until_stdin_ends(args: Args) -> Result<(), Failure> {
+fn until_stdin_ends(args: Args) -> Result<(), kv::Error> {
     let (sender, first) = mpsc::channel();
     let input = sender.clone();
     let early_end = Arc::new(EarlyEnd::default());
@@ -191,16 +191,16 @@ fn until_stdin_ends(args: Args) -> Result<(), Failure> {
             }
         }
         // Nobody hears it if the run is over, and so is this process; likewise below.
-        let _ = input.send(Err(Failure::run("whoever started this is gone")));
+        let _ = input.send(Err(kv::Error::new("whoever started this is gone")));
     });
     thread::spawn(move || {
         let ran = thread::spawn(move || carry_out(args, &early_end)).join();
-        let _ = sender.send(ran.unwrap_or_else(|_| Err(Failure::run("the run broke off"))));
+        let _ = sender.send(ran.unwrap_or_else(|_| Err(kv::Error::new("the run broke off"))));
     });
-    first.recv().unwrap_or_else(|_| Err(Failure::run("the run broke off")))
+    first.recv().unwrap_or_else(|_| Err(kv::Error::new("the run broke off")))
 }
 
-fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Failure> {
+fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), kv::Error> {
     // Without a target there is nothing to do but this.
     let Some(target) = args.target else {
         say(LOAD_REPORT_SCHEMA.trim_end());
@@ -277,43 +277,43 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Failure> {
     last.map_or(Ok(()), Err)
 }
 
-fn check_workers(commands: &[String], clients: u32) -> Result<(), Failure> {
+fn check_workers(commands: &[String], clients: u32) -> Result<(), kv::Error> {
     if commands.len() > clients as usize {
         let what = format!("--clients {clients} are too few for {} workers", commands.len());
-        return Err(Failure::input(what).hint("Use at least one client for each --worker."));
+        return Err(kv::Error::input(what).hint("use at least one client for each --worker"));
     }
     Ok(())
 }
 
 /// What to do about each kind of failure.
-fn failure(error: Error, dialect: &Dialect) -> Failure {
+fn failure(error: Error, dialect: &Dialect) -> kv::Error {
     let hint = match &error {
         Error::Unsupported { preload: true, .. } => {
-            return Failure::input(error).hint(
-                "Add it to a file of your own for --dialect, or use --no-preload on keys that are there.",
+            return kv::Error::input(error).hint(
+                "add it to a file of your own for --dialect, or use --no-preload on keys that are there",
             );
         }
         Error::Unsupported { .. } => {
-            return Failure::input(error).hint(
-                "Add it to a file of your own for --dialect, or leave it out with --mix, as in --mix get=1.",
+            return kv::Error::input(error).hint(
+                "add it to a file of your own for --dialect, or leave it out with --mix, as in --mix get=1",
             );
         }
-        Error::ShortValues { .. } => return Failure::input(error).hint("Take a longer --value-size."),
+        Error::ShortValues { .. } => return kv::Error::input(error).hint("take a longer --value-size"),
         Error::Unreachable { .. } => {
-            "Start it with `weir serve`, or give the URL of another HTTP key-value server."
+            "start it with `weir serve`, or give the URL of another HTTP key-value server"
         }
         Error::Preload { .. } if dialect.name != Dialect::default_dialect().name => {
-            "The server must store values and give them back as the dialect says; try its requests with `curl -i`."
+            "the server must store values and give them back as the dialect says; try its requests with `curl -i`"
         }
-        Error::Preload { .. } => "The server must store values under /kv/{key}; try one with `curl -T FILE`.",
+        Error::Preload { .. } => "the server must store values under /kv/{key}; try one with `curl -T FILE`",
         // The remedy is in the cause, as only the one who found it knows it.
-        Error::Worker { .. } => return with_hint(error.to_string(), Failure::run),
+        Error::Worker { .. } => return kv::Error::new(error),
         Error::Machine(cause) if cause.kind() == ErrorKind::AddrNotAvailable => {
-            "All local ports are taken by connections that ended just now: use --connect once, a shorter --window, or widen net.ipv4.ip_local_port_range."
+            "all local ports are taken by connections that ended just now: use --connect once, a shorter --window, or widen net.ipv4.ip_local_port_range"
         }
-        Error::Machine(_) => "Take fewer --clients, or raise the limit of open files with `ulimit -n`.",
+        Error::Machine(_) => "take fewer --clients, or raise the limit of open files with `ulimit -n`",
     };
-    Failure::run(error).hint(hint)
+    kv::Error::new(error).hint(hint)
 }
 
 /// One line of JSON. Standard output is flushed at every line's end, so that whoever reads a pipe hears it at once.

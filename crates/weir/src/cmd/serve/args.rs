@@ -1,7 +1,7 @@
 //! The settings of `weir serve`, as flags, environment and file have them.
 
-use crate::cmd::Failure;
 use cache::policy;
+use kv::Error;
 use kv::faults;
 use kv::units::{Size, Span};
 use serde::Deserialize;
@@ -176,22 +176,21 @@ impl Args {
     /// These settings, and where they say nothing those of the file they name.
     ///
     /// Errors: the file cannot be read, or is no list of settings.
-    pub(super) fn with_file(self) -> Result<Args, Failure> {
+    pub(super) fn with_file(self) -> Result<Args, Error> {
         let Some(path) = self.config.clone() else { return Ok(self) };
         Ok(self.or(read_file(&path)?))
     }
 }
 
-fn read_file(path: &Path) -> Result<Args, Failure> {
+fn read_file(path: &Path) -> Result<Args, Error> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::input(format!("cannot read {shown}: {error}")).hint("--config names a TOML file.")
+        Error::input(format!("cannot read {shown}: {error}")).hint("--config names a TOML file")
     })?;
     toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
         let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        Failure::input(format!("{shown}, line {line}: {what}"))
-            .hint("`weir serve --help` lists the settings.")
+        Error::input(format!("{shown}, line {line}: {what}")).hint("`weir serve --help` lists the settings")
     })
 }
 

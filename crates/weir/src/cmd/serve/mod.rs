@@ -6,8 +6,9 @@ mod plan;
 pub(crate) use args::Args;
 pub(super) use plan::store_urls;
 
-use super::{Failure, note, say};
+use super::{note, say};
 use cache::{self, Cache};
+use kv::Error;
 use plan::{Plan, UNBATCHED_WORKERS, plan};
 use rustix::process::{Signal, getpid, kill_process};
 use server::Server;
@@ -15,7 +16,7 @@ use server::tiered::{Replica, Shard, Tiers};
 use std::io;
 use store::{self, Batching, Kind, replica};
 
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: Args) -> Result<(), Error> {
     let until_stdin_ends = args.until_stdin_ends;
     let plan = plan(args)?;
     start_log();
@@ -30,8 +31,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
     }
     let server = Server::start(plan.options, tiers).map_err(|error| {
-        Failure::input(error)
-            .hint("Stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one.")
+        Error::input(error)
+            .hint("stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one")
     })?;
     // Before anybody is told: whoever reads the address may end the server at once.
     let wait_for_end = end()?;
@@ -87,20 +88,18 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
     Ok(tiers.with_replica(Replica::start(replica, lag, config, plan.deadline.0)?))
 }
 
-fn store_failure(error: &store::Error) -> Failure {
+fn store_failure(error: &store::Error) -> Error {
     match error.kind() {
-        Kind::Unavailable => {
-            Failure::run(error).hint("Start it, or leave --store out to use the embedded one.")
-        }
-        Kind::Config => Failure::input(error).hint("`weir serve --help` shows what --store takes."),
-        _ => Failure::run(error),
+        Kind::Unavailable => Error::new(error).hint("start it, or leave --store out to use the embedded one"),
+        Kind::Config => Error::input(error).hint("`weir serve --help` shows what --store takes"),
+        _ => Error::new(error),
     }
 }
 
 /// Listens for SIGTERM and SIGINT from now on; what it gives waits for the first of them.
-pub(super) fn end() -> Result<impl FnOnce(), Failure> {
+pub(super) fn end() -> Result<impl FnOnce(), Error> {
     use tokio::signal::unix::{SignalKind, signal};
-    let cannot = |error: io::Error| Failure::run(format!("cannot wait for signals: {error}"));
+    let cannot = |error: io::Error| Error::new(format!("cannot wait for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let entered = runtime.enter();
     let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;

@@ -1,9 +1,9 @@
 //! From settings to everything a server is made of.
 
 use super::args::Args;
-use crate::cmd::{Failure, with_hint};
 use cache::{self, policy};
 use http1::Limits;
+use kv::Error;
 use kv::VALUE_BYTES_MAX;
 use kv::faults::{FaultInjector, FaultSpec};
 use kv::units::{Size, Span};
@@ -32,16 +32,16 @@ pub(super) struct Plan {
 }
 
 /// What the settings come to, or the first of them that is wrong.
-pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
+pub(super) fn plan(args: Args) -> Result<Plan, Error> {
     let args = args.with_file()?;
     let defaults = Options::default();
     let at_least_one = |name: &str, value: Option<usize>| match value {
-        Some(0) => Err(Failure::input(format!("--{name} is 0")).hint("It has to be 1 or more.")),
+        Some(0) => Err(Error::input(format!("--{name} is 0")).hint("it has to be 1 or more")),
         other => Ok(other),
     };
     let positive = |name: &str, value: Option<Span>| match value {
         Some(span) if span.0.is_zero() => {
-            Err(Failure::input(format!("--{name} is 0")).hint("It has to be longer, as in 10s."))
+            Err(Error::input(format!("--{name} is 0")).hint("it has to be longer, as in 10s"))
         }
         other => Ok(other.map(|span| span.0)),
     };
@@ -54,40 +54,39 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
     addresses.extend(remote.map(|at| format!("--compat {}={}", at.api.name, at.listen)));
     if let Some(flag) = addresses.first() {
         if lab {
-            return Err(Failure::input(format!("--lab and {flag} do not go together"))
-                .hint("With --lab anybody may clear the store: listen on 127.0.0.1."));
+            return Err(Error::input(format!("--lab and {flag} do not go together"))
+                .hint("with --lab anybody may clear the store: listen on 127.0.0.1"));
         }
         let clears = |at: &&CompatListener| at.api.clears && !at.listen.ip().is_loopback();
         if let Some(at) = compat.iter().find(clears) {
             let name = at.api.name;
-            return Err(Failure::input(format!(
+            return Err(Error::input(format!(
                 "--compat {name}={} would let anybody clear the store",
                 at.listen
             ))
-            .hint("Listen on 127.0.0.1: this API has a route for that."));
+            .hint("listen on 127.0.0.1: this API has a route for that"));
         }
         if !args.insecure.unwrap_or(false) {
-            return Err(Failure::input(format!(
+            return Err(Error::input(format!(
                 "{flag} can be reached from other machines, without TLS or a password"
             ))
-            .hint("Listen on 127.0.0.1, or add --insecure."));
+            .hint("listen on 127.0.0.1, or add --insecure"));
         }
     }
     let value_bytes = args.value_bytes.map_or(defaults.value_bytes as u64, |size| size.0);
     if value_bytes > VALUE_BYTES_MAX as u64 {
-        return Err(Failure::input(format!("--value-bytes {} is too large", Size(value_bytes)))
-            .hint("Most is 64MiB."));
+        return Err(
+            Error::input(format!("--value-bytes {} is too large", Size(value_bytes))).hint("most is 64MiB")
+        );
     }
     let batching = match args.batching.as_deref() {
         None | Some("on") => Batching::On,
         Some("off") if lab => Batching::Off,
         Some("off") => {
-            return Err(Failure::input("--batching off is for measurements only").hint("Add --lab."));
+            return Err(Error::input("--batching off is for measurements only").hint("add --lab"));
         }
         Some(other) => {
-            return Err(
-                Failure::input(format!("--batching {other} is not known")).hint("Known are on and off.")
-            );
+            return Err(Error::input(format!("--batching {other} is not known")).hint("known are on and off"));
         }
     };
     let faults = faults(args.inject.as_deref(), lab)?;
@@ -99,18 +98,18 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
         store_urls.push("fjall:./weir-data".into());
     }
     if let Some(url) = args.read_fallback.as_ref().filter(|url| store_urls.contains(url)) {
-        return Err(Failure::input(format!("--read-fallback {} is a --store, too", store::redacted(url)))
-            .hint("A replica is a server of its own; make one with `weir replica init`."));
+        return Err(Error::input(format!("--read-fallback {} is a --store, too", store::redacted(url)))
+            .hint("a replica is a server of its own; make one with `weir replica init`"));
     }
     // Only the embedded store flushes in this process.
     let flushes = |url: &String| url.starts_with("fjall:");
     if let Some(faults) = faults.as_ref().filter(|_| !store_urls.iter().any(flushes)) {
         let words = faults.base().words();
         if let Some(flush) = words.iter().find(|word| word.starts_with("flush=")) {
-            return Err(Failure::input(format!(
+            return Err(Error::input(format!(
                 "--inject {flush} has no effect: only the embedded store flushes in this process"
             ))
-            .hint("Use a --store fjall:DIRECTORY, or the fault store_worker."));
+            .hint("use a --store fjall:DIRECTORY, or the fault store_worker"));
         }
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -164,52 +163,47 @@ pub(super) fn plan(args: Args) -> Result<Plan, Failure> {
 }
 
 /// `NAME=ADDRESS:PORT`.
-fn compat_at(text: &str) -> Result<CompatListener, Failure> {
+fn compat_at(text: &str) -> Result<CompatListener, Error> {
     let (name, address) = text.split_once('=').ok_or_else(|| {
-        Failure::input(format!("--compat {text} has no address")).hint("Write --compat crud=127.0.0.1:8081.")
+        Error::input(format!("--compat {text} has no address")).hint("write --compat crud=127.0.0.1:8081")
     })?;
     let api = server::find_compat(name).ok_or_else(|| {
         let known: Vec<&str> = COMPAT_APIS.iter().map(|row| row.name).collect();
-        Failure::input(format!("--compat {name} is not known"))
-            .hint(format!("Known are {}.", known.join(", ")))
+        Error::input(format!("--compat {name} is not known")).hint(format!("known are {}", known.join(", ")))
     })?;
     let listen = address.parse().map_err(|_| {
-        Failure::input(format!("--compat {text}: {address} is no address with a port"))
-            .hint(format!("Write --compat {name}=127.0.0.1:8081; port 0 takes a free one."))
+        Error::input(format!("--compat {text}: {address} is no address with a port"))
+            .hint(format!("write --compat {name}=127.0.0.1:8081; port 0 takes a free one"))
     })?;
     Ok(CompatListener { api, listen })
 }
 
-fn policy_named(flag: &str, name: &str) -> Result<&'static policy::PolicyRow, Failure> {
+fn policy_named(flag: &str, name: &str) -> Result<&'static policy::PolicyRow, Error> {
     policy::find(name).ok_or_else(|| {
-        Failure::input(format!("--{flag} {name} is not known"))
-            .hint(format!("Known are {}.", policy::names()))
+        Error::input(format!("--{flag} {name} is not known")).hint(format!("known are {}", policy::names()))
     })
 }
 
-fn shadow_policies(names: &[String]) -> Result<Vec<&'static policy::PolicyRow>, Failure> {
+fn shadow_policies(names: &[String]) -> Result<Vec<&'static policy::PolicyRow>, Error> {
     let twice = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name));
     if let Some((_, name)) = twice {
-        return Err(
-            Failure::input(format!("--shadow-policies has {name} twice")).hint("Name each policy once.")
-        );
+        return Err(Error::input(format!("--shadow-policies has {name} twice")).hint("name each policy once"));
     }
     names.iter().map(|name| policy_named("shadow-policies", name)).collect()
 }
 
 /// The injector that every server with `--lab` has, also without faults at the start.
-fn faults(words: Option<&[String]>, lab: bool) -> Result<Option<Arc<FaultInjector>>, Failure> {
+fn faults(words: Option<&[String]>, lab: bool) -> Result<Option<Arc<FaultInjector>>, Error> {
     if words.is_some() && !lab {
-        return Err(Failure::input("--inject is for measurements only").hint("Add --lab."));
+        return Err(Error::input("--inject is for measurements only").hint("add --lab"));
     }
-    let spec = FaultSpec::parse(words.unwrap_or_default())
-        .map_err(|why| with_hint(format!("--inject: {why}"), Failure::input))?;
+    let spec = FaultSpec::parse(words.unwrap_or_default()).map_err(|why| why.at(format_args!("--inject")))?;
     Ok(lab.then(|| Arc::new(FaultInjector::new(spec))))
 }
 
 /// The stores' URLs in their order. The environment has one variable for all of them, with blanks in between; where
 /// not every word begins like a store, the blanks belong to a single one.
-pub(in crate::cmd) fn store_urls(given: &[String]) -> Result<Vec<String>, Failure> {
+pub(in crate::cmd) fn store_urls(given: &[String]) -> Result<Vec<String>, Error> {
     let is_store = |word: &str| store::SCHEMES.iter().any(|scheme| word.starts_with(scheme.prefix));
     let split = |text: &String| match text.split_whitespace().all(is_store) {
         true => text.split_whitespace().map(str::to_owned).collect(),
@@ -221,10 +215,12 @@ pub(in crate::cmd) fn store_urls(given: &[String]) -> Result<Vec<String>, Failur
         url.as_str() != "memory:" && urls[..*index].contains(url)
     });
     match twice {
-        Some((_, url)) => Err(Failure::input(format!("--store {} is given twice", store::redacted(url)))
-            .hint("Every shard is a store of its own.")),
-        None if urls.len() > SHARDS_MAX => Err(Failure::input(format!("{} stores are given", urls.len()))
-            .hint(format!("Most are {SHARDS_MAX}."))),
+        Some((_, url)) => Err(Error::input(format!("--store {} is given twice", store::redacted(url)))
+            .hint("every shard is a store of its own")),
+        None if urls.len() > SHARDS_MAX => {
+            Err(Error::input(format!("{} stores are given", urls.len()))
+                .hint(format!("most are {SHARDS_MAX}")))
+        }
         None => Ok(urls),
     }
 }
@@ -240,9 +236,9 @@ mod tests {
         args: Args,
     }
 
-    fn planned(flags: &[&str]) -> Result<Plan, Failure> {
+    fn planned(flags: &[&str]) -> Result<Plan, Error> {
         let words = std::iter::once("serve").chain(flags.iter().copied());
-        plan(Alone::try_parse_from(words).map_err(Failure::input)?.args)
+        plan(Alone::try_parse_from(words).map_err(Error::input)?.args)
     }
 
     #[test]
@@ -367,8 +363,8 @@ mod tests {
             (&["--store-timeout", "5"], "a duration is a number with"),
         ] {
             let failure = planned(flags).expect_err(&format!("{flags:?}"));
-            assert!(failure.message.contains(part), "{flags:?}: {}", failure.message);
-            assert_eq!(failure.code, 2);
+            assert!(failure.to_string().contains(part), "{flags:?}: {failure}");
+            assert!(failure.is_input(), "{flags:?}");
         }
     }
 }
