@@ -23,7 +23,8 @@ use std::time::Duration;
 
 /// What a rate or a quota is lowered to.
 pub(super) const LOWERED: f64 = 0.8;
-/// The rounds that show whether the generator is the limit, and by what share of its processor time a part is slowed there.
+/// The rounds that show whether the generator is the limit, and the processor time that is added to each request there, as a share
+/// of what the part works on one at full use of its cores.
 const HEADROOM_ROUNDS: u32 = 3;
 const HEADROOM_STRENGTH: f64 = 0.2;
 /// Their trials are short: they are made for every workload of every run, and what they look for is large.
@@ -36,8 +37,6 @@ const COMMIT_DELAY_US_MOST: f64 = 100_000.0;
 enum Turn {
     /// Adds to each request: the share of the servers of what the name stands for.
     PerRequest(fn(&Base) -> Raised),
-    /// Adds to each request: the share of the processor time, in seconds, that it takes of a part.
-    PerCpu(fn(&Base) -> Option<Batches>),
     /// Adds to each batch: the share of how long one takes, in seconds, if that was counted.
     PerBatch(fn(&Base) -> Option<Batches>),
     /// Lowers what may go through.
@@ -50,7 +49,7 @@ struct Raised {
     servers: f64,
 }
 
-/// Resources, and how long they work on one batch, or on one request.
+/// Resources, and how long they work on one batch.
 struct Batches {
     names: Vec<String>,
     secs: f64,
@@ -58,8 +57,8 @@ struct Batches {
 
 /// How knobs are turned; a row for each of [`lab_data::experiment::KNOBS`].
 const TURNS: &[(&str, Turn)] = &[
-    (SLOWER_GENERATOR, Turn::PerCpu(generator_used)),
-    (SLOWER_SERVER, Turn::PerCpu(server_used)),
+    (SLOWER_GENERATOR, Turn::PerRequest(generator_cpu)),
+    (SLOWER_SERVER, Turn::PerRequest(server_cpu)),
     ("cpu", Turn::PerRequest(server_cpu)),
     ("worker", Turn::PerRequest(|base| base.station("server workers", server_cpu(base).servers))),
     // As much as of the processor: a control of the same size, and of nobody's demand.
@@ -99,10 +98,6 @@ impl Base<'_> {
             Turn::PerRequest(raised) => {
                 let Raised { names, servers } = raised(self);
                 change(names, strength * servers / goodput * 1e6, None)
-            }
-            Turn::PerCpu(used) => {
-                let Batches { names, secs } = used(self)?;
-                change(names, strength * secs * 1e6, None)
             }
             Turn::PerBatch(batches) => {
                 let Batches { names, secs } = batches(self)?;
@@ -147,17 +142,12 @@ fn server_cpu(base: &Base) -> Raised {
     }
 }
 
-/// The generator's cores, and how long its threads compute for a request.
-fn generator_used(base: &Base) -> Option<Batches> {
-    let load = base.trial.numbers()?;
+/// What the generator computes with.
+fn generator_cpu(base: &Base) -> Raised {
     let names = base.named_or(|of| of.kind == ResourceKind::Generator, "generator CPU");
-    measured(names, load.cpu_secs / load.attempts as f64)
-}
-
-/// The server's cores and quota, and how long it computes for a request.
-fn server_used(base: &Base) -> Option<Batches> {
-    let attempts_per_sec = base.trial.numbers().map(|load| load.attempts as f64 / load.window_secs)?;
-    measured(server_cpu(base).names, base.trial.per_sec("server.cpu_secs")? / attempts_per_sec)
+    let known = base.resources.iter().filter(|of| of.kind == ResourceKind::Generator);
+    let servers = known.map(|of| base.trial.servers(of)).reduce(f64::max);
+    Raised { names, servers: servers.unwrap_or(1.0) }
 }
 
 /// The lanes that are busier, those that read or those that write, and how long a batch of theirs takes.
