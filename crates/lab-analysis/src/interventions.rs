@@ -3,9 +3,10 @@
 //! If a resource is the limit, goodput falls as its demand grows: X′ = X·D/(D + δ). If it is not, hardly anything happens. What is
 //! compared ran within one round, on the same server, in an order that was drawn: of a round only its number says what belongs together.
 
-use lab_data::results::{Change, Intervention, Resource, Results, Trial};
+use super::rows::ERRORS_MAX;
+use lab_data::results::{Change, Intervention, Resource, Results, SLOWER_GENERATOR, Trial};
 use serde::Serialize;
-use stats::{Estimate, mean};
+use stats::{Estimate, Interval, mean};
 
 /// What a change did, over its rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,6 +28,34 @@ pub struct Effect {
     pub loss: Estimate,
     /// Lost over expected: about 1 at the limit, about 0 elsewhere.
     pub elasticity: Estimate,
+    /// What follows for the resource.
+    pub shown: Shown,
+}
+
+/// What follows from making a resource slower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shown {
+    /// Goodput follows the resource: it is the limit.
+    Limit,
+    /// Goodput does not: it is not.
+    NotLimit,
+    /// The rounds are too few or too different, or any delay of that length costs as much.
+    Undecided,
+}
+
+impl Shown {
+    /// A limit loses what it must: the interval of the loss excludes zero, and holds that share or lies above half of it. What is no limit
+    /// loses less than half.
+    fn of(loss: &Estimate, expected: f64, as_delay: f64) -> Shown {
+        let half = 0.5 * expected;
+        match loss.interval {
+            Interval::StudentT if loss.high < half => Shown::NotLimit,
+            Interval::StudentT if as_delay >= 0.5 || loss.low <= 0.0 => Shown::Undecided,
+            Interval::StudentT if loss.low >= half || loss.high >= expected => Shown::Limit,
+            _ => Shown::Undecided,
+        }
+    }
 }
 
 /// Where batches are counted: what the name of a resource's busy time holds, and what that of their number holds in its place.
@@ -48,6 +77,11 @@ pub(super) fn effects(results: &Results, workload: &str) -> Vec<Effect> {
         }
     }
     knobs.into_iter().filter_map(|(knob, level)| effect(&results.resources, &made, knob, level)).collect()
+}
+
+/// What became of it when the generator was made slower; `None` where it was not.
+pub(super) fn headroom(effects: &[Effect]) -> Option<&Effect> {
+    effects.iter().filter(|effect| effect.change.knob == SLOWER_GENERATOR).max_by_key(|effect| effect.rounds)
 }
 
 fn effect(resources: &[Resource], made: &[&Intervention], knob: &str, level: u32) -> Option<Effect> {
@@ -82,20 +116,20 @@ fn effect(resources: &[Resource], made: &[&Intervention], knob: &str, level: u32
         of = of.or(due.of);
     }
     let (change, _) = changed.first()?;
+    let (expected_loss, as_delay) = (mean(&expected)?, mean(&delays)?);
+    let loss = Estimate::of(&losses)?;
     Some(Effect {
         change: (*change).clone(),
         level,
         rounds: losses.len() as u32,
         of,
-        expected_loss: mean(&expected)?,
-        as_delay: mean(&delays)?,
-        loss: Estimate::of(&losses)?,
+        expected_loss,
+        as_delay,
+        loss,
+        shown: Shown::of(&loss, expected_loss, as_delay),
         elasticity: Estimate::of(&ratios)?,
     })
 }
-
-/// Of attempts, how many may fail before goodput says something else than how fast it goes.
-const ERRORS_MAX: f64 = 0.001;
 
 /// A change that even a limit would hardly notice tells nothing.
 const LOSS_LEAST: f64 = 0.02;

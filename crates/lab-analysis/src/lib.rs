@@ -24,13 +24,11 @@ pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, RULES};
 pub use capacity::{Capacity, Decline, Knee, KneeSpread};
 pub use ceilings::Ceiling;
-pub use checks::{
-    CHECKS, Check, CheckCount, Checked, Confidence, Headroom, Lowered, Outcome, Scope, Shown, Trust,
-};
+pub use checks::{CHECKS, Check, CheckCount, Checked, Confidence, Lowered, Outcome, Scope, Trust};
 pub use compare::{Comparison, MEASURES, compare};
 pub use figures::{FIGURES, Figure, Figured, Group, How};
 pub use hits::HitRatio;
-pub use interventions::Effect;
+pub use interventions::{Effect, Shown};
 pub use limit::{Searched, Tried, UnderLimit};
 pub use population::{Place, Population};
 pub use rows::{Excluded, FastFail, OfRun, Row, Use, row};
@@ -104,8 +102,6 @@ pub struct WorkloadFindings {
     pub checks: Vec<Checked>,
     /// How far capacity, knee and bottleneck may be believed.
     pub trust: TrustIn,
-    /// What slowing the generator shows; `None` where it was not made slower.
-    pub headroom: Option<Headroom>,
     /// What it gets through.
     pub capacity: Capacity,
     /// Where more clients stop paying.
@@ -133,7 +129,7 @@ pub struct WorkloadFindings {
 impl WorkloadFindings {
     /// Whether goodput follows the generator when it is made slower.
     pub fn generator_limited(&self) -> bool {
-        self.headroom.as_ref().is_some_and(|of| of.shown == Shown::Limit)
+        interventions::headroom(&self.effects).is_some_and(|of| of.shown == Shown::Limit)
     }
 }
 
@@ -181,7 +177,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
     let capacity = capacity::capacity(&rows, results.seed);
     let knee = capacity::knee(&rows, &capacity, results.seed);
     let effects = interventions::effects(results, &workload.name);
-    let headroom = checks::headroom(&effects);
+    let headroom = interventions::headroom(&effects);
     let ceilings = ceilings::ceilings(&rows, &results.resources);
     let bottleneck = bottleneck::bottleneck(&bottleneck::Seen {
         rows: &rows,
@@ -190,14 +186,14 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
         resources: &results.resources,
         effects: &effects,
         ceilings: &ceilings,
-        headroom: headroom.as_ref(),
+        headroom,
     });
     let checks = checks::of_workload(&OfWorkload {
         results,
         workload: &workload.name,
         rows: &rows,
         capacity: &capacity,
-        headroom: headroom.as_ref(),
+        headroom,
     });
     let trust = |levels: &[u32]| checks::trust(&rows, levels, checks.iter().chain(of_run));
     let usable: Vec<u32> = rows.iter().filter(|row| row.usable()).map(|row| row.level).collect();
@@ -218,7 +214,6 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
         waits: waits::dominant(&rows, &bottleneck.levels),
         under_limit: limit::under_limit(results, &workload.name),
         effects,
-        headroom,
         checks,
         trust,
         bottleneck,

@@ -111,6 +111,7 @@ pub(super) fn evidence(
         queue_growth: None,
         pressure: None,
         elasticity: None,
+        slowed: None,
     })
 }
 
@@ -153,6 +154,7 @@ pub(super) fn wait(deciding: &[&Row]) -> Option<Evidence> {
         queue_growth: None,
         pressure: None,
         elasticity: None,
+        slowed: None,
     })
 }
 

@@ -16,7 +16,8 @@ const ROUNDS_MIN: u32 = 2;
 /// The change that tells something of `of`: one that raises its demand, made where clients pile up.
 pub(super) fn effect<'a>(of: &Evidence, effects: &'a [Effect], levels: &[u32]) -> Option<&'a Effect> {
     let loaded = |effect: &&Effect| levels.first().is_some_and(|lowest| effect.level >= *lowest);
-    effects.iter().filter(loaded).find(|effect| of.is_slowed_by(effect))
+    // Those that the experiment asks for come last, with longer windows.
+    effects.iter().filter(loaded).rfind(|effect| of.is_slowed_by(effect))
 }
 
 /// The conclusion with its grade, after all evidence; and every piece of evidence in a sentence.

@@ -17,8 +17,7 @@ pub use rules::{Case, Conclusion, RULES, Rule};
 
 use super::capacity::{Capacity, Knee};
 use super::ceilings::{self, Ceiling};
-use super::checks::Headroom;
-use super::interventions::Effect;
+use super::interventions::{Effect, Shown};
 use super::rows::{FastFail, Row};
 use super::waits::Waiting;
 use lab_data::results::{Limit, Resource, ResourceKind};
@@ -118,6 +117,8 @@ pub struct Evidence {
     pub pressure: Option<Pressure>,
     /// What making it slower did, over what that must do to a limit.
     pub elasticity: Option<Estimate>,
+    /// What follows from that.
+    pub slowed: Option<Shown>,
 }
 
 impl Evidence {
@@ -181,7 +182,7 @@ pub(super) struct Seen<'a> {
     pub(super) effects: &'a [Effect],
     pub(super) ceilings: &'a [Ceiling],
     /// What slowing the generator shows; `None` where it was not made slower.
-    pub(super) headroom: Option<&'a Headroom>,
+    pub(super) headroom: Option<&'a Effect>,
 }
 
 /// Applies [`RULES`] to the levels at and above twice the knee that belong to the plateau; to the whole plateau where
@@ -209,7 +210,8 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
     for of in &mut all {
         of.pressure = of.limit.and_then(|limit| pressure(limit, &deciding));
         of.queue_growth = queues.as_ref().and_then(|queues| queues.waiting(&of.id));
-        of.elasticity = grade::effect(of, effects, &levels).map(|effect| effect.elasticity);
+        let effect = grade::effect(of, effects, &levels);
+        (of.elasticity, of.slowed) = (effect.map(|of| of.elasticity), effect.map(|of| of.shown));
     }
     let case = Case {
         evidence: all,

@@ -2,7 +2,7 @@
 
 use super::queues::Queues;
 use super::{Evidence, Grade};
-use crate::checks::Shown;
+use crate::interventions::Shown;
 use crate::rows::FastFail;
 use lab_data::results::{Limit, ResourceKind};
 
@@ -163,6 +163,14 @@ pub const RULES: &[Rule] = &[
                 request at every one of these levels; an imposed cap if it was reached at three levels, whatever a request takes of it",
         apply: |case| {
             let named: Vec<usize> = case.all(|of| of.limits() && (case.queues.is_none() || of.is_hard));
+            (!named.is_empty()).then(|| Conclusion::of(Grade::Supported, named))
+        },
+    },
+    Rule {
+        name: "slowed",
+        about: "nothing else tells, and goodput follows a processor, a quota or a rate of the target when it is made slower",
+        apply: |case| {
+            let named = case.all(|of| of.is_hard && of.can_limit() && of.slowed == Some(Shown::Limit));
             (!named.is_empty()).then(|| Conclusion::of(Grade::Supported, named))
         },
     },

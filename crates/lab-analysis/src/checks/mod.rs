@@ -7,9 +7,8 @@ mod headroom;
 mod row;
 mod run;
 
-pub use headroom::{Headroom, Shown, headroom};
-
 use super::capacity::Capacity;
+use super::interventions::Effect;
 use super::rows::Row;
 use super::steady;
 use kv::proto::LoadReport;
@@ -266,7 +265,7 @@ pub struct OfWorkload<'a> {
     /// What it gets through.
     pub capacity: &'a Capacity,
     /// What slowing the generator shows; `None` where it was not made slower.
-    pub headroom: Option<&'a Headroom>,
+    pub headroom: Option<&'a Effect>,
 }
 
 /// Asks every check of one row.

@@ -1,10 +1,10 @@
 //! Every check on results of which the answer is known.
 
 use super::*;
-use crate::{Grade, WorkloadFindings, findings};
+use crate::{Grade, Shown, WorkloadFindings, findings};
 use kv::proto::{Latency, ScheduleReport};
 use lab_data::results::{
-    Change, Intervention, Placement, Resource, ResourceKind, SLOWER_GENERATOR, Selftest,
+    Change, Intervention, Limit, Placement, Resource, ResourceKind, SLOWER_GENERATOR, SLOWER_SERVER, Selftest,
 };
 use lab_data::simulated::tests::{model, sweep};
 
@@ -224,40 +224,45 @@ fn lateness_of_an_open_loop_fails_where_it_shows_in_the_latency() {
 /// A sweep on a server that is so busy and a generator that is so busy, at the highest level, in which slowing the generator by a fifth of its
 /// full use lost these shares of goodput.
 fn slowed(server: f64, generator: f64, losses: &[f64]) -> WorkloadFindings {
-    found(|results| {
-        let of = |name: &str, kind, busy: &str| Resource {
-            name: name.into(),
-            kind,
-            busy: vec![busy.to_owned()],
-            servers: 1.0,
-            ..Resource::default()
+    found(|results| slow(results, server, generator, SLOWER_GENERATOR, losses))
+}
+
+fn slow(results: &mut Results, server: f64, generator: f64, knob: &str, losses: &[f64]) {
+    let of = |name: &str, kind, busy: &str| Resource {
+        name: name.into(),
+        kind,
+        busy: vec![busy.to_owned()],
+        servers: 1.0,
+        ..Resource::default()
+    };
+    results.resources = vec![
+        Resource {
+            limit: Some(Limit::ServerCpu),
+            ..of("server CPU", ResourceKind::Station, "server.cpu_secs")
+        },
+        of("generator CPU", ResourceKind::Generator, "generator.cpu_secs"),
+    ];
+    for trial in &mut results.trials {
+        let share = trial.load.as_ref().unwrap().goodput_rps / 1000.0;
+        for (name, busy) in [("server.cpu_secs", server), ("generator.cpu_secs", generator)] {
+            trial.opened.counters.insert(name.into(), 0.0);
+            trial.closed.counters.insert(name.into(), busy * share * trial.elapsed_secs);
+        }
+    }
+    let base = results.trials.iter().find(|trial| trial.level == 32).unwrap().clone();
+    for (round, loss) in losses.iter().enumerate() {
+        let mut trial = base.clone();
+        trial.repetition = round as u32;
+        results.interventions.push(Intervention { change: None, trial: trial.clone() });
+        trial.load.as_mut().unwrap().goodput_rps *= 1.0 - loss;
+        let change = Change {
+            knob: knob.into(),
+            raises: vec![if knob == SLOWER_GENERATOR { "generator CPU" } else { "server CPU" }.into()],
+            added_us: 250.0,
+            factor: None,
         };
-        results.resources = vec![
-            of("server CPU", ResourceKind::Station, "server.cpu_secs"),
-            of("generator CPU", ResourceKind::Generator, "generator.cpu_secs"),
-        ];
-        for trial in &mut results.trials {
-            let share = trial.load.as_ref().unwrap().goodput_rps / 1000.0;
-            for (name, busy) in [("server.cpu_secs", server), ("generator.cpu_secs", generator)] {
-                trial.opened.counters.insert(name.into(), 0.0);
-                trial.closed.counters.insert(name.into(), busy * share * trial.elapsed_secs);
-            }
-        }
-        let base = results.trials.iter().find(|trial| trial.level == 32).unwrap().clone();
-        for (round, loss) in losses.iter().enumerate() {
-            let mut trial = base.clone();
-            trial.repetition = round as u32;
-            results.interventions.push(Intervention { change: None, trial: trial.clone() });
-            trial.load.as_mut().unwrap().goodput_rps *= 1.0 - loss;
-            let change = Change {
-                knob: SLOWER_GENERATOR.into(),
-                raises: vec!["generator CPU".into()],
-                added_us: 250.0,
-                factor: None,
-            };
-            results.interventions.push(Intervention { change: Some(change), trial });
-        }
-    })
+        results.interventions.push(Intervention { change: Some(change), trial });
+    }
 }
 
 fn headroom_of(found: &WorkloadFindings) -> (Outcome, &str) {
@@ -317,4 +322,19 @@ fn without_the_experiment_a_server_at_its_limit_is_never_called_limited_by_the_g
 
 fn named(found: &WorkloadFindings) -> Vec<&str> {
     found.bottleneck.named.iter().map(|of| of.resource.as_str()).collect()
+}
+
+/// One level alone cannot tell whether a request takes as much at another; making the server slower can.
+#[test]
+fn where_one_level_decides_goodput_that_follows_the_server_names_it() {
+    let at_one_level = |losses: &[f64]| {
+        let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[32], 2, "1s");
+        slow(&mut results, 0.93, 0.4, SLOWER_SERVER, losses);
+        findings(&results).workloads.remove(0).bottleneck
+    };
+    let followed = at_one_level(&[0.19, 0.2, 0.21]);
+    assert_eq!((followed.grade, followed.named.len()), (Grade::Supported, 1));
+    assert_eq!(followed.named[0].slowed, Some(Shown::Limit));
+    assert_eq!(at_one_level(&[0.01, 0.0, 0.02]).grade, Grade::NotIdentified);
+    assert_eq!(at_one_level(&[]).grade, Grade::NotIdentified);
 }

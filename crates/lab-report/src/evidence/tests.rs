@@ -3,7 +3,7 @@
 use crate::answers::answers;
 use crate::series::{Fill, Kind, clients};
 use crate::{File, WRITERS, rendered};
-use lab_analysis::{Effect, Estimate, Findings, Grade, Place, Population, findings};
+use lab_analysis::{Effect, Estimate, Findings, Grade, Place, Population, Shown, findings};
 use lab_data::results::{Change, Limit, Results};
 use lab_data::simulated::tests::{model, sweep};
 
@@ -32,6 +32,7 @@ fn proven() -> (Results, Findings) {
         expected_loss,
         as_delay: 0.05,
         loss: Estimate::of(losses).unwrap(),
+        shown: Shown::Undecided,
         elasticity: Estimate::of(&losses.iter().map(|loss| loss / expected_loss).collect::<Vec<_>>())
             .unwrap(),
     };
