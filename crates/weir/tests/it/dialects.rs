@@ -2,7 +2,7 @@
 //! again, what was changed behind the generator's back is seen, and what a dialect lacks is refused.
 
 use super::load::{plan, run, weir_load};
-use super::support::{self, Client, tried, until};
+use super::support::{self, Client, until};
 use kv::proto::LoadReport;
 use load::{self, Connect, Dialect, Mix, Plan, Target, ValueSize, Verify};
 use std::collections::BTreeMap;
@@ -265,40 +265,32 @@ fn a_page_is_read_whatever_the_key() {
 
 #[test]
 fn a_file_describes_a_server_that_takes_forms() {
-    tried(|| {
-        let server = support::Server::start("memory:", &["--compat", "crud=127.0.0.1:0"]);
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("forms.toml");
-        fs::write(
-            &file,
-            r#"
-            [get]
-            path = "/get?key={key}"
-            [put]
-            method = "POST"
-            path = "/create"
-            headers = { "Content-Type" = "application/x-www-form-urlencoded" }
-            body = "key={key}&value={value}"
-            [delete]
-            path = "/delete?key={key}"
-        "#,
-        )
-        .unwrap();
-        let url = format!("http://{}", server.compat("crud"));
-        let file = file.to_str().unwrap();
-        let arguments =
-            ["--workload", "mixed", "--keys", "20", "--warmup", "10ms", "--window", "1s", "--json"];
-        let (output, stdout, stderr) =
-            weir_load(&[&[url.as_str(), "--dialect", file], &arguments[..]].concat());
-        assert!(output.status.success(), "{stderr}");
-        let report: LoadReport = serde_json::from_str(&stdout).unwrap();
-        assert_eq!(
-            (report.attempts, report.dialect.as_str()),
-            (report.successes, "forms.toml"),
-            "{report:?}"
-        );
-        assert!(report.operations.iter().all(|row| row.successes > 0) && report.operations.len() == 3);
-    });
+    let server = support::Server::start("memory:", &["--compat", "crud=127.0.0.1:0"]);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("forms.toml");
+    fs::write(
+        &file,
+        r#"
+        [get]
+        path = "/get?key={key}"
+        [put]
+        method = "POST"
+        path = "/create"
+        headers = { "Content-Type" = "application/x-www-form-urlencoded" }
+        body = "key={key}&value={value}"
+        [delete]
+        path = "/delete?key={key}"
+    "#,
+    )
+    .unwrap();
+    let url = format!("http://{}", server.compat("crud"));
+    let file = file.to_str().unwrap();
+    let arguments = ["--workload", "mixed", "--keys", "20", "--warmup", "10ms", "--window", "2s", "--json"];
+    let (output, stdout, stderr) = weir_load(&[&[url.as_str(), "--dialect", file], &arguments[..]].concat());
+    assert!(output.status.success(), "{stderr}");
+    let report: LoadReport = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((report.attempts, report.dialect.as_str()), (report.successes, "forms.toml"), "{report:?}");
+    assert!(report.operations.iter().all(|row| row.successes > 0) && report.operations.len() == 3);
 }
 
 #[test]

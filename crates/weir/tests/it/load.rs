@@ -2,10 +2,11 @@
 //!
 //! The servers read HTTP with a few lines of their own rather than with the codec under test.
 
-use super::support::tried;
+use super::support::PATIENCE;
 use kv::proto::{Latency, LoadEvent, LoadReport};
 use load::{
-    self, Connect, Dialect, Error, Pacing, Plan, Think, ValueSize, Verify, Workload, little_residual,
+    self, Connect, Dialect, EarlyEnd, Error, Notice, Pacing, Plan, Think, ValueSize, Verify, Workload,
+    little_residual,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -297,6 +298,37 @@ pub(super) fn run(plan: &Plan) -> LoadReport {
     load::run(plan, &mut |_| {}).unwrap()
 }
 
+/// Runs `plan` with a window that ends when `is_enough` of the requests that are over in it: a slow machine only needs longer.
+pub(super) fn run_until(plan: &Plan, mut is_enough: impl FnMut(u64) -> bool) -> LoadReport {
+    let (early_end, mut over) = (EarlyEnd::default(), 0);
+    let (window, bin) = (PATIENCE, Duration::from_millis(20));
+    let report = load::run_until(&Plan { window, bin, ..plan.clone() }, &early_end, &mut |notice| {
+        if let Notice::Bin { bin: 0.., report } = notice {
+            over += report.attempts;
+            if is_enough(over) {
+                early_end.request();
+            }
+        }
+    });
+    let report = report.unwrap();
+    assert!(report.window_secs < window.as_secs_f64(), "it was never enough: {report:?}");
+    report
+}
+
+/// The same, until at least so many requests are over.
+pub(super) fn run_for(attempts: u64, plan: &Plan) -> LoadReport {
+    run_until(plan, |over| over >= attempts)
+}
+
+/// Runs `plan` until each of its clients has sent `length` requests to `server`, and gives those.
+pub(super) fn streams_of(plan: &Plan, server: &Server, length: usize) -> Vec<Vec<String>> {
+    run_until(plan, |_| {
+        let streams = server.streams(length);
+        streams.len() == plan.clients as usize && streams.iter().all(|stream| stream.len() == length)
+    });
+    server.streams(length)
+}
+
 #[test]
 fn what_is_injected_costs_the_generator_processor_time() {
     let server = Server::start(|_| Reply::Status(204));
@@ -309,12 +341,8 @@ fn what_is_injected_costs_the_generator_processor_time() {
 /// Runs one client against a server that goes through `replies` over and over: its report must say exactly what the
 /// server did up to the last attempt, and classes it did not see must not be there.
 fn check(replies: &'static [(Reply, Option<&str>)]) -> LoadReport {
-    tried(|| check_once(replies))
-}
-
-fn check_once(replies: &'static [(Reply, Option<&str>)]) -> LoadReport {
     let server = Server::start(|number| replies[number % replies.len()].0);
-    let report = run(&plan(server.address, "get_popular"));
+    let report = run_for(2 * replies.len() as u64, &plan(server.address, "get_popular"));
     let mut errors = BTreeMap::new();
     let mut successes = 0;
     for (_, class) in replies.iter().cycle().take(report.attempts as usize) {
@@ -388,153 +416,125 @@ fn a_connection_closed_as_announced_costs_no_error_and_no_back_off() {
 
 #[test]
 fn a_connection_closed_without_a_word_resets_the_request_that_follows() {
-    tried(|| {
-        let server = Server::start(|_| Reply::ValueThenVanish);
-        let report = run(&plan(server.address, "get_popular"));
-        assert!(report.attempts > 1);
-        assert_eq!(report.successes, report.attempts.div_ceil(2));
-        assert_eq!(report.errors, BTreeMap::from([("reset".into(), report.attempts / 2)]));
-    });
+    let server = Server::start(|_| Reply::ValueThenVanish);
+    let report = run_for(2, &plan(server.address, "get_popular"));
+    assert_eq!(report.successes, report.attempts.div_ceil(2));
+    assert_eq!(report.errors, BTreeMap::from([("reset".into(), report.attempts / 2)]));
 }
 
 #[test]
 fn a_server_that_never_answers_is_given_up() {
-    tried(|| {
-        let server = Server::start(|_| Reply::Silence);
-        let plan = Plan { timeout: Duration::from_millis(20), ..plan(server.address, "get_popular") };
-        let report = run(&plan);
-        assert!(report.attempts > 0 && report.successes == 0);
-        assert_eq!(report.errors, BTreeMap::from([("timeout".into(), report.attempts)]));
-        assert!(report.latency.us_min >= 20_000.0, "{:?}", report.latency);
-        assert_eq!(report.operations[0].latency, Latency::default());
-    });
+    let server = Server::start(|_| Reply::Silence);
+    let plan = Plan { timeout: Duration::from_millis(20), ..plan(server.address, "get_popular") };
+    let report = run_for(3, &plan);
+    assert_eq!(report.successes, 0);
+    assert_eq!(report.errors, BTreeMap::from([("timeout".into(), report.attempts)]));
+    assert!(report.latency.us_min >= 20_000.0, "{:?}", report.latency);
+    assert_eq!(report.operations[0].latency, Latency::default());
 }
 
 #[test]
 fn a_body_that_does_not_end_is_told_from_an_answer_that_does_not_begin() {
-    tried(|| {
-        let server = Server::start(|number| if number % 2 == 0 { Reply::SlowBody } else { Reply::Silence });
-        // Long enough for a head to come on a machine that is busy otherwise.
-        let timeout = Duration::from_millis(200);
-        let plan = Plan { timeout, ..plan(server.address, "get_popular") };
-        let report = run(&plan);
-        let silent = report.attempts / 2;
-        let errors = [("slow_body".to_owned(), report.attempts - silent), ("timeout".to_owned(), silent)];
-        assert_eq!(report.errors, errors.into_iter().filter(|(_, count)| *count > 0).collect());
-        assert!(report.attempts > 0 && report.successes == 0);
-    });
+    let server = Server::start(|number| if number % 2 == 0 { Reply::SlowBody } else { Reply::Silence });
+    // Long enough for a head to come on a machine that is busy otherwise.
+    let timeout = Duration::from_secs(1);
+    let plan = Plan { timeout, ..plan(server.address, "get_popular") };
+    let report = run_for(2, &plan);
+    let silent = report.attempts / 2;
+    let errors = [("slow_body".to_owned(), report.attempts - silent), ("timeout".to_owned(), silent)];
+    assert_eq!(report.errors, errors.into());
+    assert_eq!(report.successes, 0);
 }
 
 #[test]
 fn what_comes_between_two_requests_is_not_taken_for_an_answer() {
-    tried(|| {
-        // Proxies say good-bye with an answer that nobody asked for.
-        for reply in [Reply::Afterthought, Reply::Farewell] {
-            let server = Server::start(move |_| reply);
-            let think = Think::Constant(Duration::from_millis(200));
-            let window = Duration::from_millis(900);
-            let pacing = Pacing::Closed { think };
-            let report = run(&Plan { pacing, window, ..plan(server.address, "get_popular") });
-            // The first request fails if both parts arrive together, else the one that finds the second part there.
-            let wrong = report.attempts - report.successes;
-            assert!(wrong > 0, "{report:?}");
-            assert_eq!(report.errors, BTreeMap::from([("wrong_length".into(), wrong)]), "{reply:?}");
-        }
-    });
+    // Proxies say good-bye with an answer that nobody asked for.
+    for reply in [Reply::Afterthought, Reply::Farewell] {
+        let server = Server::start(move |_| reply);
+        // Longer than the server needs for the second part.
+        let think = Think::Constant(Duration::from_secs(1));
+        let pacing = Pacing::Closed { think };
+        let report = run_for(2, &Plan { pacing, ..plan(server.address, "get_popular") });
+        // The first request fails if both parts arrive together, else the one that finds the second part there.
+        let wrong = report.attempts - report.successes;
+        assert!(wrong > 0, "{report:?}");
+        assert_eq!(report.errors, BTreeMap::from([("wrong_length".into(), wrong)]), "{reply:?}");
+    }
 }
 
 #[test]
 fn a_server_that_goes_away_refuses_and_the_time_is_accounted_for() {
-    tried(|| {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let server = thread::spawn(move || {
-            let _probe = listener.accept().unwrap();
-            let (mut client, _) = listener.accept().unwrap();
-            // Gone before the answer, so that the client cannot get into the backlog again.
-            drop(listener);
-            assert!(client.read(&mut [0; 4096]).unwrap() > 0);
-            client
-                .write_all(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-                .unwrap();
-        });
-        let report = run(&plan(address, "mixed"));
-        server.join().unwrap();
-        assert!(report.attempts > 1);
-        assert_eq!(
-            report.errors["refused"],
-            report.attempts - report.successes - report.errors.get("http_4xx").unwrap_or(&0)
-        );
-        assert!(report.backoff_secs > 0.0);
-        assert_eq!((report.connects, report.connect.unwrap().count), (report.attempts, 1));
-        // Nearly all of the window was back-off: an account of it that was off would show here most.
-        let residual = little_residual(&report).unwrap();
-        assert!(residual.abs() < 0.001, "{residual} {report:?}");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let _probe = listener.accept().unwrap();
+        let (mut client, _) = listener.accept().unwrap();
+        // Gone before the answer, so that the client cannot get into the backlog again.
+        drop(listener);
+        assert!(client.read(&mut [0; 4096]).unwrap() > 0);
+        client
+            .write_all(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+            .unwrap();
     });
+    let report = run_for(5, &plan(address, "mixed"));
+    server.join().unwrap();
+    assert_eq!(
+        report.errors["refused"],
+        report.attempts - report.successes - report.errors.get("http_4xx").unwrap_or(&0)
+    );
+    assert!(report.backoff_secs > 0.0);
+    assert_eq!((report.connects, report.connect.unwrap().count), (report.attempts, 1));
+    // Nearly all of the window was back-off: an account of it that was off would show here most.
+    let residual = little_residual(&report).unwrap();
+    assert!(residual.abs() < 0.001, "{residual} {report:?}");
 }
 
 #[test]
 fn a_connection_for_each_request_is_never_used_twice() {
-    tried(|| {
-        // A server that heeds the request to close, and one that does not.
-        for reply in [Reply::Value, Reply::ValueThenClose] {
-            let server = Server::start(move |_| reply);
-            let plan = Plan { clients: 2, connect: Connect::Each, ..plan(server.address, "get_popular") };
-            let report = run(&plan);
-            assert_eq!((report.attempts, report.errors.len()), (report.successes, 0), "{report:?}");
-            let streams = server.streams(2);
-            assert!(streams.len() as u64 >= report.attempts && report.attempts > 2);
-            assert!(streams.iter().all(|lines| lines.len() == 1), "{reply:?}");
-            // Each took its time, and no longer than the request it was made for.
-            let connect = report.connect.unwrap();
-            assert_eq!((report.connects, connect.count), (report.attempts, report.attempts));
-            assert!(connect.us_min > 0.0 && connect.us_mean < report.latency.us_mean, "{report:?}");
-            assert_eq!(report.backoff_secs, 0.0);
-        }
-    });
+    // A server that heeds the request to close, and one that does not.
+    for reply in [Reply::Value, Reply::ValueThenClose] {
+        let server = Server::start(move |_| reply);
+        let plan = Plan { clients: 2, connect: Connect::Each, ..plan(server.address, "get_popular") };
+        let report = run_for(10, &plan);
+        assert_eq!((report.attempts, report.errors.len()), (report.successes, 0), "{report:?}");
+        let streams = server.streams(2);
+        assert!(streams.len() as u64 >= report.attempts);
+        assert!(streams.iter().all(|lines| lines.len() == 1), "{reply:?}");
+        // Each took its time, and no longer than the request it was made for.
+        let connect = report.connect.unwrap();
+        assert_eq!((report.connects, connect.count), (report.attempts, report.attempts));
+        assert!(connect.us_min > 0.0 && connect.us_mean < report.latency.us_mean, "{report:?}");
+        assert_eq!(report.backoff_secs, 0.0);
+    }
 }
 
 #[test]
 fn clients_that_start_in_groups_all_get_their_turn() {
-    tried(|| {
-        let within = |window| {
-            let server = Server::start(|_| Reply::Value);
-            let report =
-                run(&Plan { clients: 150, threads: 2, window, ..plan(server.address, "get_popular") });
-            assert_eq!((report.attempts, report.errors.len()), (report.successes, 0));
-            (server.streams(1).len(), report)
-        };
-        // A machine that is busy otherwise may need longer for so many connections.
-        let windows = (0..5).map(|doubled| Duration::from_secs(1 << doubled));
-        let (_, report) = windows
-            .map(within)
-            .find(|(served, report)| (*served, report.connects) == (150, 150))
-            .expect("all are served in the end");
-        assert_eq!((report.connects, report.connect.as_ref().unwrap().count), (150, 150));
-        // The second and the later groups waited inside the window, and that is in the balance.
-        let residual = little_residual(&report).unwrap();
-        assert!(residual.abs() < 0.001 && report.backoff_secs == 0.0, "{residual} {report:?}");
-    });
+    let server = Server::start(|_| Reply::Value);
+    let plan = Plan { clients: 150, threads: 2, ..plan(server.address, "get_popular") };
+    // A client whose second request is there has the answer to its first.
+    let is_served =
+        |streams: Vec<Vec<String>>| streams.iter().filter(|lines| lines.len() == 2).count() == 150;
+    let report = run_until(&plan, |_| is_served(server.streams(2)));
+    assert_eq!((report.attempts, report.errors.len()), (report.successes, 0));
+    assert_eq!((report.connects, report.connect.as_ref().unwrap().count), (150, 150));
+    // The second and the later groups waited inside the window, and that is in the balance.
+    let residual = little_residual(&report).unwrap();
+    assert!(residual.abs() < 0.001 && report.backoff_secs == 0.0, "{residual} {report:?}");
 }
 
 #[test]
 fn clients_are_always_in_a_request_or_in_a_back_off() {
-    tried(|| {
-        let faulty = |number: usize| if number % 100 == 99 { Reply::Close } else { Reply::Store };
-        for (reply, clients) in [(None, 8), (Some(faulty), 3)] {
-            let server = Server::start(move |number| reply.map_or(Reply::Store, |reply| reply(number)));
-            let plan = Plan {
-                clients,
-                threads: 2,
-                warmup: Duration::from_millis(50),
-                ..plan(server.address, "mixed")
-            };
-            // Requests cut by an edge are in the balance, so that it is right however the machine stalls.
-            let report = run(&plan);
-            let residual = little_residual(&report).unwrap();
-            assert!(residual.abs() < 0.001, "{residual} {report:?}");
-        }
-    });
+    let faulty = |number: usize| if number % 100 == 99 { Reply::Close } else { Reply::Store };
+    for (reply, clients) in [(None, 8), (Some(faulty), 3)] {
+        let server = Server::start(move |number| reply.map_or(Reply::Store, |reply| reply(number)));
+        let plan =
+            Plan { clients, threads: 2, warmup: Duration::from_millis(50), ..plan(server.address, "mixed") };
+        // Requests cut by an edge are in the balance, so that it is right however the machine stalls.
+        let report = run_for(300, &plan);
+        let residual = little_residual(&report).unwrap();
+        assert!(residual.abs() < 0.001, "{residual} {report:?}");
+    }
 }
 
 #[test]
@@ -577,38 +577,36 @@ pub(super) fn weir_load(arguments: &[&str]) -> (Output, String, String) {
 
 #[test]
 fn the_command_prints_a_table_a_document_or_events() {
-    tried(|| {
-        let server = Server::start(|_| Reply::Store);
-        let url = format!("http://{}", server.address);
-        // Less than a second, or there were an event for it.
-        let short = [&url, "--warmup", "10ms", "--window", "400ms", "--clients", "2"];
+    let server = Server::start(|_| Reply::Store);
+    let url = format!("http://{}", server.address);
+    // Less than a second, or there were an event for it.
+    let short = [&url, "--warmup", "10ms", "--window", "900ms", "--clients", "2"];
 
-        let (output, stdout, stderr) = weir_load(&short);
-        assert!(output.status.success() && stderr.is_empty(), "{stderr}");
-        for part in ["goodput", "req/s", "2 clients, 1 thread", "p99.9", "get successes"] {
-            assert!(stdout.contains(part), "{part} is missing in\n{stdout}");
-        }
+    let (output, stdout, stderr) = weir_load(&short);
+    assert!(output.status.success() && stderr.is_empty(), "{stderr}");
+    for part in ["goodput", "req/s", "2 clients, 1 thread", "p99.9", "get successes"] {
+        assert!(stdout.contains(part), "{part} is missing in\n{stdout}");
+    }
 
-        let (_, stdout, stderr) = weir_load(&[&short[..], &["--json"]].concat());
-        let report: LoadReport = serde_json::from_str(&stdout).unwrap();
-        assert!(report.successes > 0 && stderr.is_empty());
+    let (_, stdout, stderr) = weir_load(&[&short[..], &["--json"]].concat());
+    let report: LoadReport = serde_json::from_str(&stdout).unwrap();
+    assert!(report.successes > 0 && stderr.is_empty());
 
-        let (_, stdout, _) =
-            weir_load(&[&short[..], &["--events", "--workload", "mixed", "--keys", "20"]].concat());
-        let events: Vec<LoadEvent> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert!(
-            matches!(
-                events.as_slice(),
-                [
-                    LoadEvent::Preloaded { keys: 20, .. },
-                    LoadEvent::WindowStart,
-                    LoadEvent::WindowEnd,
-                    LoadEvent::Report(_)
-                ]
-            ),
-            "{events:?}"
-        );
-    });
+    let (_, stdout, _) =
+        weir_load(&[&short[..], &["--events", "--workload", "mixed", "--keys", "20"]].concat());
+    let events: Vec<LoadEvent> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(
+        matches!(
+            events.as_slice(),
+            [
+                LoadEvent::Preloaded { keys: 20, .. },
+                LoadEvent::WindowStart,
+                LoadEvent::WindowEnd,
+                LoadEvent::Report(_)
+            ]
+        ),
+        "{events:?}"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! applied by a few lines of our own, which know the keywords that stand in it and no others.
 
 use super::load::{Reply, Server};
-use super::support::{tried, weir};
+use super::support::weir;
 use kv::proto::{LoadEvent, LoadReport, SecondReport};
 use serde_json::{Map, Value};
 use std::fs;
@@ -117,62 +117,58 @@ fn the_view_on_a_terminal_fits_it_and_leaves_the_report_alone() {
 
 #[test]
 fn elsewhere_there_is_a_line_for_each_interval_unless_it_is_unwanted() {
-    tried(|| {
-        let server = Server::start(|_| Reply::Value);
-        let flags = ["--clients=1", "--no-preload", "--keys=10", "--warmup=1s", "--window=2s"];
-        let (_, lines) = done(load(&server, &flags).arg("--interval=1s"));
-        let begins: Vec<&str> = lines.lines().map(|line| &line[..16]).collect();
-        assert_eq!(begins, ["    1 s  warm-up", "    1 s  window ", "    2 s  window "], "{lines}");
-        assert!(
-            lines.lines().all(|line| line.contains(" req/s  p50 ") && line.ends_with("  0 errors")),
-            "{lines}"
-        );
-        for silence in [&["--quiet", "--interval=1s"][..], &["--interval=0s"], &["--events"], &[]] {
-            let (stdout, stderr) = done(load(&server, &BRIEFLY).arg("--window=1s").args(silence));
-            assert!(!stdout.is_empty() && stderr.is_empty(), "{silence:?}: {stderr}");
-        }
-    });
+    let server = Server::start(|_| Reply::Value);
+    let flags = ["--clients=1", "--no-preload", "--keys=10", "--warmup=1s", "--window=2s"];
+    let (_, lines) = done(load(&server, &flags).arg("--interval=1s"));
+    let begins: Vec<&str> = lines.lines().map(|line| &line[..16]).collect();
+    assert_eq!(begins, ["    1 s  warm-up", "    1 s  window ", "    2 s  window "], "{lines}");
+    assert!(
+        lines.lines().all(|line| line.contains(" req/s  p50 ") && line.ends_with("  0 errors")),
+        "{lines}"
+    );
+    for silence in [&["--quiet", "--interval=1s"][..], &["--interval=0s"], &["--events"], &[]] {
+        let (stdout, stderr) = done(load(&server, &BRIEFLY).arg("--window=1s").args(silence));
+        assert!(!stdout.is_empty() && stderr.is_empty(), "{silence:?}: {stderr}");
+    }
 }
 
 #[test]
 fn percentile_distributions_and_seconds_hold_what_the_report_does() {
-    tried(|| {
-        let server = Server::start(|_| Reply::Value);
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        let (prefix, seconds) = (path("run"), path("seconds.csv"));
-        let (text, report) = report(
-            &server,
-            &[
-                "--rate=200",
-                "--window=1500ms",
-                "--hdr",
-                prefix.to_str().unwrap(),
-                "--seconds",
-                seconds.to_str().unwrap(),
-            ],
-        );
-        assert!(!text.contains("histograms"), "only --histogram adds them to the report: {text}");
-        let latencies = [
-            ("run.hgrm", &report.latency),
-            ("run-get.hgrm", &report.operations[0].latency),
-            ("run-service.hgrm", report.service.as_ref().unwrap()),
-        ];
-        for (name, latency) in latencies {
-            let (counts, median_ms, max_ms) = distribution(&path(name));
-            assert_eq!(counts, latency.count, "{name}");
-            // Rows have the end of a bucket, the report its middle: a thousandth apart, and what three decimals leave.
-            let close = |ms: f64, us: f64| (ms * 1e3 - us).abs() <= us * 0.002 + 1.0;
-            assert!(close(max_ms, latency.us_max), "{name}: {max_ms} ms, {} µs", latency.us_max);
-            assert!(close(median_ms, latency.us_p50), "{name}: {median_ms} ms, {} µs", latency.us_p50);
-        }
-        let table = fs::read_to_string(&seconds).unwrap();
-        let rows: Vec<&str> = table.lines().skip(1).collect();
-        assert_eq!(rows.len(), 1, "one whole second: {table}");
-        let second = report.seconds[0];
-        let begins = format!("0,{},{},0,{},", second.attempts, second.successes, second.successes);
-        assert!(rows[0].starts_with(&begins), "{table}");
-    });
+    let server = Server::start(|_| Reply::Value);
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (prefix, seconds) = (path("run"), path("seconds.csv"));
+    let (text, report) = report(
+        &server,
+        &[
+            "--rate=200",
+            "--window=1500ms",
+            "--hdr",
+            prefix.to_str().unwrap(),
+            "--seconds",
+            seconds.to_str().unwrap(),
+        ],
+    );
+    assert!(!text.contains("histograms"), "only --histogram adds them to the report: {text}");
+    let latencies = [
+        ("run.hgrm", &report.latency),
+        ("run-get.hgrm", &report.operations[0].latency),
+        ("run-service.hgrm", report.service.as_ref().unwrap()),
+    ];
+    for (name, latency) in latencies {
+        let (counts, median_ms, max_ms) = distribution(&path(name));
+        assert_eq!(counts, latency.count, "{name}");
+        // Rows have the end of a bucket, the report its middle: a thousandth apart, and what three decimals leave.
+        let close = |ms: f64, us: f64| (ms * 1e3 - us).abs() <= us * 0.002 + 1.0;
+        assert!(close(max_ms, latency.us_max), "{name}: {max_ms} ms, {} µs", latency.us_max);
+        assert!(close(median_ms, latency.us_p50), "{name}: {median_ms} ms, {} µs", latency.us_p50);
+    }
+    let table = fs::read_to_string(&seconds).unwrap();
+    let rows: Vec<&str> = table.lines().skip(1).collect();
+    assert_eq!(rows.len(), 1, "one whole second: {table}");
+    let second = report.seconds[0];
+    let begins = format!("0,{},{},0,{},", second.attempts, second.successes, second.successes);
+    assert!(rows[0].starts_with(&begins), "{table}");
 }
 
 /// Samples, median and maximum in milliseconds, as a plotter reads them: four numbers a line, and what begins with # aside.

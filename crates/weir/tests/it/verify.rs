@@ -1,7 +1,7 @@
 //! Reads that are verified: what a server got wrong is found and counted, and what it got right is never called wrong.
 
-use super::load::{Reply, Server, plan, run, weir_load};
-use super::support::{self, tried};
+use super::load::{Reply, Server, plan, run, run_for, streams_of, weir_load};
+use super::support;
 use kv::proto::LoadReport;
 use kv::units::Rate;
 use load::{Arrivals, Connect, Pacing, Plan, ValueSize, Verify};
@@ -16,7 +16,7 @@ fn one_key(server: &Server, verify: Verify) -> LoadReport {
         verify,
         ..plan(server.address, "mixed")
     };
-    run(&plan)
+    run_for(200, &plan)
 }
 
 /// How many of the first `attempts` requests read the key after it was written so often.
@@ -33,58 +33,52 @@ fn reads_behind(server: &Server, attempts: u64, writes: usize) -> u64 {
 
 #[test]
 fn a_value_that_was_overwritten_is_stale_and_so_is_every_one_of_them() {
-    tried(|| {
-        let server = Server::start(|_| Reply::Older);
-        let report = one_key(&server, Verify::all());
-        // Before the second write there is nothing older than the latest.
-        let stale = reads_behind(&server, report.attempts, 2);
-        assert!(stale > 0);
-        assert_eq!(report.errors, BTreeMap::from([("stale_value".into(), stale)]));
-        assert_eq!(report.verified, reads_behind(&server, report.attempts, 1));
-        assert_eq!(report.successes, report.attempts - stale);
-        assert_eq!(report.verify, "all");
+    let server = Server::start(|_| Reply::Older);
+    let report = one_key(&server, Verify::all());
+    // Before the second write there is nothing older than the latest.
+    let stale = reads_behind(&server, report.attempts, 2);
+    assert!(stale > 0);
+    assert_eq!(report.errors, BTreeMap::from([("stale_value".into(), stale)]));
+    assert_eq!(report.verified, reads_behind(&server, report.attempts, 1));
+    assert_eq!(report.successes, report.attempts - stale);
+    assert_eq!(report.verify, "all");
 
-        // Every single one can be missed by a beginning that is the same in all of them.
-        let server = Server::start(|_| Reply::Older);
-        let report = one_key(&server, Verify::NONE);
-        assert_eq!((report.errors.len(), report.verified), (0, 0));
-        assert_eq!(report.verify, "none");
-    });
+    // Every single one can be missed by a beginning that is the same in all of them.
+    let server = Server::start(|_| Reply::Older);
+    let report = one_key(&server, Verify::NONE);
+    assert_eq!((report.errors.len(), report.verified), (0, 0));
+    assert_eq!(report.verify, "none");
 }
 
 #[test]
 fn an_older_value_of_another_client_is_stale_too() {
-    tried(|| {
-        for threads in [1, 3] {
-            let server = Server::start(|_| Reply::Older);
-            let plan =
-                Plan { clients: 6, threads, keys: 3, verify: Verify::all(), ..plan(server.address, "mixed") };
-            let report = run(&plan);
-            let stale = report.errors.get("stale_value").copied().unwrap_or(0);
-            assert!(stale > 0, "{report:?}");
-            assert_eq!((stale, report.errors.len()), (report.attempts - report.successes, 1));
-        }
-    });
+    for threads in [1, 3] {
+        let server = Server::start(|_| Reply::Older);
+        let plan =
+            Plan { clients: 6, threads, keys: 3, verify: Verify::all(), ..plan(server.address, "mixed") };
+        let report = run_for(300, &plan);
+        let stale = report.errors.get("stale_value").copied().unwrap_or(0);
+        assert!(stale > 0, "{report:?}");
+        assert_eq!((stale, report.errors.len()), (report.attempts - report.successes, 1));
+    }
 }
 
 #[test]
 fn a_byte_that_is_wrong_makes_the_value_wrong_wherever_it_is() {
-    tried(|| {
-        let server = Server::start(|_| Reply::BadTail);
-        let report = one_key(&server, Verify::all());
-        let wrong = reads_behind(&server, report.attempts, 1);
-        assert!(wrong > 0);
-        assert_eq!(report.errors, BTreeMap::from([("wrong_value".into(), wrong)]));
-        assert_eq!(report.verified, wrong);
+    let server = Server::start(|_| Reply::BadTail);
+    let report = one_key(&server, Verify::all());
+    let wrong = reads_behind(&server, report.attempts, 1);
+    assert!(wrong > 0);
+    assert_eq!(report.errors, BTreeMap::from([("wrong_value".into(), wrong)]));
+    assert_eq!(report.verified, wrong);
 
-        // Of a sample those of the sample are found.
-        let server = Server::start(|_| Reply::BadTail);
-        let report = one_key(&server, "40%".parse().unwrap());
-        let read = reads_behind(&server, report.attempts, 1);
-        assert_eq!(report.errors, BTreeMap::from([("wrong_value".into(), report.verified)]));
-        assert!((read / 4..read / 2 + 10).contains(&report.verified), "{} of {read}", report.verified);
-        assert_eq!(report.verify, "40%");
-    });
+    // Of a sample those of the sample are found.
+    let server = Server::start(|_| Reply::BadTail);
+    let report = one_key(&server, "40%".parse().unwrap());
+    let read = reads_behind(&server, report.attempts, 1);
+    assert_eq!(report.errors, BTreeMap::from([("wrong_value".into(), report.verified)]));
+    assert!((read / 4..read / 2 + 10).contains(&report.verified), "{} of {read}", report.verified);
+    assert_eq!(report.verify, "40%");
 }
 
 /// What was read was right.
@@ -164,26 +158,13 @@ fn values_too_short_for_a_mark_are_compared_and_not_called_verified() {
 #[test]
 fn verification_changes_nothing_of_what_is_asked_for() {
     const LENGTH: usize = 20;
-    let once = |workload: &str, verify: &str, threads| {
+    let streams = |workload: &str, verify: &str, threads| {
         let server = Server::start(|_| Reply::Store);
         let verify = verify.parse().unwrap();
         let value_size = ValueSize::Uniform { min: 10, max: 200 };
-        // Long enough for so many requests of each client on a machine that is busy otherwise.
-        let window = Duration::from_secs(1);
-        run(&Plan {
-            clients: 6,
-            threads,
-            keys: 50,
-            value_size,
-            verify,
-            window,
-            ..plan(server.address, workload)
-        });
-        let streams = server.streams(LENGTH);
-        assert!(streams.len() == 6 && streams.iter().all(|stream| stream.len() == LENGTH));
-        streams
+        let plan = plan(server.address, workload);
+        streams_of(&Plan { clients: 6, threads, keys: 50, value_size, verify, ..plan }, &server, LENGTH)
     };
-    let streams = |workload: &str, verify: &str, threads| tried(|| once(workload, verify, threads));
     for workload in ["mixed", "put_delete_67_33", "ycsb_f"] {
         let usual = streams(workload, "none", 1);
         assert_eq!(usual, streams(workload, "all", 1));
@@ -193,27 +174,25 @@ fn verification_changes_nothing_of_what_is_asked_for() {
 
 #[test]
 fn the_command_says_how_many_values_it_compared() {
-    tried(|| {
-        let server = support::Server::start("memory:", &[]);
-        let url = format!("http://{}", server.address);
-        let arguments = [
-            &url,
-            "--workload",
-            "mixed",
-            "--keys",
-            "20",
-            "--warmup",
-            "10ms",
-            "--window",
-            "1s",
-            "--verify",
-            "all",
-        ];
-        let (output, stdout, stderr) = weir_load(&arguments);
-        assert!(output.status.success(), "{stderr}");
-        assert!(stdout.contains("values compared to the last byte"), "{stdout}");
-        let (_, stdout, _) = weir_load(&[&arguments[..], &["--json"]].concat());
-        let report: LoadReport = serde_json::from_str(&stdout).unwrap();
-        assert!(report.verified > 0 && report.verify == "all" && report.errors.is_empty(), "{report:?}");
-    });
+    let server = support::Server::start("memory:", &[]);
+    let url = format!("http://{}", server.address);
+    let arguments = [
+        &url,
+        "--workload",
+        "mixed",
+        "--keys",
+        "20",
+        "--warmup",
+        "10ms",
+        "--window",
+        "1s",
+        "--verify",
+        "all",
+    ];
+    let (output, stdout, stderr) = weir_load(&arguments);
+    assert!(output.status.success(), "{stderr}");
+    assert!(stdout.contains("values compared to the last byte"), "{stdout}");
+    let (_, stdout, _) = weir_load(&[&arguments[..], &["--json"]].concat());
+    let report: LoadReport = serde_json::from_str(&stdout).unwrap();
+    assert!(report.verified > 0 && report.verify == "all" && report.errors.is_empty(), "{report:?}");
 }

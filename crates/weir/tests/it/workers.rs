@@ -285,7 +285,7 @@ fn what_is_no_worker_or_another_one_is_not_believed() {
         ("no-such-command".to_owned(), "it ended before its result was there (exit status: 127); hint: see"),
         ("exit 3".to_owned(), "it ended before its result was there (exit status: 3)"),
         (hello("9.9.9", FORMAT), "it is weir 9.9.9 (format "),
-        (hello(version, 77), "(format 77), and this is weir "),
+        (hello(version, 77), "it is weir 0.1.0 (format 77), and this is weir 0.1.0 (format "),
         (
             format!("echo Welcome to this machine.; {}", worker()),
             "`Welcome to this machine.` is no message of weir load-worker",

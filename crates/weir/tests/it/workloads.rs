@@ -2,8 +2,7 @@
 //!
 //! The servers are those of `load`.
 
-use super::load::{Reply, Server, ok, plan, run, status};
-use super::support::tried;
+use super::load::{Reply, Server, ok, plan, run, run_for, status, streams_of};
 use kv::proto::{Latency, LoadEvent};
 use load::{self, Notice, Plan, WORKLOADS};
 use std::collections::BTreeMap;
@@ -131,73 +130,64 @@ fn a_workload_of_ones_own_is_what_was_stated() {
 
 #[test]
 fn a_wrong_computation_is_a_wrong_value_and_a_missing_route_a_failure() {
-    tried(|| {
-        for (workload, answer, class) in [
-            ("compute_prime", "{\"count\":99,\"primes\":[]}", "wrong_value"),
-            ("compute_hash", "{\"hash\":\"none\"}", "wrong_value"),
-            ("compute_mixed", "", "http_4xx"),
-        ] {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = listener.local_addr().unwrap();
-            let answer = if answer.is_empty() { status(404) } else { ok(answer.as_bytes()) };
-            thread::spawn(move || {
-                for stream in listener.incoming() {
-                    let (mut stream, answer) = (stream.unwrap(), answer.clone());
-                    thread::spawn(move || {
-                        while stream.read(&mut [0; 4096]).is_ok_and(|bytes| bytes > 0) {
-                            let _ = stream.write_all(&answer);
-                        }
-                    });
-                }
-            });
-            let report = run(&plan(address, workload));
-            assert!(report.attempts > 0 && report.successes == 0);
-            assert_eq!(report.errors, BTreeMap::from([(class.into(), report.attempts)]), "{workload}");
-        }
-    });
+    for (workload, answer, class) in [
+        ("compute_prime", "{\"count\":99,\"primes\":[]}", "wrong_value"),
+        ("compute_hash", "{\"hash\":\"none\"}", "wrong_value"),
+        ("compute_mixed", "", "http_4xx"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let answer = if answer.is_empty() { status(404) } else { ok(answer.as_bytes()) };
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, answer) = (stream.unwrap(), answer.clone());
+                thread::spawn(move || {
+                    while stream.read(&mut [0; 4096]).is_ok_and(|bytes| bytes > 0) {
+                        let _ = stream.write_all(&answer);
+                    }
+                });
+            }
+        });
+        let report = run_for(10, &plan(address, workload));
+        assert_eq!(report.successes, 0);
+        assert_eq!(report.errors, BTreeMap::from([(class.into(), report.attempts)]), "{workload}");
+    }
 }
 
 #[test]
 fn values_of_any_size_pass_the_read_back() {
-    tried(|| {
-        for (value_size, lengths) in [
-            ("0", 0..=0),
-            ("1", 1..=1),
-            ("9", 9..=9),
-            ("10", 10..=10),
-            ("1000000", 1_000_000..=1_000_000),
-            ("0-5000", 0..=5000),
-            ("zipfian:1-100000", 1..=100_000),
-        ] {
-            let server = Server::start(|_| Reply::Store);
-            let plan = Plan {
-                preload: true,
-                value_size: value_size.parse().unwrap(),
-                ..plan(server.address, "get_popular")
-            };
-            let report = run(&plan);
-            assert_eq!((report.attempts, report.successes > 0), (report.successes, true), "{value_size}");
-            let state = server.state.lock().unwrap();
-            assert!(
-                state.values.len() == 10 && state.values.values().all(|value| lengths.contains(&value.len()))
-            );
-        }
-    });
+    for (value_size, lengths) in [
+        ("0", 0..=0),
+        ("1", 1..=1),
+        ("9", 9..=9),
+        ("10", 10..=10),
+        ("1000000", 1_000_000..=1_000_000),
+        ("0-5000", 0..=5000),
+        ("zipfian:1-100000", 1..=100_000),
+    ] {
+        let server = Server::start(|_| Reply::Store);
+        let plan = Plan {
+            preload: true,
+            value_size: value_size.parse().unwrap(),
+            ..plan(server.address, "get_popular")
+        };
+        let report = run_for(10, &plan);
+        assert_eq!(report.attempts, report.successes, "{value_size}");
+        let state = server.state.lock().unwrap();
+        assert!(
+            state.values.len() == 10 && state.values.values().all(|value| lengths.contains(&value.len()))
+        );
+    }
 }
 
 #[test]
 fn the_same_seed_asks_for_the_same_with_any_number_of_threads() {
     const LENGTH: usize = 30;
-    let once = |workload: &str, seed, threads| {
+    let streams = |workload: &str, seed, threads| {
         let server = Server::start(|_| Reply::Store);
-        // Long enough for so many requests of each client on a machine that is busy otherwise.
-        let window = Duration::from_millis(600);
-        run(&Plan { clients: 7, threads, seed, keys: 1000, window, ..plan(server.address, workload) });
-        let streams = server.streams(LENGTH);
-        assert!(streams.len() == 7 && streams.iter().all(|stream| stream.len() == LENGTH));
-        streams
+        let plan = Plan { clients: 7, threads, seed, keys: 1000, ..plan(server.address, workload) };
+        streams_of(&plan, &server, LENGTH)
     };
-    let streams = |workload: &str, seed, threads| tried(|| once(workload, seed, threads));
     for workload in ["mixed", "put_all", "ycsb_d", "ycsb_f", "put_delete_67_33"] {
         let one = streams(workload, 7, 1);
         assert_eq!(one, streams(workload, 7, 2));
