@@ -24,7 +24,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Says what stands in the way of writing them, as far as it shows by now; `histograms` are the names of all there will be.
+    /// Checks that they can be written; `histograms` are the names of all there will be.
     pub(super) fn new(
         hdr: Option<String>,
         seconds: Option<PathBuf>,
@@ -54,7 +54,7 @@ impl Files {
             distributions.zip(report.histograms.values().map(|buckets| distribution(buckets)));
         let seconds = self.seconds.iter().map(|path| (path.clone(), table(&report.seconds)));
         let written = distributions.chain(seconds).map(|(path, text)| write(&path, &text));
-        // All was well when it was asked for: it is the run that failed, not whoever typed it.
+        // The command line was checked before the run: this is a failure of the run.
         written.filter_map(Result::err).map(|(what, hint)| Error::new(what).hint(hint)).collect()
     }
 }
@@ -66,7 +66,7 @@ fn hdr_path(prefix: &str, name: &str) -> PathBuf {
 /// What keeps a file from being written, and the remedy.
 type Obstacle = (String, &'static str);
 
-/// Whether `path` can be written, told by a file beside it that is gone again.
+/// Whether `path` can be written: whether a temporary file can be made in its folder.
 fn check(path: &Path) -> Result<(), Obstacle> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         let what = format!("cannot write {}: it is not a regular file", path.display());
@@ -102,7 +102,7 @@ fn obstacle(path: &Path, error: &io::Error) -> Obstacle {
         io::ErrorKind::StorageFull => "make room on that disk, or name a folder on another",
         _ => "name a file in a folder that you may write to",
     };
-    // Without its number, and the path of a file beside it that nobody typed.
+    // Without its number and the path of the temporary file.
     let cause = error.to_string();
     let cause = cause.split(" (os error").next().unwrap_or_default().to_lowercase();
     (format!("cannot write {}: {cause}", path.display()), hint)
@@ -183,7 +183,7 @@ impl Level {
         2f64.powi(self.half) / (1.0 - f64::from(self.tick) / f64::from(2 * TICKS_PER_HALF))
     }
 
-    /// Whether `below` of `total` samples are as many; reckoned in whole numbers, so that a tenth is a tenth.
+    /// Whether `below` of `total` samples are that many. In integers: with floats three of ten samples would not reach 30 %.
     fn is_reached(&self, below: u64, total: u64) -> bool {
         let ticks = u128::from(2 * TICKS_PER_HALF);
         (u128::from(total - below) * ticks) << self.half

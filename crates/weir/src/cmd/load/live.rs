@@ -1,7 +1,7 @@
 //! What is shown while `weir load` runs, on standard error: a view of a few lines that stays in its place on a terminal,
 //! a line every now and then elsewhere.
 //!
-//! What stands in it is made of a [`State`] and a width, without a clock or a terminal.
+//! The view is made of a [`State`] and a width, without a clock or a terminal.
 
 use super::note;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 const REDRAW_EVERY: Duration = Duration::from_secs(1);
 /// Between two lines elsewhere.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// Columns of a terminal that does not tell how many it has.
+/// Columns of a terminal that does not report its width.
 const WIDTH_USUAL: usize = 80;
 /// Seconds that are drawn.
 const SPARKS_MAX: usize = 40;
-/// Fewer tell nothing.
+/// Fewer show nothing.
 const SPARKS_MIN: usize = 8;
 const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const BAR_MAX: usize = 30;
@@ -53,7 +53,7 @@ impl Live {
         };
         let mut live = Live { state: State::new(plan.warmup, plan.window), place };
         if plan.preload_keys() == 0 {
-            live.state.phase = Phase::Warmup { over: 0, of: plan.warmup };
+            live.state.phase = Phase::timed(WARMUP, 0, plan.warmup);
         }
         if let Place::Screen(bar, ..) = &live.place {
             bar.set_message(view(&live.state, width()).join("\n"));
@@ -67,17 +67,17 @@ impl Live {
     }
 
     pub(super) fn hear(&mut self, notice: &Notice) {
-        let before = self.state.phase.name();
+        let before = self.state.phase.name;
         self.state.hear(notice);
         match &mut self.place {
             Place::Nowhere => {}
             Place::Screen(bar, every, drawn) => {
-                // Counted, as one that is heard of late is followed by one in time.
-                let is_due = match self.state.phase {
-                    Phase::Preload { .. } => drawn.elapsed() >= *every,
+                // By seconds, not by the clock: a second that is reported late is followed by one in time.
+                let is_due = match self.state.phase.name {
+                    PRELOAD => drawn.elapsed() >= *every,
                     _ => self.state.untold(whole_seconds(*every)).is_some(),
                 };
-                if is_due || self.state.phase.name() != before {
+                if is_due || self.state.phase.name != before {
                     bar.set_message(view(&self.state, width()).join("\n"));
                     *drawn = Instant::now();
                 }
@@ -85,8 +85,8 @@ impl Live {
             Place::Lines(every, told) => {
                 if let Some(line) = self.state.line(whole_seconds(*every)) {
                     note(line);
-                } else if matches!(self.state.phase, Phase::Preload { .. }) && told.elapsed() >= *every {
-                    note(format!("{:<7}  {}", self.state.phase.name(), how_far(&self.state.phase).1));
+                } else if self.state.phase.name == PRELOAD && told.elapsed() >= *every {
+                    note(format!("{PRELOAD:<7}  {}", self.state.phase.progress));
                     *told = Instant::now();
                 }
             }
@@ -124,38 +124,28 @@ struct State {
     over: i64,
     /// Failed requests of that part.
     failures: u64,
-    /// The seconds of that part that no line and no redraw told of.
+    /// The seconds of that part that no line and no redraw has shown.
     untold: Vec<SecondReport>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
-    /// Nothing was heard yet.
-    Start,
-    /// The keys are written and read back.
-    Preload {
-        requests: u64,
-        of: u64,
-    },
-    /// Seconds since it began, and how long it is.
-    Warmup {
-        over: i64,
-        of: Duration,
-    },
-    Window {
-        over: i64,
-        of: Duration,
-    },
+const PRELOAD: &str = "preload";
+const WARMUP: &str = "warm-up";
+const WINDOW: &str = "window";
+
+/// Where a run is, and how far.
+#[derive(Clone, Debug)]
+struct Phase {
+    name: &'static str,
+    /// How much of it is over, 0–1.
+    share: f64,
+    /// The same in words.
+    progress: String,
 }
 
 impl Phase {
-    fn name(self) -> &'static str {
-        match self {
-            Phase::Start => "connecting",
-            Phase::Preload { .. } => "preload",
-            Phase::Warmup { .. } => "warm-up",
-            Phase::Window { .. } => "window",
-        }
+    fn timed(name: &'static str, over: i64, of: Duration) -> Phase {
+        let share = over as f64 / of.as_secs_f64().max(1e-9);
+        Phase { name, share, progress: format!("{over}s of {}", units::Span(of)) }
     }
 }
 
@@ -164,7 +154,7 @@ impl State {
         State {
             warmup,
             window,
-            phase: Phase::Start,
+            phase: Phase { name: "connecting", share: 0.0, progress: String::new() },
             seconds: VecDeque::new(),
             part: "",
             over: 0,
@@ -174,33 +164,28 @@ impl State {
     }
 
     fn hear(&mut self, notice: &Notice) {
-        let (warmup, window) = (self.warmup, self.window);
         match *notice {
-            Notice::Preloading { requests, of } => self.phase = Phase::Preload { requests, of },
-            Notice::Event(LoadEvent::Preloaded { .. }) => self.phase = Phase::Warmup { over: 0, of: warmup },
-            Notice::Event(LoadEvent::WindowStart) => self.phase = Phase::Window { over: 0, of: window },
-            Notice::Event(
-                LoadEvent::WindowEnd
-                | LoadEvent::Second { .. }
-                | LoadEvent::Bin { .. }
-                | LoadEvent::Report(_),
-            )
-            | Notice::Bin { .. } => {}
+            Notice::Preloading { requests, of } => {
+                let (requests, of) = (requests as f64, of as f64);
+                let progress = format!("{} of {} requests", units::short(requests), units::short(of));
+                self.phase = Phase { name: PRELOAD, share: requests / of.max(1.0), progress };
+            }
+            Notice::Event(LoadEvent::Preloaded { .. }) => self.phase = Phase::timed(WARMUP, 0, self.warmup),
+            Notice::Event(LoadEvent::WindowStart) => self.phase = Phase::timed(WINDOW, 0, self.window),
             Notice::Second { second, report } => self.count(second, report),
+            Notice::Event(_) | Notice::Bin { .. } => {}
         }
     }
 
     fn count(&mut self, second: i64, report: SecondReport) {
-        let (part, over) = match second {
-            ..0 => ("warm-up", self.warmup.as_secs_f64().ceil() as i64 + second + 1),
-            0.. => ("window", second + 1),
+        let (part, over, of) = match second {
+            ..0 => (WARMUP, self.warmup.as_secs_f64().ceil() as i64 + second + 1, self.warmup),
+            0.. => (WINDOW, second + 1, self.window),
         };
-        // The last second of the warm-up is heard of when the window has begun.
-        self.phase = match (second, self.phase) {
-            (..0, Phase::Window { .. }) => self.phase,
-            (..0, _) => Phase::Warmup { over, of: self.warmup },
-            (0.., _) => Phase::Window { over, of: self.window },
-        };
+        // The last second of the warm-up is reported when the window has begun.
+        if part == WINDOW || self.phase.name != WINDOW {
+            self.phase = Phase::timed(part, over, of);
+        }
         if part != self.part {
             self.untold.clear();
             self.failures = 0;
@@ -214,7 +199,7 @@ impl State {
         }
     }
 
-    /// The seconds that were not told of, if they are as many as `every`; now they are.
+    /// Takes the seconds that were not shown, if there are at least `every`.
     fn untold(&mut self, every: usize) -> Option<Vec<SecondReport>> {
         (self.untold.len() >= every).then(|| std::mem::take(&mut self.untold))
     }
@@ -273,7 +258,7 @@ fn view(state: &State, width: usize) -> Vec<String> {
         let rates = state.seconds.iter().map(|second| Some(second.successes as f64));
         let p99s =
             (state.seconds.iter()).map(|second| (second.attempts > 0).then_some(second.latency_us_p99));
-        // Each figure stands beside its curve, and the curves above one another and where they were a second ago.
+        // Each figure is beside its curve, and the curves are aligned.
         let column = latency.chars().count();
         let room = width.saturating_sub(column + 2);
         if room >= SPARKS_MIN {
@@ -307,28 +292,14 @@ fn fitting(width: usize, parts: &[String]) -> String {
 
 /// Which phase it is and how far, with a bar if there is room.
 fn headline(phase: &Phase, width: usize) -> String {
-    let (share, told) = how_far(phase);
-    let name = format!("{:<7}", phase.name());
-    let room = width.saturating_sub(name.chars().count() + told.chars().count() + 4).min(BAR_MAX);
-    if room >= SPARKS_MIN && !told.is_empty() {
+    let Phase { name, share, progress } = phase;
+    let name = format!("{name:<7}");
+    let room = width.saturating_sub(name.chars().count() + progress.chars().count() + 4).min(BAR_MAX);
+    if room >= SPARKS_MIN && !progress.is_empty() {
         let full = ((share * room as f64) as usize).min(room);
-        return format!("{name}  {}{}  {told}", "█".repeat(full), "░".repeat(room - full));
+        return format!("{name}  {}{}  {progress}", "█".repeat(full), "░".repeat(room - full));
     }
-    fitting(width, &[name, format!("  {told}")])
-}
-
-/// Which share of the phase is over, and in words.
-fn how_far(phase: &Phase) -> (f64, String) {
-    match *phase {
-        Phase::Start => (0.0, String::new()),
-        Phase::Preload { requests, of } => (
-            requests as f64 / of.max(1) as f64,
-            format!("{} of {} requests", units::short(requests as f64), units::short(of as f64)),
-        ),
-        Phase::Warmup { over, of } | Phase::Window { over, of } => {
-            (over as f64 / of.as_secs_f64().max(1e-9), format!("{over}s of {}", units::Span(of)))
-        }
-    }
+    fitting(width, &[name, format!("  {progress}")])
 }
 
 /// The last of `values` as a curve of at most `room` signs, from zero to the highest; a blank where there is no value.
@@ -350,8 +321,8 @@ fn sparks(values: impl DoubleEndedIterator<Item = Option<f64>> + Clone, room: us
 mod tests {
     use super::*;
 
-    const WARMUP: Duration = Duration::from_secs(2);
-    const WINDOW: Duration = Duration::from_secs(30);
+    const WARMUP_TIME: Duration = Duration::from_secs(2);
+    const WINDOW_TIME: Duration = Duration::from_secs(30);
 
     fn second(successes: u64, failures: u64, p99_us: f64) -> SecondReport {
         SecondReport {
@@ -366,7 +337,7 @@ mod tests {
 
     /// A run whose window had these seconds.
     fn state(seconds: &[SecondReport]) -> State {
-        let mut state = State::new(WARMUP, WINDOW);
+        let mut state = State::new(WARMUP_TIME, WINDOW_TIME);
         state.hear(&Notice::Event(LoadEvent::WindowStart));
         for (second, report) in seconds.iter().enumerate() {
             state.hear(&Notice::Second { second: second as i64, report: *report });
@@ -454,7 +425,7 @@ mod tests {
 
     #[test]
     fn before_the_first_second_there_is_only_the_phase() {
-        let mut state = State::new(WARMUP, WINDOW);
+        let mut state = State::new(WARMUP_TIME, WINDOW_TIME);
         assert_eq!(view(&state, 60), ["connecting"]);
         state.hear(&Notice::Preloading { requests: 5000, of: 20_000 });
         assert_eq!(view(&state, 60), ["preload  ██████░░░░░░░░░░░░░░░░░░░  5.00k of 20.0k requests"]);
@@ -474,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_line_tells_of_the_seconds_since_the_last_one() {
-        let mut state = State::new(WARMUP, WINDOW);
+        let mut state = State::new(WARMUP_TIME, WINDOW_TIME);
         let mut lines = Vec::new();
         for (at, report) in [
             (-2, second(100, 5, 100.0)),

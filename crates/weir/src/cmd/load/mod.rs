@@ -30,10 +30,10 @@ const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// What a line on standard input says that ends the window.
 const END: &[u8] = b"end";
 
-/// Put load on an HTTP key-value server and report what its clients saw.
+/// Send load to an HTTP key-value server and report throughput, latencies and failures.
 ///
 /// A closed loop unless --rate is given: each client is one connection with one request in flight, and sends the next one as
-/// soon as the answer is there. Any server that speaks GET, PUT and DELETE on /kv/{key} will do; with others, name a dialect.
+/// soon as the answer has arrived. The server must answer GET, PUT and DELETE on /kv/{key}; for other servers, name a dialect.
 #[derive(clap::Args)]
 #[command(after_help = workloads_help(), override_usage = "weir load [OPTIONS] URL")]
 pub(crate) struct Args {
@@ -41,19 +41,19 @@ pub(crate) struct Args {
     #[arg(value_name = "URL", required_unless_present = "schema")]
     target: Option<Target>,
 
-    /// What to ask for; the workloads are listed below
+    /// Operations, keys and values; the workloads are listed below
     #[arg(long, value_name = "NAME", default_value = "get_popular", value_parser = workload, help_heading = "Load")]
     workload: &'static Workload,
 
-    /// In which words to ask: a dialect listed below, or a file that describes one
+    /// How requests look: a dialect listed below, or a file that describes one
     #[arg(long, value_name = "NAME|FILE.toml", default_value = Dialect::default_dialect().name.as_str(), value_parser = dialect, help_heading = "Load")]
     dialect: &'static Dialect,
 
-    /// Send so many requests per second, all clients together, whatever becomes of them: an open loop
+    /// Send this many requests per second, all clients together, without waiting for answers: an open loop
     #[arg(long, value_name = "N", conflicts_with = "think", help_heading = "Pacing")]
     rate: Option<Rate>,
 
-    /// How the requests of an open loop lie: constant, or poisson for random gaps
+    /// Gaps between the requests of an open loop: constant, or poisson for random ones
     #[arg(long, value_name = "HOW", default_value = "constant", requires = "rate", help_heading = "Pacing")]
     arrivals: Arrivals,
 
@@ -71,11 +71,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to(100_000), help_heading = "Load")]
     clients: u32,
 
-    /// Threads that drive the clients; one is enough up to some 150k requests of short values per second
+    /// Threads that drive the clients; one is enough for about 150k requests per second with short values
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1024), help_heading = "Load")]
     threads: u32,
 
-    /// Time to run before anything counts
+    /// Time to run before the measurement
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span, help_heading = "Load")]
     warmup: Span,
 
@@ -91,11 +91,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Keys and values")]
     keys: Option<u64>,
 
-    /// What is asked in which shares, as in get=50,put=30,delete=20 [default: the workload's]
+    /// Operations and their shares, as in get=50,put=30,delete=20 [default: the workload's]
     #[arg(long, value_name = "WEIGHTS", help_heading = "Load")]
     mix: Option<Mix>,
 
-    /// Which keys are asked for; the distributions are listed below [default: the workload's]
+    /// How keys are chosen; the distributions are listed below [default: the workload's]
     #[arg(long, value_name = "NAME", help_heading = "Keys and values")]
     distribution: Option<Distribution>,
 
@@ -103,7 +103,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", help_heading = "Keys and values")]
     value_size: Option<ValueSize>,
 
-    /// When a client connects: once, or for each request anew
+    /// When a client connects: once, or each, for a new connection with each request
     #[arg(long, value_name = "WHEN", default_value = "once", help_heading = "Connections")]
     connect: Connect,
 
@@ -115,15 +115,15 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Load")]
     no_preload: bool,
 
-    /// Which of the values read to compare to the last byte and check for being the latest: none, all, or a share as in 1%
+    /// Which reads to check for a complete value that is not stale: none, all, or a share as in 1%
     #[arg(long, value_name = "WHICH", default_value = "none", help_heading = "Keys and values")]
     verify: Verify,
 
-    /// Let this command put a share of the load on, as in 'ssh host weir load-worker'; give it once for each worker
-    #[arg(long = "worker", value_name = "COMMAND", help_heading = "Workers")]
+    /// Command of a process that sends a share of the load, as in 'ssh host weir load-worker'; repeatable
+    #[arg(long = "worker", value_name = "COMMAND", help_heading = "Load")]
     workers: Vec<String>,
 
-    /// Add the histograms behind the latencies to --json and --events
+    /// Add the latency histograms to --json and --events
     #[arg(long, help_heading = "Output")]
     histogram: bool,
 
@@ -131,7 +131,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "events", help_heading = "Output")]
     json: bool,
 
-    /// Print what happens as JSON lines, at the moment it does; the report is the last one
+    /// Print events as JSON lines when they happen; the report is the last one
     #[arg(long, help_heading = "Output")]
     events: bool,
 
@@ -139,16 +139,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PREFIX", help_heading = "Output")]
     hdr: Option<String>,
 
-    /// Write what happened in each second of the window as a table
+    /// Write the figures of each second of the window as a table
     #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
     seconds: Option<PathBuf>,
 
-    /// Tell the window also in bins of this length, a whole part of a second from 10ms on, in --json and --events
+    /// Add figures for bins of this length, as in 100ms, to --json and --events
     #[arg(long, value_name = "TIME", value_parser = bin, help_heading = "Output")]
     bin: Option<Span>,
 
-    /// Between two redraws of the live view, or two lines where standard error is no terminal; 0s: neither
-    /// [default: 1s, 10s]
+    /// Time between two updates while it runs; 0s shows nothing [default: 1s on a terminal, else 10s]
     #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "events", help_heading = "Output")]
     interval: Option<Span>,
 
@@ -156,12 +155,12 @@ pub(crate) struct Args {
     #[arg(long, short, help_heading = "Output")]
     quiet: bool,
 
-    /// End without a report when standard input does: whoever started this holds its other end, and is gone then. A line `end`
-    /// on it ends the window and nothing else
+    /// End without a report when standard input ends: the process that started this is gone then. A line `end` on it ends the
+    /// window and nothing else
     #[arg(long, hide = true)]
     until_stdin_ends: bool,
 
-    /// Let each request cost the generator so much more processor time, as in cpu=2us: to see whether the generator is the limit
+    /// Add processor time to each request, as in cpu=2us: to see whether the generator is the limit
     #[arg(long, value_name = "FAULT", value_parser = added_cpu, hide = true)]
     inject: Option<Span>,
 
@@ -190,7 +189,7 @@ fn until_stdin_ends(args: Args) -> Result<(), kv::Error> {
                 hears.request();
             }
         }
-        // Nobody hears it if the run is over, and so is this process; likewise below.
+        // The receiver is gone if the run is over, and then the process ends; likewise below.
         let _ = input.send(Err(kv::Error::new("whoever started this is gone")));
     });
     thread::spawn(move || {
@@ -233,7 +232,7 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), kv::Error> {
     };
     let files = Files::new(args.hdr, args.seconds, &plan.histogram_names())?;
     check_workers(&args.workers, plan.clients)?;
-    // Whoever reads events has the screen for himself.
+    // With --events nothing else is written to the terminal.
     let mut live = match args.quiet || args.events {
         true => Live::silent(),
         false => Live::start(&plan, args.interval.map(|interval| interval.0)),
@@ -316,7 +315,7 @@ fn failure(error: Error, dialect: &Dialect) -> kv::Error {
     kv::Error::new(error).hint(hint)
 }
 
-/// One line of JSON. Standard output is flushed at every line's end, so that whoever reads a pipe hears it at once.
+/// Prints one line of JSON. Standard output is flushed at the end of every line, so that it passes a pipe at once.
 fn say_json(value: &impl serde::Serialize) {
     match serde_json::to_string(value) {
         Ok(line) => say(line),
@@ -361,7 +360,7 @@ pub(super) fn dialect(name: &str) -> Result<&'static Dialect, String> {
         return Err(format!("known are {}, or name a FILE.toml", known.join(", ")));
     }
     let text = std::fs::read_to_string(name).map_err(|error| format!("cannot read it: {error}"))?;
-    // Its own name is enough for the report: where it lies is nobody else's concern.
+    // The report has the name of the file without its folders.
     let own = Path::new(name).file_name().map_or(name.into(), |own| own.to_string_lossy());
     Dialect::of_file(&own, &text)
 }

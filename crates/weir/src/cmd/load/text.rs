@@ -224,7 +224,7 @@ fn counted(count: u32, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A share as per cent, with enough digits to tell few from none.
+/// A share in per cent, with enough digits to distinguish a small one from zero.
 fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0".into(),
