@@ -1,7 +1,7 @@
 //! The answer to one request, put together from whatever pieces arrive.
 //!
-//! Bytes in, a verdict out: no sockets, no clock. Bodies are compared as they pass, and kept only where a dialect has
-//! something to look for in them.
+//! Bytes in, a result out: no sockets, no clock. Bodies are compared as they arrive, and kept only where a dialect has to
+//! search them.
 
 use super::dialect::Rule;
 use super::mix::Operation;
@@ -10,7 +10,7 @@ use http1::response::{self, Familiar};
 use http1::{Decoder, Framing, Reject, Slots};
 use memchr::memmem;
 
-/// Longest answer head put up with, in bytes.
+/// Longest answer head that is accepted, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// How much of a body is kept to look for a text in it, beyond the length of that text.
 pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
@@ -42,9 +42,9 @@ pub enum Fault {
     Http429,
     /// Status 5xx but 504, and but a 503 that says its outcome.
     Http5xx,
-    /// Status 503, and the answer says that nothing happened.
+    /// Status 503, and the answer says that the request was not carried out.
     Http503NotApplied,
-    /// Status 503, and the answer says that nobody knows whether it happened.
+    /// Status 503, and the answer says that it is unknown whether the request was carried out.
     Http503Unknown,
     /// Status 504: whether it happened is unknown.
     Http504,
@@ -146,9 +146,9 @@ impl Answer {
         };
         let complete = self.body.as_ref().is_some_and(Decoder::is_done);
         match (used < of, complete) {
-            // Bytes that answer nothing: where this answer ended is not to be trusted.
+            // Surplus bytes: it is not certain where this answer ended.
             (true, true) => Err(Fault::WrongLength),
-            // A head without end.
+            // The head does not end.
             (true, false) if of - used > HEAD_BYTES_MAX => Err(Fault::Malformed),
             _ => Ok(complete),
         }

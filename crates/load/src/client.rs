@@ -1,8 +1,7 @@
 //! One client: a connection with at most one request in flight.
 //!
 //! Does the socket calls and nothing else: it draws no keys, counts nothing, and reads the clock only to time the making
-//! of a connection. The reactor tells it when to send and when its socket is ready; it tells back when the request is over
-//! and how.
+//! of a connection. The reactor calls it to send and when its socket is ready; it returns whether the request is over and how.
 
 use super::Connect;
 use super::answer::{Answer, Fault, Success};
@@ -165,7 +164,7 @@ impl Client {
         {
             return Ok(failed);
         }
-        // Without waiting to be told that the socket is writable: it nearly always is, and on the loopback device a
+        // Without waiting for the poll to report the socket as writable: it nearly always is, and on the loopback device a
         // connection is made before `connect` returns.
         match self.write() {
             Ok(()) if self.peer_closed && self.sent == self.request.bytes.len() => Ok(self.read(shared)),
@@ -232,7 +231,7 @@ impl Client {
                         self.connection = Connection::Made(self.begun_at.elapsed());
                     }
                 }
-                // Not connected yet, or the socket's buffer is full: either way the poll will tell.
+                // Not connected yet, or the socket's buffer is full: the poll reports both.
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
                     break;
                 }

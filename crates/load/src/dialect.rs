@@ -19,7 +19,7 @@ pub struct DialectRow {
     pub text: &'static str,
 }
 
-/// Every dialect built in. The first is spoken unless another one is asked for.
+/// Every built-in dialect. The first is the default.
 pub static DIALECTS: &[DialectRow] = &[
     DialectRow {
         name: "weir",
@@ -49,7 +49,7 @@ static BUILT_IN: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
     parsed.collect::<Result<_, _>>().expect("a test has parsed every row")
 });
 
-/// How one kind of server is spoken to.
+/// How requests to one kind of server look.
 #[derive(Debug)]
 pub struct Dialect {
     /// What `--dialect` called it; of a file, the file's name without folders.
@@ -68,14 +68,14 @@ impl Dialect {
         BUILT_IN.iter().find(|dialect| dialect.name == name)
     }
 
-    /// The one that is spoken unless another one is asked for.
+    /// The default.
     pub fn default_dialect() -> &'static Dialect {
         &BUILT_IN[0]
     }
 
     /// The dialect that the file called `name` describes in `text`. `Err` is one line, the remedy behind a semicolon.
     ///
-    /// Lives as long as the process: a run has one, and lends it to all its threads.
+    /// It is never freed: a run has one, and all its threads use it.
     pub fn of_file(name: &str, text: &str) -> Result<&'static Dialect, String> {
         Dialect::parse(name, text).map(|dialect| &*Box::leak(Box::new(dialect)))
     }
@@ -170,13 +170,13 @@ pub(super) struct OperationTemplate {
 pub(super) struct Rule {
     /// Statuses that mean success.
     pub(super) ok: Vec<u16>,
-    /// Statuses by which a read is told that there is no such key.
+    /// Statuses that mean to a read that there is no such key.
     pub(super) absent: Vec<u16>,
-    /// The same, told by a text in the body of a success.
+    /// The same, if the body of a success contains this text.
     pub(super) absent_if: Option<String>,
-    /// The same, told by a text that is missing there.
+    /// The same, if the body of a success lacks this text.
     pub(super) absent_unless: Option<String>,
-    /// Whether the expected text may stand anywhere in the body; else the body begins with it.
+    /// Whether the expected text may be anywhere in the body; else the body begins with it.
     pub(super) anywhere: bool,
     /// Whether the body must be kept until it is complete, because something is to be looked for.
     pub(super) keeps_body: bool,
@@ -200,7 +200,7 @@ impl Rule {
     }
 }
 
-/// What stands in place of a placeholder.
+/// What replaces a placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placeholder {
     Key,
@@ -215,7 +215,7 @@ pub(super) enum Placeholder {
     Hash,
 }
 
-/// Every placeholder, as it stands between braces.
+/// Every placeholder, as it is written between braces.
 const PLACEHOLDERS: &[(&str, Placeholder)] = &[
     ("key", Placeholder::Key),
     ("key_base64", Placeholder::KeyBase64),
@@ -305,7 +305,7 @@ impl Section {
             return Err("has both begins and holds; hint: leave one out".into());
         }
         let anywhere = self.holds.is_some();
-        // Reads bring the value and nothing else, unless told otherwise; what writes bring is nobody's concern.
+        // The answer to a read is the value and nothing else, unless the file says otherwise. The answer to a write is not checked.
         let whole = is_get && self.holds.is_none() && self.begins.is_none();
         let proof = self.holds.or(self.begins).unwrap_or_else(|| if whole { "{value}" } else { "" }.into());
         let rule = Rule {
@@ -324,7 +324,7 @@ impl Section {
         let mut form = OperationTemplate {
             path: self.path,
             headers: self.headers,
-            // Without a length a server cannot tell that such a request has no body.
+            // Without a length a server does not know that such a request has no body.
             body: self.body.or_else(|| sends.then(String::new)),
             proof,
             whole,

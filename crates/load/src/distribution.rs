@@ -10,7 +10,7 @@ pub(super) const THETA_DEFAULT: f64 = 0.99;
 /// Which keys requests name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Every key equally likely, whoever asks.
+    /// Every key equally likely.
     Uniform,
     /// Few keys often, many seldom: the r-th in proportion to r^−theta. Which keys are the frequent ones is scattered
     /// over all of them.
@@ -27,7 +27,7 @@ pub enum Distribution {
         /// Per cent of the keys that are hot: the first ones.
         keys_percent: f64,
     },
-    /// The first so many keys, each equally likely.
+    /// This many keys from the first on, each equally likely.
     Popular(u64),
     /// All clients walk all keys together, over and over: the n-th of N clients takes every N-th key.
     Sequence,

@@ -12,7 +12,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// How long base64 of so many bytes is.
+/// The length of base64 of this many bytes.
 pub(super) fn base64_bytes(bytes: usize) -> usize {
     bytes.div_ceil(3) * 4
 }

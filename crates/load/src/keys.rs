@@ -35,7 +35,7 @@ pub(super) struct KeySpace {
     sizes: Sizes,
 }
 
-/// A turn of the mix.
+/// An entry of the mix.
 #[derive(Clone, Debug)]
 struct WeightedEntry {
     /// Drawn by every point below it that is not below the one before.
@@ -47,14 +47,14 @@ struct WeightedEntry {
 /// A distribution, ready to choose keys by.
 #[derive(Clone, Copy, Debug)]
 enum KeyChooser {
-    /// One of the first so many keys.
+    /// One of the first this many keys.
     Uniform(u64),
     Zipfian(Zipf, Scatter),
     Latest(Zipf),
     Hotspot {
         /// Of the operations, 0–1.
         hot_share: f64,
-        /// So many of the first keys.
+        /// The number of hot keys: the first ones.
         hot_keys: u64,
     },
     /// From this key on.
@@ -115,9 +115,9 @@ pub(super) struct OperationStream {
     client: u64,
     /// Keys taken in sequence so far: PUTs of the client's own keys, inserts, or steps of a walk.
     taken: u64,
-    /// The steps left of the turn begun, as its place and the next step's.
+    /// The steps left of the entry begun: its place and that of the next step.
     pending: Option<(usize, usize)>,
-    /// The key of that turn's first step.
+    /// The key of its first step.
     first_key: u64,
 }
 

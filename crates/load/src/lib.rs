@@ -48,21 +48,19 @@ pub use workload::{WORKLOADS, Workload};
 
 use kv::proto::{LoadEvent, LoadReport, SecondReport};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::str::FromStr;
 use std::time::Duration;
 
 /// File descriptors kept for everything that is not a client.
 const FILES_SPARE: u64 = 64;
 
-/// What to do, all of it: two runs of one plan ask for the same things in the same order.
+/// All that a run needs: two runs of one plan send the same requests in the same order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// Against whom.
+    /// The server.
     pub target: Target,
-    /// In which words.
+    /// How requests to it look.
     #[serde(with = "dialect::as_text")]
     pub dialect: &'static Dialect,
     /// What is asked for.
@@ -86,7 +84,7 @@ pub struct Plan {
     pub keys: u64,
     /// How long the values are.
     pub value_size: ValueSize,
-    /// When a request is given up. Looked at every tenth of it, and every 100 ms at least.
+    /// When a request is given up. Checked every tenth of it, and every 100 ms at least.
     pub timeout: Duration,
     /// Whether keys are written and read back first. Workloads that do not read have no need of it.
     pub preload: bool,
@@ -98,7 +96,7 @@ pub struct Plan {
     pub verify: Verify,
     /// Whether the report has the histograms.
     pub histogram: bool,
-    /// How long the bins are in which the window is told: a second, or [a whole part of one](is_bin).
+    /// Length of the bins of the time series: a second, or [a whole part of one](is_bin).
     pub bin: Duration,
     /// Processor time that each request costs the generator more than it has to: to see whether the generator is the limit.
     pub added_cpu: Duration,
@@ -109,7 +107,7 @@ kv::serde_as_text!(Target, Mix, Distribution, ValueSize, Connect, Verify);
 /// A shorter bin says more of the machine's clock than of anything else.
 const BIN_LEAST: Duration = Duration::from_millis(10);
 
-/// Whether the window can be told in bins of this length: a second is made of them.
+/// Whether the window can be divided into bins of this length: a second is made of them.
 pub fn is_bin(length: Duration) -> bool {
     length >= BIN_LEAST && seconds::SECOND.as_nanos().is_multiple_of(length.as_nanos())
 }
@@ -124,39 +122,45 @@ pub enum Connect {
     Each,
 }
 
-impl FromStr for Connect {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Connect, String> {
-        match text {
-            "once" => Ok(Connect::Once),
-            "each" => Ok(Connect::Each),
-            _ => Err("known are once, each".into()),
+/// Implements `Display` and `FromStr` for an enum whose values have names.
+macro_rules! named_values {
+    ($type:ty: $($name:literal = $value:path),*) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self {
+                    $($value => $name,)*
+                })
+            }
         }
-    }
-}
 
-impl fmt::Display for Connect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Connect::Once => "once",
-            Connect::Each => "each",
-        })
-    }
+        impl std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<$type, String> {
+                match text {
+                    $($name => Ok($value),)*
+                    _ => Err(format!("known are {}", [$($name),*].join(", "))),
+                }
+            }
+        }
+    };
 }
+pub(crate) use named_values;
+
+named_values!(Connect: "once" = Connect::Once, "each" = Connect::Each);
 
 impl Plan {
-    /// What is asked, in which shares.
+    /// Which operations, in which shares.
     pub fn mix_entries(&self) -> &[MixEntry] {
         self.mix.as_ref().map_or(self.workload.mix, |mix| &mix.mix_entries)
     }
 
-    /// Which keys `turn` names.
+    /// Which keys the requests of `entry` name.
     pub fn distribution_of(&self, turn: &MixEntry) -> Distribution {
         self.distribution.or(turn.distribution).unwrap_or(self.workload.distribution)
     }
 
-    /// The distributions of all turns, each once, in their order.
+    /// The distributions of all entries, each once, in their order.
     pub fn distribution_names(&self) -> String {
         let mut told: Vec<String> = Vec::new();
         for turn in self.mix_entries() {
@@ -196,7 +200,7 @@ impl Plan {
         self.workload.absent_is_success || self.asks(|operation| operation == Operation::Delete)
     }
 
-    /// Whether the dialect has words for all of it.
+    /// Whether the dialect supports all of it.
     fn check(&self) -> Result<(), Error> {
         let unspoken = |operation: Operation, preload: bool| {
             let dialect = self.dialect.name.clone();
@@ -249,7 +253,7 @@ impl Plan {
     }
 }
 
-/// What an observer hears while a plan runs, from the thread that called [`run`].
+/// What is reported while a plan runs, in the thread that called [`run`].
 #[derive(Clone, Debug)]
 pub enum Notice {
     /// The keys are being written and read back.

@@ -24,8 +24,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a thread stays after its window: the kernel forgets its counters with it, and whoever was told of the
-/// window's end needs a moment to read them.
+/// How long a thread stays after its window: the kernel drops its counters with it, and the lab reads them at the
+/// end of the window.
 const LINGER: Duration = Duration::from_millis(30);
 
 /// What is reported while a load runs.
@@ -239,7 +239,7 @@ impl Driver for Measured<'_> {
     fn should_continue(&mut self, now: Instant) -> bool {
         self.update_end();
         for second in self.recorder.past(now) {
-            // Nobody listens only if another thread failed.
+            // The receiver is gone only if another thread failed.
             let _ = self.sender.send(FromThread::Second(self.thread, second));
         }
         let Window { start, end } = self.recorder.window;
@@ -270,8 +270,8 @@ struct ThreadUsage {
 impl ThreadUsage {
     /// So far.
     ///
-    /// By thread, not by process: each then reads it at its own edge of the window, and whoever watches the run (a
-    /// progress bar) is not billed to the requests.
+    /// By thread, not by process: each then reads it at its own edge of the window, and the live view is not counted as a cost of
+    /// the requests.
     fn by_this_thread() -> ThreadUsage {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         // Nanoseconds on a core, nanoseconds waiting for one, and how often.

@@ -1,6 +1,6 @@
-//! In which shares operations are asked for: turns, drawn by weight, of one request or several.
+//! The mix of operations: entries of one request or several, drawn by weight.
 //!
-//! Knows neither keys nor bytes on the wire, only that a step's key may be that of the turn's first.
+//! Knows neither keys nor bytes on the wire, only that a step's key may be that of the entry's first step.
 
 use super::distribution::Distribution;
 use std::fmt;
@@ -15,7 +15,7 @@ pub enum Operation {
     Put,
     /// Remove.
     Delete,
-    /// Have the server compute so many primes; no key.
+    /// Have the server compute primes; no key.
     ComputePrime,
     /// Have the server hash a text; no key.
     ComputeHash,
@@ -28,22 +28,12 @@ impl Operation {
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Operation::Get => "get",
-            Operation::Put => "put",
-            Operation::Delete => "delete",
-            Operation::ComputePrime => "compute_prime",
-            Operation::ComputeHash => "compute_hash",
-        }
+        ["get", "put", "delete", "compute_prime", "compute_hash"][self as usize]
     }
 
     /// Its method on the wire, unless a dialect has another.
     pub fn method(self) -> &'static str {
-        match self {
-            Operation::Get | Operation::ComputePrime | Operation::ComputeHash => "GET",
-            Operation::Put => "PUT",
-            Operation::Delete => "DELETE",
-        }
+        ["GET", "PUT", "DELETE", "GET", "GET"][self as usize]
     }
 
     /// Whether it names a key.
@@ -52,19 +42,19 @@ impl Operation {
     }
 }
 
-/// One request of a turn.
+/// One request of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// What is asked.
     pub operation: Operation,
-    /// Whether it names the key of the turn's first step instead of one of its own.
+    /// Whether it names the key of the entry's first step instead of one of its own.
     pub first_key: bool,
 }
 
 /// Requests that a client sends one after the other, each counted as one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MixEntry {
-    /// How often it is drawn, against the sum of all weights; at least 1.
+    /// How often it is drawn, relative to the sum of all weights; at least 1.
     pub weight: u32,
     /// At least one.
     pub steps: &'static [Step],

@@ -91,29 +91,7 @@ pub enum Arrivals {
     Poisson,
 }
 
-impl Arrivals {
-    /// All of them, by name.
-    pub const ALL: [(&str, Arrivals); 2] = [("constant", Arrivals::Constant), ("poisson", Arrivals::Poisson)];
-}
-
-impl FromStr for Arrivals {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Arrivals, String> {
-        let found = Arrivals::ALL.into_iter().find(|(name, _)| *name == text);
-        found.map(|(_, arrivals)| arrivals).ok_or_else(|| {
-            let known = Arrivals::ALL.map(|(name, _)| name);
-            format!("known are {}", known.join(", "))
-        })
-    }
-}
-
-impl fmt::Display for Arrivals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let row = Arrivals::ALL.into_iter().find(|(_, arrivals)| arrivals == self);
-        f.write_str(row.map_or("", |(name, _)| name))
-    }
-}
+crate::named_values!(Arrivals: "constant" = Arrivals::Constant, "poisson" = Arrivals::Poisson);
 
 #[cfg(test)]
 mod tests {
@@ -139,7 +117,7 @@ mod tests {
         {
             assert!(text.parse::<Think>().unwrap_err().contains(why));
         }
-        for (name, arrivals) in Arrivals::ALL {
+        for (name, arrivals) in [("constant", Arrivals::Constant), ("poisson", Arrivals::Poisson)] {
             assert_eq!(name.parse(), Ok(arrivals));
             assert_eq!(arrivals.to_string(), name);
         }

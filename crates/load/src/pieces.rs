@@ -1,11 +1,11 @@
-//! The templates of a dialect, cut up once per run: bytes, and what comes behind them.
+//! The templates of a dialect, compiled once per run: constant bytes, and what follows them.
 //!
-//! Knows what a gap is for, not what is put there: that is `request`'s.
+//! Knows what replaces a placeholder, not how it is written: `request` does.
 
 use super::Connect;
 use super::dialect::{self, OperationTemplate, Placeholder, Rule};
 
-/// A form of the dialect, cut up.
+/// The template of an operation, compiled.
 pub(super) struct CompiledTemplate {
     pub(super) rule: &'static Rule,
     pub(super) whole: bool,
@@ -49,7 +49,7 @@ impl CompiledTemplate {
         authority: &str,
         connect: Connect,
     ) -> CompiledTemplate {
-        // The placeholders stand in the head until it is cut.
+        // The head contains the placeholders until it is cut.
         let mut head = Vec::new();
         let mut writer = http1::request::Writer::new(&mut head, &form.method, &form.path, authority);
         for (name, value) in &form.headers {
@@ -62,7 +62,7 @@ impl CompiledTemplate {
         match form.body {
             Some(_) => {
                 writer.end_with_length(0);
-                // The length stands last of all: a single digit, and the two line ends.
+                // The head ends with the length, a single digit, and two line ends.
                 head.truncate(head.len() - "0".len() - LINE_ENDS.len());
             }
             None => writer.end(),

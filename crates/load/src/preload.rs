@@ -1,4 +1,4 @@
-//! Before a workload that reads: writes its keys, then reads each of them back and compares the whole value.
+//! The preload: writes the keys of a workload that reads, then reads each of them back and compares the whole value.
 //!
 //! A store that does not give back what it was given is not worth measuring, so the first bad key ends it.
 
@@ -51,7 +51,7 @@ pub(super) fn preload(
         };
         reactor.run(Instant::now(), &mut pass).map_err(Error::Machine)?;
         if let Some((number, attempt)) = pass.bad {
-            return Err(Error::Preload { key: requests.key(number), cause: told(plan, &attempt) });
+            return Err(Error::Preload { key: requests.key(number), cause: describe(plan, &attempt) });
         }
     }
     let event = LoadEvent::Preloaded { keys, secs: began.elapsed().as_secs_f64() };
@@ -109,37 +109,25 @@ impl Driver for Pass<'_> {
 }
 
 /// Why `attempt` is not what it should be.
-fn told(plan: &Plan, attempt: &Attempt) -> String {
-    let method = attempt.operation.method();
-    match attempt.result {
-        Ok(_) => format!("{method} found nothing"),
-        Err(Fault::Refused) => format!("{method}: connection refused"),
-        Err(Fault::Reset) if attempt.status != 0 => {
-            format!("{method}: the connection was reset inside the answer")
-        }
-        Err(Fault::Reset) => format!("{method}: the connection ended without an answer"),
-        Err(Fault::Timeout) => format!("{method}: no answer within {}", Span(plan.timeout)),
-        Err(Fault::SlowBody) => format!("{method}: no complete answer within {}", Span(plan.timeout)),
-        Err(Fault::ClosedEarly) => format!("{method}: the connection ended inside the answer"),
-        Err(Fault::WrongLength) => format!("{method}: the answer is not as long as it says"),
-        Err(Fault::WrongValue | Fault::StaleValue) => {
-            format!("{method} brought another value than was written")
-        }
-        Err(Fault::Malformed)
-            if attempt.operation == Operation::Put
-                && plan.dialect.takes(attempt.operation, attempt.status) =>
+fn describe(plan: &Plan, attempt: &Attempt) -> String {
+    let (method, status) = (attempt.operation.method(), attempt.status);
+    let timeout = Span(plan.timeout);
+    let Err(fault) = attempt.result else { return format!("{method} found nothing") };
+    match fault {
+        Fault::Refused => format!("{method}: connection refused"),
+        Fault::Reset if status != 0 => format!("{method}: the connection was reset inside the answer"),
+        Fault::Reset => format!("{method}: the connection ended without an answer"),
+        Fault::Timeout => format!("{method}: no answer within {timeout}"),
+        Fault::SlowBody => format!("{method}: no complete answer within {timeout}"),
+        Fault::ClosedEarly => format!("{method}: the connection ended inside the answer"),
+        Fault::WrongLength => format!("{method}: the answer is not as long as it says"),
+        Fault::WrongValue | Fault::StaleValue => format!("{method} brought another value than was written"),
+        Fault::Malformed if status == 0 => format!("{method}: the answer is not HTTP/1.1"),
+        Fault::Malformed
+            if attempt.operation == Operation::Put && plan.dialect.takes(attempt.operation, status) =>
         {
-            format!("{method} was answered {}, but not as one that is done", attempt.status)
+            format!("{method} was answered {status}, but not as one that is done")
         }
-        Err(Fault::Malformed) if attempt.status == 0 => format!("{method}: the answer is not HTTP/1.1"),
-        Err(
-            Fault::Malformed
-            | Fault::Http4xx
-            | Fault::Http429
-            | Fault::Http5xx
-            | Fault::Http503NotApplied
-            | Fault::Http503Unknown
-            | Fault::Http504,
-        ) => format!("{method} was answered {}", attempt.status),
+        _ => format!("{method} was answered {status}"),
     }
 }

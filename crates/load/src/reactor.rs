@@ -1,6 +1,6 @@
 //! The loop of one thread: waits until some of its clients' sockets are ready, and sees each request through.
 //!
-//! Knows when a request is over, not what to ask next or how to count: that is its [`Driver`].
+//! Knows when a request is over, not what to send next or how to count: its [`Driver`] does.
 //!
 //! In a closed loop a client is a connection. One clock reading per completion: the end of a request is the start of its
 //! client's next one, so that every instant of a client lies in a request, a thought or a rest. In an open loop the
@@ -62,7 +62,7 @@ pub(super) struct Launch {
     pub(super) sent: Instant,
 }
 
-/// What is left when a run has ended.
+/// What is unfinished when a run has ended.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     /// When each request in flight was sent.

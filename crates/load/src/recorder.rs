@@ -1,6 +1,6 @@
 //! Counts what happens in the window of a run.
 //!
-//! Reads no clock: every instant is handed in.
+//! Reads no clock: every instant is a parameter.
 
 use super::answer::Success;
 use super::client::Connection;
@@ -113,7 +113,7 @@ impl Recorder {
         self.tally.think += self.window.overlap(since, until);
     }
 
-    /// Until `now` so many requests were in flight, since it was told before.
+    /// This many requests were in flight from the last call until `now`.
     pub(super) fn in_flight(&mut self, now: Instant, requests: u32) {
         let time = self.window.overlap(self.in_flight_until, now);
         self.tally.in_flight_secs += f64::from(requests) * time.as_secs_f64();

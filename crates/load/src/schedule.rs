@@ -22,12 +22,12 @@ pub(super) struct Schedule {
     clients: Vec<Clock>,
     /// The next instant of each client, in nanoseconds, earliest first; empty in a closed loop.
     ///
-    /// No more than that: what is due and not sent stands here as its client's next instant, so that a queue of any length
+    /// No more than that: what is due and not sent is here as its client's next instant, so that a queue of any length
     /// takes no room.
     due: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
-/// How many instants that nobody waits for any more are drawn, to be counted, over all clients.
+/// How many instants that will not be used are drawn at most, to be counted, over all clients.
 const DRAWN_MAX: u64 = 10_000_000;
 
 /// What one client's instants are drawn from.
@@ -44,7 +44,7 @@ pub(super) struct Clock {
 
 /// One clock for each client, in their order.
 ///
-/// As with `keys::streams` they are stretches of one generator; it stands 2^192 steps from where those begin, so that no
+/// As with `keys::streams` they are stretches of one generator; it begins 2^192 steps from where those begin, so that no
 /// instant has to do with any key.
 pub(super) fn clocks(seed: u64, clients: u32) -> Vec<Clock> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);

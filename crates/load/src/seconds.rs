@@ -132,13 +132,13 @@ impl Current {
     }
 }
 
-/// What was told of the window so far: seconds, put together from their bins where those are shorter.
+/// The time series of the window so far: seconds, put together from their bins where those are shorter.
 #[derive(Debug)]
 pub(super) struct TimeSeries {
     bin: Duration,
     bins: Vec<SecondReport>,
     seconds: Vec<SecondReport>,
-    /// The second whose bins are being told.
+    /// The second whose bins are being added.
     so_far: Option<Second>,
 }
 
@@ -148,7 +148,7 @@ impl TimeSeries {
         TimeSeries { bin: plan.bin, bins: Vec::new(), seconds: Vec::new(), so_far: None }
     }
 
-    /// Takes the next bin, and tells of it and of the second that it ends.
+    /// Adds the next bin, and reports it and the second that it ends.
     pub(super) fn push(&mut self, bin: &Second, observer: &mut dyn FnMut(Notice)) {
         let each = whole_bins(SECOND, self.bin);
         if each > 1 {
@@ -189,7 +189,7 @@ pub(super) struct SecondMerger {
 }
 
 impl SecondMerger {
-    /// Of so many sources; at least one.
+    /// Of this many sources; at least one.
     pub(super) fn new(sources: usize) -> SecondMerger {
         SecondMerger { latest: vec![i64::MIN; sources], pending: BTreeMap::new() }
     }

@@ -1,4 +1,4 @@
-//! What clients were told of the keys, and whether a value that is read now may still be.
+//! What is known of the keys from the answers so far, and whether a value that is read may still be current.
 //!
 //! Sound where a server is linearizable: a value is called stale only if it was overwritten before its read was sent. A value
 //! counts as overwritten by a write that was sent when the value was known to be there, and acknowledged since. Of how many keys
@@ -84,10 +84,10 @@ impl SharedHistory {
         self.clock.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// The place of key `number`, whoever has it.
+    /// The entry for key `number`, which another key may occupy.
     fn place(&self, number: u64) -> MutexGuard<'_, KeyHistory> {
         let place = mix(number) as usize & (KEYS_MAX - 1);
-        // Copies of numbers: whoever panicked over them left none half done.
+        // It holds numbers that are copied whole: a panic leaves none half written.
         self.known[place].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -153,7 +153,7 @@ impl KeyHistory {
     }
 }
 
-/// A thread's part in it.
+/// A thread's share of the checks.
 pub(super) struct StalenessChecker<'a> {
     shared: &'a SharedHistory,
     requests: &'a Requests,
@@ -196,7 +196,7 @@ impl<'a> StalenessChecker<'a> {
             Operation::Put | Operation::Delete => {
                 history.writes += 1;
                 let count = history.writes;
-                // Whether this write or one under way of the same key comes last, nobody can say.
+                // The order of this write and one in flight of the same key is unknown.
                 for &(_, other) in history.in_flight.iter().filter(|(other, _)| *other == number) {
                     self.shared.mark_unordered(history.client, other);
                     self.shared.mark_unordered(history.client, count);

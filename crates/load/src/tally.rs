@@ -114,7 +114,7 @@ impl Tally {
         self.open.as_ref().map(|open| open.service.summary())
     }
 
-    /// How the schedule of an open loop was kept, with so many requests per second asked for.
+    /// How the schedule of an open loop was kept.
     pub(super) fn schedule(&self, offered_rps: f64) -> Option<ScheduleReport> {
         let open = self.open.as_ref()?;
         let behind_at_start = open.behind_at_start.unwrap_or_default();

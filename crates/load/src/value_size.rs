@@ -95,7 +95,7 @@ pub(super) struct Sizes {
 #[derive(Clone, Copy, Debug)]
 enum Rule {
     Fixed,
-    /// So many lengths from the shortest on.
+    /// The number of lengths, from the shortest on.
     Uniform(u64),
     Zipfian(Zipf),
 }

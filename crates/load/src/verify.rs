@@ -40,7 +40,7 @@ impl Verify {
         self.share > 0.0
     }
 
-    /// What stands in the marks of this run.
+    /// What the marks of this run contain.
     pub(super) fn run(self) -> u32 {
         self.run
     }
@@ -155,7 +155,7 @@ fn put(out: &mut Vec<u8>, value: u64, characters: usize) {
     out.extend((0..characters).rev().map(|place| b'0' + (value >> (6 * place) & 63) as u8));
 }
 
-/// As many ones as fit into so many characters.
+/// As many ones as fit into this many characters.
 const fn low_bits(characters: usize) -> u64 {
     (1 << (6 * characters)) - 1
 }

@@ -15,15 +15,15 @@ pub struct Workload {
     pub name: &'static str,
     /// What it does, in one sentence.
     pub about: &'static str,
-    /// What is asked, in which shares.
+    /// Which operations, in which shares.
     pub mix: &'static [MixEntry],
     /// Which keys are named, where a turn does not say.
     pub distribution: Distribution,
     /// What the keys' names begin with; the key's number follows.
     pub key_prefix: &'static str,
-    /// How many keys, unless told.
+    /// How many keys, unless --keys says it.
     pub keys_default: u64,
-    /// How long the values are, unless told.
+    /// How long the values are, unless --value-size says it.
     pub value_size_default: ValueSize,
     /// How many keys, from the first on, are written before a run that reads; `None` for all.
     pub preload_keys_max: Option<u64>,

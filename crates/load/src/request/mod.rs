@@ -139,7 +139,7 @@ impl Requests {
         self.write(request, RequestSpec { operation: Operation::Get, number, value_bytes }, true, mark);
     }
 
-    /// What a value of so many bytes says of its origin.
+    /// The mark of a value of this length.
     fn mark(&self, Origin { writer, count }: Origin, value_bytes: usize) -> Option<Mark> {
         self.verify.is_on().then(|| Mark { run: self.verify.run(), writer, count, value_bytes })
     }
@@ -228,7 +228,7 @@ impl Requests {
             Fill::Value => values.value_bytes,
             Fill::ValueBase64 => base64_bytes(values.value_bytes),
             Fill::Text => TEXT_BYTES,
-            // Neither stands in a body.
+            // Neither occurs in a body.
             Fill::Nothing | Fill::Hash | Fill::BodyBytes => 0,
         }
     }

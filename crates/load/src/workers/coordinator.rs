@@ -52,7 +52,7 @@ struct Worker {
     command: String,
     clients: Range<u32>,
     process: Child,
-    /// `None` once the worker has been told to end.
+    /// `None` once the worker has to end.
     input: Option<ChildStdin>,
     /// When its last message came.
     heard_at: Instant,

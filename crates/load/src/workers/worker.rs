@@ -31,7 +31,7 @@ impl<W: Write> LineWriter<W> {
     fn send(&mut self, message: &FromWorker) {
         let mut line = serde_json::to_vec(message).expect("messages have no keys but texts");
         line.push(b'\n');
-        // If nobody reads, the coordinator is gone, and the end of the input says so too.
+        // This fails only if the coordinator is gone; then the input ends, too.
         let _ = self.0.write_all(&line).and_then(|()| self.0.flush());
     }
 }
@@ -81,7 +81,7 @@ fn count<W: Write>(job: &Job, output: &mut LineWriter<W>) -> Result<FromWorker, 
     let (plan, clients, address) = job;
     output.send(&FromWorker::Started);
     let tally = measure::count(plan, clients, *address, &EarlyEnd::default(), &mut |progress| {
-        // The coordinator tells the edges of the window by its own clock.
+        // The coordinator reports the edges of the window by its own clock.
         if let Progress::Second(second) = progress {
             output.send(&FromWorker::Second(second.clone()));
         }
