@@ -1,4 +1,4 @@
-//! What the measurements say: rows, gates, capacity, knee, bottleneck.
+//! What the measurements say: rows, checks, capacity, knee, bottleneck.
 //!
 //! A pure function of the results: no clock, no `/proc`, no network, and no randomness but a bootstrap seeded by the
 //! results themselves. Methods and limits are those of docs/method.md, sections 3, 5, 6 (E1, E4) and 7.
@@ -19,6 +19,7 @@ pub mod rows;
 pub mod score;
 pub mod steady;
 pub mod waits;
+mod waiting;
 
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, RULES};
@@ -31,12 +32,13 @@ pub use hits::HitRatio;
 pub use interventions::{Effect, Shown};
 pub use limit::{Searched, Tried, UnderLimit};
 pub use population::{Place, Population};
-pub use rows::{Excluded, FastFail, OfRun, Row, Use, row};
+pub use rows::{Excluded, FastFail, OfRun, Row, Use};
 pub use stats::{Estimate, Interval};
 pub use steady::course::Course;
-pub use waits::{Dominant, WAITS, Wait, WaitKind, Waiting, Whereabouts};
+pub use waiting::{Dominant, Waiting};
+pub use waits::{WAITS, Wait, WaitKind, Whereabouts};
 
-use checks::OfWorkload;
+use checks::{OfRow, OfWorkload};
 use lab_data::results::{ResourceKind, Results, WorkloadPlan};
 use serde::Serialize;
 
@@ -165,6 +167,20 @@ pub fn findings(results: &Results) -> Findings {
     }
 }
 
+/// Merges the runs of `workload` at `level`: all of them, or the one asked for; and asks every check of rows.
+///
+/// `below` is the row of the next lower level: checks compare with it.
+pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, below: Option<&Row>) -> Row {
+    let trials = rows::trials(results, workload, level, only);
+    let planned = only.map_or(results.repetitions, |_| 1);
+    let mut row = rows::merged(results, workload, level, &trials, planned, below);
+    let ran = rows::with_numbers(&trials);
+    if !ran.is_empty() {
+        row.checks = checks::of_row(&OfRow { results, ran: &ran, row: &row, below });
+    }
+    row
+}
+
 fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -> WorkloadFindings {
     let mut levels = workload.levels.clone().unwrap_or_else(|| results.levels.clone());
     levels.sort_unstable();
@@ -211,7 +227,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
         hit_ratios: hits::hit_ratios(results, &workload.name),
         printed: rows::printed_sweep(results, workload),
         ceilings,
-        waits: waits::dominant(&rows, &bottleneck.levels),
+        waits: waiting::dominant(&rows, &bottleneck.levels),
         under_limit: limit::under_limit(results, &workload.name),
         effects,
         checks,

@@ -3,7 +3,7 @@
 //! Merges and derives; judging is the business of [`super::checks`].
 
 use super::audit::{AuditedRow, PrintedSweep, audit};
-use super::checks::{self, Checked, OfRow};
+use super::checks::Checked;
 use super::figures::{self, Figured};
 use super::little::little_residual;
 use super::population::{self, Population};
@@ -197,20 +197,35 @@ impl Row {
     }
 }
 
-/// Merges the runs of `workload` at `level`: all of them, or the one asked for.
-///
-/// `below` is the row of the next lower level: checks compare with it.
-pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, below: Option<&Row>) -> Row {
-    let trials: Vec<&Trial> = results
-        .trials
-        .iter()
-        .filter(|trial| trial.workload == workload && trial.level == level)
-        .filter(|trial| only.is_none_or(|repetition| trial.repetition == repetition))
-        .collect();
-    let ran: Vec<(&Trial, &LoadReport)> =
-        trials.iter().filter_map(|trial| Some((*trial, trial.numbers()?))).collect();
-    let planned = only.map_or(results.repetitions, |_| 1).max(trials.len() as u32);
+/// The trials of `workload` at `level`: all of them, or the one asked for.
+pub(super) fn trials<'a>(
+    results: &'a Results,
+    workload: &str,
+    level: u32,
+    only: Option<u32>,
+) -> Vec<&'a Trial> {
+    let of_it = results.trials.iter().filter(|trial| trial.workload == workload && trial.level == level);
+    of_it.filter(|trial| only.is_none_or(|repetition| trial.repetition == repetition)).collect()
+}
 
+/// Those that delivered numbers, with them.
+pub(super) fn with_numbers<'a>(trials: &[&'a Trial]) -> Vec<(&'a Trial, &'a LoadReport)> {
+    trials.iter().filter_map(|trial| Some((*trial, trial.numbers()?))).collect()
+}
+
+/// Merges `trials` of `workload` at `level`, of which so many were `planned`. Checks are still to be asked.
+///
+/// `below` is the row of the next lower level.
+pub(super) fn merged(
+    results: &Results,
+    workload: &str,
+    level: u32,
+    trials: &[&Trial],
+    planned: u32,
+    below: Option<&Row>,
+) -> Row {
+    let ran = with_numbers(trials);
+    let planned = planned.max(trials.len() as u32);
     let goodput: Vec<f64> = ran.iter().map(|(_, load)| load.goodput_rps).collect();
     let attempts: Vec<f64> = ran.iter().map(|(_, load)| rate(load)).collect();
     let middle = |figure: fn(&Latency) -> f64| {
@@ -228,15 +243,15 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
     let schedules: Vec<&ScheduleReport> = ran.iter().filter_map(|(_, load)| load.schedule.as_ref()).collect();
     let thought_secs: f64 = ran.iter().map(|(_, load)| load.think_secs).sum();
 
-    let mut row = Row {
+    Row {
         level,
         offered_rps: mean(&schedules.iter().map(|of| of.offered_rps).collect::<Vec<_>>()),
         over_capacity: schedules.iter().any(|of| of.over_capacity),
         planned,
         runs: ran.len() as u32,
-        failures: failures(&trials, planned),
+        failures: failures(trials, planned),
         excluded: excluded(&ran),
-        fast_fail: None,
+        fast_fail: fast_fail(&ran, below),
         of_runs: ran.iter().map(|(_, load)| of_run(load)).collect(),
         goodput_rps: Estimate::of(&goodput),
         goodput_rps_of_runs: goodput,
@@ -260,12 +275,7 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
         waits: waits::whereabouts(&ran.iter().map(|(trial, _)| *trial).collect::<Vec<_>>()),
         checks: Vec::new(),
         printed: printed_at(results, workload, level),
-    };
-    if !ran.is_empty() {
-        row.fast_fail = fast_fail(&ran, below);
-        row.checks = checks::of_row(&OfRow { results, ran: &ran, row: &row, below });
     }
-    row
 }
 
 /// The printed row of `workload` at `level`; the first, should there be several.

@@ -3,7 +3,7 @@
 use super::{CONSTANT, EARLY, Evidence, SATURATED, SHOULDER, SHOULDER_FALL};
 use crate::capacity::{Capacity, Knee};
 use crate::rows::{POOL_SEEN, Row, Use};
-use crate::waits::holding;
+use crate::waiting::holding;
 use lab_data::results::{Limit, Resource, ResourceKind};
 use stats::{mean, variation};
 

@@ -19,7 +19,7 @@ use super::capacity::{Capacity, Knee};
 use super::ceilings::{self, Ceiling};
 use super::interventions::{Effect, Shown};
 use super::rows::{FastFail, Row};
-use super::waits::Waiting;
+use super::waiting::Waiting;
 use lab_data::results::{Limit, Resource, ResourceKind};
 use queues::Queues;
 use serde::Serialize;

@@ -3,16 +3,18 @@
 //! A check is a row of [`CHECKS`]: what it is asked of, the function that answers from the data, and what confidence its failure leaves.
 //! What this machine cannot read is "not checked", never "passed" and never "failed".
 
+mod case;
 mod headroom;
+mod outcome;
 mod row;
 mod run;
 
-use super::capacity::Capacity;
-use super::interventions::Effect;
+pub use case::{OfRow, OfWorkload};
+pub use outcome::{Checked, Confidence, Outcome};
+
 use super::rows::Row;
 use super::steady;
-use kv::proto::LoadReport;
-use lab_data::results::{Results, Trial};
+use lab_data::results::Results;
 use serde::Serialize;
 
 /// A check.
@@ -181,91 +183,11 @@ pub const CHECKS: &[Check] = &[
     },
 ];
 
-/// How far a finding may be believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Confidence {
-    /// A check failed without which the figure may be wrong.
-    Low,
-    /// A check failed; the figure is right as far as known, but may be another the next time.
-    Medium,
-    /// No check failed that concerns it.
-    High,
-}
-
-/// What a check says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// The rule holds.
-    Pass,
-    /// The rule is broken.
-    Fail,
-    /// What it needs was not read.
-    NotChecked,
-}
-
-/// A check and what it says.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Checked {
-    /// The [`Check::id`].
-    pub id: &'static str,
-    /// What it says.
-    pub outcome: Outcome,
-    /// What was seen, with its figures; of what was not checked, what is missing. Empty where there is nothing to add.
-    pub seen: String,
-    /// What to do about it; empty unless it failed.
-    pub remedy: String,
-}
-
 impl Checked {
-    pub(super) fn pass(seen: impl Into<String>) -> Checked {
-        Checked { id: "", outcome: Outcome::Pass, seen: seen.into(), remedy: String::new() }
-    }
-
-    pub(super) fn fail(seen: impl Into<String>, remedy: impl Into<String>) -> Checked {
-        Checked { id: "", outcome: Outcome::Fail, seen: seen.into(), remedy: remedy.into() }
-    }
-
-    pub(super) fn not_checked(missing: impl Into<String>) -> Checked {
-        Checked { id: "", outcome: Outcome::NotChecked, seen: missing.into(), remedy: String::new() }
-    }
-
-    /// Whether the rule is broken.
-    pub fn failed(&self) -> bool {
-        self.outcome == Outcome::Fail
-    }
-
     /// The check.
     pub fn check(&self) -> &'static Check {
         check(self.id)
     }
-}
-
-/// The runs of one workload at one level, and the row one level below.
-pub struct OfRow<'a> {
-    /// Everything measured: resources and placements.
-    pub results: &'a Results,
-    /// The runs that delivered numbers; never empty.
-    pub ran: &'a [(&'a Trial, &'a LoadReport)],
-    /// The row itself, without its checks.
-    pub row: &'a Row,
-    /// The row of the next lower level, where there is one.
-    pub below: Option<&'a Row>,
-}
-
-/// One workload at all its levels.
-pub struct OfWorkload<'a> {
-    /// Everything measured.
-    pub results: &'a Results,
-    /// Its name.
-    pub workload: &'a str,
-    /// Its rows.
-    pub rows: &'a [Row],
-    /// What it gets through.
-    pub capacity: &'a Capacity,
-    /// What slowing the generator shows; `None` where it was not made slower.
-    pub headroom: Option<&'a Effect>,
 }
 
 /// Asks every check of one row.

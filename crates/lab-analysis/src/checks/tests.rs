@@ -1,8 +1,8 @@
 //! Every check on results of which the answer is known.
 
 use super::*;
-use crate::{Grade, Shown, WorkloadFindings, findings};
-use kv::proto::{Latency, ScheduleReport};
+use crate::{Capacity, Grade, Shown, WorkloadFindings, findings};
+use kv::proto::{Latency, LoadReport, ScheduleReport};
 use lab_data::results::{
     Change, Intervention, Limit, Placement, Resource, ResourceKind, SLOWER_GENERATOR, SLOWER_SERVER, Selftest,
 };

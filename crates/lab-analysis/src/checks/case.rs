@@ -1,0 +1,33 @@
+//! What checks are asked of.
+
+use crate::capacity::Capacity;
+use crate::interventions::Effect;
+use crate::rows::Row;
+use kv::proto::LoadReport;
+use lab_data::results::{Results, Trial};
+
+/// The runs of one workload at one level, and the row one level below.
+pub struct OfRow<'a> {
+    /// Everything measured: resources and placements.
+    pub results: &'a Results,
+    /// The runs that delivered numbers; never empty.
+    pub ran: &'a [(&'a Trial, &'a LoadReport)],
+    /// The row itself, without its checks.
+    pub row: &'a Row,
+    /// The row of the next lower level, where there is one.
+    pub below: Option<&'a Row>,
+}
+
+/// One workload at all its levels.
+pub struct OfWorkload<'a> {
+    /// Everything measured.
+    pub results: &'a Results,
+    /// Its name.
+    pub workload: &'a str,
+    /// Its rows.
+    pub rows: &'a [Row],
+    /// What it gets through.
+    pub capacity: &'a Capacity,
+    /// What slowing the generator shows; `None` where it was not made slower.
+    pub headroom: Option<&'a Effect>,
+}

@@ -1,0 +1,136 @@
+//! What held the sessions of the databases at the levels that decide.
+
+use super::rows::Row;
+use super::waits::{WAITS, Wait, WaitKind, Whereabouts, class_of};
+use serde::Serialize;
+use stats::mean;
+use std::collections::BTreeMap;
+
+/// What held the sessions of a database at some levels.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Dominant {
+    /// The database's part.
+    pub part: String,
+    /// The levels, ascending.
+    pub levels: Vec<u32>,
+    /// Mean number of sessions, idle ones included, over the levels.
+    pub sessions: f64,
+    /// Of these at work, that is not waiting for their client.
+    pub at_work: f64,
+    /// Whether that is hardly any.
+    pub idle: bool,
+    /// The class that held most of those at work; the idle one where there is hardly any.
+    pub class: &'static str,
+    /// Mean number in that class.
+    pub in_class: f64,
+    /// The states of the class, most first.
+    pub states: Vec<(String, f64)>,
+}
+
+/// Fewer at work than this is nobody, whatever the number of sessions.
+const AT_WORK_MIN: f64 = 0.5;
+/// Nor are a few of very many: this share of the sessions, or of the clients where those are fewer.
+const AT_WORK_SHARE: f64 = 0.1;
+
+/// What held the sessions of each database at `levels`: those that decide on the bottleneck.
+pub(super) fn dominant(rows: &[Row], levels: &[u32]) -> Vec<Dominant> {
+    let at: Vec<&Row> = rows.iter().filter(|row| levels.contains(&row.level)).collect();
+    let clients = mean(&at.iter().map(|row| f64::from(row.level)).collect::<Vec<_>>()).unwrap_or(0.0);
+    let mut parts: Vec<&str> =
+        at.iter().flat_map(|row| row.waits.iter().map(|of| of.part.as_str())).collect();
+    parts.sort_unstable();
+    parts.dedup();
+    let of_part = |part: &str| {
+        let seen: Vec<(u32, &Whereabouts)> = (at.iter())
+            .filter_map(|row| Some((row.level, row.waits.iter().find(|of| of.part == part)?)))
+            .collect();
+        let mut states: BTreeMap<&str, f64> = BTreeMap::new();
+        for (state, count) in seen.iter().flat_map(|(_, of)| &of.sessions) {
+            *states.entry(state).or_insert(0.0) += count / seen.len() as f64;
+        }
+        let total = |among: &dyn Fn(&Wait) -> bool| {
+            states.iter().filter(|(state, _)| among(class_of(state))).fold(0.0, |sum, (_, count)| sum + count)
+        };
+        let (sessions, at_work) = (total(&|_| true), total(&|wait| wait.kind != WaitKind::Idle));
+        let idle = at_work < AT_WORK_MIN.max(AT_WORK_SHARE * sessions.min(clients));
+        let most = (WAITS.iter())
+            .filter(|wait| (wait.kind == WaitKind::Idle) == idle)
+            .max_by(|a, b| total(&|of| of.name == a.name).total_cmp(&total(&|of| of.name == b.name)))?;
+        let mut within: Vec<(String, f64)> = (states.iter())
+            .filter(|(state, _)| class_of(state).name == most.name)
+            .map(|(state, count)| ((*state).to_owned(), *count))
+            .collect();
+        within.sort_by(|a, b| b.1.total_cmp(&a.1));
+        (sessions > 0.0).then(|| Dominant {
+            part: part.to_owned(),
+            levels: seen.iter().map(|(level, _)| *level).collect(),
+            sessions,
+            at_work,
+            idle,
+            class: most.name,
+            in_class: total(&|of| of.name == most.name),
+            states: within,
+        })
+    };
+    parts.into_iter().filter_map(of_part).collect()
+}
+
+/// A class of database waits that holds most of what could be there, at every level that decides.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Waiting {
+    /// The class: `row lock`.
+    pub class: &'static str,
+    /// The databases it was seen in.
+    pub parts: Vec<String>,
+    /// The highest of the levels.
+    pub level: u32,
+    /// Mean number of sessions in the class there, all databases together.
+    pub sessions: f64,
+    /// How many could have been there: the clients, or the sessions of a full pool.
+    pub places: f64,
+    /// Whether `places` are the sessions of a full pool.
+    pub pooled: bool,
+    /// `sessions` over `places`, mean over the levels.
+    pub share: f64,
+    /// The states of the class at that level, most first.
+    pub states: Vec<(String, f64)>,
+}
+
+/// Held enough to be the limit: at least half of the clients.
+const HELD: f64 = 0.5;
+/// A part of a class's sessions below this share is no part of the finding.
+const PART_SHARE: f64 = 0.2;
+
+/// The class in which, at every one of the `deciding` rows, at least half of the clients were. Where a pool of
+/// sessions is full, no more of them can be in the database than it has: `places` says how many for each row.
+pub(super) fn holding(deciding: &[(&Row, f64)]) -> Option<Waiting> {
+    let (last, places) = deciding.last()?;
+    let sum = |row: &Row, class: &str| row.waits.iter().fold(0.0, |sum, of| sum + of.in_class(class));
+    let shares_of =
+        |class: &str| -> Vec<f64> { deciding.iter().map(|(row, places)| sum(row, class) / places).collect() };
+    let class = (WAITS.iter())
+        .filter(|wait| wait.kind == WaitKind::Limit)
+        .find(|wait| shares_of(wait.name).iter().all(|share| *share >= HELD))?
+        .name;
+    let sessions = sum(last, class);
+    let of_parts = last.waits.iter().filter(|of| of.in_class(class) >= PART_SHARE * sessions);
+    let mut states: BTreeMap<&str, f64> = BTreeMap::new();
+    for (state, count) in last.waits.iter().flat_map(|of| &of.sessions) {
+        if class_of(state).name == class {
+            *states.entry(state).or_insert(0.0) += count;
+        }
+    }
+    let mut states: Vec<(String, f64)> =
+        states.into_iter().map(|(state, count)| (state.to_owned(), count)).collect();
+    states.sort_by(|a, b| b.1.total_cmp(&a.1));
+    Some(Waiting {
+        class,
+        parts: of_parts.map(|of| of.part.clone()).collect(),
+        level: last.level,
+        sessions,
+        places: *places,
+        pooled: *places < f64::from(last.level),
+        share: mean(&shares_of(class))?,
+        states,
+    })
+}
