@@ -4,32 +4,20 @@
 //! request takes its bytes over that rate. Sources: Linux `Documentation/admin-guide/cgroup-v1/blkio-controller.rst`
 //! and `cgroup-v2.rst` (io.stat).
 
-use super::{Cap, Context, Reading, Sampler};
+use super::{Cap, Context, Sampler};
 use std::path::Path;
 use std::{fs, io};
 
-pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
-    let cap = context.cap.clone().filter(|cap| cap.bytes_per_sec > 0.0)?;
-    Some(Box::new(Capped { cap }))
-}
-
-struct Capped {
-    cap: Cap,
-}
-
-impl Sampler for Capped {
-    fn name(&self) -> &'static str {
-        "cap"
-    }
-
-    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
-        let Cap { cgroup, device, bytes_per_sec } = &self.cap;
-        let bytes = written_bytes(cgroup, device)?;
+pub(super) fn make(context: &Context) -> Option<Sampler> {
+    let Cap { cgroup, device, bytes_per_sec } =
+        context.cap.clone().filter(|cap| cap.bytes_per_sec > 0.0)?;
+    Some(Box::new(move |into| {
+        let bytes = written_bytes(&cgroup, &device)?;
         into.count("cap.written_bytes", bytes);
         into.count("cap.busy_secs", bytes / bytes_per_sec);
-        into.gauge("cap.bytes_per_sec", *bytes_per_sec);
+        into.gauge("cap.bytes_per_sec", bytes_per_sec);
         Ok(())
-    }
+    }))
 }
 
 /// A file of a control group, and what it says of a device.
@@ -73,6 +61,7 @@ fn of_v2(text: &str, device: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lab_data::results::Reading;
 
     /// What a group whose directory has these files says.
     fn check(files: &[(&str, &str)]) -> Option<(f64, f64)> {
@@ -81,7 +70,7 @@ mod tests {
         let cap = Cap { cgroup: dir.path().into(), device: "254:0".into(), bytes_per_sec: 10e6 };
         let mut sampler = make(&Context { cap: Some(cap), ..Context::default() }).unwrap();
         let mut reading = Reading::default();
-        sampler.read(&mut reading).ok()?;
+        sampler(&mut reading).ok()?;
         assert_eq!(reading.gauges["cap.bytes_per_sec"], 10e6);
         Some((reading.counters["cap.written_bytes"], reading.counters["cap.busy_secs"]))
     }

@@ -1,27 +1,14 @@
 //! Busy time of single cores, from `/proc/stat`: whoever it was that kept them busy.
 
 use super::{Context, Reading, Sampler, tick_secs};
-use std::{fs, io};
+use std::fs;
 
-pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
-    let sampler = Core { cores: context.cores.clone(), tick_secs: tick_secs() };
-    (!sampler.cores.is_empty()).then(|| Box::new(sampler) as Box<dyn Sampler>)
-}
-
-struct Core {
-    cores: Vec<usize>,
-    tick_secs: f64,
-}
-
-impl Sampler for Core {
-    fn name(&self) -> &'static str {
-        "core"
-    }
-
-    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
-        parse(&fs::read_to_string("/proc/stat")?, &self.cores, self.tick_secs, into);
+pub(super) fn make(context: &Context) -> Option<Sampler> {
+    let cores = Some(context.cores.clone()).filter(|cores| !cores.is_empty())?;
+    Some(Box::new(move |into| {
+        parse(&fs::read_to_string("/proc/stat")?, &cores, tick_secs(), into);
         Ok(())
-    }
+    }))
 }
 
 fn parse(text: &str, cores: &[usize], tick_secs: f64, into: &mut Reading) {

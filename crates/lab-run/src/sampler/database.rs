@@ -4,6 +4,7 @@
 //! server has, in MariaDB and MySQL in `information_schema`. So neither the counts nor the sessions of the database
 //! in use contain them.
 
+use super::{Context, Database, Engine, Sampler};
 use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, Opts, OptsBuilder};
 use std::fmt::Display;
@@ -20,6 +21,29 @@ pub(super) const SCHEMA: &str = "information_schema";
 
 /// Longer than any healthy answer; a database that takes longer has no counters in this reading.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A sampler that reads every database of `engine` with what `open` makes of it; `None` where none can be asked.
+pub(super) fn each_database(
+    context: &Context,
+    engine: Engine,
+    open: impl Fn(&Database) -> io::Result<Sampler>,
+) -> Option<Sampler> {
+    let opened = |database: &Database| match open(database) {
+        Ok(sampler) => Some((database.part.clone(), sampler)),
+        Err(error) => {
+            log::debug!("{}: {error}", database.part);
+            None
+        }
+    };
+    let of_engine = context.databases.iter().filter(|database| database.engine == engine);
+    let samplers: Vec<(String, Sampler)> = of_engine.filter_map(opened).collect();
+    let mut samplers = Some(samplers).filter(|samplers| !samplers.is_empty())?;
+    Some(Box::new(move |into| {
+        // One that is gone does not hide the others.
+        let read = samplers.iter_mut().map(|(part, read)| read(into).map_err(|error| of_part(part, error)));
+        read.collect::<Vec<_>>().into_iter().collect()
+    }))
+}
 
 /// A session in PostgreSQL.
 pub(super) struct PostgresSession {

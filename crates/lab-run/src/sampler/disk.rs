@@ -6,28 +6,16 @@ use super::{Context, Reading, Sampler};
 use rustix::fs::{major, minor};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::fs;
 
 const SECTOR_BYTES: f64 = 512.0;
 
-pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
+pub(super) fn make(context: &Context) -> Option<Sampler> {
     let device = device_of(context.data.as_deref()?)?;
-    Some(Box::new(Disk { device }))
-}
-
-struct Disk {
-    device: String,
-}
-
-impl Sampler for Disk {
-    fn name(&self) -> &'static str {
-        "disk"
-    }
-
-    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
-        parse(&fs::read_to_string("/proc/diskstats")?, &self.device, into);
+    Some(Box::new(move |into| {
+        parse(&fs::read_to_string("/proc/diskstats")?, &device, into);
         Ok(())
-    }
+    }))
 }
 
 /// The kernel's name of the whole disk under `path`: `vda`. `None` for file systems in memory or of several layers.

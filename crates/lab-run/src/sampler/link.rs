@@ -3,7 +3,7 @@
 //! Each direction can be full on its own. What is counted as busy is the direction that was busier since the first reading: for
 //! requests that fill one of them the other has no say.
 
-use super::{Context, Reading, Sampler};
+use super::{Context, Sampler};
 use kv::proto::{LinkAccount, LinkDirection};
 use std::fmt;
 use std::io;
@@ -24,24 +24,12 @@ impl fmt::Debug for Link {
     }
 }
 
-pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
-    let link = context.link.clone()?;
-    Some(Box::new(Asked { link, first: None }))
-}
-
-struct Asked {
-    link: Link,
-    first: Option<LinkAccount>,
-}
-
-impl Sampler for Asked {
-    fn name(&self) -> &'static str {
-        "link"
-    }
-
-    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
-        let account = (self.link.ask)()?;
-        let first = *self.first.get_or_insert(account);
+pub(super) fn make(context: &Context) -> Option<Sampler> {
+    let Link { bytes_per_sec, ask } = context.link.clone()?;
+    let mut first = None;
+    Some(Box::new(move |into| {
+        let account = ask()?;
+        let first: LinkAccount = *first.get_or_insert(account);
         let grown = |now: LinkDirection, then: LinkDirection| now.busy_secs - then.busy_secs;
         let busy_secs = grown(account.up, first.up).max(grown(account.down, first.down));
         into.count("link.busy_secs", busy_secs);
@@ -49,11 +37,11 @@ impl Sampler for Asked {
         into.count("link.serving_secs", account.serving_secs);
         into.count("link.up_bytes", account.up.bytes as f64);
         into.count("link.down_bytes", account.down.bytes as f64);
-        if let Some(bytes_per_sec) = self.link.bytes_per_sec {
+        if let Some(bytes_per_sec) = bytes_per_sec {
             into.gauge("link.bytes_per_sec", bytes_per_sec);
         }
         Ok(())
-    }
+    }))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Whether memory was short: what is free, what waits to be written back, and what was swapped.
 
-use super::{Context, Reading, Sampler, value_of};
-use std::{fs, io};
+use super::{Context, Sampler, value_of};
+use std::fs;
 
 /// `/proc/meminfo` → gauge.
 const GAUGES: &[(&str, &str)] = &[
@@ -17,30 +17,14 @@ const COUNTERS: &[(&str, &str)] = &[
     ("pgmajfault", "memory.major_faults"),
 ];
 
-pub(super) fn make(_: &Context) -> Option<Box<dyn Sampler>> {
-    Some(Box::new(Memory))
-}
-
-struct Memory;
-
-impl Sampler for Memory {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-
-    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
+pub(super) fn make(_: &Context) -> Option<Sampler> {
+    Some(Box::new(|into| {
         let info = fs::read_to_string("/proc/meminfo")?;
-        for (key, name) in GAUGES {
-            if let Some(value) = value_of(&info, key) {
-                into.gauge(*name, value);
-            }
-        }
+        let gauges = GAUGES.iter().filter_map(|(key, name)| Some((*name, value_of(&info, key)?)));
+        gauges.for_each(|(name, value)| into.gauge(name, value));
         let events = fs::read_to_string("/proc/vmstat")?;
-        for (key, name) in COUNTERS {
-            if let Some(value) = value_of(&events, key) {
-                into.count(*name, value);
-            }
-        }
+        let counters = COUNTERS.iter().filter_map(|(key, name)| Some((*name, value_of(&events, key)?)));
+        counters.for_each(|(name, value)| into.count(name, value));
         Ok(())
-    }
+    }))
 }

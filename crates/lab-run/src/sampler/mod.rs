@@ -27,13 +27,8 @@ use lab_data::results::Reading;
 use std::io;
 use std::path::PathBuf;
 
-/// Reads one kind of thing; made anew for each trial.
-pub trait Sampler {
-    /// The row's name.
-    fn name(&self) -> &'static str;
-    /// Adds the counters and gauges of this instant. An error means: not to be had here and now.
-    fn read(&mut self, into: &mut Reading) -> io::Result<()>;
-}
+/// Adds the counters and gauges of this instant; made anew for each trial. An error means: not to be had here and now.
+pub type Sampler = Box<dyn FnMut(&mut Reading) -> io::Result<()>>;
 
 /// What there is to sample.
 #[derive(Clone, Debug, Default)]
@@ -156,28 +151,28 @@ pub const SAMPLERS: &[Row] = &[
     },
 ];
 
-type Make = fn(&Context) -> Option<Box<dyn Sampler>>;
+type Make = fn(&Context) -> Option<Sampler>;
 
 /// A sampler that reads between the ends of a window, too.
-fn between(context: &Context, make: Make) -> Option<Box<dyn Sampler>> {
+fn between(context: &Context, make: Make) -> Option<Sampler> {
     (!context.ends_only).then(|| make(context)).flatten()
 }
 
 /// Every sampler that has something to read in one context.
-pub struct Samplers(Vec<Box<dyn Sampler>>);
+pub struct Samplers(Vec<(&'static str, Sampler)>);
 
 impl Samplers {
     /// Makes them all.
     pub fn new(context: &Context) -> Samplers {
-        Samplers(SAMPLERS.iter().filter_map(|row| (row.make)(context)).collect())
+        Samplers(SAMPLERS.iter().filter_map(|row| Some((row.name, (row.make)(context)?))).collect())
     }
 
     /// One reading of everything that can be read.
     pub fn read(&mut self) -> Reading {
         let mut reading = Reading::default();
-        for sampler in &mut self.0 {
-            if let Err(error) = sampler.read(&mut reading) {
-                log::debug!("sampler {}: {error}", sampler.name());
+        for (name, read) in &mut self.0 {
+            if let Err(error) = read(&mut reading) {
+                log::debug!("sampler {name}: {error}");
             }
         }
         reading
@@ -207,24 +202,10 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn every_row_is_a_sampler_of_its_own_name() {
-        let context = Context {
-            parts: vec![("server".into(), std::process::id())],
-            cores: vec![0],
-            data: Some("/".into()),
-            url: Some("http://127.0.0.1:1".into()),
-            load_url: Some("http://127.0.0.1:1".into()),
-            databases: Vec::new(),
-            cap: Some(Cap { cgroup: "/".into(), device: "8:0".into(), bytes_per_sec: 1e6 }),
-            link: None,
-            ends_only: false,
-        };
-        for row in SAMPLERS {
-            if let Some(sampler) = (row.make)(&context) {
-                assert_eq!(sampler.name(), row.name);
-            }
-            assert!(row.about.ends_with('.'), "{}", row.name);
-        }
+    fn every_sampler_has_a_name_of_its_own_and_says_what_it_reads() {
+        let names: std::collections::BTreeSet<&str> = SAMPLERS.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), SAMPLERS.len());
+        assert!(SAMPLERS.iter().all(|row| row.about.ends_with('.')));
     }
 
     #[test]

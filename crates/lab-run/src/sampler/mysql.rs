@@ -2,9 +2,8 @@
 //!
 //! `SHOW GLOBAL STATUS` is exact at the instant of the reading, and the lab's own questions are among the `questions`.
 
-use super::database::{MysqlSession, of_part};
+use super::database::{MysqlSession, each_database};
 use super::{Context, Engine, Reading, Sampler};
-use std::io;
 
 /// Status variable → counter, and its unit. Where PostgreSQL counts the same, the counter is called the same.
 ///
@@ -33,41 +32,15 @@ const GAUGES: &[(&str, &str)] = &[
     ("Threads_running", "running"),
 ];
 
-pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
-    let parts: Vec<(String, MysqlSession)> = (context.databases.iter())
-        .filter(|database| database.engine == Engine::Mysql)
-        .filter_map(|database| match MysqlSession::open(&database.url) {
-            Ok(session) => Some((database.part.clone(), session)),
-            Err(error) => {
-                log::debug!("sampler mysql: {}: {error}", database.part);
-                None
-            }
-        })
-        .collect();
-    (!parts.is_empty()).then(|| Box::new(Mysql { parts }) as Box<dyn Sampler>)
-}
-
-struct Mysql {
-    parts: Vec<(String, MysqlSession)>,
-}
-
-impl Sampler for Mysql {
-    fn name(&self) -> &'static str {
-        "mysql"
-    }
-
-    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
+pub(super) fn make(context: &Context) -> Option<Sampler> {
+    each_database(context, Engine::Mysql, |database| {
+        let (part, mut session) = (database.part.clone(), MysqlSession::open(&database.url)?);
         let sql = question();
-        let mut read = Ok(());
-        for (part, session) in &mut self.parts {
-            match session.query::<(String, String)>(&sql) {
-                Ok(rows) => take(part, &rows, into),
-                // One that is gone does not hide the others.
-                Err(error) => read = Err(of_part(part, error)),
-            }
-        }
-        read
-    }
+        Ok(Box::new(move |into| {
+            take(&part, &session.query(&sql)?, into);
+            Ok(())
+        }))
+    })
 }
 
 fn question() -> String {

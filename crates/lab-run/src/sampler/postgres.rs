@@ -5,7 +5,7 @@
 //! second, and within ten seconds of falling idle; nobody else can make it do so earlier. Each question is a transaction of
 //! its own, so it sees what was handed in until then, whatever `stats_fetch_consistency` is.
 
-use super::database::{APPLICATION, PostgresSession, of_part};
+use super::database::{APPLICATION, PostgresSession, each_database};
 use super::{Context, Engine, Reading, Sampler};
 use std::io;
 use tokio_postgres::Statement;
@@ -86,22 +86,11 @@ const QUESTIONS: &[Question] = &[
     },
 ];
 
-pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
-    let parts: Vec<Part> = (context.databases.iter())
-        .filter(|database| database.engine == Engine::Postgres)
-        .filter_map(|database| match Part::open(&database.part, &database.url) {
-            Ok(part) => Some(part),
-            Err(error) => {
-                log::debug!("sampler postgres: {}: {error}", database.part);
-                None
-            }
-        })
-        .collect();
-    (!parts.is_empty()).then(|| Box::new(Postgres { parts }) as Box<dyn Sampler>)
-}
-
-struct Postgres {
-    parts: Vec<Part>,
+pub(super) fn make(context: &Context) -> Option<Sampler> {
+    each_database(context, Engine::Postgres, |database| {
+        let part = Part::open(&database.part, &database.url)?;
+        Ok(Box::new(move |into| part.read(into)))
+    })
 }
 
 /// One server and what may be asked of it.
@@ -142,18 +131,6 @@ impl Part {
             }
         }
         Ok(())
-    }
-}
-
-impl Sampler for Postgres {
-    fn name(&self) -> &'static str {
-        "postgres"
-    }
-
-    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
-        // One that is gone does not hide the others.
-        let read = self.parts.iter().map(|part| part.read(into).map_err(|error| of_part(&part.name, error)));
-        read.collect::<Vec<_>>().into_iter().collect()
     }
 }
 

@@ -3,25 +3,15 @@
 //! Source: Linux `Documentation/accounting/psi.rst`. Kernels without it have no such files.
 
 use super::{Context, Reading, Sampler};
-use std::{fs, io};
+use std::fs;
 
-pub(super) fn make(_: &Context) -> Option<Box<dyn Sampler>> {
-    Some(Box::new(Pressure))
-}
-
-struct Pressure;
-
-impl Sampler for Pressure {
-    fn name(&self) -> &'static str {
-        "pressure"
-    }
-
-    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
+pub(super) fn make(_: &Context) -> Option<Sampler> {
+    Some(Box::new(|into| {
         for resource in ["cpu", "io", "memory"] {
             parse(resource, &fs::read_to_string(format!("/proc/pressure/{resource}"))?, into);
         }
         Ok(())
-    }
+    }))
 }
 
 fn parse(resource: &str, text: &str, into: &mut Reading) {

@@ -8,20 +8,29 @@ use super::{Context, Reading, Sampler, tick_secs, value_of};
 use std::collections::{BTreeMap, HashMap};
 use std::{fs, io};
 
-pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
+pub(super) fn make(context: &Context) -> Option<Sampler> {
     let part = |(name, root): &(String, u32)| Part { name: name.clone(), root: *root, seen: HashMap::new() };
-    let sampler = Process { parts: context.parts.iter().map(part).collect(), tick_secs: tick_secs() };
-    (!sampler.parts.is_empty()).then(|| Box::new(sampler) as Box<dyn Sampler>)
+    let parts: Vec<Part> = context.parts.iter().map(part).collect();
+    let mut parts = Some(parts).filter(|parts| !parts.is_empty())?;
+    Some(Box::new(move |into| {
+        // What is known already before looking for what is new: a generator's threads end soon after its window.
+        for part in &mut parts {
+            part.seen.iter_mut().for_each(|(pid, used)| read_threads(*pid, &mut used.threads));
+        }
+        let all = processes()?;
+        for part in &mut parts {
+            let tree = tree(&all, part.root);
+            if !tree.is_empty() {
+                part.read(&tree, tick_secs(), into);
+            }
+        }
+        Ok(())
+    }))
 }
 
 /// The processes below `root`, itself first; empty if it is gone.
 pub fn descendants(root: u32) -> Vec<u32> {
     tree(&processes().unwrap_or_default(), root).iter().map(|stat| stat.pid).collect()
-}
-
-struct Process {
-    parts: Vec<Part>,
-    tick_secs: f64,
 }
 
 struct Part {
@@ -63,27 +72,6 @@ struct Stat {
     parent: u32,
     ticks: f64,
     threads: f64,
-}
-
-impl Sampler for Process {
-    fn name(&self) -> &'static str {
-        "process"
-    }
-
-    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
-        // What is known already before looking for what is new: a generator's threads end soon after its window.
-        for part in &mut self.parts {
-            part.seen.iter_mut().for_each(|(pid, used)| read_threads(*pid, &mut used.threads));
-        }
-        let all = processes()?;
-        for part in &mut self.parts {
-            let tree = tree(&all, part.root);
-            if !tree.is_empty() {
-                part.read(&tree, self.tick_secs, into);
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Part {
@@ -271,7 +259,7 @@ mod tests {
         let mut sampler = make(&context).unwrap();
         let mut cpu = || {
             let mut reading = Reading::default();
-            sampler.read(&mut reading).unwrap();
+            sampler(&mut reading).unwrap();
             assert!(reading.gauges["me.resident_bytes"] > 0.0 && reading.gauges["me.threads"] >= 1.0);
             reading.counters["me.cpu_secs"]
         };

@@ -3,27 +3,15 @@
 //! Sources: Linux `Documentation/scheduler/sched-bwc.rst` (version 1) and `admin-guide/cgroup-v2.rst` (`cpu.max`, `cpu.stat`).
 //! A quota that is imposed above a group holds for all in it together; a part without any has no counters.
 
-use super::{Context, Reading, Sampler, value_of};
+use super::{Context, Sampler, value_of};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::fs;
 
-pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
-    let sampler = Quota { parts: context.parts.clone() };
-    (!sampler.parts.is_empty()).then(|| Box::new(sampler) as Box<dyn Sampler>)
-}
-
-struct Quota {
-    parts: Vec<(String, u32)>,
-}
-
-impl Sampler for Quota {
-    fn name(&self) -> &'static str {
-        "quota"
-    }
-
-    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
+pub(super) fn make(context: &Context) -> Option<Sampler> {
+    let parts = Some(context.parts.clone()).filter(|parts| !parts.is_empty())?;
+    Some(Box::new(move |into| {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-        for (part, pid) in &self.parts {
+        for (part, pid) in &parts {
             // A process that has ended is in no group.
             let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
             if let Some(held) = tightest(&mounts, &groups) {
@@ -34,7 +22,7 @@ impl Sampler for Quota {
             }
         }
         Ok(())
-    }
+    }))
 }
 
 /// A quota and how often it held.

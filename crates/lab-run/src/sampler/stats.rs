@@ -18,25 +18,12 @@ const BYTES_MAX: u64 = 1 << 20;
 /// Endings of the names that only grow.
 const COUNTER_ENDINGS: [&str; 3] = ["_total", "_sum", "_count"];
 
-pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
-    Some(Box::new(Stats { url: context.url.clone()? }))
-}
-
-struct Stats {
-    url: String,
-}
-
-impl Sampler for Stats {
-    fn name(&self) -> &'static str {
-        "stats"
-    }
-
-    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
-        match get(&self.url, STATS, PATIENCE)? {
-            (200, body) => parse(&body, into),
-            (status, _) => Err(io::Error::other(format!("{} answered {status}", self.url))),
-        }
-    }
+pub(super) fn make(context: &Context) -> Option<Sampler> {
+    let url = context.url.clone()?;
+    Some(Box::new(move |into| match get(&url, STATS, PATIENCE)? {
+        (200, body) => parse(&body, into),
+        (status, _) => Err(io::Error::other(format!("{url} answered {status}"))),
+    }))
 }
 
 fn parse(body: &[u8], into: &mut Reading) -> io::Result<()> {

@@ -81,27 +81,16 @@ fn with_row_locks(mut states: Vec<(String, f64)>, waiting: f64) -> Vec<(String, 
     states
 }
 
-pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
+pub(super) fn make(context: &Context) -> Option<Sampler> {
     let root = |part: &str| context.parts.iter().find(|(name, _)| name == part).map(|(_, root)| *root);
     let watches: Vec<Watch> =
         context.databases.iter().map(|database| Watch::start(database, root(&database.part))).collect();
-    (!watches.is_empty()).then(|| Box::new(Waits { watches }) as Box<dyn Sampler>)
-}
-
-struct Waits {
-    watches: Vec<Watch>,
-}
-
-impl Sampler for Waits {
-    fn name(&self) -> &'static str {
-        "waits"
-    }
-
-    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
+    let mut watches = Some(watches).filter(|watches| !watches.is_empty())?;
+    Some(Box::new(move |into| {
         // One that is gone does not hide the others.
-        let read = self.watches.iter_mut().map(|watch| watch.read(into));
+        let read = watches.iter_mut().map(|watch| watch.read(into));
         read.collect::<Vec<_>>().into_iter().collect()
-    }
+    }))
 }
 
 /// The thread that asks one database.
@@ -346,7 +335,7 @@ mod tests {
             let databases = vec![Database { part: "database".into(), engine, url }];
             let mut sampler = make(&Context { databases, ..Context::default() }).unwrap();
             let mut reading = Reading::default();
-            assert!(sampler.read(&mut reading).is_err());
+            assert!(sampler(&mut reading).is_err());
             assert_eq!(reading, Reading::default());
         }
     }

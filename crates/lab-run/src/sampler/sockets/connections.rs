@@ -29,9 +29,7 @@ impl Listeners {
 
     /// All connections to them of which both ends are here.
     pub(super) fn connections(&self, source: &mut Source) -> io::Result<Vec<Connection>> {
-        let mut found = Vec::new();
-        self.ports().into_iter().try_for_each(|port| source.all(port, &mut found))?;
-        Ok(connections(&found, self))
+        Ok(connections(&source.all(&self.ports())?, self))
     }
 
     fn all(&self) -> impl Iterator<Item = &SocketAddr> {

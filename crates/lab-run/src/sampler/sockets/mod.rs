@@ -49,10 +49,11 @@ const REFRESH_MIN: Duration = Duration::from_millis(200);
 /// How soon in any case, for those that are new.
 const REFRESH_MAX: Duration = Duration::from_secs(4);
 
-pub(super) fn make(context: &Context) -> Option<Box<dyn Sampler>> {
+pub(super) fn make(context: &Context) -> Option<Sampler> {
     let loaded = context.load_url.as_deref()?;
     let listeners = Listeners::resolved(context.url.as_deref().unwrap_or(loaded), loaded)?;
-    Some(Box::new(Sockets::start(listeners, Posts::among(&context.cores))))
+    let sockets = Sockets::start(listeners, Posts::among(&context.cores));
+    Some(Box::new(move |into| sockets.read(into)))
 }
 
 struct Sockets {
@@ -113,14 +114,8 @@ impl Sockets {
         });
         Sockets { seen, end: Some(end), thread: Some(thread) }
     }
-}
 
-impl Sampler for Sockets {
-    fn name(&self) -> &'static str {
-        "sockets"
-    }
-
-    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
+    fn read(&self, into: &mut Reading) -> io::Result<()> {
         let mut seen = self.seen.lock();
         if !seen.live {
             return Err(io::Error::other("no connection to the target has both its ends here"));
@@ -180,7 +175,7 @@ fn watch(listeners: &Listeners, mut posts: Posts, ends: &Receiver<()>, seen: &Mu
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
-        let found = source.look(&mut questions)?;
+        let found = source.look(&questions)?;
         let now = Instant::now();
         let (places, missing) = places(&found, known.len(), listeners);
         let met_nobody = places.connections == 0.0 && !known.is_empty();
