@@ -9,8 +9,7 @@ use std::path::Path;
 use std::{fs, io};
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
-    let Cap { cgroup, device, bytes_per_sec } =
-        context.cap.clone().filter(|cap| cap.bytes_per_sec > 0.0)?;
+    let Cap { cgroup, device, bytes_per_sec } = context.cap.clone().filter(|cap| cap.bytes_per_sec > 0.0)?;
     Some(Box::new(move |into| {
         let bytes = written_bytes(&cgroup, &device)?;
         into.count("cap.written_bytes", bytes);

@@ -4,9 +4,9 @@
 
 use super::{Context, Reading, Sampler};
 use rustix::fs::{major, minor};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::fs;
 
 const SECTOR_BYTES: f64 = 512.0;
 

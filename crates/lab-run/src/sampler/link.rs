@@ -47,6 +47,7 @@ pub(super) fn make(context: &Context) -> Option<Sampler> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lab_data::results::Reading;
     use std::sync::Mutex;
 
     #[test]
@@ -65,7 +66,7 @@ mod tests {
         let mut sampler = make(&Context { link: Some(link), ..Context::default() }).unwrap();
         let mut read = || {
             let mut reading = Reading::default();
-            sampler.read(&mut reading).map(|()| reading)
+            sampler(&mut reading).map(|()| reading)
         };
         let (opened, closed) = (read().unwrap(), read().unwrap());
         let grown = |name: &str| closed.counters[name] - opened.counters[name];

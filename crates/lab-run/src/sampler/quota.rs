@@ -4,8 +4,8 @@
 //! A quota that is imposed above a group holds for all in it together; a part without any has no counters.
 
 use super::{Context, Sampler, value_of};
-use std::path::{Path, PathBuf};
 use std::fs;
+use std::path::{Path, PathBuf};
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
     let parts = Some(context.parts.clone()).filter(|parts| !parts.is_empty())?;
