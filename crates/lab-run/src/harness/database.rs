@@ -1,10 +1,13 @@
-//! What all private databases have in common: a user, a directory, a free port, a process that is gone with its owner.
+//! A private database server: a user, a directory, a free port, a process that is gone with its owner. Tests use it, too, to kill a
+//! database and see what survives.
 //!
-//! Knows no database's programs, settings or language.
+//! What differs between products is a [`Product`]. Durability stays on: each commit is flushed, as is the servers' own default, unless
+//! the settings say otherwise.
 
 use super::process::{Log, Process, blind, kill_rest, look_until};
-use super::slow_flush;
+use super::{mariadb, postgres, slow_flush};
 use crate::sampler::descendants;
+use lab_data::experiment::Engine;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,9 +42,33 @@ pub struct Options {
     pub log: Option<PathBuf>,
 }
 
-/// A private database, whichever it is. Dropping it stops it and removes its data.
+/// What differs between products.
 #[derive(Debug)]
-pub(super) struct Private {
+pub(super) struct Product {
+    /// What it calls itself.
+    pub(super) name: &'static str,
+    /// What its files and processes are called.
+    pub(super) short: &'static str,
+    pub(super) scheme: &'static str,
+    /// Whom it runs as if we are root, who may not run databases: the first there is.
+    pub(super) users: &'static [&'static str],
+    /// The signal that has it write out what it must, and nothing more.
+    pub(super) ends_with: Signal,
+    /// The database that every server has.
+    pub(super) database: &'static str,
+    /// What answers with the data directory.
+    pub(super) data_directory: &'static str,
+    /// What makes the data directory.
+    pub(super) install: fn(&DatabaseServer) -> Result<Command, String>,
+    /// What serves the data on the port.
+    pub(super) serve: fn(&DatabaseServer) -> Result<Command, String>,
+    /// The rows of a statement as text.
+    pub(super) query: fn(port: u16, database: &str, sql: &str) -> Result<Option<Vec<Vec<String>>>, String>,
+}
+
+/// A private database server, whichever it is. Dropping it stops it and removes its data.
+#[derive(Debug)]
+pub struct DatabaseServer {
     // Before the directory: fields are dropped in order, and the process must be gone first.
     process: Option<Process>,
     dir: TempDir,
@@ -49,9 +76,7 @@ pub(super) struct Private {
     options: Options,
     log: PathBuf,
     port: u16,
-    name: &'static str,
-    /// The signal that has it write out what it must, and nothing more.
-    ends_with: Signal,
+    product: &'static Product,
 }
 
 /// A user of this machine.
@@ -61,47 +86,62 @@ struct Account {
     gid: u32,
 }
 
-impl Private {
-    /// A directory for `name`, owned by whom it will run as: the first of `users` that there is if we are root, who
-    /// may not run databases, else ourselves. Starts nothing.
-    pub(super) fn new(
-        name: &'static str,
-        users: &[&str],
-        ends_with: Signal,
-        options: Options,
-    ) -> Result<Private, String> {
-        let account = account(name, users)?;
-        let dir = private_dir(name, &options.parents, account.as_ref())?;
-        let log = options.log.clone().unwrap_or_else(|| dir.path().join(format!("{name}.log")));
-        Ok(Private { process: None, dir, account, options, log, port: 0, name, ends_with })
-    }
-
-    /// Starts it with `run`, which reads the port here.
-    pub(super) fn take_port(
-        &mut self,
-        mut run: impl FnMut(&mut Private) -> Result<(), String>,
-    ) -> Result<(), String> {
+impl DatabaseServer {
+    /// Makes a server and waits until it answers.
+    pub fn start(engine: Engine, options: Options) -> Result<DatabaseServer, String> {
+        let product = match engine {
+            Engine::Postgres => &postgres::PRODUCT,
+            Engine::MariaDb => &mariadb::PRODUCT,
+        };
+        let account = account(product)?;
+        let dir = private_dir(product.short, &options.parents, account.as_ref())?;
+        let log = options.log.clone().unwrap_or_else(|| dir.path().join(format!("{}.log", product.short)));
+        let mut server = DatabaseServer { process: None, dir, account, options, log, port: 0, product };
+        to_its_end((product.install)(&server)?, server.dir.path())?;
         // Between finding a free port and taking it another process may be quicker.
         let mut tried = 0;
         loop {
             tried += 1;
-            self.port = free_port()?;
-            match run(self) {
+            server.port = free_port()?;
+            match server.run() {
                 Err(why) if why.contains(PORT_TAKEN) && tried < 5 => {}
-                done => return done,
+                done => return done.map(|()| server),
             }
         }
     }
 
+    /// What it calls itself: `PostgreSQL`.
+    pub fn product(&self) -> &'static str {
+        self.product.name
+    }
+
+    /// The URL of the database that every server has.
+    pub fn url(&self) -> String {
+        self.url_of(self.product.database)
+    }
+
+    /// The URL of a database.
+    pub fn url_of(&self, database: &str) -> String {
+        format!("{}://{USER}@127.0.0.1:{}/{database}", self.product.scheme, self.port)
+    }
+
+    /// Its port on 127.0.0.1.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    pub(super) fn dir(&self) -> &Path {
+    /// Where its data is.
+    pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    pub(super) fn log(&self) -> &Path {
+    /// The part of it that its programs make.
+    pub(super) fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// What it said last.
+    pub fn log(&self) -> &Path {
         &self.log
     }
 
@@ -111,13 +151,28 @@ impl Private {
     }
 
     /// The root of its processes; `None` while it is stopped.
-    pub(super) fn pid(&self) -> Option<u32> {
+    pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Process::pid)
     }
 
     /// Whether it runs: started, and not ended by itself since.
-    pub(super) fn lives(&mut self) -> bool {
+    pub fn lives(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| process.ended().is_none())
+    }
+
+    /// Runs `sql` in `database` and gives the rows as text; NULL is empty.
+    pub fn query(&self, database: &str, sql: &str) -> Result<Vec<Vec<String>>, String> {
+        let (name, log) = (self.product.name, self.log.display());
+        match (self.product.query)(self.port, database, sql) {
+            Ok(Some(rows)) => Ok(rows),
+            Ok(None) => Err(format!("{name}: `{sql}` is not answered; see {log}")),
+            Err(why) => Err(format!("{name}: `{sql}` failed: {why}; see {log}")),
+        }
+    }
+
+    /// The same in the database that every server has.
+    pub fn ask(&self, sql: &str) -> Result<Vec<Vec<String>>, String> {
+        self.query(self.product.database, sql)
     }
 
     /// One of its programs, as its user, in its directory, blind to our own variables.
@@ -142,70 +197,81 @@ impl Private {
         Ok(path)
     }
 
-    /// Runs a program that makes the data directory, to its end.
-    pub(super) fn prepare(&self, mut command: Command) -> Result<(), String> {
-        let program = Path::new(command.get_program()).display().to_string();
-        let output = command.output().map_err(|error| format!("cannot start {program}: {error}"))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
-        let last = said[said.len().saturating_sub(2)..].join(" / ");
-        let last = if last.is_empty() { "it said nothing" } else { &last };
-        Err(format!("{program} failed in {}: {last}", self.dir.path().display()))
-    }
-
-    /// Starts the server and waits until `is_ours` says that it is the one that answers on the port.
-    pub(super) fn run(
-        &mut self,
-        mut command: Command,
-        is_ours: impl Fn() -> Result<bool, String>,
-    ) -> Result<(), String> {
+    /// Starts it on its data and port and waits until it is the one that answers there.
+    fn run(&mut self) -> Result<(), String> {
+        let mut command = (self.product.serve)(self)?;
         let (log, file) = Log::append(&self.log)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         if let Some(delay) = self.options.flush_delay {
             slow_flush::preload(&mut command, delay, self.dir.path())?;
         }
+        let Product { short, data_directory, ends_with, .. } = *self.product;
         let mut process = Process::spawn(&mut command, &self.options.cores)
-            .and_then(|process| process.guarded(self.ends_with, self.dir.path()))
-            .map_err(|error| format!("cannot start {}: {error}", self.name))?;
+            .and_then(|process| process.guarded(ends_with, self.dir.path()))
+            .map_err(|error| format!("cannot start {short}: {error}"))?;
         let mut last = String::new();
         let answered = look_until(PATIENCE, &AtomicBool::new(false), || {
             if let Some(status) = process.ended() {
                 // It says more after that, of which only the end is told.
                 let taken = if log.says(PORT_TAKEN) { format!(" ({PORT_TAKEN})") } else { String::new() };
-                return Err(format!("{} ended with {status}{taken}: {}", self.name, log.tail()));
+                return Err(format!("{short} ended with {status}{taken}: {}", log.tail()));
             }
             // Somebody else may have taken the port before us.
-            match is_ours() {
-                Ok(true) => return Ok(Some(())),
-                Ok(false) => last = format!("another server answers on port {}", self.port),
+            match self.ask(data_directory) {
+                Ok(rows) if rows.iter().flatten().any(|dir| Path::new(dir) == self.data()) => {
+                    return Ok(Some(()));
+                }
+                Ok(_) => last = format!("another server answers on port {}", self.port),
                 Err(why) => last = why,
             }
             Ok(None)
         })?;
         let process = self.process.insert(process);
-        answered
-            .ok_or_else(|| format!("{} did not answer within {} s: {last}", self.name, PATIENCE.as_secs()))?;
+        answered.ok_or_else(|| format!("{short} did not answer within {} s: {last}", PATIENCE.as_secs()))?;
         self.options.flush_delay.map_or(Ok(()), |_| slow_flush::verify(process.pid()))
     }
 
-    /// Asks it to end and waits; the data stays.
-    pub(super) fn stop(&mut self) {
+    /// Shuts it down in order; the data stays.
+    pub fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
-            process.end(self.ends_with);
+            process.end(self.product.ends_with);
         }
     }
 
     /// Kills it and all its processes at once, as a crash would; the data stays.
-    pub(super) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let Some(mut process) = self.process.take() else { return };
         let tree = descendants(process.pid());
         // The root first, so that it does not start anew what it sees dying.
         process.kill();
         kill_rest(&tree);
     }
+
+    /// Starts it again on the same data and port, after [`DatabaseServer::stop`], [`DatabaseServer::kill`] or while it runs.
+    pub fn restart(&mut self) -> Result<(), String> {
+        self.stop();
+        self.run()
+    }
+}
+
+impl Drop for DatabaseServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Runs a program that makes the data directory in `dir`, to its end.
+fn to_its_end(mut command: Command, dir: &Path) -> Result<(), String> {
+    let program = Path::new(command.get_program()).display().to_string();
+    let output = command.output().map_err(|error| format!("cannot start {program}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = said[said.len().saturating_sub(2)..].join(" / ");
+    let last = if last.is_empty() { "it said nothing" } else { &last };
+    Err(format!("{program} failed in {}: {last}", dir.display()))
 }
 
 /// Runs `ask` to its end, for at most [`PATIENCE`]: a server that is stopped takes a question and says nothing.
@@ -224,14 +290,14 @@ fn free_port() -> Result<u16, String> {
 }
 
 /// Whom the server runs as. `None`: as we are.
-fn account(name: &str, users: &[&str]) -> Result<Option<Account>, String> {
+fn account(Product { short, users, .. }: &Product) -> Result<Option<Account>, String> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
     let known = fs::read_to_string("/etc/passwd").map_err(|error| format!("/etc/passwd: {error}"))?;
     users.iter().find_map(|user| find_account(&known, user)).map(Some).ok_or_else(|| {
         let users = users.join(" or ");
-        format!("{name} does not run as root, and there is no user {users}; run this as another user")
+        format!("{short} does not run as root, and there is no user {users}; run this as another user")
     })
 }
 

@@ -2,7 +2,8 @@
 //!
 //! What cannot be read is left out.
 
-use super::fleet::{Fleet, Server};
+use super::database::DatabaseServer;
+use super::fleet::Fleet;
 use crate::sampler::mount_of;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
@@ -55,7 +56,7 @@ pub(super) fn describe(
     let mut facts: Vec<(String, String)> =
         facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
     for (database, server) in fleet.members() {
-        let version = server.ask("SELECT version()").unwrap_or_default();
+        let version = cell(server, "SELECT version()").unwrap_or_default();
         // PostgreSQL goes on with its compiler, which is not what anybody looks for here.
         let version = version.split(" on ").next().unwrap_or_default().trim();
         let named = version.starts_with(server.product());
@@ -146,10 +147,15 @@ fn quota(text: &str) -> Option<f64> {
     (quota > 0.0 && period > 0.0).then(|| quota / period)
 }
 
-fn settings(server: &Server) -> String {
+/// The last cell of the first row that `sql` gives; `None` where it gives nothing or fails.
+fn cell(server: &DatabaseServer, sql: &str) -> Option<String> {
+    server.ask(sql).ok()?.into_iter().next()?.into_iter().next_back()
+}
+
+fn settings(server: &DatabaseServer) -> String {
     let of_product = SETTINGS.iter().filter(|(product, ..)| *product == server.product());
     let asked = of_product.flat_map(|(_, how, names)| names.iter().map(move |name| (how, name)));
-    let effective = asked.filter_map(|(how, name)| Some(format!("{name}={}", server.ask(&how(name))?)));
+    let effective = asked.filter_map(|(how, name)| Some(format!("{name}={}", cell(server, &how(name))?)));
     effective.collect::<Vec<_>>().join(" ")
 }
 

@@ -1,9 +1,7 @@
 //! The lab's own databases: started and pinned, limited, made fresh for each repetition, and fed into a replica.
 
-use super::database::Options;
+use super::database::{DatabaseServer, Options};
 use super::limits::{Limits, Part};
-use super::mariadb::MariaDb;
-use super::postgres::Postgres;
 use super::process::blind;
 use lab_data::experiment::{Database, Engine, Experiment, GENERATOR, SERVER, Target, Workload};
 use lab_data::results::Placement;
@@ -28,7 +26,7 @@ pub(super) struct Fleet {
     plan: Vec<Database>,
     settings: Settings,
     /// In the order of `plan`; before the limits, whose groups must be empty when they go.
-    servers: Vec<Server>,
+    servers: Vec<DatabaseServer>,
     limits: Option<Limits>,
     /// Databases made so far: each start of the target has one of its own.
     fresh: u32,
@@ -44,14 +42,6 @@ struct Settings {
     flush_delay: Option<Duration>,
     dir: PathBuf,
     program: PathBuf,
-}
-
-/// A running server of either kind.
-pub(super) enum Server {
-    /// See [`Engine::Postgres`].
-    Postgres(Postgres),
-    /// See [`Engine::MariaDb`].
-    MariaDb(MariaDb),
 }
 
 /// Where the target finds its stores.
@@ -132,7 +122,7 @@ impl Fleet {
         self.fresh += 1;
         let mut urls = Urls::default();
         for (database, server) in self.plan.iter().zip(&self.servers) {
-            server.create(&self.current)?;
+            server.ask(&format!("CREATE DATABASE {}", self.current))?;
             let url = server.url_of(&self.current);
             match database.store {
                 Some(index) => drop(urls.stores.insert(index, url)),
@@ -147,7 +137,7 @@ impl Fleet {
 
     /// Whether every server that was started still runs.
     pub(super) fn lives(&mut self) -> bool {
-        self.servers.iter_mut().all(Server::lives)
+        self.servers.iter_mut().all(DatabaseServer::lives)
     }
 
     /// What is said of the first database that is no longer there; `None` while all run.
@@ -161,10 +151,12 @@ impl Fleet {
     /// written from now on.
     pub(super) fn settle(&self) -> Result<(), String> {
         let start = Instant::now();
-        for server in &self.servers {
-            server.write_out()?;
+        for (database, server) in self.members() {
+            write_out(server, database.engine)?;
         }
-        while start.elapsed() < SETTLE_MAX && self.servers.iter().any(Server::is_followed_late) {
+        let may_lag = |(of, _): &(&Database, &DatabaseServer)| of.engine == Engine::Postgres;
+        let is_late = || self.members().filter(may_lag).any(|(_, server)| is_followed_late(server));
+        while start.elapsed() < SETTLE_MAX && is_late() {
             thread::sleep(SETTLE_LOOK);
         }
         rustix::fs::sync();
@@ -178,8 +170,9 @@ impl Fleet {
 
     /// Has every commit of the PostgreSQL servers that are stores wait so many microseconds before it flushes; 0 is none.
     pub(super) fn delay_commits(&self, us: u64) -> Result<(), String> {
-        let stores = self.members().filter(|(database, _)| database.store.is_some());
-        stores.filter_map(|(_, server)| server.as_postgres()).try_for_each(|server| server.delay_commits(us))
+        let is_meant = |of: &Database| of.store.is_some() && of.engine == Engine::Postgres;
+        let mut stores = self.members().filter(|(database, _)| is_meant(database));
+        stores.try_for_each(|(_, server)| server.delay_commits(us))
     }
 
     /// Whether a store is a PostgreSQL.
@@ -188,18 +181,18 @@ impl Fleet {
     }
 
     /// Every database with its server.
-    pub(super) fn members(&self) -> impl Iterator<Item = (&Database, &Server)> {
+    pub(super) fn members(&self) -> impl Iterator<Item = (&Database, &DatabaseServer)> {
         self.plan.iter().zip(&self.servers)
     }
 
     /// The URL of the database in use on `server`.
-    pub(super) fn url(&self, server: &Server) -> String {
+    pub(super) fn url(&self, server: &DatabaseServer) -> String {
         server.url_of(&self.current)
     }
 
     /// Where the first of them keeps its data.
     pub(super) fn data(&self) -> Option<&Path> {
-        self.servers.first().map(Server::data)
+        self.servers.first().map(DatabaseServer::dir)
     }
 
     /// What is limited, where anything is.
@@ -209,19 +202,19 @@ impl Fleet {
 }
 
 impl Settings {
-    fn start(&self, database: &Database, index: usize) -> Result<Server, String> {
-        let log = self.dir.join(format!("{}.log", database.part));
-        let options = |settings: &BTreeMap<String, String>| Options {
+    fn start(&self, database: &Database, index: usize) -> Result<DatabaseServer, String> {
+        let settings = match database.engine {
+            Engine::Postgres => &self.postgres,
+            Engine::MariaDb => &self.mariadb,
+        };
+        let options = Options {
             cores: self.cores[index].clone(),
             settings: settings.clone(),
             flush_delay: self.flush_delay,
             parents: vec![self.dir.clone()],
-            log: Some(log),
+            log: Some(self.dir.join(format!("{}.log", database.part))),
         };
-        match database.engine {
-            Engine::Postgres => Postgres::start(options(&self.postgres)).map(Server::Postgres),
-            Engine::MariaDb => MariaDb::start(options(&self.mariadb)).map(Server::MariaDb),
-        }
+        DatabaseServer::start(database.engine, options)
     }
 
     /// Has the replica follow the stores, in their order.
@@ -243,84 +236,19 @@ impl Settings {
     }
 }
 
-impl Server {
-    /// The root of its processes; `None` while it is stopped.
-    pub(super) fn pid(&self) -> Option<u32> {
-        match self {
-            Server::Postgres(server) => server.pid(),
-            Server::MariaDb(server) => server.pid(),
-        }
+/// Writes every dirty page; a MariaDB does that all the time.
+fn write_out(server: &DatabaseServer, engine: Engine) -> Result<(), String> {
+    match engine {
+        Engine::Postgres => server.ask("CHECKPOINT").map(drop),
+        Engine::MariaDb => Ok(()),
     }
+}
 
-    /// What it is called.
-    pub(super) fn product(&self) -> &'static str {
-        match self {
-            Server::Postgres(_) => "PostgreSQL",
-            Server::MariaDb(_) => "MariaDB",
-        }
-    }
-
-    fn as_postgres(&self) -> Option<&Postgres> {
-        match self {
-            Server::Postgres(server) => Some(server),
-            Server::MariaDb(_) => None,
-        }
-    }
-
-    /// The last cell of the first row that `sql` gives; `None` where it gives nothing or fails.
-    pub(super) fn ask(&self, sql: &str) -> Option<String> {
-        self.query(sql).ok()?.into_iter().next()?.into_iter().next_back()
-    }
-
-    fn query(&self, sql: &str) -> Result<Vec<Vec<String>>, String> {
-        match self {
-            Server::Postgres(server) => server.query("postgres", sql),
-            Server::MariaDb(server) => server.query("mysql", sql),
-        }
-    }
-
-    /// Writes every dirty page; a MariaDB does that all the time.
-    fn write_out(&self) -> Result<(), String> {
-        match self {
-            Server::Postgres(server) => server.query("postgres", "CHECKPOINT").map(drop),
-            Server::MariaDb(_) => Ok(()),
-        }
-    }
-
-    /// Whether a replica has not taken in all that it was sent.
-    fn is_followed_late(&self) -> bool {
-        const LAG: &str =
-            "SELECT coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)), 0)::bigint
+/// Whether a replica has not taken in all that a server has sent it; a MariaDB has none.
+fn is_followed_late(server: &DatabaseServer) -> bool {
+    const LAG: &str =
+        "SELECT coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)), 0)::bigint
             FROM pg_replication_slots";
-        let bytes = match self {
-            Server::Postgres(_) => self.ask(LAG).and_then(|lag| lag.parse::<u64>().ok()),
-            Server::MariaDb(_) => None,
-        };
-        bytes.is_some_and(|bytes| bytes > LAG_SETTLED_BYTES)
-    }
-
-    fn create(&self, database: &str) -> Result<(), String> {
-        self.query(&format!("CREATE DATABASE {database}")).map(drop)
-    }
-
-    fn lives(&mut self) -> bool {
-        match self {
-            Server::Postgres(server) => server.lives(),
-            Server::MariaDb(server) => server.lives(),
-        }
-    }
-
-    fn url_of(&self, database: &str) -> String {
-        match self {
-            Server::Postgres(server) => server.url_of(database),
-            Server::MariaDb(server) => server.url_of(database),
-        }
-    }
-
-    fn data(&self) -> &Path {
-        match self {
-            Server::Postgres(server) => server.data(),
-            Server::MariaDb(server) => server.data(),
-        }
-    }
+    let lag = server.ask(LAG).ok().and_then(|rows| rows.concat().first()?.parse::<u64>().ok());
+    lag.is_some_and(|bytes| bytes > LAG_SETTLED_BYTES)
 }

@@ -2,20 +2,18 @@
 //!
 //! Known of it: its flags, the line it prints when it listens, and that it answers a line on its input with its account.
 
-use super::process::{Log, Process, look_until};
+use super::process::{Listening, Process};
 use crate::sampler;
-use kv::proto::{LISTENING, LinkAccount};
+use kv::proto::LinkAccount;
 use kv::units::{BitRate, Span};
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long it may take until it listens.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// How long an answer may take: longer than any that comes.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
@@ -51,23 +49,13 @@ struct Talk {
 impl Link {
     /// Starts it and waits until it listens.
     pub(super) fn start(start: &Start, stop: &AtomicBool) -> Result<Link, String> {
-        let (log, file) = Log::append(start.log)?;
         let mut command = Command::new(start.program);
         command.args(["link", "--to", start.to]);
         command.args(start.rate.iter().flat_map(|rate| ["--rate".to_owned(), rate.to_string()]));
         command.args(start.delay.iter().flat_map(|delay| ["--delay".to_owned(), delay.to_string()]));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
-        let mut process = Process::start(&mut command, start.cores)?;
-        let answers = process.lines();
-        let listening = look_until(PATIENCE, stop, || match answers.try_recv() {
-            Ok(line) => Ok(line.strip_prefix(LISTENING).map(|address| address.trim().to_owned())),
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => {
-                Err(format!("weir link ended: {}; see {}", log.tail(), start.log.display()))
-            }
-        })?;
-        let failed = || format!("weir link did not say where it listens: {}", log.tail());
-        let (address, questions) = listening.zip(process.stdin()).ok_or_else(failed)?;
+        let mut started = Listening::start(&mut command, "link", start.cores, start.log, stop)?;
+        let questions = started.process.stdin().ok_or("weir link has no input")?;
+        let Listening { process, lines: answers, address, .. } = started;
         let talk = Mutex::new(Talk { questions, answers });
         let asked = sampler::Link {
             bytes_per_sec: start.rate.map(BitRate::bytes_per_sec),
@@ -151,6 +139,9 @@ mod tests {
     #[test]
     fn a_link_that_ends_is_quoted() {
         let why = start("echo 'error: no such address' >&2; exit 2").err().unwrap();
-        assert!(why.starts_with("weir link ended: error: no such address; see "), "{why}");
+        assert!(
+            why.starts_with("weir link ended with exit status: 2: error: no such address; see "),
+            "{why}"
+        );
     }
 }

@@ -25,9 +25,7 @@ mod server;
 mod services;
 mod slow_flush;
 
-pub use database::{Options as MariaDbOptions, Options as PostgresOptions};
-pub use mariadb::MariaDb;
-pub use postgres::Postgres;
+pub use database::{DatabaseServer, Options as DatabaseOptions};
 
 use kv::proto::{FORMAT, SecondReport};
 use kv::units::Span;

@@ -1,18 +1,29 @@
-//! A private PostgreSQL: made for one run, on a free port, pinned, durable, and gone with its owner.
-//!
-//! Knows the server's programs and its settings, nothing of what is stored. Durability stays on: `fsync` and the rest
-//! are the server's own defaults unless the settings say otherwise; of its clocks the log's is on. Tests use it, too, to kill a database and see what
-//! survives.
+//! PostgreSQL as a private server: its programs, its settings, and how long its commits wait.
 
-use super::database::{Options, PATIENCE, Private, USER, answer_of};
+use super::database::{DatabaseServer, PATIENCE, Product, USER, answer_of};
 use super::process::look_until;
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+pub(super) const PRODUCT: Product = Product {
+    name: "PostgreSQL",
+    short: "postgres",
+    scheme: "postgres",
+    users: &["postgres", "nobody"],
+    // The fast shutdown: sessions are cut, everything is written.
+    ends_with: Signal::INT,
+    database: "postgres",
+    data_directory: "SHOW data_directory",
+    install,
+    serve,
+    query,
+};
 
 /// Where packages put the programs that are not for every user's PATH.
 const PACKAGED: &[(&str, &str)] = &[("/usr/lib/postgresql", ""), ("/usr", "pgsql-"), ("/usr/local", "pgsql")];
@@ -23,64 +34,7 @@ const DEFAULTS: &[(u32, &str, &str)] = &[(14, "track_wal_io_timing", "on")];
 /// How long it may take until settings are loaded.
 const RELOAD_MAX: Duration = Duration::from_secs(5);
 
-/// A running server. Dropping it stops it and removes its data.
-#[derive(Debug)]
-pub struct Postgres {
-    private: Private,
-    programs: PathBuf,
-}
-
-impl Postgres {
-    /// Makes a server and waits until it answers.
-    pub fn start(options: Options) -> Result<Postgres, String> {
-        let programs = programs()?;
-        // SIGINT is the fast shutdown: sessions are cut, everything is written.
-        let private = Private::new("postgres", &["postgres", "nobody"], Signal::INT, options)?;
-        let mut initdb = private.command(&programs.join("initdb"));
-        initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]);
-        initdb.arg(format!("--username={USER}")).arg("-D").arg(cluster(&private));
-        private.prepare(initdb)?;
-        let mut postgres = Postgres { private, programs };
-        let program = postgres.programs.join("postgres");
-        postgres.private.take_port(|private| run(private, &program))?;
-        Ok(postgres)
-    }
-
-    /// The URL of the database that every server has.
-    pub fn url(&self) -> String {
-        self.url_of("postgres")
-    }
-
-    /// The URL of a database.
-    pub fn url_of(&self, database: &str) -> String {
-        format!("postgres://{USER}@127.0.0.1:{}/{database}", self.private.port())
-    }
-
-    /// The process id of the server, root of its tree; `None` while it is stopped.
-    pub fn pid(&self) -> Option<u32> {
-        self.private.pid()
-    }
-
-    /// Whether it runs: started, and not ended by itself since.
-    pub fn lives(&mut self) -> bool {
-        self.private.lives()
-    }
-
-    /// Where its data is.
-    pub fn data(&self) -> &Path {
-        self.private.dir()
-    }
-
-    /// What it said last.
-    pub fn log(&self) -> &Path {
-        self.private.log()
-    }
-
-    /// Runs `sql` in `database` and gives the rows as text.
-    pub fn query(&self, database: &str, sql: &str) -> Result<Vec<Vec<String>>, String> {
-        query(self.private.port(), self.private.log(), database, sql)
-    }
-
+impl DatabaseServer {
     /// Has every commit wait so many microseconds before it flushes the log, whoever else commits; 0 makes both settings again what
     /// the server was started with. Returns when it is so.
     pub fn delay_commits(&self, us: u64) -> Result<(), String> {
@@ -89,9 +43,9 @@ impl Postgres {
             _ => [format!("SET commit_delay = {us}"), "SET commit_siblings = 0".to_owned()],
         };
         for what in change {
-            self.query("postgres", &format!("ALTER SYSTEM {what}"))?;
+            self.ask(&format!("ALTER SYSTEM {what}"))?;
         }
-        self.query("postgres", "SELECT pg_reload_conf()")?;
+        self.ask("SELECT pg_reload_conf()")?;
         // Asked in a session of its own each time: what a new one has is what is in force.
         let sql = match us {
             0 => "SELECT count(*) = 0 FROM pg_settings WHERE name IN ('commit_delay', 'commit_siblings')
@@ -102,61 +56,37 @@ impl Postgres {
             ),
         };
         let in_force = || {
-            let rows = self.query("postgres", &sql)?;
+            let rows = self.ask(&sql)?;
             Ok(rows.iter().flatten().any(|cell| cell == "t").then_some(()))
         };
         look_until(RELOAD_MAX, &AtomicBool::new(false), in_force)?.ok_or_else(|| {
             "PostgreSQL does not take commit_delay; leave it and commit_siblings out of [postgres]".to_owned()
         })
     }
-
-    /// Shuts it down in order; the data stays.
-    pub fn stop(&mut self) {
-        self.private.stop();
-    }
-
-    /// Kills it and all its processes at once, as a crash would; the data stays.
-    pub fn kill(&mut self) {
-        self.private.kill();
-    }
-
-    /// Starts it again on the same data and port, after [`Postgres::stop`], [`Postgres::kill`] or while it runs.
-    pub fn restart(&mut self) -> Result<(), String> {
-        self.stop();
-        run(&mut self.private, &self.programs.join("postgres"))
-    }
 }
 
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        self.stop();
-    }
+fn install(server: &DatabaseServer) -> Result<Command, String> {
+    let mut initdb = server.command(&programs()?.join("initdb"));
+    initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]);
+    initdb.arg(format!("--username={USER}")).arg("-D").arg(server.data());
+    Ok(initdb)
 }
 
-fn cluster(private: &Private) -> PathBuf {
-    private.dir().join("data")
-}
-
-/// Starts the server on its data and port and waits until it answers.
-fn run(private: &mut Private, program: &Path) -> Result<(), String> {
-    let (port, log, cluster) = (private.port(), private.log().to_owned(), cluster(private));
-    let mut command = private.command(program);
-    command.arg("-D").arg(&cluster);
+fn serve(server: &DatabaseServer) -> Result<Command, String> {
+    let mut command = server.command(&programs()?.join("postgres"));
+    command.arg("-D").arg(server.data());
     let own = [
         ("listen_addresses", "127.0.0.1"),
-        ("port", &port.to_string()),
+        ("port", &server.port().to_string()),
         // No socket file: its path may be too long, its folder not ours, and nobody needs it.
         ("unix_socket_directories", ""),
     ];
     // Of a setting that is there twice the last one holds.
-    let defaults = defaults(&fs::read_to_string(cluster.join("PG_VERSION")).unwrap_or_default());
-    for (name, value) in defaults.into_iter().chain(private.settings()).chain(own) {
+    let defaults = defaults(&fs::read_to_string(server.data().join("PG_VERSION")).unwrap_or_default());
+    for (name, value) in defaults.into_iter().chain(server.settings()).chain(own) {
         command.arg("-c").arg(format!("{name}={value}"));
     }
-    private.run(command, || {
-        let rows = query(port, &log, "postgres", "SHOW data_directory")?;
-        Ok(rows.iter().flatten().any(|dir| Path::new(dir) == cluster))
-    })
+    Ok(command)
 }
 
 /// The defaults of the version that made the data: `15`, or before there were round numbers `9.6`.
@@ -165,7 +95,7 @@ fn defaults<'a>(version: &str) -> Vec<(&'a str, &'a str)> {
     DEFAULTS.iter().filter(|(since, ..)| major >= *since).map(|(_, name, value)| (*name, *value)).collect()
 }
 
-fn query(port: u16, log: &Path, database: &str, sql: &str) -> Result<Vec<Vec<String>>, String> {
+fn query(port: u16, database: &str, sql: &str) -> Result<Option<Vec<Vec<String>>>, String> {
     let answered = answer_of(async {
         let mut config = tokio_postgres::Config::new();
         config.host("127.0.0.1").port(port).user(USER).dbname(database);
@@ -174,19 +104,17 @@ fn query(port: u16, log: &Path, database: &str, sql: &str) -> Result<Vec<Vec<Str
         tokio::spawn(connection);
         client.simple_query(sql).await
     })?;
-    let rows =
-        answered.ok_or_else(|| format!("PostgreSQL: `{sql}` is not answered; see {}", log.display()))?;
-    let rows = rows.map_err(|error| {
-        let cause = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
-        format!("PostgreSQL: `{sql}` failed: {cause}; see {}", log.display())
-    })?;
+    let Some(rows) = answered else { return Ok(None) };
+    let said = |error: tokio_postgres::Error| {
+        error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned())
+    };
     let text = |row: SimpleQueryMessage| match row {
         SimpleQueryMessage::Row(row) => {
             Some((0..row.len()).map(|column| row.get(column).unwrap_or("").to_owned()).collect())
         }
         _ => None,
     };
-    Ok(rows.into_iter().filter_map(text).collect())
+    Ok(Some(rows.map_err(said)?.into_iter().filter_map(text).collect()))
 }
 
 /// The folder that holds `initdb` and `postgres`: the PATH's, else the highest version installed.

@@ -1,6 +1,7 @@
 //! A child process: pinned before its first instruction, logged, and gone when its owner is.
 
 use crate::sampler::descendants;
+use kv::proto::LISTENING;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::ffi::OsString;
@@ -10,12 +11,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a process may take to end when asked.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a weir may take until it says where it listens.
+const LISTENING_MAX: Duration = Duration::from_secs(30);
 /// Between two looks at something that has no event to wait for.
 const LOOK: Duration = Duration::from_millis(3);
 
@@ -207,6 +210,52 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.end(Signal::TERM);
+    }
+}
+
+/// A weir that was started and says where it listens.
+pub(super) struct Listening {
+    pub(super) process: Process,
+    /// What it says after that.
+    pub(super) lines: Receiver<String>,
+    /// `127.0.0.1:8080`.
+    pub(super) address: String,
+    log: Log,
+    path: PathBuf,
+}
+
+impl Listening {
+    /// Starts `command`, the sub-command `name` of weir, on `cores`; it logs into the file `path`. Its input ends with us, and it with that,
+    /// even if we are killed.
+    pub(super) fn start(
+        command: &mut Command,
+        name: &str,
+        cores: &[usize],
+        path: &Path,
+        stop: &AtomicBool,
+    ) -> Result<Listening, String> {
+        let (log, file) = Log::append(path)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
+        let mut process = Process::start(command, cores)?;
+        let lines = process.lines();
+        let failed = |why: &str| format!("weir {name} {why}: {}; see {}", log.tail(), path.display());
+        let listening = look_until(LISTENING_MAX, stop, || match lines.try_recv() {
+            Ok(line) => Ok(line.strip_prefix(LISTENING).map(|address| address.trim().to_owned())),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => {
+                // Its output is closed: it is ending, and the next moment knows how.
+                let ended = process.wait(Duration::from_secs(1));
+                let ended = ended.map(|status| format!("ended with {status}"));
+                Err(failed(&ended.unwrap_or("closed its output".to_owned())))
+            }
+        })?;
+        let address = listening.ok_or_else(|| failed("did not say where it listens"))?;
+        Ok(Listening { process, lines, address, log, path: path.to_owned() })
+    }
+
+    /// What went wrong later, with what it said.
+    pub(super) fn failed(&self, why: &str) -> String {
+        format!("weir {why}: {}; see {}", self.log.tail(), self.path.display())
     }
 }
 

@@ -2,17 +2,16 @@
 //!
 //! Known of it: its flags, the line it prints when it listens, and that `/readyz` answers 200 once it can serve.
 
-use super::process::{Log, Process, look_until};
+use super::process::{Listening, Process, look_until};
 use super::slow_flush;
 use crate::sampler::get;
-use kv::proto::{LISTENING, READYZ};
+use kv::proto::READYZ;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 
-/// How long a server may take to open its store and answer.
+/// How long a server that listens may take to open its store and answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What to start.
@@ -42,7 +41,6 @@ pub(super) struct Server {
 impl Server {
     /// Starts it and waits until it can serve.
     pub(super) fn start(start: &Start, stop: &AtomicBool) -> Result<Server, String> {
-        let (log, file) = Log::append(start.log)?;
         let mut command = Command::new(start.program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--until-stdin-ends"]);
         command.args(start.stores.iter().flat_map(|store| ["--store", store]));
@@ -50,30 +48,16 @@ impl Server {
         if !start.args.iter().any(|arg| arg == "--workers" || arg.starts_with("--workers=")) {
             command.args(["--workers", &start.cores.len().to_string()]);
         }
-        // Its input ends with us, and it with that, even if we are killed.
-        command.args(start.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
+        command.args(start.args);
         if let Some((delay, dir)) = start.slowed {
             slow_flush::preload(&mut command, delay, dir)?;
         }
-        let mut process = Process::start(&mut command, start.cores)?;
-        let lines = process.lines();
-        let failed = |why: &str| format!("weir serve {why}: {}; see {}", log.tail(), start.log.display());
-        let listening = look_until(PATIENCE, stop, || match lines.try_recv() {
-            Ok(line) => Ok(line.strip_prefix(LISTENING).map(|address| address.trim().to_owned())),
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => {
-                // Its output is closed: it is ending, and the next moment knows how.
-                let ended = process.wait(Duration::from_secs(1));
-                Err(failed(
-                    &ended.map_or("closed its output".to_owned(), |status| format!("ended with {status}")),
-                ))
-            }
-        })?;
-        let url = format!("http://{}", listening.ok_or_else(|| failed("did not say where it listens"))?);
+        let mut started = Listening::start(&mut command, "serve", start.cores, start.log, stop)?;
+        let url = format!("http://{}", started.address);
         let mut last = String::new();
         let ready = look_until(PATIENCE, stop, || {
-            if let Some(status) = process.ended() {
-                return Err(failed(&format!("ended with {status}")));
+            if let Some(status) = started.process.ended() {
+                return Err(started.failed(&format!("serve ended with {status}")));
             }
             last = match get(&url, READYZ, Duration::from_secs(2)) {
                 Ok((200, _)) => return Ok(Some(())),
@@ -82,9 +66,10 @@ impl Server {
             };
             Ok(None)
         })?;
-        ready.ok_or_else(|| failed(&format!("was not ready within {} s ({last})", PATIENCE.as_secs())))?;
-        start.slowed.map_or(Ok(()), |_| slow_flush::verify(process.pid()))?;
-        Ok(Server { process, url })
+        let secs = PATIENCE.as_secs();
+        ready.ok_or_else(|| started.failed(&format!("serve was not ready within {secs} s ({last})")))?;
+        start.slowed.map_or(Ok(()), |_| slow_flush::verify(started.process.pid()))?;
+        Ok(Server { process: started.process, url })
     }
 
     /// `http://127.0.0.1:PORT`.

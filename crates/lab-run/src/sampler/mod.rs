@@ -23,6 +23,7 @@ pub use link::Link;
 pub use process::descendants;
 pub use stats::{ask, get};
 
+use lab_data::experiment::Engine;
 use lab_data::results::Reading;
 use std::io;
 use std::path::PathBuf;
@@ -62,15 +63,6 @@ pub struct Database {
     pub engine: Engine,
     /// The database in use, with a user who may see what all sessions do.
     pub url: String,
-}
-
-/// What a database speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// PostgreSQL.
-    Postgres,
-    /// MariaDB or MySQL.
-    Mysql,
 }
 
 /// A limit on what a control group may write to a device.

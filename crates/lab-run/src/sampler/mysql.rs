@@ -33,7 +33,7 @@ const GAUGES: &[(&str, &str)] = &[
 ];
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
-    each_database(context, Engine::Mysql, |database| {
+    each_database(context, Engine::MariaDb, |database| {
         let (part, mut session) = (database.part.clone(), MysqlSession::open(&database.url)?);
         let sql = question();
         Ok(Box::new(move |into| {

@@ -253,7 +253,7 @@ impl Asked {
                 let worker = worker.map(i32::cast_unsigned);
                 Ok(Asked { session: Session::Postgres(session, statement), worker })
             }
-            Engine::Mysql => {
+            Engine::MariaDb => {
                 let mut session = MysqlSession::open(&database.url)?;
                 // MariaDB says which thread of the machine it is; MySQL does not.
                 let sql = "SELECT tid FROM information_schema.processlist WHERE id = CONNECTION_ID()";
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_database_that_is_not_there_has_no_counters() {
-        for engine in [Engine::Postgres, Engine::Mysql] {
+        for engine in [Engine::Postgres, Engine::MariaDb] {
             let scheme = if engine == Engine::Postgres { "postgres" } else { "mysql" };
             let url = format!("{scheme}://nobody@127.0.0.1:1/none");
             let databases = vec![Database { part: "database".into(), engine, url }];

@@ -1,7 +1,8 @@
 //! What is acknowledged is there afterwards: servers killed and databases stopped under load.
 
 use crate::register::{Register, Seen};
-use crate::support::{Database, Server, mariadb, postgres};
+use crate::support::{Server, mariadb, postgres};
+use lab_run::harness::DatabaseServer;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -112,7 +113,7 @@ fn a_mariadb_stopped_and_started_under_load_gives_errors_but_never_a_wrong_value
 }
 
 /// Stops a database, and kills it, while clients write and read; both times it comes back.
-fn check_outages(mut database: impl Database) {
+fn check_outages(mut database: DatabaseServer) {
     let server = Server::start(&database.url(), &[]);
     let mut registers = registers(&server);
     for stop_gently in [true, false] {

@@ -2,9 +2,10 @@
 
 use crate::support::{self, tried};
 use lab_analysis::findings;
+use lab_data::experiment::Engine;
 use lab_data::results::{Results, Selftest};
 use lab_data::topology;
-use lab_run::harness::{Postgres, PostgresOptions};
+use lab_run::harness::{DatabaseOptions, DatabaseServer};
 use lab_run::sampler;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -544,9 +545,10 @@ fn a_target_that_is_not_there_is_named() {
 fn a_private_postgresql_is_pinned_survives_a_crash_and_leaves_nothing() {
     let core = topology::available().unwrap()[0];
     let settings = [("shared_buffers".to_owned(), "16MB".to_owned())].into();
-    let options = PostgresOptions { cores: vec![core], settings, ..PostgresOptions::default() };
-    let mut postgres = Postgres::start(options).unwrap();
-    let show = |postgres: &Postgres, sql: &str| postgres.query("postgres", sql).unwrap().concat().concat();
+    let options = DatabaseOptions { cores: vec![core], settings, ..DatabaseOptions::default() };
+    let mut postgres = DatabaseServer::start(Engine::Postgres, options).unwrap();
+    let show =
+        |postgres: &DatabaseServer, sql: &str| postgres.query("postgres", sql).unwrap().concat().concat();
     assert_eq!(show(&postgres, "SHOW shared_buffers"), "16MB");
     assert_eq!(show(&postgres, "SHOW fsync"), "on");
 
@@ -570,7 +572,7 @@ fn a_private_postgresql_is_pinned_survives_a_crash_and_leaves_nothing() {
     assert_eq!(postgres.url_of("kept"), url, "clients need not be told");
     assert_eq!(postgres.query("kept", "SELECT n FROM t").unwrap().concat(), ["42"]);
 
-    let (pid, data) = (postgres.pid().unwrap(), postgres.data().to_owned());
+    let (pid, data) = (postgres.pid().unwrap(), postgres.dir().to_owned());
     drop(postgres);
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
     assert!(!data.exists());
@@ -579,7 +581,9 @@ fn a_private_postgresql_is_pinned_survives_a_crash_and_leaves_nothing() {
 #[test]
 fn a_postgresql_that_cannot_start_says_why() {
     let settings = [("shared_buffers".to_owned(), "much".to_owned())].into();
-    let why = Postgres::start(PostgresOptions { settings, ..PostgresOptions::default() }).unwrap_err();
+    let why =
+        DatabaseServer::start(Engine::Postgres, DatabaseOptions { settings, ..DatabaseOptions::default() })
+            .unwrap_err();
     assert!(why.contains("shared_buffers") && !why.contains('\n'), "{why}");
 }
 

@@ -1,7 +1,7 @@
 //! A replica beside real primaries: how it is made, who may believe it, and that nobody else does.
 
 use crate::support::{Answer, Client, Server, postgres, postgres_with, until, weir};
-use lab_run::harness::Postgres;
+use lab_run::harness::DatabaseServer;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use store::shard_of;
 
@@ -10,8 +10,8 @@ const OF_REPLICA: Option<&str> = Some("weir; fwd=bypass; detail=replica");
 
 /// Primaries and what follows them.
 struct World {
-    primaries: Vec<Postgres>,
-    replica: Postgres,
+    primaries: Vec<DatabaseServer>,
+    replica: DatabaseServer,
 }
 
 impl World {
@@ -54,7 +54,7 @@ impl World {
     }
 }
 
-fn primary() -> Postgres {
+fn primary() -> DatabaseServer {
     postgres_with(&[("wal_level", "logical")])
 }
 

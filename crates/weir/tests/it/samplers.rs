@@ -4,8 +4,9 @@
 use crate::support::{PATIENCE, mariadb, postgres, postgres_with, tried};
 use lab_analysis::waits::{class_of, whereabouts};
 use lab_analysis::{WaitKind, Whereabouts};
+use lab_data::experiment::Engine;
 use lab_data::results::{Reading, Trial};
-use lab_run::sampler::{Context, Database, Engine, Samplers};
+use lab_run::sampler::{Context, Database, Samplers};
 use mysql_async::prelude::Queryable;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -189,7 +190,7 @@ fn sessions_that_change_one_row_in_mariadb_wait_for_its_lock() {
         ] {
             runtime.block_on(conn.query_drop(sql)).unwrap();
         }
-        let trial = watched(&context(Engine::Mysql, &url, mariadb.pid()), connect, |(runtime, conn)| {
+        let trial = watched(&context(Engine::MariaDb, &url, mariadb.pid()), connect, |(runtime, conn)| {
             // Held over a second statement, as a transaction of any size holds it.
             for sql in ["BEGIN", "UPDATE counter SET v = v + 1 WHERE k = 1", "DO SLEEP(0.02)", "COMMIT"] {
                 runtime.block_on(conn.query_drop(sql)).unwrap();

@@ -2,11 +2,11 @@
 
 use crate::register::{Register, Seen};
 use crate::support::{Client, Server, postgres, until, weir};
-use lab_run::harness::Postgres;
+use lab_run::harness::DatabaseServer;
 use store::{self, contract, shard_of};
 
 /// A second database of a server, for a second shard.
-fn second_database(postgres: &Postgres) -> String {
+fn second_database(postgres: &DatabaseServer) -> String {
     postgres.query("postgres", "CREATE DATABASE second").unwrap();
     postgres.url_of("second")
 }
@@ -25,7 +25,7 @@ fn refusal(stores: &[&str]) -> (String, Option<i32>) {
 }
 
 /// The keys a database holds, in order.
-fn keys_in(postgres: &Postgres, database: &str) -> Vec<String> {
+fn keys_in(postgres: &DatabaseServer, database: &str) -> Vec<String> {
     let rows =
         postgres.query(database, "SELECT convert_from(key, 'UTF8') FROM weir_kv ORDER BY key").unwrap();
     rows.into_iter().map(|mut row| row.remove(0)).collect()

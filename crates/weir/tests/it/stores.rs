@@ -1,7 +1,8 @@
 //! The stores against the real servers: the contract, ownership, and what a dead predecessor may not do.
 
-use crate::support::{Database, Server, mariadb, mariadb_with, postgres, weir};
+use crate::support::{Server, mariadb, mariadb_with, postgres, weir};
 use kv::{Change, Key, Outcome, Row, Version, Write};
+use lab_run::harness::DatabaseServer;
 use mysql_async::prelude::Queryable;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -53,7 +54,7 @@ fn a_second_server_over_one_mariadb_is_refused_and_told_who_holds_it() {
     check_second(&mariadb(), " of weir from 127.0.0.1");
 }
 
-fn check_second(database: &impl Database, holder: &str) {
+fn check_second(database: &DatabaseServer, holder: &str) {
     let _first = Server::start(&database.url(), &[]);
     let second =
         weir().args(["serve", "--listen", "127.0.0.1:0", "--store", &database.url()]).output().unwrap();
@@ -139,7 +140,7 @@ fn a_dead_servers_statement_in_mariadb_does_not_overwrite_its_successors() {
 
 /// Race 7. The server dies while the database holds its statement; the statement must not come true later, over what
 /// the next server has acknowledged, nor bring back what that one deleted.
-fn check_stale_writer<B: Blocker>(database: &impl Database, hold_rows: impl FnOnce(&str) -> B) {
+fn check_stale_writer<B: Blocker>(database: &DatabaseServer, hold_rows: impl FnOnce(&str) -> B) {
     let server = Server::start(&database.url(), &[]);
     server.client().put("/kv/a", b"old");
     server.client().put("/kv/b", b"old");

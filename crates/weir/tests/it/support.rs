@@ -2,7 +2,8 @@
 //!
 //! The client is written apart from `http1` on purpose: a codec cannot vouch for itself.
 
-use lab_run::harness::{MariaDb, Postgres, PostgresOptions};
+use lab_data::experiment::Engine;
+use lab_run::harness::{DatabaseOptions, DatabaseServer};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -116,13 +117,13 @@ pub(crate) fn tried<T>(test: impl Fn() -> T) -> T {
 }
 
 /// A private PostgreSQL. It counts itself, so that the test command can say how many tests had a real one.
-pub(crate) fn postgres() -> Postgres {
+pub(crate) fn postgres() -> DatabaseServer {
     postgres_with(&[])
 }
 
 /// The same with settings of its own.
-pub(crate) fn postgres_with(settings: &[(&str, &str)]) -> Postgres {
-    let server = Postgres::start(options(settings)).unwrap();
+pub(crate) fn postgres_with(settings: &[(&str, &str)]) -> DatabaseServer {
+    let server = DatabaseServer::start(Engine::Postgres, options(settings)).unwrap();
     let version = server.query("postgres", "SELECT split_part(version(), ' ', 2)").unwrap();
     count("PostgreSQL", &version[0][0]);
     server
@@ -141,21 +142,21 @@ pub(crate) fn mariadb_version() -> String {
 }
 
 /// A private MariaDB, counted alike.
-pub(crate) fn mariadb() -> MariaDb {
+pub(crate) fn mariadb() -> DatabaseServer {
     mariadb_with(&[])
 }
 
 /// The same with settings of its own.
-pub(crate) fn mariadb_with(settings: &[(&str, &str)]) -> MariaDb {
-    let server = MariaDb::start(options(settings)).unwrap();
+pub(crate) fn mariadb_with(settings: &[(&str, &str)]) -> DatabaseServer {
+    let server = DatabaseServer::start(Engine::MariaDb, options(settings)).unwrap();
     let version = server.query("weir", "SELECT SUBSTRING_INDEX(VERSION(), '-', 1)").unwrap();
     count("MariaDB", &version[0][0]);
     server
 }
 
-fn options(settings: &[(&str, &str)]) -> PostgresOptions {
+fn options(settings: &[(&str, &str)]) -> DatabaseOptions {
     let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    PostgresOptions { settings, ..PostgresOptions::default() }
+    DatabaseOptions { settings, ..DatabaseOptions::default() }
 }
 
 /// Leaves a line in the ledger: the database, its version, and the test that had it.
@@ -165,50 +166,6 @@ fn count(database: &str, version: &str) {
         let name = std::thread::current().name().unwrap_or("?").to_owned();
         // One write: tests run side by side.
         file.write_all(format!("{database} {version} {name}\n").as_bytes()).unwrap();
-    }
-}
-
-/// What a test does to a database, whichever it is.
-pub(crate) trait Database {
-    fn url(&self) -> String;
-    fn stop(&mut self);
-    fn kill(&mut self);
-    fn restart(&mut self) -> Result<(), String>;
-}
-
-impl Database for Postgres {
-    fn url(&self) -> String {
-        Postgres::url(self)
-    }
-
-    fn stop(&mut self) {
-        Postgres::stop(self);
-    }
-
-    fn kill(&mut self) {
-        Postgres::kill(self);
-    }
-
-    fn restart(&mut self) -> Result<(), String> {
-        Postgres::restart(self)
-    }
-}
-
-impl Database for MariaDb {
-    fn url(&self) -> String {
-        MariaDb::url(self)
-    }
-
-    fn stop(&mut self) {
-        MariaDb::stop(self);
-    }
-
-    fn kill(&mut self) {
-        MariaDb::kill(self);
-    }
-
-    fn restart(&mut self) -> Result<(), String> {
-        MariaDb::restart(self)
     }
 }
 

@@ -15,7 +15,7 @@ use super::services::{self, Services};
 use super::{Course, Options, Precision, Rig, environment, failed, load};
 use crate::sampler::{self, Cap, Context, Samplers, device_of, get};
 use kv::proto::{HEALTHZ, SecondReport};
-use lab_data::experiment::{Commands, Engine, Experiment, Fresh, GENERATOR, LINK, SERVER, Target, Workload};
+use lab_data::experiment::{Commands, Experiment, Fresh, GENERATOR, LINK, SERVER, Target, Workload};
 use lab_data::results::{Change, Resource, SLOWER_GENERATOR, Trial};
 use std::collections::BTreeSet;
 use std::fs;
@@ -149,16 +149,10 @@ impl<'a> Live<'a> {
 
     /// The databases behind the server, to be asked what they do.
     fn databases(&self) -> Vec<sampler::Database> {
-        let of = |(database, server)| {
-            let (database, server): (&lab_data::experiment::Database, &super::fleet::Server) =
-                (database, server);
-            let engine = match database.engine {
-                Engine::Postgres => sampler::Engine::Postgres,
-                Engine::MariaDb => sampler::Engine::Mysql,
-            };
-            sampler::Database { part: database.part.clone(), engine, url: self.fleet.url(server) }
-        };
-        self.fleet.members().map(of).collect()
+        let members = self.fleet.members();
+        let of = members
+            .map(|(database, server)| (database.part.clone(), database.engine, self.fleet.url(server)));
+        of.map(|(part, engine, url)| sampler::Database { part, engine, url }).collect()
     }
 
     /// Starts what has died anew: it took its trial with it, the next ones get new ones.
