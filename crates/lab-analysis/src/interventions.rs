@@ -69,26 +69,26 @@ const BATCHES: &[(&str, &str)] = &[
 pub(super) fn effects(results: &Results, workload: &str) -> Vec<Effect> {
     let made: Vec<&Intervention> =
         results.interventions.iter().filter(|made| made.trial.workload == workload).collect();
-    let mut knobs: Vec<(&str, u32)> = Vec::new();
+    let mut names: Vec<(&str, u32)> = Vec::new();
     for (change, trial) in made.iter().filter_map(|made| Some((made.change.as_ref()?, &made.trial))) {
-        let knob = (change.knob.as_str(), trial.level);
-        if !knobs.contains(&knob) {
-            knobs.push(knob);
+        let name = (change.name.as_str(), trial.level);
+        if !names.contains(&name) {
+            names.push(name);
         }
     }
-    knobs.into_iter().filter_map(|(knob, level)| effect(&results.resources, &made, knob, level)).collect()
+    names.into_iter().filter_map(|(name, level)| effect(&results.resources, &made, name, level)).collect()
 }
 
 /// What became of it when the generator was made slower; `None` where it was not.
 pub(super) fn headroom(effects: &[Effect]) -> Option<&Effect> {
-    effects.iter().filter(|effect| effect.change.knob == SLOWER_GENERATOR).max_by_key(|effect| effect.rounds)
+    effects.iter().filter(|effect| effect.change.name == SLOWER_GENERATOR).max_by_key(|effect| effect.rounds)
 }
 
-fn effect(resources: &[Resource], made: &[&Intervention], knob: &str, level: u32) -> Option<Effect> {
+fn effect(resources: &[Resource], made: &[&Intervention], name: &str, level: u32) -> Option<Effect> {
     let changed: Vec<(&Change, &Trial)> = made
         .iter()
         .filter_map(|made| Some((made.change.as_ref()?, &made.trial)))
-        .filter(|(change, trial)| change.knob == knob && trial.level == level)
+        .filter(|(change, trial)| change.name == name && trial.level == level)
         .collect();
     let base_of = |trial: &Trial| {
         let same = |of: &&&Intervention| {

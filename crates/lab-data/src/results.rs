@@ -145,9 +145,9 @@ pub const SLOWER_SERVER: &str = "server_cpu";
 /// How a resource was made slower.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// The knob: [`SLOWER_GENERATOR`], [`SLOWER_SERVER`]; `cpu`, `worker`, `delay`, `lock`, `store_worker`, `flush` of the server; `link`,
+    /// Its name: [`SLOWER_GENERATOR`], [`SLOWER_SERVER`]; `cpu`, `worker`, `delay`, `lock`, `store_worker`, `flush` of the server; `link`,
     /// `write_cap`, `commit`, `database_cpu` of the lab.
-    pub knob: String,
+    pub name: String,
     /// The resources whose demand it raises, by their names in [`Results::resources`]; empty of a control, which raises none.
     pub raises: Vec<String>,
     /// Added to the demand of each request or, of `store_worker`, `flush` and `commit`, of each batch; 0 where the change is a factor.

@@ -171,8 +171,8 @@ pub(super) fn slowed(effect: &Effect) -> String {
 pub(super) fn how_slowed(effect: &Effect) -> String {
     let change = &effect.change;
     match change.factor {
-        Some(factor) => format!("{}, demand × {}", change.knob, format::trimmed(&format!("{factor:.2}"))),
-        None => format!("{}, +{}", change.knob, latency(Some(change.added_us))),
+        Some(factor) => format!("{}, demand × {}", change.name, format::trimmed(&format!("{factor:.2}"))),
+        None => format!("{}, +{}", change.name, latency(Some(change.added_us))),
     }
 }
 

@@ -127,7 +127,7 @@ impl Evidence {
         match (&self.waiting, &effect.of) {
             (None, Some(fullest)) => *fullest == self.id,
             // The log's flush is a resource; sessions that wait for it are a class of waits.
-            (Some(_), _) => effect.change.knob == "commit" && self.limit == Some(Limit::CommitPath),
+            (Some(_), _) => effect.change.name == "commit" && self.limit == Some(Limit::CommitPath),
             (None, None) => false,
         }
     }

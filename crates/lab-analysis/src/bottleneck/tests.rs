@@ -355,7 +355,7 @@ fn what_costs_what_a_limit_must_cost_is_confirmed() {
     let found = found(&intervened("cpu 1 1ms, disk 2 3ms, net 0 5ms"));
     let bottleneck = &found.bottleneck;
     assert_eq!((bottleneck.grade, bottleneck.named[0].resource.as_str()), (Grade::Confirmed, "disk"));
-    let of = |knob: &str| found.effects.iter().find(|effect| effect.change.knob == knob).unwrap();
+    let of = |name: &str| found.effects.iter().find(|effect| effect.change.name == name).unwrap();
     assert!((of("disk").elasticity.mean - 1.0).abs() < 0.25, "{:?}", of("disk"));
     assert!((of("disk").expected_loss - 0.3 / 1.3).abs() < 0.01);
     assert!(of("cpu").elasticity.mean < 0.3 && of("net").elasticity.mean < 0.3, "{:?}", found.effects);
@@ -385,8 +385,8 @@ fn of_two_that_share_the_load_each_has_to_cost_what_a_limit_costs() {
     };
     assert_eq!(both(&results), (Grade::Supported, 2), "only one of them was made slower");
     let turned: Vec<Intervention> = results.interventions.clone();
-    for made in turned.into_iter().filter(|made| made.change.as_ref().is_some_and(|of| of.knob == "it")) {
-        let change = Change { knob: "twin".into(), raises: vec!["twin".into()], ..made.change.unwrap() };
+    for made in turned.into_iter().filter(|made| made.change.as_ref().is_some_and(|of| of.name == "it")) {
+        let change = Change { name: "twin".into(), raises: vec!["twin".into()], ..made.change.unwrap() };
         results.interventions.push(Intervention { change: Some(change), ..made });
     }
     assert_eq!(both(&results), (Grade::Confirmed, 2));
@@ -415,7 +415,7 @@ fn a_quota_that_held_nobody_back_is_not_confirmed() {
 fn what_costs_nothing_is_not_named_however_busy_it_is() {
     let mut results = intervened("cpu 1 1ms, disk 2 3ms, net 0 5ms");
     // The disk is slowed in the file's words, and something else in truth.
-    let swap = |change: &mut Change| match change.knob.as_str() {
+    let swap = |change: &mut Change| match change.name.as_str() {
         "disk" => change.raises = vec!["cpu".into()],
         "cpu" => change.raises = vec!["disk".into()],
         _ => {}

@@ -227,7 +227,7 @@ fn slowed(server: f64, generator: f64, losses: &[f64]) -> WorkloadFindings {
     found(|results| slow(results, server, generator, SLOWER_GENERATOR, losses))
 }
 
-fn slow(results: &mut Results, server: f64, generator: f64, knob: &str, losses: &[f64]) {
+fn slow(results: &mut Results, server: f64, generator: f64, name: &str, losses: &[f64]) {
     let of = |name: &str, kind, busy: &str| Resource {
         name: name.into(),
         kind,
@@ -256,8 +256,8 @@ fn slow(results: &mut Results, server: f64, generator: f64, knob: &str, losses: 
         results.interventions.push(Intervention { change: None, trial: trial.clone() });
         trial.load.as_mut().unwrap().goodput_rps *= 1.0 - loss;
         let change = Change {
-            knob: knob.into(),
-            raises: vec![if knob == SLOWER_GENERATOR { "generator CPU" } else { "server CPU" }.into()],
+            name: name.into(),
+            raises: vec![if name == SLOWER_GENERATOR { "generator CPU" } else { "server CPU" }.into()],
             added_us: 250.0,
             factor: None,
         };

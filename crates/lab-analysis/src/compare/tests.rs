@@ -69,8 +69,8 @@ pub fn busy_generator(results: &mut Results) {
         let load = trial.load.as_mut().unwrap();
         let added_us = 0.25 * load.window_secs / load.attempts as f64 * 1e6;
         load.goodput_rps *= 0.8;
-        let knob = SLOWER_GENERATOR.to_owned();
-        let change = Change { knob, raises: Vec::new(), added_us, factor: None };
+        let name = SLOWER_GENERATOR.to_owned();
+        let change = Change { name, raises: Vec::new(), added_us, factor: None };
         results.interventions.push(Intervention { change: None, trial: base });
         results.interventions.push(Intervention { change: Some(change), trial });
     }

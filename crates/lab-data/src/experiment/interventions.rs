@@ -1,6 +1,6 @@
 //! What is made slower on purpose, and how: the section `[interventions]`.
 //!
-//! Only the shape, and which names there are. How a knob is turned is up to the crate `lab-run`.
+//! Only the shape, and which names there are. How one is made is up to the crate `lab-run`.
 
 use super::{Engine, Experiment, FJALL, Subject, Target, Workload};
 use kv::Error;
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct Interventions {
     /// Clients of each trial; `None`: the highest level of the workload.
     pub level: Option<u32>,
-    /// How often each knob is turned.
+    /// How often each intervention is made.
     #[serde(default = "rounds")]
     pub rounds: u32,
     /// The demand that is added, as a share of what a resource works on one request at the goodput there is: servers / goodput.
@@ -23,88 +23,88 @@ pub struct Interventions {
     /// The measured part of each trial.
     #[serde(default = "window")]
     pub window: Span,
-    /// Names of [`KNOBS`], or of a model's stations; `None`: all that apply.
-    pub knobs: Option<Vec<String>>,
+    /// Names of [`INTERVENTIONS`], or of a model's stations; `None`: all that apply.
+    pub only: Option<Vec<String>>,
 }
 
-/// A row of [`KNOBS`].
-pub struct Knob {
+/// A row of [`INTERVENTIONS`].
+pub struct InterventionRow {
     /// Its name in experiment files and results.
     pub name: &'static str,
     /// What it does, in one sentence.
     pub about: &'static str,
-    /// Whether it can turn anything on a target, under a workload it takes part in.
-    turns: fn(&Target, &Workload) -> bool,
+    /// Whether it applies to a target, under a workload that the target takes part in.
+    applies: fn(&Target, &Workload) -> bool,
     /// What a target needs for that, and how it gets it.
     needs: &'static str,
 }
 
 /// Everything that can be made slower in a target that is not simulated; of a model, it is its stations.
-pub const KNOBS: &[Knob] = &[
-    Knob {
+pub const INTERVENTIONS: &[InterventionRow] = &[
+    InterventionRow {
         name: "cpu",
         about: "Each request makes its worker compute for so much longer.",
-        turns: is_weir,
+        applies: is_weir,
         needs: NEEDS_WEIR,
     },
-    Knob {
+    InterventionRow {
         name: "worker",
         about: "Each request blocks its worker for so much longer.",
-        turns: is_weir,
+        applies: is_weir,
         needs: NEEDS_WEIR,
     },
-    Knob {
+    InterventionRow {
         name: "delay",
         about: "Each request waits so much longer and holds nothing: the control.",
-        turns: is_weir,
+        applies: is_weir,
         needs: NEEDS_WEIR,
     },
-    Knob {
+    InterventionRow {
         name: "lock",
         about: "Each write holds the server’s lock for so much longer.",
-        turns: |target, workload| args(target).chain(&workload.serve).any(|arg| is_lock(arg)),
+        applies: |target, workload| args(target).chain(&workload.serve).any(|arg| is_lock(arg)),
         needs: "has a lock; add \"--lab\", \"--inject\", \"lock=0s\" to its args",
     },
-    Knob {
+    InterventionRow {
         name: "store_worker",
         about: "Each batch holds its session of the store for so much longer.",
-        turns: is_weir,
+        applies: is_weir,
         needs: NEEDS_WEIR,
     },
-    Knob {
+    InterventionRow {
         name: "flush",
         about: "Each flush of the embedded store takes so much longer, one after the other.",
-        turns: |target, _| match target {
+        applies: |target, _| match target {
             Target::Weir { store, .. } => store.iter().any(|name| name.split(':').next() == Some(FJALL)),
             _ => false,
         },
         needs: "flushes a store of its own; set target.store to \"fjall\"",
     },
-    Knob {
+    InterventionRow {
         name: "link",
         about: "The link lets through four fifths of its rate.",
-        turns: |target, _| target.link().is_some_and(|link| link.rate.is_some()),
+        applies: |target, _| target.link().is_some_and(|link| link.rate.is_some()),
         needs: "has a link with a rate; add link = { rate = \"100mbit\" } to it",
     },
-    Knob {
+    InterventionRow {
         name: "write_cap",
         about: "The write cap lets through four fifths of its rate.",
-        turns: |_, workload| workload.write_cap.is_some(),
+        applies: |_, workload| workload.write_cap.is_some(),
         needs: "has a workload with a write cap; add write_cap = \"10MiB\" to one",
     },
-    Knob {
+    InterventionRow {
         name: "commit",
         about: "Each commit of PostgreSQL waits so much longer before it flushes.",
-        turns: |target, _| {
+        applies: |target, _| {
             let mut stores = target.databases().into_iter().filter(|of| of.store.is_some());
             stores.any(|of| of.engine == Engine::Postgres)
         },
         needs: "has a PostgreSQL of the lab’s own; set target.store to \"postgres\"",
     },
-    Knob {
+    InterventionRow {
         name: "database_cpu",
         about: "The databases have four fifths of their quota of processor time.",
-        turns: |target, _| target.quota().database.is_some(),
+        applies: |target, _| target.quota().database.is_some(),
         needs: "has databases with a quota; add quota = { database = 0.5 } to it",
     },
 ];
@@ -128,14 +128,14 @@ fn is_lock(arg: &str) -> bool {
     arg.trim_start_matches("--inject=").split(',').any(|fault| fault.trim().starts_with("lock="))
 }
 
-/// Whether the knob or station called `name` can turn anything on `subject`.
-fn turns(experiment: &Experiment, subject: &Subject, name: &str) -> bool {
+/// Whether the intervention or station called `name` applies to `subject`.
+fn applies(experiment: &Experiment, subject: &Subject, name: &str) -> bool {
     match &subject.target {
         Target::Simulated(model) => model.stations.iter().any(|station| station.name == name),
         target => {
-            let knob = KNOBS.iter().find(|knob| knob.name == name);
+            let row = INTERVENTIONS.iter().find(|row| row.name == name);
             let workloads = experiment.workloads_of(subject);
-            knob.is_some_and(|knob| workloads.iter().any(|workload| (knob.turns)(target, workload)))
+            row.is_some_and(|row| workloads.iter().any(|workload| (row.applies)(target, workload)))
         }
     }
 }
@@ -161,48 +161,48 @@ impl Interventions {
             return Err(Error::input("interventions.window 0s: it must be longer than zero")
                 .hint("write window = \"2s\""));
         }
-        let Some(knobs) = &self.knobs else { return Ok(()) };
-        if knobs.is_empty() {
+        let Some(only) = &self.only else { return Ok(()) };
+        if only.is_empty() {
             return Err(
-                Error::input("interventions.knobs names none").hint("leave it out for all that apply")
+                Error::input("interventions.only names none").hint("leave it out for all that apply")
             );
         }
         let stations = experiment.subjects.iter().flat_map(|subject| match &subject.target {
             Target::Simulated(model) => model.stations.iter().map(|station| station.name.as_str()).collect(),
             _ => Vec::new(),
         });
-        let known: Vec<&str> = KNOBS.iter().map(|knob| knob.name).chain(stations).collect();
-        if let Some(unknown) = knobs.iter().find(|knob| !known.contains(&knob.as_str())) {
-            return Err(Error::input(format_args!("interventions.knobs `{unknown}` is none"))
+        let known: Vec<&str> = INTERVENTIONS.iter().map(|row| row.name).chain(stations).collect();
+        if let Some(unknown) = only.iter().find(|name| !known.contains(&name.as_str())) {
+            return Err(Error::input(format_args!("interventions.only `{unknown}` is unknown"))
                 .hint(format_args!("use some of {}", known.join(", "))));
         }
-        let turns_nothing =
-            |knob: &&String| !experiment.subjects.iter().any(|subject| turns(experiment, subject, knob));
-        match knobs.iter().find(turns_nothing) {
+        let applies_nowhere =
+            |name: &&String| !experiment.subjects.iter().any(|subject| applies(experiment, subject, name));
+        match only.iter().find(applies_nowhere) {
             Some(idle) => {
-                let needs = KNOBS.iter().find(|knob| knob.name == idle).map_or("", |knob| knob.needs);
+                let needs = INTERVENTIONS.iter().find(|row| row.name == idle).map_or("", |row| row.needs);
                 Err(Error::input(format_args!(
-                    "interventions.knobs `{idle}` turns nothing: no target {needs}, or remove the knob"
+                    "interventions.only `{idle}` changes nothing: no target {needs}, or remove the name"
                 )))
             }
             None => Ok(()),
         }
     }
 
-    /// Without the knobs that turn nothing in what is left of an experiment; `None` if there is none left.
+    /// Without those that change nothing in what is left of an experiment; `None` if there is none left.
     pub(super) fn narrowed(mut self, experiment: &Experiment) -> Option<Interventions> {
-        let turned =
-            |knob: &String| experiment.subjects.iter().any(|subject| turns(experiment, subject, knob));
-        match &mut self.knobs {
-            Some(knobs) => knobs.retain(turned),
+        let is_left =
+            |name: &String| experiment.subjects.iter().any(|subject| applies(experiment, subject, name));
+        match &mut self.only {
+            Some(only) => only.retain(is_left),
             None => return Some(self),
         }
-        self.knobs.as_ref().is_some_and(|knobs| !knobs.is_empty()).then_some(self)
+        self.only.as_ref().is_some_and(|only| !only.is_empty()).then_some(self)
     }
 
-    /// Whether `knob` is to be turned where it can be.
-    pub fn wants(&self, knob: &str) -> bool {
-        self.knobs.as_ref().is_none_or(|knobs| knobs.iter().any(|wanted| wanted == knob))
+    /// Whether the intervention called `name` is to be made where it applies.
+    pub fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only.iter().any(|wanted| wanted == name))
     }
 }
 

@@ -12,7 +12,7 @@ mod sections;
 mod target;
 mod truth;
 
-pub use interventions::{Interventions, KNOBS, Knob};
+pub use interventions::{INTERVENTIONS, InterventionRow, Interventions};
 pub use limit::LatencyLimit;
 pub use placeholder::{PLACEHOLDERS, PORT, fill};
 pub use sections::{Adaptive, Cores, DatabaseSettings, Limits, PrintedSource, Workload};

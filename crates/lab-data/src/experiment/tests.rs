@@ -293,8 +293,8 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
     let parsed = |section: &str| Experiment::parse(&format!("{SMALL}\n[interventions]\n{section}"));
     let of = parsed("").unwrap().interventions.unwrap();
     assert_eq!((of.level, of.rounds, of.strength, of.window.secs()), (None, 3, 0.3, 2.0));
-    assert!(KNOBS.iter().all(|knob| of.wants(knob.name)));
-    let of = parsed("level = 32\nknobs = [\"cpu\", \"delay\"]").unwrap().interventions.unwrap();
+    assert!(INTERVENTIONS.iter().all(|row| of.wants(row.name)));
+    let of = parsed("level = 32\nonly = [\"cpu\", \"delay\"]").unwrap().interventions.unwrap();
     assert_eq!((of.level, of.wants("cpu"), of.wants("lock")), (Some(32), true, false));
     assert!(Experiment::parse(SMALL).unwrap().interventions.is_none());
     for (section, complaint) in [
@@ -302,40 +302,40 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
         ("rounds = 0", "interventions.rounds 0"),
         ("strength = 0.0", "interventions.strength 0: a share from 0.01"),
         ("window = \"0s\"", "interventions.window 0s"),
-        ("knobs = []", "interventions.knobs names none"),
-        ("knobs = [\"turbo\"]", "interventions.knobs `turbo` is none; use some of cpu, worker, delay"),
+        ("only = []", "interventions.only names none"),
+        ("only = [\"turbo\"]", "interventions.only `` is unknown; use some of cpu, worker, delay"),
         ("level = 3\nhow = 4", "unknown field `how`"),
         (
-            "knobs = [\"cpu\", \"link\"]",
-            "interventions.knobs `link` turns nothing: no target has a link with a rate; add link = { rate = \"100mbit\" } to it, or",
+            "only = [\"cpu\", \"link\"]",
+            "interventions.only `link` changes nothing: no target has a link with a rate; add link = { rate = \"100mbit\" } to it, or",
         ),
-        ("knobs = [\"lock\"]", "`lock` turns nothing: no target has a lock; add \"--lab\""),
-        ("knobs = [\"flush\"]", "`flush` turns nothing: no target flushes a store of its own; set"),
-        ("knobs = [\"write_cap\"]", "`write_cap` turns nothing: no target has a workload with"),
+        ("only = [\"lock\"]", "`lock` changes nothing: no target has a lock; add \"--lab\""),
+        ("only = [\"flush\"]", "`flush` changes nothing: no target flushes a store of its own; set"),
+        ("only = [\"write_cap\"]", "`write_cap` changes nothing: no target has a workload with"),
         (
-            "knobs = [\"database_cpu\"]",
-            "`database_cpu` turns nothing: no target has databases with a quota; add",
+            "only = [\"database_cpu\"]",
+            "`database_cpu` changes nothing: no target has databases with a quota; add",
         ),
     ] {
         let why = parsed(section).unwrap_err().to_string();
         assert!(why.contains(complaint) && !why.contains('\n'), "{section}: {why}");
     }
-    // Each with what its knob needs.
+    // Each with what its intervention needs.
     let full = SMALL
         .replace(
             "args = [\"--cache-entries\", \"10\"]",
             "args = [\"--inject\", \"cpu=1us,lock=0s\"]\nlink = { rate = \"1mbit\" }",
         )
         .replace("store = \"postgres\"", "store = [\"postgres\", \"fjall:x\"]\nquota = { database = 0.5 }");
-    let all: Vec<&str> = KNOBS.iter().map(|knob| knob.name).filter(|name| *name != "write_cap").collect();
-    Experiment::parse(&format!("{full}\n[interventions]\nknobs = {all:?}")).unwrap();
+    let all: Vec<&str> = INTERVENTIONS.iter().map(|row| row.name).filter(|name| *name != "write_cap").collect();
+    Experiment::parse(&format!("{full}\n[interventions]\nonly = {all:?}")).unwrap();
     let strange = SMALL.replace("kind = \"weir\"\nstore = \"postgres\"\nargs = [\"--cache-entries\", \"10\"]\n[postgres]\nsettings = { shared_buffers = \"128MB\", fsync = true, max_connections = 50 }\n[cores]\nserver = [0]", "kind = \"url\"\nurl = \"http://127.0.0.1:1\"");
     let why =
-        Experiment::parse(&format!("{strange}\n[interventions]\nknobs = [\"cpu\"]")).unwrap_err().to_string();
-    assert!(why.contains("`cpu` turns nothing: no target is a weir of the lab’s own"), "{why}");
-    let model = several() + "[interventions]\nknobs = [\"one\"]";
+        Experiment::parse(&format!("{strange}\n[interventions]\nonly = [\"cpu\"]")).unwrap_err().to_string();
+    assert!(why.contains("`cpu` changes nothing: no target is a weir of the lab’s own"), "{why}");
+    let model = several() + "[interventions]\nonly = [\"one\"]";
     let mut experiment = Experiment::parse(&model).unwrap();
-    assert!(experiment.interventions.as_ref().unwrap().wants("one"), "a model's knobs are its stations");
+    assert!(experiment.interventions.as_ref().unwrap().wants("one"), "a model's only are its stations");
     experiment.keep_targets(&["ours".to_owned()]).unwrap();
     assert!(experiment.interventions.is_none() && experiment.check().is_ok());
 }

@@ -121,7 +121,7 @@ pub struct Interventions {
 /// servers to be short of: it takes the part of the control, which raises no resource.
 pub fn changes(model: &Model, strength: f64, goodput_rps: f64) -> Vec<Change> {
     let change = |station: &Station| Change {
-        knob: station.name.clone(),
+        name: station.name.clone(),
         raises: (station.servers > 0).then(|| station.name.clone()).into_iter().collect(),
         added_us: strength * f64::from(station.servers.max(1)) / goodput_rps * 1e6,
         factor: None,
@@ -132,7 +132,7 @@ pub fn changes(model: &Model, strength: f64, goodput_rps: f64) -> Vec<Change> {
 /// `model` with the demand of one station raised as `change` says; a change of no station of it changes nothing.
 pub fn changed(model: &Model, change: &Change) -> Model {
     let mut model = model.clone();
-    if let Some(station) = model.stations.iter_mut().find(|station| station.name == change.knob) {
+    if let Some(station) = model.stations.iter_mut().find(|station| station.name == change.name) {
         let secs = station.demand.secs() * change.factor.unwrap_or(1.0) + change.added_us / 1e6;
         station.demand = Span(Duration::from_secs_f64(secs));
     }
@@ -141,7 +141,7 @@ pub fn changed(model: &Model, change: &Change) -> Model {
 
 /// What the trials with `change` are drawn from: no trial repeats the draws of another.
 pub fn seed_of(seed: u64, change: Option<&Change>) -> u64 {
-    mix(seed, change.map_or("nothing is changed", |change| &change.knob), 0, 0)
+    mix(seed, change.map_or("nothing is changed", |change| &change.name), 0, 0)
 }
 
 /// Makes each station of `model` slower in turn, as the lab does with a real target: rounds of the model as it is and then of every

@@ -158,28 +158,28 @@ fn only_the_slowest_station_costs_goodput_when_it_is_made_slower() {
     let model = model("cpu 2 1ms, disk 1 2ms, net 0 3ms");
     let wanted = Interventions { level: 40, rounds: 2, strength: 0.3 };
     let done = interventions(&model, wanted, "w", 5, "1s".parse().unwrap(), "100s".parse().unwrap());
-    let knobs = |round: u32| {
+    let names = |round: u32| {
         let of = done.iter().filter(|one| one.trial.repetition == round);
-        of.map(|one| one.change.as_ref().map(|change| change.knob.as_str())).collect::<Vec<_>>()
+        of.map(|one| one.change.as_ref().map(|change| change.name.as_str())).collect::<Vec<_>>()
     };
     for round in 0..2 {
-        let mut knobs = knobs(round);
-        assert_eq!(knobs.first(), Some(&None), "each round begins with the counterpart");
-        knobs.sort_unstable();
-        assert_eq!(knobs, [None, Some("cpu"), Some("disk"), Some("net")]);
+        let mut names = names(round);
+        assert_eq!(names.first(), Some(&None), "each round begins with the counterpart");
+        names.sort_unstable();
+        assert_eq!(names, [None, Some("cpu"), Some("disk"), Some("net")]);
     }
     let goodput = |one: &Intervention| one.trial.load.as_ref().unwrap().goodput_rps;
     for one in &done {
         let base = done.iter().find(|base| base.trial.repetition == one.trial.repetition).map(goodput);
         let (share, change) = (goodput(one) / base.unwrap(), one.change.as_ref());
         let Some(change) = change else { continue };
-        match change.knob.as_str() {
+        match change.name.as_str() {
             "disk" => assert!((share - 1.0 / 1.3).abs() < 0.03, "{share}"),
-            _ => assert!((share - 1.0).abs() < 0.03, "{}: {share}", change.knob),
+            _ => assert!((share - 1.0).abs() < 0.03, "{}: {share}", change.name),
         }
-        let raised = if change.knob == "net" { vec![] } else { vec![change.knob.clone()] };
+        let raised = if change.name == "net" { vec![] } else { vec![change.name.clone()] };
         assert_eq!(change.raises, raised);
-        let servers = if change.knob == "cpu" { 2.0 } else { 1.0 };
+        let servers = if change.name == "cpu" { 2.0 } else { 1.0 };
         assert!((change.added_us - 0.3 * servers / base.unwrap() * 1e6).abs() < 1e-6);
     }
 }

@@ -19,9 +19,9 @@ fn proven() -> (Results, Findings) {
     found.bottleneck.because = vec!["of each client more 0.98 wait for cpu.".into()];
     let named = &mut found.bottleneck.named[0];
     (named.limit, named.queue_growth) = (Some(Limit::CommitPath), Some(0.98));
-    let effect = |knob: &str, raises: &[&str], expected_loss: f64, losses: &[f64]| Effect {
+    let effect = |name: &str, raises: &[&str], expected_loss: f64, losses: &[f64]| Effect {
         change: Change {
-            knob: knob.into(),
+            name: name.into(),
             raises: raises.iter().map(|name| (*name).to_owned()).collect(),
             added_us: 250.0,
             factor: None,

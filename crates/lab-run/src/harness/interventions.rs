@@ -1,7 +1,7 @@
 //! Makes one resource after the other a little slower, and measures what that costs.
 //!
-//! After the last repetition of a target, for each workload: rounds of a trial with nothing changed, the base, and one for each knob, all
-//! in random order. A knob adds a share of what its resource works on one request, or lowers a rate to four fifths; how much that is
+//! After the last repetition of a target, for each workload: rounds of a trial with nothing changed, the base, and one for each intervention,
+//! all in random order. An intervention adds a share of what its resource works on one request, or lowers a rate to four fifths; how much that is
 //! is known from the last base before it, or from the repetitions. What is compared ran on one and the same server.
 //!
 //! First come those that show whether the generator is the limit: the generator or the server computes longer, at the level that got
@@ -33,8 +33,8 @@ const HEADROOM_WINDOW_MAX: Duration = Duration::from_millis(500);
 /// PostgreSQL takes no longer `commit_delay`, in microseconds.
 const COMMIT_DELAY_US_MOST: f64 = 100_000.0;
 
-/// What a knob does to the demand of its resources.
-enum Turn {
+/// What an intervention does to the demand of its resources.
+enum Size {
     /// Adds to each request: the share of the servers of what the name stands for.
     PerRequest(fn(&Base) -> Raised),
     /// Adds to each batch: the share of how long one takes, in seconds, if that was counted.
@@ -55,28 +55,28 @@ struct Batches {
     secs: f64,
 }
 
-/// How knobs are turned; a row for each of [`lab_data::experiment::KNOBS`].
-const TURNS: &[(&str, Turn)] = &[
-    (SLOWER_GENERATOR, Turn::PerRequest(generator_cpu)),
-    (SLOWER_SERVER, Turn::PerRequest(server_cpu)),
-    ("cpu", Turn::PerRequest(server_cpu)),
-    ("worker", Turn::PerRequest(|base| base.station("server workers", server_cpu(base).servers))),
+/// How large each is; a row for each of [`lab_data::experiment::INTERVENTIONS`], and two more.
+const SIZES: &[(&str, Size)] = &[
+    (SLOWER_GENERATOR, Size::PerRequest(generator_cpu)),
+    (SLOWER_SERVER, Size::PerRequest(server_cpu)),
+    ("cpu", Size::PerRequest(server_cpu)),
+    ("worker", Size::PerRequest(|base| base.station("server workers", server_cpu(base).servers))),
     // As much as of the processor: a control of the same size, and of nobody's demand.
-    ("delay", Turn::PerRequest(|base| Raised { names: Vec::new(), ..server_cpu(base) })),
-    ("lock", Turn::PerRequest(|base| base.station("server lock", 1.0))),
-    ("store_worker", Turn::PerBatch(lanes)),
-    ("flush", Turn::PerBatch(flush)),
-    ("commit", Turn::PerBatch(commit)),
-    ("link", Turn::Lower(|_| vec!["link".to_owned()])),
+    ("delay", Size::PerRequest(|base| Raised { names: Vec::new(), ..server_cpu(base) })),
+    ("lock", Size::PerRequest(|base| base.station("server lock", 1.0))),
+    ("store_worker", Size::PerBatch(lanes)),
+    ("flush", Size::PerBatch(flush)),
+    ("commit", Size::PerBatch(commit)),
+    ("link", Size::Lower(|_| vec!["link".to_owned()])),
     (
         "write_cap",
-        Turn::Lower(|base| {
+        Size::Lower(|base| {
             base.named_or(|of| of.busy.iter().any(|busy| busy == "cap.busy_secs"), "write cap")
         }),
     ),
     (
         "database_cpu",
-        Turn::Lower(|base| {
+        Size::Lower(|base| {
             base.named_or(|of| of.name.starts_with("database") && of.name.ends_with("CPU"), "database CPU")
         }),
     ),
@@ -89,22 +89,22 @@ pub(super) struct Base<'a> {
 }
 
 impl Base<'_> {
-    /// What turning `knob` is to change, with `strength`; `None` where the trial does not tell.
-    pub(super) fn change(&self, knob: &str, strength: f64) -> Option<Change> {
+    /// What the intervention `name` is to change, with `strength`; `None` where the trial does not tell.
+    pub(super) fn change(&self, name: &str, strength: f64) -> Option<Change> {
         let goodput = self.trial.load.as_ref().map(|load| load.goodput_rps).filter(|rate| *rate > 0.0)?;
-        let change = |raises, added_us, factor| Change { knob: knob.to_owned(), raises, added_us, factor };
-        let (_, turn) = TURNS.iter().find(|(name, _)| *name == knob)?;
-        Some(match turn {
-            Turn::PerRequest(raised) => {
+        let change = |raises, added_us, factor| Change { name: name.to_owned(), raises, added_us, factor };
+        let (_, size) = SIZES.iter().find(|(known, _)| *known == name)?;
+        Some(match size {
+            Size::PerRequest(raised) => {
                 let Raised { names, servers } = raised(self);
                 change(names, strength * servers / goodput * 1e6, None)
             }
-            Turn::PerBatch(batches) => {
+            Size::PerBatch(batches) => {
                 let Batches { names, secs } = batches(self)?;
-                let most = if knob == "commit" { COMMIT_DELAY_US_MOST } else { f64::INFINITY };
+                let most = if name == "commit" { COMMIT_DELAY_US_MOST } else { f64::INFINITY };
                 change(names, (strength * secs * 1e6).min(most), None)
             }
-            Turn::Lower(names) => change(names(self), 0.0, Some(1.0 / LOWERED)),
+            Size::Lower(names) => change(names(self), 0.0, Some(1.0 / LOWERED)),
         })
     }
 
@@ -192,8 +192,8 @@ fn measured(names: Vec<String>, secs: f64) -> Option<Batches> {
     (secs.is_finite() && secs > 0.0).then_some(Batches { names, secs })
 }
 
-/// The knobs that a server can turn itself, by what it has counted in `reading`.
-pub(super) fn knobs_of_server(reading: &Reading) -> Vec<&'static str> {
+/// The interventions that a server can make itself, by what it has counted in `reading`.
+pub(super) fn of_server(reading: &Reading) -> Vec<&'static str> {
     let counts = |metric: &str| {
         let metric = format!("stats.{metric}");
         reading.counters.keys().chain(reading.gauges.keys()).any(|name| name.starts_with(&metric))
@@ -207,14 +207,14 @@ pub(super) fn knobs_of_server(reading: &Reading) -> Vec<&'static str> {
         ("store_worker", counts("weir_store_workers")),
         ("flush", counts("weir_flush")),
     ];
-    there_if.into_iter().filter(|(_, is_there)| *is_there).map(|(knob, _)| knob).collect()
+    there_if.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect()
 }
 
 /// What is to be done with one workload.
 struct Rounds<'a> {
     workload: &'a Workload,
     level: u32,
-    knobs: Vec<String>,
+    names: Vec<String>,
     strength: f64,
     numbers: Range<u32>,
     length: Length,
@@ -225,7 +225,7 @@ impl<'a> Rounds<'a> {
     fn headroom(
         experiment: &Experiment,
         workload: &'a Workload,
-        knobs: &[String],
+        names: &[String],
         results: &Results,
     ) -> Option<Rounds<'a>> {
         // At a rate that is offered, goodput says nothing.
@@ -236,7 +236,7 @@ impl<'a> Rounds<'a> {
         Some(Rounds {
             workload,
             level,
-            knobs: knobs.iter().filter(|knob| is_headroom(knob)).cloned().collect(),
+            names: names.iter().filter(|name| is_headroom(name)).cloned().collect(),
             strength: HEADROOM_STRENGTH,
             numbers: asked..asked + HEADROOM_ROUNDS,
             length: Length {
@@ -248,16 +248,16 @@ impl<'a> Rounds<'a> {
     }
 
     /// Those that the experiment asks for.
-    fn asked(experiment: &Experiment, workload: &'a Workload, knobs: &[String]) -> Option<Rounds<'a>> {
+    fn asked(experiment: &Experiment, workload: &'a Workload, names: &[String]) -> Option<Rounds<'a>> {
         let Interventions { level, rounds, strength, window, .. } =
             experiment.interventions.as_ref()?.clone();
-        let wanted = |knob: &&String| {
-            !is_headroom(knob) && experiment.interventions.as_ref().is_some_and(|of| of.wants(knob))
+        let wanted = |name: &&String| {
+            !is_headroom(name) && experiment.interventions.as_ref().is_some_and(|of| of.wants(name))
         };
         Some(Rounds {
             workload,
             level: level.or(experiment.levels_of(workload).iter().max().copied()).unwrap_or(1),
-            knobs: knobs.iter().filter(wanted).cloned().collect(),
+            names: names.iter().filter(wanted).cloned().collect(),
             strength,
             numbers: 0..rounds,
             length: Length { warmup: experiment.warmup, window, adaptive: None },
@@ -265,8 +265,8 @@ impl<'a> Rounds<'a> {
     }
 }
 
-fn is_headroom(knob: &str) -> bool {
-    [SLOWER_GENERATOR, SLOWER_SERVER].contains(&knob)
+fn is_headroom(name: &str) -> bool {
+    [SLOWER_GENERATOR, SLOWER_SERVER].contains(&name)
 }
 
 /// The level at which most got through in the mean over the repetitions.
@@ -293,8 +293,8 @@ impl<'a> Course<'a> {
         for workload in
             self.workloads.iter().filter(|_| experiment.headroom || experiment.interventions.is_some())
         {
-            let knobs = match rig.knobs(workload) {
-                Ok(knobs) => knobs,
+            let names = match rig.interventions(workload) {
+                Ok(names) => names,
                 Err(_) if stop.load(Ordering::Relaxed) => return Ok(()),
                 Err(why) => {
                     let level = experiment.levels_of(workload).iter().max().copied().unwrap_or(1);
@@ -303,10 +303,10 @@ impl<'a> Course<'a> {
                     continue;
                 }
             };
-            let headroom = Rounds::headroom(experiment, workload, &knobs, results);
-            let both = [headroom, Rounds::asked(experiment, workload, &knobs)];
-            for rounds in both.iter().flatten().filter(|rounds| !rounds.knobs.is_empty()) {
-                self.turn_all(rounds, rig, results, progress, stop)?;
+            let headroom = Rounds::headroom(experiment, workload, &names, results);
+            let both = [headroom, Rounds::asked(experiment, workload, &names)];
+            for rounds in both.iter().flatten().filter(|rounds| !rounds.names.is_empty()) {
+                self.run_rounds(rounds, rig, results, progress, stop)?;
                 if stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
@@ -315,7 +315,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    fn turn_all(
+    fn run_rounds(
         &'a self,
         rounds: &Rounds<'a>,
         rig: &mut (dyn Rig<'a> + 'a),
@@ -323,8 +323,8 @@ impl<'a> Course<'a> {
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<(), String> {
-        let Rounds { workload, level, ref knobs, strength, ref numbers, length } = *rounds;
-        let (target, in_round) = (self.subject.name.as_deref(), 1 + knobs.len());
+        let Rounds { workload, level, ref names, strength, ref numbers, length } = *rounds;
+        let (target, in_round) = (self.subject.name.as_deref(), 1 + names.len());
         let total = numbers.len() * in_round;
         let is_measured = |trial: &Trial| {
             trial.failure.is_none() && trial.load.as_ref().is_some_and(|load| load.goodput_rps > 0.0)
@@ -332,18 +332,18 @@ impl<'a> Course<'a> {
         let is_same = |of: &&Trial| of.workload == workload.name && of.level == level && is_measured(of);
         let mut known = results.trials.iter().rev().find(is_same).cloned();
         for round in numbers.clone() {
-            let mut order = shuffled(knobs, self.experiment.seed, &workload.name, round);
+            let mut order = shuffled(names, self.experiment.seed, &workload.name, round);
             if known.is_none() {
                 // Nobody knows yet how much is a share of what.
                 order.sort_by_key(Option::is_some);
             }
             let mut revivals = None;
-            for (turn, knob) in order.into_iter().enumerate() {
+            for (place, name) in order.into_iter().enumerate() {
                 let base = known.as_ref().map(|trial| Base { resources: &results.resources, trial });
-                let change = knob.map(|knob| rig.change(base.as_ref()?, knob, strength));
+                let change = name.map(|name| rig.change(base.as_ref()?, name, strength));
                 let Some(change) = change.map_or(Some(None), |change| change.map(Some)) else { continue };
-                let number = (round - numbers.start) as usize * in_round + turn + 1;
-                progress.intervenes(number, total, target, &workload.name, knob);
+                let number = (round - numbers.start) as usize * in_round + place + 1;
+                progress.intervenes(number, total, target, &workload.name, name);
                 let mut trial = rig.intervene(workload, level, round, length, change.as_ref());
                 // An interrupted trial is no failure of the target.
                 if stop.load(Ordering::Relaxed) {
@@ -393,15 +393,15 @@ fn drop_round(results: &mut Results, workload: &str, round: u32) {
     }
 }
 
-/// A round of `knobs` in its order, with `None` where nothing is turned.
-fn shuffled<'k>(knobs: &'k [String], seed: u64, workload: &str, round: u32) -> Vec<Option<&'k str>> {
+/// A round of `names` in its order, with `None` where nothing is changed.
+fn shuffled<'k>(names: &'k [String], seed: u64, workload: &str, round: u32) -> Vec<Option<&'k str>> {
     let mixed =
         workload.bytes().chain(round.to_le_bytes()).fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
     let mut random = Xoshiro256PlusPlus::seed_from_u64(mixed);
     let mut order: Vec<Option<&str>> =
-        [None].into_iter().chain(knobs.iter().map(|knob| Some(knob.as_str()))).collect();
+        [None].into_iter().chain(names.iter().map(|name| Some(name.as_str()))).collect();
     // Fisher–Yates. The modulo favours low places by less than one part in 2^57 here.
     for last in (1..order.len()).rev() {
         order.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
@@ -415,7 +415,7 @@ mod tests {
     use crate::harness::Options;
     use crate::harness::search::Offered;
     use kv::proto::LoadReport;
-    use lab_data::experiment::{Experiment, KNOBS};
+    use lab_data::experiment::{Experiment, INTERVENTIONS};
     use lab_data::results::Selftest;
     use std::collections::BTreeSet;
 
@@ -439,8 +439,8 @@ mod tests {
         }
     }
 
-    fn shown(knob: &str, resources: &[Resource], trial: &Trial) -> String {
-        match (Base { resources, trial }).change(knob, 0.3) {
+    fn shown(name: &str, resources: &[Resource], trial: &Trial) -> String {
+        match (Base { resources, trial }).change(name, 0.3) {
             Some(Change { raises, added_us, factor, .. }) => {
                 format!("{} +{added_us:.0}us {factor:?}", raises.join(", "))
             }
@@ -467,7 +467,7 @@ mod tests {
             ("database.wal_sync_secs", 0.6),
             ("database.wal_syncs", 60.0),
         ]);
-        for (knob, expected) in [
+        for (name, expected) in [
             ("cpu", "server CPU +600us None"),
             ("worker", "server workers +1200us None"),
             ("delay", " +600us None"),
@@ -479,10 +479,10 @@ mod tests {
             ("write_cap", "write cap 10 MB/s +0us Some(1.25)"),
             ("database_cpu", "database CPU +0us Some(1.25)"),
         ] {
-            assert_eq!(shown(knob, &resources, &trial), expected, "{knob}");
+            assert_eq!(shown(name, &resources, &trial), expected, "{name}");
         }
-        for knob in ["store_worker", "flush", "commit"] {
-            assert_eq!(shown(knob, &resources, &base(&[])), "not measured", "{knob}");
+        for name in ["store_worker", "flush", "commit"] {
+            assert_eq!(shown(name, &resources, &base(&[])), "not measured", "{name}");
         }
         let two = base(&[
             ("database-1.wal_sync_secs", 0.3),
@@ -521,18 +521,18 @@ mod tests {
     }
 
     #[test]
-    fn every_knob_can_be_turned() {
-        let turned: Vec<&str> = TURNS.iter().map(|(name, _)| *name).collect();
-        let known = KNOBS.iter().map(|knob| knob.name).chain([SLOWER_GENERATOR, SLOWER_SERVER]);
-        assert!(known.clone().all(|name| turned.contains(&name)) && turned.len() == known.count());
-        assert!(KNOBS.iter().all(|knob| knob.about.ends_with('.')));
+    fn every_intervention_has_a_size() {
+        let sized: Vec<&str> = SIZES.iter().map(|(name, _)| *name).collect();
+        let known = INTERVENTIONS.iter().map(|row| row.name).chain([SLOWER_GENERATOR, SLOWER_SERVER]);
+        assert!(known.clone().all(|name| sized.contains(&name)) && sized.len() == known.count());
+        assert!(INTERVENTIONS.iter().all(|row| row.about.ends_with('.')));
     }
 
     #[test]
-    fn a_server_has_the_knobs_of_what_it_counts() {
+    fn a_server_has_the_interventions_of_what_it_counts() {
         let all = |names: &[&str]| {
             let counters = names.iter().map(|name| (format!("stats.{name}"), 1.0)).collect();
-            knobs_of_server(&Reading { counters, ..Reading::default() }).join(" ")
+            of_server(&Reading { counters, ..Reading::default() }).join(" ")
         };
         assert_eq!(all(&[]), "cpu worker delay");
         assert_eq!(
@@ -546,9 +546,9 @@ mod tests {
     }
 
     #[test]
-    fn each_round_has_every_knob_and_its_base_once_in_an_order_of_its_own() {
-        let knobs: Vec<String> = KNOBS.iter().map(|knob| knob.name.to_owned()).collect();
-        let of = |round| shuffled(&knobs, 1, "put_all", round);
+    fn each_round_has_every_intervention_and_its_base_once_in_an_order_of_its_own() {
+        let names: Vec<String> = INTERVENTIONS.iter().map(|row| row.name.to_owned()).collect();
+        let of = |round| shuffled(&names, 1, "put_all", round);
         assert_ne!(of(0), of(1));
         assert_eq!(of(0), of(0), "the seed decides");
         let sorted = |round| {
@@ -556,9 +556,9 @@ mod tests {
             order.sort_unstable();
             order
         };
-        assert_eq!((sorted(0), sorted(0).len()), (sorted(1), KNOBS.len() + 1));
+        assert_eq!((sorted(0), sorted(0).len()), (sorted(1), INTERVENTIONS.len() + 1));
         let places = (0..50).map(|round| of(round).iter().position(Option::is_none).unwrap());
-        assert_eq!(places.collect::<BTreeSet<_>>().len(), KNOBS.len() + 1, "a base stands anywhere");
+        assert_eq!(places.collect::<BTreeSet<_>>().len(), INTERVENTIONS.len() + 1, "a base stands anywhere");
     }
 
     /// A target that is revived in some of its trials, counted from 1, or whose base fails there.
@@ -587,7 +587,7 @@ mod tests {
             base(&[])
         }
 
-        fn knobs(&mut self, _: &'a Workload) -> Result<Vec<String>, String> {
+        fn interventions(&mut self, _: &'a Workload) -> Result<Vec<String>, String> {
             Ok(["cpu", "delay", "worker"].map(str::to_owned).to_vec())
         }
 
@@ -628,7 +628,7 @@ mod tests {
         fn intervened(&mut self, _: Option<&str>, _: &Intervention) {}
     }
 
-    /// What two rounds of three knobs left: of each round its trials, `+` for one that counts, `B` where that is the base.
+    /// What two rounds of three interventions left: of each round its trials, `+` for one that counts, `B` where that is the base.
     fn two_rounds(rig: &mut Mortal, is_swept: bool) -> (String, Results) {
         let dir = tempfile::tempdir().unwrap();
         let experiment = Experiment::parse(
@@ -669,7 +669,7 @@ mod tests {
         assert_eq!(shown, "B+++ ++B+", "in the first round nothing else tells");
     }
 
-    /// A knob was once compared with a base that had been measured on the server before.
+    /// An intervention was once compared with a base that had been measured on the server before.
     #[test]
     fn a_round_within_which_the_target_died_is_dropped_with_its_reason() {
         let (shown, results) = two_rounds(&mut Mortal { revived_at: vec![3], ..Mortal::default() }, true);

@@ -89,14 +89,14 @@ pub trait Progress {
     fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32);
     /// It is over, measured or failed.
     fn ended(&mut self, target: Option<&str>, trial: &Trial);
-    /// A trial with `knob` turned begins, or one with none, the `number`th of `total` of this workload.
+    /// A trial with the intervention `name` begins, or one with none, the `number`th of `total` of this workload.
     fn intervenes(
         &mut self,
         number: usize,
         total: usize,
         target: Option<&str>,
         workload: &str,
-        knob: Option<&str>,
+        name: Option<&str>,
     );
     /// It is over, measured or failed.
     fn intervened(&mut self, target: Option<&str>, intervention: &Intervention);

@@ -29,11 +29,11 @@ pub(super) trait Rig<'a> {
     fn resources(&self) -> Vec<Resource>;
     /// Runs one trial. A failure is part of it.
     fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial;
-    /// The names of the knobs that can be turned under `workload`.
-    fn knobs(&mut self, workload: &'a Workload) -> Result<Vec<String>, String>;
-    /// What turning one of them is to change; `None` where `base` does not tell.
-    fn change(&self, base: &Base, knob: &str, strength: f64) -> Option<Change> {
-        base.change(knob, strength)
+    /// The names of the interventions that can be made under `workload`.
+    fn interventions(&mut self, workload: &'a Workload) -> Result<Vec<String>, String>;
+    /// What one of them is to change; `None` where `base` does not tell.
+    fn change(&self, base: &Base, name: &str, strength: f64) -> Option<Change> {
+        base.change(name, strength)
     }
     /// How often something of it died and it was started anew.
     fn revivals(&self) -> u32 {
@@ -76,13 +76,13 @@ impl<'a> Rig<'a> for Modelled<'a> {
         simulated::trial(self.model, &workload.name, level, repetition, *seed, *warmup, *window)
     }
 
-    fn knobs(&mut self, _: &'a Workload) -> Result<Vec<String>, String> {
+    fn interventions(&mut self, _: &'a Workload) -> Result<Vec<String>, String> {
         Ok(self.model.stations.iter().map(|station| station.name.clone()).collect())
     }
 
-    fn change(&self, base: &Base, knob: &str, strength: f64) -> Option<Change> {
+    fn change(&self, base: &Base, name: &str, strength: f64) -> Option<Change> {
         let goodput = base.trial.load.as_ref().map(|load| load.goodput_rps).filter(|rate| *rate > 0.0)?;
-        simulated::changes(self.model, strength, goodput).into_iter().find(|change| change.knob == knob)
+        simulated::changes(self.model, strength, goodput).into_iter().find(|change| change.name == name)
     }
 
     fn intervene(

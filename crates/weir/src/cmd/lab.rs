@@ -448,9 +448,9 @@ impl Progress for Shown {
         total: usize,
         target: Option<&str>,
         workload: &str,
-        knob: Option<&str>,
+        name: Option<&str>,
     ) {
-        let what = knob.map_or("nothing changed".to_owned(), |knob| format!("{knob} slower"));
+        let what = name.map_or("nothing changed".to_owned(), |name| format!("{name} slower"));
         let workload = of_target(target, workload);
         self.goes_on(number, total, format!("interventions: {workload}, {what}"));
     }
@@ -459,7 +459,7 @@ impl Progress for Shown {
         let Intervention { change, trial } = intervention;
         if let Some(why) = &trial.failure {
             let workload = of_target(target, &trial.workload);
-            let with = change.as_ref().map_or("nothing changed", |change| &change.knob);
+            let with = change.as_ref().map_or("nothing changed", |change| &change.name);
             let line = format!("intervention on {workload} ({with}) failed: {why}");
             self.bar.suspend(|| note(line));
         }

@@ -19,14 +19,14 @@ fn lab(dir: &Path, experiment: &str) -> Results {
     serde_json::from_slice(&fs::read(out.join("results.json")).unwrap()).unwrap()
 }
 
-/// The knobs of a round, sorted, without the one counterpart.
-fn knobs(of: &[Intervention], round: u32) -> Vec<&str> {
+/// The interventions of a round, sorted, without the one counterpart.
+fn names(of: &[Intervention], round: u32) -> Vec<&str> {
     let of = of.iter().filter(|one| one.trial.repetition == round);
     let (bases, turned): (Vec<_>, Vec<_>) = of.partition(|one| one.change.is_none());
     assert_eq!(bases.len(), 1);
-    let mut knobs: Vec<&str> = turned.iter().map(|one| one.change.as_ref().unwrap().knob.as_str()).collect();
-    knobs.sort_unstable();
-    knobs
+    let mut names: Vec<&str> = turned.iter().map(|one| one.change.as_ref().unwrap().name.as_str()).collect();
+    names.sort_unstable();
+    names
 }
 
 #[test]
@@ -40,11 +40,11 @@ fn the_stations_of_a_model_are_made_slower_in_turn() {
          [interventions]\nrounds = 2\nwindow = \"20s\"\n[[workload]]\nname = \"w\"\n",
     );
     assert_eq!(results.trials.len(), 4, "interventions are no rows");
-    assert_eq!([knobs(&results.interventions, 0), knobs(&results.interventions, 1)], [["cpu", "disk"]; 2]);
+    assert_eq!([names(&results.interventions, 0), names(&results.interventions, 1)], [["cpu", "disk"]; 2]);
     let goodput = |one: &Intervention| one.trial.load.as_ref().unwrap().goodput_rps;
     for one in &results.interventions {
         assert_eq!((one.trial.level, one.trial.load.as_ref().unwrap().window_secs), (16, 20.0));
-        if one.change.as_ref().is_some_and(|change| change.knob == "disk") {
+        if one.change.as_ref().is_some_and(|change| change.name == "disk") {
             let base = results.interventions.iter().find(|one| one.change.is_none()).unwrap();
             assert!(goodput(one) < 0.85 * goodput(base), "{}", goodput(one));
         }
@@ -64,7 +64,7 @@ fn every_run_slows_the_generator_and_the_server_at_the_level_with_the_highest_go
     let goodput = |trial: &Trial| trial.load.as_ref().unwrap().goodput_rps;
     let best = results.trials.iter().max_by(|a, b| goodput(a).total_cmp(&goodput(b))).unwrap().level;
     for round in 0..3 {
-        assert_eq!(knobs(&results.interventions, round), [SLOWER_GENERATOR, SLOWER_SERVER]);
+        assert_eq!(names(&results.interventions, round), [SLOWER_GENERATOR, SLOWER_SERVER]);
     }
     for one in &results.interventions {
         assert_eq!((one.trial.level, &one.trial.failure), (best, &None));
@@ -82,16 +82,16 @@ fn a_server_is_made_slower_while_it_runs_and_then_no_more() {
             "name = \"live\"\ntitle = \"A server\"\nlevels = [2]\nrepetitions = 1\nwarmup = \"100ms\"\nwindow = \"300ms\"\n\
          selftest = false\nheadroom = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
          link = { rate = \"100mbit\", delay = \"1ms\" }\n\
-         [interventions]\nrounds = 1\nwindow = \"300ms\"\nknobs = [\"cpu\", \"delay\", \"link\"]\n\
+         [interventions]\nrounds = 1\nwindow = \"300ms\"\nonly = [\"cpu\", \"delay\", \"link\"]\n\
          [[workload]]\nname = \"get_popular\"\nargs = [\"--keys\", \"100\"]\n",
         );
         let done = &results.interventions;
-        assert_eq!(knobs(done, 0), ["cpu", "delay", "link"]);
+        assert_eq!(names(done, 0), ["cpu", "delay", "link"]);
         for one in done {
             assert_eq!(one.trial.failure, None, "{:?}", one.change);
         }
-        let of = |knob: &str| {
-            let one = done.iter().find(|one| one.change.as_ref().is_some_and(|change| change.knob == knob));
+        let of = |name: &str| {
+            let one = done.iter().find(|one| one.change.as_ref().is_some_and(|change| change.name == name));
             one.and_then(|one| one.change.clone()).unwrap()
         };
         assert!(of("cpu").added_us > 0.0 && of("cpu").raises[0].contains("server"));
@@ -118,7 +118,7 @@ fn a_round_in_which_the_server_is_killed_is_dropped_and_the_next_one_counts() {
         let (file, out) = (dir.path().join("experiment.toml"), dir.path().join("out"));
         let experiment = "name = \"live\"\ntitle = \"A server\"\nlevels = [2]\nrepetitions = 1\nwarmup = \"100ms\"\n\
          window = \"300ms\"\nselftest = false\nheadroom = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
-         [interventions]\nrounds = 2\nwindow = \"2s\"\nknobs = [\"cpu\", \"delay\", \"worker\"]\n\
+         [interventions]\nrounds = 2\nwindow = \"2s\"\nonly = [\"cpu\", \"delay\", \"worker\"]\n\
          [[workload]]\nname = \"get_popular\"\nargs = [\"--keys\", \"100\"]\n";
         fs::write(&file, experiment).unwrap();
         let mut lab = support::weir();
@@ -158,7 +158,7 @@ fn a_change_that_could_not_be_taken_back_is_taken_back_before_anything_is_measur
         let (file, out) = (dir.path().join("experiment.toml"), dir.path().join("out"));
         let experiment = "name = \"live\"\ntitle = \"A database\"\nlevels = [2]\nrepetitions = 1\nwarmup = \"100ms\"\n\
          window = \"300ms\"\nselftest = false\nheadroom = false\n[target]\nkind = \"weir\"\nstore = \"postgres\"\n\
-         [interventions]\nrounds = 100\nwindow = \"1s\"\nknobs = [\"commit\"]\n\
+         [interventions]\nrounds = 100\nwindow = \"1s\"\nonly = [\"commit\"]\n\
          [[workload]]\nname = \"put_all\"\nargs = [\"--keys\", \"100\"]\n";
         fs::write(&file, experiment).unwrap();
         let mut lab = support::weir();

@@ -508,7 +508,7 @@ fn a_target_that_fails_requests_does_so_once_its_keys_are_there() {
         let experiment = "name = \"fails\"\ntitle = \"Failures\"\nlevels = [2, 4]\nrepetitions = 1\nwarmup = \"100ms\"\n\
         window = \"300ms\"\nselftest = false\nheadroom = false\n[target]\nkind = \"weir\"\nstore = \"memory:\"\n\
         args = [\"--lab\", \"--inject\", \"delay=1ms,fail=0\"]\n\
-        [interventions]\nrounds = 1\nwindow = \"300ms\"\nknobs = [\"cpu\"]\n\
+        [interventions]\nrounds = 1\nwindow = \"300ms\"\nonly = [\"cpu\"]\n\
         [[workload]]\nname = \"get_all\"\nargs = [\"--keys\", \"100\"]\n\
         [[workload]]\nname = \"put_all\"\nargs = [\"--keys\", \"100\"]\n";
         let (output, out) = lab(dir.path(), experiment, &[]);

@@ -5,7 +5,7 @@
 use cache::policy::POLICIES;
 use kv::faults::FAULTS;
 use lab_analysis::{CAUSES, CHECKS, FIGURES, MEASURES, RULES, WAITS};
-use lab_data::experiment::{Experiment, KNOBS};
+use lab_data::experiment::{Experiment, INTERVENTIONS};
 use lab_report::{COLUMNS, PLOTS, WRITERS};
 use lab_run::sampler::SAMPLERS;
 use load::{DIALECTS, DISTRIBUTIONS, MIX_ENTRIES, WORKLOADS};
@@ -141,7 +141,7 @@ fn every_row_of_every_table_stands_in_the_reference() {
         ("DISTRIBUTIONS", DISTRIBUTIONS.iter().map(|row| row.name).collect()),
         ("ACCURACY", ACCURACY.iter().map(|row| row.name).collect()),
         ("ANSWERS", ANSWERS.iter().map(|row| row.name).collect()),
-        ("KNOBS", KNOBS.iter().map(|row| row.name).collect()),
+        ("INTERVENTIONS", INTERVENTIONS.iter().map(|row| row.name).collect()),
         ("SAMPLERS", SAMPLERS.iter().map(|row| row.name).collect()),
         ("CHECKS", CHECKS.iter().flat_map(|row| [row.id, row.name]).collect()),
         ("CAUSES", CAUSES.iter().map(|row| row.name).collect()),

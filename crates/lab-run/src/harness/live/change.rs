@@ -14,7 +14,7 @@ use std::time::Duration;
 const MINIMAL_FAULT: &str = "cpu=0.001us";
 /// The fault of the server that makes `change`, if it is one.
 fn fault_of(change: &Change) -> Option<&str> {
-    match change.knob.as_str() {
+    match change.name.as_str() {
         SLOWER_SERVER => Some("cpu"),
         SLOWER_GENERATOR | "link" | "write_cap" | "commit" | "database_cpu" => None,
         fault => Some(fault),
@@ -39,8 +39,8 @@ impl Live<'_> {
     /// Unmakes what was changed or capped for a trial, if that was not done yet: the next one would be measured with what nobody asked for.
     pub(super) fn restore(&mut self) -> Result<(), String> {
         if let Some(change) = self.changed.clone() {
-            self.turn_back(&change).map_err(|why| {
-                format!("what was changed before ({}) is still changed: {why}", change.knob)
+            self.undo(&change).map_err(|why| {
+                format!("what was changed before ({}) is still changed: {why}", change.name)
             })?;
             self.changed = None;
         }
@@ -56,13 +56,13 @@ impl Live<'_> {
     }
 
     /// Makes `change`.
-    pub(super) fn turn(&mut self, workload: &Workload, change: Option<&Change>) -> Result<(), String> {
+    pub(super) fn apply(&mut self, workload: &Workload, change: Option<&Change>) -> Result<(), String> {
         if self.in_round {
             self.has_faults = true;
             self.inject(false)?;
         }
-        let Some(Change { knob, added_us, .. }) = change else { return Ok(()) };
-        match knob.as_str() {
+        let Some(Change { name, added_us, .. }) = change else { return Ok(()) };
+        match name.as_str() {
             "link" => self.connect(LOWERED),
             "write_cap" => {
                 self.cap_writes(workload.write_cap.map(|cap| Size((cap.0 as f64 * LOWERED) as u64)))
@@ -75,9 +75,9 @@ impl Live<'_> {
         }
     }
 
-    /// Unmakes `change`, also where it was made in part.
-    fn turn_back(&mut self, change: &Change) -> Result<(), String> {
-        match change.knob.as_str() {
+    /// Undoes `change`, also where it was made in part.
+    fn undo(&mut self, change: &Change) -> Result<(), String> {
+        match change.name.as_str() {
             "link" => self.connect(1.0),
             "write_cap" => Ok(()),
             "database_cpu" => self.scale_databases(1.0),

@@ -5,7 +5,7 @@ mod change;
 mod start;
 
 use super::fleet::Fleet;
-use super::interventions::knobs_of_server;
+use super::interventions::of_server;
 use super::link::Link;
 use super::resources::resources_of;
 use super::rig::Length;
@@ -184,7 +184,7 @@ impl<'a> Live<'a> {
         }
         // Before it is made: what was made in part has to be unmade, too.
         self.changed = change.cloned();
-        let made = self.cap_writes(workload.write_cap).and_then(|()| self.turn(workload, change));
+        let made = self.cap_writes(workload.write_cap).and_then(|()| self.apply(workload, change));
         let trial = match made {
             Ok(()) => run(self),
             Err(why) => failed(workload, level, repetition, &why),
@@ -231,7 +231,7 @@ impl<'a> Live<'a> {
             added_cpu_us: self
                 .changed
                 .as_ref()
-                .filter(|of| of.knob == SLOWER_GENERATOR)
+                .filter(|of| of.name == SLOWER_GENERATOR)
                 .map(|of| of.added_us),
             cores: self.course.cores_of(GENERATOR),
             context: &self.context(),
@@ -350,7 +350,7 @@ impl<'a> Rig<'a> for Live<'a> {
         })
     }
 
-    fn knobs(&mut self, workload: &'a Workload) -> Result<Vec<String>, String> {
+    fn interventions(&mut self, workload: &'a Workload) -> Result<Vec<String>, String> {
         let target = &self.course.subject.target;
         let Target::Weir { .. } = target else { return Ok(vec![SLOWER_GENERATOR.to_owned()]) };
         self.revive()?;
@@ -363,8 +363,8 @@ impl<'a> Rig<'a> for Live<'a> {
             ("database_cpu", target.quota().database.is_some()),
             (SLOWER_GENERATOR, true),
         ];
-        let own = own.into_iter().filter(|(_, is_there)| *is_there).map(|(knob, _)| knob);
-        let all = knobs_of_server(&Samplers::new(&only_stats).read()).into_iter().chain(own);
+        let own = own.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name);
+        let all = of_server(&Samplers::new(&only_stats).read()).into_iter().chain(own);
         Ok(all.map(str::to_owned).collect())
     }
 
