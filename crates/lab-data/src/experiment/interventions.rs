@@ -163,9 +163,7 @@ impl Interventions {
         }
         let Some(only) = &self.only else { return Ok(()) };
         if only.is_empty() {
-            return Err(
-                Error::input("interventions.only names none").hint("leave it out for all that apply")
-            );
+            return Err(Error::input("interventions.only names none").hint("leave it out for all that apply"));
         }
         let stations = experiment.subjects.iter().flat_map(|subject| match &subject.target {
             Target::Simulated(model) => model.stations.iter().map(|station| station.name.as_str()).collect(),

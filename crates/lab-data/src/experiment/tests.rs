@@ -327,7 +327,8 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
             "args = [\"--inject\", \"cpu=1us,lock=0s\"]\nlink = { rate = \"1mbit\" }",
         )
         .replace("store = \"postgres\"", "store = [\"postgres\", \"fjall:x\"]\nquota = { database = 0.5 }");
-    let all: Vec<&str> = INTERVENTIONS.iter().map(|row| row.name).filter(|name| *name != "write_cap").collect();
+    let all: Vec<&str> =
+        INTERVENTIONS.iter().map(|row| row.name).filter(|name| *name != "write_cap").collect();
     Experiment::parse(&format!("{full}\n[interventions]\nonly = {all:?}")).unwrap();
     let strange = SMALL.replace("kind = \"weir\"\nstore = \"postgres\"\nargs = [\"--cache-entries\", \"10\"]\n[postgres]\nsettings = { shared_buffers = \"128MB\", fsync = true, max_connections = 50 }\n[cores]\nserver = [0]", "kind = \"url\"\nurl = \"http://127.0.0.1:1\"");
     let why =

@@ -13,16 +13,14 @@ use lab_data::printed::{self, PrintedRow};
 use lab_data::results::{Intervention, Selftest, Trial};
 use lab_report::{headline, selftest_lines};
 use lab_run::harness::{self, Options, Precision, Progress, Ran};
-use rustix::process::{Signal, getpid, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Run an experiment: start what it measures, measure every level, say what limits it.
 #[derive(clap::Args)]
@@ -324,55 +322,23 @@ fn command_line() -> String {
     words.join(" ")
 }
 
-/// A flag that SIGINT, SIGTERM and SIGHUP set: the run then ends its children and reports what it has. The second SIGINT or SIGTERM kills
-/// this process.
+/// A flag that SIGINT, SIGTERM and SIGHUP set: the run then ends its children and reports what it has. The second SIGINT or SIGTERM ends
+/// this process at once; what was started ends even then.
 fn stop_on_signal() -> Result<Arc<AtomicBool>, Error> {
     let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    let (sender, installed) = mpsc::channel();
-    thread::spawn(move || {
-        let waiting = || -> io::Result<()> {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(async {
-                let mut interrupt = signal(SignalKind::interrupt())?;
-                let mut terminate = signal(SignalKind::terminate())?;
-                // Of a terminal that was closed: what was started would outlive it, because it has groups of its own.
-                // Who started us with nohup wants us to stay.
-                let mut hangup = match hangup_is_ignored() {
-                    true => None,
-                    false => Some(signal(SignalKind::hangup())?),
-                };
-                let hung_up = async {
-                    match &mut hangup {
-                        Some(hangup) => hangup.recv().await,
-                        None => std::future::pending().await,
-                    }
-                };
-                // The receiver waits for this one message, so it is still there.
-                let _ = sender.send(Ok(()));
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                    _ = hung_up => {}
-                }
-                flag.store(true, Ordering::Relaxed);
-                // Who asks again does not want to wait until all has ended in its order. What was started ends even if we are killed.
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-                Ok(kill_process(getpid(), Signal::KILL)?)
-            })
-        };
-        if let Err(error) = waiting() {
-            drop(sender.send(Err(error)));
+    let register = || -> io::Result<()> {
+        for signal in [SIGINT, SIGTERM] {
+            flag::register_conditional_default(signal, Arc::clone(&stop))?;
+            flag::register(signal, Arc::clone(&stop))?;
         }
-    });
-    match installed.recv() {
-        Ok(Ok(())) => Ok(stop),
-        Ok(Err(error)) => Err(Error::new(format_args!("cannot listen for Ctrl-C: {error}"))),
-        Err(_) => Err(Error::new("cannot listen for Ctrl-C")),
-    }
+        // Of a terminal that was closed. Who started us with nohup wants us to stay.
+        if !hangup_is_ignored() {
+            flag::register(SIGHUP, Arc::clone(&stop))?;
+        }
+        Ok(())
+    };
+    register().map_err(|error| Error::new(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    Ok(stop)
 }
 
 /// Whether SIGHUP was ignored when we were started.
