@@ -34,7 +34,7 @@ pub use limit::{Searched, Tried, UnderLimit};
 pub use population::{Place, Population};
 pub use rows::{Excluded, FastFail, OfRun, Row, Use};
 pub use stats::{Estimate, Interval};
-pub use steady::course::Course;
+pub use steady::time_series::TimeSeries;
 pub use waiting::{Dominant, Waiting};
 pub use waits::{WAITS, Wait, WaitKind, Whereabouts};
 
@@ -125,7 +125,7 @@ pub struct WorkloadFindings {
     /// What held the sessions of each database at the levels that decide; empty where nobody looked.
     pub waits: Vec<Dominant>,
     /// How a run near the knee went second by second; `None` where its window has too few of them.
-    pub course: Option<Course>,
+    pub time_series: Option<TimeSeries>,
 }
 
 impl WorkloadFindings {
@@ -222,7 +222,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
         name: workload.name.clone(),
         about: workload.about.clone(),
         pacing: pacing(results, &workload.name),
-        course: steady::course::course(results, &workload.name, &rows, knee.as_ref()),
+        time_series: steady::time_series::time_series(results, &workload.name, &rows, knee.as_ref()),
         decline: capacity::decline(&rows, &capacity),
         hit_ratios: hits::hit_ratios(results, &workload.name),
         printed: rows::printed_sweep(results, workload),

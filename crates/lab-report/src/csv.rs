@@ -1,6 +1,6 @@
-//! `results.csv`: one line for each planned trial, for further calculation.
+//! `results.csv`: one line for each planned trial, for further calculation. And how CSV is written.
 //!
-//! RFC 4180; the unit stands last in every name. Columns that begin with `level_` repeat, on every trial's line, what
+//! The unit stands last in every name. Columns that begin with `level_` repeat, on every trial's line, what
 //! its level says over all runs.
 
 use super::columns::{Bound, columns};
@@ -11,10 +11,10 @@ use lab_data::results::Results;
 pub(super) fn write(results: &Results, findings: &Findings) -> String {
     let columns = columns(results);
     let of_level: Vec<&Bound> = columns.iter().filter(|column| column.name != "clients").collect();
-    let mut text = String::new();
     let names = ["workload", "repetition", "failure"].into_iter().map(str::to_owned);
     let names = names.chain(columns.iter().map(|column| column.name.clone()));
-    line(&mut text, names.chain(of_level.iter().map(|column| format!("level_{}", column.name))));
+    let names = names.chain(of_level.iter().map(|column| format!("level_{}", column.name)));
+    let mut records = vec![names.collect()];
     for found in &findings.workloads {
         for level in &found.rows {
             for repetition in 0..level.planned {
@@ -23,19 +23,23 @@ pub(super) fn write(results: &Results, findings: &Findings) -> String {
                 let head = [found.name.clone(), repetition.to_string(), failure.join("; ")];
                 let trial = columns.iter().map(|column| column.cell(&trial).value);
                 let level = of_level.iter().map(|column| column.cell(level).value);
-                line(&mut text, head.into_iter().chain(trial).chain(level));
+                records.push(head.into_iter().chain(trial).chain(level).collect());
             }
         }
     }
-    text
+    text(records)
 }
 
-/// A line of cells, quoted where they must be.
-pub(super) fn line(text: &mut String, cells: impl Iterator<Item = String>) {
-    let quoted = |cell: String| match cell.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", cell.replace('"', "\"\"")),
-        false => cell,
-    };
-    text.push_str(&cells.map(quoted).collect::<Vec<_>>().join(","));
-    text.push_str("\r\n");
+/// The records as text, by RFC 4180. All have the same number of cells.
+pub(super) fn text(records: Vec<Vec<String>>) -> String {
+    let mut writer = ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new());
+    for record in records {
+        writer.write_record(record).expect("memory takes every record");
+    }
+    String::from_utf8(writer.into_inner().expect("memory takes every record")).expect("cells are text")
+}
+
+/// The name of a variant, as in JSON.
+pub(super) fn name(of: serde_json::Result<serde_json::Value>) -> Option<String> {
+    of.ok()?.as_str().map(str::to_owned)
 }

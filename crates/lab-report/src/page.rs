@@ -113,7 +113,7 @@ fn workload(results: &Results, found: &WorkloadFindings, slug: &str) -> Vec<Bloc
         page.push(Block::Figure { drawing, caption: sentences::plots_caption(found) });
     }
     page.extend(resources::blocks(found));
-    if let Some((of, drawing)) = found.course.as_ref().zip(figure(Figure::TimeSeries, found, slug)) {
+    if let Some((of, drawing)) = found.time_series.as_ref().zip(figure(Figure::TimeSeries, found, slug)) {
         page.push(Block::Part("A run near the knee".to_owned()));
         page.push(Block::Figure { drawing, caption: sentences::time_series_caption(of) });
     }

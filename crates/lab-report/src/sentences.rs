@@ -3,8 +3,8 @@
 use super::format::{self, UNKNOWN, capitalized, count, each_level, known, latency, listed, percent, spread};
 use kv::units::{micros, short};
 use lab_analysis::{
-    AuditedRow, Capacity, Course, Dominant, Effect, Evidence, Interval, Knee, PrintedSweep, Row, UnderLimit,
-    WAITS, Waiting, WorkloadFindings,
+    AuditedRow, Capacity, Dominant, Effect, Evidence, Interval, Knee, PrintedSweep, Row, TimeSeries,
+    UnderLimit, WAITS, Waiting, WorkloadFindings,
 };
 use lab_data::results::{Limit, Placement, Results, SearchEnd, SearchPlan};
 use lab_data::search::Says;
@@ -343,7 +343,7 @@ pub(super) fn overview_caption(rows: &[&Row]) -> String {
 }
 
 /// How a run went.
-pub(super) fn time_series_caption(of: &Course) -> String {
+pub(super) fn time_series_caption(of: &TimeSeries) -> String {
     let clients = count(of.level, "client");
     let cut = if of.cut_secs > 0.0 { " Dashed: where the warm-up seems to end." } else { "" };
     let bins = match of.bin_secs {

@@ -297,12 +297,12 @@ pub(super) fn residuals(found: &WorkloadFindings) -> Vec<Series> {
 }
 
 pub(super) fn goodput_by_second(found: &WorkloadFindings) -> Vec<Series> {
-    let values = found.course.iter().flat_map(|course| course.goodput_rps.iter().copied().map(Some));
+    let values = found.time_series.iter().flat_map(|series| series.goodput_rps.iter().copied().map(Some));
     vec![by_second(found, "goodput", Colour::Series(0), values)]
 }
 
 pub(super) fn latency_by_second(found: &WorkloadFindings) -> Vec<Series> {
-    let values = found.course.iter().flat_map(|course| course.latency_us_mean.iter().copied());
+    let values = found.time_series.iter().flat_map(|series| series.latency_us_mean.iter().copied());
     vec![by_second(found, "mean", Colour::Series(2), values)]
 }
 
@@ -313,7 +313,7 @@ fn by_second(
     colour: Colour,
     values: impl Iterator<Item = Option<f64>>,
 ) -> Series {
-    let secs = found.course.as_ref().map_or(1.0, |course| course.bin_secs);
+    let secs = found.time_series.as_ref().map_or(1.0, |series| series.bin_secs);
     let point = |(bin, value): (usize, Option<f64>)| {
         Some(Point { at: (bin as f64 + 0.5) * secs, value: value?, interval: None, usable: true })
     };

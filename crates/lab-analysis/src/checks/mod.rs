@@ -95,7 +95,7 @@ pub const CHECKS: &[Check] = &[
         name: "steady state",
         about: "neither goodput nor latency moves in the window, they are known to ±1 % and ±2 %, and what an open loop offers goes through",
         leaves: Confidence::Medium,
-        test: Test::Row(steady::gate::check),
+        test: Test::Row(steady::check),
     },
     Check {
         id: "machine",

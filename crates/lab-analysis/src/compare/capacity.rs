@@ -1,160 +1,112 @@
-//! What two sides get through at most, as one ratio for each workload: the line that is read first.
+//! The ratio of capacities: one for each workload and other side.
 
-use super::ratio::{self, Known};
-use super::{Bound, Quotient, Says, loads};
-use crate::steady::window::Window;
-use crate::steady::{GOODPUT, LATENCY, Verdict, judge};
+use super::{Conclusion, Input, Kind, Lacking, Ratio, over_runs};
+use crate::steady;
 use crate::{Capacity, WorkloadFindings};
-use lab_data::results::Results;
 use serde::Serialize;
 use stats::RUNS_LEAST;
+use stats::ratio::Uncertain;
+use stats::steady::Verdict;
 
-/// What a ratio must not reach to be called a difference.
+/// Below this corrected p-value there is a difference.
 const SIGNIFICANT: f64 = 0.05;
 
-/// How the most that one side gets through compares with that of the first.
+/// How a side's capacity compares with that of the first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CapacityRatio {
     /// The level at which goodput is compared instead, because a side has no capacity: the highest that both have.
     pub at_clients: Option<u32>,
-    /// The other's over the first's; `None` where there is none, for the reason in `lacking`.
-    pub quotient: Option<Quotient>,
-    /// Why there is no quotient, or no interval.
-    pub lacking: Option<String>,
-    /// What is said, all ratios of this kind in the comparison considered.
-    pub says: Says,
-    /// Where the generator was the limit on one side only: on which side of the truth the ratio lies.
-    pub bound: Option<Bound>,
-    /// How likely so much were by chance if there were no difference, times what Holm's method makes of it where several are
-    /// tested; at most 1.
+    /// The ratio. Its conclusion takes all ratios of capacities in the comparison into account.
+    #[serde(flatten)]
+    pub ratio: Ratio,
+    /// The p-value, corrected for the number of these ratios.
     pub p_holm: Option<f64>,
 }
 
-/// One side of the ratio.
-pub(super) struct Of<'a> {
-    pub(super) results: &'a Results,
-    pub(super) found: &'a WorkloadFindings,
-}
-
-/// Compares `other` with `first`; `interleaved` where they were measured in turns. What is said still lacks Holm's view.
-pub(super) fn capacity_ratio(first: &Of, other: &Of, interleaved: bool) -> CapacityRatio {
-    let none = |why: String| CapacityRatio {
-        at_clients: None,
-        quotient: None,
-        lacking: Some(why),
-        says: Says::NotComparable,
-        bound: None,
-        p_holm: None,
-    };
-    let plateaus = [first, other].map(|of| match &of.found.capacity {
+/// Compares a workload of two sides; `None` where one does not have it. [`correct`] is still to be applied.
+pub(super) fn ratio(first: &Input, other: &Input, workload: &str) -> Option<CapacityRatio> {
+    let found = [first.workload(workload)?, other.workload(workload)?];
+    let plateaus = found.map(|of| match &of.capacity {
         Capacity::Reached { levels, .. } => levels.clone(),
         _ => Vec::new(),
     });
-    let at_clients = plateaus.iter().any(Vec::is_empty).then(|| common(first, other));
-    let levels = match at_clients {
-        None => plateaus,
-        Some(Some(level)) => [vec![level], vec![level]],
-        Some(None) => return none("no level is valid on both sides".to_owned()),
+    let at_clients = match plateaus.iter().any(Vec::is_empty) {
+        false => None,
+        true => match common(found) {
+            Some(level) => Some(level),
+            None => {
+                let ratio = super::ratio(Err(Lacking::NoCommonLevel), Kind::Rate, [false; 2], false);
+                return Some(CapacityRatio { at_clients: None, ratio, p_holm: None });
+            }
+        },
     };
-    let (of_first, of_other) = (runs(first, &levels[0]), runs(other, &levels[1]));
-    let over_runs = || match interleaved {
-        true => {
-            let partner = |run: u32| of_other.iter().find(|(of, _)| *of == run).map(|(_, value)| *value);
-            let pairs = of_first.iter().filter_map(|(run, value)| Some((*value, partner(*run)?)));
-            ratio::paired(&pairs.collect::<Vec<_>>(), 0.0)
-        }
-        false => ratio::welch(&values(&of_first), &values(&of_other), 0.0),
-    };
-    let few = of_first.len() < RUNS_LEAST || of_other.len() < RUNS_LEAST;
-    let seconds = || Some((seconds(first, &levels[0])?, seconds(other, &levels[1])?));
-    // Two runs know next to nothing of their spread, but more than runs without ten steady seconds do.
-    let quotient = match few.then(seconds).flatten() {
-        Some((a, b)) => ratio::within(&a, &b),
-        None => over_runs(),
-    };
-    let at_clients = at_clients.flatten();
-    let Some(quotient) = quotient else {
-        return CapacityRatio { at_clients, ..none("no run of one side got anything through".to_owned()) };
-    };
-    let limited = [first, other].map(|of| of.found.generator_limited());
-    let bound = match limited {
-        [false, true] => Some(Bound::AtLeast),
-        [true, false] => Some(Bound::AtMost),
-        _ => None,
-    };
-    let says = match (limited.contains(&true), quotient.interval) {
-        (true, _) => Says::NotComparable,
-        (false, None) => Says::NoInterval,
-        (false, Some(_)) => Says::NotShown,
-    };
-    let lacking = match says {
-        Says::NotComparable => Some("the generator was the limit".to_owned()),
-        Says::NoInterval => {
-            Some("it takes two runs on either side, or ten steady seconds in each".to_owned())
-        }
-        _ => None,
-    };
-    CapacityRatio { at_clients, quotient: Some(quotient), lacking, says, bound, p_holm: None }
+    let levels = at_clients.map_or(plateaus, |level| [vec![level], vec![level]]);
+    let inputs = [first, other];
+    let [a, b] = [0, 1].map(|i| runs(inputs[i], workload, &levels[i]));
+    let bins = || Some((bins(first, workload, &levels[0])?, bins(other, workload, &levels[1])?));
+    // Two runs know little of their spread, but more than a run without ten steady seconds does.
+    let few = a.len().min(b.len()) < RUNS_LEAST;
+    let within = few.then(bins).flatten().and_then(|(a, b)| stats::ratio::within(&a, &b));
+    let quotient = within
+        .or_else(|| over_runs(&a, &b, other.interleaved, 0.0))
+        .ok_or_else(|| super::lacking([&a, &b], [&first.name, &other.name]));
+    let limited = found.map(WorkloadFindings::generator_limited);
+    Some(CapacityRatio {
+        at_clients,
+        ratio: super::ratio(quotient, Kind::Rate, limited, false),
+        p_holm: None,
+    })
 }
 
-/// Says of which ratios there is a difference, by Holm's step-down method: as many are tested, so often one would show a
-/// difference by chance, and nobody reads them one by one.
-/// Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure (1979).
-pub(super) fn holm<'a>(all: impl Iterator<Item = &'a mut CapacityRatio>) {
-    let mut tested: Vec<(f64, &mut CapacityRatio)> =
-        all.filter(|of| of.says == Says::NotShown).filter_map(|of| Some((of.quotient?.p?, of))).collect();
-    tested.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    let (count, mut so_far) = (tested.len(), 0.0_f64);
-    for (i, (p, of)) in tested.into_iter().enumerate() {
-        so_far = so_far.max(p * (count - i) as f64).min(1.0);
-        of.p_holm = Some(so_far);
-        of.says = match of.quotient {
-            Some(quotient) if so_far < SIGNIFICANT && quotient.ratio > 1.0 => Says::OtherMore,
-            Some(_) if so_far < SIGNIFICANT => Says::FirstMore,
-            _ => Says::NotShown,
+/// Applies Holm's correction to all ratios of capacities: among many, one would often show a difference by chance.
+pub(super) fn correct<'a>(all: impl Iterator<Item = &'a mut CapacityRatio>) {
+    let tested = all.filter(|of| of.ratio.conclusion != Conclusion::NotComparable);
+    let (p, tested): (Vec<f64>, Vec<_>) = tested.filter_map(|of| Some((of.ratio.quotient?.p?, of))).unzip();
+    for (p, of) in stats::ratio::holm(&p).into_iter().zip(tested) {
+        let more = of.ratio.quotient.is_some_and(|quotient| quotient.ratio > 1.0);
+        of.p_holm = Some(p);
+        of.ratio.conclusion = match p < SIGNIFICANT {
+            true if more => Conclusion::OtherMore,
+            true => Conclusion::FirstMore,
+            false => Conclusion::NotShown,
         };
     }
 }
 
 /// The highest level at which both have a usable row.
-fn common(first: &Of, other: &Of) -> Option<u32> {
-    let usable = |of: &Of, level: u32| of.found.rows.iter().any(|row| row.level == level && row.usable());
-    let levels = first.found.rows.iter().map(|row| row.level);
+fn common([first, other]: [&WorkloadFindings; 2]) -> Option<u32> {
+    let usable =
+        |of: &WorkloadFindings, level: u32| of.rows.iter().any(|row| row.level == level && row.usable());
+    let levels = first.rows.iter().map(|row| row.level);
     levels.filter(|level| usable(first, *level) && usable(other, *level)).max()
 }
 
-/// The mean over `levels` of each repetition that has them all.
-fn runs(of: &Of, levels: &[u32]) -> Vec<(u32, f64)> {
+/// Goodput of each repetition that has all `levels`, mean over them.
+fn runs(of: &Input, workload: &str, levels: &[u32]) -> Vec<(u32, f64)> {
     let at = |level: u32, repetition: u32| {
-        let mut trials = loads(of.results, &of.found.name, Some(level));
-        trials.find(|(trial, _)| trial.repetition == repetition).map(|(_, load)| load.goodput_rps)
+        let mut loads = of.loads(workload);
+        let found = loads.find(|(trial, _)| trial.level == level && trial.repetition == repetition);
+        found.map(|(_, load)| load.goodput_rps)
     };
     let mean = |repetition: u32| {
-        let all: Option<Vec<f64>> = levels.iter().map(|level| at(*level, repetition)).collect();
-        Some((repetition, all?.iter().sum::<f64>() / levels.len() as f64))
+        let sum = levels.iter().map(|level| at(*level, repetition)).sum::<Option<f64>>()?;
+        Some((repetition, sum / levels.len() as f64))
     };
     (0..of.results.repetitions).filter_map(mean).collect()
 }
 
-fn values(runs: &[(u32, f64)]) -> Vec<f64> {
-    runs.iter().map(|(_, value)| *value).collect()
-}
-
-/// How well the seconds of every run at `levels` know its mean; `None` where one of them is not steady, or too short.
-fn seconds(of: &Of, levels: &[u32]) -> Option<Vec<Known>> {
-    let trials = || levels.iter().flat_map(|level| loads(of.results, &of.found.name, Some(*level)));
-    trials().next()?;
-    trials()
-        .map(|(_, load)| {
-            let window = Window::of(load);
-            let bins = &window.goodput_rps;
-            match window.judged(false, (GOODPUT, LATENCY), |both| judge(&both[..1])) {
-                Verdict::Steady(reached) | Verdict::TooShort { reached, .. } => {
-                    let known = reached.figures.first()?;
-                    Some(Known::of(&bins[reached.cut..], known.effective))
-                }
-                Verdict::NotSteady { .. } | Verdict::TooFew => None,
+/// How well the bins of every run at `levels` know its goodput; `None` where one of them is not steady, or too short.
+fn bins(of: &Input, workload: &str, levels: &[u32]) -> Option<Vec<Uncertain>> {
+    let runs = of.loads(workload).filter(|(trial, _)| levels.contains(&trial.level));
+    let known = runs.map(|(_, load)| {
+        let window = steady::window(load);
+        match window.goodput_verdict() {
+            Verdict::Steady(reached) | Verdict::TooShort { reached, .. } => {
+                let effective = reached.figures.first()?.effective;
+                Some(Uncertain::of_bins(&window.goodput_rps[reached.cut..], effective))
             }
-        })
-        .collect()
+            Verdict::NotSteady { .. } | Verdict::TooFew => None,
+        }
+    });
+    known.collect::<Option<Vec<_>>>().filter(|known| !known.is_empty())
 }

@@ -1,54 +1,54 @@
-//! Two or more sets of results beside each other: figures, ratios with intervals, and what stands in the way of them.
+//! Several sets of results side by side: figures, ratios with intervals, and the failed checks that limit their use.
 //!
-//! The first is what the others are compared with. Nothing is left out that both sides planned: what a gate forbids to
-//! believe is shown and marked. Method and limits are those of docs/method.md, *Comparing*.
+//! The first side is what the others are compared with. Everything that both sides planned is shown: what a failed check makes
+//! unusable is marked. Method and limits are those of docs/method.md, *Comparing*.
 
 mod capacity;
 mod circumstances;
 mod measures;
-mod ratio;
 
 pub use capacity::CapacityRatio;
 pub use circumstances::Difference;
-pub use measures::{BusyGenerator, MEASURES, Measure, Merged};
-pub use ratio::{Method, Quotient};
+pub use measures::{Kind, MEASURES, Measure};
+pub use stats::ratio::{Method, Quotient};
 
 use super::checks::Checked;
-use super::rows::{Excluded, Row};
-use super::{Findings, findings};
+use super::rows::Row;
+use super::{Findings, WorkloadFindings, findings};
 use kv::Error;
 use kv::proto::LoadReport;
 use lab_data::results::{Results, Trial};
 use serde::Serialize;
 use stats::{Estimate, median};
+use std::collections::BTreeSet;
 
-/// All that is said of several sets of results beside each other.
+/// Several sets of results side by side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Who is compared; the others with the first.
+    /// Whose results they are. The others are compared with the first.
     pub sides: Vec<Side>,
-    /// Whether all were measured in turns by one run, repetition by repetition.
+    /// Whether one run measured all of them in turns, repetition by repetition.
     pub interleaved: bool,
-    /// What was not the same; empty where nothing that is recorded differs.
+    /// What else differs between the sides, as far as it is recorded.
     pub circumstances: Vec<Difference>,
     /// The workloads that at least two sides have at some level, in the order of the first side that has them.
     pub workloads: Vec<ComparedWorkload>,
-    /// How many ratios were tested for a difference.
+    /// How many ratios of figures were tested for a difference.
     pub tested: u32,
-    /// Targets of the same run that left no results to compare.
+    /// Targets of the same run that left no results.
     pub absent: Vec<String>,
 }
 
 /// Whose results they are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Side {
-    /// What it is called here: its target's name, or `A` and `B` where that does not tell them apart.
+    /// Its target's name, or `A` and `B` where names do not tell the sides apart.
     pub name: String,
     /// Its experiment: `quick`.
     pub experiment: String,
     /// Which of an experiment's targets it is.
     pub target: Option<String>,
-    /// The line at the head of its report.
+    /// The title of its experiment.
     pub title: String,
     /// When its run started.
     pub started: String,
@@ -56,7 +56,7 @@ pub struct Side {
     pub weir_version: String,
     /// When it acknowledges a write, in the experiment's words; `None` where they do not say.
     pub durability: Option<String>,
-    /// Whose processor time is counted: all parts but the generator.
+    /// The parts whose processor time is counted: all but the generator.
     pub parts: Vec<String>,
 }
 
@@ -69,8 +69,7 @@ pub struct ComparedWorkload {
     pub about: String,
     /// Whether it writes, so that durability matters.
     pub writes: bool,
-    /// How what each side gets through at most compares with the first's, side by side in their order; `None` of the first, and
-    /// where a side does not have the workload.
+    /// The ratios of capacities, by side; `None` of the first, and where a side does not have the workload.
     pub capacities: Vec<Option<CapacityRatio>>,
     /// The levels that at least two sides planned, ascending.
     pub levels: Vec<ComparedLevel>,
@@ -83,93 +82,108 @@ pub struct ComparedWorkload {
 pub struct ComparedLevel {
     /// Clients.
     pub clients: u32,
-    /// Side by side in their order; `None` where a side did not plan it.
+    /// By side; `None` where it did not plan the level.
     pub sides: Vec<Option<SideOfLevel>>,
 }
 
 /// What one side has at one level.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SideOfLevel {
-    /// Runs planned.
-    pub planned: u32,
-    /// Runs that delivered numbers and did not fail.
-    pub runs: u32,
-    /// Why the others did not, or what became of them.
-    pub failures: Vec<String>,
-    /// Why its row may not be compared; `None` of one that may.
-    pub excluded: Option<Excluded>,
-    /// Whether the generator was the limit, or shared its cores with the target.
+    /// What was found of its runs.
+    pub row: Row,
+    /// Whether the generator was the limit of the workload on this side.
     pub generator_limited: bool,
-    /// The checks its row failed.
-    pub failed: Vec<Checked>,
     /// Its figures, in the order of [`MEASURES`].
     #[serde(serialize_with = "by_name")]
-    pub figures: Vec<Option<Merge>>,
-    /// Their ratios to those of the first side, in the order of [`MEASURES`]; `None` on the first side itself, where a
-    /// figure is missing on either, and where none is formed.
+    pub figures: Vec<Option<Figure>>,
+    /// Their ratios to those of the first side, in the order of [`MEASURES`]; `None` on the first side, where a figure is
+    /// missing on either, and where no ratio is formed.
     #[serde(serialize_with = "by_name")]
     pub ratios: Vec<Option<Ratio>>,
 }
 
-/// For programs, which count no columns: each under the name of its measure.
+impl SideOfLevel {
+    /// The checks that its row failed.
+    pub fn failed(&self) -> impl Iterator<Item = &Checked> {
+        self.row.checks.iter().filter(|checked| checked.failed())
+    }
+}
+
+/// Writes each under the name of its measure.
 fn by_name<T: Serialize, S: serde::Serializer>(of: &[Option<T>], into: S) -> Result<S::Ok, S::Error> {
     into.collect_map(MEASURES.iter().map(|measure| measure.name).zip(of))
 }
 
 /// A figure over its runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Merge {
-    /// Mean or median, as [`Measure::merged`] says.
+pub struct Figure {
+    /// Mean over the runs, of latencies the median.
     pub value: f64,
     /// Mean and interval; `None` of a median.
     pub estimate: Option<Estimate>,
-    /// The runs in which it could be read, each with its repetition.
+    /// Each run in which it was read: repetition and value.
     pub of_runs: Vec<(u32, f64)>,
 }
 
-/// A ratio and what may be said of it.
+/// A ratio and what follows from it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ratio {
-    /// The other's figure over the first's; `None` where there is none, for the reason in `lacking`.
+    /// The other's figure over the first's.
     pub quotient: Option<Quotient>,
-    /// Why there is no quotient: `0 req/s in run 2 of nginx`.
-    pub lacking: Option<String>,
-    /// What is said.
-    pub says: Says,
-    /// Where the generator was the limit on one side only, and no gate makes either invalid: on which side of the truth
-    /// the ratio lies.
+    /// Why there is no quotient.
+    pub lacking: Option<Lacking>,
+    /// Whether there is a difference.
+    pub conclusion: Conclusion,
+    /// On which side of the true ratio it lies, if the generator was the limit on one side only.
     pub bound: Option<Bound>,
-    /// The checks that failed on either side, each with that side's name.
-    pub remarks: Vec<(&'static str, String)>,
+    /// The checks that failed on either side: their ids, and the side's name.
+    pub failed: Vec<(&'static str, String)>,
 }
 
-/// What a ratio says, at 95 %.
+/// Why there is no ratio.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lacking {
+    /// A figure is zero.
+    Zero {
+        /// In this repetition, counted from 1.
+        run: u32,
+        /// On the side of this name.
+        side: String,
+    },
+    /// The sides have no repetition in common.
+    NoCommonRun,
+    /// No level is valid on both sides.
+    NoCommonLevel,
+}
+
+/// What a ratio says at 95 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Says {
+pub enum Conclusion {
     /// The first side has more.
     FirstMore,
     /// The other side has more.
     OtherMore,
     /// The interval contains 1.
     NotShown,
-    /// Too few runs for an interval.
+    /// There are too few runs for an interval.
     NoInterval,
-    /// A gate forbids to believe it, or there is none.
+    /// There is no ratio, or a failed check makes it unusable.
     NotComparable,
 }
 
-/// Where the truth lies.
+/// Where the true ratio lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// The true ratio is at least this.
+    /// It is at least this.
     AtLeast,
-    /// The true ratio is at most this.
+    /// It is at most this.
     AtMost,
 }
 
-/// Compares `all` with the first of them. The error says, in one line, why that cannot be.
+/// Compares `all` with the first of them. The error says in one line why that is not possible.
 pub fn compare(all: &[&Results]) -> Result<Comparison, Error> {
     if all.len() < 2 {
         return Err(Error::input("there is nothing to compare with").hint("name a second results directory"));
@@ -179,161 +193,126 @@ pub fn compare(all: &[&Results]) -> Result<Comparison, Error> {
             Error::input("these are the same results twice").hint("name those of another target or run")
         );
     }
-    let names = names(all);
-    let found: Vec<Findings> = all.iter().map(|results| findings(results)).collect();
+    let inputs: Vec<Input> = (all.iter().zip(names(all)))
+        .map(|(results, name)| Input {
+            name,
+            results,
+            found: findings(results),
+            interleaved: are_interleaved(all[0], results),
+        })
+        .collect();
     let mut planned: Vec<&str> = Vec::new();
-    for workload in found.iter().flat_map(|found| &found.workloads) {
+    for workload in inputs.iter().flat_map(|input| &input.found.workloads) {
         if !planned.contains(&workload.name.as_str()) {
             planned.push(&workload.name);
         }
     }
-    let sides = Sides { all, names: &names, found: &found };
-    let mut workloads: Vec<ComparedWorkload> = (planned.iter())
-        .map(|name| sides.workload(name))
-        .filter(|workload| !workload.levels.is_empty())
-        .collect();
+    let mut workloads: Vec<ComparedWorkload> =
+        planned.iter().map(|name| workload(&inputs, name)).filter(|of| !of.levels.is_empty()).collect();
     if workloads.is_empty() {
         return Err(Error::input("the results have no workload and level in common")
             .hint("compare runs that measured at least one workload at the same number of clients"));
     }
-    capacity::holm(workloads.iter_mut().flat_map(|workload| workload.capacities.iter_mut().flatten()));
-    let ratios = (workloads.iter())
-        .flat_map(|workload| &workload.levels)
-        .flat_map(|level| level.sides.iter().flatten())
-        .flat_map(|side| side.ratios.iter().flatten());
-    let tested =
-        ratios.filter(|of| !matches!(of.says, Says::NoInterval | Says::NotComparable)).count() as u32;
+    capacity::correct(workloads.iter_mut().flat_map(|workload| workload.capacities.iter_mut().flatten()));
     let common: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
+    let circumstances = circumstances::differences(all, &common);
+    let is_tested =
+        |of: &&Ratio| !matches!(of.conclusion, Conclusion::NoInterval | Conclusion::NotComparable);
     Ok(Comparison {
-        sides: all.iter().zip(&names).map(|(results, name)| side(results, name)).collect(),
-        interleaved: all.iter().skip(1).all(|other| interleaved(all[0], other)),
-        circumstances: circumstances::differences(all, &common),
+        sides: inputs.iter().map(Input::side).collect(),
+        interleaved: inputs[1..].iter().all(|input| input.interleaved),
+        circumstances,
+        tested: ratios(&workloads).filter(is_tested).count() as u32,
         workloads,
-        tested,
         absent: Vec::new(),
     })
 }
 
-/// Whether both are targets of one run, which measured them in turns: different ones, as no target has turns with itself.
-fn interleaved(a: &Results, b: &Results) -> bool {
+/// All ratios of figures.
+pub fn ratios(workloads: &[ComparedWorkload]) -> impl Iterator<Item = &Ratio> {
+    (workloads.iter())
+        .flat_map(|workload| &workload.levels)
+        .flat_map(|level| level.sides.iter().flatten())
+        .flat_map(|side| side.ratios.iter().flatten())
+}
+
+/// Whether both are targets of one run, which measured them in turns. A target has no turns with itself.
+fn are_interleaved(a: &Results, b: &Results) -> bool {
     let (Some(of_a), Some(of_b)) = (&a.measured, &b.measured) else { return false };
     of_a.among == of_b.among && of_a.target != of_b.target && (&a.started, &a.name) == (&b.started, &b.name)
 }
 
 /// The targets' names where they tell the sides apart, letters elsewhere.
 fn names(all: &[&Results]) -> Vec<String> {
-    let targets: Vec<String> = (all.iter())
-        .filter_map(|results| Some(results.measured.as_ref()?.target.clone()))
-        .filter(|name| !name.is_empty())
-        .collect();
-    let alone = |name: &String| targets.iter().filter(|other| *other == name).count() == 1;
-    if targets.len() == all.len() && targets.iter().all(alone) {
+    let target = |results: &&Results| Some(results.measured.as_ref()?.target.clone());
+    let targets: Vec<String> = all.iter().filter_map(target).filter(|name| !name.is_empty()).collect();
+    if targets.len() == all.len() && targets.iter().collect::<BTreeSet<_>>().len() == all.len() {
         return targets;
     }
     // More than two come from one run, and have names.
-    (0..all.len()).map(|i| char::from(b'A' + (i % 26) as u8).to_string()).collect()
+    ('A'..='Z').cycle().take(all.len()).map(String::from).collect()
 }
 
-fn side(results: &Results, name: &str) -> Side {
-    let measured = results.measured.as_ref();
-    Side {
-        name: name.to_owned(),
-        experiment: results.name.clone(),
-        target: measured.map(|of| of.target.clone()),
-        title: results.title.clone(),
-        started: results.started.clone(),
-        weir_version: results.weir_version.clone(),
-        durability: measured.map(|of| of.durability.trim().to_owned()).filter(|text| !text.is_empty()),
-        parts: measures::parts(results),
-    }
-}
-
-/// The sides while they are put together.
-struct Sides<'a> {
-    all: &'a [&'a Results],
-    names: &'a [String],
-    found: &'a [Findings],
-}
-
-impl Sides<'_> {
-    fn workload(&self, name: &str) -> ComparedWorkload {
-        let of_side: Vec<Option<_>> = (self.found.iter())
-            .map(|found| found.workloads.iter().find(|workload| workload.name == name))
-            .collect();
-        let mut clients: Vec<u32> =
-            of_side.iter().flatten().flat_map(|found| found.rows.iter().map(|row| row.level)).collect();
-        clients.sort_unstable();
-        clients.dedup();
-        let (mut levels, mut alone) = (Vec::new(), Vec::new());
-        for clients in clients {
-            let rows: Vec<Option<&Row>> = of_side
-                .iter()
-                .map(|of| of.and_then(|of| of.rows.iter().find(|row| row.level == clients)))
-                .collect();
-            match rows.iter().filter(|row| row.is_some()).count() {
-                1 => {
-                    let whose = rows.iter().position(Option::is_some).unwrap_or_default();
-                    alone.push((clients, self.names[whose].clone()));
-                }
-                _ => levels.push(self.level(name, clients, &rows)),
-            }
-        }
-        let about = of_side.iter().flatten().map(|found| found.about.clone()).find(|about| !about.is_empty());
-        ComparedWorkload {
-            name: name.to_owned(),
-            about: about.unwrap_or_default(),
-            writes: self.all.iter().any(|results| loads(results, name, None).any(|(_, load)| writes(load))),
-            capacities: self.capacities(name),
-            levels,
-            alone,
-        }
-    }
-
-    fn capacities(&self, workload: &str) -> Vec<Option<CapacityRatio>> {
-        let of = |i: usize| {
-            let found = self.found[i].workloads.iter().find(|found| found.name == workload)?;
-            Some(capacity::Of { results: self.all[i], found })
-        };
-        let ratio = |i: usize| {
-            let (first, other) = (of(0)?, of(i)?);
-            Some(capacity::capacity_ratio(&first, &other, interleaved(self.all[0], self.all[i])))
-        };
-        (0..self.all.len()).map(|i| if i == 0 { None } else { ratio(i) }).collect()
-    }
-
-    fn level(&self, workload: &str, clients: u32, rows: &[Option<&Row>]) -> ComparedLevel {
-        let is_limited = |found: &Findings| {
-            found.workloads.iter().any(|found| found.name == workload && found.generator_limited())
-        };
-        let mut sides: Vec<Option<SideOfLevel>> = (rows.iter().zip(self.all).zip(self.found))
-            .map(|((row, results), found)| {
-                let side = of_level(row.as_ref()?, results, workload, clients);
-                Some(SideOfLevel { generator_limited: is_limited(found), ..side })
-            })
-            .collect();
-        let Some((Some(first), others)) = sides.split_first_mut() else {
-            return ComparedLevel { clients, sides };
-        };
-        for (i, other) in others.iter_mut().enumerate() {
-            let Some(other) = other else { continue };
-            let names = [self.names[0].as_str(), self.names[i + 1].as_str()];
-            let pairs = interleaved(self.all[0], self.all[i + 1]);
-            other.ratios =
-                (0..MEASURES.len()).map(|measure| ratio(measure, first, other, names, pairs)).collect();
-        }
-        ComparedLevel { clients, sides }
-    }
-}
-
-/// The runs of a workload that delivered numbers: at one level, or at all.
-fn loads<'a>(
+/// One side while it is compared.
+struct Input<'a> {
+    name: String,
     results: &'a Results,
-    workload: &'a str,
-    clients: Option<u32>,
-) -> impl Iterator<Item = (&'a Trial, &'a LoadReport)> {
-    (results.trials.iter())
-        .filter(move |trial| trial.workload == workload && clients.is_none_or(|level| trial.level == level))
-        .filter_map(|trial| Some((trial, trial.numbers()?)))
+    found: Findings,
+    /// Whether it was measured in turns with the first side.
+    interleaved: bool,
+}
+
+impl Input<'_> {
+    fn workload(&self, name: &str) -> Option<&WorkloadFindings> {
+        self.found.workloads.iter().find(|workload| workload.name == name)
+    }
+
+    /// The runs of a workload that delivered numbers.
+    fn loads(&self, workload: &str) -> impl Iterator<Item = (&Trial, &LoadReport)> {
+        let trials = self.results.trials.iter().filter(move |trial| trial.workload == workload);
+        trials.filter_map(|trial| Some((trial, trial.numbers()?)))
+    }
+
+    fn side(&self) -> Side {
+        let (results, measured) = (self.results, self.results.measured.as_ref());
+        Side {
+            name: self.name.clone(),
+            experiment: results.name.clone(),
+            target: measured.map(|of| of.target.clone()),
+            title: results.title.clone(),
+            started: results.started.clone(),
+            weir_version: results.weir_version.clone(),
+            durability: measured.map(|of| of.durability.trim().to_owned()).filter(|text| !text.is_empty()),
+            parts: measures::parts(results),
+        }
+    }
+}
+
+fn workload(inputs: &[Input], name: &str) -> ComparedWorkload {
+    let found: Vec<Option<&WorkloadFindings>> = inputs.iter().map(|input| input.workload(name)).collect();
+    let row = |of: &Option<&WorkloadFindings>, clients| -> Option<Row> {
+        of.as_ref()?.rows.iter().find(|row| row.level == clients).cloned()
+    };
+    let rows = found.iter().flatten().flat_map(|found| &found.rows);
+    let (mut levels, mut alone) = (Vec::new(), Vec::new());
+    for clients in rows.map(|row| row.level).collect::<BTreeSet<u32>>() {
+        let rows: Vec<Option<Row>> = found.iter().map(|of| row(of, clients)).collect();
+        let mut present = inputs.iter().zip(&rows).filter(|(_, row)| row.is_some());
+        match (present.next(), present.next()) {
+            (Some((only, _)), None) => alone.push((clients, only.name.clone())),
+            _ => levels.push(level(inputs, name, clients, &rows)),
+        }
+    }
+    let about = found.iter().flatten().map(|found| found.about.clone()).find(|about| !about.is_empty());
+    let capacity = |(i, input)| if i == 0 { None } else { capacity::ratio(&inputs[0], input, name) };
+    ComparedWorkload {
+        name: name.to_owned(),
+        about: about.unwrap_or_default(),
+        writes: inputs.iter().flat_map(|input| input.loads(name)).any(|(_, load)| writes(load)),
+        capacities: inputs.iter().enumerate().map(capacity).collect(),
+        levels,
+        alone,
+    }
 }
 
 /// Whether requests of this run changed anything.
@@ -343,80 +322,109 @@ fn writes(load: &LoadReport) -> bool {
         || load.mix.iter().any(|(name, share)| is_write(name) && *share > 0.0)
 }
 
-fn of_level(row: &Row, results: &Results, workload: &str, clients: u32) -> SideOfLevel {
+fn level(inputs: &[Input], workload: &str, clients: u32, rows: &[Option<Row>]) -> ComparedLevel {
+    let mut sides: Vec<Option<SideOfLevel>> = inputs
+        .iter()
+        .zip(rows)
+        .map(|(input, row)| Some(side_of_level(input, workload, row.as_ref()?)))
+        .collect();
+    if let Some((Some(first), others)) = sides.split_first_mut() {
+        for (other, input) in others.iter_mut().zip(&inputs[1..]) {
+            let Some(other) = other else { continue };
+            let names = [inputs[0].name.as_str(), input.name.as_str()];
+            let ratio = |i| ratio_of_figures(i, first, other, names, input.interleaved);
+            other.ratios = (0..MEASURES.len()).map(ratio).collect();
+        }
+    }
+    ComparedLevel { clients, sides }
+}
+
+fn side_of_level(input: &Input, workload: &str, row: &Row) -> SideOfLevel {
     let figure = |measure: &Measure| {
-        let of_runs: Vec<(u32, f64)> = loads(results, workload, Some(clients))
-            .filter_map(|(trial, load)| Some((trial.repetition, (measure.read)(results, trial, load)?)))
+        let runs = input.loads(workload).filter(|(trial, _)| trial.level == row.level);
+        let of_runs: Vec<(u32, f64)> = runs
+            .filter_map(|(trial, load)| Some((trial.repetition, (measure.read)(input.results, trial, load)?)))
             .filter(|(_, value)| value.is_finite())
             .collect();
         let values: Vec<f64> = of_runs.iter().map(|(_, value)| *value).collect();
-        let estimate = Estimate::of(&values).filter(|_| measure.merged == Merged::Mean);
-        Some(Merge { value: estimate.map(|of| of.mean).or_else(|| median(&values))?, estimate, of_runs })
+        let estimate = Estimate::of(&values).filter(|_| measure.kind != Kind::Latency);
+        Some(Figure { value: estimate.map(|of| of.mean).or_else(|| median(&values))?, estimate, of_runs })
     };
-    let failed = row.checks.iter().filter(|checked| checked.failed()).cloned();
     SideOfLevel {
-        planned: row.planned,
-        runs: row.runs,
-        failures: row.failures.keys().cloned().collect(),
-        excluded: row.excluded,
-        generator_limited: false,
-        failed: failed.collect(),
+        row: row.clone(),
+        generator_limited: input.workload(workload).is_some_and(WorkloadFindings::generator_limited),
         figures: MEASURES.iter().map(figure).collect(),
         ratios: vec![None; MEASURES.len()],
     }
 }
 
-/// The ratio of one figure and what may be said of it; `names` are those of the first and of the other side.
-fn ratio(
+/// The ratio of one figure of two sides with these names.
+fn ratio_of_figures(
     measure: usize,
     first: &SideOfLevel,
     other: &SideOfLevel,
     names: [&str; 2],
     interleaved: bool,
 ) -> Option<Ratio> {
-    let Measure { compared: true, busy_generator, resolution, unit, .. } = MEASURES[measure] else {
-        return None;
-    };
+    let Measure { compared: true, kind, .. } = MEASURES[measure] else { return None };
     let (a, b) = (first.figures[measure].as_ref()?, other.figures[measure].as_ref()?);
-    let partner = |repetition| b.of_runs.iter().find(|(of, _)| *of == repetition).map(|(_, value)| *value);
-    let pairs: Vec<(f64, f64)> =
-        (a.of_runs.iter()).filter_map(|(repetition, value)| Some((*value, partner(*repetition)?))).collect();
-    let quotient = if interleaved {
-        ratio::paired(&pairs, resolution)
-    } else {
-        let values = |of: &Merge| of.of_runs.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
-        ratio::welch(&values(a), &values(b), resolution)
-    };
-    let zero = [a, b].into_iter().zip(names).find_map(|(of, name)| {
-        let (repetition, _) = of.of_runs.iter().find(|(_, value)| *value <= 0.0)?;
-        Some(format!("0 {unit} in run {} of {name}", repetition + 1))
-    });
-    let lacking = match quotient {
-        Some(_) => None,
-        None => Some(zero.unwrap_or_else(|| "no repetition in common".to_owned())),
-    };
-    let remarks = [first, other]
+    let quotient = over_runs(&a.of_runs, &b.of_runs, interleaved, kind.resolution())
+        .ok_or_else(|| lacking([&a.of_runs, &b.of_runs], names));
+    let failed = [first, other]
         .into_iter()
         .zip(names)
-        .flat_map(|(side, name)| side.failed.iter().map(move |of| (of.id, name.to_owned())));
+        .flat_map(|(side, name)| side.failed().map(move |checked| (checked.id, name.to_owned())));
     let limited = [first, other].map(|side| side.generator_limited);
-    let invalid = [first, other].iter().any(|side| side.excluded.is_some());
-    let barred =
-        invalid || quotient.is_none() || limited.contains(&true) && busy_generator != BusyGenerator::Spares;
-    let bound = match (busy_generator, limited) {
-        _ if invalid || quotient.is_none() => None,
-        (BusyGenerator::Caps, [false, true]) => Some(Bound::AtLeast),
-        (BusyGenerator::Caps, [true, false]) => Some(Bound::AtMost),
+    let invalid = first.row.excluded.is_some() || other.row.excluded.is_some();
+    Some(Ratio { failed: failed.collect(), ..ratio(quotient, kind, limited, invalid) })
+}
+
+/// What follows from a quotient, if the generator was the limit on the sides that are `limited`.
+fn ratio(quotient: Result<Quotient, Lacking>, kind: Kind, limited: [bool; 2], invalid: bool) -> Ratio {
+    let unusable = invalid || quotient.is_err();
+    let bound = match (kind, limited) {
+        (Kind::Rate, [false, true]) if !unusable => Some(Bound::AtLeast),
+        (Kind::Rate, [true, false]) if !unusable => Some(Bound::AtMost),
         _ => None,
     };
-    let says = match quotient.and_then(|of| of.interval) {
-        _ if barred => Says::NotComparable,
-        None => Says::NoInterval,
-        Some((low, _)) if low > 1.0 => Says::OtherMore,
-        Some((_, high)) if high < 1.0 => Says::FirstMore,
-        Some(_) => Says::NotShown,
+    let has_limit = limited.contains(&true) && kind != Kind::ProcessorTime;
+    let (quotient, lacking) = match quotient {
+        Ok(quotient) => (Some(quotient), None),
+        Err(lacking) => (None, Some(lacking)),
     };
-    Some(Ratio { quotient, lacking, says, bound, remarks: remarks.collect() })
+    let conclusion = match quotient.and_then(|of| of.interval) {
+        _ if unusable || has_limit => Conclusion::NotComparable,
+        None => Conclusion::NoInterval,
+        Some((low, _)) if low > 1.0 => Conclusion::OtherMore,
+        Some((_, high)) if high < 1.0 => Conclusion::FirstMore,
+        Some(_) => Conclusion::NotShown,
+    };
+    Ratio { quotient, lacking, conclusion, bound, failed: Vec::new() }
+}
+
+/// The quotient of two sides' runs, each with its repetition: paired if they were measured in turns.
+fn over_runs(
+    first: &[(u32, f64)],
+    other: &[(u32, f64)],
+    interleaved: bool,
+    resolution: f64,
+) -> Option<Quotient> {
+    if interleaved {
+        let partner = |run: u32| other.iter().find(|(of, _)| *of == run).map(|(_, value)| *value);
+        let pairs = first.iter().filter_map(|(run, value)| Some((*value, partner(*run)?)));
+        return stats::ratio::paired(&pairs.collect::<Vec<_>>(), resolution);
+    }
+    let values = |runs: &[(u32, f64)]| runs.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
+    stats::ratio::welch(&values(first), &values(other), resolution)
+}
+
+/// Why [`over_runs`] has no quotient.
+fn lacking(runs: [&[(u32, f64)]; 2], names: [&str; 2]) -> Lacking {
+    let zero = runs.into_iter().zip(names).find_map(|(runs, name)| {
+        let (repetition, _) = runs.iter().find(|(_, value)| *value <= 0.0)?;
+        Some(Lacking::Zero { run: repetition + 1, side: name.to_owned() })
+    });
+    zero.unwrap_or(Lacking::NoCommonRun)
 }
 
 #[cfg(any(test, feature = "test-support"))]

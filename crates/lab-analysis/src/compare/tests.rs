@@ -86,8 +86,8 @@ fn targets_of_one_run_are_compared_with_its_first_in_pairs() {
         let (low, high) = cpu.quotient.unwrap().interval.unwrap();
         assert!(low < 2.0 && 2.0 < high && low > 1.7 && high < 2.3, "{cpu:?}");
         assert_eq!(
-            (cpu.says, cpu.quotient.unwrap().method, cpu.quotient.unwrap().runs),
-            (Says::OtherMore, Method::Paired, 5)
+            (cpu.conclusion, cpu.quotient.unwrap().method, cpu.quotient.unwrap().runs),
+            (Conclusion::OtherMore, Method::Paired, 5)
         );
         assert!(
             (ratio(&comparison, clients, 1, PER_CORE).quotient.unwrap().ratio * cpu.quotient.unwrap().ratio
@@ -98,10 +98,11 @@ fn targets_of_one_run_are_compared_with_its_first_in_pairs() {
     }
     let goodput = ratio(&comparison, 16, 1, GOODPUT);
     assert!(
-        (goodput.quotient.unwrap().ratio / 0.5 - 1.0).abs() < 0.05 && goodput.says == Says::FirstMore,
+        (goodput.quotient.unwrap().ratio / 0.5 - 1.0).abs() < 0.05
+            && goodput.conclusion == Conclusion::FirstMore,
         "{goodput:?}"
     );
-    assert_eq!(ratio(&comparison, 16, 1, P50).says, Says::OtherMore);
+    assert_eq!(ratio(&comparison, 16, 1, P50).conclusion, Conclusion::OtherMore);
     assert!(side(&comparison, 16, 0).ratios.iter().all(Option::is_none));
     // Four figures at two levels of two workloads on two others.
     assert_eq!(comparison.tested, 32);
@@ -139,9 +140,10 @@ fn requests_are_all_of_them_and_goodput_is_what_succeeded() {
         after.figures[measure].as_ref().unwrap().value / before.figures[measure].as_ref().unwrap().value
     };
     assert!((change(CPU) - 1.0).abs() < 1e-9 && (change(PER_CORE) - 0.5).abs() < 1e-3);
-    let barred = |measure: usize| after.ratios[measure].as_ref().unwrap().says == Says::NotComparable;
+    let barred =
+        |measure: usize| after.ratios[measure].as_ref().unwrap().conclusion == Conclusion::NotComparable;
     assert!(barred(GOODPUT) && barred(CPU) && barred(P50), "half of its requests failed");
-    assert_eq!(after.ratios[CPU].as_ref().unwrap().remarks, [("errors", "other".to_owned())]);
+    assert_eq!(after.ratios[CPU].as_ref().unwrap().failed, [("errors", "other".to_owned())]);
 }
 
 #[test]
@@ -163,7 +165,9 @@ fn runs_that_are_alike_show_no_difference() {
     let ratios: Vec<&Ratio> =
         level.flat_map(|level| level.sides[1].iter().flat_map(|side| side.ratios.iter().flatten())).collect();
     assert_eq!(ratios.len(), 16);
-    assert!(ratios.iter().all(|of| of.says == Says::NotShown && of.quotient.unwrap().ratio == 1.0));
+    assert!(
+        ratios.iter().all(|of| of.conclusion == Conclusion::NotShown && of.quotient.unwrap().ratio == 1.0)
+    );
     assert!(comparison.circumstances.is_empty(), "{:?}", comparison.circumstances);
 }
 
@@ -189,7 +193,7 @@ fn nothing_is_a_bound_where_a_side_is_invalid() {
             load.error_ratio = 0.5;
         });
         let goodput = ratio(&compared(&all), 16, 1, GOODPUT);
-        assert_eq!((goodput.says, goodput.bound), (Says::NotComparable, None), "{invalid}");
+        assert_eq!((goodput.conclusion, goodput.bound), (Conclusion::NotComparable, None), "{invalid}");
     }
 }
 
@@ -200,8 +204,11 @@ fn a_figure_of_zero_in_one_run_is_no_ratio_and_the_run_is_named() {
     let load = trials.filter_map(|trial| trial.load.as_mut().filter(|_| trial.repetition == 1));
     load.for_each(|load| load.goodput_rps = 0.0);
     let goodput = ratio(&compared(&all), 16, 1, GOODPUT);
-    assert_eq!((goodput.quotient, goodput.says, goodput.bound), (None, Says::NotComparable, None));
-    assert_eq!(goodput.lacking.as_deref(), Some("0 req/s in run 2 of other"));
+    assert_eq!(
+        (goodput.quotient, goodput.conclusion, goodput.bound),
+        (None, Conclusion::NotComparable, None)
+    );
+    assert_eq!(goodput.lacking, Some(Lacking::Zero { run: 2, side: "other".to_owned() }));
 }
 
 #[test]
@@ -214,7 +221,7 @@ fn a_run_in_which_the_target_died_is_left_out_although_it_has_numbers() {
     let goodput = ratio(&comparison, 16, 1, GOODPUT).quotient.unwrap();
     assert!(goodput.runs == 2 && goodput.ratio > 0.9, "{goodput:?}");
     let side = side(&comparison, 16, 1);
-    assert_eq!((side.runs, side.failures), (2, vec!["server ended".to_owned()]));
+    assert_eq!((side.row.runs, side.row.failures), (2, [("server ended".to_owned(), 1)].into()));
 }
 
 #[test]
@@ -225,10 +232,10 @@ fn a_busy_generator_bars_goodput_and_latency_and_spares_processor_time() {
         busy.iter().for_each(|i| busy_generator(&mut all[*i]));
         let comparison = compared(&all);
         let goodput = ratio(&comparison, 16, 1, GOODPUT);
-        assert_eq!((goodput.says, goodput.bound), (Says::NotComparable, bound));
-        assert_eq!(ratio(&comparison, 16, 1, P50).says, Says::NotComparable);
+        assert_eq!((goodput.conclusion, goodput.bound), (Conclusion::NotComparable, bound));
+        assert_eq!(ratio(&comparison, 16, 1, P50).conclusion, Conclusion::NotComparable);
         let cpu = ratio(&comparison, 16, 1, CPU);
-        assert_eq!((cpu.says, cpu.bound), (Says::FirstMore, None));
+        assert_eq!((cpu.conclusion, cpu.bound), (Conclusion::FirstMore, None));
         let limited = [0, 1].map(|i| side(&comparison, 16, i).generator_limited);
         assert_eq!(limited, [0, 1].map(|i| busy.contains(&i)));
         assert_eq!(comparison.tested, 4, "what is not comparable was not tested");
@@ -239,7 +246,10 @@ fn a_busy_generator_bars_goodput_and_latency_and_spares_processor_time() {
 fn one_run_makes_no_interval() {
     let comparison = compared(&run(&[("weir", 50), ("slow", 100)], &[16], 1));
     let cpu = ratio(&comparison, 16, 1, CPU);
-    assert_eq!((cpu.quotient.unwrap().interval, cpu.says, comparison.tested), (None, Says::NoInterval, 0));
+    assert_eq!(
+        (cpu.quotient.unwrap().interval, cpu.conclusion, comparison.tested),
+        (None, Conclusion::NoInterval, 0)
+    );
 }
 
 #[test]
@@ -252,7 +262,8 @@ fn a_repetition_that_one_side_lacks_is_no_pair() {
     let comparison = compared(&all);
     assert_eq!(ratio(&comparison, 16, 1, CPU).quotient.unwrap().runs, 3);
     let side = side(&comparison, 16, 1);
-    assert_eq!((side.runs, side.planned, side.failures), (3, 4, vec!["it did not start".to_owned()]));
+    assert_eq!((side.row.runs, side.row.planned), (3, 4));
+    assert_eq!(side.row.failures, [("it did not start".to_owned(), 1)].into());
 }
 
 #[test]
@@ -261,7 +272,7 @@ fn a_side_without_any_numbers_keeps_its_place() {
     all[1].trials.clear();
     let comparison = compared(&all);
     let dead = side(&comparison, 16, 1);
-    assert_eq!((dead.excluded, dead.runs), (Some(Excluded::NoNumbers), 0));
+    assert_eq!((dead.row.excluded, dead.row.runs), (Some(crate::rows::Excluded::NoNumbers), 0));
     assert!(dead.figures.iter().all(Option::is_none) && dead.ratios.iter().all(Option::is_none));
 }
 
@@ -353,12 +364,15 @@ fn capacity(comparison: &Comparison, workload: usize) -> CapacityRatio {
 fn capacities_are_compared_where_both_sides_have_one() {
     let levels = &[1, 4, 16, 32, 64];
     let of = capacity(&compared(&run(&[("weir", 50), ("slow", 100)], levels, 5)), 0);
-    let quotient = of.quotient.unwrap();
-    assert_eq!((of.at_clients, of.says, quotient.method), (None, Says::FirstMore, Method::Paired));
+    let quotient = of.ratio.quotient.unwrap();
+    assert_eq!(
+        (of.at_clients, of.ratio.conclusion, quotient.method),
+        (None, Conclusion::FirstMore, Method::Paired)
+    );
     assert!((quotient.ratio / 0.5 - 1.0).abs() < 0.03 && of.p_holm.unwrap() < 0.01, "{of:?}");
     // Two levels make no plateau: goodput at the higher one stands in.
     let of = capacity(&compared(&run(&[("weir", 50), ("slow", 100)], &[1, 16], 5)), 0);
-    assert_eq!((of.at_clients, of.says), (Some(16), Says::FirstMore));
+    assert_eq!((of.at_clients, of.ratio.conclusion), (Some(16), Conclusion::FirstMore));
 }
 
 #[test]
@@ -366,7 +380,10 @@ fn sides_that_differ_in_nothing_are_not_distinguishable() {
     let mut all = run(&[("weir", 50), ("weir", 50)], &[1, 4, 16, 32], 3);
     all[1].started = "2026-02-03T04:05:06Z".into();
     let of = capacity(&compared(&all), 0);
-    assert_eq!((of.says, of.p_holm, of.quotient.unwrap().method), (Says::NotShown, Some(1.0), Method::Welch));
+    assert_eq!(
+        (of.ratio.conclusion, of.p_holm, of.ratio.quotient.unwrap().method),
+        (Conclusion::NotShown, Some(1.0), Method::Welch)
+    );
 }
 
 #[test]
@@ -374,20 +391,24 @@ fn of_few_runs_the_seconds_within_them_are_compared() {
     for repetitions in [1, 2] {
         let mut all = run(&[("weir", 50), ("slow", 100)], &[1, 16], repetitions);
         let of = capacity(&compared(&all), 0);
-        assert_eq!(of.quotient.unwrap().interval.is_some(), repetitions == 2, "{of:?}");
+        assert_eq!(of.ratio.quotient.unwrap().interval.is_some(), repetitions == 2, "{of:?}");
         all.iter_mut().for_each(|results| with_seconds(results, 40));
         let of = capacity(&compared(&all), 0);
-        assert_eq!((of.quotient.unwrap().method, of.says), (Method::Within, Says::FirstMore), "{of:?}");
+        assert_eq!(
+            (of.ratio.quotient.unwrap().method, of.ratio.conclusion),
+            (Method::Within, Conclusion::FirstMore),
+            "{of:?}"
+        );
         // A window that settles late says nothing.
         let settling =
             &mut all[1].trials.iter_mut().find(|of| of.workload == "get" && of.level == 16).unwrap();
         let seconds = &mut settling.load.as_mut().unwrap().seconds;
         seconds.iter_mut().enumerate().for_each(|(i, second)| second.successes *= 1 + u64::from(i > 25));
-        assert_ne!(capacity(&compared(&all), 0).quotient.unwrap().method, Method::Within);
+        assert_ne!(capacity(&compared(&all), 0).ratio.quotient.unwrap().method, Method::Within);
     }
     let mut all = run(&[("weir", 50), ("slow", 100)], &[1, 16], 3);
     all.iter_mut().for_each(|results| with_seconds(results, 40));
-    assert_eq!(capacity(&compared(&all), 0).quotient.unwrap().method, Method::Paired);
+    assert_eq!(capacity(&compared(&all), 0).ratio.quotient.unwrap().method, Method::Paired);
 }
 
 #[test]
@@ -395,29 +416,28 @@ fn a_generator_at_its_limit_makes_the_ratio_of_capacities_a_bound() {
     let mut all = run(&[("weir", 50), ("quick", 25)], &[1, 4, 16, 32], 3);
     busy_generator(&mut all[1]);
     let of = capacity(&compared(&all), 0);
-    assert_eq!((of.says, of.bound, of.p_holm), (Says::NotComparable, Some(Bound::AtLeast), None), "{of:?}");
+    assert_eq!(
+        (of.ratio.conclusion, of.ratio.bound, of.p_holm),
+        (Conclusion::NotComparable, Some(Bound::AtLeast), None),
+        "{of:?}"
+    );
 }
 
 #[test]
 fn the_more_is_tested_the_less_a_single_difference_counts() {
-    let ratio = |ratio: f64, p: f64| CapacityRatio {
-        at_clients: None,
-        quotient: Some(Quotient {
-            ratio,
-            interval: Some((0.9, 1.1)),
-            method: Method::Welch,
-            runs: 3,
-            p: Some(p),
-        }),
-        lacking: None,
-        says: Says::NotShown,
-        bound: None,
-        p_holm: None,
+    let ratio = |ratio: f64, p: f64| {
+        let quotient =
+            Quotient { ratio, interval: Some((0.9, 1.1)), method: Method::Welch, runs: 3, p: Some(p) };
+        let ratio = super::ratio(Ok(quotient), Kind::Rate, [false; 2], false);
+        CapacityRatio { at_clients: None, ratio, p_holm: None }
     };
     let mut all = [ratio(1.2, 0.03), ratio(1.1, 0.01), ratio(0.9, 0.001), ratio(1.0, 0.6)];
-    capacity::holm(all.iter_mut());
-    let said: Vec<Says> = all.iter().map(|of| of.says).collect();
-    assert_eq!(said, [Says::NotShown, Says::OtherMore, Says::FirstMore, Says::NotShown]);
+    capacity::correct(all.iter_mut());
+    let said: Vec<Conclusion> = all.iter().map(|of| of.ratio.conclusion).collect();
+    assert_eq!(
+        said,
+        [Conclusion::NotShown, Conclusion::OtherMore, Conclusion::FirstMore, Conclusion::NotShown]
+    );
     let p: Vec<f64> = all.iter().map(|of| (of.p_holm.unwrap() * 1e3).round() / 1e3).collect();
     assert_eq!(p, [0.06, 0.03, 0.004, 0.6]);
 }

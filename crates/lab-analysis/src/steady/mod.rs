@@ -1,186 +1,191 @@
-//! Is a window in a steady state? A verdict on figures bin by bin, and the gate that asks for it.
-//!
-//! All but the gate knows numbers in bins of equal length, and nothing of what was measured. Methods and limits are those
-//! of docs/method.md ("Steady state"); how often they are right is the business of [`synthetic`].
+//! The check "steady": is the window of every run in a steady state? And when a window may be ended.
 
-mod batches;
-pub mod course;
-mod cut;
-pub(super) mod gate;
-mod line;
-mod noise;
-mod period;
-pub mod stop;
-pub mod synthetic;
-pub mod window;
+pub mod time_series;
 
-pub use gate::{Wanted, enough};
+use crate::checks::{Checked, OfRow};
+use crate::little::is_open;
+use kv::proto::{LoadReport, ScheduleReport, SecondReport};
+use kv::units::{micros, short};
+pub use stats::steady::Goal;
+use stats::steady::{BINS_LEAST, Bin, Change, Known, Verdict, Window};
 
-use serde::Serialize;
-
-/// Bins below which nothing is said: ten batches of one.
-pub const BINS_LEAST: usize = 10;
-
-/// A figure, bin by bin.
-#[derive(Clone, Copy, Debug)]
-pub struct Series<'a> {
-    /// What it is: `goodput`.
-    pub name: &'static str,
-    /// From the first bin of the window to the last; none of them negative.
-    pub bins: &'a [f64],
-    /// How much it may move, and how well it has to be known.
-    pub limits: Limits,
-    /// The standard error of its mean that noise in shorter bins explains, as a share of it; 0 where there are none.
-    pub explained: f64,
+/// The window of a run, bin by bin.
+pub(crate) fn window(load: &LoadReport) -> Window {
+    let (secs, bins) = load.finest();
+    Window::of(secs, &bins.iter().map(bin).collect::<Vec<_>>())
 }
 
-/// What is asked of a figure, in shares of its mean.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Limits {
-    /// How far a trend may carry it over the window, and any batch of it lie from the mean.
-    pub moves: f64,
-    /// Half of the 95 % interval of its mean.
-    pub interval: f64,
+/// Whether a window with these bins, each `secs` long, may be ended. To be called after each bin.
+pub fn long_enough(bins: &[SecondReport], secs: f64, goal: &Goal) -> bool {
+    stats::steady::long_enough(&bins.iter().map(bin).collect::<Vec<_>>(), secs, goal)
 }
 
-/// What is asked of goodput.
-pub const GOODPUT: Limits = Limits { moves: 0.02, interval: 0.01 };
-/// What is asked of the mean latency.
-pub const LATENCY: Limits = Limits { moves: 0.04, interval: 0.02 };
-
-/// What is said of a window.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// All figures are steady after the cut, and known well enough.
-    Steady(Reached),
-    /// One of them is not.
-    NotSteady {
-        /// The first of them, in the order given.
-        figure: &'static str,
-        /// What it does.
-        change: Change,
-    },
-    /// Nothing speaks against it, but the noise is too large for a window of this length.
-    TooShort {
-        /// The figure that needs the longest.
-        figure: &'static str,
-        /// What was reached of all.
-        reached: Reached,
-        /// How many bins the window needs for it, if the noise stays what it is.
-        bins_needed: f64,
-    },
-    /// There are fewer than [`BINS_LEAST`] bins, or there is nothing in them.
-    TooFew,
+fn bin(of: &SecondReport) -> Bin {
+    Bin { attempts: of.attempts, successes: of.successes, latency_us_mean: of.latency_us_mean }
 }
 
-/// How a figure is not steady.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Change {
-    /// It settles so late that the warm-up may well go on.
-    Settles {
-        /// The first bin of what looks settled.
-        at: usize,
-    },
-    /// It moves in one direction.
-    Trend {
-        /// From one end to the other of what is left after the cut, as a share of the mean.
-        share: f64,
-    },
-    /// A stretch of it lies apart from the rest by more than noise explains.
-    Apart {
-        /// Its first bin.
-        from: usize,
-        /// The first behind it.
-        to: usize,
-        /// How far its mean lies from that of all, as a share of that.
-        share: f64,
-    },
+/// The worst run decides.
+pub(crate) fn check(case: &OfRow) -> Checked {
+    let worst = || case.ran.iter().map(|(_, load)| Judged::of(load)).max_by_key(Judged::severity);
+    let checked = over_capacity(case).or_else(|| Some(worst()?.as_check()));
+    checked.unwrap_or_else(|| Checked::not_checked("no run"))
 }
 
-/// What is known of a window that shows no change.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Reached {
-    /// Bins at the beginning that belong to the warm-up.
-    pub cut: usize,
-    /// All figures, in the order given.
-    pub figures: Vec<Known>,
+/// In an open loop in which more is offered than goes through, a queue grows as long as it runs.
+fn over_capacity(case: &OfRow) -> Option<Checked> {
+    let schedules = case.ran.iter().filter_map(|(_, load)| Some((load.schedule.as_ref()?, *load)));
+    let growth = |of: &ScheduleReport| of.behind_secs_at_end - of.behind_secs_at_start;
+    let over = schedules.filter(|(of, _)| of.over_capacity);
+    let (of, load) = over.max_by(|(a, _), (b, _)| growth(a).total_cmp(&growth(b)))?;
+    Some(Checked::fail(
+        format!(
+            "over capacity: latency is a queue’s length, not a property of the target ({} req/s offered, {} went \
+             through; the longest waiting request was due for {} at the end, {} more than at the start)",
+            short(of.offered_rps),
+            short(load.attempts as f64 / load.window_secs),
+            micros(of.behind_secs_at_end * 1e6),
+            micros(growth(of).max(0.0) * 1e6),
+        ),
+        "Offer less, or use more connections if the target can take it; until then only service times say something of it.",
+    ))
 }
 
-/// What is known of a figure after the cut.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Known {
-    /// Which.
-    pub name: &'static str,
-    /// What was asked of it.
-    pub limits: Limits,
-    /// Its mean.
-    pub mean: f64,
-    /// Half of the mean's 95 % interval, as a share of it.
-    pub interval: f64,
-    /// As many independent bins would know the mean as well.
-    pub effective: f64,
-    /// What its trend comes to over the window, as a share of the mean.
-    pub trend: f64,
-    /// Half of that trend's 95 % interval, as a share of the mean.
-    pub trend_interval: f64,
-    /// After how many bins it repeats itself, if it does.
-    pub period: Option<f64>,
-    /// By how much the bins that were cut move the mean of the whole window, as a share.
-    pub moved_by_cut: f64,
+/// A run and whether its window is steady.
+struct Judged<'a> {
+    load: &'a LoadReport,
+    window: Window,
+    verdict: Verdict,
 }
 
-/// Judges the figures of one window; all have the same bins.
-pub fn judge(all: &[Series]) -> Verdict {
-    let bins = all.iter().map(|series| series.bins.len()).min().unwrap_or(0);
-    let is_there = |series: &Series| average(series.bins).is_finite() && average(series.bins) > 0.0;
-    if bins < BINS_LEAST || !all.iter().all(is_there) {
-        return Verdict::TooFew;
+impl<'a> Judged<'a> {
+    fn of(load: &'a LoadReport) -> Judged<'a> {
+        let window = window(load);
+        let verdict = window.verdict(is_open(load));
+        Judged { load, window, verdict }
     }
-    let cuts: Vec<cut::Cut> =
-        all.iter().map(|series| cut::warm_up(&series.bins[..bins], series.limits.moves)).collect();
-    if let Some((cut, series)) = cuts.iter().zip(all).find(|(cut, _)| cut.late) {
-        return Verdict::NotSteady { figure: series.name, change: Change::Settles { at: cut.bins } };
-    }
-    let cut = cuts.iter().map(|cut| cut.bins).max().unwrap_or(0);
-    let mut figures = Vec::new();
-    for series in all {
-        // Of what stopped, and did so early enough to be taken for a warm-up, there is no mean to know.
-        if !series.bins[cut..].iter().any(|bin| *bin > 0.0) {
-            let change = Change::Apart { from: cut, to: bins, share: -1.0 };
-            return Verdict::NotSteady { figure: series.name, change };
-        }
-        match batches::judge(series, cut) {
-            Ok(known) => figures.push(known),
-            Err(change) => return Verdict::NotSteady { figure: series.name, change },
+
+    /// Orders verdicts: the worst is the highest, of windows that are too short the one that needs the longest.
+    fn severity(&self) -> (u8, u64) {
+        match &self.verdict {
+            Verdict::NotSteady { .. } => (4, 0),
+            Verdict::Steady(reached) | Verdict::TooShort { reached, .. } if reached.biased().is_some() => {
+                (3, 0)
+            }
+            Verdict::TooFew => (2, 0),
+            Verdict::TooShort { bins_needed, .. } => (1, (*bins_needed * self.window.secs) as u64),
+            Verdict::Steady(_) => (0, 0),
         }
     }
-    let longest = figures.iter().max_by(|a, b| longer(a).total_cmp(&longer(b))).copied();
-    let reached = Reached { cut, figures };
-    match longest {
-        Some(known) if longer(&known) > 1.0 => Verdict::TooShort {
-            figure: known.name,
-            reached,
-            bins_needed: cut as f64 + longer(&known) * (bins - cut) as f64,
-        },
-        _ => Verdict::Steady(reached),
+
+    /// So many bins in seconds.
+    fn secs(&self, bins: usize) -> String {
+        tenths(bins as f64 * self.window.secs)
+    }
+
+    /// As the outcome of the check.
+    fn as_check(&self) -> Checked {
+        let bins = self.window.goodput_rps.len();
+        let window = self.secs(bins);
+        match &self.verdict {
+            Verdict::TooFew if bins >= BINS_LEAST => Checked::not_checked("no request succeeded"),
+            Verdict::TooFew => Checked::not_checked(format!(
+                "a window of {} s has too few seconds (--window {BINS_LEAST}s is the least; with [adaptive] it is as long as it has to be)",
+                tenths(self.load.window_secs)
+            )),
+            Verdict::NotSteady { figure, change } => self.not_steady(figure, *change),
+            Verdict::Steady(reached) | Verdict::TooShort { reached, .. }
+                if let Some(known) = reached.biased() =>
+            {
+                let (cut, bias) = (self.secs(reached.cut), signed(known.bias));
+                let why = format!(
+                    "the first {cut} of {window} s still belong to the warm-up, and move {} by {bias}",
+                    known.name
+                );
+                Checked::fail(why, &self.longer_warm_up(reached.cut))
+            }
+            Verdict::Steady(_) => Checked::pass(format!("nothing moves within {window} s")),
+            Verdict::TooShort { figure, reached, bins_needed } => {
+                let known = reached.figures.iter().find(|known| known.name == *figure);
+                let missing = known.map_or_else(String::new, |known| self.too_short(known, *bins_needed));
+                Checked::not_checked(format!(
+                    "nothing moves within {window} s by more than noise, but {missing}"
+                ))
+            }
+        }
+    }
+
+    fn too_short(&self, known: &Known, bins_needed: f64) -> String {
+        // A shorter window of fixed length is not checked at all.
+        let secs = round_up(bins_needed * self.window.secs).max(BINS_LEAST as f64);
+        let longer =
+            format!("a window of about {secs:.0} s (--window {secs:.0}s; with [adaptive] it is the least)");
+        let Known { name, interval, limits, drift, .. } = known;
+        if *interval <= limits.interval {
+            return format!("a drift of {} in {name} may be noise; {longer} would tell", signed(*drift));
+        }
+        let (interval, asked) = (interval * 100.0, limits.interval * 100.0);
+        format!("{name} is known to ±{interval:.1} %; ±{asked:.0} % takes {longer}")
+    }
+
+    fn not_steady(&self, figure: &str, change: Change) -> Checked {
+        let bins = self.window.goodput_rps.len();
+        let window = self.secs(bins);
+        let (why, remedy) = match change {
+            Change::LateWarmUp { at } => (
+                format!("{figure} settles only after {} of {window} s", self.secs(at)),
+                self.longer_warm_up(at),
+            ),
+            Change::Drift { share } => (
+                format!(
+                    "{figure} {} by {:.1} % within the window of {window} s",
+                    if share < 0.0 { "falls" } else { "rises" },
+                    share.abs() * 100.0
+                ),
+                format!(
+                    "{} A store that fills for minutes has no steady state: say when the figure was taken.",
+                    self.longer_warm_up(bins)
+                ),
+            ),
+            Change::Shift { from, to, share } => (
+                format!(
+                    "{figure} from second {} to {} of {window} lies {:.1} % {} the mean",
+                    self.secs(from),
+                    self.secs(to),
+                    share.abs() * 100.0,
+                    if share < 0.0 { "below" } else { "above" }
+                ),
+                format!(
+                    "See what happened then: a checkpoint, a compaction, a stall of the machine. Take a window that holds four or more of them, \
+                     as with --window {}s, or repeat when the machine is quiet.",
+                    (4.0 * self.window.length()).ceil()
+                ),
+            ),
+        };
+        Checked::fail(why, &remedy)
+    }
+
+    /// Longer by so many bins at least.
+    fn longer_warm_up(&self, bins: usize) -> String {
+        let longer = self.load.warmup_secs.ceil() + (bins as f64 * self.window.secs - 1e-6).ceil();
+        format!(
+            "Lengthen the warm-up to {longer} s or more (--warmup {longer}s, or warmup = \"{longer}s\" in the experiment file)."
+        )
     }
 }
 
-/// How many times as long a window has to be until a figure is known well enough; 1 or less if it is.
-fn longer(known: &Known) -> f64 {
-    // Half as wide takes four times as long.
-    let interval = (known.interval / known.limits.interval).powi(2);
-    // A trend grows with the window, its error shrinks with the root of that: one that is none will have been seen to be
-    // none when it would stand out, at about twice its interval.
-    let trend = (2.0 * known.trend_interval / known.trend.abs()).powf(2.0 / 3.0).max(1.5);
-    if known.trend.abs() > known.limits.moves { interval.max(trend) } else { interval }
+fn signed(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
 }
 
-/// The arithmetic mean; not a number of nothing.
-fn average(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
+/// Seconds with one decimal, and none where it is zero.
+fn tenths(secs: f64) -> String {
+    format!("{}", (secs * 10.0).round() / 10.0)
+}
+
+/// To two digits: more is not known.
+fn round_up(value: f64) -> f64 {
+    let step = 10f64.powf(value.max(1.0).log10().floor() - 1.0).max(1.0);
+    (value / step).ceil() * step
 }
 
 #[cfg(test)]

@@ -1,88 +1,68 @@
-//! `compare.csv`: one line for each figure of each side at each level.
-//!
-//! RFC 4180. The unit stands last in the figure's name.
+//! `compare.csv`: one line for each figure of each side at each level. The unit stands last in the figure's name.
 
-use super::page::{remarks, said};
-use crate::csv::line;
-use lab_analysis::compare::{Bound, Method};
+use super::page::{conclusion, failed};
+use crate::csv;
+use lab_analysis::compare::{ComparedWorkload, Figure, Measure, Ratio, SideOfLevel};
 use lab_analysis::{Comparison, MEASURES};
 
-const COLUMNS: &[&str] = &[
-    "workload",
-    "clients",
-    "target",
-    "figure",
-    "value",
-    "low",
-    "high",
-    "runs",
-    "compared_with",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
-    "ratio_runs",
-    "ratio_method",
-    "difference",
-    "bound",
-    "ratio_checks_failed",
-    "checks_failed",
-    "acknowledges_a_write",
+/// A figure of a side at a level of a workload.
+struct Line<'a> {
+    comparison: &'a Comparison,
+    workload: &'a ComparedWorkload,
+    clients: u32,
+    side: usize,
+    of: &'a SideOfLevel,
+    measure: &'a Measure,
+    figure: Option<&'a Figure>,
+    ratio: Option<&'a Ratio>,
+}
+
+/// Heading and cell; `None` is an empty one.
+type Column = (&'static str, fn(&Line) -> Option<String>);
+
+const COLUMNS: &[Column] = &[
+    ("workload", |line| Some(line.workload.name.clone())),
+    ("clients", |line| Some(line.clients.to_string())),
+    ("target", |line| Some(line.comparison.sides[line.side].name.clone())),
+    ("figure", |line| Some(line.measure.name.to_owned())),
+    ("value", |line| number(line.figure?.value)),
+    ("low", |line| number(line.figure?.estimate?.low)),
+    ("high", |line| number(line.figure?.estimate?.high)),
+    ("runs", |line| Some(line.figure.map_or(0, |of| of.of_runs.len()).to_string())),
+    ("compared_with", |line| line.ratio.map(|_| line.comparison.sides[0].name.clone())),
+    ("ratio", |line| number(line.ratio?.quotient?.ratio)),
+    ("ratio_low", |line| number(line.ratio?.quotient?.interval?.0)),
+    ("ratio_high", |line| number(line.ratio?.quotient?.interval?.1)),
+    ("ratio_runs", |line| Some(line.ratio?.quotient?.runs.to_string())),
+    ("ratio_method", |line| csv::name(serde_json::to_value(line.ratio?.quotient?.method))),
+    ("difference", |line| Some(conclusion(line.comparison, line.side, line.ratio?))),
+    ("bound", |line| csv::name(serde_json::to_value(line.ratio?.bound?))),
+    ("ratio_failed_checks", |line| Some(failed(line.ratio?))),
+    ("failed_checks", |line| Some(line.of.failed().map(|checked| checked.id).collect::<Vec<_>>().join(" "))),
+    ("acknowledges_a_write", |line| {
+        line.comparison.sides[line.side].durability.clone().filter(|_| line.workload.writes)
+    }),
 ];
 
 /// The table.
 pub(super) fn table(comparison: &Comparison) -> String {
-    let mut text = String::new();
-    line(&mut text, COLUMNS.iter().map(|name| (*name).to_owned()));
+    let mut records = vec![COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect()];
     for workload in &comparison.workloads {
         for level in &workload.levels {
-            for (i, of) in level.sides.iter().enumerate() {
+            for (side, of) in level.sides.iter().enumerate() {
                 let Some(of) = of else { continue };
-                let side = &comparison.sides[i];
-                let gates: Vec<&str> = of.failed.iter().map(|gate| gate.id).collect();
                 for (index, measure) in MEASURES.iter().enumerate() {
-                    let figure = of.figures[index].as_ref();
-                    let estimate = figure.and_then(|of| of.estimate);
-                    let ratio = of.ratios[index].as_ref();
-                    let quotient = ratio.and_then(|of| of.quotient);
-                    let interval = quotient.and_then(|of| of.interval);
-                    let method = quotient.map(|of| match of.method {
-                        Method::Paired => "paired",
-                        Method::Welch => "welch",
-                        Method::Within => "within",
-                    });
-                    let bound = ratio.and_then(|of| of.bound).map(|of| match of {
-                        Bound::AtLeast => "at_least",
-                        Bound::AtMost => "at_most",
-                    });
-                    let cells = [
-                        workload.name.clone(),
-                        level.clients.to_string(),
-                        side.name.clone(),
-                        measure.name.to_owned(),
-                        number(figure.map(|of| of.value)),
-                        number(estimate.map(|of| of.low)),
-                        number(estimate.map(|of| of.high)),
-                        figure.map_or(0, |of| of.of_runs.len()).to_string(),
-                        ratio.map_or_else(String::new, |_| comparison.sides[0].name.clone()),
-                        number(quotient.map(|of| of.ratio)),
-                        number(interval.map(|(low, _)| low)),
-                        number(interval.map(|(_, high)| high)),
-                        quotient.map_or_else(String::new, |of| of.runs.to_string()),
-                        method.unwrap_or_default().to_owned(),
-                        ratio.map_or_else(String::new, |of| said(comparison, i, of)),
-                        bound.unwrap_or_default().to_owned(),
-                        ratio.map(remarks).unwrap_or_default(),
-                        gates.join(" "),
-                        side.durability.clone().filter(|_| workload.writes).unwrap_or_default(),
-                    ];
-                    line(&mut text, cells.into_iter());
+                    let (figure, ratio) = (of.figures[index].as_ref(), of.ratios[index].as_ref());
+                    let clients = level.clients;
+                    let line = Line { comparison, workload, clients, side, of, measure, figure, ratio };
+                    records.push(COLUMNS.iter().map(|(_, cell)| cell(&line).unwrap_or_default()).collect());
                 }
             }
         }
     }
-    text
+    csv::text(records)
 }
 
-fn number(value: Option<f64>) -> String {
-    value.filter(|value| value.is_finite()).map(|value| format!("{value}")).unwrap_or_default()
+fn number(value: f64) -> Option<String> {
+    value.is_finite().then(|| value.to_string())
 }

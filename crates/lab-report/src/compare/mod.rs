@@ -3,7 +3,6 @@
 //! A pure function, as the report is: the same comparison gives the same bytes. `page` makes a document
 //! that all formats write.
 
-mod capacity;
 mod csv;
 mod page;
 mod plot;

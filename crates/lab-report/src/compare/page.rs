@@ -1,43 +1,33 @@
-//! The page of a comparison, before it is spelled: what stands on it, in which order.
+//! The page of a comparison: its blocks and sentences.
 
-use super::{capacity, plot};
+use super::plot;
 use crate::document::{Block, Document, Table, TableColumn, section};
 use crate::format::{self, UNKNOWN, slug};
 use kv::units::short;
 use lab_analysis::compare::{
-    Bound, ComparedWorkload, Measure, Merge, Merged, Method, Quotient, Ratio, Says, Side, SideOfLevel,
+    Bound, CapacityRatio, ComparedWorkload, Conclusion, Figure, Kind, Lacking, Measure, Method, Ratio, Side,
+    SideOfLevel, ratios,
 };
-use lab_analysis::rows::Excluded;
-use lab_analysis::{Comparison, MEASURES};
+use lab_analysis::{Checked, Comparison, MEASURES};
+use std::collections::BTreeSet;
 
-/// The figures of each table, and what stands behind them. More would be wider than the page.
-const TABLES: &[(&[&str], Behind)] = &[
-    (&["goodput_rps"], Behind::Gates),
-    (&["cpu_us_per_attempt", "cores_used"], Behind::Nothing),
-    (&["successes_per_core_sec"], Behind::Nothing),
-    (&["latency_us_p50", "latency_us_p99"], Behind::Promise),
+/// The figures of each table of a workload.
+const TABLES: &[&[&str]] = &[
+    &["goodput_rps"],
+    &["cpu_us_per_attempt", "cores_used"],
+    &["successes_per_core_sec"],
+    &["latency_us_p50", "latency_us_p99"],
 ];
 
-/// What stands at the end of a table's rows.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Behind {
-    /// The gates that failed.
-    Gates,
-    /// When a write is acknowledged, where the workload writes.
-    Promise,
-    Nothing,
-}
-
-/// The figures a sentence is made of.
+/// The figures in the sentences at the top.
 const IN_SHORT: &[&str] = &["goodput_rps", "cpu_us_per_attempt", "latency_us_p50"];
 
 const NOT_STATED: &str = "not stated";
 
-/// What stands at the head.
-pub(super) fn title(comparison: &Comparison) -> String {
-    let first = &comparison.sides[0];
+/// The title of the page.
+fn title(comparison: &Comparison) -> String {
     if comparison.interleaved {
-        return first.title.clone();
+        return comparison.sides[0].title.clone();
     }
     let name = |side: &Side| match &side.target {
         Some(target) if *target == side.name => target.clone(),
@@ -49,39 +39,32 @@ pub(super) fn title(comparison: &Comparison) -> String {
 
 /// The whole page.
 pub(super) fn page(comparison: &Comparison) -> Document {
-    let first = &comparison.sides[0];
+    let Side { weir_version, experiment, started, .. } = &comparison.sides[0];
     let above = match comparison.interleaved {
-        true => format!(
-            "weir {} · {} · {} · targets compared",
-            first.weir_version, first.experiment, first.started
-        ),
+        true => format!("weir {weir_version} · {experiment} · {started} · targets compared"),
         false => "two runs compared".to_owned(),
     };
     let mut answers = Table::new(&["<workload", "<in short"]);
-    for (workload, said) in front(comparison) {
-        answers.push([workload, said]);
-    }
+    front(comparison).into_iter().for_each(|(workload, said)| answers.push([workload, said]));
     let mut page = vec![Block::Table(answers)];
     page.extend(plot::figure(comparison));
     page.push(section("What is compared", "sides"));
     page.push(Block::Table(sides(comparison)));
     if !comparison.absent.is_empty() {
         let absent: Vec<&str> = comparison.absent.iter().map(String::as_str).collect();
-        page.push(Block::Notes(vec![format!(
-            "Of the same run, but without results: {}.",
-            format::listed(&absent)
-        )]));
+        page.push(Block::Notes(vec![format!("Targets without results: {}.", format::listed(&absent))]));
     }
-    circumstances(comparison, &mut page);
+    if !comparison.circumstances.is_empty() {
+        page.push(section("What else differs", "circumstances"));
+        page.push(Block::Table(circumstances(comparison)));
+    }
     for of in &comparison.workloads {
         page.push(section(&of.name, &slug(&of.name)));
         if !of.about.is_empty() {
             page.push(Block::Text(of.about.clone()));
         }
-        page.extend(promises(comparison, of).map(Block::Text));
-        for (measures, behind) in TABLES {
-            page.push(Block::Table(table(comparison, of, measures, *behind)));
-        }
+        page.extend(durability(comparison, of).map(Block::Text));
+        page.extend(TABLES.iter().map(|measures| Block::Table(table(comparison, of, measures))));
         page.push(Block::Notes(notes(comparison, of)));
     }
     page.push(section("How to read it", "reading"));
@@ -89,204 +72,160 @@ pub(super) fn page(comparison: &Comparison) -> Document {
     Document { title: title(comparison), above, blocks: page }
 }
 
-/// Who the sides are. What targets of one run have in common stands at the head of the page already.
 fn sides(comparison: &Comparison) -> Table {
-    let of_runs: &[&str] = &["<experiment", "<target", "<started", "<weir"];
-    let of_runs = if comparison.interleaved { &[] } else { of_runs };
-    let mut table =
-        Table::new(&[&["<"], of_runs, &["<processor time is that of", "<acknowledges a write"]].concat());
+    // What targets of one run have in common stands at the head of the page.
+    let of_run: &[&str] = &["<experiment", "<target", "<started", "<weir"];
+    let of_run = if comparison.interleaved { &[] } else { of_run };
+    let mut table = Table::new(&[&["<"], of_run, &["<processor time of", "<acknowledges a write"]].concat());
     for side in &comparison.sides {
-        let target = side.target.clone().unwrap_or_else(|| UNKNOWN.to_owned());
         let mut cells = vec![side.name.clone()];
         if !comparison.interleaved {
+            let target = side.target.clone().unwrap_or_else(|| UNKNOWN.to_owned());
             cells.extend([side.experiment.clone(), target, side.started.clone(), side.weir_version.clone()]);
         }
         let parts: Vec<&str> = side.parts.iter().map(String::as_str).collect();
-        cells.extend([format::listed(&parts), promise(side)]);
+        cells.extend([format::listed(&parts), acknowledges(side).to_owned()]);
         table.push(cells);
     }
     table
 }
 
-/// When a side acknowledges a write.
-fn promise(side: &Side) -> String {
-    side.durability.clone().unwrap_or_else(|| NOT_STATED.to_owned())
+fn acknowledges(side: &Side) -> &str {
+    side.durability.as_deref().unwrap_or(NOT_STATED)
 }
 
-/// What was not the same, where anything was not.
-fn circumstances(comparison: &Comparison, page: &mut Vec<Block>) {
-    if comparison.circumstances.is_empty() {
-        return;
-    }
-    page.push(section("What else differs", "circumstances"));
-    let known = |value: &Option<String>| value.clone().unwrap_or_else(|| UNKNOWN.to_owned());
-    // Of two sides, a column each. Commands of more would have no room beside each other: a line for each value.
-    let mut table;
-    if comparison.sides.len() == 2 {
-        let names = comparison.sides.iter().map(|side| format!("<{}", side.name));
-        let head: Vec<String> = std::iter::once("<".to_owned()).chain(names).collect();
-        table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
-        for difference in &comparison.circumstances {
-            table.push(std::iter::once(difference.what.clone()).chain(difference.of.iter().map(known)));
-        }
-    } else {
-        table = Table::new(&["<", "<of", "<is"]);
-        for difference in &comparison.circumstances {
-            let mut what = difference.what.clone();
-            let mut values: Vec<(&Option<String>, Vec<&str>)> = Vec::new();
-            for (value, side) in difference.of.iter().zip(&comparison.sides) {
-                match values.iter_mut().find(|(seen, _)| *seen == value) {
-                    Some((_, names)) => names.push(&side.name),
-                    None => values.push((value, vec![&side.name])),
-                }
+/// A line for each value of each circumstance.
+fn circumstances(comparison: &Comparison) -> Table {
+    let mut table = Table::new(&["<", "<of", "<is"]);
+    for difference in &comparison.circumstances {
+        let mut what = difference.what.clone();
+        for (i, value) in difference.of.iter().enumerate() {
+            if difference.of[..i].contains(value) {
+                continue;
             }
-            for (value, names) in values {
-                table.push([std::mem::take(&mut what), format::listed(&names), known(value)]);
-            }
-        }
-    }
-    page.push(Block::Table(table));
-}
-
-/// When each side acknowledges a write, in words, where they differ in it.
-fn promises(comparison: &Comparison, workload: &ComparedWorkload) -> Option<String> {
-    let there = comparison
-        .sides
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| workload.levels.iter().any(|level| level.sides[*i].is_some()));
-    let told: Vec<(&str, &str)> = there
-        .map(|(_, side)| (side.name.as_str(), side.durability.as_deref().unwrap_or(NOT_STATED)))
-        .collect();
-    let differ = told.iter().any(|(_, text)| *text != told[0].1);
-    (workload.writes && differ).then(|| {
-        let each: Vec<String> = told.iter().map(|(name, text)| format!("{name}: {text}")).collect();
-        format!(
-            "The sides promise different things when they acknowledge a write. {}. Their figures are the price of \
-             different goods.",
-            each.join("; ")
-        )
-    })
-}
-
-fn table(comparison: &Comparison, workload: &ComparedWorkload, measures: &[&str], behind: Behind) -> Table {
-    let (gated, promised) = (behind == Behind::Gates, behind == Behind::Promise && workload.writes);
-    let base = &comparison.sides[0].name;
-    let words = |heading: &str| TableColumn { is_words: true, ..TableColumn::figures(heading, "") };
-    let mut columns = vec![TableColumn::figures("clients", ""), words("target")];
-    let chosen: Vec<(usize, &Measure)> =
-        MEASURES.iter().enumerate().filter(|(_, measure)| measures.contains(&measure.name)).collect();
-    for (_, measure) in &chosen {
-        let (heading, unit) = measure.heading;
-        columns.push(TableColumn::figures(heading, unit));
-        if measure.compared {
-            columns.push(TableColumn::figures("ratio", format!("to {base}, 95 %")));
-            columns.push(words("difference"));
-        }
-    }
-    if gated {
-        columns.push(words("checks failed"));
-    }
-    if promised {
-        columns.push(words("acknowledges a write"));
-    }
-    let mut table = Table::of(columns);
-    for level in &workload.levels {
-        let mut clients = level.clients.to_string();
-        for (i, side) in level.sides.iter().enumerate() {
-            let Some(of) = side else { continue };
-            let mut cells = vec![std::mem::take(&mut clients), comparison.sides[i].name.clone()];
-            for (index, measure) in &chosen {
-                cells.push(figure(measure, of.figures[*index].as_ref()));
-                if measure.compared {
-                    cells.extend(match i {
-                        0 => ["1".to_owned(), String::new()],
-                        _ => compared(comparison, i, of.ratios[*index].as_ref()),
-                    });
-                }
-            }
-            if gated {
-                cells.push(gates(of));
-            }
-            if promised {
-                cells.push(promise(&comparison.sides[i]));
-            }
-            let usable = of.excluded.is_none();
-            table.push_row(cells, !usable);
+            let same = comparison.sides.iter().zip(&difference.of).filter(|(_, other)| *other == value);
+            let names: Vec<&str> = same.map(|(side, _)| side.name.as_str()).collect();
+            let value = value.clone().unwrap_or_else(|| UNKNOWN.to_owned());
+            table.push([std::mem::take(&mut what), format::listed(&names), value]);
         }
     }
     table
 }
 
-fn figure(measure: &Measure, of: Option<&Merge>) -> String {
-    let Some(of) = of else { return UNKNOWN.to_owned() };
-    match measure.merged {
-        // Their spread is that of the load; it would say nothing.
-        Merged::Mean if measure.unit == "cores" => format!("{:.2}", of.value),
-        Merged::Mean => of.estimate.as_ref().map_or_else(|| UNKNOWN.to_owned(), format::spread),
-        Merged::Median => format::latency(Some(of.value)),
+/// When each side acknowledges a write, where the workload writes and the sides differ in it.
+fn durability(comparison: &Comparison, workload: &ComparedWorkload) -> Option<String> {
+    let is_there = |i: usize| workload.levels.iter().any(|level| level.sides[i].is_some());
+    let sides = comparison.sides.iter().enumerate().filter(|(i, _)| is_there(*i));
+    let each: Vec<(&str, &str)> = sides.map(|(_, side)| (side.name.as_str(), acknowledges(side))).collect();
+    let differ = each.iter().any(|(_, text)| *text != each[0].1);
+    let each: Vec<String> = each.iter().map(|(name, text)| format!("{name}: {text}")).collect();
+    (workload.writes && differ).then(|| {
+        format!(
+            "The sides acknowledge a write at different times. {}. Their figures are not for the same guarantee.",
+            each.join("; ")
+        )
+    })
+}
+
+fn table(comparison: &Comparison, workload: &ComparedWorkload, names: &[&str]) -> Table {
+    let with_checks = names.contains(&"goodput_rps");
+    let chosen: Vec<(usize, &Measure)> =
+        MEASURES.iter().enumerate().filter(|(_, measure)| names.contains(&measure.name)).collect();
+    let words = |heading: &str| TableColumn { is_words: true, ..TableColumn::figures(heading, "") };
+    let mut columns = vec![TableColumn::figures("clients", ""), words("target")];
+    for (_, measure) in &chosen {
+        columns.push(TableColumn::figures(measure.heading, measure.unit));
+        if measure.compared {
+            columns.push(TableColumn::figures("ratio", format!("to {}, 95 %", comparison.sides[0].name)));
+            columns.push(words("difference"));
+        }
+    }
+    columns.extend(with_checks.then(|| words("checks failed")));
+    let mut table = Table::of(columns);
+    for level in &workload.levels {
+        let mut clients = level.clients.to_string();
+        for (i, side) in level.sides.iter().enumerate() {
+            let Some(side) = side else { continue };
+            let mut cells = vec![std::mem::take(&mut clients), comparison.sides[i].name.clone()];
+            for (index, measure) in &chosen {
+                cells.push(figure(measure, side.figures[*index].as_ref()));
+                if measure.compared {
+                    cells.extend(match i {
+                        0 => ["1".to_owned(), String::new()],
+                        _ => ratio_cells(comparison, i, side.ratios[*index].as_ref()),
+                    });
+                }
+            }
+            cells.extend(with_checks.then(|| failed_checks(side)));
+            table.push_row(cells, side.row.excluded.is_some());
+        }
+    }
+    table
+}
+
+fn figure(measure: &Measure, of: Option<&Figure>) -> String {
+    match of {
+        None => UNKNOWN.to_owned(),
+        Some(of) if measure.kind == Kind::Latency => format::latency(Some(of.value)),
+        // Cores vary with the load; an interval says nothing.
+        Some(of) if !measure.compared => format!("{:.2}", of.value),
+        Some(of) => of.estimate.as_ref().map_or_else(|| UNKNOWN.to_owned(), format::spread),
     }
 }
 
-fn gates(of: &SideOfLevel) -> String {
-    let failed: Vec<&str> = of.failed.iter().map(|of| of.check().name).collect();
-    match (of.excluded, failed.is_empty()) {
-        (Some(Excluded::NoNumbers), _) => "no run".to_owned(),
-        (_, true) => "none".to_owned(),
-        (_, false) => failed.join(", "),
+fn failed_checks(of: &SideOfLevel) -> String {
+    let failed: Vec<&str> = of.failed().map(|checked| checked.check().name).collect();
+    match of.row.runs {
+        0 => "no run".to_owned(),
+        _ if failed.is_empty() => "none".to_owned(),
+        _ => failed.join(", "),
     }
 }
 
-/// The cells of a ratio: the figure, and what it says.
-fn compared(comparison: &Comparison, other: usize, of: Option<&Ratio>) -> [String; 2] {
+/// The ratio, and what it says.
+fn ratio_cells(comparison: &Comparison, other: usize, of: Option<&Ratio>) -> [String; 2] {
     let Some(of) = of else { return [UNKNOWN.to_owned(), UNKNOWN.to_owned()] };
-    let ratio = match (&of.quotient, of.says) {
-        (None, _) => "no ratio".to_owned(),
-        (Some(quotient), Says::NotComparable) => {
-            let bound = match of.bound {
-                Some(Bound::AtLeast) => "≥ ",
-                Some(Bound::AtMost) => "≤ ",
-                None => "",
-            };
-            format!("[{bound}{}]", times(quotient.ratio))
+    let ratio = match &of.quotient {
+        None => "no ratio".to_owned(),
+        Some(quotient) if of.conclusion == Conclusion::NotComparable => {
+            format!("[{}{}]", bound(of), times(quotient.ratio))
         }
-        (Some(of), _) => quotient(of),
+        Some(quotient) => match quotient.interval {
+            Some((low, high)) => format!("{} ({}–{})", times(quotient.ratio), times(low), times(high)),
+            None => format!("{} ({UNKNOWN})", times(quotient.ratio)),
+        },
     };
-    // The heading says what there is none of.
-    let said = match of.says {
-        Says::NotShown => "none shown".to_owned(),
-        _ => said(comparison, other, of),
+    let said = match of.conclusion {
+        // The heading says what there is none of.
+        Conclusion::NotShown => "none shown".to_owned(),
+        _ => conclusion(comparison, other, of),
     };
-    let remarks = remarks(of);
-    [ratio, if remarks.is_empty() { said } else { format!("{said}; {remarks}") }]
+    let failed = failed(of);
+    [ratio, if failed.is_empty() { said } else { format!("{said}; {failed}") }]
 }
 
-/// The gates that failed and where: `G3 nginx, G6 both`.
-pub(super) fn remarks(of: &Ratio) -> String {
-    let mut gates: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (gate, side) in &of.remarks {
-        match gates.iter_mut().find(|(id, _)| id == gate) {
-            Some((_, sides)) => sides.push(side),
-            None => gates.push((gate, vec![side])),
+/// The checks that failed, and on which side: `errors nginx, machine both`.
+pub(super) fn failed(of: &Ratio) -> String {
+    let mut checks: Vec<(&str, &str)> = Vec::new();
+    for (check, side) in &of.failed {
+        match checks.iter_mut().find(|(id, _)| id == check) {
+            Some((_, whose)) => *whose = "both",
+            None => checks.push((check, side)),
         }
     }
-    let each = gates.iter().map(|(gate, sides)| match sides.as_slice() {
-        [only] => format!("{gate} {only}"),
-        _ => format!("{gate} both"),
-    });
-    each.collect::<Vec<_>>().join(", ")
+    checks.iter().map(|(check, side)| format!("{check} {side}")).collect::<Vec<_>>().join(", ")
 }
 
-/// `1.143 (1.121–1.165)`, and `1.143 (–)` without an interval.
-pub(super) fn quotient(of: &Quotient) -> String {
-    match of.interval {
-        Some((low, high)) => format!("{} ({}–{})", times(of.ratio), times(low), times(high)),
-        None => format!("{} ({UNKNOWN})", times(of.ratio)),
+fn bound(of: &Ratio) -> &'static str {
+    match of.bound {
+        Some(Bound::AtLeast) => "≥ ",
+        Some(Bound::AtMost) => "≤ ",
+        None => "",
     }
 }
 
-/// A ratio with as many digits as the interval of a quiet run deserves.
-pub(super) fn times(ratio: f64) -> String {
+/// A ratio with as many digits as a quiet run knows.
+fn times(ratio: f64) -> String {
     match ratio {
         r if !r.is_finite() => UNKNOWN.to_owned(),
         r if r >= 99.95 => short(r),
@@ -296,223 +235,198 @@ pub(super) fn times(ratio: f64) -> String {
     }
 }
 
-/// What is said of a ratio, and why there is none.
-pub(super) fn said(comparison: &Comparison, other: usize, of: &Ratio) -> String {
-    let verdict = verdict(comparison, other, of.says);
+/// What a ratio says, and why there is none.
+pub(super) fn conclusion(comparison: &Comparison, other: usize, of: &Ratio) -> String {
+    let said = verdict(comparison, other, of.conclusion);
     match &of.lacking {
-        Some(why) => format!("{verdict}: {why}"),
-        None => verdict,
+        Some(Lacking::Zero { run, side }) => format!("{said}: 0 in run {run} of {side}"),
+        Some(Lacking::NoCommonRun) => format!("{said}: no repetition in common"),
+        Some(Lacking::NoCommonLevel) => format!("{said}: no level is valid on both sides"),
+        None => said,
     }
 }
 
-/// What is said, with the side's name.
-pub(super) fn verdict(comparison: &Comparison, other: usize, says: Says) -> String {
-    match says {
-        Says::FirstMore => format!("{} more", comparison.sides[0].name),
-        Says::OtherMore => format!("{} more", comparison.sides[other].name),
-        Says::NotShown => "no difference shown".to_owned(),
-        Says::NoInterval => "no interval".to_owned(),
-        Says::NotComparable => "not comparable".to_owned(),
+fn verdict(comparison: &Comparison, other: usize, conclusion: Conclusion) -> String {
+    match conclusion {
+        Conclusion::FirstMore => format!("{} more", comparison.sides[0].name),
+        Conclusion::OtherMore => format!("{} more", comparison.sides[other].name),
+        Conclusion::NotShown => "no difference shown".to_owned(),
+        Conclusion::NoInterval => "no interval".to_owned(),
+        Conclusion::NotComparable => "not comparable".to_owned(),
     }
 }
 
-/// What the comparison says: for each workload and other side its name and a sentence.
+/// For each workload and other side: the workload and a sentence.
 pub(super) fn front(comparison: &Comparison) -> Vec<(String, String)> {
-    let entry = |workload: &ComparedWorkload, sentence| (workload.name.clone(), sentence);
-    let of_workload = |workload| {
-        let said: Vec<_> = (1..comparison.sides.len())
-            .filter_map(|other| Some(entry(workload, sentence(comparison, workload, other)?)))
-            .collect();
-        match said.is_empty() {
-            true => {
-                let without = format!("not measured on {}: no ratios.", comparison.sides[0].name);
-                vec![entry(workload, format::capitalized(&without))]
-            }
-            false => said,
+    let mut front = Vec::new();
+    for workload in &comparison.workloads {
+        let others = 1..comparison.sides.len();
+        let mut sentences: Vec<String> =
+            others.filter_map(|other| sentence(comparison, workload, other)).collect();
+        if sentences.is_empty() {
+            sentences.push(format!("Not measured on {}: no ratios.", comparison.sides[0].name));
         }
-    };
-    comparison.workloads.iter().flat_map(of_workload).collect()
+        front.extend(sentences.into_iter().map(|sentence| (workload.name.clone(), sentence)));
+    }
+    front
 }
 
 /// What is said of one other side; `None` where it or the first does not have the workload.
 fn sentence(comparison: &Comparison, workload: &ComparedWorkload, other: usize) -> Option<String> {
     let levels = workload.levels.iter().filter(|level| level.sides[0].is_some());
     let both: Vec<&SideOfLevel> = levels.filter_map(|level| level.sides[other].as_ref()).collect();
-    let measures = (MEASURES.iter().enumerate())
-        .filter(|(_, measure)| IN_SHORT.contains(&measure.name))
-        .filter_map(|(index, measure)| in_short(comparison, other, measure, index, &both));
-    let said: Vec<String> =
-        capacity::clause(comparison, workload, other).into_iter().chain(measures).collect();
-    let said = if said.is_empty() { "nothing to compare".to_owned() } else { said.join("; ") };
+    let mut clauses: Vec<String> = Vec::new();
+    clauses.extend(workload.capacities[other].as_ref().map(|of| capacity(comparison, of, other)));
+    for (index, measure) in MEASURES.iter().enumerate().filter(|(_, of)| IN_SHORT.contains(&of.name)) {
+        let ratios: Vec<&Ratio> = both.iter().filter_map(|side| side.ratios[index].as_ref()).collect();
+        clauses.extend((!ratios.is_empty()).then(|| in_short(comparison, other, measure, &ratios)));
+    }
+    let said = if clauses.is_empty() { "nothing to compare".to_owned() } else { clauses.join("; ") };
     let (name, first) = (&comparison.sides[other].name, &comparison.sides[0].name);
     (!both.is_empty()).then(|| format!("{name} against {first}: {said}."))
 }
 
+/// `capacity 0.502× (0.490–0.515), weir more, p 0.003`.
+fn capacity(comparison: &Comparison, of: &CapacityRatio, other: usize) -> String {
+    let what = match of.at_clients {
+        None => "capacity".to_owned(),
+        Some(clients) => format!("goodput at {}", format::count(clients, "client")),
+    };
+    let said = conclusion(comparison, other, &of.ratio);
+    let Some(quotient) = &of.ratio.quotient else { return format!("{what} {said}") };
+    let ratio = format!("{what} {}{}×", bound(&of.ratio), times(quotient.ratio));
+    let (low, high) = match (of.ratio.conclusion, quotient.interval) {
+        (Conclusion::NotComparable, _) => return format!("{ratio}, {said}: the generator was the limit"),
+        (_, None) => {
+            return format!(
+                "{ratio}, {said}: it takes two runs on either side, or ten steady seconds in each"
+            );
+        }
+        (_, Some(interval)) => interval,
+    };
+    let p = match of.p_holm {
+        None => String::new(),
+        Some(p) if p < 0.001 => ", p < 0.001".to_owned(),
+        Some(p) if p < 0.1 => format!(", p {p:.3}"),
+        Some(p) => format!(", p {p:.2}"),
+    };
+    let within = match quotient.method {
+        Method::Within => ", within one run: differences between runs are not in it",
+        Method::Paired | Method::Welch => "",
+    };
+    format!("{ratio} ({}–{}), {said}{p}{within}", times(low), times(high))
+}
+
 /// `goodput 1.10–1.32× (nginx more at 3 of 4 levels, not comparable at 1)`.
-fn in_short(
-    comparison: &Comparison,
-    other: usize,
-    measure: &Measure,
-    index: usize,
-    both: &[&SideOfLevel],
-) -> Option<String> {
-    let ratios: Vec<&Ratio> = both.iter().filter_map(|side| side.ratios[index].as_ref()).collect();
-    let believed = ratios.iter().filter(|of| of.says != Says::NotComparable);
-    let believed: Vec<f64> = believed.filter_map(|of| Some(of.quotient?.ratio)).collect();
-    let (least, most) =
-        believed.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), x| (low.min(*x), high.max(*x)));
-    let range = match believed.len() {
-        0 => String::new(),
-        _ if rounded(least) == rounded(most) => format!(" {}×", rounded(least)),
-        _ => format!(" {}–{}×", rounded(least), rounded(most)),
+fn in_short(comparison: &Comparison, other: usize, measure: &Measure, ratios: &[&Ratio]) -> String {
+    let usable = ratios.iter().filter(|of| of.conclusion != Conclusion::NotComparable);
+    let usable: Vec<f64> = usable.filter_map(|of| Some(of.quotient?.ratio)).collect();
+    // Two decimals are enough for a sentence.
+    let rounded = |r: f64| if (0.095..99.95).contains(&r) { format!("{r:.2}") } else { times(r) };
+    let (low, high) = stats::range(&usable);
+    let range = match (rounded(low), rounded(high)) {
+        _ if usable.is_empty() => String::new(),
+        (low, high) if low == high => format!(" {low}×"),
+        (low, high) => format!(" {low}–{high}×"),
     };
-    let order = [Says::FirstMore, Says::OtherMore, Says::NotShown, Says::NoInterval, Says::NotComparable];
-    let mut counts: Vec<(usize, Says)> = (order.iter())
-        .map(|says| (ratios.iter().filter(|of| of.says == *says).count(), *says))
-        .filter(|(count, _)| *count > 0)
-        .collect();
+    let mut counts: Vec<(usize, Conclusion)> = Vec::new();
+    for of in ratios {
+        match counts.iter_mut().find(|(_, conclusion)| *conclusion == of.conclusion) {
+            Some((count, _)) => *count += 1,
+            None => counts.push((1, of.conclusion)),
+        }
+    }
     counts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
-    let at = |i: usize, count: usize| match (ratios.len(), count) {
-        (1, _) => "at the only level".to_owned(),
-        (2, 2) => "at both levels".to_owned(),
-        (all, count) if all == count => format!("at all {all} levels"),
-        (all, count) if i == 0 => format!("at {count} of {all} levels"),
-        _ => format!("at {count}"),
+    let of_all = format!(" of {}", format::count(ratios.len() as u32, "level"));
+    let clause = |(i, (count, conclusion)): (usize, &(usize, Conclusion))| {
+        let of_all = if i == 0 { of_all.as_str() } else { "" };
+        format!("{} at {count}{of_all}", verdict(comparison, other, *conclusion))
     };
-    let counts: Vec<String> = (counts.iter().enumerate())
-        .map(|(i, (count, says))| format!("{} {}", verdict(comparison, other, *says), at(i, *count)))
-        .collect();
-    (!counts.is_empty()).then(|| format!("{}{range} ({})", measure.said, counts.join(", ")))
+    let counts: Vec<String> = counts.iter().enumerate().map(clause).collect();
+    format!("{}{range} ({})", measure.label, counts.join(", "))
 }
 
-/// Two decimals are enough for a sentence.
-fn rounded(ratio: f64) -> String {
-    if (0.095..99.95).contains(&ratio) { format!("{ratio:.2}") } else { times(ratio) }
-}
-
-/// What is wrong on which side at which levels, and what to do about it; then what only one side has.
+/// Failed checks with their remedies, failed runs, and what only one side has.
 fn notes(comparison: &Comparison, workload: &ComparedWorkload) -> Vec<String> {
     let mut notes = Vec::new();
     for (i, side) in comparison.sides.iter().enumerate() {
-        let rows: Vec<(u32, &SideOfLevel)> = workload
-            .levels
-            .iter()
-            .filter_map(|level| Some((level.clients, level.sides[i].as_ref()?)))
+        let levels = workload.levels.iter();
+        let levels: Vec<(String, &SideOfLevel)> = levels
+            .filter_map(|level| Some((format::each_level(&[level.clients]), level.sides[i].as_ref()?)))
             .collect();
-        let mut ids: Vec<&str> =
-            rows.iter().flat_map(|(_, of)| of.failed.iter().map(|gate| gate.id)).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        for id in ids {
-            let gates = rows
-                .iter()
-                .filter_map(|(clients, of)| Some((*clients, of.failed.iter().find(|gate| gate.id == id)?)));
-            let gates: Vec<_> = gates.collect();
-            let clauses: Vec<String> = (gates.iter())
-                .map(|(clients, gate)| format!("at {}: {}", format::each_level(&[*clients]), gate.seen))
-                .collect();
-            let gate = gates[gates.len() - 1].1;
-            notes.push(format!(
-                "{}: {} {}. {}",
-                side.name,
-                gate.check().name,
-                clauses.join("; "),
-                gate.remedy
-            ));
+        let failed = || levels.iter().flat_map(|(at, of)| of.failed().map(move |checked| (at, checked)));
+        for id in failed().map(|(_, checked)| checked.id).collect::<BTreeSet<_>>() {
+            let of_check: Vec<_> = failed().filter(|(_, checked)| checked.id == id).collect();
+            let clauses: Vec<String> =
+                of_check.iter().map(|(at, checked)| format!("at {at}: {}", checked.seen)).collect();
+            let Checked { remedy, .. } = of_check[0].1;
+            let name = of_check[0].1.check().name;
+            notes.push(format!("{}: {name} {}. {remedy}", side.name, clauses.join("; ")));
         }
-        for (clients, of) in rows {
-            let (missing, planned) = (of.planned - of.runs.min(of.planned), format::count(of.planned, "run"));
-            if missing > 0 {
+        for (at, SideOfLevel { row, .. }) in &levels {
+            if row.runs < row.planned {
+                let (missing, planned) = (row.planned - row.runs, format::count(row.planned, "run"));
+                let why: Vec<&str> = row.failures.keys().map(String::as_str).collect();
                 notes.push(format!(
-                    "{}: {missing} of {planned} at {} left out: {}.",
+                    "{}: {missing} of {planned} at {at} left out: {}.",
                     side.name,
-                    format::each_level(&[clients]),
-                    of.failures.join("; ")
+                    why.join("; ")
                 ));
             }
         }
-        let alone: Vec<u32> = workload
-            .alone
-            .iter()
-            .filter(|(_, name)| *name == side.name)
-            .map(|(clients, _)| *clients)
-            .collect();
+        let alone = workload.alone.iter().filter(|(_, name)| *name == side.name);
+        let alone: Vec<u32> = alone.map(|(clients, _)| *clients).collect();
         if !alone.is_empty() {
             notes.push(format!("Only {} has {}.", side.name, format::each_level(&alone)));
-        }
-    }
-    if comparison.sides.len() > 2 {
-        let without: Vec<&str> = (comparison.sides.iter().enumerate())
-            .filter(|(i, _)| workload.levels.iter().all(|level| level.sides[*i].is_none()))
-            .map(|(_, side)| side.name.as_str())
-            .collect();
-        if !without.is_empty() {
-            notes.push(format!("Not measured on {}.", format::listed(&without)));
+        } else if levels.is_empty() {
+            notes.push(format!("Not measured on {}.", side.name));
         }
     }
     notes
 }
 
-/// What a reader has to know of all the tables.
+/// How to read the tables.
 fn reading(comparison: &Comparison) -> Vec<String> {
-    let ratios: Vec<&Ratio> = (comparison.workloads.iter())
-        .flat_map(|workload| &workload.levels)
-        .flat_map(|level| level.sides.iter().flatten())
-        .flat_map(|side| side.ratios.iter().flatten())
-        .collect();
-    let methods = |wanted: Method| ratios.iter().any(|of| of.quotient.is_some_and(|of| of.method == wanted));
-    let barred = |of: &&Ratio| of.says == Says::NotComparable;
-    let first = &comparison.sides[0].name;
-    let mut notes = vec![format!(
-        "A ratio is the other’s figure over that of {first}, of geometric means over runs, with its 95 % interval in \
-         round brackets. “More” is said where the interval lies on one side of 1; where it holds 1 no difference is shown, which does not mean that there is none."
-    )];
-    notes.push(capacity::note());
-    if methods(Method::Paired) {
-        notes.push(
-            "The targets were measured in turns, so that ratios are formed repetition by repetition: mean of the \
-             logarithms, Student’s t over the repetitions. What slowed both down alike is not in them."
-                .to_owned(),
-        );
-    }
-    if methods(Method::Welch) {
-        notes.push(
-            "The sides were not measured in turns: Welch’s t over the logarithms of the runs. What changed on the \
-             machine in between is in the ratio and not in its interval."
-                .to_owned(),
-        );
-    }
-    notes.push(match comparison.tested {
-        0 if ratios.is_empty() => "No ratio was tested: there is none.".to_owned(),
-        0 if ratios.iter().all(barred) => {
-            "No ratio was tested: none is comparable. What stands in the way is beside each.".to_owned()
+    let has = |wanted: fn(&Ratio) -> bool| ratios(&comparison.workloads).any(wanted);
+    let tested = match comparison.tested {
+        0 if !has(|_| true) => "No ratio was tested: there is none.".to_owned(),
+        0 if !has(|of| of.conclusion == Conclusion::NoInterval) => {
+            "No ratio was tested: none is comparable. The failed checks stand beside each.".to_owned()
         }
-        0 if ratios.iter().any(barred) => "No ratio was tested: some are not comparable, and for the others an interval \
-             takes two runs on either side."
-            .to_owned(),
         0 => "No ratio was tested: an interval takes two runs on either side.".to_owned(),
         n => format!(
-            "{} tested for a difference, each at 95 %. Were there no difference anywhere, about {:.1} of them would \
-             still show one by chance.",
+            "{} tested for a difference, each at 95 %. Without any difference about {:.1} of them would show one by chance.",
             if n == 1 { "1 ratio was".to_owned() } else { format!("{n} ratios were") },
             f64::from(n) * 0.05
         ),
-    });
-    notes.push(
-        "CPU is the processor time of all parts of a target, the generator’s left out, over all requests, failed ones \
-         included; successes per core-second are requests that succeeded over the same time, and cores used that time over the window. What the kernel does \
-         outside of the parts’ processes (interrupts, flushing, journal) is in neither. Latency is that of all attempts; \
-         of several runs the median stands in the table."
-            .to_owned(),
-    );
-    notes.push(
-        "Gates that failed stand behind a ratio with the side. One in square brackets is not to be believed: a gate forbids it. \
-         Where the generator was the limit (G3) a target may have more to give, so that goodput is a lower bound and \
-         latency has the generator’s own waiting in it. The target’s processor time is counted on its own side and is \
-         compared; but it also depends on how many requests a wake-up finds, and they are fewer when the generator is the \
-         slower one: look at the cores used."
-            .to_owned(),
-    );
-    notes.push(format!("{UNKNOWN} was not read, or has fewer than two runs to make an interval of."));
+    };
+    let mut notes = vec![
+        format!(
+            "A ratio is the other’s figure over that of {}, of geometric means over runs, with its 95 % interval. \
+             An interval that contains 1 shows no difference; there may be one.",
+            comparison.sides[0].name
+        ),
+        tested,
+    ];
+    if has(|of| of.quotient.is_some_and(|of| of.method == Method::Paired)) {
+        notes.push("The targets were measured in turns: Student’s t on the logarithms of their ratios, repetition by repetition.".to_owned());
+    }
+    if has(|of| of.quotient.is_some_and(|of| of.method == Method::Welch)) {
+        notes.push("The sides were not measured in turns: Welch’s t on the logarithms of the runs. What changed on the machine in \
+             between is in the ratio and not in its interval.".to_owned());
+    }
+    notes.extend(READING.iter().map(|note| (*note).to_owned()));
     notes
 }
+
+const READING: &[&str] = &[
+    "The sentences at the top compare capacities: the mean over the levels of the plateau, or goodput at the highest level \
+     that both have. p is corrected by Holm’s method for the number of these sentences; below 0.05 there is a difference. With \
+     fewer than three runs the interval is that of the seconds within the runs.",
+    "CPU is the processor time of all parts of a target without the generator, over all requests, failed ones included. \
+     Successes per core-second are over the same time. Work of the kernel outside of these processes (interrupts, flushing, \
+     journal) is in neither. Latency is that of all attempts, median over runs.",
+    "A ratio in square brackets is not comparable: a check failed, or the generator was the limit. Then goodput is a lower \
+     bound, and latency contains the generator’s own waiting; processor time stays comparable.",
+    "– was not read, or has too few runs for an interval.",
+];

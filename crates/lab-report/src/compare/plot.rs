@@ -7,7 +7,7 @@ use crate::format::{self, shortened, trimmed};
 use crate::plots::{Axis, Scale};
 use crate::svg::{Anchor, Colour, Svg};
 use kv::units::short;
-use lab_analysis::compare::{ComparedLevel, ComparedWorkload, Merge, SideOfLevel};
+use lab_analysis::compare::{ComparedLevel, ComparedWorkload, Figure, SideOfLevel};
 use lab_analysis::{Comparison, MEASURES};
 use stats::Interval;
 
@@ -35,7 +35,7 @@ struct Group<'a> {
 struct Bar<'a> {
     side: usize,
     name: &'a str,
-    of: &'a Merge,
+    of: &'a Figure,
     usable: bool,
 }
 
@@ -74,7 +74,7 @@ fn group<'a>(comparison: &'a Comparison, workload: &'a ComparedWorkload) -> Opti
                 side,
                 name: &comparison.sides[side].name,
                 of: of.figures[measure].as_ref()?,
-                usable: of.excluded.is_none(),
+                usable: of.row.excluded.is_none(),
             })
         };
         level.sides.iter().enumerate().filter_map(of).collect()
@@ -114,7 +114,7 @@ fn draw(svg: &mut Svg, of: &Group, top: f64) {
 }
 
 /// Both ends, where more than one run knows them.
-fn interval(of: &Merge) -> Option<(f64, f64)> {
+fn interval(of: &Figure) -> Option<(f64, f64)> {
     let estimate = of.estimate.as_ref().filter(|of| of.interval != Interval::Single)?;
     Some((estimate.low, estimate.high))
 }

@@ -74,7 +74,7 @@ pub(super) fn figure(of: Figure, found: &WorkloadFindings, slug: &str) -> Option
         return None;
     }
     let levels = || series::levels(found).into_iter().map(f64::from);
-    let bins = || found.course.as_ref();
+    let bins = || found.time_series.as_ref();
     let (end, label, across) = match of {
         Overview => ("", "goodput and latency by clients", Across::clients(480.0, 132.0, levels())),
         Resources => {

@@ -2,9 +2,12 @@
 //! which take every figure as it stands.
 
 use crate::runner::Run;
-use lab_analysis::steady::synthetic::{KINDS, NOISES, Noise, Score, WINDOWS, score, score_adaptive};
-use lab_analysis::steady::{BINS_LEAST, Change, Reached, Series, Verdict, judge};
 use lab_data::experiment::Adaptive;
+use stats::steady::{BINS_LEAST, Change, Reached, Series, Verdict, judge};
+use synthetic::{KINDS, NOISES, Noise, Score, WINDOWS, score, score_adaptive};
+
+#[path = "../../../stats/tests/steady/synthetic.rs"]
+mod synthetic;
 
 const SERIES: usize = 200;
 const SEED: u64 = 2;
@@ -110,7 +113,7 @@ fn textbook(all: &[Series]) -> Verdict {
         let places: Vec<f64> = (0..bins.len()).map(|i| i as f64 - middle).collect();
         let rise: f64 = places.iter().zip(deviations(bins)).map(|(place, of)| place * of).sum();
         let trend = rise / squares(&places) * bins.len() as f64 / mean(bins);
-        let change = Change::Trend { share: trend };
+        let change = Change::Drift { share: trend };
         if trend.abs() > 0.02 {
             return Verdict::NotSteady { figure: series.name, change };
         }

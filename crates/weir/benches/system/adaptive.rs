@@ -8,10 +8,9 @@
 
 use crate::support::{Server, load};
 use kv::proto::{LoadReport, SecondReport};
-use lab_analysis::steady::window::Window;
-use lab_analysis::steady::{GOODPUT, LATENCY, Limits, Verdict, Wanted, enough, judge};
 use lab_data::experiment::Adaptive;
 use lab_run::harness::BIN;
+use stats::steady::{Bin, GOODPUT, Goal, LATENCY, Limits, Verdict, Window, long_enough};
 use std::path::{Path, PathBuf};
 
 /// Recorded of each level: the limit of either side.
@@ -36,7 +35,7 @@ struct Recorded {
     workload: &'static str,
     clients: &'static str,
     secs: f64,
-    bins: Vec<SecondReport>,
+    bins: Vec<Bin>,
 }
 
 /// A stretch that was ended as soon as the rule let it.
@@ -151,7 +150,13 @@ fn recorded(workload: &'static str, kept: Option<&Path>) -> Vec<Recorded> {
             }
         };
         let bins = report.bins.expect("a recording is in bins");
-        Recorded { workload, clients, secs: bins.secs, bins: bins.list }
+        let secs = bins.secs;
+        let bin = |of: &SecondReport| Bin {
+            attempts: of.attempts,
+            successes: of.successes,
+            latency_us_mean: of.latency_us_mean,
+        };
+        Recorded { workload, clients, secs, bins: bins.list.iter().map(bin).collect() }
     };
     CLIENTS.iter().map(level).collect()
 }
@@ -179,7 +184,7 @@ fn about<'a>(all: impl Iterator<Item = &'a Recorded>) {
             let varies = (off(0) / (rates.len() - 1) as f64).sqrt() / mean * 100.0;
             format!(" {varies:.1} %, {:.2} |", off(1) / off(0))
         });
-        let said = match Window::told(level.secs, &level.bins).verdict(false) {
+        let said = match Window::of(level.secs, &level.bins).verdict(false) {
             Verdict::Steady(_) => "steady".to_owned(),
             Verdict::TooShort { .. } => "too short".to_owned(),
             Verdict::NotSteady { figure, change } => format!("{figure}: {change:?}"),
@@ -191,7 +196,7 @@ fn about<'a>(all: impl Iterator<Item = &'a Recorded>) {
     println!();
 }
 
-fn successes(bins: &[SecondReport]) -> u64 {
+fn successes(bins: &[Bin]) -> u64 {
     bins.iter().map(|bin| bin.successes).sum()
 }
 
@@ -208,10 +213,10 @@ impl Recorded {
 
     /// What becomes of each stretch, of `most` seconds at most.
     fn stretches(&self, goal: f64, most: f64) -> Vec<Ended> {
-        let ended = |bins: Vec<SecondReport>| {
-            let wanted =
-                Wanted { least: Adaptive::LEAST.0, goodput: goal, latency: 2.0 * goal, is_open: false };
-            let early = (1..=bins.len()).find(|count| enough(&bins[..*count], self.secs, &wanted));
+        let ended = |bins: Vec<Bin>| {
+            let least_secs = Adaptive::LEAST.0.as_secs_f64();
+            let wanted = Goal { least_secs, goodput: goal, latency: 2.0 * goal, is_open: false };
+            let early = (1..=bins.len()).find(|count| long_enough(&bins[..*count], self.secs, &wanted));
             let count = early.unwrap_or(bins.len());
             let ending = if count < bins.len() { ENDING } else { 0.0 };
             let after = count as f64 * self.secs + ending;
@@ -227,7 +232,7 @@ impl Recorded {
     }
 
     /// All stretches, each of `secs`.
-    fn each(&self, secs: f64) -> impl Iterator<Item = Vec<SecondReport>> {
+    fn each(&self, secs: f64) -> impl Iterator<Item = Vec<Bin>> {
         let count = ((secs / self.secs).round() as usize).min(self.bins.len());
         (0..STRETCHES).map(move |stretch| {
             let there_and_back = self.bins.iter().chain(self.bins.iter().rev());
@@ -236,9 +241,10 @@ impl Recorded {
     }
 
     /// How well a stretch knows goodput and mean latency, and whether rightly.
-    fn figures(&self, bins: &[SecondReport], goal: f64) -> Option<[(f64, bool); 2]> {
-        let limits = (Limits { interval: goal, ..GOODPUT }, Limits { interval: 2.0 * goal, ..LATENCY });
-        match Window::told(self.secs, bins).judged(false, limits, judge) {
+    fn figures(&self, bins: &[Bin], goal: f64) -> Option<[(f64, bool); 2]> {
+        let (goodput, latency) =
+            (Limits { interval: goal, ..GOODPUT }, Limits { interval: 2.0 * goal, ..LATENCY });
+        match Window::of(self.secs, bins).judged(false, goodput, latency) {
             Verdict::Steady(reached) | Verdict::TooShort { reached, .. } => {
                 let of = |figure: usize| {
                     let known = reached.figures[figure];
@@ -342,7 +348,7 @@ fn level_by_level(levels: &[Recorded], goal: f64) -> Sum {
         sum.levels += 1;
         sum.adaptive += length.mean;
         sum.worst = sum.worst.max(length);
-        let whole = Window::told(level.secs, &level.bins).verdict(false);
+        let whole = Window::of(level.secs, &level.bins).verdict(false);
         let all = &mut sum.held[usize::from(matches!(whole, Verdict::NotSteady { .. }))];
         all[0] += held(0) + held(1);
         all[1] += 2 * figures.len();

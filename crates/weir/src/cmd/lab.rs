@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kv::Error;
 use kv::proto::SecondReport;
 use kv::units::Span;
-use lab_analysis::steady::{self, Wanted};
+use lab_analysis::steady::{Goal, long_enough};
 use lab_data::experiment::{Adaptive, Experiment, PrintedSource, Target};
 use lab_data::printed::{self, PrintedRow};
 use lab_data::results::{Intervention, Selftest, Trial};
@@ -92,16 +92,9 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
 /// Whether a trial has seen enough: the harness measures, the analysis judges, and neither knows the other.
 fn enough(precision: &Precision, bins: &[SecondReport]) -> bool {
     let Precision { least, adaptive, is_open } = *precision;
-    steady::enough(
-        bins,
-        harness::BIN.secs(),
-        &Wanted {
-            least: least.max(Adaptive::LEAST.0),
-            goodput: adaptive.goodput,
-            latency: adaptive.latency(),
-            is_open,
-        },
-    )
+    let least_secs = least.max(Adaptive::LEAST.0).as_secs_f64();
+    let goal = Goal { least_secs, goodput: adaptive.goodput, latency: adaptive.latency(), is_open };
+    long_enough(bins, harness::BIN.secs(), &goal)
 }
 
 /// Writes and tells what was found of each target; fails if not all of it was measured.

@@ -1,21 +1,21 @@
-//! How one run of a workload went, second by second or in shorter bins: the one that decides over the steady state near the knee.
+//! The time series of one run of a workload: of those near the knee the one that decides whether it is steady.
 
-use super::gate::Judged;
-use super::{BINS_LEAST, Change, Verdict};
+use super::Judged;
 use crate::capacity::Knee;
 use crate::checks::Outcome;
 use crate::rows::Row;
 use lab_data::results::Results;
 use serde::Serialize;
+use stats::steady::{BINS_LEAST, Change, Verdict};
 
 /// A window in bins.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Course {
+pub struct TimeSeries {
     /// At how many clients.
     pub level: u32,
     /// Which run, counted from 0.
     pub repetition: u32,
-    /// How long each bin is, in seconds.
+    /// Length of a bin in seconds.
     pub bin_secs: f64,
     /// Successes per second in every bin.
     pub goodput_rps: Vec<f64>,
@@ -23,32 +23,36 @@ pub struct Course {
     pub latency_us_mean: Vec<Option<f64>>,
     /// Seconds at the beginning that look like warm-up.
     pub cut_secs: f64,
-    /// What is said of it, in one sentence.
+    /// Whether it is steady, in one sentence.
     pub said: String,
 }
 
-/// At the level nearest to the knee, or where there is none at the one with the most goodput. `None` where a window has too
-/// few seconds to say anything.
-pub fn course(results: &Results, workload: &str, rows: &[Row], knee: Option<&Knee>) -> Option<Course> {
+/// At the level nearest to the knee, or where there is none at the one with the most goodput. `None` where its windows have too
+/// few seconds to be judged.
+pub fn time_series(
+    results: &Results,
+    workload: &str,
+    rows: &[Row],
+    knee: Option<&Knee>,
+) -> Option<TimeSeries> {
     let goodput = |row: &&Row| row.goodput_rps.map_or(0.0, |rps| rps.mean);
     let fastest = || rows.iter().max_by(|a, b| goodput(a).total_cmp(&goodput(b))).map(|row| row.level);
     let level = knee.map(|knee| knee.nearest_level).or_else(fastest)?;
     let trials = results.trials.iter().filter(|trial| trial.workload == workload && trial.level == level);
-    let runs = trials.filter_map(|trial| Some((trial, trial.numbers()?)));
-    let judged = runs
-        .map(|(trial, load)| (trial, Judged::of(load)))
+    let judged = trials
+        .filter_map(|trial| Some((trial, Judged::of(trial.numbers()?))))
         .filter(|(_, judged)| judged.window.goodput_rps.len() >= BINS_LEAST);
     // Of several that are as bad the first.
     let (trial, judged) =
-        judged.reduce(|worst, next| if next.1.gravity() > worst.1.gravity() { next } else { worst })?;
+        judged.reduce(|worst, next| if next.1.severity() > worst.1.severity() { next } else { worst })?;
     let cut = match &judged.verdict {
         Verdict::Steady(reached) | Verdict::TooShort { reached, .. } => reached.cut,
-        Verdict::NotSteady { change: Change::Settles { at }, .. } => *at,
+        Verdict::NotSteady { change: Change::LateWarmUp { at }, .. } => *at,
         Verdict::NotSteady { .. } | Verdict::TooFew => 0,
     };
     let said = said(&judged);
     let window = judged.window;
-    Some(Course {
+    Some(TimeSeries {
         level,
         repetition: trial.repetition,
         bin_secs: window.secs,
@@ -60,19 +64,19 @@ pub fn course(results: &Results, workload: &str, rows: &[Row], knee: Option<&Kne
 }
 
 fn said(judged: &Judged) -> String {
-    let checked = judged.in_words();
+    let checked = judged.as_check();
     match (checked.outcome, &judged.verdict) {
         (Outcome::Pass, Verdict::Steady(reached)) => {
             let secs = judged.window.secs;
             let bins = if secs < 1.0 { format!("bins of {secs} s") } else { "seconds".to_owned() };
             let known = reached.figures.iter().map(|known| {
                 format!(
-                    "{} is known to ±{:.1} %, as by {:.0} independent {bins}, and a trend of more than {:.1} % within \
+                    "{} is known to ±{:.1} %, as by {:.0} independent {bins}, and a drift of more than {:.1} % within \
                      the window is ruled out",
                     known.name,
                     known.interval * 100.0,
                     known.effective,
-                    (known.trend.abs() + known.trend_interval) * 100.0
+                    (known.drift.abs() + known.drift_interval) * 100.0
                 )
             });
             format!("Steady: {}.", known.collect::<Vec<_>>().join("; "))

@@ -1,14 +1,11 @@
-//! Series of which the truth is known, and how often the verdict on them is right.
+//! Series with known properties, and how often the verdict on them is right.
 //!
-//! The same seed gives the same series. Tests hold the score, `cargo bench --bench micro -- steady` prints it.
+//! The same seed gives the same series. The tests require a score, `cargo bench --bench micro -- steady` prints it.
 
-use super::window::Window;
-use super::{GOODPUT, LATENCY, Series, Verdict, Wanted, average, enough};
-use kv::proto::SecondReport;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use stats::steady::{Bin, GOODPUT, Goal, LATENCY, Series, Verdict, Window, long_enough};
 use std::f64::consts::TAU;
-use std::time::Duration;
 
 /// Of all series, before anything happens to it; so many that a bin's are as good as no whole number.
 const GOODPUT_RPS: f64 = 1e6;
@@ -18,11 +15,9 @@ const CLIENTS: f64 = 32.0;
 const EDGES: f64 = 0.002;
 
 /// A kind of series.
-pub struct Kind {
+pub(crate) struct Kind {
     /// One or two words.
     pub name: &'static str,
-    /// What it does.
-    pub about: &'static str,
     /// Draws one of so many bins, without noise.
     draw: fn(&mut Xoshiro256PlusPlus, usize) -> Truth,
 }
@@ -42,11 +37,11 @@ enum State {
 }
 
 /// The kinds: first the six that a method has to tell apart, then three that it will meet.
-pub const KINDS: &[Kind] = &[
-    Kind { name: "flat", about: "nothing but noise", draw: |_, n| steady(vec![1.0; n], 1.0) },
+pub(crate) const KINDS: &[Kind] = &[
+    Kind { name: "flat", draw: |_, n| steady(vec![1.0; n], 1.0) },
     Kind {
         name: "warm-up",
-        about: "rises from 50–80 % to its level, exponentially, with a time constant of 2–6 % of the window",
+        // Rises from 50–80 % to its level, exponentially, with a time constant of 2–6 % of the window.
         draw: |random, n| {
             let (below, constant) = (between(random, 0.2, 0.5), between(random, 0.02, 0.06));
             steady(shaped(n, |at| 1.0 - below * (-at / constant).exp()), 1.0)
@@ -54,7 +49,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "step",
-        about: "5–20 % up or down at once, after 40–90 % of the window",
+        // 5–20 % up or down at once, after 40–90 % of the window.
         draw: |random, n| {
             let (by, when) = (sign(random) * between(random, 0.05, 0.2), between(random, 0.4, 0.9));
             unsteady(shaped(n, |at| if at < when { 1.0 } else { 1.0 + by }))
@@ -62,11 +57,11 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "drift 1 %/min",
-        about: "up or down in a straight line, by 1 % in 60 bins: to be allowed where that is at most 2 % in the window",
+        // Up or down in a straight line, by 1 % in 60 bins: to be allowed where that is at most 2 % in the window.
         draw: |random, n| {
             let by = sign(random) * 0.01 * n as f64 / 60.0;
             let levels = shaped(n, |at| 1.0 + by * at);
-            match by.abs() <= GOODPUT.moves {
+            match by.abs() <= GOODPUT.change {
                 true => Truth { levels, state: State::Steady { level: 1.0 + by / 2.0, trend: by.abs() } },
                 false => unsteady(levels),
             }
@@ -74,7 +69,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "sawtooth",
-        about: "falls by 5–20 % and jumps back, 5 to 10 times in the window, as checkpoints have it",
+        // Falls by 5–20 % and jumps back, 5 to 10 times in the window, as checkpoints have it.
         draw: |random, n| {
             let (by, times, phase) =
                 (between(random, 0.05, 0.2), between(random, 5.0, 10.0), between(random, 0.0, 1.0));
@@ -83,7 +78,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "decay",
-        about: "falls exponentially towards 70–90 %, with a time constant of half a window to two windows",
+        // Falls exponentially towards 70–90 %, with a time constant of half a window to two windows.
         draw: |random, n| {
             let (by, constant) = (between(random, 0.1, 0.3), between(random, 0.5, 2.0));
             unsteady(shaped(n, |at| 1.0 - by * (1.0 - (-at / constant).exp())))
@@ -91,7 +86,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "one tooth",
-        about: "falls by 10–20 % and jumps back once in the window, anywhere",
+        // Falls by 10–20 % and jumps back once in the window, anywhere.
         draw: |random, n| {
             let (by, phase) = (between(random, 0.1, 0.2), between(random, 0.0, 1.0));
             unsteady(shaped(n, |at| 1.0 - by * (at + phase).fract()))
@@ -99,7 +94,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "early step",
-        about: "5–20 % up or down at once, after 5–30 % of the window: a warm-up like any other",
+        // 5–20 % up or down at once, after 5–30 % of the window: a warm-up like any other.
         draw: |random, n| {
             let (by, when) = (sign(random) * between(random, 0.05, 0.2), between(random, 0.05, 0.3));
             steady(shaped(n, |at| if at < when { 1.0 + by } else { 1.0 }), 1.0)
@@ -107,7 +102,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "dip",
-        about: "half as much for a tenth of the window, somewhere behind its middle",
+        // Half as much for a tenth of the window, somewhere behind its middle.
         draw: |random, n| {
             let when = between(random, 0.5, 0.9);
             unsteady(shaped(n, |at| if (when..when + 0.1).contains(&at) { 0.5 } else { 1.0 }))
@@ -116,10 +111,10 @@ pub const KINDS: &[Kind] = &[
 ];
 
 /// How many of [`KINDS`] a method has to tell apart.
-pub const KINDS_ASKED: usize = 6;
+pub(crate) const KINDS_ASKED: usize = 6;
 
 /// Noise from a quiet machine to a rented one; the last as measured on two shared cores, one second a bin.
-pub const NOISES: &[Noise] = &[
+pub(crate) const NOISES: &[Noise] = &[
     Noise { variation: 0.005, correlation: 0.3 },
     Noise { variation: 0.01, correlation: 0.3 },
     Noise { variation: 0.02, correlation: 0.3 },
@@ -127,11 +122,11 @@ pub const NOISES: &[Noise] = &[
 ];
 
 /// Windows, in bins.
-pub const WINDOWS: &[usize] = &[30, 60, 300];
+pub(crate) const WINDOWS: &[usize] = &[30, 60, 300];
 
 /// How much a series varies from bin to bin, as an autoregressive process of first order.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Noise {
+pub(crate) struct Noise {
     /// Standard deviation over mean.
     pub variation: f64,
     /// Correlation of neighbours.
@@ -140,7 +135,7 @@ pub struct Noise {
 
 /// What the verdicts on a number of series were.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Score {
+pub(crate) struct Score {
     /// Series judged.
     pub series: u32,
     /// Right ones among them.
@@ -166,7 +161,7 @@ pub struct Score {
 
 /// Lets `judge` say what it thinks of so many series of a kind, each of `bins` bins, as a closed loop would give them: where
 /// goodput falls, latency rises.
-pub fn score(
+pub(crate) fn score(
     judge: fn(&[Series]) -> Verdict,
     kind: &Kind,
     bins: usize,
@@ -189,20 +184,20 @@ pub fn score(
         let mut edges = || 1.0 + EDGES * normal(&mut random);
         let latency: Vec<f64> = goodput.iter().map(|rps| CLIENTS * 1e6 / rps.max(1.0) * edges()).collect();
         let all = [
-            Series { name: "goodput", bins: &goodput, limits: GOODPUT, explained: 0.0 },
-            Series { name: "mean latency", bins: &latency, limits: LATENCY, explained: 0.0 },
+            Series { name: "goodput", bins: &goodput, limits: GOODPUT, error_least: 0.0 },
+            Series { name: "mean latency", bins: &latency, limits: LATENCY, error_least: 0.0 },
         ];
         score.count(&truth, &judge(&all), of_mean, TOO_MANY);
     }
     score
 }
 
-/// The same of series that end as soon as [`enough`] says so, from `least` seconds on, and with `most` in any case. What is
+/// The same of series that end as soon as they are [`long_enough`], from `least` seconds on, and with `most` in any case. What is
 /// true of such a series is what is true of the part that was seen.
 ///
 /// They come in bins of a tenth of a second, whose noise is of two kinds with as much part in that of a second, which is
 /// `variation`: one whose neighbours have a correlation of a half, and one that fades with a time constant of a second.
-pub fn score_adaptive(
+pub(crate) fn score_adaptive(
     kind: &Kind,
     (least, most): (u64, u64),
     variation: f64,
@@ -211,27 +206,26 @@ pub fn score_adaptive(
 ) -> Score {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut score = Score { series, ..Score::default() };
-    let least = Duration::from_secs(least);
     let (goodput, latency) = (GOODPUT.interval, LATENCY.interval);
-    let wanted = Wanted { least, goodput, latency, is_open: false };
+    let goal = Goal { least_secs: least as f64, goodput, latency, is_open: false };
     for _ in 0..series {
         let by_second = (kind.draw)(&mut random, most as usize);
         let levels = by_second.levels.iter().flat_map(|level| [*level; TENTHS]).collect();
         let truth = Truth { levels, ..by_second };
         let (mut fast, mut slow) = (Error::new(FAST, &mut random), Error::new(SLOW, &mut random));
-        let bins: Vec<SecondReport> = (truth.levels.iter())
+        let bins: Vec<Bin> = (truth.levels.iter())
             .map(|level| {
                 let error = variation * (fast.next(&mut random) + slow.next(&mut random));
                 let rps = (GOODPUT_RPS * level * (1.0 + error)).max(1.0);
                 let edges = 1.0 + EDGES * normal(&mut random);
                 let successes = (rps / TENTHS as f64) as u64;
                 let latency_us_mean = CLIENTS * 1e6 / rps * edges;
-                SecondReport { attempts: successes, successes, latency_us_mean, ..SecondReport::default() }
+                Bin { attempts: successes, successes, latency_us_mean }
             })
             .collect();
         let secs = 1.0 / TENTHS as f64;
-        let end = (1..bins.len()).find(|end| enough(&bins[..*end], secs, &wanted)).unwrap_or(bins.len());
-        let window = Window::told(secs, &bins[..end]);
+        let end = (1..bins.len()).find(|end| long_enough(&bins[..*end], secs, &goal)).unwrap_or(bins.len());
+        let window = Window::of(secs, &bins[..end]);
         score.tenths += end as u64;
         // The standard error of the mean of so many seconds, as it truly is.
         let error = variation * (LONG_RUN / window.length()).sqrt();
@@ -291,7 +285,7 @@ impl Truth {
             }
             // What is to come was not to be seen. Less than twice what is allowed cannot be told from it in a window that knows
             // the mean just well enough: the error of a trend is √12 times as large.
-            _ if high - low <= 2.0 * GOODPUT.moves => {
+            _ if high - low <= 2.0 * GOODPUT.change => {
                 State::Steady { level: average(&levels), trend: high - low }
             }
             as_the_whole => as_the_whole,
@@ -333,7 +327,7 @@ impl Score {
             (Verdict::TooShort { reached, .. }, state) => {
                 let error = error * (n / (n - reached.cut as f64)).sqrt();
                 let trend = if let State::Steady { trend, .. } = state { *trend } else { 0.0 };
-                too_many * error > GOODPUT.interval || trend + 2.0 * 12f64.sqrt() * error > GOODPUT.moves
+                too_many * error > GOODPUT.interval || trend + 2.0 * 12f64.sqrt() * error > GOODPUT.change
             }
             (Verdict::NotSteady { .. }, State::Unsteady) => true,
             _ => false,
@@ -374,4 +368,9 @@ fn sign(random: &mut Xoshiro256PlusPlus) -> f64 {
 fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
     let (length, turn) = (1.0 - between(random, 0.0, 1.0), between(random, 0.0, TAU));
     (-2.0 * length.ln()).sqrt() * turn.cos()
+}
+
+/// The arithmetic mean.
+fn average(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }

@@ -1,0 +1,247 @@
+//! The ratio of two samples with its 95 % interval, on logarithms so that neither sample is privileged; and Holm's correction.
+
+use crate::{mean, student_p, student_t};
+use serde::Serialize;
+
+/// A ratio of two figures and what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Quotient {
+    /// The second over the first: the quotient of geometric means over the runs.
+    pub ratio: f64,
+    /// Lower and upper end of the 95 % interval; `None` with fewer than two runs on a side.
+    pub interval: Option<(f64, f64)>,
+    /// How it was computed.
+    pub method: Method,
+    /// Pairs of runs, or runs of the side that has fewer.
+    pub runs: u32,
+    /// Two-sided p-value: how likely a ratio at least as far from 1 is if there is no difference; `None` without an interval.
+    pub p: Option<f64>,
+}
+
+/// How a ratio and its interval are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// Repetition by repetition of one interleaved run: Student's t on the logarithms of the ratios.
+    Paired,
+    /// Independent runs: Welch's t on the logarithms of both.
+    Welch,
+    /// Too few runs: Welch's t on the independent bins within them. Differences between runs are not in it.
+    Within,
+}
+
+/// A value, the variance of its error, and the degrees of freedom with which that is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Uncertain {
+    value: f64,
+    variance: f64,
+    freedom: f64,
+}
+
+impl Uncertain {
+    /// The mean of bins that are worth `effective` independent ones. The effective number is an estimate from ten batches, so the
+    /// degrees of freedom are at most nine.
+    pub fn of_bins(bins: &[f64], effective: f64) -> Uncertain {
+        let value = mean(bins).unwrap_or(f64::NAN);
+        Uncertain {
+            value,
+            variance: variance(bins, value) / effective,
+            freedom: (effective.min(10.0) - 1.0).max(1.0),
+        }
+    }
+
+    /// The mean of the logarithms of `values`; one value has no variance.
+    fn of_logs(values: impl Iterator<Item = f64>) -> Option<Uncertain> {
+        let logs: Vec<f64> = values.map(log).collect();
+        let (value, n) = (mean(&logs)?, logs.len() as f64);
+        Some(Uncertain { value, variance: variance(&logs, value) / n, freedom: n - 1.0 })
+    }
+
+    /// The sum of independent values. Degrees of freedom by Welch and Satterthwaite.
+    fn sum(all: &[Uncertain]) -> Uncertain {
+        let variance: f64 = all.iter().map(|of| of.variance).sum();
+        // What does not vary has no share in the degrees of freedom.
+        let parts = all.iter().filter(|of| of.variance > 0.0).map(|of| of.variance.powi(2) / of.freedom);
+        let freedom = variance.powi(2) / parts.sum::<f64>();
+        Uncertain { value: all.iter().map(|of| of.value).sum(), variance, freedom }
+    }
+
+    fn times(self, factor: f64) -> Uncertain {
+        Uncertain { value: factor * self.value, variance: factor.powi(2) * self.variance, ..self }
+    }
+
+    /// Its logarithm, by the delta method.
+    fn log(self) -> Uncertain {
+        Uncertain { value: log(self.value), variance: self.variance / self.value.powi(2), ..self }
+    }
+
+    fn minus(self, other: Uncertain) -> Uncertain {
+        Uncertain::sum(&[self, other.times(-1.0)])
+    }
+
+    /// As the logarithm of a ratio.
+    fn quotient(self, resolution: f64, method: Method, runs: usize) -> Quotient {
+        let Uncertain { value, variance, freedom } = self;
+        // With one run the variance is not a number.
+        let error = Some(variance.sqrt()).filter(|error| error.is_finite());
+        let half = |error: f64| {
+            if error > 0.0 { (student_t(freedom) * error).max(resolution) } else { resolution }
+        };
+        let p = |error: f64| match error > 0.0 {
+            true => student_p(value / error, freedom),
+            false => f64::from(value.abs() <= resolution),
+        };
+        Quotient {
+            ratio: value.exp(),
+            interval: error.map(half).map(|half| ((value - half).exp(), (value + half).exp())),
+            method,
+            runs: runs as u32,
+            p: error.map(p),
+        }
+    }
+}
+
+/// The ratio of paired runs, (first, second).
+///
+/// `None` where there is no pair, or a figure that is not positive and so has no logarithm. `resolution` is the relative
+/// resolution of a figure.
+pub fn paired(pairs: &[(f64, f64)], resolution: f64) -> Option<Quotient> {
+    let ratio = Uncertain::of_logs(pairs.iter().map(|(first, second)| second / first))?;
+    Some(ratio.quotient(resolution, Method::Paired, pairs.len()))
+}
+
+/// The ratio of two independent samples. `None` as in [`paired`].
+/// Source: Welch, The generalization of ‘Student’s’ problem when several different population variances are involved (1947).
+pub fn welch(first: &[f64], second: &[f64], resolution: f64) -> Option<Quotient> {
+    let of = |runs: &[f64]| Uncertain::of_logs(runs.iter().copied());
+    let difference = of(second)?.minus(of(first)?);
+    Some(difference.quotient(resolution, Method::Welch, first.len().min(second.len())))
+}
+
+/// The ratio of too few runs to tell how runs differ, from what the bins within them tell. `None` as in [`paired`].
+pub fn within(first: &[Uncertain], second: &[Uncertain]) -> Option<Quotient> {
+    let mean = |all: &[Uncertain]| Uncertain::sum(all).times(1.0 / all.len() as f64);
+    let difference = mean(second).log().minus(mean(first).log());
+    let runs = first.len().min(second.len());
+    difference.value.is_finite().then(|| difference.quotient(0.0, Method::Within, runs))
+}
+
+/// Corrects p-values for the number of tests, in their order, by Holm's step-down method.
+/// Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure (1979).
+pub fn holm(p: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
+    let (mut corrected, mut largest) = (vec![0.0; p.len()], 0.0_f64);
+    for (rank, i) in order.into_iter().enumerate() {
+        largest = largest.max(p[i] * (p.len() - rank) as f64).min(1.0);
+        corrected[i] = largest;
+    }
+    corrected
+}
+
+/// Not a number where there is no logarithm, and so is all that is computed from it.
+fn log(value: f64) -> f64 {
+    if value > 0.0 { value.ln() } else { f64::NAN }
+}
+
+fn variance(values: &[f64], mean: f64) -> f64 {
+    values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(seen: Option<(f64, f64)>, low: f64, high: f64) {
+        let (a, b) = seen.unwrap();
+        assert!((a / low - 1.0).abs() < 2e-3 && (b / high - 1.0).abs() < 2e-3, "{a}–{b}, not {low}–{high}");
+    }
+
+    #[test]
+    fn pairs_take_out_what_both_sides_share() {
+        // The machine became four times as fast in between; the ratio stayed near two.
+        let pairs = [(100.0, 200.0), (200.0, 404.0), (400.0, 792.0)];
+        let of = paired(&pairs, 0.0).unwrap();
+        assert!((of.ratio / 2.0 - 1.0).abs() < 1e-3, "{of:?}");
+        near(of.interval, 1.951, 2.050);
+        let (first, other): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+        let (low, high) = welch(&first, &other, 0.0).unwrap().interval.unwrap();
+        assert!(low < 1.0 && high > 4.0, "without pairs nothing is shown: {low}–{high}");
+    }
+
+    // By hand: means 1 and 2, variances 0.01 and 0.04 with four and six runs; t at 7.66 degrees is 2.324.
+    #[test]
+    fn welch_counts_degrees_of_freedom_as_welch_did() {
+        let around = |middle: f64, spread: f64, n: usize| -> Vec<f64> {
+            let half = spread * ((n - 1) as f64 / n as f64).sqrt();
+            (0..n).map(|i| (if i % 2 == 0 { middle - half } else { middle + half }).exp()).collect()
+        };
+        let of = welch(&around(1.0, 0.1, 4), &around(2.0, 0.2, 6), 0.0).unwrap();
+        assert!((of.ratio.ln() - 1.0).abs() < 1e-9 && of.runs == 4);
+        let half = 2.324 * (0.01 / 4.0 + 0.04 / 6.0_f64).sqrt();
+        near(of.interval, (1.0 - half).exp(), (1.0 + half).exp());
+    }
+
+    #[test]
+    fn one_run_has_a_ratio_and_no_interval() {
+        let of = paired(&[(10.0, 15.0)], 0.001).unwrap();
+        assert!((of.ratio - 1.5).abs() < 1e-12 && of.interval.is_none() && of.runs == 1);
+        assert_eq!(welch(&[10.0, 11.0], &[15.0], 0.0).unwrap().interval, None);
+    }
+
+    #[test]
+    fn what_has_no_logarithm_has_no_ratio() {
+        assert_eq!((paired(&[], 0.0), paired(&[(0.0, 1.0), (1.0, 1.0)], 0.0)), (None, None));
+        assert_eq!((welch(&[], &[1.0], 0.0), welch(&[1.0, 1.0], &[1.0, -1.0], 0.0)), (None, None));
+    }
+
+    #[test]
+    fn a_ratio_is_as_unlikely_as_its_interval_is_far_from_one() {
+        // At the edge of its own 95 % interval: t of 2.776 with four degrees of freedom.
+        let edge: Vec<(f64, f64)> =
+            [-2.0, -1.0, 0.0, 1.0, 2.0_f64].iter().map(|x| (1.0, (0.1 * x + 0.196_293).exp())).collect();
+        let of = paired(&edge, 0.0).unwrap();
+        assert!((of.p.unwrap() - 0.05).abs() < 1e-3 && (of.interval.unwrap().0 - 1.0).abs() < 1e-3, "{of:?}");
+        assert_eq!(paired(&[(1.0, 2.0), (1.0, 2.0)], 0.0).unwrap().p, Some(0.0));
+        assert_eq!(welch(&[1.0, 1.0], &[1.0, 1.0], 0.0).unwrap().p, Some(1.0));
+    }
+
+    #[test]
+    fn a_side_that_never_varies_does_not_hide_what_the_other_varies_by() {
+        let noisy: Vec<f64> = (0..40).map(|i| if i % 2 == 0 { 50.0 } else { 151.0 }).collect();
+        let (still, noisy) = (Uncertain::of_bins(&[100.0; 40], 40.0), Uncertain::of_bins(&noisy, 40.0));
+        for (first, other) in [(&still, &noisy), (&noisy, &still)] {
+            let of = within(std::slice::from_ref(first), std::slice::from_ref(other)).unwrap();
+            let (low, high) = of.interval.unwrap();
+            assert!(low < 0.9 && high > 1.1 && of.p.unwrap() > 0.5, "{of:?}");
+        }
+        let of = within(std::slice::from_ref(&still), std::slice::from_ref(&still)).unwrap();
+        assert_eq!((of.interval, of.p), (Some((1.0, 1.0)), Some(1.0)));
+    }
+
+    #[test]
+    fn seconds_within_runs_count_for_as_many_as_they_are() {
+        let bins: Vec<f64> = (0..40).map(|i| if i % 2 == 0 { 99.0 } else { 101.0 }).collect();
+        let faster: Vec<f64> = bins.iter().map(|x| 1.05 * x).collect();
+        let of = |effective: f64| {
+            within(&[Uncertain::of_bins(&bins, effective)], &[Uncertain::of_bins(&faster, effective)])
+                .unwrap()
+        };
+        let width = |of: Quotient| of.interval.map(|(low, high)| high / low).unwrap();
+        assert!((of(40.0).ratio - 1.05).abs() < 1e-9 && of(40.0).method == Method::Within);
+        assert!(width(of(10.0)) > width(of(40.0)) && of(40.0).p < of(10.0).p && of(10.0).p.unwrap() < 0.001);
+    }
+
+    #[test]
+    fn runs_that_agree_to_the_last_digit_know_no_more_than_their_histogram() {
+        near(paired(&[(100.0, 100.0), (100.0, 100.0)], 0.001).unwrap().interval, 0.999, 1.001);
+        near(welch(&[100.0; 3], &[100.0; 3], 0.001).unwrap().interval, 0.999, 1.001);
+    }
+
+    #[test]
+    fn the_more_is_tested_the_larger_every_p_becomes() {
+        let corrected = holm(&[0.03, 0.01, 0.001, 0.6]);
+        let rounded: Vec<f64> = corrected.iter().map(|p| (p * 1e3).round() / 1e3).collect();
+        assert_eq!(rounded, [0.06, 0.03, 0.004, 0.6]);
+    }
+}
