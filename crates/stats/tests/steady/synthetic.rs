@@ -110,9 +110,6 @@ pub(crate) const KINDS: &[Kind] = &[
     },
 ];
 
-/// How many of [`KINDS`] a method has to tell apart.
-pub(crate) const KINDS_ASKED: usize = 6;
-
 /// Noise from a quiet machine to a rented one; the last as measured on two shared cores, one second a bin.
 pub(crate) const NOISES: &[Noise] = &[
     Noise { variation: 0.005, correlation: 0.3 },
