@@ -8,12 +8,12 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 RECORD := records/$(shell date +%F)
 BENCHES := $(addprefix $(RECORD)-,peers batching parts scale)
 
-.PHONY: help run bench truth test lint
+.PHONY: help run bench truth test test-long lint
 
 help: ## what there is
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 14
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 14
 
-run: ## measure weir on this machine, in about a minute: a headline, and where the report is
+run: ## measure weir on this machine, in about a minute: answers, and where the report is
 	@scripts/setup.sh cargo cc
 	@cargo build --release --locked
 	@target=$${CARGO_TARGET_DIR:-target} && "$$target/release/weir" lab experiments/quick.toml
@@ -47,6 +47,10 @@ test: lint ## all tests, with a real PostgreSQL, a real MariaDB, and the peers o
 		if (!ran["MariaDB"]) { print "error: no test ran against MariaDB" > "/dev/stderr"; exit 1 } \
 		printf "%d tests ran against PostgreSQL%s, %d against MariaDB%s\n", \
 			ran["PostgreSQL"], versions["PostgreSQL"], ran["MariaDB"], versions["MariaDB"] }'
+
+test-long: ## the tests that take minutes: all reports' experiments
+	@scripts/setup.sh cc postgresql mariadb
+	@cargo test --workspace --locked -- --ignored
 
 lint: ## form and clippy
 	@scripts/setup.sh cargo cc rustfmt clippy

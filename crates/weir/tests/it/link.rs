@@ -1,6 +1,5 @@
 //! The link from outside: what goes through, how much of it and how late, and what it says of that.
 
-use crate::support::tried;
 use kv::proto::LinkAccount;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -101,31 +100,29 @@ fn every_byte_comes_through_in_order_and_the_end_after_the_last() {
 /// Upper bounds only: on a slow day less goes through, never more.
 #[test]
 fn no_more_goes_through_than_the_rate_allows() {
-    tried(|| {
-        let (to, server) = echo(4);
-        let mut link = Link::start(&to, &["--rate", "1mbit"]);
-        let (address, start) = (link.address.clone(), Instant::now());
-        let clients: Vec<_> = (0..4u8)
-            .map(|seed| {
-                let address = address.clone();
-                thread::spawn(move || round_trip(&address, 15_000, seed))
-            })
-            .collect();
-        clients.into_iter().for_each(|client| client.join().unwrap());
-        // 60 kB at 125 kB/s, and the last chunk once more on its way back.
-        let secs = start.elapsed().as_secs_f64();
-        assert!(secs >= 60_000.0 / 125_000.0, "{secs}");
-        server.join().unwrap();
-        let account = link.account();
-        let expected = 60_000.0 / 125_000.0;
-        for direction in [account.up, account.down] {
-            assert!((direction.busy_secs - expected).abs() < 1e-6, "{direction:?}");
-        }
-        // Four connections share it, each of them with bytes that wait or go nearly all the time; never more than all four.
-        assert!(account.waiting_secs > 0.0 && account.serving_secs >= expected, "{account:?}");
-        assert!(account.waiting_secs + account.serving_secs <= 2.0 * 4.0 * secs, "{account:?}");
-        link.end();
-    });
+    let (to, server) = echo(4);
+    let mut link = Link::start(&to, &["--rate", "1mbit"]);
+    let (address, start) = (link.address.clone(), Instant::now());
+    let clients: Vec<_> = (0..4u8)
+        .map(|seed| {
+            let address = address.clone();
+            thread::spawn(move || round_trip(&address, 15_000, seed))
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    // 60 kB at 125 kB/s, and the last chunk once more on its way back.
+    let secs = start.elapsed().as_secs_f64();
+    assert!(secs >= 60_000.0 / 125_000.0, "{secs}");
+    server.join().unwrap();
+    let account = link.account();
+    let expected = 60_000.0 / 125_000.0;
+    for direction in [account.up, account.down] {
+        assert!((direction.busy_secs - expected).abs() < 1e-6, "{direction:?}");
+    }
+    // Four connections share it, each of them with bytes that wait or go nearly all the time; never more than all four.
+    assert!(account.waiting_secs > 0.0 && account.serving_secs >= expected, "{account:?}");
+    assert!(account.waiting_secs + account.serving_secs <= 2.0 * 4.0 * secs, "{account:?}");
+    link.end();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Several targets in turns, from outside: models, command lines, real peers, and a disk that was made slower.
 
-use crate::support::{tried, weir};
+use crate::support::weir;
 use lab_data::results::Results;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -143,27 +143,24 @@ fn diary(dir: &Path, name: &str) -> String {
 
 #[test]
 fn no_target_is_there_while_another_is_measured_and_none_is_always_first() {
-    tried(|| {
-        let dir = tempfile::tempdir().unwrap();
-        let targets: String = ["a", "b", "c"].iter().map(|name| diary(dir.path(), name)).collect();
-        let text = format!("{HEAD}{targets}[[workload]]\nname = \"get_popular\"\n");
-        let (output, out) = lab(dir.path(), &text, &["--levels", "1"]);
-        assert!(output.status.success(), "{}", complaint(&output));
-        let noted = fs::read_to_string(dir.path().join("diary")).unwrap();
-        let expected: String = ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
-            .iter()
-            .map(|name| format!("{name} begins\n{name} ends\n"))
-            .collect();
-        assert_eq!(noted, expected);
-        let results = results(&out, "b");
-        assert!(results.trials.iter().all(|trial| trial.growth("server.cpu_secs").unwrap() > 0.0));
-        let fact =
-            |name: &str| results.environment.iter().find(|(known, _)| known == name).unwrap().1.clone();
-        assert!(fact("server command").ends_with("{weir_dir}/weir 127.0.0.1:{port}"), "as in the file");
-        let left: Vec<_> =
-            fs::read_dir(out.join("b")).unwrap().flatten().map(|entry| entry.file_name()).collect();
-        assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("target-")), "{left:?}");
-    });
+    let dir = tempfile::tempdir().unwrap();
+    let targets: String = ["a", "b", "c"].iter().map(|name| diary(dir.path(), name)).collect();
+    let text = format!("{HEAD}{targets}[[workload]]\nname = \"get_popular\"\n");
+    let (output, out) = lab(dir.path(), &text, &["--levels", "1"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let noted = fs::read_to_string(dir.path().join("diary")).unwrap();
+    let expected: String = ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
+        .iter()
+        .map(|name| format!("{name} begins\n{name} ends\n"))
+        .collect();
+    assert_eq!(noted, expected);
+    let results = results(&out, "b");
+    assert!(results.trials.iter().all(|trial| trial.growth("server.cpu_secs").unwrap() > 0.0));
+    let fact = |name: &str| results.environment.iter().find(|(known, _)| known == name).unwrap().1.clone();
+    assert!(fact("server command").ends_with("{weir_dir}/weir 127.0.0.1:{port}"), "as in the file");
+    let left: Vec<_> =
+        fs::read_dir(out.join("b")).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("target-")), "{left:?}");
 }
 
 #[test]
@@ -186,27 +183,24 @@ fn a_target_that_cannot_be_started_is_named() {
 /// A lower bound: a flush that takes 20 ms longer is in every durable write of a lone client.
 #[test]
 fn a_delayed_flush_is_in_every_write() {
-    tried(|| {
-        let dir = tempfile::tempdir().unwrap();
-        let target = |store: &str| {
-            format!(
-                "[[target]]\nname = \"{store}\"\nkind = \"weir\"\nstore = \"{store}\"\nflush_delay = \"20ms\"\n"
-            )
-        };
-        let targets: String = ["postgres", "fjall"].map(target).concat();
-        let text =
-            format!("{HEAD}{targets}[[workload]]\nname = \"put_only\"\nargs = [\"--keys\", \"100\"]\n");
-        let flags = ["--levels", "1", "--repetitions", "1", "--window", "500ms"];
-        let (output, out) = lab(dir.path(), &text, &flags);
-        assert!(output.status.success(), "{}", complaint(&output));
-        for store in ["postgres", "fjall"] {
-            let results = results(&out, store);
-            let latency = &results.trials[0].load.as_ref().unwrap().latency;
-            assert!(latency.count > 0 && latency.us_p50 >= 20e3, "{store}: {latency:?}");
-            let (name, fact) = results.environment.last().unwrap();
-            assert_eq!((&**name, fact.starts_with("20ms added")), ("flush delay", true));
-        }
-    });
+    let dir = tempfile::tempdir().unwrap();
+    let target = |store: &str| {
+        format!(
+            "[[target]]\nname = \"{store}\"\nkind = \"weir\"\nstore = \"{store}\"\nflush_delay = \"20ms\"\n"
+        )
+    };
+    let targets: String = ["postgres", "fjall"].map(target).concat();
+    let text = format!("{HEAD}{targets}[[workload]]\nname = \"put_only\"\nargs = [\"--keys\", \"100\"]\n");
+    let flags = ["--levels", "1", "--repetitions", "1", "--window", "500ms"];
+    let (output, out) = lab(dir.path(), &text, &flags);
+    assert!(output.status.success(), "{}", complaint(&output));
+    for store in ["postgres", "fjall"] {
+        let results = results(&out, store);
+        let latency = &results.trials[0].load.as_ref().unwrap().latency;
+        assert!(latency.count > 0 && latency.us_p50 >= 20e3, "{store}: {latency:?}");
+        let (name, fact) = results.environment.last().unwrap();
+        assert_eq!((&**name, fact.starts_with("20ms added")), ("flush delay", true));
+    }
 }
 
 /// `cargo test` builds the examples; a single test of it does not.
@@ -224,39 +218,37 @@ fn build_floor() {
 
 #[test]
 fn the_peers_are_measured_for_real() {
-    tried(|| {
-        build_floor();
-        let dir = tempfile::tempdir().unwrap();
-        let flags = [
-            "--no-selftest",
-            "--no-headroom",
-            "--repetitions",
-            "1",
-            "--levels",
-            "4",
-            "--warmup",
-            "100ms",
-            "--window",
-            "300ms",
-        ];
-        let (output, out) = lab_of(dir.path(), Path::new("../../experiments/peers.toml"), &flags);
-        assert!(output.status.success(), "{}", complaint(&output));
-        for (target, workloads) in [
-            ("weir", &["get_hit", "put"][..]),
-            ("floor", &["get_hit"][..]),
-            ("nginx", &["get_hit"][..]),
-            ("webdis", &["get_hit", "put"][..]),
-            ("etcd", &["get_hit", "put"][..]),
-        ] {
-            let results = results(&out, target);
-            let mut measured: Vec<&str> = results.trials.iter().map(|trial| &*trial.workload).collect();
-            measured.sort_unstable();
-            assert_eq!(measured, workloads, "{target}");
-            for trial in &results.trials {
-                let load = trial.load.as_ref().unwrap();
-                assert!(load.successes > 0 && load.successes == load.attempts, "{target}: {load:?}");
-                assert!(trial.growth("server.cpu_secs").unwrap() > 0.0, "{target}");
-            }
+    build_floor();
+    let dir = tempfile::tempdir().unwrap();
+    let flags = [
+        "--no-selftest",
+        "--no-headroom",
+        "--repetitions",
+        "1",
+        "--levels",
+        "4",
+        "--warmup",
+        "100ms",
+        "--window",
+        "300ms",
+    ];
+    let (output, out) = lab_of(dir.path(), Path::new("../../experiments/peers.toml"), &flags);
+    assert!(output.status.success(), "{}", complaint(&output));
+    for (target, workloads) in [
+        ("weir", &["get_hit", "put"][..]),
+        ("floor", &["get_hit"][..]),
+        ("nginx", &["get_hit"][..]),
+        ("webdis", &["get_hit", "put"][..]),
+        ("etcd", &["get_hit", "put"][..]),
+    ] {
+        let results = results(&out, target);
+        let mut measured: Vec<&str> = results.trials.iter().map(|trial| &*trial.workload).collect();
+        measured.sort_unstable();
+        assert_eq!(measured, workloads, "{target}");
+        for trial in &results.trials {
+            let load = trial.load.as_ref().unwrap();
+            assert!(load.successes > 0 && load.successes == load.attempts, "{target}: {load:?}");
+            assert!(trial.growth("server.cpu_secs").unwrap() > 0.0, "{target}");
         }
-    });
+    }
 }

@@ -57,17 +57,20 @@ fn report_000_runs_on_a_real_postgresql() {
 }
 
 #[test]
+#[ignore = "long: make test-long"]
 fn report_001_runs_on_a_real_postgresql() {
     check("001", &postgres_version(), &["get_popular", "get_all", "put_all", "mixed"]);
 }
 
 #[test]
+#[ignore = "long: make test-long"]
 fn report_002_runs_on_a_real_postgresql() {
     check("002", &postgres_version(), &["get_popular", "put_all"]);
 }
 
 /// Its limits need control groups that we may write: elsewhere it must say so instead of measuring without them.
 #[test]
+#[ignore = "long: make test-long"]
 fn report_003_runs_on_two_real_shards_and_a_replica_under_its_limits() {
     let may_limit = rustix::process::geteuid().is_root()
         && ["/sys/fs/cgroup/blkio/cgroup.procs", "/sys/fs/cgroup/cgroup.subtree_control"]
@@ -99,6 +102,7 @@ fn report_003_runs_on_two_real_shards_and_a_replica_under_its_limits() {
 }
 
 #[test]
+#[ignore = "long: make test-long"]
 fn report_004_runs_on_a_real_mariadb_and_no_write_fails() {
     let workloads =
         ["get_all", "put_all", "get_popular", "mixed", "compute_prime", "compute_hash", "compute_mixed"];
