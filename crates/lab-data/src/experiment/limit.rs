@@ -160,11 +160,11 @@ mod tests {
     fn a_limit_needs_no_more_than_its_latency() {
         let experiment = parsed("p99 = \"5ms\"").unwrap();
         assert!(experiment.workloads[0].limit.is_none());
-        let plan = experiment.workloads[1].limit.as_ref().unwrap().plan();
+        let plan = experiment.workloads[2].limit.as_ref().unwrap().plan();
         assert_eq!((plan.p99_us, plan.error_ratio, plan.clients), (5000.0, 0.001, 64));
         assert_eq!((plan.trial_secs, plan.most_secs, plan.goal), (2.0, 120.0, 0.02));
         let said = parsed("p99 = \"1ms\"\nerrors = \"0%\"\ngoal = \"5%\"\narrivals = \"constant\"").unwrap();
-        let plan = said.workloads[1].limit.as_ref().unwrap().plan();
+        let plan = said.workloads[2].limit.as_ref().unwrap().plan();
         assert_eq!((plan.error_ratio, plan.goal, plan.arrivals.as_str()), (0.0, 0.05, "constant"));
     }
 

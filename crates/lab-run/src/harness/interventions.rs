@@ -25,11 +25,11 @@ use std::time::Duration;
 pub(super) const LOWERED: f64 = 0.8;
 /// The rounds that show whether the generator is the limit, and the processor time that is added to each request there, as a share
 /// of what the part works on one at full use of its cores.
-const HEADROOM_ROUNDS: u32 = 3;
+const HEADROOM_ROUNDS: u32 = 4;
 const HEADROOM_STRENGTH: f64 = 0.2;
 /// Their trials are short: they are made for every workload of every run, and what they look for is large.
-const HEADROOM_WARMUP_MAX: Duration = Duration::from_millis(200);
-const HEADROOM_WINDOW_MAX: Duration = Duration::from_millis(500);
+const HEADROOM_WARMUP_MAX: Duration = Duration::from_millis(150);
+const HEADROOM_WINDOW_MAX: Duration = Duration::from_millis(400);
 /// PostgreSQL takes no longer `commit_delay`, in microseconds.
 const COMMIT_DELAY_US_MOST: f64 = 100_000.0;
 

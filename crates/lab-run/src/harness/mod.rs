@@ -525,7 +525,7 @@ mod tests {
             names
         };
         assert_eq!(sorted(first.clone()), sorted(second));
-        assert_eq!(first.len(), 14);
+        assert_eq!(first.len(), 13);
     }
 
     #[test]
