@@ -104,7 +104,8 @@ impl Dialect {
         let outcome_header = file.outcome_header;
         if outcome_header.as_ref().is_some_and(|name| !is_field_name(name)) {
             return Err(
-                "outcome_header is no legal name; write it as in outcome_header = \"X-Outcome\"".into()
+                "outcome_header is no legal header name; hint: write it as in outcome_header = \"X-Outcome\""
+                    .into(),
             );
         }
         let sections = [file.get, file.put, file.delete, file.compute_prime, file.compute_hash];
@@ -299,7 +300,9 @@ impl Section {
     fn form(self, operation: Operation, outcome_header: Option<String>) -> Result<OperationTemplate, String> {
         let is_get = operation == Operation::Get;
         if !is_get && (self.absent.is_some() || self.absent_if.is_some() || self.absent_unless.is_some()) {
-            return Err("says what is absent, but only reads find that; hint: move it to [get]".into());
+            return Err(
+                "has absent, absent_if or absent_unless, which only reads use; hint: move it to [get]".into(),
+            );
         }
         if self.begins.is_some() && self.holds.is_some() {
             return Err("has both begins and holds; hint: leave one out".into());
@@ -348,59 +351,56 @@ impl OperationTemplate {
     }
 
     fn check(&self, operation: Operation) -> Result<(), String> {
-        let OperationTemplate { method, path, rule, .. } = self;
+        const RESERVED: &[&str] = &["host", "content-length", "transfer-encoding", "connection", "expect"];
+        let OperationTemplate { method, path, headers, rule, .. } = self;
+        let fail = |what: String, hint: &str| Err(format!("{what}; hint: {hint}"));
         if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
-            return Err(format!("method `{method}` is none; hint: write it in capital letters, as in POST"));
+            return fail(format!("`{method}` is no method"), "write it in capital letters, as in POST");
         }
         if matches!(method.as_str(), "HEAD" | "CONNECT") {
-            return Err(format!("method {method} has no answer to look into; hint: take another, as GET"));
+            return fail(format!("answers to {method} have no body to check"), "use another method, as GET");
         }
         if !path.starts_with('/') || !path.bytes().all(|byte| matches!(byte, 0x21..=0x7e) && byte != b'#') {
-            return Err(format!("path `{path}` is none; hint: begin with /, and write %20 for a blank"));
+            return fail(format!("`{path}` is no path"), "begin with /, and write %20 for a space");
         }
-        for (name, value) in &self.headers {
-            if !is_field_name(name) {
-                return Err(format!("header `{name}` has no legal name; hint: write it as in Content-Type"));
-            }
-            const OURS: &[&str] = &["host", "content-length", "transfer-encoding", "connection", "expect"];
-            if OURS.contains(&name.to_ascii_lowercase().as_str()) {
-                return Err(format!("header {name} is not a dialect's matter; hint: leave it out"));
-            }
-            if !value.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) {
-                return Err(format!("header {name} has other than visible characters; hint: remove them"));
-            }
+        if let Some(name) = headers.keys().find(|name| !is_field_name(name)) {
+            return fail(format!("`{name}` is no legal header name"), "write it as in Content-Type");
+        }
+        if let Some(name) = headers.keys().find(|name| RESERVED.contains(&name.to_ascii_lowercase().as_str()))
+        {
+            return fail(format!("a dialect cannot set the header {name}"), "leave it out");
+        }
+        let is_visible = |value: &str| value.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
+        if let Some((name, _)) = headers.iter().find(|(_, value)| !is_visible(value)) {
+            return fail(format!("header {name} has characters that are not visible ASCII"), "remove them");
         }
         if rule.ok.is_empty() || !rule.ok.iter().chain(&rule.absent).all(|code| (200..=599).contains(code)) {
-            return Err(
-                "statuses go from 200 to 599, and ok has at least one; hint: write as in ok = [200]".into()
-            );
+            return fail("ok needs at least one status, from 200 to 599".into(), "write it as in ok = [200]");
         }
         if let Some(both) = rule.ok.iter().find(|code| rule.absent.contains(code)) {
-            return Err(format!(
-                "has {both} both in ok and in absent (404, unless it is written); hint: take it out of one of them"
-            ));
+            let what = format!("has {both} both in ok and in absent, which is [404] by default");
+            return fail(what, "remove it from one of them");
         }
-        let told_by = [&rule.absent_if, &rule.absent_unless].into_iter().flatten();
-        if let Some((_, Some(_))) = told_by.flat_map(|text| pieces(text)).find(|(_, gap)| gap.is_some()) {
-            return Err("says what is absent with a placeholder, and nothing is put there; hint: \
-                 write a text that is the same for every key"
-                .into());
-        }
-        if [&rule.absent_if, &rule.absent_unless].into_iter().flatten().any(String::is_empty) {
-            return Err("looks for no text to say what is absent; hint: write one, or leave it out".into());
+        for text in [&rule.absent_if, &rule.absent_unless].into_iter().flatten() {
+            if text.is_empty() {
+                return fail(
+                    "has an empty absent_if or absent_unless".into(),
+                    "write a text, or leave it out",
+                );
+            }
+            if pieces(text).iter().any(|(_, placeholder)| placeholder.is_some()) {
+                let what = "has a placeholder in absent_if or absent_unless".into();
+                return fail(what, "write a text that is the same for every key");
+            }
         }
         let templates = self.requested().map(|text| (text, false)).chain([(self.proof.as_str(), true)]);
         for (template, in_answer) in templates {
-            for (_, name) in placeholders(template) {
-                let known = |(_, gap): &&(&str, Placeholder)| gap.is_known(operation, in_answer);
-                if !PLACEHOLDERS.iter().filter(known).any(|(known, _)| *known == name) {
-                    let known: Vec<String> =
-                        PLACEHOLDERS.iter().filter(known).map(|(name, _)| format!("{{{name}}}")).collect();
-                    return Err(format!(
-                        "knows nothing to put for {{{name}}}; hint: there are {}",
-                        known.join(", ")
-                    ));
-                }
+            let known = PLACEHOLDERS.iter().filter(|(_, row)| row.is_known(operation, in_answer));
+            let known: Vec<&str> = known.map(|(name, _)| *name).collect();
+            if let Some((_, name)) = placeholders(template).find(|(_, name)| !known.contains(name)) {
+                let known: Vec<String> = known.iter().map(|name| format!("{{{name}}}")).collect();
+                let hint = format!("expected one of: {}", known.join(", "));
+                return fail(format!("unknown placeholder {{{name}}}"), &hint);
             }
         }
         Ok(())
@@ -487,33 +487,39 @@ mod tests {
     #[test]
     fn a_file_that_is_no_dialect_is_refused_in_one_line() {
         for (text, told) in [
-            ("", "it has no operation; add"),
-            ("[get]", "line 1: missing field `path`; docs"),
+            ("", "it has no operation; hint: add"),
+            ("[get]", "line 1: missing field `path`; hint: docs"),
             ("[get]\npath = \"/\"\nverb = \"GET\"", "line 3: unknown field `verb`"),
             ("[scan]\npath = \"/\"", "unknown field `scan`"),
-            ("outcome_header = \"X Y\"\n[get]\npath = \"/\"", "outcome_header is no legal name"),
-            ("[get]\npath = \"{key}\"", "[get] path `{key}` is none; begin with /"),
-            ("[get]\npath = \"/a b\"", "write %20 for a blank"),
+            ("outcome_header = \"X Y\"\n[get]\npath = \"/\"", "outcome_header is no legal header name"),
+            ("[get]\npath = \"{key}\"", "[get] `{key}` is no path; hint: begin with /"),
+            ("[get]\npath = \"/a b\"", "write %20 for a space"),
             (
                 "[get]\npath = \"/{name}\"",
-                "[get] knows nothing to put for {name}; there are {key}, {key_base64}",
+                "[get] unknown placeholder {name}; hint: expected one of: {key}, {key_base64}",
             ),
-            ("[get]\npath = \"/{value}\"", "[get] knows nothing to put for {value}"),
-            ("[delete]\npath = \"/\"\nholds = \"{value}\"", "[delete] knows nothing to put for {value}"),
-            ("[compute_hash]\npath = \"/{hash}\"", "there are {text}"),
+            ("[get]\npath = \"/{value}\"", "[get] unknown placeholder {value}"),
+            ("[delete]\npath = \"/\"\nholds = \"{value}\"", "[delete] unknown placeholder {value}"),
+            ("[compute_hash]\npath = \"/{hash}\"", "expected one of: {text}"),
             ("[get]\npath = \"/\"\nmethod = \"get\"", "write it in capital letters"),
-            ("[get]\npath = \"/\"\nmethod = \"HEAD\"", "HEAD has no answer"),
-            ("[get]\npath = \"/\"\nheaders = { \"X Y\" = \"1\" }", "`X Y` has no legal name"),
-            ("[get]\npath = \"/\"\nheaders = { Host = \"a\" }", "Host is not a dialect's matter"),
-            ("[get]\npath = \"/\"\nheaders = { X = \"a\\nb\" }", "other than visible characters"),
-            ("[get]\npath = \"/\"\nok = []", "statuses go from 200 to 599"),
-            ("[get]\npath = \"/\"\nok = [100]", "statuses go from 200 to 599"),
-            ("[get]\npath = \"/\"\nabsent_if = \"\"", "looks for no text"),
+            ("[get]\npath = \"/\"\nmethod = \"HEAD\"", "answers to HEAD have no body"),
+            ("[get]\npath = \"/\"\nheaders = { \"X Y\" = \"1\" }", "`X Y` is no legal header name"),
+            ("[get]\npath = \"/\"\nheaders = { Host = \"a\" }", "cannot set the header Host"),
+            ("[get]\npath = \"/\"\nheaders = { X = \"a\\nb\" }", "not visible ASCII"),
+            ("[get]\npath = \"/\"\nok = []", "at least one status, from 200 to 599"),
+            ("[get]\npath = \"/\"\nok = [100]", "at least one status, from 200 to 599"),
+            ("[get]\npath = \"/\"\nabsent_if = \"\"", "has an empty absent_if"),
             ("[get]\npath = \"/\"\nok = [200]\nabsent = [200]", "[get] has 200 both in ok and in absent"),
-            ("[get]\npath = \"/\"\nok = [200, 404]", "[get] has 404 both in ok and in absent (404, unless"),
+            (
+                "[get]\npath = \"/\"\nok = [200, 404]",
+                "[get] has 404 both in ok and in absent, which is [404] by default",
+            ),
             ("[get]\npath = \"/\"\nabsent_if = \"no {key}\"", "same for every key"),
             ("[get]\npath = \"/\"\nabsent_unless = \"{value}\"", "same for every key"),
-            ("[put]\npath = \"/\"\nabsent = [404]", "[put] says what is absent, but only reads"),
+            (
+                "[put]\npath = \"/\"\nabsent = [404]",
+                "[put] has absent, absent_if or absent_unless, which only reads use",
+            ),
             ("[get]\npath = \"/\"\nbegins = \"a\"\nholds = \"b\"", "both begins and holds"),
         ] {
             let why = Dialect::parse("a.toml", text).unwrap_err();

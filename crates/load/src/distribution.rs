@@ -133,7 +133,7 @@ impl std::str::FromStr for Distribution {
             Some(row) => (row.parse)(rest).ok_or_else(|| format!("write {}: {}", row.shape, row.about)),
             None => {
                 let known: Vec<&str> = DISTRIBUTIONS.iter().map(|row| row.shape).collect();
-                Err(format!("known are {}", known.join(", ")))
+                Err(format!("expected one of: {}", known.join(", ")))
             }
         }
     }
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn what_is_no_distribution_says_what_is() {
         for (wrong, told) in [
-            ("normal", "known are uniform, zipfian[:THETA], latest, hotspot[:OPERATIONS/KEYS]"),
+            ("normal", "expected one of: uniform, zipfian[:THETA], latest, hotspot[:OPERATIONS/KEYS]"),
             ("zipfian:0", "write zipfian[:THETA]: "),
             ("zipfian:nan", "write zipfian[:THETA]: "),
             ("zipfian:11", "write zipfian[:THETA]: "),

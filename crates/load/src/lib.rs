@@ -139,7 +139,7 @@ macro_rules! named_values {
             fn from_str(text: &str) -> Result<$type, String> {
                 match text {
                     $($name => Ok($value),)*
-                    _ => Err(format!("known are {}", [$($name),*].join(", "))),
+                    _ => Err(format!("expected one of: {}", [$($name),*].join(", "))),
                 }
             }
         }
@@ -324,7 +324,7 @@ pub enum Error {
     Worker {
         /// What started it.
         command: String,
-        /// Why, and the remedy behind a semicolon.
+        /// Why, and a hint.
         cause: String,
     },
     /// This machine has no more sockets, file descriptors or memory for the clients.

@@ -146,16 +146,19 @@ impl FromStr for Mix {
             };
             let Some((_, steps)) = MIX_ENTRIES.iter().find(|(known, _)| *known == name) else {
                 let known: Vec<&str> = MIX_ENTRIES.iter().map(|(name, _)| *name).collect();
-                return Err(format!("`{name}` is nothing to mix; hint: known are {}", known.join(", ")));
+                return Err(format!(
+                    "unknown operation `{name}`; hint: expected one of: {}",
+                    known.join(", ")
+                ));
             };
             if mix_entries.iter().any(|turn| turn.steps == *steps) {
-                return Err(format!("{name} stands there twice; hint: {SHAPE}"));
+                return Err(format!("{name} is given twice; hint: {SHAPE}"));
             }
             match weight.parse() {
                 Ok(weight @ 1..=WEIGHT_MAX) => mix_entries.push(turn(weight, steps)),
                 _ => {
                     return Err(format!(
-                        "`{weight}` is no weight from 1 to {WEIGHT_MAX}; hint: leave out what shall not be asked"
+                        "`{weight}` is no weight from 1 to {WEIGHT_MAX}; hint: leave out what is not wanted"
                     ));
                 }
             }
@@ -180,7 +183,7 @@ mod tests {
             ("", "has no weight"),
             ("get", "has no weight"),
             ("get=1,", "has no weight"),
-            ("scan=1", "known are get, put"),
+            ("scan=1", "expected one of: get, put"),
             ("get=0", "no weight from 1"),
             ("get=-1", "no weight from 1"),
             ("get=1,get=2", "twice"),

@@ -121,6 +121,6 @@ mod tests {
             assert_eq!(name.parse(), Ok(arrivals));
             assert_eq!(arrivals.to_string(), name);
         }
-        assert_eq!("even".parse::<Arrivals>(), Err("known are constant, poisson".into()));
+        assert_eq!("even".parse::<Arrivals>(), Err("expected one of: constant, poisson".into()));
     }
 }

@@ -134,14 +134,14 @@ impl Worker {
             let line = String::from_utf8_lossy(&line);
             let line: String = line.chars().filter(|sign| !sign.is_control()).take(QUOTED_MAX).collect();
             return self.error(format!(
-                "`{line}` is no message of weir load-worker; the command may print nothing else on standard output"
+                "`{line}` is no message of weir load-worker; hint: the command may print nothing else on standard output"
             ));
         }
         self.end();
         let status =
             self.process.wait().map_or_else(|error| plain_cause(&error), |status| status.to_string());
         self.error(format!(
-            "it ended before its result was there ({status}); see its own messages, or run the command by itself"
+            "it ended before its result was there ({status}); hint: see its own messages, or run the command by itself"
         ))
     }
 
@@ -212,7 +212,7 @@ impl Coordinator<'_> {
         let until = Instant::now() + timeout;
         while let Some(first) = workers.first() {
             let Some((number, _, message)) = self.receive(until)? else {
-                let why = format!("it did not answer within {}; see its own messages", Span(timeout));
+                let why = format!("it did not answer within {}; hint: see its own messages", Span(timeout));
                 return Err(self.workers[*first].error(why));
             };
             if is_expected(&message) {
@@ -227,7 +227,7 @@ impl Coordinator<'_> {
                     if (version.as_str(), format) != (env!("CARGO_PKG_VERSION"), FORMAT) =>
                 {
                     return Err(self.workers[number].error(format!(
-                        "it is weir {version} (format {format}), and this is weir {} (format {FORMAT}); \
+                        "it is weir {version} (format {format}), and this is weir {} (format {FORMAT}); hint: \
                          use the same version on both sides",
                         env!("CARGO_PKG_VERSION")
                     )));
@@ -285,7 +285,9 @@ impl Coordinator<'_> {
                 |worker: &&Worker| worker.tally.is_none() && worker.heard_at.elapsed() > SILENCE_MAX;
             if let Some(worker) = self.workers.iter().find(is_silent) {
                 let limit = Span(SILENCE_MAX);
-                return Err(worker.error(format!("nothing came from it for {limit}; see its own messages")));
+                return Err(
+                    worker.error(format!("nothing came from it for {limit}; hint: see its own messages"))
+                );
             }
         }
         edges.report(Instant::now().max(edges.window.end), &mut |event| observer(Notice::Event(event)));

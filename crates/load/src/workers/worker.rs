@@ -89,7 +89,7 @@ fn count<W: Write>(job: &Job, output: &mut LineWriter<W>) -> Result<FromWorker, 
     Ok(FromWorker::Tally(Box::new(tally)))
 }
 
-/// An error and what to do about it on the worker's machine, behind a semicolon.
+/// An error, with a hint on what to do on the worker's machine.
 fn explain(error: &Error) -> String {
     let remedy = match error {
         Error::Unreachable { .. } => "the server must be reachable from the worker's machine",
@@ -97,5 +97,5 @@ fn explain(error: &Error) -> String {
         Error::Machine(_) => "use fewer --clients or more workers, or raise the limit of open files there",
         _ => return error.to_string(),
     };
-    format!("{error}; {remedy}")
+    format!("{error}; hint: {remedy}")
 }

@@ -317,13 +317,10 @@ fn what_a_dialect_cannot_say_is_refused_before_anything_is_asked() {
             &["--dialect", "etcd", "--value-size", "0-9"],
             "dialect etcd takes no values of less than 1 B; hint",
         ),
-        (
-            &["--dialect", "klingon"],
-            "--dialect klingon is not known; hint: known are weir, fixed, webdis, etcd, or name a FILE.toml",
-        ),
+        (&["--dialect", "klingon"], "expected one of: weir, fixed, webdis, etcd, or the path of a FILE.toml"),
         (
             &["--dialect", &wrong],
-            "[get] knows nothing to put for {name}; hint: there are {key}, {key_base64}",
+            "[get] unknown placeholder {name}; hint: expected one of: {key}, {key_base64}",
         ),
         (&["--dialect", &none], "cannot read it"),
     ] {

@@ -105,7 +105,7 @@ fn a_try_without_a_program_or_a_dialect_does_not_block_the_next() {
     let flags = ["--levels", "1", "--repetitions", "1"];
     for (wrong, code, why) in [
         (second.replace("\"sh\"", "\"no-such-shell\""), 1, "target `b`: there is no program no-such-shell"),
-        (dialect, 2, "b: get_popular: --dialect klingon is not known; hint: known are "),
+        (dialect, 2, "expected one of: weir, fixed, "),
     ] {
         let (output, _) = lab(dir.path(), &text(&wrong), &flags);
         let said = complaint(&output);

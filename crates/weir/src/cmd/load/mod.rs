@@ -346,7 +346,7 @@ fn workloads_help() -> String {
 fn workload(name: &str) -> Result<&'static Workload, String> {
     Workload::named(name).ok_or_else(|| {
         let known: Vec<&str> = WORKLOADS.iter().map(|row| row.name).collect();
-        format!("known are {}", known.join(", "))
+        format!("expected one of: {}", known.join(", "))
     })
 }
 
@@ -357,7 +357,7 @@ pub(super) fn dialect(name: &str) -> Result<&'static Dialect, String> {
     }
     if !name.ends_with(".toml") && !name.contains('/') {
         let known: Vec<&str> = DIALECTS.iter().map(|row| row.name).collect();
-        return Err(format!("known are {}, or name a FILE.toml", known.join(", ")));
+        return Err(format!("expected one of: {}, or the path of a FILE.toml", known.join(", ")));
     }
     let text = std::fs::read_to_string(name).map_err(|error| format!("cannot read it: {error}"))?;
     // The report has the name of the file without its folders.
@@ -371,11 +371,12 @@ fn up_to(most: i64) -> ValueParser {
 }
 
 fn added_cpu(text: &str) -> Result<Span, String> {
-    let time =
-        text.strip_prefix("cpu=").ok_or("the generator has one fault; write cpu=TIME, as in cpu=2us")?;
+    let time = text
+        .strip_prefix("cpu=")
+        .ok_or("the generator has one fault; hint: write cpu=TIME, as in cpu=2us")?;
     let time: Span = time.parse()?;
     if time.0 > TIME_MAX {
-        return Err(format!("at most {} a request makes sense here", Span(TIME_MAX)));
+        return Err(format!("the most is {} a request", Span(TIME_MAX)));
     }
     Ok(time)
 }
@@ -383,7 +384,7 @@ fn added_cpu(text: &str) -> Result<Span, String> {
 fn span(text: &str) -> Result<Span, String> {
     let span: Span = text.parse()?;
     if span.0 > SPAN_MAX {
-        return Err("no more than 24h makes sense here".into());
+        return Err("the most is 24h".into());
     }
     Ok(span)
 }
@@ -392,14 +393,14 @@ fn span(text: &str) -> Result<Span, String> {
 fn bin(text: &str) -> Result<Span, String> {
     match span(text)? {
         bin if load::is_bin(bin.0) => Ok(bin),
-        _ => Err("is no whole part of a second from 10ms on; write 100ms, 200ms, 250ms or 500ms".into()),
+        _ => Err("a second is not a multiple of it, or it is shorter than 10ms; hint: write 100ms, 200ms, 250ms or 500ms".into()),
     }
 }
 
 fn span_not_zero(text: &str) -> Result<Span, String> {
     let span = span(text)?;
     if span.0.is_zero() {
-        return Err("it must be longer than nothing".into());
+        return Err("it must be longer than 0s".into());
     }
     Ok(span)
 }
