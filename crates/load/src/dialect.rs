@@ -214,6 +214,8 @@ pub(super) enum Placeholder {
     Text,
     /// What the server must make of it.
     Hash,
+    /// How long the body is: not for dialects, but behind the name of that header.
+    BodyBytes,
 }
 
 /// Every placeholder, as it is written between braces.
@@ -238,6 +240,7 @@ impl Placeholder {
             Placeholder::Count => operation == Operation::ComputePrime,
             Placeholder::Text => operation == Operation::ComputeHash && !in_answer,
             Placeholder::Hash => operation == Operation::ComputeHash && in_answer,
+            Placeholder::BodyBytes => false,
         }
     }
 }

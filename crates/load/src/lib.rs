@@ -374,8 +374,8 @@ pub fn little_residual(report: &LoadReport) -> Option<f64> {
 
 /// Why the generator may have been the limit, so that the target can do more than was seen; `None` where it was not.
 ///
-/// The rule is gate G3's: its threads used over 70 % of a core each, or the requests of a closed loop passed over 1 % of
-/// their time waiting for the generator to get one.
+/// It may have been if its threads used over 70 % of a core each, or if the requests of a closed loop spent over 1 % of their
+/// time waiting for the generator to get a core.
 pub fn generator_limit(report: &LoadReport) -> Option<String> {
     const BUSY_MAX: f64 = 0.7;
     const DELAY_MAX: f64 = 0.01;

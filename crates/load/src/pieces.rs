@@ -14,32 +14,17 @@ pub(super) struct CompiledTemplate {
     /// What of the body is the same in every request, in bytes.
     pub(super) body_bytes: usize,
     /// What is not.
-    pub(super) body_fills: Vec<Fill>,
+    pub(super) body_placeholders: Vec<Placeholder>,
     pub(super) proof: Vec<Piece>,
 }
 
-/// Bytes, and what follows them.
+/// Bytes, and the placeholder behind them. A key's prefix is part of the bytes: its number follows.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) text: Vec<u8>,
-    pub(super) fill: Fill,
+    pub(super) placeholder: Option<Placeholder>,
     /// Whether what follows is percent-encoded.
     pub(super) percent: bool,
-}
-
-/// What follows a piece's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fill {
-    Nothing,
-    /// The key's number behind its prefix, which is text; or how many primes.
-    Number,
-    KeyBase64,
-    Value,
-    ValueBase64,
-    Text,
-    Hash,
-    /// How long the body is.
-    BodyBytes,
 }
 
 impl CompiledTemplate {
@@ -73,13 +58,13 @@ impl CompiledTemplate {
         bytes.extend(cut(fields, key_prefix, false));
         let body = form.body.as_deref().map_or_else(Vec::new, |body| cut(body, key_prefix, false));
         let body_bytes = body.iter().map(|piece| piece.text.len()).sum();
-        let body_fills = body.iter().map(|piece| piece.fill).filter(|fill| *fill != Fill::Nothing).collect();
+        let body_placeholders = body.iter().filter_map(|piece| piece.placeholder).collect();
         if form.body.is_some() {
             // Templates end in text without a gap, and this one with the length's name.
             if let Some(last) = bytes.last_mut() {
-                last.fill = Fill::BodyBytes;
+                last.placeholder = Some(Placeholder::BodyBytes);
             }
-            bytes.push(Piece { text: LINE_ENDS.into(), fill: Fill::Nothing, percent: false });
+            bytes.push(Piece { text: LINE_ENDS.into(), placeholder: None, percent: false });
         }
         bytes.extend(body);
         CompiledTemplate {
@@ -87,7 +72,7 @@ impl CompiledTemplate {
             whole: form.whole,
             bytes: without_seams(bytes),
             body_bytes,
-            body_fills,
+            body_placeholders,
             proof: without_seams(cut(&form.proof, key_prefix, false)),
         }
     }
@@ -97,33 +82,25 @@ impl CompiledTemplate {
 fn without_seams(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut fewer: Vec<Piece> = Vec::new();
     for piece in pieces {
-        match fewer.last_mut().filter(|last| last.fill == Fill::Nothing) {
+        match fewer.last_mut().filter(|last| last.placeholder.is_none()) {
             Some(last) => {
                 last.text.extend_from_slice(&piece.text);
-                (last.fill, last.percent) = (piece.fill, piece.percent);
+                (last.placeholder, last.percent) = (piece.placeholder, piece.percent);
             }
             None => fewer.push(piece),
         }
     }
-    fewer.pop_if(|last| last.text.is_empty() && last.fill == Fill::Nothing);
+    fewer.pop_if(|last| last.text.is_empty() && last.placeholder.is_none());
     fewer
 }
 
 /// Cuts a template. In a `target` what is no number is percent-encoded; prefixes of keys need no encoding.
 fn cut(template: &str, key_prefix: &str, target: bool) -> Vec<Piece> {
-    let pieces = dialect::pieces(template).into_iter().map(|(text, gap)| {
-        let fill = match gap {
-            None => Fill::Nothing,
-            Some(Placeholder::Key | Placeholder::Count) => Fill::Number,
-            Some(Placeholder::KeyBase64) => Fill::KeyBase64,
-            Some(Placeholder::Value) => Fill::Value,
-            Some(Placeholder::ValueBase64) => Fill::ValueBase64,
-            Some(Placeholder::Text) => Fill::Text,
-            Some(Placeholder::Hash) => Fill::Hash,
-        };
-        let prefix = if gap == Some(Placeholder::Key) { key_prefix } else { "" };
-        let percent = target && matches!(fill, Fill::KeyBase64 | Fill::Value | Fill::ValueBase64);
-        Piece { text: format!("{text}{prefix}").into(), fill, percent }
+    use Placeholder::{Key, KeyBase64, Value, ValueBase64};
+    let pieces = dialect::pieces(template).into_iter().map(|(text, placeholder)| {
+        let prefix = if placeholder == Some(Key) { key_prefix } else { "" };
+        let percent = target && matches!(placeholder, Some(KeyBase64 | Value | ValueBase64));
+        Piece { text: format!("{text}{prefix}").into(), placeholder, percent }
     });
     pieces.collect()
 }

@@ -6,11 +6,11 @@
 mod origin;
 
 use super::answer::KEPT_BYTES_MAX;
-use super::dialect::{Dialect, Rule};
+use super::dialect::{Dialect, Placeholder, Rule};
 use super::encode::{base64_bytes, write_base64, write_percent};
 use super::keys::RequestSpec;
 use super::mix::Operation;
-use super::pieces::{CompiledTemplate, Fill, Piece};
+use super::pieces::{CompiledTemplate, Piece};
 use super::staleness::Watch;
 use super::value_size::Sizes;
 use super::verify::{MARK_BYTES, Mark, PRELOAD_WRITER, Verify};
@@ -166,17 +166,17 @@ impl Requests {
             scratch.clear();
             write_text(scratch, ask.number);
         }
-        let lengths = form.body_fills.iter().map(|fill| self.length(*fill, values));
+        let lengths = form.body_placeholders.iter().map(|placeholder| self.length(*placeholder, values));
         values.body_bytes = form.body_bytes + lengths.sum::<usize>();
         for piece in &form.bytes {
             self.fill(bytes, scratch, piece, values);
         }
         for piece in &form.proof {
-            match piece.fill {
-                Fill::Value | Fill::ValueBase64 if !exact => {
+            match piece.placeholder {
+                Some(placeholder @ (Placeholder::Value | Placeholder::ValueBase64)) if !exact => {
                     expected.extend_from_slice(&piece.text);
                     request.value_at = expected.len();
-                    self.write_known(expected, scratch, piece.fill, digits);
+                    self.write_known(expected, scratch, placeholder, digits);
                     break;
                 }
                 _ => self.fill(expected, scratch, piece, values),
@@ -193,24 +193,28 @@ impl Requests {
         let SlotValues { digits, body_bytes, .. } = values;
         out.extend_from_slice(&piece.text);
         let start = out.len();
-        match piece.fill {
-            Fill::Nothing => {}
-            Fill::Number => out.extend_from_slice(digits),
-            Fill::KeyBase64 => {
+        match piece.placeholder {
+            None => {}
+            Some(Placeholder::Key | Placeholder::Count) => out.extend_from_slice(digits),
+            Some(Placeholder::KeyBase64) => {
                 scratch.clear();
                 scratch.extend_from_slice(self.key_prefix.as_bytes());
                 scratch.extend_from_slice(digits);
                 write_base64(out, scratch);
             }
-            Fill::Value => self.write_value(out, values),
-            Fill::ValueBase64 => {
+            Some(Placeholder::Value) => self.write_value(out, values),
+            Some(Placeholder::ValueBase64) => {
                 scratch.clear();
                 self.write_value(scratch, values);
                 write_base64(out, scratch);
             }
-            Fill::Text => out.extend_from_slice(scratch),
-            Fill::Hash => out.extend_from_slice(itoa::Buffer::new().format(hash(scratch)).as_bytes()),
-            Fill::BodyBytes => out.extend_from_slice(itoa::Buffer::new().format(body_bytes).as_bytes()),
+            Some(Placeholder::Text) => out.extend_from_slice(scratch),
+            Some(Placeholder::Hash) => {
+                out.extend_from_slice(itoa::Buffer::new().format(hash(scratch)).as_bytes())
+            }
+            Some(Placeholder::BodyBytes) => {
+                out.extend_from_slice(itoa::Buffer::new().format(body_bytes).as_bytes())
+            }
         }
         if piece.percent {
             scratch.clear();
@@ -221,22 +225,22 @@ impl Requests {
     }
 
     /// How many bytes [`Requests::fill`] makes of a gap in a body.
-    fn length(&self, fill: Fill, values: SlotValues<'_>) -> usize {
-        match fill {
-            Fill::Number => values.digits.len(),
-            Fill::KeyBase64 => base64_bytes(self.key_prefix.len() + values.digits.len()),
-            Fill::Value => values.value_bytes,
-            Fill::ValueBase64 => base64_bytes(values.value_bytes),
-            Fill::Text => TEXT_BYTES,
+    fn length(&self, placeholder: Placeholder, values: SlotValues<'_>) -> usize {
+        match placeholder {
+            Placeholder::Key | Placeholder::Count => values.digits.len(),
+            Placeholder::KeyBase64 => base64_bytes(self.key_prefix.len() + values.digits.len()),
+            Placeholder::Value => values.value_bytes,
+            Placeholder::ValueBase64 => base64_bytes(values.value_bytes),
+            Placeholder::Text => TEXT_BYTES,
             // Neither occurs in a body.
-            Fill::Nothing | Fill::Hash | Fill::BodyBytes => 0,
+            Placeholder::Hash | Placeholder::BodyBytes => 0,
         }
     }
 
     /// Appends as much of a value as is known of it, whichever length was written last: no value is shorter than the
     /// shortest.
-    fn write_known(&self, out: &mut Vec<u8>, scratch: &mut Vec<u8>, fill: Fill, digits: &[u8]) {
-        if fill == Fill::Value {
+    fn write_known(&self, out: &mut Vec<u8>, scratch: &mut Vec<u8>, placeholder: Placeholder, digits: &[u8]) {
+        if placeholder == Placeholder::Value {
             return self.write_start(out, digits, self.sizes.min);
         }
         scratch.clear();

@@ -3,9 +3,10 @@
 //! It is made again as it was when it was written, and compared; how, `request` knows.
 
 use super::{Request, Requests, SlotValues};
+use crate::dialect::Placeholder;
 use crate::encode::{base64_bytes, read_base64};
 use crate::mix::Operation;
-use crate::pieces::{Fill, Piece};
+use crate::pieces::Piece;
 use crate::verify::{MARK_BYTES, Mark};
 use memchr::memmem;
 
@@ -21,9 +22,10 @@ impl Requests {
         [whole, scratch]: &mut [Vec<u8>; 2],
     ) -> Result<Option<Mark>, ()> {
         let Some(form) = &self.forms[Operation::Get as usize] else { return Ok(None) };
-        let is_value = |piece: &Piece| matches!(piece.fill, Fill::Value | Fill::ValueBase64);
+        let is_value =
+            |piece: &Piece| matches!(piece.placeholder, Some(Placeholder::Value | Placeholder::ValueBase64));
         let Some(place) = form.proof.iter().position(is_value) else { return Ok(None) };
-        let encoded = form.proof[place].fill == Fill::ValueBase64;
+        let encoded = form.proof[place].placeholder == Some(Placeholder::ValueBase64);
         let start = match form.rule.anywhere {
             true => memmem::find(body, &request.expected).ok_or(())?,
             false => 0,

@@ -45,7 +45,7 @@ pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
     out
 }
 
-/// What latencies of a queue that grows are not, and what to do.
+/// The warning for a queue that grows, and what to do.
 fn over_capacity(schedule: &ScheduleReport, report: &LoadReport) -> String {
     let ScheduleReport { offered_rps, behind_secs_at_start, behind_secs_at_end, .. } = schedule;
     let remedy = match load::generator_limit(report) {
@@ -68,11 +68,11 @@ fn over_capacity(schedule: &ScheduleReport, report: &LoadReport) -> String {
     )
 }
 
-/// What there is to say besides the latencies.
+/// The lines above the latencies.
 fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     let LoadReport { attempts, successes, clients, threads, seed, .. } = report;
     let mut figures = vec![
-        ("workload", asked(plan, report)),
+        ("workload", workload_text(plan, report)),
         (
             "load",
             format!(
@@ -93,7 +93,7 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
             ),
         ),
     ];
-    // A closed loop without think time is what is not worth a word.
+    // A closed loop without think time is the default.
     let paced = plan.pacing != Pacing::default();
     if paced {
         figures.insert(2, ("pacing", report.pacing.clone()));
@@ -116,7 +116,7 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
         figures.push(("think", format!("{:.2} s over all clients", report.think_secs)));
     }
     if let Some(schedule) = &report.schedule {
-        figures.push(("schedule", kept(schedule, &report.latency)));
+        figures.push(("schedule", schedule_text(schedule, &report.latency)));
         if schedule.waited > 0 {
             let mean = units::micros(schedule.waited_secs * 1e6 / schedule.waited as f64);
             let waited = format!("{} requests for a connection, {mean} each on average", schedule.waited);
@@ -150,8 +150,8 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     figures
 }
 
-/// How the schedule of an open loop was kept.
-fn kept(schedule: &ScheduleReport, latency: &Latency) -> String {
+/// How late and how many requests of an open loop were sent.
+fn schedule_text(schedule: &ScheduleReport, latency: &Latency) -> String {
     let ScheduleReport { due, sent, send_lag, .. } = schedule;
     let mut text = format!(
         "offered {} req/s, sent {sent} of the {due} due in the window",
@@ -168,7 +168,7 @@ fn kept(schedule: &ScheduleReport, latency: &Latency) -> String {
     text
 }
 
-/// Who drove the clients.
+/// Which workers drove the clients.
 fn workers(report: &LoadReport) -> String {
     let shares: Vec<String> =
         report.workers.iter().map(|worker| format!("{} by `{}`", worker.clients, worker.command)).collect();
@@ -176,8 +176,8 @@ fn workers(report: &LoadReport) -> String {
     format!("clients {}; all began within {}", shares.join(", "), units::micros(delay))
 }
 
-/// The workload, and what was stated in its place.
-fn asked(plan: &Plan, report: &LoadReport) -> String {
+/// The workload, and what replaced its defaults.
+fn workload_text(plan: &Plan, report: &LoadReport) -> String {
     let mut text = format!("{} on {}", report.workload, plan.target);
     if plan.names_keys() {
         let _ = write!(text, ", {} keys of {} B", plan.keys, plan.value_size);
