@@ -22,7 +22,7 @@ pub mod waits;
 mod waiting;
 
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
-pub use bottleneck::{Bottleneck, Evidence, Grade, RULES};
+pub use bottleneck::{Bottleneck, Evidence, Grade, Growth, RULES, Reason};
 pub use capacity::{Capacity, Decline, Knee, KneeSpread};
 pub use ceilings::Ceiling;
 pub use checks::{CHECKS, Check, CheckCount, Checked, Confidence, Lowered, Outcome, Scope, Trust};

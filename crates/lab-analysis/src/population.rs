@@ -20,7 +20,7 @@ pub struct Population {
     /// The others by resource, in the order of the results; what was not read is not in it.
     pub places: Vec<Place>,
     /// The clients that no place accounts for; negative where places count some twice.
-    pub unlocated: f64,
+    pub unaccounted: f64,
     /// Whether looks into sockets waited for a core, and saw too little of those that queue there.
     pub is_late: bool,
 }
@@ -65,8 +65,8 @@ pub(super) fn population(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Op
     };
     let threads = places.iter_mut().filter(|place| !counts_once(place));
     take_off(over, threads.filter_map(|place| place.serving.as_mut()).collect());
-    let unlocated = clients - away - located(&places);
-    Some(Population { clients, away, unlocated, is_late: runs.looked_late(), places })
+    let unaccounted = clients - away - located(&places);
+    Some(Population { clients, away, unaccounted, is_late: runs.looked_late(), places })
 }
 
 /// The runs of a level.
@@ -200,7 +200,7 @@ mod tests {
         let [workers, generator] = found.places.as_slice() else { panic!("{found:?}") };
         let of = |place: &Place| [place.waiting.unwrap_or(-1.0), place.serving.unwrap_or(-1.0)];
         let ([before, within], [unread, sending]) = (of(workers), of(generator));
-        [before, within, unread, sending, found.unlocated].map(|clients| (clients * 100.0).round() / 100.0)
+        [before, within, unread, sending, found.unaccounted].map(|clients| (clients * 100.0).round() / 100.0)
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use super::format::{self, UNKNOWN, capitalized, count, each_level, known, latency, listed, percent, spread};
 use kv::units::{micros, short};
 use lab_analysis::{
-    AuditedRow, Capacity, Dominant, Effect, Evidence, Interval, Knee, PrintedSweep, Row, TimeSeries,
-    UnderLimit, WAITS, Waiting, WorkloadFindings,
+    AuditedRow, Capacity, Dominant, Effect, Evidence, FastFail, Growth, Interval, Knee, PrintedSweep, Reason,
+    Row, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
 };
 use lab_data::results::{Limit, Placement, Results, SearchEnd, SearchPlan};
 use lab_data::search::Says;
@@ -74,7 +74,7 @@ pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
         said.extend(of.waiting.as_ref().map(|waiting| wait(&of.resource, waiting)));
     }
     let limits = bottleneck.named.iter().chain(&bottleneck.load_dependent);
-    for of in limits.filter(|of| of.waiting.is_none() && bottleneck.because.is_empty()) {
+    for of in limits.filter(|of| of.waiting.is_none()) {
         said.push(format!(
             "At {} {} is busy for {:.1} % of the time and takes {} per request ({} over these levels). It would be full \
              at {} req/s{}.",
@@ -87,8 +87,57 @@ pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
             if of.load_dependent { "; but batching lowers its demand, so it is not named" } else { "" },
         ));
     }
-    said.extend(bottleneck.because.iter().map(|said| capitalized(said)));
+    said.extend(bottleneck.because.iter().map(reason));
     said
+}
+
+/// What led to the conclusion.
+fn reason(of: &Reason) -> String {
+    let added = |growth: &Growth, where_to: String| {
+        let Growth { of_each, low, high, .. } = growth;
+        format!("Of each client added, {of_each:.2} {where_to} (from {low} to {high} clients).")
+    };
+    match of {
+        Reason::FailsFast(FastFail::Sooner { error_us, success_us }) => format!(
+            "At the highest levels an error takes {}, a success {}.",
+            latency(Some(*error_us)),
+            latency(Some(*success_us))
+        ),
+        Reason::FailsFast(FastFail::MoreAttempts) => {
+            "At the highest levels attempts rise while goodput falls.".to_owned()
+        }
+        Reason::OneClient => "There is one client, which waits for nobody.".to_owned(),
+        Reason::NobodyWaits { clients, waiting, each } => format!(
+            "At {clients} clients {} of them wait, and each gets {} of what one alone gets.",
+            percent(*waiting),
+            percent(*each)
+        ),
+        Reason::Queue(growth) => added(growth, format!("wait for {}", growth.resource)),
+        Reason::InStore(growth) => added(growth, format!("are in the store, in {}", growth.resource)),
+        Reason::Unaccounted(growth) => added(growth, "are in no place that was read".to_owned()),
+        Reason::NotBusy { resource, utilization } => format!(
+            "{} is busy for {} of the time, which does not explain the queue.",
+            capitalized(resource),
+            percent(*utilization)
+        ),
+        Reason::DemandVaries { resource, utilization, variation } => {
+            let why = match variation {
+                Some(by) => {
+                    format!("what a request takes of it varies by {} over these levels", percent(*by))
+                }
+                None => "only one level decides, so its demand at another is not known".to_owned(),
+            };
+            format!("{} is busy for {} of the time, but {why}.", capitalized(resource), percent(*utilization))
+        }
+        Reason::Batches { resource, waits } => format!(
+            "{} takes more requests at once the more there are (batching), so being busy is not its limit{}.",
+            capitalized(resource),
+            if *waits { "; it spends most of its time in what is named" } else { "" }
+        ),
+        Reason::NotFollowed { resource } => {
+            format!("Goodput did not follow {resource} when it was made slower, so it is not the limit.")
+        }
+    }
 }
 
 /// The knee by four methods.

@@ -235,7 +235,7 @@ pub(super) fn clients(found: &WorkloadFindings) -> Vec<Series> {
         fill,
         shares: (0..counted.len()).map(sum).collect(),
     });
-    bands.push(band("unaccounted".into(), Colour::Soft, Fill::Pale, &|of| of.unlocated));
+    bands.push(band("unaccounted".into(), Colour::Soft, Fill::Pale, &|of| of.unaccounted));
 
     let mut ground = vec![0.0; counted.len()];
     let stacked = bands.into_iter().filter_map(|band| {

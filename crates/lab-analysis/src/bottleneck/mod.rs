@@ -8,11 +8,13 @@ mod evidence;
 mod grade;
 mod pressure;
 mod queues;
+mod reason;
 mod rules;
 #[cfg(test)]
 mod tests;
 
 pub use pressure::{Pressed, Pressure, pressure};
+pub use reason::{Growth, Reason};
 pub use rules::{Case, Conclusion, RULES, Rule};
 
 use super::capacity::{Capacity, Knee};
@@ -57,8 +59,8 @@ pub struct Bottleneck {
     pub load_dependent: Vec<Evidence>,
     /// The levels all this was read at, ascending.
     pub levels: Vec<u32>,
-    /// What speaks for it, and what does not: a sentence for each kind of evidence, with its figures.
-    pub because: Vec<String>,
+    /// What led to it, beside the figures of the resources.
+    pub because: Vec<Reason>,
 }
 
 /// How sure a bottleneck is.

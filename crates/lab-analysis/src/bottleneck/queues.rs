@@ -3,6 +3,7 @@
 //! In a closed loop beyond the knee every client that is added ends up in one queue, that of the bottleneck (Denning & Buzen
 //! 1978). So the growth of a queue over the levels, and not its length, tells who limits.
 
+use super::Growth;
 use crate::population::Place;
 use crate::rows::Row;
 
@@ -12,9 +13,9 @@ pub struct Queues {
     pub low: u32,
     /// The higher one.
     pub high: u32,
-    places: Vec<Growth>,
-    /// Of each client more, so many are in no place.
-    pub unlocated: f64,
+    places: Vec<QueueGrowth>,
+    /// Of each client more, so many are in no place that was read.
+    pub unaccounted: f64,
     /// Clients that wait for anything at the higher level, as a share of them.
     pub waiting_share: f64,
     /// Goodput per client at the higher level over that of one client alone: 1 where every client gets the same
@@ -23,7 +24,7 @@ pub struct Queues {
 }
 
 /// A place and what became of it for each client more.
-pub struct Growth {
+pub struct QueueGrowth {
     /// The resource.
     pub resource: String,
     /// Whether another place counts its clients.
@@ -51,7 +52,7 @@ impl Queues {
             let before = at_low.places.iter().find(|of| of.resource == place.resource)?;
             let waiting = before.waiting.zip(place.waiting);
             let serving = before.serving.zip(place.serving);
-            Some(Growth {
+            Some(QueueGrowth {
                 resource: place.resource.clone(),
                 inner: place.inner,
                 waiting: waiting.map(|(low, high)| per_client(low, high)),
@@ -59,19 +60,24 @@ impl Queues {
                 waiting_at_high: place.waiting.unwrap_or(0.0),
             })
         };
-        let places: Vec<Growth> = at_high.places.iter().filter_map(growth).collect();
+        let places: Vec<QueueGrowth> = at_high.places.iter().filter_map(growth).collect();
         let waiting: f64 = places.iter().filter(|of| !of.inner).map(|of| of.waiting_at_high).sum();
         let each = |row: &Row| row.goodput_rps.map(|rps| rps.mean / f64::from(row.level.max(1)));
         Some(Queues {
             low: low.level,
             high: high.level,
-            unlocated: per_client(at_low.unlocated, at_high.unlocated),
+            unaccounted: per_client(at_low.unaccounted, at_high.unaccounted),
             waiting_share: if at_high.clients > 0.0 { waiting / at_high.clients } else { 0.0 },
             linearity: each(high)
                 .zip(each(first).filter(|rps| first.level == 1 && *rps > 0.0))
                 .map(|(high, first)| high / first),
             places,
         })
+    }
+
+    /// Of each client more, `of_each` are at `resource`.
+    pub(super) fn growth(&self, resource: &str, of_each: f64) -> Growth {
+        Growth { resource: resource.to_owned(), of_each, low: self.low, high: self.high }
     }
 
     /// Of each client more, so many wait for `resource`.
@@ -85,7 +91,7 @@ impl Queues {
     }
 
     /// The place of `resource`.
-    pub fn place(&self, resource: &str) -> Option<&Growth> {
+    pub fn place(&self, resource: &str) -> Option<&QueueGrowth> {
         self.places.iter().find(|of| of.resource == resource)
     }
 

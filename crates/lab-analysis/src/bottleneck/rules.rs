@@ -1,7 +1,7 @@
 //! The rules that name a bottleneck.
 
 use super::queues::Queues;
-use super::{Evidence, Grade};
+use super::{Evidence, Grade, Reason};
 use crate::interventions::Shown;
 use crate::rows::FastFail;
 use lab_data::results::{Limit, ResourceKind};
@@ -42,8 +42,8 @@ pub struct Conclusion {
     pub grade: Grade,
     /// The resources named, as indices into the evidence.
     pub named: Vec<usize>,
-    /// What else is to be said, a sentence each.
-    pub because: Vec<String>,
+    /// What led to it.
+    pub because: Vec<Reason>,
     /// Whether a queue that grows, or a wait that holds most clients, carries it, with a demand that is the same at all levels. Only
     /// then can interventions confirm it.
     pub is_firm: bool,
@@ -58,8 +58,8 @@ impl Conclusion {
         Conclusion { is_firm, ..self }
     }
 
-    fn why(mut self, sentence: String) -> Conclusion {
-        self.because.push(sentence);
+    pub(super) fn why(mut self, reason: Reason) -> Conclusion {
+        self.because.push(reason);
         self
     }
 }
@@ -88,13 +88,7 @@ pub const RULES: &[Rule] = &[
         about: "at the highest levels failures answer much sooner than successes, or attempts rise while goodput falls: \
                 what rises is no throughput",
         apply: |case| {
-            let why = match case.fails_fast? {
-                FastFail::Sooner { error_us, success_us } => {
-                    format!("an error takes {error_us:.0} µs, a success {success_us:.0} µs")
-                }
-                FastFail::MoreAttempts => "attempts rise while goodput falls".to_owned(),
-            };
-            Some(Conclusion::of(Grade::FastFail, Vec::new()).why(format!("At the highest levels {why}.")))
+            Some(Conclusion::of(Grade::FastFail, Vec::new()).why(Reason::FailsFast(case.fails_fast?)))
         },
     },
     Rule {
@@ -132,17 +126,13 @@ pub const RULES: &[Rule] = &[
             let found = Conclusion::of(Grade::Delay, Vec::new());
             // However busy what serves it is.
             if case.is_alone {
-                return Some(found.why("One client alone waits for nobody.".to_owned()));
+                return Some(found.why(Reason::OneClient));
             }
             let saturated = case.evidence.iter().any(|of| of.is_hard && of.saturated());
             let each = queues.linearity.filter(|each| *each >= LINEAR)?;
-            (queues.high > 1 && queues.waiting_share <= HARDLY_ANY && !saturated).then(|| {
-                let (share, each) = (queues.waiting_share * 100.0, each * 100.0);
-                found.why(format!(
-                    "At {} clients {share:.0} % of them wait, and each gets {each:.0} % of what one alone gets.",
-                    queues.high
-                ))
-            })
+            let waiting = queues.waiting_share;
+            (queues.high > 1 && waiting <= HARDLY_ANY && !saturated)
+                .then(|| found.why(Reason::NobodyWaits { clients: queues.high, waiting, each }))
         },
     },
     Rule {
@@ -179,12 +169,9 @@ pub const RULES: &[Rule] = &[
         about: "no resource that was read carries the throughput: a lock, or something nobody samples",
         apply: |case| {
             let found = Conclusion::of(Grade::NotIdentified, Vec::new());
-            let lost = case.queues.as_ref().filter(|queues| queues.unlocated >= PILES_UP);
+            let lost = case.queues.as_ref().filter(|queues| queues.unaccounted >= PILES_UP);
             Some(match lost {
-                Some(queues) => found.why(format!(
-                    "Of each client more, {:.2} are in no place that was read (from {} to {} clients).",
-                    queues.unlocated, queues.low, queues.high
-                )),
+                Some(queues) => found.why(Reason::Unaccounted(queues.growth("", queues.unaccounted))),
                 None => found,
             })
         },
@@ -258,10 +245,7 @@ impl Case {
         };
         found.named.extend(both.map(|(_, other)| other));
         found.is_firm &= growth >= PILES_UP;
-        Some(found.why(format!(
-            "Of each client more, {growth:.2} wait for {first} (from {} to {} clients).",
-            queues.low, queues.high
-        )))
+        Some(found.why(Reason::Queue(queues.growth(first, growth))))
     }
 
     /// What limits behind the queues of resources `first` and `second`, if the one is as near to its limit as the other, and one of them is
@@ -308,24 +292,14 @@ impl Case {
         match holder.limits_with_queue() {
             true => Conclusion::of(Grade::Supported, vec![at]).firm(!self.is_close(holder)),
             false => {
-                let (name, busy) = (capitalized(&holder.resource), holder.utilization * 100.0);
+                let (resource, utilization) = (holder.resource.clone(), holder.utilization);
                 // What takes more or less of a request from level to level is busy, too, and no limit.
-                let why = match holder.demand_variation {
-                    _ if !holder.saturated() => "which does not explain the queue".to_owned(),
-                    Some(by) => {
-                        format!(
-                            "but what a request takes of it varies by {:.0} % over these levels",
-                            by * 100.0
-                        )
+                Conclusion::of(Grade::NotIdentified, Vec::new()).why(match holder.saturated() {
+                    true => {
+                        Reason::DemandVaries { resource, utilization, variation: holder.demand_variation }
                     }
-                    None => {
-                        "at one level alone: whether a request takes as much of it at another is not known. \
-                         Measure levels near that one"
-                            .to_owned()
-                    }
-                };
-                let why = format!("{name} is busy for {busy:.0} % of the time, {why}.");
-                Conclusion::of(Grade::NotIdentified, Vec::new()).why(why)
+                    false => Reason::NotBusy { resource, utilization },
+                })
             }
         }
     }
@@ -338,16 +312,12 @@ impl Case {
                 && of.utilization >= MOSTLY * lane.utilization
         };
         let flush = self.busiest(inner).or_else(|| self.wait());
+        let resource = lane.resource.clone();
         match flush {
-            Some(flush) => Conclusion::of(Grade::Supported, vec![flush]).why(format!(
-                "{} takes more requests at once the more there are, and spends most of its time there: more clients still get more.",
-                capitalized(&lane.resource)
-            )),
-            None => Conclusion::of(Grade::NotIdentified, Vec::new()).why(format!(
-                "{} takes more requests at once the more there are (batching), so that being busy is not its limit.",
-                capitalized(&lane.resource)
-            )),
+            Some(flush) => Conclusion::of(Grade::Supported, vec![flush]),
+            None => Conclusion::of(Grade::NotIdentified, Vec::new()),
         }
+        .why(Reason::Batches { resource, waits: flush.is_some() })
     }
 
     /// The flush that most of those whom `holder` serves queue for: one at a time, and no batch shares it.
@@ -375,10 +345,7 @@ impl Case {
         };
         let pool = pools.filter(grows).max_by(|a, b| a.utilization.total_cmp(&b.utilization))?;
         let growth = queues.serving(&pool.id).unwrap_or(0.0);
-        let piles = format!(
-            "Of each client more, {growth:.2} are in the store, in {} (from {} to {} clients).",
-            pool.resource, queues.low, queues.high
-        );
+        let piles = Reason::InStore(queues.growth(&pool.resource, growth));
         let inside = self.saturated_inside(pool);
         if !inside.is_empty() {
             return Some(self.by_what_is_inside(inside).why(piles));
@@ -400,9 +367,4 @@ fn is_inside(of: &Evidence, holder: &Evidence) -> bool {
     let is_servers = matches!(of.limit, Some(Limit::ServerCpu | Limit::ServerQuota));
     let beside = is_servers && holder.computing.is_some_and(|share| share < COMPUTES);
     of.within.contains(&holder.id) && !beside
-}
-
-fn capitalized(name: &str) -> String {
-    let mut rest = name.chars();
-    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 use crate::answers::answers;
 use crate::series::{Fill, Kind, clients};
 use crate::{File, WRITERS, rendered};
-use lab_analysis::{Effect, Estimate, Findings, Grade, Place, Population, Shown, findings};
+use lab_analysis::{Effect, Estimate, Findings, Grade, Growth, Place, Population, Reason, Shown, findings};
 use lab_data::results::{Change, Limit, Results};
 use lab_data::simulated::tests::{model, sweep};
 
@@ -16,7 +16,8 @@ fn proven() -> (Results, Findings) {
     let found = &mut findings.workloads[0];
     found.bottleneck.grade = Grade::Confirmed;
     found.bottleneck.next.as_mut().unwrap().ceiling_rps = 200.0;
-    found.bottleneck.because = vec!["of each client more 0.98 wait for cpu.".into()];
+    found.bottleneck.because =
+        vec![Reason::Queue(Growth { resource: "cpu".into(), of_each: 0.98, low: 4, high: 16 })];
     let named = &mut found.bottleneck.named[0];
     (named.limit, named.queue_growth) = (Some(Limit::CommitPath), Some(0.98));
     let effect = |name: &str, raises: &[&str], expected_loss: f64, losses: &[f64]| Effect {
@@ -51,7 +52,7 @@ fn proven() -> (Results, Findings) {
                 place("disk", false, clients * 0.001, clients * 0.2),
                 place("flush", true, clients * 0.1, clients * 0.1),
             ],
-            unlocated: clients * 0.099,
+            unaccounted: clients * 0.099,
             is_late: false,
         });
     }
@@ -141,7 +142,7 @@ fn interventions_are_bars_with_what_a_limit_would_lose() {
         &[
             "(plots/get.interventions.svg)",
             "### Why commit path",
-            "Of each client more 0.98 wait for cpu.",
+            "Of each client added, 0.98 wait for cpu (from 4 to 16 clients).",
             "| cpu (named) | 1.00 | 20.0 ms ±0 % | 50.0 | 0.98 | 1.00 ± 0.11 | commit path |",
             "| disk | store\\_worker, +250 µs | 16 | 3 | 20.0 % | 0.1 % (−0.6 % to 0.8 %) |",
             "| nothing: the control | delay, +250 µs | 16 | 3 | – |",

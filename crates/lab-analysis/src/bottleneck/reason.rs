@@ -1,0 +1,70 @@
+//! What led a rule to its conclusion, beside the figures of the resources themselves.
+
+use crate::rows::FastFail;
+use serde::Serialize;
+
+/// What led to a conclusion.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The highest levels fail fast.
+    FailsFast(FastFail),
+    /// There was never more than one client.
+    OneClient,
+    /// Hardly anybody waits, and each client gets what one alone gets.
+    NobodyWaits {
+        /// The highest level.
+        clients: u32,
+        /// Of its clients, those that wait, 0–1.
+        waiting: f64,
+        /// What each gets, over what one alone gets.
+        each: f64,
+    },
+    /// Clients that are added wait for a resource.
+    Queue(Growth),
+    /// Clients that are added are in the store, in the pool named.
+    InStore(Growth),
+    /// Clients that are added are in no place that was read; `resource` is empty.
+    Unaccounted(Growth),
+    /// There is a queue for it, and it is not busy enough to explain that.
+    NotBusy {
+        /// The resource.
+        resource: String,
+        /// Its busy share, 0–1.
+        utilization: f64,
+    },
+    /// It is busy, but what a request takes of it differs between levels.
+    DemandVaries {
+        /// The resource.
+        resource: String,
+        /// Its busy share, 0–1.
+        utilization: f64,
+        /// Standard deviation over mean of the demand; `None` where one level decides.
+        variation: Option<f64>,
+    },
+    /// It takes more requests at once the more there are, so that being busy is not its limit.
+    Batches {
+        /// The resource.
+        resource: String,
+        /// Whether it spends most of that time in what is named.
+        waits: bool,
+    },
+    /// Goodput does not follow the resource that all else speaks for.
+    NotFollowed {
+        /// That resource.
+        resource: String,
+    },
+}
+
+/// Of each client added between two levels, so many are somewhere.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Growth {
+    /// The resource.
+    pub resource: String,
+    /// So many of each.
+    pub of_each: f64,
+    /// The lower level.
+    pub low: u32,
+    /// The higher one.
+    pub high: u32,
+}
