@@ -26,13 +26,18 @@ fn throughput(found: &WorkloadFindings) -> Answer {
         Capacity::Offered { rps, kept, over } => offered(found, *rps, kept, over),
         Capacity::Unknown => ("unknown".to_owned(), "no level is valid".to_owned()),
     };
-    let there = match &found.capacity {
-        Capacity::Offered { kept, .. } => kept.last(),
-        capacity => found.knee.as_ref().map(|knee| &knee.nearest_level).or(capacity.levels().first()),
+    let (there, is_other) = match &found.capacity {
+        Capacity::Reached { levels, .. } => {
+            (found.knee.as_ref().map(|knee| &knee.nearest_level).or(levels.first()), true)
+        }
+        Capacity::NotReached { level, .. } => (Some(level), false),
+        Capacity::Offered { kept, .. } => (kept.last(), true),
+        Capacity::Unknown => (None, false),
     };
     let there = there.and_then(|level| found.rows.iter().find(|row| row.level == *level)).map(|row| {
         let (p50, p99) = (latency(row.latency_us_p50), latency(row.latency_us_p99));
-        format!("p50 {p50}, p99 {p99} at {}", count(row.level, "client"))
+        let at = if is_other { format!(" at {}", count(row.level, "client")) } else { String::new() };
+        format!("p50 {p50}, p99 {p99}{at}")
     });
     let generator = found.generator_limited().then(|| "the load generator is the limit".to_owned());
     // A search that was asked for is the answer; the capacity then belongs to it.

@@ -4,7 +4,7 @@ use super::document::{Answer, Block, Table, Tone};
 use super::format::{capitalized, count, each_level, percent};
 use super::sentences;
 use lab_analysis::{
-    CHECKS, Check, CheckCount, Checked, Confidence, Findings, Outcome, Scope, Spot, WorkloadFindings,
+    CHECKS, Check, CheckCount, Confidence, Findings, Outcome, Row, Scope, Spot, WorkloadFindings,
 };
 use lab_data::results::Results;
 
@@ -28,6 +28,12 @@ pub(super) fn blocks(results: &Results, findings: &Findings) -> Vec<Block> {
     vec![Block::Text(summary(results, findings)), Block::Table(table)]
 }
 
+/// The places where the same was seen: workloads, and the levels of a check of levels.
+struct Places<'a> {
+    seen: String,
+    of: Vec<(&'a str, Vec<u32>)>,
+}
+
 /// Where a check came out so, and what was seen there: once for all places where it was the same.
 fn came_out(
     check: &Check,
@@ -35,58 +41,58 @@ fn came_out(
     findings: &Findings,
     outcome: Outcome,
 ) -> Vec<(String, String)> {
-    let is_meant = |of: &&Checked| of.id == check.id && of.outcome == outcome;
-    // Where single levels pass or fail alike is of interest; all that was seen where they pass is not.
-    let said = |of: &Checked| match outcome {
-        Outcome::Fail => capitalized(format!("{}. {}", of.seen, of.remedy).trim_end()),
-        Outcome::NotChecked => capitalized(&of.seen),
+    // What was seen where all is well differs from level to level and interests nobody.
+    let said = |seen: &str, remedy: &str| match outcome {
+        Outcome::Fail => capitalized(format!("{seen}. {remedy}").trim_end()),
+        Outcome::NotChecked => capitalized(seen),
         Outcome::Pass => String::new(),
     };
-    let mut all: Vec<(String, Vec<(&str, Vec<u32>)>)> = Vec::new();
-    let mut add = |of: &Checked, workload, level: Option<u32>| {
-        let said = said(of);
-        let same = all.iter().position(|(known, _)| *known == said);
-        let i = same.unwrap_or(all.len());
-        if same.is_none() {
-            all.push((said, Vec::new()));
-        }
-        let places = &mut all[i].1;
-        match places.last_mut().filter(|(known, _)| *known == workload) {
-            Some((_, levels)) => levels.extend(level),
-            None => places.push((workload, level.into_iter().collect())),
-        }
-    };
-    for found in &findings.workloads {
-        found.checks.iter().filter(is_meant).for_each(|of| add(of, &found.name, None));
-        for row in &found.rows {
-            row.checks.iter().filter(is_meant).for_each(|of| add(of, &found.name, Some(row.level)));
-        }
-    }
-    let asked = counts.passed + counts.failed + counts.not_checked;
-    let scope = |places: &[(&str, Vec<u32>)]| {
-        let number: u32 = places.iter().map(|(_, levels)| levels.len().max(1) as u32).sum();
-        let place = |(workload, levels): &(&str, Vec<u32>)| match levels.as_slice() {
-            [] => (*workload).to_owned(),
-            levels => format!("{workload}, {}", each_level(levels)),
+    let [passed, failed, unknown] = [counts.passed, counts.failed, counts.not_checked];
+    if counts.scope == Scope::Run {
+        let number = match outcome {
+            Outcome::Pass => passed,
+            Outcome::Fail => failed,
+            Outcome::NotChecked => unknown,
         };
-        match (counts.scope, number == asked) {
-            (Scope::Row, true) => "every level".to_owned(),
-            (Scope::Workload, true) => "every workload".to_owned(),
-            _ => places.iter().map(place).collect::<Vec<_>>().join("; "),
-        }
-    };
-    let mut rows: Vec<(String, String)> =
-        all.into_iter().map(|(said, places)| (scope(&places), said)).collect();
-    let of_run = match outcome {
-        Outcome::Fail => counts.failed,
-        Outcome::NotChecked => counts.not_checked,
-        Outcome::Pass => counts.passed,
-    };
-    if counts.scope == Scope::Run && of_run > 0 {
-        let remedy = if outcome == Outcome::Fail { format!(". {}", counts.remedy) } else { String::new() };
-        rows.push(("the run".to_owned(), capitalized(&counts.seen) + &remedy));
+        let row = || ("the run".to_owned(), said(&counts.seen, &counts.remedy));
+        return (number > 0).then(row).into_iter().collect();
     }
-    rows
+    let mut all: Vec<Places> = Vec::new();
+    for found in &findings.workloads {
+        let of_rows = found.rows.iter().flat_map(|row| row.checks.iter().map(|of| (of, Some(row.level))));
+        let of_workload = found.checks.iter().map(|of| (of, None)).chain(of_rows);
+        for (of, level) in of_workload.filter(|(of, _)| of.id == check.id && of.outcome == outcome) {
+            let seen = said(&of.seen, &of.remedy);
+            let i = all.iter().position(|known| known.seen == seen).unwrap_or(all.len());
+            if i == all.len() {
+                all.push(Places { seen, of: Vec::new() });
+            }
+            let places = &mut all[i].of;
+            match places.last_mut().filter(|(workload, _)| *workload == found.name) {
+                Some((_, levels)) => levels.extend(level),
+                None => places.push((&found.name, level.into_iter().collect())),
+            }
+        }
+    }
+    let row = |places: Places| (scope(&places, counts, outcome), places.seen);
+    all.into_iter().map(row).collect()
+}
+
+/// The places by name; all of them in two words.
+fn scope(places: &Places, counts: &CheckCount, outcome: Outcome) -> String {
+    let number: u32 = places.of.iter().map(|(_, levels)| levels.len().max(1) as u32).sum();
+    let place = |(workload, levels): &(&str, Vec<u32>)| match levels.as_slice() {
+        [] => (*workload).to_owned(),
+        levels => format!("{workload}, {}", each_level(levels)),
+    };
+    match counts.scope {
+        _ if number < counts.passed + counts.failed + counts.not_checked => match outcome {
+            Outcome::Pass => "all others".to_owned(),
+            _ => places.of.iter().map(place).collect::<Vec<_>>().join("; "),
+        },
+        Scope::Row => "every level".to_owned(),
+        Scope::Workload | Scope::Run => "every workload".to_owned(),
+    }
 }
 
 /// How much was measured, and how far it is from what would be wrong.
@@ -117,7 +123,7 @@ fn summary(results: &Results, findings: &Findings) -> String {
 /// How far the answers for a workload may be believed, and why no further.
 pub(super) fn confidence(found: &WorkloadFindings, findings: &Findings) -> Answer {
     let (said, tone) = match found.trust.least() {
-        _ if !found.rows.iter().any(|row| row.usable()) => ("low", Tone::Stop),
+        _ if !found.rows.iter().any(Row::usable) => ("low", Tone::Stop),
         Confidence::Low => ("low", Tone::Stop),
         Confidence::Medium => ("medium", Tone::Care),
         Confidence::High => ("high", Tone::Plain),
@@ -130,30 +136,34 @@ pub(super) fn confidence(found: &WorkloadFindings, findings: &Findings) -> Answe
         let mut levels: Vec<u32> = lowered.iter().flat_map(|of| of.levels.iter().copied()).collect();
         levels.sort_unstable();
         levels.dedup();
-        match (lowered.is_empty(), levels.is_empty()) {
-            (true, _) => {}
-            (_, true) => details.push(format!("failed: {}", check.name)),
-            (_, false) => details.push(format!("failed: {} at {}", check.name, each_level(&levels))),
+        if !lowered.is_empty() {
+            let failed = if details.is_empty() { "failed: " } else { "" };
+            let at = if levels.is_empty() { String::new() } else { format!(" at {}", each_level(&levels)) };
+            details.push(format!("{failed}{}{at}", check.name));
         }
     }
     if details.is_empty() {
-        let [passed, unknown] = [Outcome::Pass, Outcome::NotChecked].map(|of| number(found, findings, of));
-        details.push(format!("all {passed} checks passed"));
+        let [passed, unknown, failed] = [Outcome::Pass, Outcome::NotChecked, Outcome::Fail].map(|outcome| {
+            let checks = findings.checks.iter().filter(|of| worst(of, found) == Some(outcome));
+            checks.count() as u32
+        });
+        details.push(match failed {
+            0 => format!("all {passed} checks passed"),
+            _ => format!("{passed} of {} passed, none failed that concerns it", count(passed + failed, "check")),
+        });
         details.extend((unknown > 0).then(|| format!("{unknown} not checked")));
     }
     Answer { label: "confidence", said: said.to_owned(), details, tone }
 }
 
-/// How many checks of a workload came out so, each by the worst of its outcomes.
-fn number(found: &WorkloadFindings, findings: &Findings, outcome: Outcome) -> usize {
+/// The worst outcome of a check of a workload.
+fn worst(counts: &CheckCount, found: &WorkloadFindings) -> Option<Outcome> {
     let of_workload = || found.checks.iter().chain(found.rows.iter().flat_map(|row| &row.checks));
-    let worst = |counts: &CheckCount| match counts.scope {
-        Scope::Run if counts.failed > 0 => Some(Outcome::Fail),
-        Scope::Run => Some(if counts.passed > 0 { Outcome::Pass } else { Outcome::NotChecked }),
-        Scope::Row | Scope::Workload => {
-            let has = |outcome| of_workload().any(|of| of.id == counts.id && of.outcome == outcome);
-            [Outcome::Fail, Outcome::Pass, Outcome::NotChecked].into_iter().find(|outcome| has(*outcome))
-        }
+    let has = |outcome| match (counts.scope, outcome) {
+        (Scope::Run, Outcome::Fail) => counts.failed > 0,
+        (Scope::Run, Outcome::Pass) => counts.passed > 0,
+        (Scope::Run, Outcome::NotChecked) => counts.not_checked > 0,
+        _ => of_workload().any(|of| of.id == counts.id && of.outcome == outcome),
     };
-    findings.checks.iter().filter(|counts| worst(counts) == Some(outcome)).count()
+    [Outcome::Fail, Outcome::Pass, Outcome::NotChecked].into_iter().find(|outcome| has(*outcome))
 }
