@@ -5,28 +5,20 @@ use super::format::count;
 use kv::proto::{AccuracyCheck, CheckOutcome, SelftestReport};
 use lab_data::results::{Results, Selftest};
 
-/// What stands on the front where the generator is not to be believed on its word; `None` where there is nothing to warn of.
+/// A reason not to believe the generator, for the beginning of the page; `None` where there is none.
 pub(super) fn warning(results: &Results) -> Option<String> {
-    match results.selftest.as_ref()? {
+    let why = match results.selftest.as_ref()? {
         Selftest::Ran(report) if report.checks.is_empty() => {
-            Some("Warning: the generator’s selftest made no check, so nothing is proved of it.".to_owned())
+            "the generator’s accuracy test made no check".to_owned()
         }
-        Selftest::Ran(report) => {
-            let failed = report.with(CheckOutcome::Fail);
-            // With their figures they stand in a section of their own.
-            (!failed.is_empty()).then(|| {
-                format!(
-                    "Warning: on this machine the generator failed its selftest ({}): figures that rest on it may be untrue.",
-                    failed.join(", ")
-                )
-            })
-        }
-        Selftest::Broke(why) => Some(format!(
-            "Warning: the generator’s selftest could not be run, so nothing is proved of it: {}.",
-            bare(why)
-        )),
-        Selftest::Skipped | Selftest::Simulated => None,
-    }
+        Selftest::Ran(report) => match report.with(CheckOutcome::Fail).join(", ") {
+            failed if failed.is_empty() => return None,
+            failed => format!("the generator failed its accuracy test ({failed})"),
+        },
+        Selftest::Broke(why) => format!("the generator’s accuracy test could not be run ({})", bare(why)),
+        Selftest::Skipped | Selftest::Simulated => return None,
+    };
+    Some(format!("Warning: {why}, so its figures may be wrong."))
 }
 
 /// Without a full stop: one follows.

@@ -130,7 +130,10 @@ pub(super) fn confidence(found: &WorkloadFindings, findings: &Findings) -> Answe
     };
     let trust = [&found.trust.capacity, &found.trust.knee, &found.trust.bottleneck];
     let mut details: Vec<String> = Vec::new();
-    for check in CHECKS {
+    // The gravest first: on the terminal there may be no room for all.
+    let mut by_gravity: Vec<&Check> = CHECKS.iter().collect();
+    by_gravity.sort_by_key(|check| check.leaves);
+    for check in by_gravity {
         let lowered: Vec<_> =
             trust.iter().flat_map(|of| &of.lowered_by).filter(|of| of.check == check.id).collect();
         let mut levels: Vec<u32> = lowered.iter().flat_map(|of| of.levels.iter().copied()).collect();

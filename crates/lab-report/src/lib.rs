@@ -92,8 +92,7 @@ fn rendered(results: &Results, findings: &Findings) -> Vec<File> {
 
 /// The answers as plain text: at most four lines for each workload, none longer than 100 columns.
 pub fn headline(results: &Results) -> String {
-    let warning = accuracy::warning(results).map(|warning| warning + "\n").unwrap_or_default();
-    warning + text::cards(&page::cards(&findings(results))).trim_end()
+    text::headline(accuracy::warning(results), &page::cards(&findings(results)))
 }
 
 #[cfg(test)]

@@ -64,33 +64,58 @@ pub struct Point {
     pub usable: bool,
 }
 
+impl Series {
+    fn new(label: impl Into<String>, colour: Colour, kind: Kind, points: Vec<Point>) -> Series {
+        Series { label: label.into(), colour, kind, points }
+    }
+
+    /// A figure of every level that has it.
+    fn measured(
+        found: &WorkloadFindings,
+        label: impl Into<String>,
+        colour: Colour,
+        read: impl Fn(&Row) -> Option<f64>,
+    ) -> Series {
+        let points = found.rows.iter().filter_map(|row| Some(Point::of(row, read(row)?)));
+        Series::new(label, colour, Kind::Measured, points.collect())
+    }
+}
+
+impl Point {
+    fn new(at: f64, value: f64) -> Point {
+        Point { at, value, interval: None, usable: true }
+    }
+
+    fn of(row: &Row, value: f64) -> Point {
+        Point { usable: row.usable(), ..Point::new(row.level.into(), value) }
+    }
+}
+
+/// A value from the first to the last of some levels.
+fn across(levels: &[u32], value: f64) -> Vec<Point> {
+    let ends = [levels.first(), levels.last()].into_iter().flatten();
+    ends.map(|level| Point::new((*level).into(), value)).collect()
+}
+
 pub(super) fn goodput(found: &WorkloadFindings) -> Vec<Series> {
-    let points = found.rows.iter().filter_map(|row| {
-        let of = row.goodput_rps?;
-        Some(Point { interval: (of.low < of.high).then_some((of.low, of.high)), ..point(row, of.mean) })
-    });
-    let levels = levels(found);
-    let across = |levels: &[u32], value: f64, interval| -> Vec<Point> {
-        let ends = [levels.first(), levels.last()].into_iter().flatten();
-        ends.map(|level| Point { at: f64::from(*level), value, interval, usable: true }).collect()
-    };
     let mut all = Vec::new();
     if let Capacity::Reached { rps, levels } = &found.capacity {
-        all.push(Series {
-            label: format!("capacity {}", short(rps.mean)),
-            colour: Colour::Soft,
-            kind: Kind::Area(Fill::Light),
-            points: across(levels, rps.high, Some((rps.low, rps.high))),
-        });
+        let mut band = across(levels, rps.high);
+        band.iter_mut().for_each(|point| point.interval = Some((rps.low, rps.high)));
+        let label = format!("capacity {}", short(rps.mean));
+        all.push(Series::new(label, Colour::Soft, Kind::Area(Fill::Light), band));
     }
-    all.extend(found.ceilings.iter().map(|of| Series {
-        label: format!("{} full", of.resource),
-        colour: Colour::Soft,
-        kind: Kind::Ceiling,
-        points: across(&levels, of.ceiling_rps, None),
+    let levels = levels(found);
+    all.extend(found.ceilings.iter().map(|of| {
+        let points = across(&levels, of.ceiling_rps);
+        Series::new(format!("{} full", of.resource), Colour::Soft, Kind::Ceiling, points)
     }));
-    let (label, colour) = ("goodput".to_owned(), Colour::Series(0));
-    all.push(Series { label, colour, kind: Kind::Measured, points: points.collect() });
+    let colour = Colour::Series(0);
+    let points = found.rows.iter().filter_map(|row| {
+        let of = row.goodput_rps?;
+        Some(Point { interval: (of.low < of.high).then_some((of.low, of.high)), ..Point::of(row, of.mean) })
+    });
+    all.push(Series::new("goodput", colour, Kind::Measured, points.collect()));
     all.extend(published(found, "published", colour, |row| Some(row.printed.throughput_rps?.value)));
     all
 }
@@ -117,13 +142,7 @@ pub(super) fn latency(found: &WorkloadFindings) -> Vec<Series> {
 }
 
 fn ranks(found: &WorkloadFindings, ranks: &[Rank]) -> Vec<Series> {
-    let series = |(label, colour, read): &Rank| Series {
-        label: (*label).to_owned(),
-        colour: *colour,
-        kind: Kind::Measured,
-        points: found.rows.iter().filter_map(|row| Some(point(row, read(row)?))).collect(),
-    };
-    ranks.iter().map(series).collect()
+    ranks.iter().map(|(label, colour, read)| Series::measured(found, *label, *colour, read)).collect()
 }
 
 /// What is never busier than this is a line on the ground: the table has it.
@@ -144,26 +163,16 @@ fn colours(row: &Row) -> Vec<Colour> {
 /// A line for each resource that is busy at all, by one of its figures.
 fn by_resource(found: &WorkloadFindings, read: fn(&Use) -> Option<f64>) -> Vec<Series> {
     let Some(first) = found.rows.first() else { return Vec::new() };
-    let is_shown = |i: usize| {
-        found
-            .rows
-            .iter()
-            .any(|row| row.uses(i) && row.resources[i].utilization.is_some_and(|u| u >= SHOWN_MIN))
+    let is_busy = |row: &Row, i: usize| row.uses(i) && row.resources[i].utilization >= Some(SHOWN_MIN);
+    let of_resource = |(i, (resource, colour)): (usize, (&Use, Colour))| {
+        let label = match resource.kind {
+            ResourceKind::Indication => format!("({})", resource.name),
+            _ => resource.name.clone(),
+        };
+        let is_shown = found.rows.iter().any(|row| is_busy(row, i));
+        Series::measured(found, label, colour, |row| read(row.resources.get(i).filter(|_| is_shown)?))
     };
-    (first.resources.iter().zip(colours(first)).enumerate())
-        .map(|(i, (resource, colour))| Series {
-            label: match resource.kind {
-                ResourceKind::Indication => format!("({})", resource.name),
-                _ => resource.name.clone(),
-            },
-            colour,
-            kind: Kind::Measured,
-            points: (found.rows.iter())
-                .filter(|_| is_shown(i))
-                .filter_map(|row| Some(point(row, read(row.resources.get(i)?)?)))
-                .collect(),
-        })
-        .collect()
+    first.resources.iter().zip(colours(first)).enumerate().map(of_resource).collect()
 }
 
 pub(super) fn demand(found: &WorkloadFindings) -> Vec<Series> {
@@ -243,15 +252,10 @@ pub(super) fn clients(found: &WorkloadFindings) -> Vec<Series> {
         for (((row, _), ground), share) in counted.iter().zip(&mut ground).zip(&band.shares) {
             let low = *ground;
             *ground += share;
-            points.push(Point { interval: Some((low, *ground)), ..point(row, *ground) });
+            points.push(Point { interval: Some((low, *ground)), ..Point::of(row, *ground) });
         }
         let is_wide = band.is_wide();
-        is_wide.then_some(Series {
-            label: band.label,
-            colour: band.colour,
-            kind: Kind::Area(band.fill),
-            points,
-        })
+        is_wide.then(|| Series::new(band.label, band.colour, Kind::Area(band.fill), points))
     });
     stacked.collect()
 }
@@ -263,17 +267,11 @@ pub(super) fn pressure(found: &WorkloadFindings) -> Vec<Series> {
         let of_figure = found.rows.iter().flat_map(|row| &row.figures).filter(|of| of.figure == figure.name);
         let owners: BTreeSet<&str> = of_figure.map(|of| of.of.as_str()).collect();
         for owner in owners {
-            let read = |row: &Row| {
+            let label = format!("{}: {}", owner.trim_start_matches("pressure "), figure.heading.0);
+            all.push(Series::measured(found, label, Colour::Series(all.len()), |row| {
                 let of = row.figures.iter().find(|of| of.figure == figure.name && of.of == owner)?;
-                Some(point(row, of.value))
-            };
-            let name = owner.trim_start_matches("pressure ");
-            all.push(Series {
-                label: format!("{name}: {}", figure.heading.0),
-                colour: Colour::Series(all.len()),
-                kind: Kind::Measured,
-                points: found.rows.iter().filter_map(read).collect(),
-            });
+                Some(of.value)
+            }));
         }
     }
     all.retain(|series| series.points.iter().any(|point| point.value >= SHOWN_MIN));
@@ -283,17 +281,11 @@ pub(super) fn pressure(found: &WorkloadFindings) -> Vec<Series> {
 /// How far every row is from Little's law, on the band that the check allows.
 pub(super) fn residuals(found: &WorkloadFindings) -> Vec<Series> {
     const ALLOWED: f64 = 0.02;
-    let points: Vec<Point> =
-        found.rows.iter().filter_map(|row| Some(point(row, row.little_residual?))).collect();
-    let band =
-        |at: &Point| Point { at: at.at, value: ALLOWED, interval: Some((-ALLOWED, ALLOWED)), usable: true };
-    let allowed = Series {
-        label: "±2 %".into(),
-        colour: Colour::Soft,
-        kind: Kind::Area(Fill::Pale),
-        points: points.iter().map(band).collect(),
-    };
-    vec![allowed, Series { label: "residual".into(), colour: Colour::Series(0), kind: Kind::Dots, points }]
+    let residual = Series::measured(found, "residual", Colour::Series(0), |row| row.little_residual);
+    let band = |of: &Point| Point { interval: Some((-ALLOWED, ALLOWED)), ..Point::new(of.at, ALLOWED) };
+    let band = residual.points.iter().map(band).collect();
+    let allowed = Series::new("±2 %", Colour::Soft, Kind::Area(Fill::Pale), band);
+    vec![allowed, Series { kind: Kind::Dots, ..residual }]
 }
 
 pub(super) fn goodput_by_second(found: &WorkloadFindings) -> Vec<Series> {
@@ -314,11 +306,8 @@ fn by_second(
     values: impl Iterator<Item = Option<f64>>,
 ) -> Series {
     let secs = found.time_series.as_ref().map_or(1.0, |series| series.bin_secs);
-    let point = |(bin, value): (usize, Option<f64>)| {
-        Some(Point { at: (bin as f64 + 0.5) * secs, value: value?, interval: None, usable: true })
-    };
-    let points = values.enumerate().filter_map(point).collect();
-    Series { label: label.to_owned(), colour, kind: Kind::TimeSeries, points }
+    let points = values.enumerate().filter_map(|(bin, value)| Some(Point::new((bin as f64 + 0.5) * secs, value?)));
+    Series::new(label, colour, Kind::TimeSeries, points.collect())
 }
 
 /// What was published of one figure: a curve, and a line from side to side for each row without clients.
@@ -329,26 +318,13 @@ fn published(
     read: fn(&AuditedRow) -> Option<f64>,
 ) -> Vec<Series> {
     let Some(sweep) = &found.printed else { return Vec::new() };
-    let place = |clients: u32, value: f64, usable: bool| Point {
-        at: f64::from(clients),
-        value,
-        interval: None,
-        usable,
-    };
-    let curve = (sweep.rows.iter())
-        .filter_map(|row| Some(place(row.printed.clients?, read(row)?, !row.off())))
-        .collect();
-    let mut all = vec![Series { label: label.to_owned(), colour, kind: Kind::Published, points: curve }];
+    let curve = sweep.rows.iter().filter_map(|row| {
+        Some(Point { usable: !row.off(), ..Point::new(row.printed.clients?.into(), read(row)?) })
+    });
+    let mut all = vec![Series::new(label, colour, Kind::Published, curve.collect())];
     let levels = levels(found);
-    if let (Some(first), Some(last)) = (levels.first(), levels.last()) {
-        let peaks = sweep.rows.iter().filter(|row| row.printed.clients.is_none()).filter_map(read);
-        all.extend(peaks.map(|value| Series {
-            label: label.to_owned(),
-            colour,
-            kind: Kind::PublishedPeak,
-            points: vec![place(*first, value, true), place(*last, value, true)],
-        }));
-    }
+    let peaks = sweep.rows.iter().filter(|row| row.printed.clients.is_none()).filter_map(read);
+    all.extend(peaks.map(|value| Series::new(label, colour, Kind::PublishedPeak, across(&levels, value))));
     all.retain(|series| !series.points.is_empty());
     all
 }
@@ -358,8 +334,4 @@ pub(super) fn levels(found: &WorkloadFindings) -> Vec<u32> {
     let printed = found.printed.iter().flat_map(|sweep| &sweep.rows).filter_map(|row| row.printed.clients);
     let all: BTreeSet<u32> = found.rows.iter().map(|row| row.level).chain(printed).collect();
     all.into_iter().filter(|level| *level > 0).collect()
-}
-
-fn point(row: &Row, value: f64) -> Point {
-    Point { at: f64::from(row.level), value, interval: None, usable: row.usable() }
 }

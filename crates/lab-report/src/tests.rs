@@ -472,8 +472,7 @@ fn checks(of: &[(&str, CheckOutcome)]) -> Option<Selftest> {
 
 #[test]
 fn an_accuracy_check_that_fails_is_a_warning_above_everything_else() {
-    let said = "Warning: on this machine the generator failed its selftest (stall): \
-                figures that rest on it may be untrue.";
+    let said = "Warning: the generator failed its accuracy test (stall), so its figures may be wrong.";
     let [html, markdown, headline] =
         proved(checks(&[("delay", CheckOutcome::Pass), ("stall", CheckOutcome::Fail)]));
     for page in [&html, &markdown, &headline] {

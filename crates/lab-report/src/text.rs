@@ -52,8 +52,15 @@ fn underlined(title: &str) -> String {
     format!("{title}\n{}\n", "─".repeat(title.chars().count()))
 }
 
+/// The answers below a warning, without a line end behind the last line.
+pub(super) fn headline(warning: Option<String>, answers: &[Card]) -> String {
+    let mut lines = warning.map_or_else(Vec::new, |warning| folded(&warning, ANSWER_WIDTH));
+    lines.push(cards(answers));
+    lines.join("\n").trim_end().to_owned()
+}
+
 /// A line for each answer of each workload. Details without room on it are left out.
-pub(super) fn cards(cards: &[Card]) -> String {
+fn cards(cards: &[Card]) -> String {
     const NAME_MAX: usize = 24;
     let names: Vec<String> = cards.iter().map(|card| shortened(&card.name, NAME_MAX)).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
@@ -70,7 +77,7 @@ pub(super) fn cards(cards: &[Card]) -> String {
                 }
                 line = format!("{line}; {detail}");
             }
-            text.extend(line.chars().take(ANSWER_WIDTH));
+            text.push_str(&shortened(&line, ANSWER_WIDTH));
             text.push('\n');
         }
     }

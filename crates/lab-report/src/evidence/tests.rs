@@ -121,7 +121,7 @@ fn what_lowers_the_confidence_in_a_workload_stands_on_its_card() {
     results.environment.push(("build".into(), "debug".into()));
     check(
         &front(&results),
-        &["class=\"stop\"", "<dd>low</dd><dd>failed: random order; optimized build</dd>"],
+        &["class=\"stop\"", "<dd>low</dd><dd>failed: optimized build; random order</dd>"],
     );
     results.trials.clear();
     check(&front(&results), &["class=\"stop\"", "<dd>low</dd>"]);
