@@ -152,7 +152,10 @@ pub(super) fn confidence(found: &WorkloadFindings, findings: &Findings) -> Answe
         });
         details.push(match failed {
             0 => format!("all {passed} checks passed"),
-            _ => format!("{passed} of {} passed, none failed that concerns it", count(passed + failed, "check")),
+            _ => format!(
+                "{passed} of {} passed, none failed that concerns it",
+                count(passed + failed, "check")
+            ),
         });
         details.extend((unknown > 0).then(|| format!("{unknown} not checked")));
     }

@@ -306,7 +306,8 @@ fn by_second(
     values: impl Iterator<Item = Option<f64>>,
 ) -> Series {
     let secs = found.time_series.as_ref().map_or(1.0, |series| series.bin_secs);
-    let points = values.enumerate().filter_map(|(bin, value)| Some(Point::new((bin as f64 + 0.5) * secs, value?)));
+    let points =
+        values.enumerate().filter_map(|(bin, value)| Some(Point::new((bin as f64 + 0.5) * secs, value?)));
     Series::new(label, colour, Kind::TimeSeries, points.collect())
 }
 
