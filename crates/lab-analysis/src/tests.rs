@@ -121,7 +121,7 @@ fn time_spent_backing_off_counts_for_littles_law() {
     assert_eq!(failed(&row), Vec::<&str>::new());
 }
 
-// Without them one stall at an edge of the window failed the gate, and a wrong account of them would hide one.
+// Without them one stall at an edge of the window failed the check, and a wrong account of them would hide one.
 #[test]
 fn edges_of_the_window_are_in_the_account_and_a_doctored_one_is_not() {
     let (row, _) = spoiled(|_| {});

@@ -32,118 +32,51 @@ pub enum WaitKind {
     Idle,
 }
 
+use WaitKind::{Idle, Limit, Work};
+
 /// The classes. Names of states are PostgreSQL's wait events (its documentation, Wait Event tables), or, as
 /// `State:…`, MariaDB's and MySQL's thread states.
 pub const WAITS: &[Wait] = &[
-    Wait {
-        name: "idle",
-        states: &["idle", "Client:ClientRead"],
-        means: "the database is idle and waits for its clients: look upstream",
-        kind: WaitKind::Idle,
-    },
-    Wait {
-        name: "idle in transaction",
-        states: &["idle_in_transaction"],
-        means: "transactions are held open by a client that sends nothing: look at what it does between its statements",
-        kind: WaitKind::Idle,
-    },
-    Wait {
-        name: "processor",
-        states: &["CPU"],
-        means: "sessions compute, or wait for a core: see the processor’s utilization",
-        kind: WaitKind::Work,
-    },
-    Wait {
-        name: "row lock",
-        states: &["Lock:transactionid", "Lock:tuple", "Lock:row"],
-        means: "sessions queue for rows that others are changing: writes of one key go one after the other",
-        kind: WaitKind::Limit,
-    },
-    Wait {
-        name: "lock",
-        states: &["Lock:*", "State:Waiting for*lock"],
-        means: "sessions wait for a lock on something larger than a row",
-        kind: WaitKind::Limit,
-    },
-    Wait {
-        name: "replica",
-        states: &["IPC:SyncRep", "State:Waiting for semi-sync*"],
-        means: "commits wait until a replica confirms them",
-        kind: WaitKind::Limit,
-    },
-    Wait {
-        name: "commit path",
-        states: &[
-            "IO:WALSync",
-            "IO:WALWrite",
-            "IO:WalSync",
-            "IO:WalWrite",
-            "IO:WALInit*",
-            "LWLock:WALWrite",
-            "LWLock:WALInsert",
-            "Timeout:CommitDelay",
-            "State:Commit*",
-            "State:waiting for handler commit",
-            "State:Waiting for prior transaction*",
-        ],
-        means: "a commit waits until the log is on the disk, or until its turn to write it",
-        kind: WaitKind::Limit,
-    },
-    Wait {
-        name: "reads",
-        states: &[
-            "IO:DataFileRead",
-            "IO:DataFilePrefetch",
-            "IPC:BufferIO",
-            "IPC:BufferIo",
-            "LWLock:BufferIO",
-        ],
-        means: "pages are read from the disk: the data in use is larger than the memory for it",
-        kind: WaitKind::Limit,
-    },
-    Wait {
-        name: "data writes",
-        states: &["IO:DataFile*"],
-        means: "pages are written or files extended by the sessions themselves",
-        kind: WaitKind::Limit,
-    },
-    Wait {
-        name: "page lock",
-        states: &[
-            "LWLock:BufferContent",
-            "LWLock:BufferMapping",
-            "LWLock:buffer_*",
-            "BufferPin:*",
-            "Buffer:*",
-        ],
-        means: "sessions wait for the same pages in memory",
-        kind: WaitKind::Limit,
-    },
-    Wait {
-        name: "internal lock",
-        states: &["LWLock:*"],
-        means: "sessions wait for a short internal lock of the server",
-        kind: WaitKind::Limit,
-    },
-    Wait {
-        name: "client",
-        states: &["Client:*"],
-        means: "sessions wait for their client’s connection: look upstream",
-        kind: WaitKind::Idle,
-    },
-    Wait {
-        name: "statement",
-        states: &["State:*"],
-        means: "statements are being executed; this server does not tell computing from reading",
-        kind: WaitKind::Work,
-    },
-    Wait {
-        name: "other",
-        states: &["*"],
-        means: "a state that weir has no opinion on",
-        kind: WaitKind::Work,
-    },
+    wait("idle", Idle, &["idle", "Client:ClientRead"])
+        .means("the database is idle and waits for its clients: look upstream"),
+    wait("idle in transaction", Idle, &["idle_in_transaction"])
+        .means("transactions are held open by a client that sends nothing: look at what it does between its statements"),
+    wait("processor", Work, &["CPU"])
+        .means("sessions compute, or wait for a core: see the processor’s utilization"),
+    wait("row lock", Limit, &["Lock:transactionid", "Lock:tuple", "Lock:row"])
+        .means("sessions queue for rows that others are changing: writes of one key go one after the other"),
+    wait("lock", Limit, &["Lock:*", "State:Waiting for*lock"])
+        .means("sessions wait for a lock on something larger than a row"),
+    wait("replica", Limit, &["IPC:SyncRep", "State:Waiting for semi-sync*"])
+        .means("commits wait until a replica confirms them"),
+    wait("commit path", Limit, &["IO:WALSync", "IO:WALWrite", "IO:WalSync", "IO:WalWrite", "IO:WALInit*", "LWLock:WALWrite", "LWLock:WALInsert", "Timeout:CommitDelay", "State:Commit*", "State:waiting for handler commit", "State:Waiting for prior transaction*"])
+        .means("a commit waits until the log is on the disk, or until its turn to write it"),
+    wait("reads", Limit, &["IO:DataFileRead", "IO:DataFilePrefetch", "IPC:BufferIO", "IPC:BufferIo", "LWLock:BufferIO"])
+        .means("pages are read from the disk: the data in use is larger than the memory for it"),
+    wait("data writes", Limit, &["IO:DataFile*"])
+        .means("pages are written or files extended by the sessions themselves"),
+    wait("page lock", Limit, &["LWLock:BufferContent", "LWLock:BufferMapping", "LWLock:buffer_*", "BufferPin:*", "Buffer:*"])
+        .means("sessions wait for the same pages in memory"),
+    wait("internal lock", Limit, &["LWLock:*"])
+        .means("sessions wait for a short internal lock of the server"),
+    wait("client", Idle, &["Client:*"])
+        .means("sessions wait for their client’s connection: look upstream"),
+    wait("statement", Work, &["State:*"])
+        .means("statements are being executed; this server does not tell computing from reading"),
+    wait("other", Work, &["*"])
+        .means("a state that weir has no opinion on"),
 ];
+
+const fn wait(name: &'static str, kind: WaitKind, states: &'static [&'static str]) -> Wait {
+    Wait { name, states, means: "", kind }
+}
+
+impl Wait {
+    const fn means(mut self, means: &'static str) -> Wait {
+        self.means = means;
+        self
+    }
+}
 
 /// The class of a state.
 pub fn class_of(state: &str) -> &'static Wait {

@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 /// A residual beyond this is an error of the row, not noise: a share of the clients.
 pub const OFF: f64 = 0.05;
-/// Failures beyond this share degrade a row, as gate G4 has it for our own.
+/// Failures beyond this share degrade a row, as the check of errors has it for ours.
 const FAILED: f64 = 0.001;
 /// Cutting a latency to whole milliseconds takes 0.5 ms of it on average. A sample spread over less than a few
 /// milliseconds may lose more or less.

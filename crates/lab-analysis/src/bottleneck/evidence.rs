@@ -104,14 +104,10 @@ pub(super) fn evidence(
             .iter()
             .filter(|row| row.usable() && row.resources[i].utilization >= Some(SATURATED))
             .count(),
-        waiting: None,
         computing: mean(&uses.iter().filter_map(|of| of.computing).collect::<Vec<f64>>()),
         limit: limit_of(of, alone.map(String::as_str)),
         within: of.within.clone(),
-        queue_growth: None,
-        pressure: None,
-        elasticity: None,
-        slowed: None,
+        ..Evidence::default()
     })
 }
 
@@ -137,24 +133,12 @@ pub(super) fn wait(deciding: &[&Row]) -> Option<Evidence> {
     let waiting = holding(&deciding)?;
     Some(Evidence {
         resource: format!("{} {}", waiting.parts.join(" + "), waiting.class),
-        id: String::new(),
-        is_hard: false,
         // The utilization law says nothing of it; only the rule for waits may name it.
         kind: ResourceKind::Indication,
         utilization: waiting.share,
-        demand_us: None,
-        demand_variation: None,
-        ceiling_rps: None,
-        load_dependent: false,
-        reached_at: 0,
         limit: limit_of_class(waiting.class),
         waiting: Some(waiting),
-        computing: None,
-        within: Vec::new(),
-        queue_growth: None,
-        pressure: None,
-        elasticity: None,
-        slowed: None,
+        ..Evidence::default()
     })
 }
 

@@ -82,7 +82,7 @@ pub enum Grade {
 }
 
 /// A resource at the levels that decide.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Evidence {
     /// What it is shown as: the resource's name, or of cores that several parts share the one that has nearly all of their time.
     pub resource: String,

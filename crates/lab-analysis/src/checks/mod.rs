@@ -12,6 +12,8 @@ mod run;
 pub use case::{OfRow, OfWorkload};
 pub use outcome::{Checked, Confidence, Outcome};
 
+use Confidence::{High, Low, Medium};
+
 use super::rows::Row;
 use super::steady;
 use lab_data::results::Results;
@@ -55,138 +57,48 @@ pub enum Scope {
 
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
-    Check {
-        id: "headroom",
-        name: "generator is not the limit",
-        about: "goodput does not fall as a limit’s must when the load generator is made slower",
-        leaves: Confidence::Low,
-        test: Test::Workload(headroom::check),
-    },
-    Check {
-        id: "little",
-        name: "Little’s law",
-        about: "throughput × time accounts within 2 % for the clients of a closed loop, for the requests in flight of an open one",
-        leaves: Confidence::Low,
-        test: Test::Row(row::little),
-    },
-    Check {
-        id: "percentiles",
-        name: "percentiles in order",
-        about: "min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, no sample beyond the histogram",
-        leaves: Confidence::Low,
-        test: Test::Row(row::percentiles),
-    },
-    Check {
-        id: "errors",
-        name: "errors",
-        about: "at most 0.1 % of the attempts fail; a level with more enters neither capacity nor knee",
-        leaves: Confidence::Medium,
-        test: Test::Row(row::errors),
-    },
-    Check {
-        id: "on_time",
-        name: "generator on time",
-        about: "the load generator neither waits for a core nor sends late for more than 1 % of the requests’ time",
-        leaves: Confidence::Medium,
-        test: Test::Row(row::on_time),
-    },
-    Check {
-        id: "steady",
-        name: "steady state",
-        about: "neither goodput nor latency moves in the window, they are known to ±1 % and ±2 %, and what an open loop offers goes through",
-        leaves: Confidence::Medium,
-        test: Test::Row(steady::check),
-    },
-    Check {
-        id: "machine",
-        name: "machine undisturbed",
-        about: "steal ≤ 0.5 %, no swap, other processes on our cores ≤ 5 %",
-        leaves: Confidence::Medium,
-        test: Test::Row(row::machine),
-    },
-    Check {
-        id: "mix",
-        name: "requested mix",
-        about: "the operations observed are the mix that was asked for",
-        leaves: Confidence::Medium,
-        test: Test::Row(row::mix),
-    },
-    Check {
-        id: "checkpoints",
-        name: "checkpoints",
-        about: "the window holds no checkpoint of the database, or at least two",
-        leaves: Confidence::Medium,
-        test: Test::Row(row::checkpoints),
-    },
-    Check {
-        id: "complete",
-        name: "all runs have numbers",
-        about: "every planned run of every level delivered numbers",
-        leaves: Confidence::Medium,
-        test: Test::Workload(run::complete),
-    },
-    Check {
-        id: "repetitions",
-        name: "repetitions",
-        about: "every level was run at least three times, so that each mean has an interval",
-        leaves: Confidence::Medium,
-        test: Test::Workload(run::repetitions),
-    },
-    Check {
-        id: "values",
-        name: "values verified",
-        about: "values read under load were compared with those written, and none was wrong or stale",
-        leaves: Confidence::Low,
-        test: Test::Workload(run::values),
-    },
-    Check {
-        id: "order",
-        name: "random order",
-        about: "levels ran in an order that does not follow their size, so that drift does not look like an effect of the level",
-        leaves: Confidence::Medium,
-        test: Test::Workload(run::order),
-    },
-    Check {
-        id: "accuracy",
-        name: "generator accuracy",
-        about: "the load generator passed its accuracy test on this machine",
-        leaves: Confidence::Low,
-        test: Test::Run(run::accuracy),
-    },
-    Check {
-        id: "cores",
-        name: "generator has its own cores",
-        about: "the load generator shares no core with what it measures",
-        leaves: Confidence::Low,
-        test: Test::Run(run::cores),
-    },
-    Check {
-        id: "full_length",
-        name: "full length",
-        about: "warm-ups and windows are as long as the experiment says",
-        leaves: Confidence::Medium,
-        test: Test::Run(run::full_length),
-    },
-    Check {
-        id: "build",
-        name: "optimized build",
-        about: "what is measured was built as it would be used",
-        leaves: Confidence::Low,
-        test: Test::Run(run::build),
-    },
-    Check {
-        id: "repeatable",
-        name: "can be repeated",
-        about: "command, experiment, seed, versions, machine and the hash of the binary are all in the results",
-        leaves: Confidence::High,
-        test: Test::Run(run::repeatable),
-    },
+    check("headroom", "generator is not the limit", Low, Test::Workload(headroom::check))
+        .about("goodput does not fall as a limit’s must when the load generator is made slower"),
+    check("little", "Little’s law", Low, Test::Row(row::little))
+        .about("throughput × time accounts within 2 % for the clients of a closed loop, for the requests in flight of an open one"),
+    check("percentiles", "percentiles in order", Low, Test::Row(row::percentiles))
+        .about("min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, no sample beyond the histogram"),
+    check("errors", "errors", Medium, Test::Row(row::errors))
+        .about("at most 0.1 % of the attempts fail; a level with more enters neither capacity nor knee"),
+    check("on_time", "generator on time", Medium, Test::Row(row::on_time))
+        .about("the load generator neither waits for a core nor sends late for more than 1 % of the requests’ time"),
+    check("steady", "steady state", Medium, Test::Row(steady::check))
+        .about("neither goodput nor latency moves in the window, they are known to ±1 % and ±2 %, and what an open loop offers goes through"),
+    check("machine", "machine undisturbed", Medium, Test::Row(row::machine))
+        .about("steal ≤ 0.5 %, no swap, other processes on our cores ≤ 5 %"),
+    check("mix", "requested mix", Medium, Test::Row(row::mix))
+        .about("the operations observed are the mix that was asked for"),
+    check("checkpoints", "checkpoints", Medium, Test::Row(row::checkpoints))
+        .about("the window holds no checkpoint of the database, or at least two"),
+    check("complete", "all runs have numbers", Medium, Test::Workload(run::complete))
+        .about("every planned run of every level delivered numbers"),
+    check("repetitions", "repetitions", Medium, Test::Workload(run::repetitions))
+        .about("every level was run at least three times, so that each mean has an interval"),
+    check("values", "values verified", Low, Test::Workload(run::values))
+        .about("values read under load were compared with those written, and none was wrong or stale"),
+    check("order", "random order", Medium, Test::Workload(run::order))
+        .about("levels ran in an order that does not follow their size, so that drift does not look like an effect of the level"),
+    check("accuracy", "generator accuracy", Low, Test::Run(run::accuracy))
+        .about("the load generator passed its accuracy test on this machine"),
+    check("cores", "generator has its own cores", Low, Test::Run(run::cores))
+        .about("the load generator shares no core with what it measures"),
+    check("full_length", "full length", Medium, Test::Run(run::full_length))
+        .about("warm-ups and windows are as long as the experiment says"),
+    check("build", "optimized build", Low, Test::Run(run::build))
+        .about("what is measured was built as it would be used"),
+    check("repeatable", "can be repeated", High, Test::Run(run::repeatable))
+        .about("command, experiment, seed, versions, machine and the hash of the binary are all in the results"),
 ];
 
 impl Checked {
     /// The check.
     pub fn check(&self) -> &'static Check {
-        check(self.id)
+        of_id(self.id)
     }
 }
 
@@ -209,7 +121,16 @@ fn asked(ask: impl Fn(&Test) -> Option<Checked>) -> Vec<Checked> {
     CHECKS.iter().filter_map(|check| Some(Checked { id: check.id, ..ask(&check.test)? })).collect()
 }
 
+const fn check(id: &'static str, name: &'static str, leaves: Confidence, test: Test) -> Check {
+    Check { id, name, about: "", leaves, test }
+}
+
 impl Check {
+    const fn about(mut self, about: &'static str) -> Check {
+        self.about = about;
+        self
+    }
+
     /// What it is asked of.
     pub fn scope(&self) -> Scope {
         match self.test {
@@ -284,11 +205,11 @@ pub struct Lowered {
 impl Lowered {
     /// The check.
     pub fn check(&self) -> &'static Check {
-        check(self.check)
+        of_id(self.check)
     }
 }
 
-fn check(id: &str) -> &'static Check {
+fn of_id(id: &str) -> &'static Check {
     CHECKS.iter().find(|check| check.id == id).expect("every check is in the table")
 }
 
@@ -303,10 +224,10 @@ pub(super) fn trust<'a>(
         let at = rows.iter().filter(|row| levels.contains(&row.level) && row.checks.iter().any(failed));
         let levels: Vec<u32> = at.map(|row| row.level).collect();
         let fails = !levels.is_empty() || others.clone().any(failed);
-        (fails && check.leaves < Confidence::High).then_some(Lowered { check: check.id, levels })
+        (fails && check.leaves < High).then_some(Lowered { check: check.id, levels })
     };
     let lowered_by: Vec<Lowered> = CHECKS.iter().filter_map(lowered).collect();
-    let confidence = lowered_by.iter().map(|of| of.check().leaves).min().unwrap_or(Confidence::High);
+    let confidence = lowered_by.iter().map(|of| of.check().leaves).min().unwrap_or(High);
     Trust { confidence, lowered_by }
 }
 

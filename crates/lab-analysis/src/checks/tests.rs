@@ -98,7 +98,7 @@ fn a_generator_that_shares_its_core_lowers_confidence_and_deletes_nothing() {
     share(&mut shared, &["server"]);
     let found = findings(&shared).workloads.remove(0);
     assert!(matches!(found.capacity, Capacity::Reached { .. }) && found.knee.is_some());
-    assert_eq!((found.bottleneck.grade, found.trust.least()), (Grade::Supported, Confidence::Low));
+    assert_eq!((found.bottleneck.grade, found.trust.least()), (Grade::Supported, Low));
     assert!(found.trust.capacity.lowered_by.iter().any(|of| of.check == "cores" && of.levels.is_empty()));
 }
 
@@ -146,11 +146,11 @@ fn a_failed_check_lowers_confidence_only_in_what_rests_on_its_rows() {
         }
         findings(&results).workloads.remove(0).trust
     };
-    assert_eq!(trust(99).least(), Confidence::High, "{:?}", trust(99));
+    assert_eq!(trust(99).least(), High, "{:?}", trust(99));
     let off = trust(1);
-    assert_eq!((off.capacity.confidence, off.knee.confidence), (Confidence::High, Confidence::Low));
+    assert_eq!((off.capacity.confidence, off.knee.confidence), (High, Low));
     let on = trust(16);
-    assert_eq!((on.capacity.confidence, on.bottleneck.confidence), (Confidence::Low, Confidence::Low));
+    assert_eq!((on.capacity.confidence, on.bottleneck.confidence), (Low, Low));
     assert_eq!(on.capacity.lowered_by, [Lowered { check: "percentiles", levels: vec![16] }]);
 }
 
@@ -281,10 +281,7 @@ fn the_generator_is_the_limit_if_and_only_if_goodput_follows_it() {
             && seen.contains("where a limit loses 20.0 %"),
         "{seen}"
     );
-    assert_eq!(
-        (limit.bottleneck.grade, limit.trust.bottleneck.confidence),
-        (Grade::Generator, Confidence::Low)
-    );
+    assert_eq!((limit.bottleneck.grade, limit.trust.bottleneck.confidence), (Grade::Generator, Low));
     assert!(limit.generator_limited());
     // However busy it is: a thread that polls uses all of its core.
     let none = slowed(0.99, 0.99, &[0.01, 0.0, -0.01]);
