@@ -4,6 +4,7 @@
 //! what makes a durable store fast. [`Batcher`] makes batches of single requests. Knows no cache, HTTP or flags.
 
 #[cfg(any(test, feature = "test-support"))]
+#[path = "../tests/contract/mod.rs"]
 pub mod contract;
 mod error;
 mod fjall;
@@ -13,6 +14,7 @@ mod memory;
 mod mysql;
 mod part;
 mod postgres;
+mod setup;
 
 pub use batcher::{
     Batcher, Batching, Config, Meters, Observer, Receiver, Reply, Sender, Status, WorkerMeters, WriteRequest,

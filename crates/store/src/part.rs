@@ -13,7 +13,7 @@ const PLACEMENT: &str = "fnv1a64";
 
 /// The shard of `key` among `of`, which is not 0: FNV-1a with 64 bits, modulo their number.
 ///
-/// Fixed for ever: whoever knows the keys can tell where they are. Source: Fowler, Noll and Vo, as in
+/// Never changes: stores on disk depend on it. Source: Fowler, Noll and Vo, as in
 /// draft-eastlake-fnv; bytes are unsigned.
 pub fn shard_of(key: &[u8], of: usize) -> usize {
     (fnv1a64(key) % of as u64) as usize

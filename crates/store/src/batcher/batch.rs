@@ -1,4 +1,4 @@
-//! From requests to writes and back: who wins where several requests of a batch have the same key.
+//! From requests to writes and back: one write per key, also where several requests of a batch have the same key.
 //!
 //! Pure: requests in, at most one write per key out, then the store's answer in, every request answered. Requests of
 //! one key that share a batch were concurrent, so they may take effect one after the other, in the order they queued,
@@ -118,7 +118,7 @@ pub(super) fn writes(groups: &[DecidedGroup]) -> Vec<Write> {
 pub(super) fn answer(groups: Vec<DecidedGroup>, found: &[Found], batching: Batching) {
     let mut found = found.iter();
     for decided in groups {
-        // What was read and what the write found agree: nobody else writes the key meanwhile.
+        // What was read and what the write found agree: nothing else writes the key meanwhile.
         let existed = match decided.last.and_then(|_| found.next()) {
             // The newer one is of another of our workers, and was under way at the same time: this one came just before.
             Some(Found::Newer) if batching == Batching::Off => {

@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
-/// How requests are gathered.
+/// How requests are batched.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// What the store is to the server.
@@ -101,7 +101,7 @@ impl<T> Reply<T> {
 
 impl<T> Drop for Reply<T> {
     fn drop(&mut self) {
-        // Only when a worker ends in the middle of a batch: nobody can say then how far it came.
+        // Only when a worker ends in the middle of a batch: its outcome is unknown then.
         if let Some(done) = self.done.take() {
             done(Err(Error::new(Kind::Unknown, "the store worker ended")), self.queued);
         }

@@ -1,7 +1,7 @@
 //! The owner thread: acquires the lease of the store, and again when it was lost.
 //!
 //! Every loss is handled alike, a broken session, a restarted database or a failover: all sessions end, the cache
-//! above is told to forget, and a new lease makes sure that nothing sent before can still take effect.
+//! above is dropped, and a new lease makes sure that nothing sent before can still take effect.
 
 use super::{Observer, Shared, Status};
 use crate::{Error, Kind, Lease, Role};
@@ -75,7 +75,7 @@ impl Owner {
             self.observer.store_up();
             self.announce(Status::Up(epoch));
             if let Some(first) = first.take() {
-                // As above: only now, so that whoever starts a store may use it at once.
+                // As above. Only now, so that a started store can be used at once.
                 let _ = first.send(Ok(()));
             }
             let Some(reason) = self.until_lost(&mut lease).await else { return };
@@ -95,7 +95,7 @@ impl Owner {
         }
     }
 
-    /// Tells the workers, unless they were told already or the server ends: that is the last word.
+    /// Announces a status to the workers, unless they know it already or the server ends.
     fn announce(&self, news: Status) {
         self.shared.status.send_if_modified(|status| {
             let is_news = *status != Status::Stopped && *status != news;
@@ -122,7 +122,7 @@ impl Owner {
         }
     }
 
-    /// Waits only for a predecessor to let go: any other failure is better told at once.
+    /// Waits only while another server owns the store; any other failure is reported at once.
     async fn first_lease(&self) -> Result<Lease, Error> {
         let deadline = Instant::now() + self.shared.config.lease_wait;
         loop {

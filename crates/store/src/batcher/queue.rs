@@ -82,7 +82,7 @@ impl<R> Queues<R> {
             let mut waiting = queue.waiting.lock();
             waiting.push_back(Queued { request, since: Instant::now() });
             queue.len.store(waiting.len(), Relaxed);
-            // Under the lock: should the queue change hands after this, whoever gets it is rung after that, and sees the
+            // Under the lock: if the queue is handed over after this, its new worker is notified after that and sees the
             // request. Outside of it this could read the old hands, and the new ones the old length.
             if queue.is_handed_over.load(Relaxed) { 0 } else { index }
         };
@@ -167,7 +167,7 @@ impl<R> Consumer<R> {
         }
     }
 
-    /// Moves everything in this worker's own queue to the end of `taken`, whoever serves it: for a worker that only refuses.
+    /// Moves everything in this worker's own queue to the end of `taken`, also if another worker serves it: for a worker that only refuses.
     pub(super) fn take_own(&self, taken: &mut VecDeque<Queued<R>>) {
         self.own().take(taken, usize::MAX);
     }

@@ -1,10 +1,10 @@
-//! Answers on their way from a worker's thread to whoever waits for them on another.
+//! Answers on their way from a store worker to the threads of the requests.
 //!
-//! A batch answers many who wait on one thread. Where threads share a core, waking that thread for the first answer would
-//! run it for one answer at a time, with a system call and two changes of thread for each. So a worker wakes nobody before
-//! all are answered ([`together`]), and who is woken first wakes its pending, on their own thread, where it is free.
+//! A batch answers many requests of one thread. Where threads share a core, waking that thread for the first answer would run it
+//! for one answer at a time, with a system call and two context switches for each. So a store worker wakes no task before all are
+//! answered ([`answer_batch`]), and the first task to run wakes the others of its thread, where that is cheap.
 //!
-//! Whoever takes an answer learns how long it had been there: that is time in which the thread that asked did something else, or woke up.
+//! The receiver reports how long the answer waited: the time in which its thread did something else or woke up.
 
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -14,20 +14,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Sends one answer. Dropped without one, whoever waits learns that there is none.
+/// Sends one answer. Dropped without one, the receiver learns that there is none.
 pub struct Sender<T>(Arc<Slot<T>>);
 
-/// Waits for one answer, and says how long it was there before it was taken; `None` if there will be none.
+/// Waits for one answer, and reports how long it waited here; `None` if there will be none.
 pub struct Receiver<T>(Arc<Slot<T>>);
 
 struct Slot<T> {
     state: Mutex<State<T>>,
-    /// Of the thread that asked.
+    /// Of the thread of the receiver.
     pending: Arc<PendingWakers>,
 }
 
 enum State<T> {
-    /// Not sent; who waits, if somebody looked already.
+    /// Not sent; the waker of the receiver, once it was polled.
     Waiting(Option<Waker>),
     /// And when.
     Sent(T, Instant),
@@ -35,32 +35,32 @@ enum State<T> {
     Over,
 }
 
-/// Those who asked on one thread, are answered, and have not been woken.
+/// The tasks of one thread that are answered and not woken yet.
 #[derive(Default)]
 struct PendingWakers(Mutex<Vec<Waker>>);
 
 thread_local! {
     static PENDING: Arc<PendingWakers> = Arc::default();
-    /// What waits for the end of [`together`]; `None` outside of it.
+    /// The wakers that wait for the end of [`answer_batch`]; `None` outside of it.
     static DEFERRED: RefCell<Option<Deferred>> = const { RefCell::new(None) };
 }
 
-/// A stretch of answers that are given at once.
+/// The answers of a batch that is being answered.
 struct Deferred {
-    /// When it began: one look at the clock for all of them.
+    /// When it began: the clock is read once for all of them.
     began: Instant,
-    /// Who is woken at its end.
+    /// The threads to wake at its end.
     pending: Vec<Arc<PendingWakers>>,
 }
 
-/// A way for one answer to this thread.
+/// A channel for one answer to this thread.
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let slot = Slot { state: Mutex::new(State::Waiting(None)), pending: PENDING.with(Arc::clone) };
     let slot = Arc::new(slot);
     (Sender(Arc::clone(&slot)), Receiver(slot))
 }
 
-/// Answers many: whoever gets an answer from `give` is woken when it returns. Says when it began, which is when they were answered.
+/// Runs `give`, and wakes the tasks that it answered when it returns. Returns when it began, which counts as the time of all answers.
 pub(super) fn answer_batch(give: impl FnOnce()) -> Instant {
     let began = Instant::now();
     let _end = BatchGuard { outer: DEFERRED.replace(Some(Deferred { began, pending: Vec::new() })) };
@@ -68,7 +68,7 @@ pub(super) fn answer_batch(give: impl FnOnce()) -> Instant {
     began
 }
 
-/// Wakes when it is dropped: also if an answer panics, for nobody else would wake whoever is answered already.
+/// Wakes the tasks when it is dropped, also after a panic.
 struct BatchGuard {
     outer: Option<Deferred>,
 }
@@ -83,7 +83,7 @@ impl Drop for BatchGuard {
 }
 
 impl PendingWakers {
-    /// Wakes one after the other, so that the first to run finds the rest and spares this thread the work.
+    /// Wakes one after the other, so that the first task to run wakes the rest instead of this thread.
     fn wake(&self) {
         loop {
             // Bound first: the lock must not be held while waking.
@@ -95,7 +95,7 @@ impl PendingWakers {
         }
     }
 
-    /// Wakes `waker` now, or at the end of [`together`].
+    /// Wakes `waker` now, or at the end of [`answer_batch`].
     fn answered(self: &Arc<Self>, waker: Waker) {
         let now = DEFERRED.with_borrow_mut(|held| match held {
             None => Some(waker),
@@ -129,7 +129,7 @@ impl<T> Slot<T> {
 }
 
 impl<T> Sender<T> {
-    /// Sends the answer. Whoever asked may have stopped waiting: then it goes nowhere.
+    /// Sends the answer. If the receiver is dropped, so is the answer.
     pub fn send(self, answer: T) {
         let now = DEFERRED.with_borrow(|held| held.as_ref().map(|held| held.began));
         self.0.end(State::Sent(answer, now.unwrap_or_else(Instant::now)));

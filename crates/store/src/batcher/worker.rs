@@ -35,7 +35,7 @@ pub(super) trait Request: Send + Sized + 'static {
     /// Whether a batch ends with a flush, which may be worth sharing with more requests.
     const FLUSHES: bool;
 
-    /// What an answer may carry that the request does not, in bytes, as long as nobody knows better.
+    /// What an answer may carry that the request does not, in bytes, before the first answer.
     const ANSWER_BYTES_GUESS: usize;
 
     /// Bytes it adds to a batch.
@@ -123,7 +123,7 @@ impl LastBatch {
 enum Break {
     /// The store's status changed, or the session was lost.
     Status,
-    /// Nobody can queue anything any more.
+    /// Nothing can be queued any more.
     Closed,
 }
 
@@ -154,8 +154,8 @@ impl<R: Request> StoreWorker<R> {
         let away = Status::Down(reason.to_owned());
         let error = Error::new(Kind::Unavailable, format!("the store is away: {reason}"));
         loop {
-            // What comes when the store is back is not refused any more. The value says so, not the wake-up below: whoever
-            // sent the request may have seen the new status before this thread is woken for it.
+            // Requests that come when the store is back are not refused. The value decides, not the wake-up below: a client may
+            // have seen the new status before this thread wakes up.
             if *status.borrow_and_update() != away {
                 return Break::Status;
             }
@@ -341,7 +341,7 @@ impl<R: Request> StoreWorker<R> {
 
 /// Ends when the store of `epoch` has been lost for a while.
 pub(super) async fn given_up(mut status: tokio::sync::watch::Receiver<Status>, epoch: u64) {
-    // An error says that nobody is left to tell: the server ends.
+    // An error means that the server ends.
     let _ = status.wait_for(|status| *status != Status::Up(epoch)).await;
     tokio::time::sleep(GIVE_UP_AFTER).await;
 }

@@ -1,19 +1,20 @@
 //! A MySQL or MariaDB server as the store: one table, one short transaction per batch.
 //!
-//! Ownership. The owner's connection holds a user lock (`GET_LOCK`), which keeps a second server out and names the
-//! first. What a write may rely on is a row: every write transaction begins by reading the epoch in `weir_owner` under
-//! a shared row lock, and goes no further if the epoch is not its own. A lease raises that epoch: its `UPDATE` waits
-//! for every transaction that holds the row, and every later one sees the newer number. So when a lease returns,
-//! nothing sent under an earlier one can take effect any more, whether its connection lives or not.
+//! Ownership. The connection of the owner thread holds a user lock (`GET_LOCK`), which keeps a second server out and names the
+//! first. Writes rely on a row: every write transaction begins by reading the epoch in `weir_owner` under a shared row lock, and
+//! stops if the epoch is not its own. A new lease raises that epoch: its `UPDATE` waits for every transaction that holds the
+//! row, and every later one sees the newer number. So when a lease is granted, nothing sent under an earlier one can take
+//! effect any more, whether its connection lives or not.
 //!
-//! There are no shared user locks, so the way of PostgreSQL is not open; ending the old connections by `KILL` alone
-//! would rest on finding them all. The row costs one round trip per batch, which the batch shares, and holds through
-//! connections that nobody sees. `KILL` only shortens the wait: each session tags itself with a user lock of its own.
+//! There are no shared user locks, so the way of PostgreSQL is not possible, and `KILL` of the old connections alone would need
+//! to find all of them. The row costs one round trip per batch. `KILL` only shortens the wait: each session marks itself with a
+//! user lock of its own.
 //!
-//! The SQL is what MariaDB 10.11 and MySQL 8 have in common. All columns are bytes, so collations play no part.
+//! The SQL is what MariaDB 10.11 and MySQL 8 have in common. All columns are bytes, so collations do not matter.
 
 mod session;
 
+use super::setup::{Setup, explain, in_time, overtaken, taken};
 use super::{Answer, Error, Kind, Lease, Part, Session, Store, Workers, redacted};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder};
@@ -25,8 +26,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// How long a lease or the start of a session may take.
-const SETUP_MAX: Duration = Duration::from_secs(15);
 /// How often the owner asks whether it still is: an idle connection does not notice its end.
 const WATCH_PAUSE: Duration = Duration::from_millis(500);
 /// How long the owner waits for that answer before it takes the store for lost.
@@ -38,11 +37,11 @@ const TERMINATIONS_MAX: usize = 10;
 const SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1,
         completion_type = 0;
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
-/// The server gives an owner up that it has not heard of for 20 s, so that another can have the store. A lease looks
-/// for lingering sessions when it has waited for a second, the least there is.
+/// The server ends the connection of an owner that is silent for 20 s, so that another server can own the store. A lease looks
+/// for lingering sessions after a lock wait of one second, the shortest possible.
 const OWNER_SETTINGS: &str = "SET SESSION wait_timeout = 20, innodb_lock_wait_timeout = 1";
 /// Sessions may idle for a year, the most there is. Workers never wait for each other, so rows that stay locked are
-/// somebody else's. `binary`: parameters are bytes, and nobody converts them.
+/// another client's. `binary`: parameters are bytes and are not converted.
 const SESSION_SETTINGS: &str =
     "SET SESSION wait_timeout = 31536000, innodb_lock_wait_timeout = 5; SET NAMES binary";
 
@@ -103,130 +102,104 @@ impl Mysql {
     }
 
     /// Connects; the second part is what the names of this database's user locks begin with.
-    async fn dial(&self, settings: &str) -> Result<(Conn, String), Error> {
-        let connected = async {
-            let mut connection = Conn::new(self.options.clone()).await?;
-            // User locks are the whole server's, their names at most 64 characters, those of databases, too.
-            let hash = "SELECT LEFT(SHA1(LOWER(DATABASE())), 32)";
-            let hash: Option<String> = connection.query_first(hash).await?;
-            connection.query_drop(SETTINGS).await?;
-            connection.query_drop(settings).await?;
-            Ok((connection, format!("weir.{}.", hash.unwrap_or_default())))
-        };
-        connected.await.map_err(|error| self.cannot_reach(&error))
+    async fn dial(&self, settings: &str) -> Setup<(Conn, String)> {
+        let mut connection = Conn::new(self.options.clone()).await?;
+        // User locks belong to the whole server. Their names have at most 64 characters, and so do those of databases.
+        let hash: Option<String> = connection.query_first("SELECT LEFT(SHA1(LOWER(DATABASE())), 32)").await?;
+        connection.query_drop(SETTINGS).await?;
+        connection.query_drop(settings).await?;
+        Ok((connection, format!("weir.{}.", hash.unwrap_or_default())))
     }
 
-    /// A server that takes the connection but then says nothing is as good as away.
-    async fn in_time<T>(&self, step: impl Future<Output = T>) -> Result<T, Error> {
-        tokio::time::timeout(SETUP_MAX, step).await.map_err(|_| {
-            let message =
-                format!("the store {} does not answer within {} s", self.shown, SETUP_MAX.as_secs());
-            Error::new(Kind::Unavailable, message)
-        })
+    /// Runs a step of the setup in limited time; `what` it does is for the message.
+    async fn setup<T>(&self, what: &str, step: impl Future<Output = Setup<T>>) -> Result<T, Error> {
+        let done = in_time(&self.shown, step).await;
+        done.map_err(|error| explain(error, |error| self.setup_error(what, error)))
     }
 
-    fn cannot_reach(&self, error: &mysql_async::Error) -> Error {
+    fn setup_error(&self, what: &str, error: &mysql_async::Error) -> Error {
         use mysql_async::DriverError::{
             CleartextPluginDisabled, MysqlOldPasswordDisabled, UnknownAuthPlugin,
         };
-        // No use in trying again: wrong password, unknown user or database (classes 28 and 42), host not allowed,
-        // password expired, account locked, TLS required, a way to log in that the driver does not know.
-        let lasting = match error {
+        // Trying again does not help: wrong password or unknown user (class 28), unknown database, host not allowed,
+        // password expired, account locked, TLS required, a login method that the driver does not know.
+        let is_login = match error {
             mysql_async::Error::Server(refusal) => {
-                ["28", "42"].iter().any(|class| refusal.state.starts_with(class))
-                    || matches!(refusal.code, 1130 | 1251 | 1862 | 3118 | 3159 | 4151)
+                refusal.state.starts_with("28")
+                    || matches!(refusal.code, 1044 | 1049 | 1130 | 1251 | 1862 | 3118 | 3159 | 4151)
             }
             mysql_async::Error::Driver(
                 UnknownAuthPlugin { .. } | MysqlOldPasswordDisabled | CleartextPluginDisabled,
             ) => true,
             _ => false,
         };
-        let kind = if lasting { Kind::Config } else { Kind::Unavailable };
-        Error::new(kind, format!("cannot reach store {}: {}", self.shown, cause(error)))
+        let (shown, cause) = (&self.shown, cause(error));
+        match meaning(error) {
+            _ if is_login => Error::new(Kind::Config, format!("cannot reach store {shown}: {cause}")),
+            Meaning::Unfit | Meaning::Refused => {
+                Error::new(Kind::Config, format!("cannot {what} in {shown}: {cause}"))
+            }
+            _ => Error::new(Kind::Unavailable, format!("cannot reach store {shown}: {cause}")),
+        }
     }
 
-    fn cannot_set_up(&self, error: &mysql_async::Error) -> Error {
-        let kind = match meaning(error) {
-            Meaning::Again | Meaning::ReadOnly | Meaning::Ended => Kind::Unavailable,
-            Meaning::Unfit | Meaning::Refused => Kind::Config,
-        };
-        Error::new(kind, format!("cannot set up the tables in {}: {}", self.shown, cause(error)))
-    }
-
-    async fn take(&self, part: Part) -> Result<Lease, Error> {
+    async fn take(&self, part: Part) -> Setup<Lease> {
         let (mut owner, prefix) = self.dial(OWNER_SETTINGS).await?;
         let lock = format!("{prefix}owner");
-        let taken: Option<Option<i64>> = owner
-            .query_first(format!("SELECT GET_LOCK('{lock}', 0)"))
-            .await
-            .map_err(|error| self.cannot_reach(&error))?;
-        if taken.flatten() != Some(1) {
-            return Err(self.taken(&mut owner, &lock).await);
+        let locked: Option<Option<i64>> = owner.query_first(format!("SELECT GET_LOCK('{lock}', 0)")).await?;
+        if locked.flatten() != Some(1) {
+            return Err(self.taken(&mut owner, &lock).await.into());
         }
-        let there: Option<i64> =
-            owner.query_first(TABLES_THERE).await.map_err(|error| self.cannot_set_up(&error))?;
+        let there: Option<i64> = owner.query_first(TABLES_THERE).await?;
         if there != Some(TABLES.len() as i64) {
             for table in TABLES {
-                owner.query_drop(table).await.map_err(|error| self.cannot_set_up(&error))?;
+                owner.query_drop(table).await?;
             }
         }
-        self.take_part(&mut owner, part).await?;
+        // The map: which part of the keys this database holds.
+        let what = "SELECT (SELECT map FROM weir_map), EXISTS (SELECT 1 FROM weir_kv)";
+        let found: Option<(Option<String>, bool)> = owner.query_first(what).await?;
+        let (recorded, in_use) = found.unwrap_or_default();
+        if part.admit(recorded.as_deref(), in_use, &self.shown)? {
+            owner.exec_drop("INSERT INTO weir_map (one, map) VALUES (1, ?)", (part.map(),)).await?;
+        }
         self.outlast_earlier_writes(&mut owner, &prefix).await?;
-        let epoch: Option<i64> =
-            owner.query_first(EPOCH).await.map_err(|error| self.cannot_set_up(&error))?;
-        let epoch = epoch.unwrap_or_default();
+        let epoch: i64 = owner.query_first(EPOCH).await?.unwrap_or_default();
         self.warn_of_losses(&mut owner).await?;
         let watch = Watch(tokio::spawn(watch(owner, lock, epoch)));
         Ok(Lease { epoch: epoch as u64, lost: Box::pin(watch) })
     }
 
-    /// Compares the map with what this database was given as, and writes it where there is none.
-    async fn take_part(&self, owner: &mut Conn, part: Part) -> Result<(), Error> {
-        let what = "SELECT (SELECT map FROM weir_map), EXISTS (SELECT 1 FROM weir_kv)";
-        let found: Option<(Option<String>, bool)> =
-            owner.query_first(what).await.map_err(|error| self.cannot_set_up(&error))?;
-        let (recorded, in_use) = found.unwrap_or_default();
-        if part.admit(recorded.as_deref(), in_use, &self.shown)? {
-            let record = "INSERT INTO weir_map (one, map) VALUES (1, ?)";
-            owner.exec_drop(record, (part.map(),)).await.map_err(|error| self.cannot_set_up(&error))?;
-        }
-        Ok(())
-    }
-
-    /// Raises the epoch, which waits for every write of an earlier lease that is under way.
-    async fn outlast_earlier_writes(&self, owner: &mut Conn, prefix: &str) -> Result<(), Error> {
+    /// Raises the epoch, which waits for every write of an earlier lease that is in flight.
+    async fn outlast_earlier_writes(&self, owner: &mut Conn, prefix: &str) -> Setup<()> {
         for _ in 0..TERMINATIONS_MAX {
             match owner.query_drop(RAISE).await {
                 Ok(()) => return Ok(()),
                 Err(error) if matches!(meaning(&error), Meaning::Again) => {}
-                Err(error) => return Err(self.cannot_set_up(&error)),
+                Err(error) => return Err(error.into()),
             }
-            // A write that waits for somebody else's rows, or whose server was cut off in the middle.
+            // A write waits for rows that somebody else locks, or its server stopped in the middle.
             let lingering = format!(
                 "SELECT id FROM information_schema.processlist
                 WHERE id <> CONNECTION_ID() AND IS_USED_LOCK(CONCAT('{prefix}', id)) = id"
             );
-            let lingering: Vec<u64> =
-                owner.query(lingering).await.map_err(|error| self.cannot_reach(&error))?;
-            for id in lingering {
-                // It may have ended by itself, or be another user's: the epoch tells.
+            for id in owner.query::<u64, _>(lingering).await? {
+                // It may have ended by itself, or belong to another user. The epoch decides.
                 if let Err(error) = owner.query_drop(format!("KILL {id}")).await {
                     log::debug!("cannot end connection {id} of {}: {}", self.shown, cause(&error));
                 }
             }
         }
-        Err(Error::new(
-            Kind::Unavailable,
-            format!("writes of an earlier server linger in {}; end its connections with KILL", self.shown),
-        ))
+        let message =
+            format!("writes of an earlier server linger in {}; end its connections with KILL", self.shown);
+        Err(Error::new(Kind::Unavailable, message).into())
     }
 
     /// An acknowledged write is durable only if the server flushes at each commit; that is not ours to set.
-    async fn warn_of_losses(&self, owner: &mut Conn) -> Result<(), Error> {
+    async fn warn_of_losses(&self, owner: &mut Conn) -> Setup<()> {
         let settings =
             "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.log_bin, @@GLOBAL.sync_binlog";
-        let settings: Option<(i64, i64, i64)> =
-            owner.query_first(settings).await.map_err(|error| self.cannot_reach(&error))?;
+        let settings: Option<(i64, i64, i64)> = owner.query_first(settings).await?;
         let (flush, with_binlog, sync_binlog) = settings.unwrap_or((1, 0, 1));
         let wrong = match () {
             _ if flush != 1 => format!("innodb_flush_log_at_trx_commit = {flush}"),
@@ -243,7 +216,7 @@ impl Mysql {
         Ok(())
     }
 
-    /// Names the holder.
+    /// The error of a store that another connection owns; names that connection.
     async fn taken(&self, owner: &mut Conn, lock: &str) -> Error {
         let who = format!(
             "SELECT used.id, there.user, there.host FROM (SELECT IS_USED_LOCK('{lock}') AS id) AS used
@@ -255,24 +228,16 @@ impl Mysql {
             Ok(Some((id, ..))) => format!(" (connection {id})"),
             _ => String::new(),
         };
-        Error::new(
-            Kind::Taken,
-            format!(
-                "another server holds the store {}{holder}; stop it, or use another database",
-                self.shown
-            ),
-        )
+        taken(&self.shown, &holder)
     }
 
-    async fn session(&self, epoch: u64) -> Result<MysqlSession, Error> {
+    async fn session(&self, epoch: u64) -> Setup<MysqlSession> {
         let (mut connection, prefix) = self.dial(SESSION_SETTINGS).await?;
         let tag = format!("SELECT GET_LOCK('{prefix}{}', 0), @@SESSION.max_allowed_packet", connection.id());
-        let tagged: Option<(Option<i64>, u64)> =
-            connection.query_first(tag).await.map_err(|error| self.cannot_reach(&error))?;
-        let current: Option<i64> =
-            connection.query_first(EPOCH).await.map_err(|error| self.cannot_reach(&error))?;
+        let tagged: Option<(Option<i64>, u64)> = connection.query_first(tag).await?;
+        let current: Option<i64> = connection.query_first(EPOCH).await?;
         if current != Some(epoch as i64) {
-            return Err(overtaken(&self.shown));
+            return Err(overtaken(&self.shown).into());
         }
         Ok(MysqlSession {
             shown: Arc::clone(&self.shown),
@@ -285,12 +250,12 @@ impl Mysql {
 
 impl Store for Mysql {
     fn acquire(&self, part: Part) -> Answer<'_, Lease> {
-        Box::pin(async move { self.in_time(self.take(part)).await? })
+        Box::pin(self.setup("set up the tables", self.take(part)))
     }
 
     fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
         Box::pin(async move {
-            let session = self.in_time(self.session(epoch)).await??;
+            let session = self.setup("start a session", self.session(epoch)).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
     }
@@ -301,7 +266,7 @@ impl Store for Mysql {
     }
 }
 
-/// The owner's connection and whoever watches it; both end with this.
+/// The task that watches the connection of the owner; it ends with this.
 struct Watch(JoinHandle<String>);
 
 impl Future for Watch {
@@ -360,10 +325,6 @@ fn meaning(error: &mysql_async::Error) -> Meaning {
         (1048 | 1118 | 1153 | 1301 | 1364 | 1366 | 3819 | 4025, _) | (_, Some("22" | "23")) => Meaning::Unfit,
         _ => Meaning::Refused,
     }
-}
-
-fn overtaken(shown: &str) -> Error {
-    Error::new(Kind::Unavailable, format!("the store {shown} was taken over by another server meanwhile"))
 }
 
 /// The reason, on one line.

@@ -4,7 +4,8 @@
 //! its commit, so only a commit that is not answered leaves a doubt.
 
 use super::super::{Answer, Error, Found, Kind, Session};
-use super::{Meaning, cause, meaning, overtaken};
+use super::{Meaning, cause, meaning};
+use crate::setup::overtaken;
 use kv::{Change, Key, Row, Version, Write};
 use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, Params, Value};
@@ -228,7 +229,7 @@ impl MysqlSession {
     async fn commit(&mut self) -> Result<(), Error> {
         in_time(self.connection.query_drop("COMMIT")).await.map_err(|failure| {
             let (kind, what) = match &failure {
-                // A cluster that finds a conflict when it commits. Of others nobody knows how far the commit came.
+                // A cluster that finds a conflict when it commits. The outcome of any other failed commit is unknown.
                 Failure::Refused(mysql_async::Error::Server(refusal))
                     if matches!(refusal.code, 1213 | 3101) =>
                 {
@@ -338,7 +339,7 @@ fn padded(length: usize) -> usize {
     if length <= power / 4 * 3 { power / 4 * 3 } else { power }
 }
 
-/// `statement` over a list of so many keys.
+/// `statement` over a list of `length` keys.
 fn listed(statement: &str, length: usize) -> String {
     match length {
         1 => format!("{statement} = ?"),

@@ -1,20 +1,22 @@
 //! A PostgreSQL server as the store: one table, one multi-row statement per batch.
 //!
-//! Ownership. The owner's session holds an advisory lock, and every session that reads or writes holds a second one,
-//! shared. A lease takes the first, raises the epoch in the table `weir_owner`, and then takes the second exclusively
-//! for a moment: that succeeds only when no session of an earlier lease is left, so no statement sent under one can
-//! take effect any more. Sessions that linger are terminated. A session that comes late finds a newer epoch and
-//! refuses. So a write of a dead predecessor can neither overwrite nor bring back anything. Under the first lock a lease
-//! also compares the table `weir_map`, which says which shard the database is, with what it was given as.
+//! Ownership. The session of the owner thread holds an advisory lock, and every session that reads or writes holds a second
+//! one, shared. A new lease takes the first lock, raises the epoch in the table `weir_owner`, and then takes the second lock
+//! exclusively for a moment. That succeeds only when no session of an earlier lease is left, so no statement sent under one can
+//! take effect any more. Sessions that stay are terminated. A session that starts late finds a newer epoch and fails. So a
+//! write of a dead server can neither overwrite nor restore anything. Under the first lock a lease also compares the table
+//! `weir_map`, which says which shard the database is, with the shard that it was given as.
 
 pub mod replica;
 
+use super::setup::{Setup, explain, in_time, overtaken, taken};
 use super::{Answer, Error, Found, Kind, Lease, Part, Session, Store, Workers, redacted};
 use kv::{Change, Key, Row, Version, Write};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, Statement};
@@ -28,13 +30,11 @@ const LOCK_SESSIONS: i32 = 2;
 
 /// How long a lease waits for sessions of an earlier one before it terminates them.
 const LINGER_MS: u32 = 500;
-/// How long a lease or the start of a session may take.
-const SETUP_MAX: Duration = Duration::from_secs(15);
-/// How often it does so before it gives up for this time.
+/// How often it does so before it gives up.
 const TERMINATIONS_MAX: usize = 10;
 
-/// The tables, each made once, in a transaction of its own. An `ALTER TABLE` on every start would wait for whoever else
-/// has a transaction open on the table.
+/// The tables, each made once, in a transaction of its own. An `ALTER TABLE` on every start would wait for every
+/// open transaction on the table.
 const TABLES: [(&str, &str); 3] = [
     (ROWS, ROWS_TABLE),
     (
@@ -102,118 +102,102 @@ impl Postgres {
             Error::new(Kind::Config, format!("{shown} is no PostgreSQL URL: {}", cause(&error)))
         })?;
         config.connect_timeout(Duration::from_secs(5)).keepalives_idle(Duration::from_secs(10));
-        // A peer that vanished without a word must not hold a worker for the kernel's quarter of an hour, nor may the
-        // cache be served for long while another server may own the store.
+        // A peer that vanished must not hold a worker for the kernel's 15 minutes, and the cache must not be served for long
+        // while another server may own the store.
         config.keepalives_interval(Duration::from_secs(2)).keepalives_retries(3);
         config.tcp_user_timeout(Duration::from_secs(15));
         Ok(Postgres { config, number: OPENED.fetch_add(1, Relaxed), shown })
     }
 
-    /// Connects; the second part ends with the connection, and says why.
-    async fn dial(&self, purpose: &str) -> Result<(Client, tokio::task::JoinHandle<String>), Error> {
+    /// Connects. The second part ends with the connection, and says why.
+    async fn dial(&self, purpose: &str) -> Setup<(Client, JoinHandle<String>)> {
         let mut config = self.config.clone();
         config.application_name(format!("weir {purpose}"));
-        let (client, connection) =
-            self.in_time(config.connect(NoTls)).await?.map_err(|error| self.cannot_reach(&error))?;
+        let (client, connection) = config.connect(NoTls).await?;
         let ended = tokio::spawn(async move {
             match connection.await {
                 Ok(()) => "the connection was closed".to_owned(),
                 Err(error) => cause(&error),
             }
         });
-        // The server must notice, too, when we are gone: it holds our locks until then. And it must not end a session
-        // for being idle.
+        // The server has to notice when we are gone, because it holds our locks until then; and it must not end idle sessions.
         let settings = "SELECT set_config(name, CASE name
                 WHEN 'tcp_keepalives_idle' THEN '10' WHEN 'tcp_keepalives_interval' THEN '2'
                 WHEN 'tcp_keepalives_count' THEN '3' ELSE '0' END, false)
             FROM pg_settings WHERE name IN ('tcp_keepalives_idle', 'tcp_keepalives_interval',
                 'tcp_keepalives_count', 'idle_session_timeout')";
-        self.in_time(client.query(settings, &[])).await?.map_err(|error| self.cannot_reach(&error))?;
+        client.query(settings, &[]).await?;
         Ok((client, ended))
     }
 
-    /// A server that takes the connection but then says nothing is as good as away.
-    async fn in_time<T>(&self, step: impl Future<Output = T>) -> Result<T, Error> {
-        tokio::time::timeout(SETUP_MAX, step).await.map_err(|_| {
-            let message =
-                format!("the store {} does not answer within {} s", self.shown, SETUP_MAX.as_secs());
-            Error::new(Kind::Unavailable, message)
+    /// Runs a step of the setup in limited time; `what` it does is for the message.
+    async fn setup<T>(&self, what: &str, step: impl Future<Output = Setup<T>>) -> Result<T, Error> {
+        in_time(&self.shown, step).await.map_err(|error| self.explain(what, error))
+    }
+
+    fn explain(&self, what: &str, error: Box<dyn std::error::Error + Send + Sync>) -> Error {
+        explain(error, |error: &tokio_postgres::Error| {
+            let refusal = error.as_db_error();
+            // Wrong password, unknown role or database: trying again does not help.
+            let is_login = refusal.is_some_and(|refusal| {
+                let code = refusal.code();
+                code.code().starts_with("28") || code == &SqlState::INVALID_CATALOG_NAME
+            });
+            let (shown, cause) = (&self.shown, cause(error));
+            let unreachable = format!("cannot reach store {shown}: {cause}");
+            match refusal {
+                _ if is_login || cause.contains("invalid configuration") => {
+                    Error::new(Kind::Config, unreachable)
+                }
+                Some(refusal) if !ends(refusal) => {
+                    Error::new(Kind::Config, format!("cannot {what} in {shown}: {cause}"))
+                }
+                _ => Error::new(Kind::Unavailable, unreachable),
+            }
         })
     }
 
-    fn cannot_reach(&self, error: &tokio_postgres::Error) -> Error {
-        // Wrong password, unknown role or database: no use in trying again.
-        let lasting = error
-            .code()
-            .is_some_and(|code| code.code().starts_with("28") || code == &SqlState::INVALID_CATALOG_NAME)
-            || cause(error).contains("invalid configuration");
-        let kind = if lasting { Kind::Config } else { Kind::Unavailable };
-        Error::new(kind, format!("cannot reach store {}: {}", self.shown, cause(error)))
-    }
-
-    async fn take(&self, part: Part) -> Result<Lease, Error> {
+    async fn take(&self, part: Part) -> Setup<Lease> {
         let (client, ended) = self.dial(&format!("owner {:016x} {}", *PROCESS, self.number)).await?;
-        let lost = |error: tokio_postgres::Error| self.cannot_reach(&error);
         let lock = client.query_one("SELECT pg_try_advisory_lock($1, $2)", &[&LOCK_SPACE, &LOCK_OWNER]);
-        if !lock.await.map_err(lost)?.get::<_, bool>(0) {
-            return Err(self.taken(&client).await);
+        if !lock.await?.get::<_, bool>(0) {
+            return Err(self.taken(&client).await.into());
         }
-        self.make_tables(&client, &TABLES).await?;
-        let refused = |error: tokio_postgres::Error| self.failed("set up the tables", &error);
+        make_tables(&client, &TABLES).await?;
         if self.admits(&client, part).await? {
-            let record = "INSERT INTO weir_map (map) VALUES ($1)";
-            client.execute(record, &[&part.map()]).await.map_err(refused)?;
+            client.execute("INSERT INTO weir_map (map) VALUES ($1)", &[&part.map()]).await?;
         }
         let raised = client.query_one("UPDATE weir_owner SET epoch = epoch + 1 RETURNING epoch", &[]);
-        let epoch: i64 = raised.await.map_err(refused)?.get(0);
+        let epoch: i64 = raised.await?.get(0);
         self.outlive_earlier_sessions(&client).await?;
         Ok(Lease {
             epoch: epoch as u64,
             lost: Box::pin(async move {
-                // The lock lives as long as the session, and the session as long as its client.
+                // The lock is held as long as the session lives, and the session as long as its client.
                 let _held = client;
                 ended.await.unwrap_or_else(|_| "the owner's connection was dropped".to_owned())
             }),
         })
     }
 
-    /// Makes those of `tables` that are not there.
-    async fn make_tables(&self, client: &Client, tables: &[(&str, &str)]) -> Result<(), Error> {
-        let refused = |error: tokio_postgres::Error| self.failed("set up the tables", &error);
-        for (name, make) in tables {
-            let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[name]).await;
-            if !there.map_err(refused)?.get::<_, bool>(0) {
-                client.batch_execute(&format!("BEGIN; {make}; COMMIT")).await.map_err(refused)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether this database may be used as `part`; `Ok(true)`: the map is not written yet. The tables are there.
-    async fn admits(&self, client: &Client, part: Part) -> Result<bool, Error> {
+    /// Whether this database may be used as `part`; `Ok(true)`: the map is not written yet. The tables exist.
+    async fn admits(&self, client: &Client, part: Part) -> Setup<bool> {
         let what = "SELECT (SELECT map FROM weir_map), EXISTS (SELECT FROM weir_kv),
             EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = 'weir_kv'::regclass)";
-        let row = client.query_one(what, &[]).await.map_err(|error| self.failed("read the map", &error))?;
+        let row = client.query_one(what, &[]).await?;
         if row.get(2) {
             let message = format!(
                 "{} is a replica: a subscription writes its table weir_kv; drop that before it is served",
                 self.shown
             );
-            return Err(Error::new(Kind::Config, message));
+            return Err(Error::new(Kind::Config, message).into());
         }
-        part.admit(row.get(0), row.get(1), &self.shown)
-    }
-
-    /// A step of setting up that did not work.
-    fn failed(&self, what: &str, error: &tokio_postgres::Error) -> Error {
-        let kind = if error.as_db_error().is_some() { Kind::Config } else { Kind::Unavailable };
-        Error::new(kind, format!("cannot {what} in {}: {}", self.shown, cause(error)))
+        Ok(part.admit(row.get(0), row.get(1), &self.shown)?)
     }
 
     /// Returns when no session of an earlier lease is left.
-    async fn outlive_earlier_sessions(&self, client: &Client) -> Result<(), Error> {
-        let failed = |error: tokio_postgres::Error| self.cannot_reach(&error);
-        client.batch_execute(&format!("SET lock_timeout = {LINGER_MS}")).await.map_err(failed)?;
+    async fn outlive_earlier_sessions(&self, client: &Client) -> Setup<()> {
+        client.batch_execute(&format!("SET lock_timeout = {LINGER_MS}")).await?;
         for _ in 0..TERMINATIONS_MAX {
             let wait = format!("SELECT pg_advisory_lock({LOCK_SPACE}, {LOCK_SESSIONS})");
             match client.batch_execute(&wait).await {
@@ -221,30 +205,25 @@ impl Postgres {
                     let release = format!(
                         "SELECT pg_advisory_unlock({LOCK_SPACE}, {LOCK_SESSIONS}); SET lock_timeout = 0"
                     );
-                    return client.batch_execute(&release).await.map_err(failed);
+                    return Ok(client.batch_execute(&release).await?);
                 }
                 Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {}
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(error.into()),
             }
             let terminate = "SELECT pg_terminate_backend(pid) FROM pg_locks
                 WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid()
                   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
                   AND classid::bigint = $1 AND objid::bigint = $2";
-            client
-                .query(terminate, &[&i64::from(LOCK_SPACE), &i64::from(LOCK_SESSIONS)])
-                .await
-                .map_err(failed)?;
+            client.query(terminate, &[&i64::from(LOCK_SPACE), &i64::from(LOCK_SESSIONS)]).await?;
         }
-        Err(Error::new(
-            Kind::Unavailable,
-            format!(
-                "sessions of an earlier server linger in {}; end them with pg_terminate_backend",
-                self.shown
-            ),
-        ))
+        let message = format!(
+            "sessions of an earlier server linger in {}; end them with pg_terminate_backend",
+            self.shown
+        );
+        Err(Error::new(Kind::Unavailable, message).into())
     }
 
-    /// Names the holder.
+    /// The error of a store that another session owns; names that session.
     async fn taken(&self, client: &Client) -> Error {
         let who = "SELECT a.pid, coalesce(host(a.client_addr), 'a local socket'), a.backend_start::text,
                 coalesce(a.application_name <> current_setting('application_name')
@@ -255,93 +234,75 @@ impl Postgres {
               AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
               AND l.classid::bigint = $1 AND l.objid::bigint = $2 LIMIT 1";
         let row = client.query_opt(who, &[&i64::from(LOCK_SPACE), &i64::from(LOCK_OWNER)]).await;
-        let holder = match row {
-            Ok(Some(row)) if row.get(3) => {
-                let message =
-                    format!("the store {} is given twice; every shard is a database of its own", self.shown);
-                return Error::new(Kind::Config, message);
-            }
-            Ok(Some(row)) => format!(
-                " (backend {} from {}, since {})",
-                row.get::<_, i32>(0),
-                row.get::<_, String>(1),
-                row.get::<_, String>(2)
-            ),
-            _ => String::new(),
-        };
-        Error::new(
-            Kind::Taken,
-            format!(
-                "another server holds the store {}{holder}; stop it, or use another database",
-                self.shown
-            ),
-        )
+        let Ok(Some(row)) = row else { return taken(&self.shown, "") };
+        if row.get(3) {
+            let message =
+                format!("the store {} is given twice; every shard is a database of its own", self.shown);
+            return Error::new(Kind::Config, message);
+        }
+        let (pid, host, since): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
+        taken(&self.shown, &format!(" (backend {pid} from {host}, since {since})"))
     }
 
-    async fn session(&self, epoch: u64) -> Result<PostgresSession, Error> {
+    async fn session(&self, epoch: u64) -> Setup<PostgresSession> {
         let (client, ended) = self.dial("session").await?;
-        let failed = |error: tokio_postgres::Error| self.cannot_reach(&error);
         let hold = format!("SELECT pg_advisory_lock_shared({LOCK_SPACE}, {LOCK_SESSIONS})");
-        client.batch_execute(&hold).await.map_err(failed)?;
-        let current: i64 =
-            client.query_one("SELECT epoch FROM weir_owner", &[]).await.map_err(failed)?.get(0);
+        client.batch_execute(&hold).await?;
+        let current: i64 = client.query_one("SELECT epoch FROM weir_owner", &[]).await?.get(0);
         if current as u64 != epoch {
-            return Err(Error::new(
-                Kind::Unavailable,
-                format!("the store {} was taken over by another server meanwhile", self.shown),
-            ));
+            return Err(overtaken(&self.shown).into());
         }
-        // An acknowledged write is durable, whatever the database's default is.
+        // An acknowledged write is durable, whatever the default of the database is.
         let durable = "SELECT set_config('synchronous_commit', 'on', false)
             WHERE current_setting('synchronous_commit') = 'off'";
-        client.query(durable, &[]).await.map_err(failed)?;
-        // No plan but the one by the primary key is ever right, however long the list is and however small the table was
-        // when it was made; and planning again costs as much as reading a few rows.
+        client.query(durable, &[]).await?;
+        // The plan by the primary key is always right, however long the list is and however small the table was when it was
+        // made; and planning again costs as much as reading a few rows.
         let plans =
             "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off";
-        client.batch_execute(plans).await.map_err(failed)?;
+        client.batch_execute(plans).await?;
         self.prepared(client, ended).await
     }
 
-    /// The session on a connection that is ready but for its statements.
-    async fn prepared(
-        &self,
-        client: Client,
-        ended: tokio::task::JoinHandle<String>,
-    ) -> Result<PostgresSession, Error> {
-        let failed = |error: tokio_postgres::Error| self.cannot_reach(&error);
-        let prepare = |sql| client.prepare(sql);
-        let (read_one, read_many) =
-            (prepare(READ_ONE).await.map_err(failed)?, prepare(READ_MANY).await.map_err(failed)?);
-        let (put_one, put) = (prepare(PUT_ONE).await.map_err(failed)?, prepare(PUT).await.map_err(failed)?);
-        let delete = prepare(DELETE).await.map_err(failed)?;
+    /// The session on a connection that lacks only its statements.
+    async fn prepared(&self, client: Client, ended: JoinHandle<String>) -> Setup<PostgresSession> {
         let both = format!(
             "WITH gone AS ({}), came AS ({PUT}) TABLE gone UNION ALL TABLE came",
             DELETE.replace("$1", "$5")
         );
-        let put_and_delete = prepare(&both).await.map_err(failed)?;
         Ok(PostgresSession {
             shown: Arc::clone(&self.shown),
-            client,
             ended,
-            read_one,
-            read_many,
-            put_one,
-            put,
-            delete,
-            put_and_delete,
+            read_one: client.prepare(READ_ONE).await?,
+            read_many: client.prepare(READ_MANY).await?,
+            put_one: client.prepare(PUT_ONE).await?,
+            put: client.prepare(PUT).await?,
+            delete: client.prepare(DELETE).await?,
+            put_and_delete: client.prepare(&both).await?,
+            client,
         })
     }
 }
 
+/// Makes those of `tables` that do not exist.
+async fn make_tables(client: &Client, tables: &[(&str, &str)]) -> Setup<()> {
+    for (name, make) in tables {
+        let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[name]).await?;
+        if !there.get::<_, bool>(0) {
+            client.batch_execute(&format!("BEGIN; {make}; COMMIT")).await?;
+        }
+    }
+    Ok(())
+}
+
 impl Store for Postgres {
     fn acquire(&self, part: Part) -> Answer<'_, Lease> {
-        Box::pin(async move { self.in_time(self.take(part)).await? })
+        Box::pin(self.setup("set up the tables", self.take(part)))
     }
 
     fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
         Box::pin(async move {
-            let session = self.in_time(self.session(epoch)).await??;
+            let session = self.setup("start a session", self.session(epoch)).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
     }
@@ -355,7 +316,7 @@ impl Store for Postgres {
 struct PostgresSession {
     shown: Arc<str>,
     client: Client,
-    ended: tokio::task::JoinHandle<String>,
+    ended: JoinHandle<String>,
     read_one: Statement,
     read_many: Statement,
     put_one: Statement,

@@ -3,7 +3,8 @@
 //! Its names are fixed: the publication `weir` in every store, and on the replica one subscription for each, `weir_0`,
 //! `weir_1` and so on, whose slot in the store has the same name. Shards hold distinct keys, so one table takes all.
 
-use super::{Postgres, ROWS, ROWS_TABLE, TABLES, cause};
+use super::{Postgres, ROWS, ROWS_TABLE, TABLES, cause, make_tables};
+use crate::setup::{Setup, in_time};
 use crate::{Answer, Error, Kind, Lease, Part, Session, Store, Workers};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -14,14 +15,14 @@ use tokio::sync::oneshot;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config};
 
-/// Between two looks at a copy that is under way.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A copy that failed so often while we looked will not succeed.
+/// Time between two checks of a copy.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
+/// A copy that failed this often will not succeed.
 const COPY_FAILURES_MAX: i64 = 3;
-/// Between two looks at the lag.
+/// Time between two measurements of the lag.
 const LAG_EVERY: Duration = Duration::from_secs(1);
-/// A store that takes longer to say how far it is says nothing.
-const LAG_PATIENCE: Duration = Duration::from_secs(5);
+/// Most time for a store to answer how large the lag is.
+const LAG_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The subscription of a shard, and its slot.
 fn name_of(index: usize) -> String {
@@ -45,25 +46,30 @@ fn config(message: String) -> Error {
     Error::new(Kind::Config, message)
 }
 
+fn refuse<T>(message: String) -> Setup<T> {
+    Err(config(message).into())
+}
+
 /// Makes `replica` follow the stores `primaries`, which are given in the order of their shards, and waits until it has
-/// copied what they hold. Says so, a line for each.
+/// copied their rows. Returns a line for each.
 ///
-/// What is there already is left as it is, but for the address of a store, which is taken from its URL. So it may be
-/// repeated. Errors: [`Kind::Unavailable`] where one of them cannot be reached, [`Kind::Config`] with the remedy otherwise.
+/// What exists already stays, except the address of a store, which is taken from its URL. So this may be repeated.
+/// Errors: [`Kind::Unavailable`] where one of them cannot be reached, [`Kind::Config`] with the remedy otherwise.
 pub async fn init(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<String>, Error> {
     let (replica, primaries) = (parse(replica)?, open_each(primaries)?);
-    let (client, _) = replica.dial("replica init").await?;
-    let target = Target { replica: &replica, client };
-    target.prepare().await?;
+    let target = Target::connect(&replica, "replica init").await?;
+    target.prepare().await.map_err(|error| target.explain(error))?;
+    let part = |index| Part { index, of: primaries.len() };
     for (index, primary) in primaries.iter().enumerate() {
-        let source = Source::prepare(primary, Part { index, of: primaries.len() }).await?;
-        target.subscribe(&source).await?;
+        let source = Source::prepare(primary, part(index)).await;
+        let source = source.map_err(|error| primary.explain("publish weir_kv", error))?;
+        target.subscribe(&source).await.map_err(|error| target.explain(error))?;
     }
     let mut lines = Vec::new();
     for (index, primary) in primaries.iter().enumerate() {
-        target.until_copied(index, primary).await?;
-        let part = Part { index, of: primaries.len() };
-        lines.push(format!("{} to {}: copied, and followed from now on", line(part, primary), replica.shown));
+        target.until_copied(index, primary).await.map_err(|error| target.explain(error))?;
+        let line = line(part(index), primary);
+        lines.push(format!("{line} to {}: copied, and followed from now on", replica.shown));
     }
     Ok(lines)
 }
@@ -71,15 +77,15 @@ pub async fn init(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<St
 /// How `replica` follows the stores `primaries`, a line for each.
 pub async fn status(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<String>, Error> {
     let (replica, primaries) = (parse(replica)?, open_each(primaries)?);
-    let (client, _) = replica.dial("replica status").await?;
-    let target = Target { replica: &replica, client };
+    let target = Target::connect(&replica, "replica status").await?;
     let mut lines = Vec::new();
     for (index, primary) in primaries.iter().enumerate() {
-        let follows = match target.state(index).await? {
+        let state = target.state(index).await.map_err(|error| target.explain(error))?;
+        let follows = match state {
             None => "not followed; run weir replica init".to_owned(),
             Some(state) => state.to_string(),
         };
-        let lag = match primary.dial("replica status").await {
+        let lag = match in_time(&primary.shown, primary.dial("replica status")).await {
             Ok((client, _)) => lag_bytes(&client, &name_of(index)).await.ok().flatten(),
             Err(_) => None,
         };
@@ -106,11 +112,10 @@ struct Source<'p> {
 
 impl<'p> Source<'p> {
     /// Checks the store and publishes its rows.
-    async fn prepare(primary: &'p Postgres, part: Part) -> Result<Source<'p>, Error> {
+    async fn prepare(primary: &'p Postgres, part: Part) -> Setup<Source<'p>> {
         let shown = &primary.shown;
-        let (client, _) = primary.dial("replica init").await?;
-        let refused = |error: tokio_postgres::Error| primary.failed("publish weir_kv", &error);
-        primary.make_tables(&client, &TABLES).await?;
+        let (client, _) = in_time(shown, primary.dial("replica init")).await?;
+        make_tables(&client, &TABLES).await?;
         primary.admits(&client, part).await?;
         let name = name_of(part.index);
         let what = "SELECT current_setting('wal_level'),
@@ -119,26 +124,26 @@ impl<'p> Source<'p> {
             EXISTS (SELECT FROM pg_publication WHERE pubname = 'weir'),
             EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'weir' AND tablename = 'weir_kv'),
             session_user::text, current_database()::text";
-        let row = client.query_one(what, &[&name]).await.map_err(refused)?;
+        let row = client.query_one(what, &[&name]).await?;
         let level: &str = row.get(0);
         if level != "logical" {
-            return Err(config(format!(
+            return refuse(format!(
                 "{shown} runs with wal_level = {level}, which replicas cannot follow; \
                  run ALTER SYSTEM SET wal_level = 'logical' there and restart it"
-            )));
+            ));
         }
         match (row.get(3), row.get(4)) {
             (false, _) => {
                 // A TRUNCATE by hand would take the rows of all shards with it on the other side.
                 let publish =
                     "CREATE PUBLICATION weir FOR TABLE weir_kv WITH (publish = 'insert, update, delete')";
-                client.batch_execute(publish).await.map_err(refused)?;
+                client.batch_execute(publish).await?;
             }
             (true, true) => {}
             (true, false) => {
-                return Err(config(format!(
+                return refuse(format!(
                     "the publication weir in {shown} is without weir_kv; run ALTER PUBLICATION weir ADD TABLE weir_kv there"
-                )));
+                ));
             }
         }
         let connection = connection(&primary.config, row.get(5), row.get(6));
@@ -169,39 +174,44 @@ impl std::fmt::Display for State {
     }
 }
 
-impl Target<'_> {
-    fn refused(&self, error: &tokio_postgres::Error) -> Error {
-        self.replica.failed("set up the replica", error)
+impl<'r> Target<'r> {
+    async fn connect(replica: &'r Postgres, purpose: &str) -> Result<Target<'r>, Error> {
+        let (client, _) = replica.setup("connect", replica.dial(purpose)).await?;
+        Ok(Target { replica, client })
     }
 
-    /// Makes the table. A database with rows of its own is none to be written over.
-    async fn prepare(&self) -> Result<(), Error> {
+    fn explain(&self, error: Box<dyn std::error::Error + Send + Sync>) -> Error {
+        self.replica.explain("set up the replica", error)
+    }
+
+    /// Makes the table. A database that holds other rows is refused.
+    async fn prepare(&self) -> Setup<()> {
         let shown = &self.replica.shown;
-        self.replica.make_tables(&self.client, &[(ROWS, ROWS_TABLE)]).await?;
+        make_tables(&self.client, &[(ROWS, ROWS_TABLE)]).await?;
         let what = "SELECT to_regclass('weir_owner') IS NOT NULL, EXISTS (SELECT FROM weir_kv),
             EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = 'weir_kv'::regclass)";
-        let row = self.client.query_one(what, &[]).await.map_err(|error| self.refused(&error))?;
+        let row = self.client.query_one(what, &[]).await?;
         let what = match (row.get(0), row.get(1), row.get(2)) {
             (true, ..) => "is a store itself (it has the table weir_owner)",
             (false, true, false) => "holds rows of its own in weir_kv",
             (false, ..) => return Ok(()),
         };
-        Err(config(format!("{shown} {what}; give --replica an empty database")))
+        refuse(format!("{shown} {what}; give --replica an empty database"))
     }
 
-    async fn subscribe(&self, source: &Source<'_>) -> Result<(), Error> {
+    async fn subscribe(&self, source: &Source<'_>) -> Setup<()> {
         let Source { primary, name, .. } = source;
         let (replica, primary) = (&self.replica.shown, &primary.shown);
         let what = "SELECT (SELECT system_identifier::text FROM pg_control_system()),
             EXISTS (SELECT FROM pg_subscription WHERE subname = $1 AND subdbid =
                 (SELECT oid FROM pg_database WHERE datname = current_database()))";
-        let row = self.client.query_one(what, &[name]).await.map_err(|error| self.refused(&error))?;
+        let row = self.client.query_one(what, &[name]).await?;
         let system: &str = row.get(0);
         if system == source.system {
             // Making the slot would wait for the very transaction that makes it.
-            return Err(config(format!(
+            return refuse(format!(
                 "{replica} and {primary} are on the same PostgreSQL server; a replica needs one of its own"
-            )));
+            ));
         }
         let statements: &[&str] = match (row.get(1), source.has_slot) {
             (false, false) => &["CREATE SUBSCRIPTION %1$I CONNECTION %2$L PUBLICATION weir"],
@@ -211,48 +221,47 @@ impl Target<'_> {
                 "ALTER SUBSCRIPTION %1$I REFRESH PUBLICATION",
             ],
             (false, true) => {
-                return Err(config(format!(
+                return refuse(format!(
                     "{primary} has a slot {name} for another replica; if that one is gone for good, \
                      run SELECT pg_drop_replication_slot('{name}') there"
-                )));
+                ));
             }
             (true, false) => {
-                return Err(config(format!(
+                return refuse(format!(
                     "{replica} has a subscription {name}, but {primary} has no such slot; \
                      give --replica an empty database and begin anew"
-                )));
+                ));
             }
         };
         for form in statements {
             // These take no parameters: the server itself quotes what goes into their text.
             let quote = "SELECT format($1::text, $2::text, $3::text)";
             let quoted = self.client.query_one(quote, &[form, name, &source.connection]).await;
-            let statement: String = quoted.map_err(|error| self.refused(&error))?.get(0);
-            self.client.batch_execute(&statement).await.map_err(|error| self.refused(&error))?;
+            let statement: String = quoted?.get(0);
+            self.client.batch_execute(&statement).await?;
         }
         Ok(())
     }
 
-    async fn state(&self, index: usize) -> Result<Option<State>, Error> {
+    async fn state(&self, index: usize) -> Setup<Option<State>> {
         let what = "SELECT s.subenabled, coalesce(r.srsubstate::text = 'r', false)
             FROM pg_subscription s LEFT JOIN pg_subscription_rel r
               ON r.srsubid = s.oid AND r.srrelid = to_regclass('weir_kv')
             WHERE s.subname = $1 AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        let row = self.client.query_opt(what, &[&name_of(index)]).await;
-        let row = row.map_err(|error| self.replica.failed("look at the subscriptions", &error))?;
+        let row = self.client.query_opt(what, &[&name_of(index)]).await?;
         Ok(row.map(|row| State { is_enabled: row.get(0), is_copied: row.get(1) }))
     }
 
-    async fn until_copied(&self, index: usize, primary: &Postgres) -> Result<(), Error> {
+    async fn until_copied(&self, index: usize, primary: &Postgres) -> Setup<()> {
         let failures_before = self.failures(index).await;
         while self.state(index).await?.is_none_or(|state| !state.is_copied) {
             if self.failures(index).await - failures_before >= COPY_FAILURES_MAX {
-                return Err(config(format!(
+                return refuse(format!(
                     "copying {} to {} fails again and again; the log of the latter says why",
                     primary.shown, self.replica.shown
-                )));
+                ));
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_EVERY).await;
         }
         Ok(())
     }
@@ -306,19 +315,18 @@ struct Replica {
 }
 
 impl Replica {
-    async fn watch(&self) -> Result<Lease, Error> {
+    async fn watch(&self) -> Setup<Lease> {
         let postgres = &self.postgres;
         let (client, ended) = postgres.dial("replica").await?;
-        // Rows that follow nobody would be somebody else's. A standby follows by other means, and is as good.
+        // Rows without a subscription are not a copy of the stores. A standby replicates by other means, which is as good.
         let follows = "SELECT to_regclass('weir_kv') IS NOT NULL AND (pg_is_in_recovery()
             OR EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = to_regclass('weir_kv')))";
-        let follows = client.query_one(follows, &[]).await;
-        if !follows.map_err(|error| postgres.cannot_reach(&error))?.get::<_, bool>(0) {
+        if !client.query_one(follows, &[]).await?.get::<_, bool>(0) {
             let message = format!(
                 "{} is no replica yet: nothing follows a store into its table weir_kv; run weir replica init",
                 postgres.shown
             );
-            return Err(config(message));
+            return refuse(message);
         }
         Ok(Lease {
             epoch: self.leases.fetch_add(1, Relaxed) + 1,
@@ -329,24 +337,23 @@ impl Replica {
         })
     }
 
-    async fn session(&self, epoch: u64) -> Result<Box<dyn Session>, Error> {
+    async fn session(&self, epoch: u64) -> Setup<Box<dyn Session>> {
         if epoch != self.leases.load(Relaxed) {
-            return Err(Error::new(Kind::Unavailable, "the replica was lost meanwhile"));
+            return Err(Error::new(Kind::Unavailable, "the replica was lost meanwhile").into());
         }
         let (client, ended) = self.postgres.dial("replica session").await?;
-        let only_read = client.batch_execute("SET default_transaction_read_only = on").await;
-        only_read.map_err(|error| self.postgres.cannot_reach(&error))?;
+        client.batch_execute("SET default_transaction_read_only = on").await?;
         Ok(Box::new(self.postgres.prepared(client, ended).await?))
     }
 }
 
 impl Store for Replica {
     fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
-        Box::pin(async { self.postgres.in_time(self.watch()).await? })
+        Box::pin(self.postgres.setup("watch the replica", self.watch()))
     }
 
     fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
-        Box::pin(async move { self.postgres.in_time(self.session(epoch)).await? })
+        Box::pin(self.postgres.setup("start a session", self.session(epoch)))
     }
 
     fn workers(&self) -> Workers {
@@ -392,7 +399,7 @@ impl Lag {
         Ok(Lag { bytes, stop: Some(stop), thread: Some(thread.map_err(cannot)?) })
     }
 
-    /// What the replica has not confirmed of the store's log, in bytes; `None` where that cannot be told now.
+    /// What the replica has not confirmed of the store's log, in bytes; `None` where that is unknown now.
     pub fn bytes(&self, index: usize) -> Option<u64> {
         self.bytes.lock().get(index).copied().flatten()
     }
@@ -411,12 +418,12 @@ impl Drop for Lag {
 /// Tells the lag again and again until the store is lost; why that was.
 async fn ask(primary: &Postgres, index: usize, tell: impl Fn(Option<u64>)) -> String {
     let name = name_of(index);
-    let (client, mut ended) = match primary.dial("replica lag").await {
+    let (client, mut ended) = match in_time(&primary.shown, primary.dial("replica lag")).await {
         Ok(connected) => connected,
         Err(error) => return error.to_string(),
     };
     loop {
-        match tokio::time::timeout(LAG_PATIENCE, lag_bytes(&client, &name)).await {
+        match tokio::time::timeout(LAG_TIMEOUT, lag_bytes(&client, &name)).await {
             Ok(Ok(lag)) => tell(lag),
             Ok(Err(error)) => return cause(&error),
             Err(_) => return format!("{} does not answer", primary.shown),
