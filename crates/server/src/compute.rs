@@ -1,29 +1,31 @@
-//! Work for processors: a fixed number of threads behind a bounded queue, and the two computations that run on them.
+//! The compute pool: a fixed number of threads behind a bounded queue, and the two computations that run on them.
 //!
-//! A worker never computes on its own loop: every connection it serves would wait.
+//! A worker never computes on its own loop, because all its connections would wait.
 
 use kv::counters::{Counter, Histogram};
-use parking_lot::{Condvar, Mutex};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread::JoinHandle;
-use std::time::Instant;
-use tokio::sync::oneshot;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
 
-/// Most primes that one request may ask for; they take about a millisecond.
+/// Most primes per request; they take about a millisecond.
 pub(super) const PRIMES_MAX: usize = 10_000;
 
 /// Longest text that is hashed, in bytes.
 pub(super) const TEXT_BYTES_MAX: usize = 8 << 10;
 
-/// Jobs that may wait: the last of them about a second for each thread.
+/// Jobs that may wait: about a second of work for each thread.
 pub(super) const QUEUE_JOBS_MAX: usize = 1_000;
 
-/// The threads and their queue. Dropped, it forgets what waits and ends with what is under way.
+/// Idle threads stay: starting one takes longer than most jobs.
+const KEEP_ALIVE: Duration = Duration::from_secs(3600);
+
+/// The threads and their queue: the blocking pool of a runtime of its own. Dropping it drops the jobs that wait.
 pub(super) struct Pool {
-    shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    runtime: Option<Runtime>,
+    meters: Arc<Meters>,
+    jobs_max: usize,
 }
 
 /// There is no room in the queue.
@@ -33,11 +35,10 @@ pub(super) struct Full;
 /// What the pool counts.
 #[derive(Debug, Default)]
 pub(super) struct Meters {
-    /// Threads it has.
     pub(super) threads: usize,
     /// Jobs that wait now.
     pub(super) queued: AtomicUsize,
-    /// From the queue's door to a thread.
+    /// Time in the queue.
     pub(super) waited: Histogram,
     /// Time in jobs, over all threads.
     pub(super) busy_nanos: Counter,
@@ -45,106 +46,58 @@ pub(super) struct Meters {
     pub(super) shed: Counter,
 }
 
-struct Shared {
-    queue: Mutex<Queue>,
-    /// A job came, or the end.
-    changed: Condvar,
-    meters: Arc<Meters>,
-    jobs_max: usize,
-}
+/// A place in the queue, until this is dropped.
+struct Place(Arc<Meters>);
 
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    has_ended: bool,
-}
-
-struct Job {
-    work: Box<dyn FnOnce() + Send>,
-    since: Instant,
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.queued.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Pool {
-    /// Starts `threads` of them; at most `jobs_max` jobs wait.
+    /// A pool of `threads`; at most `jobs_max` jobs wait.
     pub(super) fn start(threads: usize, jobs_max: usize) -> std::io::Result<Pool> {
+        let mut builder = Builder::new_current_thread();
+        builder.max_blocking_threads(threads).thread_keep_alive(KEEP_ALIVE).thread_name("weir-compute");
         let meters = Arc::new(Meters { threads, ..Meters::default() });
-        let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), meters, jobs_max });
-        let mut pool = Pool { shared, threads: Vec::new() };
-        for index in 0..threads {
-            let shared = Arc::clone(&pool.shared);
-            let thread = std::thread::Builder::new().name(format!("weir-compute-{index}"));
-            pool.threads.push(thread.spawn(move || shared.work())?);
-        }
-        Ok(pool)
+        Ok(Pool { runtime: Some(builder.build()?), meters, jobs_max })
     }
 
     pub(super) fn meters(&self) -> Arc<Meters> {
-        Arc::clone(&self.shared.meters)
+        Arc::clone(&self.meters)
     }
 
-    /// Does `work` on one of the threads.
+    /// Runs `work` on one of the threads. A job that waits is removed when this is dropped.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Full> {
-        let (sender, receiver) = oneshot::channel();
-        let work = Box::new(move || {
-            // Whoever asked may be gone; then nobody has use for the answer.
-            if !sender.is_closed() {
-                let _ = sender.send(work());
-            }
-        });
-        {
-            let mut queue = self.shared.queue.lock();
-            if queue.jobs.len() >= self.shared.jobs_max {
-                self.shared.meters.shed.add(1);
-                return Err(Full);
-            }
-            queue.jobs.push_back(Job { work, since: Instant::now() });
-            self.shared.meters.queued.store(queue.jobs.len(), Relaxed);
+        let place = Place(self.meters());
+        if self.meters.queued.fetch_add(1, Relaxed) >= self.jobs_max {
+            self.meters.shed.add(1);
+            return Err(Full);
         }
-        self.shared.changed.notify_one();
-        // The sender is dropped unused only when the pool ends.
-        receiver.await.map_err(|_| Full)
+        let (meters, since) = (self.meters(), Instant::now());
+        let job = move || {
+            drop(place);
+            meters.waited.record_duration(since.elapsed());
+            let began = Instant::now();
+            let answer = work();
+            meters.busy_nanos.add(began.elapsed().as_nanos() as u64);
+            answer
+        };
+        let mut jobs = JoinSet::new();
+        jobs.spawn_blocking_on(job, self.runtime.as_ref().ok_or(Full)?.handle());
+        jobs.join_next().await.and_then(Result::ok).ok_or(Full)
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        {
-            let mut queue = self.shared.queue.lock();
-            queue.has_ended = true;
-            queue.jobs.clear();
-        }
-        self.shared.changed.notify_all();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Shared {
-    fn work(&self) {
-        while let Some(job) = self.next() {
-            self.meters.waited.record_duration(job.since.elapsed());
-            let began = Instant::now();
-            (job.work)();
-            self.meters.busy_nanos.add(began.elapsed().as_nanos() as u64);
-        }
-    }
-
-    /// Waits for a job; `None` at the end.
-    fn next(&self) -> Option<Job> {
-        let mut queue = self.queue.lock();
-        loop {
-            if queue.has_ended {
-                return None;
-            }
-            if let Some(job) = queue.jobs.pop_front() {
-                self.meters.queued.store(queue.jobs.len(), Relaxed);
-                return Some(job);
-            }
-            self.changed.wait(&mut queue);
+        // Does not wait for the jobs that run: this may be called on a thread of another runtime.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
         }
     }
 }
