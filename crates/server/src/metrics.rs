@@ -1,14 +1,14 @@
-//! What the server counts, and how it shows it: Prometheus text at `/metrics`, flat JSON at `/stats`.
+//! The server's counters and how they are shown: Prometheus text at `/metrics`, flat JSON at `/stats`.
 //!
-//! Every worker has counters of its own, merged when they are read.
+//! Every worker has counters of its own, which are added up when they are read.
 
 use super::busy::Busy;
 use super::compute;
 use super::faults::Faults;
-use crate::tiered::{SHARDS_MAX, ShadowCounts, Status, Tiered, Tiers, WorkerMeters, Workers};
+use super::{Shared, Worker};
+use crate::tiered::{SHARDS_MAX, ShadowCounts, Status, Tiered, Tiers};
 use http1::request::Method;
 use kv::counters::{Counter, Distribution, Histogram, micros};
-use kv::queue_meter::QueueTotals;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -91,200 +91,119 @@ impl Metrics {
         }
     }
 
-    fn sum(&self, pick: impl Fn(&WorkerMetrics) -> &Counter) -> u64 {
-        self.workers.iter().map(|worker| pick(worker).get()).sum()
-    }
-
-    /// Everything there is to show, in one order.
-    fn collect(&self, tiers: &Tiers, faults: Option<&Faults>, draining: bool) -> Page {
-        let mut page = Page::default();
-        let requests = page.family("weir_http_requests_total", "counter", "Requests answered.");
-        for (m, method) in METHODS.iter().enumerate() {
-            for (s, status) in STATUSES.iter().enumerate() {
-                let count = self.sum(|worker| &worker.requests[m][s]);
-                if count > 0 {
-                    requests.number(&format!("{{method=\"{method}\",code=\"{status}\"}}"), count as f64);
-                }
-            }
-        }
-        let mut durations = Distribution::default();
-        self.workers.iter().for_each(|worker| worker.duration.add_to(&mut durations));
-        page.family("weir_http_request_duration_seconds", "histogram", "From head to answer.")
-            .histogram("", &durations, 1e6);
-        page.one(
-            "weir_http_connections",
-            "gauge",
-            "Connections open.",
-            self.open_connections.load(Relaxed) as f64,
-        );
-        let accepted = self.sum(|worker| &worker.connections) as f64;
-        page.one("weir_http_connections_total", "counter", "Connections accepted.", accepted);
-        page.one("weir_workers", "gauge", "Threads that serve connections.", self.workers.len() as f64);
-        let busy: Duration = self.workers.iter().map(|worker| worker.busy.so_far()).sum();
-        let about = "Time in which workers did not wait for events, over all workers.";
-        page.one("weir_worker_busy_seconds_total", "counter", about, busy.as_secs_f64());
-        let answers: u64 = tiers.shards().iter().map(|tiered| tiered.tier_meters().answer_nanos.get()).sum();
-        let about = "Time in which answers of the store waited for their worker, summed over answers.";
-        page.one("weir_worker_queue_seconds_total", "counter", about, answers as f64 * 1e-9);
-
-        let shards = labelled(tiers);
-        let reads = page.family("weir_cache_requests_total", "counter", "Reads, by how they were served.");
-        for (index, (label, tiered)) in shards.iter().enumerate() {
-            let tier = tiered.tier_meters();
-            let collapsed = tier.collapsed.get();
-            for (result, count) in [
-                ("hit", self.sum(|worker| &worker.hits[index])),
-                ("miss", tier.misses.get().saturating_sub(collapsed)),
-                ("collapsed", collapsed),
-            ] {
-                reads.number(&braced(&format!("result=\"{result}\""), label), count as f64);
-            }
-        }
-        if shards.iter().any(|(_, tiered)| !tiered.shadow_counts().is_empty()) {
-            let about = "Reads, by how another policy would have served them.";
-            let family = page.family("weir_shadow_requests_total", "counter", about);
-            for (label, tiered) in &shards {
-                for ShadowCounts { policy, hits, misses } in tiered.shadow_counts() {
-                    for (result, count) in [("hit", hits), ("miss", misses)] {
-                        let own = format!("policy=\"{policy}\",result=\"{result}\"");
-                        family.number(&braced(&own, label), count as f64);
-                    }
-                }
-            }
-        }
-        for (name, kind, about, value) in [
-            (
-                "weir_cache_entries",
-                "gauge",
-                "Rows in the cache.",
-                (|tiered| tiered.cache_counts().entries as f64) as fn(&Tiered) -> f64,
-            ),
-            ("weir_cache_bytes", "gauge", "Bytes the cache counts.", |tiered| {
-                tiered.cache_counts().bytes as f64
-            }),
-            ("weir_cache_evictions_total", "counter", "Rows pushed out by others.", |tiered| {
-                tiered.cache_counts().evictions as f64
-            }),
-            ("weir_cache_drops_total", "counter", "Times the cache was dropped whole.", |tiered| {
-                tiered.tier_meters().drops.get() as f64
-            }),
-        ] {
-            page.each(name, kind, about, &shards, value);
-        }
-
-        for (name, kind, about, pick) in [
-            (
-                "weir_store_workers",
-                "gauge",
-                "Threads with a session of the store.",
-                (|tiered| both(tiered.workers())) as fn(&Tiered) -> [f64; 2],
-            ),
-            ("weir_store_queued", "gauge", "Requests that wait for a store worker.", |tiered| {
-                both(tiered.queued())
-            }),
-            ("weir_store_busy_seconds_total", "counter", "Time with a batch in the store.", |tiered| {
-                let store = tiered.store_meters();
-                [&store.read, &store.write].map(|worker| worker.busy_nanos.get() as f64 * 1e-9)
-            }),
-            ("weir_store_request_seconds_total", "counter", "Time in the store, over requests.", |tiered| {
-                let store = tiered.store_meters();
-                [&store.read, &store.write].map(|worker| worker.request_nanos.get() as f64 * 1e-9)
-            }),
-        ] {
-            let family = page.family(name, kind, about);
-            for (label, tiered) in &shards {
-                for (worker, value) in OPERATIONS.iter().zip(pick(tiered)) {
-                    family.number(&braced(worker, label), value);
-                }
-            }
-        }
-        for (name, about, per_unit, pick) in [
-            (
-                "weir_store_batch_size",
-                "Requests in a batch.",
-                1.0,
-                (|m| &m.batch_size) as fn(&WorkerMeters) -> &Histogram,
-            ),
-            ("weir_store_duration_seconds", "A batch in the store.", 1e6, |m| &m.duration),
-            ("weir_store_queue_seconds", "A request in its queue.", 1e6, |m| &m.queued),
-        ] {
-            let family = page.family(name, "histogram", about);
-            for (label, tiered) in &shards {
-                let store = tiered.store_meters();
-                for (worker, meters) in OPERATIONS.iter().zip([&store.read, &store.write]) {
-                    let mut total = Distribution::default();
-                    pick(meters).add_to(&mut total);
-                    family.histogram(&joined(worker, label), &total, per_unit);
-                }
-            }
-        }
-        let flush = |(label, tiered): &(String, &Tiered)| Some((braced("", label), tiered.flush()?.totals()));
-        page.queues(FLUSHES, &shards.iter().filter_map(flush).collect::<Vec<_>>());
-        if let Some(lock) = faults.and_then(Faults::lock_totals) {
-            page.queues(LOCK, &[("{lock=\"commit\"}".to_owned(), lock)]);
-        }
-        page.each(
-            "weir_store_leases_total",
-            "counter",
-            "Times the server took ownership of the store.",
-            &shards,
-            |tiered| tiered.store_meters().leases.get() as f64,
-        );
-        page.each("weir_store_up", "gauge", "Whether the server owns the store.", &shards, |tiered| {
-            truth(matches!(tiered.status(), Status::Up(_)))
-        });
-        if let Some(replica) = tiers.replica() {
-            page.one("weir_replica_up", "gauge", "Whether the replica can be asked.", truth(replica.is_up()));
-            page.one(
-                "weir_replica_reads_total",
-                "counter",
-                "Reads that the replica answered.",
-                replica.reads() as f64,
-            );
-            let lag = page.family("weir_replica_lag_bytes", "gauge", "Log the replica has not confirmed.");
-            for (shard, bytes) in
-                (0..shards.len()).filter_map(|shard| Some((shard, replica.lag_bytes(shard)?)))
-            {
-                lag.number(&format!("{{shard=\"{shard}\"}}"), bytes as f64);
-            }
-        }
-        let shed = page.family("weir_shed_total", "counter", "What was refused for want of room.");
-        shed.number("{reason=\"connections\"}", self.sum(|worker| &worker.shed_connections) as f64);
-        for (label, tiered) in &shards {
-            let store = tiered.store_meters();
-            let count = store.read.shed.get() + store.write.shed.get();
-            shed.number(&braced("reason=\"queue\"", label), count as f64);
-        }
-        if let Some(compute) = &self.compute {
-            shed.number("{reason=\"compute\"}", compute.shed.get() as f64);
-            collect_compute(&mut page, compute);
-        }
-        page.one("weir_draining", "gauge", "Whether the server is shutting down.", truth(draining));
-        page.one("weir_uptime_seconds", "gauge", "Since the start.", self.started.elapsed().as_secs_f64());
-        page
-    }
-
-    /// Prometheus text, version 0.0.4.
-    pub(super) fn prometheus(&self, tiers: &Tiers, faults: Option<&Faults>, draining: bool) -> String {
-        self.collect(tiers, faults, draining).prometheus()
-    }
-
-    /// One flat JSON object: name with labels → number; histograms by their `_sum` and `_count`.
-    pub(super) fn json(&self, tiers: &Tiers, faults: Option<&Faults>, draining: bool) -> String {
-        self.collect(tiers, faults, draining).json()
+    fn sum(&self, pick: impl Fn(&WorkerMetrics) -> &Counter) -> f64 {
+        self.workers.iter().map(|worker| pick(worker).get()).sum::<u64>() as f64
     }
 }
 
-fn collect_compute(page: &mut Page, meters: &compute::Meters) {
-    page.one("weir_compute_threads", "gauge", "Threads that compute.", meters.threads as f64);
-    let queued = meters.queued.load(Relaxed) as f64;
-    page.one("weir_compute_queued", "gauge", "Computations that wait for a thread.", queued);
-    let busy = meters.busy_nanos.get() as f64 * 1e-9;
-    page.one("weir_compute_busy_seconds_total", "counter", "Time in computations, over all threads.", busy);
-    let mut waited = Distribution::default();
-    meters.waited.add_to(&mut waited);
-    page.family("weir_compute_queue_seconds", "histogram", "A computation in the queue.")
-        .histogram("", &waited, 1e6);
+/// The samples of all metrics, now.
+fn collect(worker: &Worker) -> Page {
+    let Shared { metrics, tiers, faults, .. } = &*worker.shared;
+    let mut page = Page::default();
+    for (m, method) in METHODS.iter().enumerate() {
+        for (s, status) in STATUSES.iter().enumerate() {
+            let count = metrics.sum(|worker| &worker.requests[m][s]);
+            if count > 0.0 {
+                let labels = format!("method=\"{method}\",code=\"{status}\"");
+                page.number("weir_http_requests_total", &labels, count);
+            }
+        }
+    }
+    let durations = metrics.workers.iter().map(|worker| &worker.duration);
+    page.histogram("weir_http_request_duration_seconds", "", durations, 1e6);
+    page.number("weir_http_connections", "", metrics.open_connections.load(Relaxed) as f64);
+    page.number("weir_http_connections_total", "", metrics.sum(|worker| &worker.connections));
+    page.number("weir_workers", "", metrics.workers.len() as f64);
+    let busy: Duration = metrics.workers.iter().map(|worker| worker.busy.so_far()).sum();
+    page.number("weir_worker_busy_seconds_total", "", busy.as_secs_f64());
+    let answers = tiers.shards().iter().map(|tiered| secs(&tiered.meters().answer_nanos)).sum();
+    page.number("weir_worker_queue_seconds_total", "", answers);
+    page.number(SHED, "reason=\"connections\"", metrics.sum(|worker| &worker.shed_connections));
+    if let Some(lock) = faults.as_ref().and_then(Faults::lock_totals) {
+        page.number("weir_lock_busy_seconds_total", "lock=\"commit\"", lock.busy.as_secs_f64());
+        page.number("weir_lock_queue_seconds_total", "lock=\"commit\"", lock.waited.as_secs_f64());
+    }
+    if let Some(compute) = &metrics.compute {
+        page.number(SHED, "reason=\"compute\"", compute.shed.get() as f64);
+        page.number("weir_compute_threads", "", compute.threads as f64);
+        page.number("weir_compute_queued", "", compute.queued.load(Relaxed) as f64);
+        page.number("weir_compute_busy_seconds_total", "", secs(&compute.busy_nanos));
+        page.histogram("weir_compute_queue_seconds", "", [&compute.waited], 1e6);
+    }
+    if let Some(replica) = tiers.replica() {
+        page.number("weir_replica_up", "", f64::from(replica.is_up()));
+        page.number("weir_replica_reads_total", "", replica.reads() as f64);
+        for shard in 0..tiers.shards().len() {
+            if let Some(bytes) = replica.lag_bytes(shard) {
+                page.number("weir_replica_lag_bytes", &format!("shard=\"{shard}\""), bytes as f64);
+            }
+        }
+    }
+    for (index, tiered) in tiers.shards().iter().enumerate() {
+        if tiers.shards().len() > 1 {
+            page.shard = format!("shard=\"{index}\"");
+        }
+        collect_shard(&mut page, tiered, metrics.sum(|worker| &worker.hits[index]));
+    }
+    page.shard.clear();
+    page.number("weir_draining", "", f64::from(worker.is_draining()));
+    page.number("weir_uptime_seconds", "", metrics.started.elapsed().as_secs_f64());
+    page
+}
+
+/// Prometheus text, version 0.0.4.
+pub(super) fn prometheus(worker: &Worker) -> String {
+    collect(worker).prometheus()
+}
+
+/// One flat JSON object: name with labels → number; histograms by their `_sum` and `_count`.
+pub(super) fn json(worker: &Worker) -> String {
+    collect(worker).json()
+}
+
+fn collect_shard(page: &mut Page, tiered: &Tiered, hits: f64) {
+    let (tier, store, cache) = (tiered.meters(), tiered.store().meters(), tiered.cache().counts());
+    let collapsed = tier.collapsed.get();
+    let misses = tier.misses.get().saturating_sub(collapsed);
+    for (result, count) in [("hit", hits), ("miss", misses as f64), ("collapsed", collapsed as f64)] {
+        page.number("weir_cache_requests_total", &format!("result=\"{result}\""), count);
+    }
+    for ShadowCounts { policy, hits, misses } in tiered.cache().shadow_counts() {
+        for (result, count) in [("hit", hits), ("miss", misses)] {
+            let labels = format!("policy=\"{policy}\",result=\"{result}\"");
+            page.number("weir_shadow_requests_total", &labels, count as f64);
+        }
+    }
+    page.number("weir_cache_entries", "", cache.entries as f64);
+    page.number("weir_cache_bytes", "", cache.bytes as f64);
+    page.number("weir_cache_evictions_total", "", cache.evictions as f64);
+    page.number("weir_cache_drops_total", "", tier.drops.get() as f64);
+    let (workers, queued) = (tiered.store().workers(), tiered.store().queued());
+    for (operation, meters, workers, queued) in [
+        ("operation=\"read\"", &store.read, workers.read, queued.read),
+        ("operation=\"write\"", &store.write, workers.write, queued.write),
+    ] {
+        page.number("weir_store_workers", operation, workers as f64);
+        page.number("weir_store_queued", operation, queued as f64);
+        page.number("weir_store_busy_seconds_total", operation, secs(&meters.busy_nanos));
+        page.number("weir_store_request_seconds_total", operation, secs(&meters.request_nanos));
+        page.histogram("weir_store_batch_size", operation, [&meters.batch_size], 1.0);
+        page.histogram("weir_store_duration_seconds", operation, [&meters.duration], 1e6);
+        page.histogram("weir_store_queue_seconds", operation, [&meters.queued], 1e6);
+    }
+    if let Some(flush) = tiered.store().flush() {
+        let totals = flush.totals();
+        page.number("weir_flushes_total", "", totals.count as f64);
+        page.number("weir_flush_busy_seconds_total", "", totals.busy.as_secs_f64());
+        page.number("weir_flush_queue_seconds_total", "", totals.waited.as_secs_f64());
+    }
+    page.number("weir_store_leases_total", "", store.leases.get() as f64);
+    page.number("weir_store_up", "", f64::from(matches!(tiered.store().status(), Status::Up(_))));
+    page.number(SHED, "reason=\"queue\"", (store.read.shed.get() + store.write.shed.get()) as f64);
+}
+
+fn secs(nanos: &Counter) -> f64 {
+    nanos.get() as f64 * 1e-9
 }
 
 /// Why the server cannot serve every key now; `None` if it can.
@@ -292,7 +211,7 @@ pub(super) fn not_ready(tiers: &Tiers) -> Option<String> {
     let of = tiers.shards().len();
     let away = tiers.shards().iter().enumerate().filter_map(|(index, tiered)| {
         let name = if of == 1 { "the store".to_owned() } else { format!("shard {} of {of}", index + 1) };
-        match tiered.status() {
+        match tiered.store().status() {
             Status::Up(_) => None,
             Status::Down(reason) => Some(format!("{name} is away: {reason}")),
             Status::Stopped => Some(format!("{name} was given back")),
@@ -302,115 +221,126 @@ pub(super) fn not_ready(tiers: &Tiers) -> Option<String> {
     (!away.is_empty()).then(|| away.join("; "))
 }
 
-/// The metrics of a queue meter: name, help and value.
-type QueueMetrics = [(&'static str, &'static str, fn(&QueueTotals) -> f64)];
+const SHED: &str = "weir_shed_total";
 
-const FLUSHES: &QueueMetrics = &[
-    ("weir_flushes_total", "Flushes of the embedded store.", |totals| totals.count as f64),
-    ("weir_flush_busy_seconds_total", "Time in flushes.", |totals| totals.busy.as_secs_f64()),
-    ("weir_flush_queue_seconds_total", "Time that store workers waited to flush.", |totals| {
-        totals.waited.as_secs_f64()
-    }),
+/// Every metric and its help text, in the order shown. One that ends in `_total` is a counter.
+const HELP: &[(&str, &str)] = &[
+    ("weir_http_requests_total", "Requests answered."),
+    ("weir_http_request_duration_seconds", "From head to answer."),
+    ("weir_http_connections", "Connections open."),
+    ("weir_http_connections_total", "Connections accepted."),
+    ("weir_workers", "Threads that serve connections."),
+    ("weir_worker_busy_seconds_total", "Time in which workers did not wait for events, over all workers."),
+    (
+        "weir_worker_queue_seconds_total",
+        "Time in which answers of the store waited for their worker, over answers.",
+    ),
+    ("weir_cache_requests_total", "Reads, by how they were served."),
+    ("weir_shadow_requests_total", "Reads, by how another policy would have served them."),
+    ("weir_cache_entries", "Rows in the cache."),
+    ("weir_cache_bytes", "Bytes the cache counts."),
+    ("weir_cache_evictions_total", "Rows evicted."),
+    ("weir_cache_drops_total", "Times the whole cache was dropped."),
+    ("weir_store_workers", "Threads with a session of the store."),
+    ("weir_store_queued", "Requests that wait for a store worker."),
+    ("weir_store_busy_seconds_total", "Time with a batch in the store."),
+    ("weir_store_request_seconds_total", "Time in the store, over requests."),
+    ("weir_store_batch_size", "Requests in a batch."),
+    ("weir_store_duration_seconds", "A batch in the store."),
+    ("weir_store_queue_seconds", "A request in its queue."),
+    ("weir_flushes_total", "Flushes of the embedded store."),
+    ("weir_flush_busy_seconds_total", "Time in flushes."),
+    ("weir_flush_queue_seconds_total", "Time that store workers waited to flush."),
+    ("weir_lock_busy_seconds_total", "Time in which a write held the lock."),
+    ("weir_lock_queue_seconds_total", "Time that writes waited for the lock."),
+    ("weir_store_leases_total", "Times the server took ownership of the store."),
+    ("weir_store_up", "Whether the server owns the store."),
+    ("weir_replica_up", "Whether the replica can be read."),
+    ("weir_replica_reads_total", "Reads that the replica answered."),
+    ("weir_replica_lag_bytes", "Log the replica has not confirmed."),
+    (SHED, "Requests and connections refused because a limit was reached."),
+    ("weir_compute_threads", "Threads that compute."),
+    ("weir_compute_queued", "Computations that wait for a thread."),
+    ("weir_compute_busy_seconds_total", "Time in computations, over all threads."),
+    ("weir_compute_queue_seconds", "A computation in the queue."),
+    ("weir_draining", "Whether the server is shutting down."),
+    ("weir_uptime_seconds", "Since the start."),
 ];
 
-const LOCK: &QueueMetrics = &[
-    ("weir_lock_busy_seconds_total", "Time in which a write held the lock.", |totals| {
-        totals.busy.as_secs_f64()
-    }),
-    ("weir_lock_queue_seconds_total", "Time that writes waited for the lock.", |totals| {
-        totals.waited.as_secs_f64()
-    }),
-];
-
-/// The store workers' labels, as in [`both`].
-const OPERATIONS: [&str; 2] = ["operation=\"read\"", "operation=\"write\""];
-
-fn both(workers: Workers) -> [f64; 2] {
-    [workers.read as f64, workers.write as f64]
-}
-
-fn truth(value: bool) -> f64 {
-    f64::from(u8::from(value))
-}
-
-/// The shards, each with the label that its samples carry behind their own: none where there is only one.
-fn labelled(tiers: &Tiers) -> Vec<(String, &Tiered)> {
-    let label = |index| match tiers.shards().len() {
-        1 => String::new(),
-        _ => format!("shard=\"{index}\""),
-    };
-    tiers.shards().iter().enumerate().map(|(index, tiered)| (label(index), tiered)).collect()
-}
-
-fn joined(own: &str, shard: &str) -> String {
-    let comma = if own.is_empty() || shard.is_empty() { "" } else { "," };
-    format!("{own}{comma}{shard}")
-}
-
-fn braced(own: &str, shard: &str) -> String {
-    match joined(own, shard).as_str() {
-        "" => String::new(),
-        labels => format!("{{{labels}}}"),
-    }
-}
-
-/// A page of numbers.
+/// The samples of all metrics.
 #[derive(Default)]
-struct Page(Vec<Family>);
+struct Page {
+    samples: Vec<Sample>,
+    /// A label that samples get after their own; empty for none.
+    shard: String,
+}
 
-struct Family {
+struct Sample {
     name: &'static str,
-    kind: &'static str,
-    about: &'static str,
-    /// Suffix and labels, value, and whether `/stats` shows it.
-    samples: Vec<(String, f64, bool)>,
+    /// The suffix of a histogram's sample, and the labels.
+    suffix: String,
+    value: f64,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Number,
+    /// The sum or the count of a histogram.
+    Total,
+    /// A bucket of a histogram; `/stats` shows none.
+    Bucket,
 }
 
 impl Page {
-    fn family(&mut self, name: &'static str, kind: &'static str, about: &'static str) -> &mut Family {
-        self.0.push(Family { name, kind, about, samples: Vec::new() });
-        let last = self.0.len() - 1;
-        &mut self.0[last]
+    fn number(&mut self, name: &'static str, labels: &str, value: f64) {
+        self.add(name, Kind::Number, "", &[labels], value);
     }
 
-    fn one(&mut self, name: &'static str, kind: &'static str, about: &'static str, value: f64) {
-        self.family(name, kind, about).number("", value);
-    }
-
-    /// One number of every shard.
-    fn each(
+    /// The sum of `histograms`. `per_unit` is how many of their units make one of the metric's.
+    fn histogram<'h>(
         &mut self,
         name: &'static str,
-        kind: &'static str,
-        about: &'static str,
-        shards: &[(String, &Tiered)],
-        value: fn(&Tiered) -> f64,
+        labels: &str,
+        histograms: impl IntoIterator<Item = &'h Histogram>,
+        per_unit: f64,
     ) {
-        let family = self.family(name, kind, about);
-        for (label, tiered) in shards {
-            family.number(&braced("", label), value(tiered));
+        let mut total = Distribution::default();
+        histograms.into_iter().for_each(|histogram| histogram.add_to(&mut total));
+        for (bound, below) in total.cumulative() {
+            let bound = format!("le=\"{}\"", bound as f64 / per_unit);
+            self.add(name, Kind::Bucket, "_bucket", &[labels, &bound], below as f64);
         }
+        let count = total.count() as f64;
+        self.add(name, Kind::Bucket, "_bucket", &[labels, "le=\"+Inf\""], count);
+        self.add(name, Kind::Total, "_sum", &[labels], total.sum as f64 / per_unit);
+        self.add(name, Kind::Total, "_count", &[labels], count);
     }
 
-    /// The totals of queue meters of one kind, each with its labels.
-    fn queues(&mut self, shown: &QueueMetrics, queues: &[(String, QueueTotals)]) {
-        if queues.is_empty() {
-            return;
-        }
-        for (name, about, value) in shown {
-            let family = self.family(name, "counter", about);
-            for (labels, totals) in queues {
-                family.number(labels, value(totals));
-            }
-        }
+    fn add(&mut self, name: &'static str, kind: Kind, suffix: &str, labels: &[&str], value: f64) {
+        debug_assert!(HELP.iter().any(|(known, _)| *known == name), "{name} has no help");
+        // The bound of a bucket comes last.
+        let (own, bound) = labels.split_at(1);
+        let shard = [self.shard.as_str()];
+        let labels = own.iter().chain(&shard).chain(bound);
+        let labels = labels.copied().filter(|label| !label.is_empty()).collect::<Vec<_>>().join(",");
+        let suffix = if labels.is_empty() { suffix.to_owned() } else { format!("{suffix}{{{labels}}}") };
+        self.samples.push(Sample { name, suffix, value, kind });
     }
 
     fn prometheus(&self) -> String {
         let mut text = String::new();
-        for Family { name, kind, about, samples } in &self.0 {
+        for (name, help) in HELP {
+            let mut samples = self.samples.iter().filter(|sample| sample.name == *name).peekable();
+            let Some(first) = samples.peek() else { continue };
+            let kind = match first.kind {
+                Kind::Number if name.ends_with("_total") => "counter",
+                Kind::Number => "gauge",
+                _ => "histogram",
+            };
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "# HELP {name} {about}\n# TYPE {name} {kind}");
-            for (suffix, value, _) in samples {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            for Sample { suffix, value, .. } in samples {
                 let _ = writeln!(text, "{name}{suffix} {value}");
             }
         }
@@ -418,33 +348,10 @@ impl Page {
     }
 
     fn json(&self) -> String {
-        let shown = self.0.iter().flat_map(|family| {
-            let samples = family.samples.iter().filter(|(_, _, shown)| *shown);
-            samples.map(|(suffix, value, _)| {
-                (format!("{}{suffix}", family.name), serde_json::Value::from(*value))
-            })
-        });
+        let shown = self.samples.iter().filter(|sample| sample.kind != Kind::Bucket);
+        let shown =
+            shown.map(|Sample { name, suffix, value, .. }| (format!("{name}{suffix}"), (*value).into()));
         let object: serde_json::Map<String, serde_json::Value> = shown.collect();
         format!("{:#}\n", serde_json::Value::from(object))
-    }
-}
-
-impl Family {
-    fn number(&mut self, labels: &str, value: f64) {
-        self.samples.push((labels.to_owned(), value, true));
-    }
-
-    /// `per_unit` is how many of the samples' unit make one of the metric's base unit.
-    fn histogram(&mut self, labels: &str, distribution: &Distribution, per_unit: f64) {
-        let comma = if labels.is_empty() { "" } else { "," };
-        let braced = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-        for (bound, below) in distribution.cumulative() {
-            let bound = bound as f64 / per_unit;
-            self.samples.push((format!("_bucket{{{labels}{comma}le=\"{bound}\"}}"), below as f64, false));
-        }
-        let count = distribution.count() as f64;
-        self.samples.push((format!("_bucket{{{labels}{comma}le=\"+Inf\"}}"), count, false));
-        self.samples.push((format!("_sum{braced}"), distribution.sum as f64 / per_unit, true));
-        self.samples.push((format!("_count{braced}"), count, true));
     }
 }
