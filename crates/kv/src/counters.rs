@@ -45,7 +45,7 @@ impl Histogram {
         self.record_many(units, 1);
     }
 
-    /// Counts so many samples of the same size.
+    /// Counts `samples` samples of the same size.
     pub fn record_many(&self, units: u64, samples: u64) {
         let bucket = units.max(1).next_power_of_two().trailing_zeros() as usize;
         self.buckets[bucket.min(BUCKETS - 1)].add(samples);

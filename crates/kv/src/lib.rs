@@ -22,10 +22,10 @@ pub const KEY_BYTES_MAX: usize = 1024;
 /// The longest content type that is stored, in bytes.
 pub const CONTENT_TYPE_BYTES_MAX: usize = 255;
 
-/// The longest value any server may be told to accept, in bytes.
+/// The longest value that a server can be configured to accept, in bytes.
 pub const VALUE_BYTES_MAX: usize = 64 << 20;
 
-/// What a value is said to be when its writer did not say.
+/// The content type of a value that was written without one.
 pub const CONTENT_TYPE_DEFAULT: &str = "application/octet-stream";
 
 /// A key: 1…[`KEY_BYTES_MAX`] arbitrary bytes. Cloning is cheap.
@@ -220,7 +220,7 @@ impl Precondition {
 pub enum Outcome {
     /// It has not and will not.
     NotApplied,
-    /// Nobody can say yet; it may also happen later.
+    /// It is not known; it may also happen later.
     Unknown,
 }
 

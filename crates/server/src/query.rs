@@ -3,6 +3,8 @@
 //! Pure. The keys of the plain interface are decoded in `proto`, which is stricter: there a `%` that begins no escape is
 //! refused; here it stands for itself, as the library behind those interfaces has it.
 
+use percent_encoding::percent_decode;
+
 /// Names and values in their order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Params(Vec<(Vec<u8>, Vec<u8>)>);
@@ -40,37 +42,14 @@ impl Params {
 
 /// Decodes percent-escapes. A `+` is a blank only in queries and forms.
 pub(super) fn decode(encoded: &[u8], plus_is_blank: bool) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(encoded.len());
-    let mut rest = encoded;
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = tail;
-        match (byte, escape(tail)) {
-            (b'%', Some(escaped)) => {
-                decoded.push(escaped);
-                rest = &tail[2..];
-            }
-            (b'+', _) if plus_is_blank => decoded.push(b' '),
-            _ => decoded.push(byte),
-        }
-    }
-    decoded
-}
-
-/// Whether every `%` begins an escape.
-pub(super) fn is_well_formed(encoded: &[u8]) -> bool {
-    memchr::memchr_iter(b'%', encoded).all(|at| escape(&encoded[at + 1..]).is_some())
-}
-
-/// The byte that two hexadecimal digits behind a `%` stand for.
-fn escape(digits: &[u8]) -> Option<u8> {
-    let digit = |at: usize| char::from(*digits.get(at)?).to_digit(16);
-    // Two digits make no more than 255.
-    Some((digit(0)? << 4 | digit(1)?) as u8)
+    let blank = |byte: &u8| if *byte == b'+' && plus_is_blank { b' ' } else { *byte };
+    percent_decode(&encoded.iter().map(blank).collect::<Vec<u8>>()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kv::proto::is_well_encoded;
 
     #[test]
     fn escapes_are_decoded_and_other_percents_stay() {
@@ -83,7 +62,7 @@ mod tests {
         ] {
             assert_eq!(decode(encoded.as_bytes(), false), in_path.as_bytes(), "{encoded}");
             assert_eq!(decode(encoded.as_bytes(), true), in_query.as_bytes(), "{encoded}");
-            assert_eq!(is_well_formed(encoded.as_bytes()), !in_query.contains('%') || encoded == "%2B%2541");
+            assert_eq!(is_well_encoded(encoded.as_bytes()), !in_query.contains('%') || encoded == "%2B%2541");
         }
     }
 

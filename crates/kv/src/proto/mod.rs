@@ -13,7 +13,7 @@ pub use load::{
     Bins, Bucket, LOAD_REPORT_SCHEMA, Latency, LoadEvent, LoadReport, OperationReport, ScheduleReport,
     SecondReport, WorkerReport,
 };
-pub use path::{BadKey, key_of_path, key_of_plain_path, path_of_key};
+pub use path::{BadKey, is_well_encoded, key_of_path, key_of_plain_path, path_of_key};
 pub use problem::Problem;
 pub use selftest::{AccuracyCheck, CheckOutcome, SelftestReport};
 

@@ -4,6 +4,7 @@
 
 use super::KV_PREFIX;
 use crate::{KEY_BYTES_MAX, Key};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
 /// Why the rest of a path is no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,29 +30,26 @@ impl BadKey {
     }
 }
 
-/// The key that `encoded`, the path behind [`KV_PREFIX`] without its query, stands for; decoded into `scratch`.
+/// What a path keeps of a key; all other bytes are encoded.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+/// The key of `encoded`, the path behind [`KV_PREFIX`] without its query; decoded into `scratch`.
 pub fn key_of_path<'s>(encoded: &'s [u8], scratch: &'s mut Vec<u8>) -> Result<&'s [u8], BadKey> {
-    let key = if encoded.contains(&b'%') {
-        scratch.clear();
-        let mut rest = encoded;
-        while let Some((&byte, tail)) = rest.split_first() {
-            rest = tail;
-            if byte != b'%' {
-                scratch.push(byte);
-                continue;
-            }
-            let [high, low, tail @ ..] = rest else { return Err(BadKey::BadEscape) };
-            let (Some(high), Some(low)) = (hex_digit(*high), hex_digit(*low)) else {
-                return Err(BadKey::BadEscape);
-            };
-            scratch.push(high << 4 | low);
-            rest = tail;
-        }
-        scratch.as_slice()
-    } else {
-        encoded
-    };
-    key_of_plain_path(key)
+    if !encoded.contains(&b'%') {
+        return key_of_plain_path(encoded);
+    }
+    if !is_well_encoded(encoded) {
+        return Err(BadKey::BadEscape);
+    }
+    scratch.clear();
+    scratch.extend(percent_decode(encoded));
+    key_of_plain_path(scratch)
+}
+
+/// Whether two hexadecimal digits follow every `%`.
+pub fn is_well_encoded(encoded: &[u8]) -> bool {
+    let is_escape = |rest: &[u8]| rest.len() >= 2 && rest[..2].iter().all(u8::is_ascii_hexdigit);
+    encoded.iter().enumerate().all(|(at, byte)| *byte != b'%' || is_escape(&encoded[at + 1..]))
 }
 
 /// The same where no byte of `key` is a `%`.
@@ -63,24 +61,9 @@ pub fn key_of_plain_path(key: &[u8]) -> Result<&[u8], BadKey> {
     }
 }
 
-/// The path of a key: [`KV_PREFIX`] and the key, with all but unreserved characters and `/` encoded.
+/// The path of a key: [`KV_PREFIX`] and the key, percent-encoded except unreserved characters and `/`.
 pub fn path_of_key(key: &Key) -> String {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let mut path = String::with_capacity(KV_PREFIX.len() + key.as_bytes().len());
-    path.push_str(KV_PREFIX);
-    for &byte in key.as_bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                path.push(byte as char);
-            }
-            _ => path.extend(['%', HEX[usize::from(byte >> 4)] as char, HEX[usize::from(byte & 15)] as char]),
-        }
-    }
-    path
-}
-
-fn hex_digit(byte: u8) -> Option<u8> {
-    (byte as char).to_digit(16).map(|digit| digit as u8)
+    format!("{KV_PREFIX}{}", percent_encode(key.as_bytes(), ENCODED))
 }
 
 #[cfg(test)]
