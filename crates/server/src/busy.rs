@@ -77,7 +77,7 @@ mod tests {
         let (told, hears) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
         let (done, is_done) = tokio::sync::oneshot::channel::<()>();
-        let worker = Arc::clone(&busy);
+        let (worker, began) = (Arc::clone(&busy), Instant::now());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             worker.begin(runtime.metrics());
@@ -91,7 +91,6 @@ mod tests {
         });
         hears.recv().unwrap();
         let long = Duration::from_millis(5);
-        let began = Instant::now();
         let mut before = Duration::ZERO;
         while busy.so_far() < long {
             assert!(busy.so_far() >= before, "it never falls");

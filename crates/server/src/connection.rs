@@ -15,7 +15,7 @@ use crate::tiered::{Made, Read, Served};
 use bytes::Buf;
 use http1::request::{self, Method};
 use http1::{Framing, Slots};
-use kv::{KEY_BYTES_MAX, Key, Precondition, Row};
+use kv::{KEY_BYTES_MAX, Key, Row};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 const COPY_BYTES_MAX: usize = 32 << 10;
 /// Up to this a cached value is copied under the cache's lock, which costs less than to share its row: some 50 ns.
 const LOCKED_BYTES_MAX: usize = 2 << 10;
+const TEXT: &str = "text/plain";
 
 pub(super) struct Connection<S> {
     wire: Wire<S>,
@@ -33,17 +34,25 @@ pub(super) struct Connection<S> {
     faults: Option<Box<FaultGuard>>,
 }
 
-/// What the parsed head leaves to be done.
+/// What remains to be done after the head was parsed.
 enum Task {
     /// The head is not complete.
     Incomplete,
     /// Its faults have to be injected first; the head stays in the input.
     InjectFaults,
     /// It is answered already.
-    Answered { keep_alive: bool },
+    Answered {
+        keep_alive: bool,
+    },
+    /// A cached row has to be sent after the lock of the cache was released.
+    Send {
+        request: Request,
+        row: Row,
+        unless: Unless,
+        timing: bool,
+    },
     /// The store has to be asked, or a body read.
-    Work(Request, Work),
-    /// The request is refused.
+    Perform(Request, Action<Key>),
     Refused(Request, Failure),
 }
 
@@ -51,37 +60,6 @@ enum Task {
 enum Hit {
     Answered(u16),
     Row(Row),
-}
-
-enum Work {
-    /// A cached row that is not answered on the spot.
-    Send {
-        row: Row,
-        unless: Unless,
-        timing: bool,
-    },
-    Get {
-        key: Key,
-        unless: Unless,
-        timing: bool,
-    },
-    Put {
-        key: Key,
-        content_type: String,
-        condition: Precondition,
-        timing: bool,
-    },
-    Delete {
-        key: Key,
-        condition: Precondition,
-        timing: bool,
-    },
-    Page {
-        status: u16,
-        content_type: &'static str,
-        body: String,
-    },
-    Lab(lab::Action),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -93,11 +71,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) async fn run(mut self) {
         let failure = match self.serve().await {
             Err(End::Slow) => Failure::new(408, "too_slow", "the request did not arrive in time"),
-            // It may have ended only its own direction, and still read.
+            // The peer may have closed only its own direction, and still read.
             Err(End::Cut) => {
                 Failure::new(400, "incomplete", "the connection ended in the middle of a request")
             }
-            // There is nobody to tell.
+            // Nobody reads an answer.
             Ok(()) | Err(End::Gone | End::Draining) => return,
         };
         self.wire.worker.metrics.answered(None, failure.status, Duration::ZERO);
@@ -126,9 +104,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     continue;
                 }
                 Task::Answered { keep_alive } => keep_alive,
-                Task::Work(request, work) => {
-                    let keep_alive = self.work(request, work).await?;
-                    // What came along with it could not be begun any sooner.
+                Task::Send { request, row, unless, timing } => {
+                    let keep_alive = self.send_hit(&request, &row, &unless, timing).await?;
+                    self.wire.arrived = Instant::now();
+                    keep_alive
+                }
+                Task::Perform(request, action) => {
+                    let keep_alive = self.perform(request, action).await?;
+                    // Requests that arrived with it could not begin earlier.
                     self.wire.arrived = Instant::now();
                     keep_alive
                 }
@@ -182,7 +165,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Ok(Action::Get { key, unless, timing }) = &routed
             && request.framing == Framing::Length(0)
             && let Some((hit, shard)) = self.wire.worker.shared.tiers.cached(key, |row| {
-                // Under the cache's lock: what takes longer leaves it as a shared row.
+                // Under the cache's lock. What takes longer is done outside, with a shared row.
                 if row.value().len() > LOCKED_BYTES_MAX || *timing || options.timing {
                     return Hit::Row(row.clone());
                 }
@@ -191,10 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         {
             self.wire.worker.metrics.hits[shard].add(1);
             let task = match hit {
-                Hit::Row(row) => {
-                    let work = Work::Send { row, unless: unless.clone(), timing: *timing };
-                    Task::Work(request, work)
-                }
+                Hit::Row(row) => Task::Send { request, row, unless: unless.clone(), timing: *timing },
                 Hit::Answered(status) => {
                     self.wire.worker.metrics.counted(request.method, status);
                     self.wire.answered_at_once += 1;
@@ -204,41 +184,56 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.wire.input.advance(head_bytes);
             return task;
         }
-        let task = match routed.map(|action| plan(&self.wire.worker, action)) {
-            Ok(work) => Task::Work(request, work),
+        let task = match routed {
+            Ok(action) => Task::Perform(request, action.owned()),
             Err(failure) => Task::Refused(request, failure),
         };
         self.wire.input.advance(head_bytes);
         task
     }
 
-    /// Does what takes waiting; whether the connection goes on. A drain that began meanwhile ends it with this answer.
-    async fn work(&mut self, mut request: Request, work: Work) -> Result<bool, End> {
-        // Only a PUT and its like have use for a body; others may have one (RFC 9110, 9.3.1), which is read and dropped.
-        let limit = match &work {
-            Work::Put { .. } | Work::Lab(lab::Action::Preload { .. }) => {
-                self.wire.worker.shared.options.value_bytes
-            }
+    /// Answers a hit; whether the connection goes on.
+    async fn send_hit(
+        &mut self,
+        request: &Request,
+        row: &Row,
+        unless: &Unless,
+        timing: bool,
+    ) -> Result<bool, End> {
+        let worker = Rc::clone(&self.wire.worker);
+        let timing = (timing || worker.shared.options.timing)
+            .then(|| Timing { cache: Some(request.started.elapsed()), beyond: None });
+        let status = self.send_row(request, row, unless, Served::Hit, timing.as_ref()).await?;
+        worker.metrics.answered(request.method, status, request.started.elapsed());
+        Ok(request.keep_alive)
+    }
+
+    /// Performs what may wait; whether the connection goes on. A drain that began meanwhile ends it with this answer.
+    async fn perform(&mut self, mut request: Request, action: Action<Key>) -> Result<bool, End> {
+        let worker = Rc::clone(&self.wire.worker);
+        let (tiers, options) = (&worker.shared.tiers, &worker.shared.options);
+        // Only PUT and preload use a body. Others may have one (RFC 9110, 9.3.1), which is read and dropped.
+        let limit = match &action {
+            Action::Put { .. } | Action::Lab(lab::Action::Preload { .. }) => options.value_bytes,
             _ => UNUSED_BODY_BYTES_MAX,
         };
         let body = match self.wire.read_body(&request, limit).await? {
             Ok(body) => body,
             Err(failure) => return self.refuse(&request, &failure.closing()).await,
         };
-        let worker = Rc::clone(&self.wire.worker);
-        let tiers = &worker.shared.tiers;
-        let always = worker.shared.options.timing;
-        let looked_up =
-            matches!(work, Work::Get { .. } | Work::Send { .. }).then(|| request.started.elapsed());
+        if matches!(action, Action::Get { .. } | Action::Put { .. } | Action::Delete { .. } | Action::Lab(_))
+        {
+            // Earlier answers need not wait for the store.
+            self.wire.flush().await?;
+        }
+        let cache = matches!(action, Action::Get { .. }).then(|| request.started.elapsed());
         let asked_at = Instant::now();
         let timed = |asked: bool, queued: Duration| {
             let store = asked_at.elapsed().saturating_sub(queued);
-            (asked || always).then_some(Timing { cache: looked_up, beyond: Some((queued, store)) })
+            (asked || options.timing).then_some(Timing { cache, beyond: Some((queued, store)) })
         };
-        let done = match work {
-            Work::Get { key, unless, timing } => {
-                // What is answered so far need not wait for the store.
-                self.wire.flush().await?;
+        let done = match action {
+            Action::Get { key, unless, timing } => {
                 let got = tiers.get(&key).await;
                 request.keep_alive &= !worker.is_draining();
                 match got {
@@ -256,65 +251,66 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Err(error) => Err(Failure::of_read(&error)),
                 }
             }
-            Work::Send { row, unless, timing } => {
-                let timing = (timing || always).then_some(Timing { cache: looked_up, beyond: None });
-                Ok(self.send_row(&request, &row, &unless, Served::Hit, timing.as_ref()).await?)
-            }
-            Work::Put { key, content_type, condition, timing } => {
-                self.wire.flush().await?;
+            Action::Put { key, content_type, condition, timing } => {
                 let put = worker.put(&key, &content_type, body, condition).await;
                 request.keep_alive &= !worker.is_draining();
-                put.map(|Made { version, existed, queued }| {
+                put.map_err(Failure::of_write).map(|Made { version, existed, queued }| {
                     let status = if existed { 204 } else { 201 };
-                    let timing = timed(timing, queued);
-                    write_made(&mut self.wire.output, &request, status, Some(version.0), timing.as_ref());
-                    status
+                    self.write_made(&request, status, Some(version.0), timed(timing, queued).as_ref())
                 })
-                .map_err(Failure::of_write)
             }
-            Work::Delete { key, condition, timing } => {
-                self.wire.flush().await?;
+            Action::Delete { key, condition, timing } => {
                 let deleted = worker.delete(&key, condition).await;
                 request.keep_alive &= !worker.is_draining();
-                deleted
-                    .map(|Made { queued, .. }| {
-                        let timing = timed(timing, queued);
-                        write_made(&mut self.wire.output, &request, 204, None, timing.as_ref());
-                        204
-                    })
-                    .map_err(Failure::of_write)
+                deleted.map_err(Failure::of_write).map(|Made { queued, .. }| {
+                    self.write_made(&request, 204, None, timed(timing, queued).as_ref())
+                })
             }
-            Work::Lab(action) => {
-                self.wire.flush().await?;
+            Action::Lab(action) => {
                 let done = lab::perform(&worker.shared, action, body).await;
                 request.keep_alive &= !worker.is_draining();
                 done.map(|done| match done {
                     lab::Done::Written { status, version } => {
-                        write_made(&mut self.wire.output, &request, status, Some(version), None);
-                        status
+                        self.write_made(&request, status, version, None)
                     }
-                    lab::Done::Told => {
-                        write_made(&mut self.wire.output, &request, 204, None, None);
-                        204
-                    }
-                    lab::Done::Page(json) => {
-                        write_page(&mut self.wire.output, &request, 200, "application/json", &json);
-                        200
-                    }
+                    lab::Done::Page(json) => self.write_page(&request, 200, "application/json", &json),
                 })
             }
-            Work::Page { status, content_type, body } => {
-                write_page(&mut self.wire.output, &request, status, content_type, &body);
-                Ok(status)
+            Action::Healthz => Ok(self.write_page(&request, 200, TEXT, "alive\n")),
+            Action::Readyz => Ok(match metrics::not_ready(tiers) {
+                _ if worker.is_draining() => self.write_page(&request, 503, TEXT, "draining\n"),
+                None => self.write_page(&request, 200, TEXT, "ready\n"),
+                Some(why) => self.write_page(&request, 503, TEXT, &format!("{why}\n")),
+            }),
+            Action::Metrics => {
+                let text = metrics::prometheus(&worker);
+                Ok(self.write_page(&request, 200, "text/plain; version=0.0.4", &text))
             }
+            Action::Stats => Ok(self.write_page(&request, 200, "application/json", &metrics::json(&worker))),
         };
         match done {
             Ok(status) => {
-                self.wire.worker.metrics.answered(request.method, status, request.started.elapsed());
+                worker.metrics.answered(request.method, status, request.started.elapsed());
                 Ok(request.keep_alive)
             }
             Err(failure) => Ok(self.answer_failure(&request, &failure)),
         }
+    }
+
+    fn write_made(
+        &mut self,
+        request: &Request,
+        status: u16,
+        version: Option<u64>,
+        timing: Option<&Timing>,
+    ) -> u16 {
+        write_made(&mut self.wire.output, request, status, version, timing);
+        status
+    }
+
+    fn write_page(&mut self, request: &Request, status: u16, content_type: &str, body: &str) -> u16 {
+        write_page(&mut self.wire.output, request, status, content_type, body);
+        status
     }
 
     /// Answers a refused request; whether the connection goes on.
@@ -361,35 +357,5 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.wire.send(row.value()).await?;
         }
         Ok(status)
-    }
-}
-
-/// Copies out of the read buffer what an action needs.
-fn plan(worker: &Worker, action: Action<'_>) -> Work {
-    let shared = &worker.shared;
-    // `route` lets through only keys of a legal length.
-    let owned = |key: &[u8]| Key::new(key).unwrap_or_else(|| unreachable!("a routed key has a legal length"));
-    let page = |status, content_type, body| Work::Page { status, content_type, body };
-    match action {
-        Action::Get { key, unless, timing } => Work::Get { key: owned(key), unless, timing },
-        Action::Put { key, content_type, condition, timing } => {
-            Work::Put { key: owned(key), content_type, condition, timing }
-        }
-        Action::Delete { key, condition, timing } => Work::Delete { key: owned(key), condition, timing },
-        Action::Lab(action) => Work::Lab(action),
-        Action::Healthz => page(200, "text/plain", "alive\n".into()),
-        Action::Readyz if worker.is_draining() => page(503, "text/plain", "draining\n".into()),
-        Action::Readyz => match metrics::not_ready(&shared.tiers) {
-            None => page(200, "text/plain", "ready\n".into()),
-            Some(why) => page(503, "text/plain", format!("{why}\n")),
-        },
-        Action::Metrics => {
-            let text = shared.metrics.prometheus(&shared.tiers, shared.faults.as_ref(), worker.is_draining());
-            page(200, "text/plain; version=0.0.4", text)
-        }
-        Action::Stats => {
-            let text = shared.metrics.json(&shared.tiers, shared.faults.as_ref(), worker.is_draining());
-            page(200, "application/json", text)
-        }
     }
 }

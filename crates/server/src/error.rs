@@ -136,7 +136,7 @@ impl Failure {
         Failure::new(503, code, detail).with(Extra::RetryAfter(1))
     }
 
-    /// A write that was not made, or of which nobody knows.
+    /// A write that was not made, or whose outcome is unknown.
     pub(super) fn of_write(error: WriteError) -> Failure {
         match error {
             WriteError::ConditionFailed(current) => {

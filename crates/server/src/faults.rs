@@ -101,7 +101,7 @@ impl Worker {
         condition: Precondition,
     ) -> Result<Made, WriteError> {
         let turn = self.turn().await;
-        let put = self.shared.tiers.put(key, content_type, value, condition).await;
+        let put = self.shared.tiers.tier_of(key).put(key, content_type, value, condition).await;
         self.end(turn).await;
         put
     }
@@ -109,7 +109,7 @@ impl Worker {
     /// Removes a row, under the lock where there is one.
     pub(super) async fn delete(&self, key: &Key, condition: Precondition) -> Result<Made, WriteError> {
         let turn = self.turn().await;
-        let deleted = self.shared.tiers.delete(key, condition).await;
+        let deleted = self.shared.tiers.tier_of(key).delete(key, condition).await;
         self.end(turn).await;
         deleted
     }

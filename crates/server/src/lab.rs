@@ -1,16 +1,17 @@
 //! Routes that only `--lab` opens: fill and clear the store, compute, inject faults.
 //!
-//! For measurements. Anybody who reaches the server may empty it, so `cmd` opens them on loopback addresses only.
+//! For measurements. Every client may clear the store, so `cmd` opens these routes on loopback addresses only.
 
 use super::Shared;
 use super::compute::{self, Full, PRIMES_MAX, TEXT_BYTES_MAX};
 use super::error::{Extra, Failure};
-use super::query::{Params, is_well_formed};
+use super::query::Params;
 use super::routes::{content_type, name, origin_form, refuse};
 use crate::tiered::WriteError;
 use http1::request::Head;
 use kv::Key;
 use kv::faults::{self, FaultSpec};
+use kv::proto::is_well_encoded;
 use std::borrow::Cow;
 
 /// What such a request asks for.
@@ -41,10 +42,8 @@ impl Action {
 pub(super) enum Done {
     Written {
         status: u16,
-        version: u64,
+        version: Option<u64>,
     },
-    /// Nothing is left to say.
-    Told,
     /// JSON.
     Page(String),
 }
@@ -80,7 +79,7 @@ pub(super) fn route(head: &Head<'_, '_>) -> Option<Result<Action, Failure>> {
         return (!allow.is_empty()).then_some(Err(wrong));
     };
     let query = target.get(path_end + 1..).unwrap_or_default();
-    let routed = if is_well_formed(query) {
+    let routed = if is_well_encoded(query) {
         let mut params = Params::default();
         params.add(query);
         (place.action)(head, params)
@@ -98,7 +97,7 @@ fn preload(head: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
 }
 
 fn clear(head: &Head<'_, '_>, _: Params) -> Result<Action, Failure> {
-    // Whoever asks for a part must not lose the whole.
+    // A request for a part must not remove everything.
     match memchr::memchr(b'?', head.target) {
         None => Ok(Action::Clear),
         Some(_) => Err(wrong_query("this removes every key; to say so, leave the query out")),
@@ -149,14 +148,15 @@ pub(super) async fn perform(shared: &Shared, action: Action, body: Vec<u8>) -> R
     let full = |Full| Failure::no_room_to_compute();
     match action {
         Action::Preload { key, content_type } => {
-            let made = shared.tiers.preload(&key, &content_type, body).await.map_err(Failure::of_write)?;
+            let made = shared.tiers.tier_of(&key).preload(&key, &content_type, body).await;
+            let made = made.map_err(Failure::of_write)?;
             let status = if made.existed { 204 } else { 201 };
-            Ok(Done::Written { status, version: made.version.0 })
+            Ok(Done::Written { status, version: Some(made.version.0) })
         }
         Action::Clear => {
             let cleared = shared.tiers.clear().await;
             cleared.map_err(|error| Failure::of_write(WriteError::Store(error)))?;
-            Ok(Done::Told)
+            Ok(Done::Written { status: 204, version: None })
         }
         Action::Inject(spec) => {
             // `cmd` gives an injector to every server with `--lab`.
@@ -171,7 +171,7 @@ pub(super) async fn perform(shared: &Shared, action: Action, body: Vec<u8>) -> R
                     .map_err(|why| Failure::new(409, "no_lock", String::from(why)).not_applied())?,
                 None => faults.injector.remove_added(),
             }
-            Ok(Done::Told)
+            Ok(Done::Written { status: 204, version: None })
         }
         Action::Primes(count) => {
             let pool = shared.compute.as_ref().ok_or(Full).map_err(full)?;

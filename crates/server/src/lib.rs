@@ -130,9 +130,9 @@ struct Shared {
     compute: Option<Pool>,
     /// With `lab`.
     faults: Option<Faults>,
-    /// Turns true once, when the server is to end: for those who wait for it.
+    /// Becomes true when the server drains: for tasks that wait for it.
     draining: watch::Sender<bool>,
-    /// The same for those who only ask, with every answer.
+    /// The same, to be read with every answer.
     drains: AtomicBool,
 }
 
@@ -197,7 +197,7 @@ impl Server {
                     runtime.block_on(serve(Rc::new(worker), listeners));
                 };
                 let thread = thread.spawn(work)?;
-                // Without a word the sender is gone: it works.
+                // The sender is dropped without an error: the worker runs.
                 hears.recv().map_or(Ok(thread), Err)
             })
             .collect::<io::Result<_>>()?;
@@ -227,7 +227,7 @@ impl Server {
 
 /// Raises this process's limit of open files, so that `connections` fit into it; how many do.
 ///
-/// A connection that finds no descriptor waits without a word. One that is a connection too many is answered.
+/// A connection without a descriptor would wait without an answer. One above the limit of connections is answered.
 fn make_room(connections: usize) -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let wanted = (connections as u64).saturating_add(FILES_SPARE);
@@ -270,7 +270,7 @@ fn listen_for_all(
 
 /// One socket per worker, all on the same port.
 fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
-    // Sockets that share a port do so with any process: first make sure that nobody else is there.
+    // Sockets that share a port share it with any process: first check that no other process listens.
     let alone = bind(address, false)?;
     let address = alone.local_addr()?;
     if count == 1 {

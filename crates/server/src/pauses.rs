@@ -1,14 +1,12 @@
-//! Waits of a worker's tasks, to some microseconds.
+//! Pauses of a worker's tasks, exact to some microseconds, for injected delays.
 //!
-//! The runtime's own timer counts whole milliseconds, rounded up: what is to be waited here may be shorter than one. Only the
-//! lab has use for this.
+//! The timer of the runtime counts whole milliseconds, rounded up.
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 use std::cell::{OnceCell, RefCell};
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -17,7 +15,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-/// The tasks of one worker that wait. Its timer is made for the first.
+/// The tasks of one worker that pause. The timer is made for the first.
 #[derive(Default)]
 pub(super) struct Pauses(OnceCell<Option<Rc<Timer>>>);
 
@@ -35,76 +33,69 @@ impl Pauses {
 }
 
 fn start() -> Option<Rc<Timer>> {
-    match Timer::new() {
-        Ok(timer) => {
-            let timer = Rc::new(timer);
-            tokio::task::spawn_local(ring(Rc::clone(&timer)));
-            Some(timer)
+    let timer = Timer::new().inspect_err(|error| {
+        log::warn!("no fine timer, pauses are rounded up to milliseconds: {error}");
+    });
+    let timer = Rc::new(timer.ok()?);
+    let ringing = Rc::clone(&timer);
+    tokio::task::spawn_local(async move {
+        while let Ok(mut ready) = ringing.fd.readable().await {
+            // Each expiration is an edge of its own, so nothing has to be read.
+            ready.clear_ready();
+            ringing.wake();
         }
-        Err(error) => {
-            log::warn!("no fine timer, pauses are rounded up to milliseconds: {error}");
-            None
-        }
-    }
+    });
+    Some(timer)
 }
 
 struct Timer {
     fd: AsyncFd<OwnedFd>,
-    waiting: RefCell<BinaryHeap<Reverse<Waits>>>,
-}
-
-/// A task that waits, ordered by its instant.
-struct Waits {
-    until: Instant,
-    wake: oneshot::Sender<()>,
-}
-
-/// Wakes who is due, whenever the timer rings.
-async fn ring(timer: Rc<Timer>) {
-    while let Ok(mut rung) = timer.fd.readable().await {
-        // Each ring is an edge of its own: nothing is to be read.
-        rung.clear_ready();
-        timer.wake();
-    }
+    /// By the end of the pause; the number makes equal ends distinct.
+    pauses: RefCell<BTreeMap<(Instant, u64), oneshot::Sender<()>>>,
 }
 
 impl Timer {
     fn new() -> io::Result<Timer> {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        // What replaces it asks for a promise in an unsafe block: that the descriptor stays open and the same. An `OwnedFd` does.
+        // The replacement is unsafe: it demands that the descriptor stays open and the same, which an `OwnedFd` does.
         #[expect(deprecated)]
         let fd = AsyncFd::with_interest(fd, Interest::READABLE)?;
-        Ok(Timer { fd, waiting: RefCell::default() })
+        Ok(Timer { fd, pauses: RefCell::default() })
     }
 
     async fn pause(&self, time: Duration) {
         let (wake, woken) = oneshot::channel();
         let until = Instant::now() + time;
-        let is_first = self.waiting.borrow().peek().is_none_or(|Reverse(first)| until < first.until);
-        self.waiting.borrow_mut().push(Reverse(Waits { until, wake }));
+        let is_first = {
+            let mut pauses = self.pauses.borrow_mut();
+            // Later than all pauses that end at the same instant.
+            let number = pauses.range((until, 0)..=(until, u64::MAX)).next_back();
+            let number = number.map_or(0, |((_, number), _)| number + 1);
+            pauses.insert((until, number), wake);
+            pauses.first_key_value().is_some_and(|(first, _)| *first == (until, number))
+        };
         if is_first {
             self.set(until);
         }
-        // It is never dropped unused but at the very end.
+        // The sender is dropped unused only when the worker ends.
         let _ = woken.await;
     }
 
-    /// Wakes who is due, and is set for the next.
+    /// Ends the pauses that are over, and sets the timer for the next.
     fn wake(&self) {
-        let mut waiting = self.waiting.borrow_mut();
         let now = Instant::now();
-        while waiting.peek().is_some_and(|Reverse(first)| first.until <= now) {
-            if let Some(Reverse(due)) = waiting.pop() {
-                // Whoever waited may be gone.
-                let _ = due.wake.send(());
+        let mut pauses = self.pauses.borrow_mut();
+        while let Some(first) = pauses.first_entry() {
+            let (until, _) = *first.key();
+            if until > now {
+                return self.set(until);
             }
-        }
-        if let Some(Reverse(next)) = waiting.peek() {
-            self.set(next.until);
+            // The task may have ended.
+            let _ = first.remove().send(());
         }
     }
 
-    /// Lets it ring at `instant`, at once if that has passed.
+    /// Sets the timer to `instant`, or to now if that has passed.
     fn set(&self, instant: Instant) {
         // Zero would stop it.
         let left = instant.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
@@ -115,26 +106,6 @@ impl Timer {
         }
     }
 }
-
-impl Ord for Waits {
-    fn cmp(&self, other: &Waits) -> Ordering {
-        self.until.cmp(&other.until)
-    }
-}
-
-impl PartialOrd for Waits {
-    fn partial_cmp(&self, other: &Waits) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Waits {
-    fn eq(&self, other: &Waits) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Waits {}
 
 #[cfg(test)]
 mod tests {

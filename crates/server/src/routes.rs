@@ -6,37 +6,42 @@ use super::error::{Extra, Failure};
 use super::lab;
 use http1::request::{Head, Method};
 use kv::proto;
-use kv::{CONTENT_TYPE_BYTES_MAX, Precondition, Version};
+use kv::{CONTENT_TYPE_BYTES_MAX, Key, Precondition, Version};
 
-/// What a request asks for. `'k` is the key's: in the read buffer, or in the scratch it was decoded to.
+/// What a request asks for. The key is a slice of the read buffer, or of the buffer it was decoded into, until [`Action::owned`].
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Action<'k> {
-    Get {
-        key: &'k [u8],
-        unless: Unless,
-        timing: bool,
-    },
-    Put {
-        key: &'k [u8],
-        content_type: String,
-        condition: Precondition,
-        timing: bool,
-    },
-    Delete {
-        key: &'k [u8],
-        condition: Precondition,
-        timing: bool,
-    },
+pub(super) enum Action<K> {
+    Get { key: K, unless: Unless, timing: bool },
+    Put { key: K, content_type: String, condition: Precondition, timing: bool },
+    Delete { key: K, condition: Precondition, timing: bool },
     Healthz,
     Readyz,
     Metrics,
     Stats,
-    /// Found by `lab`.
     Lab(lab::Action),
 }
 
-impl Action<'_> {
-    /// Whether it is what a server is there for, and not a question about it or a word to it.
+impl Action<&[u8]> {
+    pub(super) fn owned(self) -> Action<Key> {
+        // `route` accepts only keys of a legal length.
+        let owned = |key| Key::new(key).unwrap_or_else(|| unreachable!("a routed key has a legal length"));
+        match self {
+            Action::Get { key, unless, timing } => Action::Get { key: owned(key), unless, timing },
+            Action::Put { key, content_type, condition, timing } => {
+                Action::Put { key: owned(key), content_type, condition, timing }
+            }
+            Action::Delete { key, condition, timing } => {
+                Action::Delete { key: owned(key), condition, timing }
+            }
+            Action::Lab(action) => Action::Lab(action),
+            Action::Healthz => Action::Healthz,
+            Action::Readyz => Action::Readyz,
+            Action::Metrics => Action::Metrics,
+            Action::Stats => Action::Stats,
+        }
+    }
+
+    /// Whether it is a request for values or computations, not one about the server.
     pub(super) fn is_work(&self) -> bool {
         match self {
             Action::Get { .. } | Action::Put { .. } | Action::Delete { .. } => true,
@@ -68,7 +73,7 @@ impl Unless {
 struct Place {
     path: &'static str,
     methods: &'static str,
-    action: fn() -> Action<'static>,
+    action: fn() -> Action<&'static [u8]>,
 }
 
 const PLACES: &[Place] = &[
@@ -81,16 +86,13 @@ const PLACES: &[Place] = &[
 const DATA_METHODS: &str = "GET, HEAD, PUT, DELETE";
 
 /// Finds the route; an encoded key is decoded into `scratch`.
-pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result<Action<'k>, Failure> {
+pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result<Action<&'k [u8]>, Failure> {
     let target = origin_form(head.target);
     let query = || target.iter().position(|&byte| byte == b'?');
     let path_end = if head.is_plain { None } else { query() }.unwrap_or(target.len());
     let path = &target[..path_end];
     let is_read = matches!(head.method, Method::Get | Method::Head);
     if let Some(encoded) = path.strip_prefix(proto::KV_PREFIX.as_bytes()) {
-        if head.method == Method::Other {
-            return Err(unknown_method());
-        }
         if path_end < target.len() {
             let what = "a data route has no query; write a ? in the key as %3F";
             return Err(refuse(head.method, Failure::new(400, "bad_query", what)));
@@ -102,9 +104,6 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
         };
         let key = key.map_err(|why| refuse(head.method, Failure::new(400, "bad_key", why.as_str())))?;
         return data(head, key);
-    }
-    if head.method == Method::Other {
-        return Err(unknown_method());
     }
     if let Some(place) = PLACES.iter().find(|place| place.path.as_bytes() == path) {
         return if is_read { Ok((place.action)()) } else { Err(wrong_method(place.methods)) };
@@ -126,7 +125,7 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
     }
 }
 
-fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8]) -> Result<Action<'k>, Failure> {
+fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8]) -> Result<Action<&'k [u8]>, Failure> {
     let mut fields = DataFields::default();
     for (name, value) in head.fields() {
         // Most requests have none of these: the length tells them apart without comparing letters.
@@ -248,10 +247,6 @@ fn wrong_method(allowed: &'static str) -> Failure {
         .with(Extra::Allow(allowed))
 }
 
-fn unknown_method() -> Failure {
-    Failure::new(501, "unknown_method", "this method is not known; methods are upper case").not_applied()
-}
-
 /// A failure of a write says that it was not made; one of a read needs no such word.
 pub(super) fn refuse(method: Method, failure: Failure) -> Failure {
     match method {
@@ -312,8 +307,8 @@ mod tests {
     fn methods_and_routes_that_are_not_there_say_so() {
         check("POST /kv/a", "", "405 method_not_allowed");
         check("OPTIONS /kv/a", "", "405 method_not_allowed");
-        check("BREW /kv/a", "", "501 unknown_method");
-        check("get /kv/a", "", "501 unknown_method");
+        check("BREW /kv/a", "", "405 method_not_allowed");
+        check("get /kv/a", "", "405 method_not_allowed");
         check("PUT /healthz", "", "405 method_not_allowed");
         check("HEAD /stats", "", "Stats");
         check("GET /nowhere", "", "404 no_route");

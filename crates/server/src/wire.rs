@@ -1,7 +1,7 @@
-//! The bytes of one connection, whatever is spoken on it: reading, sending, time-outs, the end.
+//! The bytes of one connection, of any API: reading, sending, timeouts, closing.
 //!
-//! A connection that waits for its next request holds no buffers: they are the worker's, and lent with the first bytes
-//! of a request. What the bytes mean is decided above: in `connection` for the plain interface, in `compat` for the others.
+//! A connection that waits for its next request holds no buffers. They belong to the worker, which lends them with the first
+//! bytes of a request. What the bytes mean is decided in `connection` for the plain interface, in `compat` for the others.
 
 use super::Worker;
 use super::error::Failure;
@@ -22,11 +22,11 @@ const READ_BYTES: usize = 16 << 10;
 const READ_BYTES_LEAST: usize = 4 << 10;
 /// Answers to pipelined requests are sent when they amount to this.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
-/// A body that nobody has use for is read up to this, so that the connection can go on.
+/// An unused body is read up to this size, so that the connection can go on.
 pub(super) const UNUSED_BODY_BYTES_MAX: usize = 64 << 10;
 /// Handed to the socket at once.
 const SEND_BYTES: usize = 64 << 10;
-/// After a last answer, what the peer still sends is read for so long, so that it can read the answer.
+/// After the last answer, input of the peer is read for this time, so that the peer can read the answer.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 16 << 20;
 /// Buffers kept for the next connection that has something to read; and how large they may be.
@@ -149,12 +149,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         let timeouts = self.worker.shared.options.timeouts;
         if self.input.is_empty() {
             match self.fill(self.timeout.until(self.idle), true).await {
-                // A connection without a request may be closed without a word.
+                // A connection without a request may be closed without an answer.
                 Err(End::Slow) => Err(End::Gone),
                 other => other,
             }
         } else {
-            // From the first byte of this head, whoever sends it drop by drop.
+            // From the first byte of this head, however slowly the rest arrives.
             let until = Instant::now() + timeouts.head;
             while self.head_is_partial() {
                 self.fill(until, false).await?;

@@ -120,7 +120,7 @@ impl Call<'_> {
 
     /// Puts a value into the store and not into the cache.
     pub(super) async fn preload(&self, key: &Key, value: Vec<u8>) -> Result<(), Failure> {
-        let put = self.worker.shared.tiers.preload(key, CONTENT_TYPE, value).await;
+        let put = self.worker.shared.tiers.tier_of(key).preload(key, CONTENT_TYPE, value).await;
         put.map(|_| ()).map_err(Failure::of_write)
     }
 

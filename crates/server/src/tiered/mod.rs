@@ -3,9 +3,8 @@
 //! Knows nothing of HTTP. The one rule: a value enters the cache only if no write of its key overlapped the store
 //! call that produced it.
 //!
-//! Every key is linearizable (docs/consistency.md). A hit answers the last committed row and waits for nothing. What
-//! the cache learns, it learns on the store workers' threads in the order of the commits, whether or not whoever asked still
-//! waits: a request that is given up leaves nothing half done.
+//! Every key is linearizable (docs/consistency.md). A hit answers the last committed row and waits for nothing. The cache is
+//! updated on the threads of the store workers, in the order of the commits, also when the request was given up meanwhile.
 
 mod flight;
 mod replica;
@@ -32,7 +31,7 @@ pub struct Tiered {
     deadline: Duration,
 }
 
-/// What the callers' threads and the store workers' threads share.
+/// What callers and store workers share.
 struct Tier {
     cache: Cache,
     /// One for each shard of the cache, whose lock is only ever taken under this one's.
@@ -43,14 +42,14 @@ struct Tier {
 /// What the tier counts.
 #[derive(Debug, Default)]
 pub struct TierMeters {
-    /// Reads that the cache could not answer, collapsed ones included. Hits are counted by the caller, who has a counter
-    /// that no other thread writes.
+    /// Reads that the cache could not answer, collapsed ones included. The caller counts hits, in a counter that no other
+    /// thread writes.
     pub misses: Counter,
     /// Reads that waited for another's read of the same key.
     pub collapsed: Counter,
     /// Times the whole cache was dropped because the store was lost.
     pub drops: Counter,
-    /// Nanoseconds for which the store's answers were there and whoever asked had not come to them, summed over them.
+    /// Nanoseconds between the answer of the store and its use by the request, summed over requests.
     pub answer_nanos: Counter,
 }
 
@@ -84,7 +83,7 @@ pub enum WriteError {
 pub struct Read {
     /// `None`: the key is absent.
     pub row: Option<Row>,
-    /// By whom.
+    /// How it was served.
     pub served: Served,
     /// How long it waited for its batch.
     pub queued: Duration,
@@ -233,44 +232,19 @@ impl Tiered {
         }
     }
 
-    /// Whether the store can be asked.
-    pub fn status(&self) -> Status {
-        self.batcher.status()
+    /// The store behind its batcher.
+    pub fn store(&self) -> &Batcher {
+        &self.batcher
     }
 
     /// What the cache holds.
-    pub fn cache_counts(&self) -> CacheCounts {
-        self.tier.cache.counts()
-    }
-
-    /// The counts of the shadow policies.
-    pub fn shadow_counts(&self) -> Vec<ShadowCounts> {
-        self.tier.cache.shadow_counts()
+    pub fn cache(&self) -> &Cache {
+        &self.tier.cache
     }
 
     /// What the tier counted so far.
-    pub fn tier_meters(&self) -> &TierMeters {
+    pub fn meters(&self) -> &TierMeters {
         &self.tier.meters
-    }
-
-    /// What the store's workers counted so far.
-    pub fn store_meters(&self) -> Arc<Meters> {
-        self.batcher.meters()
-    }
-
-    /// The store's flush, where the store is embedded.
-    pub fn flush(&self) -> Option<Arc<Flush>> {
-        self.batcher.flush()
-    }
-
-    /// How many workers there are.
-    pub fn workers(&self) -> Workers {
-        self.batcher.workers()
-    }
-
-    /// Requests that wait in the workers.
-    pub fn queued(&self) -> Workers {
-        self.batcher.queued()
     }
 }
 
@@ -279,7 +253,7 @@ impl Tiered {
 enum Fill {
     /// If the one rule allows it.
     IfAllowed,
-    /// In no case.
+    /// Never.
     Never,
 }
 
@@ -338,8 +312,8 @@ impl Tier {
         flight.answer(Fetched { result, stored, queued });
     }
 
-    /// A read that overlapped a write may have seen its commit before the worker has told the cache. Whoever waits for
-    /// the read learns the new row now, so nobody may be served the old one after that.
+    /// A read that overlapped a write may have seen its commit before the cache was updated. Requests that wait for the read
+    /// get the new row now, so no request may get the old one after that.
     fn forget_if_older(&self, place: Place, key: &Key, found: Option<&Row>) {
         let Some(cached) = self.cache.version(place, key.as_bytes()) else { return };
         if found.is_none_or(|found| found.version() > cached) {
@@ -379,8 +353,8 @@ impl Tier {
         let unknown_outcome = matches!(result, Err(error) if error.kind() == Kind::Unknown);
         let may_fill = flights.end_write(key, generation, unknown_outcome) && fill == Fill::IfAllowed;
         match result {
-            // Its successor in the same commit comes right after. What was cached is older than both, and whoever
-            // learns of this one's end must not see that any more.
+            // Its successor in the same commit comes right after. The cached row is older than both, and must not be served
+            // after this write was acknowledged.
             Ok(Written::Applied { superseded: true, .. }) => drop(self.cache.remove(place, key.as_bytes())),
             Ok(Written::ConditionFailed(_)) => {}
             Ok(Written::Applied { row: Some(row), .. }) if may_fill => {

@@ -1,4 +1,4 @@
-//! The replica: asked for what a store that is away cannot answer, and believed by nobody else.
+//! The replica: read while a store is unavailable; its rows are never cached.
 //!
 //! It has workers and a owner thread of its own, so reads of it are gathered too and a lost one comes back by itself. It lags:
 //! what it says may be older than what was acknowledged, so nothing of it enters a cache or a flight.
@@ -67,7 +67,7 @@ impl Replica {
         self.reads.get()
     }
 
-    /// What it has not confirmed of a shard's log, in bytes; `None` where that cannot be told now.
+    /// What it has not confirmed of a shard's log, in bytes; `None` where that is unknown now.
     pub fn lag_bytes(&self, shard: usize) -> Option<u64> {
         self.lag.bytes(shard)
     }

@@ -3,9 +3,9 @@
 //! A key's hash says which shard holds it. Each shard is a whole tier of its own (cache, flights, workers, owner thread), so a
 //! batch is always of one store, a store that is lost disturbs no other, and the one rule stays what it is. Knows no HTTP.
 
-use super::{CacheCounts, Error, Kind, Made, Read, Replica, Status, Tiered, WriteError};
+use super::{CacheCounts, Error, Kind, Read, Replica, Status, Tiered};
 use cache::Cache;
-use kv::{Key, Precondition, Row};
+use kv::{Key, Row};
 use std::time::Duration;
 use store::{Config, Part, Role, SHARDS_MAX, Store, shard_of};
 
@@ -62,7 +62,8 @@ impl Tiers {
         }
     }
 
-    fn tier_of(&self, key: &Key) -> &Tiered {
+    /// The tier that holds `key`.
+    pub fn tier_of(&self, key: &Key) -> &Tiered {
         &self.shards[self.shard_of(key.as_bytes())]
     }
 
@@ -80,12 +81,12 @@ impl Tiers {
 
     /// The row under `key`, from its shard, or from the replica while the shard's store is away.
     ///
-    /// What the replica says goes to whoever asked and nowhere else: it enters no cache and joins no flight. A store that
+    /// The row of the replica answers this request only: it enters no cache and joins no flight. A store that
     /// hangs first and then is away costs its deadline and the replica's.
     pub async fn get(&self, key: &Key) -> Result<Read, Error> {
         let tier = self.tier_of(key);
         let Some(replica) = &self.replica else { return tier.get(key).await };
-        let refused = match tier.status() {
+        let refused = match tier.store().status() {
             // Known to be away: a worker may hang in its last batch for a while, and this read behind it.
             Status::Down(reason) => Error::new(Kind::Unavailable, format!("the store is away: {reason}")),
             Status::Up(_) | Status::Stopped => match tier.get(key).await {
@@ -95,27 +96,6 @@ impl Tiers {
         };
         // What the replica's own failure is says nothing about the store.
         replica.read(key).await.or(Err(refused))
-    }
-
-    /// Creates or replaces a row.
-    pub async fn put(
-        &self,
-        key: &Key,
-        content_type: &str,
-        value: Vec<u8>,
-        condition: Precondition,
-    ) -> Result<Made, WriteError> {
-        self.tier_of(key).put(key, content_type, value, condition).await
-    }
-
-    /// Removes a row; removing an absent one succeeds.
-    pub async fn delete(&self, key: &Key, condition: Precondition) -> Result<Made, WriteError> {
-        self.tier_of(key).delete(key, condition).await
-    }
-
-    /// Creates or replaces a row in the store, and leaves the key out of the cache.
-    pub async fn preload(&self, key: &Key, content_type: &str, value: Vec<u8>) -> Result<Made, WriteError> {
-        self.tier_of(key).preload(key, content_type, value).await
     }
 
     /// Removes every row, shard after shard. A shard that fails ends it: those behind are left as they are.
@@ -140,7 +120,7 @@ impl Tiers {
 
     /// What the caches hold together.
     pub fn cache_counts(&self) -> CacheCounts {
-        self.shards.iter().map(Tiered::cache_counts).sum()
+        self.shards.iter().map(|tier| tier.cache().counts()).sum()
     }
 
     /// The replica, if there is one.
@@ -150,7 +130,7 @@ impl Tiers {
 }
 
 fn is_away(tier: &Tiered) -> bool {
-    matches!(tier.status(), Status::Down(_))
+    matches!(tier.store().status(), Status::Down(_))
 }
 
 #[cfg(test)]
@@ -158,7 +138,7 @@ mod tests {
     use super::*;
     use crate::tiered::Served;
     use cache::{Limits, policy};
-    use kv::Version;
+    use kv::{Precondition, Version};
     use std::sync::Arc;
     use store::contract::scripted::{Act, Scripted, Stage, Step};
     use store::replica::Lag;
@@ -213,7 +193,7 @@ mod tests {
     }
 
     async fn until_back(tiers: &Tiers) {
-        while tiers.shards[0].status() != Status::Up(2) {
+        while tiers.shards[0].store().status() != Status::Up(2) {
             tokio::task::yield_now().await;
         }
     }
@@ -221,7 +201,9 @@ mod tests {
     /// What the key holds in the store and in the cache from here on.
     async fn put_now(tiers: &Arc<Tiers>, store: &Stage, value: &'static str) {
         let putting = Arc::clone(tiers);
-        let put = spawn(async move { putting.put(&key("k"), "", value.into(), Precondition::None).await });
+        let put = spawn(async move {
+            putting.tier_of(&key("k")).put(&key("k"), "", value.into(), Precondition::None).await
+        });
         let put = put.await;
         call(store).await.act(Act::Answer);
         put.await.unwrap().unwrap();
@@ -246,7 +228,9 @@ mod tests {
         for name in ["a", "key-2", "key-10000000", "popular_0"] {
             let expected = shard_of(name.as_bytes(), 3);
             let (putting, name_put) = (Arc::clone(&tiers), key(name));
-            let put = spawn(async move { putting.put(&name_put, "", b"v".into(), Precondition::None).await });
+            let put = spawn(async move {
+                putting.tier_of(&name_put).put(&name_put, "", b"v".into(), Precondition::None).await
+            });
             let put = put.await;
             let step = stages[expected].next();
             assert_eq!(step.writes(), [format!("{name}=v")]);

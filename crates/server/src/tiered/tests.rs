@@ -138,7 +138,7 @@ async fn many_misses_of_one_key_are_one_read() {
         assert_eq!(read.await.unwrap(), Ok(Some("v1".into())));
     }
     assert!(world.stage.is_quiet());
-    assert_eq!(world.tiered.tier_meters().collapsed.get(), 2);
+    assert_eq!(world.tiered.meters().collapsed.get(), 2);
 }
 
 /// Race 1. A read that saw v1 comes back after v2 was acknowledged.
@@ -554,10 +554,10 @@ async fn a_shadow_of_the_real_policy_has_the_real_hit_ratio() {
                 (0..tiered.tier.cache.shard_count()).for_each(|shard| tiered.tier.cache.clear_shard(shard));
             }
         }
-        let shadows = tiered.shadow_counts();
+        let shadows = tiered.cache().shadow_counts();
         assert_eq!(shadows, [ShadowCounts { policy: row.name, hits, misses }], "{shards} shards");
         assert!(hits > 300 && misses > 300, "{hits} hits, {misses} misses");
-        assert_eq!(tiered.tier_meters().misses.get(), misses);
-        assert!(tiered.cache_counts().evictions > 100, "{:?}", tiered.cache_counts());
+        assert_eq!(tiered.meters().misses.get(), misses);
+        assert!(tiered.cache().counts().evictions > 100, "{:?}", tiered.cache().counts());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! What the codec makes of single bytes is in `http1`; what survives a crash is in `durability`.
 
-use crate::support::{Answer, Client, PATIENCE, Server, tried, weir};
+use crate::support::{Answer, Client, PATIENCE, Server, weir};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::HashSet;
@@ -360,7 +360,7 @@ fn a_body_nobody_needs_does_no_harm() {
         ("GET", "/kv/absent", 404),
         ("POST", "/kv/a", 405),
         ("DELETE", "/kv/a", 204),
-        ("PATCH", "/kv/a", 501),
+        ("PATCH", "/kv/a", 405),
         ("POST", "/nowhere", 404),
     ] {
         let answer = client.ask(method, path, &[], &[b'x'; 60_000]).unwrap();
@@ -406,8 +406,8 @@ fn wrong_requests() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("a key that is too long", put(&format!("/kv/{}", long(1025)), ""), "400 bad_key not-applied keep"),
         ("an empty key", put("/kv/", ""), "400 bad_key not-applied keep"),
         ("a query", put("/kv/a?b=c", ""), "400 bad_query not-applied keep"),
-        ("an unknown method", head("BREW /kv/a", ""), "501 unknown_method not-applied keep"),
-        ("a method in lower case", head("put /kv/a", ""), "501 unknown_method not-applied keep"),
+        ("an unknown method", head("BREW /kv/a", ""), "405 method_not_allowed not-applied keep"),
+        ("a method in lower case", head("put /kv/a", ""), "405 method_not_allowed not-applied keep"),
         ("a method the key has not", head("POST /kv/a", ""), "405 method_not_allowed not-applied keep"),
         ("a method the page has not", put("/stats", ""), "405 method_not_allowed not-applied keep"),
         ("no Host", b"PUT /kv/a HTTP/1.1\r\n\r\n".to_vec(), "400 malformed not-applied close"),
@@ -692,19 +692,22 @@ fn a_client_that_does_not_finish_its_request_is_told_so() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_without_a_word() {
-    tried(|| {
-        let server = server(&["--idle-timeout", "1s"]);
-        let mut fresh = server.client();
-        let mut used = server.client();
-        used.get("/healthz");
-        for client in [&mut fresh, &mut used] {
-            assert_eq!(client.answer(false).unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
+fn an_idle_connection_is_closed_without_an_answer() {
+    let server = server(&["--idle-timeout", "500ms"]);
+    let mut fresh = server.client();
+    // On a slow machine a connection may be closed before its request arrives.
+    let mut used = loop {
+        let mut client = server.client();
+        if client.ask("GET", "/healthz", &[], b"").is_ok() {
+            break client;
         }
-    });
+    };
+    for client in [&mut fresh, &mut used] {
+        assert_eq!(client.answer(false).unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
+    }
 }
 
-/// The shell's soft limit of 1024 files made connections beyond it wait without a word.
+/// The shell's soft limit of 1024 files made connections beyond it wait without an answer.
 #[test]
 fn a_low_limit_of_open_files_is_raised_and_where_it_is_not_the_rest_is_refused() {
     for (limit, answered) in [("ulimit -Sn 100", 300), ("ulimit -n 200", 100)] {
