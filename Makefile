@@ -48,9 +48,10 @@ test: lint ## all tests, with a real PostgreSQL, a real MariaDB, and the peers o
 		printf "%d tests ran against PostgreSQL%s, %d against MariaDB%s\n", \
 			ran["PostgreSQL"], versions["PostgreSQL"], ran["MariaDB"], versions["MariaDB"] }'
 
-test-long: ## the tests that take minutes: all reports' experiments
+test-long: ## the tests that take minutes: all reports' experiments, and servers killed 20 times
 	@scripts/setup.sh cc postgresql mariadb
 	@cargo test --workspace --locked -- --ignored
+	@WEIR_TEST_LONG=1 cargo test --locked -p weir --test it durability::
 
 lint: ## form and clippy
 	@scripts/setup.sh cargo cc rustfmt clippy

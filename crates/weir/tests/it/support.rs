@@ -116,6 +116,11 @@ pub(crate) fn tried<T>(test: impl Fn() -> T) -> T {
     test()
 }
 
+/// Whether tests run all their rounds, as `make test-long` asks for.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("WEIR_TEST_LONG").is_some()
+}
+
 /// A private PostgreSQL. It counts itself, so that the test command can say how many tests had a real one.
 pub(crate) fn postgres() -> DatabaseServer {
     postgres_with(&[])
