@@ -132,48 +132,31 @@ pub(crate) struct Args {
     #[serde(skip)]
     pub(super) acknowledge_early: bool,
 
-    /// Drain and end when standard input does: whoever started this holds its other end, and is gone then
+    /// Drain and end when standard input does: the process that started this one holds the other end
     #[arg(long, hide = true)]
     #[serde(skip)]
     pub(super) until_stdin_ends: bool,
 }
 
 impl Args {
-    /// These settings, and where they say nothing those of `file`.
-    fn or(self, file: Args) -> Args {
-        Args {
-            config: self.config,
-            listen: self.listen.or(file.listen),
-            compat: if self.compat.is_empty() { file.compat } else { self.compat },
-            insecure: self.insecure.or(file.insecure),
-            store: if self.store.is_empty() { file.store } else { self.store },
-            read_fallback: self.read_fallback.or(file.read_fallback),
-            workers: self.workers.or(file.workers),
-            cache_policy: self.cache_policy.or(file.cache_policy),
-            shadow_policies: self.shadow_policies.or(file.shadow_policies),
-            cache_entries: self.cache_entries.or(file.cache_entries),
-            cache_bytes: self.cache_bytes.or(file.cache_bytes),
-            cache_shards: self.cache_shards.or(file.cache_shards),
-            value_bytes: self.value_bytes.or(file.value_bytes),
-            connections: self.connections.or(file.connections),
-            store_timeout: self.store_timeout.or(file.store_timeout),
-            store_queue: self.store_queue.or(file.store_queue),
-            store_read_workers: self.store_read_workers.or(file.store_read_workers),
-            store_write_workers: self.store_write_workers.or(file.store_write_workers),
-            lease_wait: self.lease_wait.or(file.lease_wait),
-            idle_timeout: self.idle_timeout.or(file.idle_timeout),
-            head_timeout: self.head_timeout.or(file.head_timeout),
-            drain: self.drain.or(file.drain),
-            timing: self.timing.or(file.timing),
-            lab: self.lab.or(file.lab),
-            batching: self.batching.or(file.batching),
-            inject: self.inject.or(file.inject),
-            acknowledge_early: self.acknowledge_early,
-            until_stdin_ends: self.until_stdin_ends,
+    /// These settings, completed by those of `file`.
+    fn or(mut self, file: Args) -> Args {
+        macro_rules! complete {
+            ($($option:ident)* ; $($list:ident)*) => {
+                $(self.$option = self.$option.or(file.$option);)*
+                $(if self.$list.is_empty() { self.$list = file.$list; })*
+            };
         }
+        complete! {
+            listen insecure read_fallback workers cache_policy shadow_policies cache_entries cache_bytes
+            cache_shards value_bytes connections store_timeout store_queue store_read_workers
+            store_write_workers lease_wait idle_timeout head_timeout drain timing lab batching inject;
+            compat store
+        }
+        self
     }
 
-    /// These settings, and where they say nothing those of the file they name.
+    /// These settings, completed by those of the file they name.
     ///
     /// Errors: the file cannot be read, or is no list of settings.
     pub(super) fn with_file(self) -> Result<Args, Error> {

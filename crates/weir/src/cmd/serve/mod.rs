@@ -34,7 +34,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         Error::input(error)
             .hint("stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one")
     })?;
-    // Before anybody is told: whoever reads the address may end the server at once.
+    // Before the address is printed: its reader may end the server at once.
     let wait_for_end = end()?;
     if until_stdin_ends {
         std::thread::spawn(end_with_stdin);
@@ -115,7 +115,7 @@ pub(super) fn end() -> Result<impl FnOnce(), Error> {
     })
 }
 
-/// Tells this process to end once its standard input has: even who is killed at once closes what it held.
+/// Ends this process when its standard input ends: also a parent that is killed closes its end.
 fn end_with_stdin() {
     // An error is an end, too.
     let _ = io::copy(&mut io::stdin(), &mut io::sink());

@@ -9,10 +9,11 @@ use kv::faults::{FaultInjector, FaultSpec};
 use kv::units::{Size, Span};
 use server::tiered::SHARDS_MAX;
 use server::{self, COMPAT_APIS, CompatListener, Options, Timeouts};
+use std::fmt::Display;
 use std::sync::Arc;
 use store::{self, Batching};
 
-/// Without batches as many requests are under way as there are sessions: as many as usual servers have connections.
+/// Without batches, requests in flight are bounded by sessions: as many as servers without batches have connections.
 pub(super) const UNBATCHED_WORKERS: store::Workers = store::Workers { read: 16, write: 64 };
 
 /// Everything a server is made of, checked.
@@ -31,18 +32,21 @@ pub(super) struct Plan {
     pub(super) deadline: Span,
 }
 
-/// What the settings come to, or the first of them that is wrong.
+/// The caller's mistake, and what to do about it.
+fn wrong<T>(what: impl Display, hint: impl Display) -> Result<T, Error> {
+    Err(Error::input(what).hint(hint))
+}
+
+/// The plan that the settings make, or the first of them that is wrong.
 pub(super) fn plan(args: Args) -> Result<Plan, Error> {
     let args = args.with_file()?;
     let defaults = Options::default();
     let at_least_one = |name: &str, value: Option<usize>| match value {
-        Some(0) => Err(Error::input(format!("--{name} is 0")).hint("it has to be 1 or more")),
+        Some(0) => wrong(format!("--{name} is 0"), "it has to be 1 or more"),
         other => Ok(other),
     };
     let positive = |name: &str, value: Option<Span>| match value {
-        Some(span) if span.0.is_zero() => {
-            Err(Error::input(format!("--{name} is 0")).hint("it has to be longer, as in 10s"))
-        }
+        Some(span) if span.0.is_zero() => wrong(format!("--{name} is 0"), "it has to be longer, as in 10s"),
         other => Ok(other.map(|span| span.0)),
     };
     let listen = args.listen.unwrap_or(defaults.listen);
@@ -54,40 +58,28 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
     addresses.extend(remote.map(|at| format!("--compat {}={}", at.api.name, at.listen)));
     if let Some(flag) = addresses.first() {
         if lab {
-            return Err(Error::input(format!("--lab and {flag} do not go together"))
-                .hint("with --lab anybody may clear the store: listen on 127.0.0.1"));
+            let hint = "with --lab anybody may clear the store: listen on 127.0.0.1";
+            return wrong(format!("--lab and {flag} do not go together"), hint);
         }
         let clears = |at: &&CompatListener| at.api.clears && !at.listen.ip().is_loopback();
-        if let Some(at) = compat.iter().find(clears) {
-            let name = at.api.name;
-            return Err(Error::input(format!(
-                "--compat {name}={} would let anybody clear the store",
-                at.listen
-            ))
-            .hint("listen on 127.0.0.1: this API has a route for that"));
+        if let Some(CompatListener { api, listen }) = compat.iter().find(clears) {
+            let what = format!("--compat {}={listen} would let anybody clear the store", api.name);
+            return wrong(what, "listen on 127.0.0.1: this API has a route for that");
         }
         if !args.insecure.unwrap_or(false) {
-            return Err(Error::input(format!(
-                "{flag} can be reached from other machines, without TLS or a password"
-            ))
-            .hint("listen on 127.0.0.1, or add --insecure"));
+            let what = format!("{flag} can be reached from other machines, without TLS or a password");
+            return wrong(what, "listen on 127.0.0.1, or add --insecure");
         }
     }
     let value_bytes = args.value_bytes.map_or(defaults.value_bytes as u64, |size| size.0);
     if value_bytes > VALUE_BYTES_MAX as u64 {
-        return Err(
-            Error::input(format!("--value-bytes {} is too large", Size(value_bytes))).hint("most is 64MiB")
-        );
+        return wrong(format!("--value-bytes {} is too large", Size(value_bytes)), "most is 64MiB");
     }
     let batching = match args.batching.as_deref() {
         None | Some("on") => Batching::On,
         Some("off") if lab => Batching::Off,
-        Some("off") => {
-            return Err(Error::input("--batching off is for measurements only").hint("add --lab"));
-        }
-        Some(other) => {
-            return Err(Error::input(format!("--batching {other} is not known")).hint("known are on and off"));
-        }
+        Some("off") => return wrong("--batching off is for measurements only", "add --lab"),
+        Some(other) => return wrong(format!("--batching {other} is not known"), "known are on and off"),
     };
     let faults = faults(args.inject.as_deref(), lab)?;
     let cache_entries = args.cache_entries.unwrap_or(1_000_000);
@@ -98,19 +90,16 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
         store_urls.push("fjall:./weir-data".into());
     }
     if let Some(url) = args.read_fallback.as_ref().filter(|url| store_urls.contains(url)) {
-        return Err(Error::input(format!("--read-fallback {} is a --store, too", store::redacted(url)))
-            .hint("a replica is a server of its own; make one with `weir replica init`"));
+        let what = format!("--read-fallback {} is a --store, too", store::redacted(url));
+        return wrong(what, "a replica is a server of its own; make one with `weir replica init`");
     }
     // Only the embedded store flushes in this process.
     let flushes = |url: &String| url.starts_with("fjall:");
-    if let Some(faults) = faults.as_ref().filter(|_| !store_urls.iter().any(flushes)) {
-        let words = faults.base().words();
-        if let Some(flush) = words.iter().find(|word| word.starts_with("flush=")) {
-            return Err(Error::input(format!(
-                "--inject {flush} has no effect: only the embedded store flushes in this process"
-            ))
-            .hint("use a --store fjall:DIRECTORY, or the fault store_worker"));
-        }
+    let words = faults.as_ref().map(|faults| faults.base().words()).unwrap_or_default();
+    let flush = words.iter().find(|word| word.starts_with("flush="));
+    if let Some(flush) = flush.filter(|_| !store_urls.iter().any(flushes)) {
+        let what = format!("--inject {flush} has no effect: only the embedded store flushes in this process");
+        return wrong(what, "use a --store fjall:DIRECTORY, or the fault store_worker");
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let deadline =
@@ -164,45 +153,52 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
 
 /// `NAME=ADDRESS:PORT`.
 fn compat_at(text: &str) -> Result<CompatListener, Error> {
-    let (name, address) = text.split_once('=').ok_or_else(|| {
-        Error::input(format!("--compat {text} has no address")).hint("write --compat crud=127.0.0.1:8081")
-    })?;
-    let api = server::find_compat(name).ok_or_else(|| {
-        let known: Vec<&str> = COMPAT_APIS.iter().map(|row| row.name).collect();
-        Error::input(format!("--compat {name} is not known")).hint(format!("known are {}", known.join(", ")))
-    })?;
-    let listen = address.parse().map_err(|_| {
-        Error::input(format!("--compat {text}: {address} is no address with a port"))
-            .hint(format!("write --compat {name}=127.0.0.1:8081; port 0 takes a free one"))
-    })?;
-    Ok(CompatListener { api, listen })
+    let Some((name, address)) = text.split_once('=') else {
+        return wrong(format!("--compat {text} has no address"), "write --compat crud=127.0.0.1:8081");
+    };
+    let Some(api) = server::find_compat(name) else {
+        let known: Vec<&str> = COMPAT_APIS.iter().map(|api| api.name).collect();
+        return wrong(format!("--compat {name} is not known"), format!("known are {}", known.join(", ")));
+    };
+    match address.parse() {
+        Ok(listen) => Ok(CompatListener { api, listen }),
+        Err(_) => wrong(
+            format!("--compat {text}: {address} is no address with a port"),
+            format!("write --compat {name}=127.0.0.1:8081; port 0 takes a free one"),
+        ),
+    }
 }
 
 fn policy_named(flag: &str, name: &str) -> Result<&'static policy::PolicyRow, Error> {
-    policy::find(name).ok_or_else(|| {
-        Error::input(format!("--{flag} {name} is not known")).hint(format!("known are {}", policy::names()))
-    })
+    match policy::find(name) {
+        Some(policy) => Ok(policy),
+        None => wrong(format!("--{flag} {name} is not known"), format!("known are {}", policy::names())),
+    }
 }
 
 fn shadow_policies(names: &[String]) -> Result<Vec<&'static policy::PolicyRow>, Error> {
-    let twice = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name));
-    if let Some((_, name)) = twice {
-        return Err(Error::input(format!("--shadow-policies has {name} twice")).hint("name each policy once"));
+    if let Some(name) = repeated(names) {
+        return wrong(format!("--shadow-policies has {name} twice"), "name each policy once");
     }
     names.iter().map(|name| policy_named("shadow-policies", name)).collect()
+}
+
+/// The first of `names` that an earlier one equals.
+fn repeated(names: &[String]) -> Option<&String> {
+    names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)).map(|(_, name)| name)
 }
 
 /// The injector that every server with `--lab` has, also without faults at the start.
 fn faults(words: Option<&[String]>, lab: bool) -> Result<Option<Arc<FaultInjector>>, Error> {
     if words.is_some() && !lab {
-        return Err(Error::input("--inject is for measurements only").hint("add --lab"));
+        return wrong("--inject is for measurements only", "add --lab");
     }
     let spec = FaultSpec::parse(words.unwrap_or_default()).map_err(|why| why.at(format_args!("--inject")))?;
     Ok(lab.then(|| Arc::new(FaultInjector::new(spec))))
 }
 
-/// The stores' URLs in their order. The environment has one variable for all of them, with blanks in between; where
-/// not every word begins like a store, the blanks belong to a single one.
+/// The URLs of the stores, in their order. The environment has one variable for all of them, separated by blanks; where not
+/// every word begins like a store, it is a single URL with blanks.
 pub(in crate::cmd) fn store_urls(given: &[String]) -> Result<Vec<String>, Error> {
     let is_store = |word: &str| store::SCHEMES.iter().any(|scheme| word.starts_with(scheme.prefix));
     let split = |text: &String| match text.split_whitespace().all(is_store) {
@@ -210,19 +206,16 @@ pub(in crate::cmd) fn store_urls(given: &[String]) -> Result<Vec<String>, Error>
         false => vec![text.clone()],
     };
     let urls: Vec<String> = given.iter().flat_map(split).collect();
-    let twice = urls.iter().enumerate().find(|(index, url)| {
-        // Each one is another store.
-        url.as_str() != "memory:" && urls[..*index].contains(url)
-    });
-    match twice {
-        Some((_, url)) => Err(Error::input(format!("--store {} is given twice", store::redacted(url)))
-            .hint("every shard is a store of its own")),
-        None if urls.len() > SHARDS_MAX => {
-            Err(Error::input(format!("{} stores are given", urls.len()))
-                .hint(format!("most are {SHARDS_MAX}")))
-        }
-        None => Ok(urls),
+    // Each memory: is a store of its own.
+    let named: Vec<String> = urls.iter().filter(|url| *url != "memory:").cloned().collect();
+    if let Some(url) = repeated(&named) {
+        let what = format!("--store {} is given twice", store::redacted(url));
+        return wrong(what, "every shard is a store of its own");
     }
+    if urls.len() > SHARDS_MAX {
+        return wrong(format!("{} stores are given", urls.len()), format!("most are {SHARDS_MAX}"));
+    }
+    Ok(urls)
 }
 
 #[cfg(test)]
