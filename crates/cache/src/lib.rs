@@ -1,4 +1,4 @@
-//! A bounded map from keys to rows, in shards, with a choice of who leaves when it is full.
+//! A bounded map from keys to rows, in shards, with a choice of eviction policies.
 //!
 //! Knows no store, no HTTP, no clock and no async: it never waits and never does I/O. What may enter is decided
 //! above, in `tiered`.
@@ -110,7 +110,7 @@ impl Cache {
         let most = (limits.entries / SHARD_ENTRIES_MIN).max(1);
         let count = shards.clamp(1, 1 << 16).next_power_of_two().min(1 << most.ilog2());
         let limits = Limits { entries: limits.entries / count, bytes: limits.bytes / count };
-        // Seeded at random per process: whoever sends the keys cannot aim at one shard or one bucket.
+        // Seeded at random per process: a client cannot aim at one shard or one bucket.
         let hash_state = SeedableRandomState::with_seed(random_seed(), SharedSeed::global_random());
         Cache {
             shards: (0..count)

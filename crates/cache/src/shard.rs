@@ -35,8 +35,8 @@ pub(super) struct Shard<T> {
     evictions: u64,
 }
 
-/// Hits that the policy has not heard of yet, in their order. It hears of them before anything else happens, so that it
-/// decides as if it had been told at once.
+/// Hits that are not reported to the policy yet, in their order. They are reported before anything else happens, so that the
+/// policy decides as if they had been reported at once.
 struct Recent {
     count: u32,
     slots: [Slot; 13],
@@ -68,7 +68,7 @@ impl<T: Held> Shard<T> {
         self.entries[slot as usize].as_ref()
     }
 
-    /// Tells the policy of the hits that it has not heard of.
+    /// Reports the pending hits to the policy.
     #[inline(never)]
     fn catch_up(&mut self) {
         let count = std::mem::take(&mut self.recent.count) as usize;
@@ -168,7 +168,7 @@ impl<T: Held> Shard<T> {
         known > 0 && (self.index.len() > self.limits.entries || self.bytes > self.limits.bytes)
     }
 
-    /// Whom the policy sent away.
+    /// Evicts a row; its slot.
     fn evict(&mut self) -> Slot {
         let slot = self.policy.victim();
         self.release(slot);

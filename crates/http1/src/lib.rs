@@ -84,8 +84,8 @@ const fn is_token(byte: u8) -> bool {
         )
 }
 
-/// Appends bytes that must stay on their line: whoever could put a line end into a value could end the head and
-/// send a message of their own, so each is replaced by a blank.
+/// Appends bytes that must stay on their line. A line end in a value could end the head and begin another message, so each is
+/// replaced by a blank.
 fn append_in_line(out: &mut Vec<u8>, bytes: &[u8]) {
     if memchr::memchr3(b'\r', b'\n', 0, bytes).is_none() {
         out.extend_from_slice(bytes);

@@ -89,7 +89,7 @@ impl Line {
     }
 }
 
-/// What the head of a response says to whoever has no use for its fields.
+/// The head of a response without its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outline {
     /// As [`Head::status`].

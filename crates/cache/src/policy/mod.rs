@@ -1,4 +1,4 @@
-//! Who leaves a full shard: one file per policy, one row each in [`POLICIES`].
+//! Which row leaves a full shard: one file per policy, one row each in [`POLICIES`].
 //!
 //! A policy sees slot numbers and hashes only, never keys or rows, and runs under its shard's lock.
 
@@ -24,7 +24,7 @@ pub type Slot = u32;
 
 /// Chooses which slot leaves a full shard. Called under the shard's lock.
 ///
-/// Every call takes constant time, averaged over the calls, and a hit allocates nothing. A policy is not told how much
+/// Every call takes constant time, averaged over the calls, and a hit allocates nothing. A policy does not know how much
 /// fits: limits count bytes too, so its segments are shares of what is held now.
 pub trait Policy: Send {
     /// A row came into `slot`, which held none.

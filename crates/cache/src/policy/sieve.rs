@@ -17,7 +17,7 @@ pub struct Sieve {
     queue: Lists<1>,
     /// Whether the row was asked for since it came in or since the hand passed it.
     asked: Vec<bool>,
-    /// Whom the hand looks at next; `None` for the oldest.
+    /// Where the hand is; `None` for the oldest.
     hand: Option<Slot>,
 }
 

@@ -1,7 +1,7 @@
 //! W-TinyLFU: a small LRU window, and a main part that a row enters only by being asked for more often than the one it
 //! pushes out.
 //!
-//! New rows come into the window. Whoever drops out of it is compared with the next to leave the main part, by what a
+//! New rows come into the window. The row that drops out of it is compared with the next to leave the main part, by what a
 //! sketch of all recent requests says of both; the one asked for less often leaves. The main part is a segmented LRU: a
 //! row comes in on probation, and a hit protects it.
 //!
@@ -65,7 +65,7 @@ impl Policy for WTinyLfu {
         self.segments.push_young(WINDOW, slot);
         self.sketch.grow(self.held());
         self.sketch.add(fingerprint);
-        // Nobody had to leave, or a row of the main part did: there is room beyond the window.
+        // No row had to leave, or one of the main part did: there is room beyond the window.
         while self.window() > self.window_share() {
             self.move_young(self.segments.oldest(WINDOW), PROBATION);
         }
@@ -98,7 +98,7 @@ impl Policy for WTinyLfu {
             return resident;
         }
         let candidate = self.segments.oldest(WINDOW);
-        // A tie is the resident's: among rows asked for once, whoever is in stays, and a scan passes by.
+        // A tie is the resident's: among rows asked for once, the resident stays, and a scan does not enter.
         if self.count(candidate) <= self.count(resident) {
             return candidate;
         }
