@@ -8,7 +8,7 @@ use super::{Framing, Limits, Reject, Slots, append_field, append_in_line, append
 use httparse::Status;
 use std::ops::Range;
 
-/// A request's method.
+/// A request's method; each is the index of its name in [`Method::NAMES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Read.
@@ -23,11 +23,19 @@ pub enum Method {
     Delete,
     /// What may be done?
     Options,
-    /// Any other; routes answer 501.
+    /// Any other.
     Other,
 }
 
 impl Method {
+    /// The names of the methods, and a word for any other.
+    pub const NAMES: [&str; 7] = ["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "other"];
+
+    /// The name of the method.
+    pub fn as_str(self) -> &'static str {
+        Method::NAMES[self as usize]
+    }
+
     /// Methods are case-sensitive: `get` is another.
     fn of(name: &str) -> Method {
         match name {

@@ -252,7 +252,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
             Action::Put { key, content_type, condition, timing } => {
-                let put = worker.put(&key, &content_type, body, condition).await;
+                let put = tiers.tier_of(&key).put(&key, &content_type, body, condition);
+                let put = worker.locked(put).await;
                 request.keep_alive &= !worker.is_draining();
                 put.map_err(Failure::of_write).map(|Made { version, existed, queued }| {
                     let status = if existed { 204 } else { 201 };
@@ -260,7 +261,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 })
             }
             Action::Delete { key, condition, timing } => {
-                let deleted = worker.delete(&key, condition).await;
+                let deleted = worker.locked(tiers.tier_of(&key).delete(&key, condition)).await;
                 request.keep_alive &= !worker.is_draining();
                 deleted.map_err(Failure::of_write).map(|Made { queued, .. }| {
                     self.write_made(&request, 204, None, timed(timing, queued).as_ref())

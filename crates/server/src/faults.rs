@@ -4,13 +4,11 @@
 
 use super::error::Failure;
 use super::{Shared, Worker};
-use crate::tiered::{Made, WriteError};
 use kv::faults::{Fault, FaultInjector, block, compute};
-use kv::queue_meter::{QueueEntry, QueueMeter, QueueTotals};
-use kv::{Key, Precondition};
+use kv::queue_meter::{QueueMeter, QueueTotals};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 
 /// Of the requests above the limit of the fault `fail`, one in this many fails.
 const FAILS_EVERY: u64 = 10;
@@ -92,46 +90,22 @@ impl Worker {
         guard
     }
 
-    /// Creates or replaces a row, under the lock where there is one.
-    pub(super) async fn put(
-        &self,
-        key: &Key,
-        content_type: &str,
-        value: Vec<u8>,
-        condition: Precondition,
-    ) -> Result<Made, WriteError> {
-        let turn = self.turn().await;
-        let put = self.shared.tiers.tier_of(key).put(key, content_type, value, condition).await;
-        self.end(turn).await;
-        put
-    }
-
-    /// Removes a row, under the lock where there is one.
-    pub(super) async fn delete(&self, key: &Key, condition: Precondition) -> Result<Made, WriteError> {
-        let turn = self.turn().await;
-        let deleted = self.shared.tiers.tier_of(key).delete(key, condition).await;
-        self.end(turn).await;
-        deleted
-    }
-
-    /// Waits for the lock, in the order of coming.
-    async fn turn(&self) -> Option<(QueueEntry<'_>, MutexGuard<'_, ()>)> {
-        let lock = self.shared.faults.as_ref()?.lock.as_ref()?;
+    /// Runs a write, under the lock if there is one.
+    pub(super) async fn locked<T>(&self, write: impl Future<Output = T>) -> T {
+        let faults = self.shared.faults.as_ref();
+        let Some((faults, lock)) = faults.and_then(|faults| Some((faults, faults.lock.as_ref()?))) else {
+            return write.await;
+        };
         let mut entry = lock.meter.enter();
-        // On the heap: no connection must be larger for it.
-        let turn = Box::pin(lock.mutex.lock()).await;
+        // On the heap, so that connections are not larger for it.
+        let guard = Box::pin(lock.mutex.lock()).await;
         entry.begin_service();
-        Some((entry, turn))
-    }
-
-    /// Holds the lock for as long as it has to be held beyond the write.
-    async fn end(&self, turn: Option<(QueueEntry<'_>, MutexGuard<'_, ()>)>) {
-        if let (Some((entry, turn)), Some(faults)) = (turn, &self.shared.faults) {
-            Box::pin(self.pauses.pause(faults.injector.time(Fault::Lock))).await;
-            // First, so that the meter never has two in service.
-            drop(entry);
-            drop(turn);
-        }
+        let done = write.await;
+        Box::pin(self.pauses.pause(faults.injector.time(Fault::Lock))).await;
+        // First, so that the meter never has two in service.
+        drop(entry);
+        drop(guard);
+        done
     }
 }
 

@@ -6,7 +6,7 @@ use super::Shared;
 use super::compute::{self, Full, PRIMES_MAX, TEXT_BYTES_MAX};
 use super::error::{Extra, Failure};
 use super::query::Params;
-use super::routes::{content_type, name, origin_form, refuse};
+use super::routes::{content_type, origin_form, refuse};
 use crate::tiered::WriteError;
 use http1::request::Head;
 use kv::Key;
@@ -72,7 +72,7 @@ pub(super) fn route(head: &Head<'_, '_>) -> Option<Result<Action, Failure>> {
     let path_end = memchr::memchr(b'?', target).unwrap_or(target.len());
     let mut places = PLACES.iter().filter(|place| place.path.as_bytes() == &target[..path_end]).peekable();
     let allow = places.peek()?.allow;
-    let Some(place) = places.find(|place| place.method == name(head.method)) else {
+    let Some(place) = places.find(|place| place.method == head.method.as_str()) else {
         let wrong = Failure::new(405, "method_not_allowed", format!("this route takes {allow}"))
             .not_applied()
             .with(Extra::Allow(allow));

@@ -41,7 +41,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use timeouts::TimeoutChecker;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 use wire::Spare;
@@ -172,35 +172,25 @@ impl Server {
         let (draining, _) = watch::channel(false);
         let drains = AtomicBool::new(false);
         let shared = Arc::new(Shared { options, tiers, metrics, compute, faults, draining, drains });
-        let workers = listeners
-            .into_iter()
-            .zip(&shared.metrics.workers)
-            .enumerate()
-            .map(|(index, (listeners, metrics))| {
-                let (shared, metrics) = (Arc::clone(&shared), Arc::clone(metrics));
-                let (told, hears) = mpsc::channel();
-                let thread = std::thread::Builder::new().name(format!("weir-worker-{index}"));
-                // It stays in the thread it was made in, and spares its tasks what a runtime of many threads needs.
-                let work = move || {
-                    let runtime =
-                        match Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
-                        {
-                            Ok(runtime) => runtime,
-                            Err(error) => return told.send(error).unwrap_or_default(),
-                        };
-                    drop(told);
-                    metrics.busy.begin(runtime.metrics());
-                    let Timeouts { idle, head, .. } = shared.options.timeouts;
-                    let timeouts = Rc::new(TimeoutChecker::new(idle.min(head)));
-                    let (spare, pauses) = (Spare::default(), Pauses::default());
-                    let worker = Worker { shared, metrics, timeouts, spare, pauses };
-                    runtime.block_on(serve(Rc::new(worker), listeners));
-                };
-                let thread = thread.spawn(work)?;
-                // The sender is dropped without an error: the worker runs.
-                hears.recv().map_or(Ok(thread), Err)
-            })
-            .collect::<io::Result<_>>()?;
+        let mut workers = Vec::new();
+        for (index, (listeners, metrics)) in listeners.into_iter().zip(&shared.metrics.workers).enumerate() {
+            let (shared, metrics) = (Arc::clone(&shared), Arc::clone(metrics));
+            let (failed, failure) = mpsc::channel();
+            let thread = std::thread::Builder::new().name(format!("weir-worker-{index}"));
+            workers.push(thread.spawn(move || {
+                // A local runtime stays in its thread, and its tasks need not be `Send`.
+                match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+                    Ok(runtime) => {
+                        drop(failed);
+                        metrics.busy.begin(runtime.metrics());
+                        runtime.block_on(serve(Rc::new(Worker::new(shared, metrics)), listeners));
+                    }
+                    Err(error) => failed.send(error).unwrap_or_default(),
+                }
+            })?);
+            // The sender is dropped without an error: the worker runs.
+            failure.recv().map_or(Ok(()), Err)?;
+        }
         Ok(Server { address, compat, shared, workers })
     }
 
@@ -271,28 +261,25 @@ fn listen_for_all(
 /// One socket per worker, all on the same port.
 fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
     // Sockets that share a port share it with any process: first check that no other process listens.
-    let alone = bind(address, false)?;
+    let alone = listen_once(address, false)?;
     let address = alone.local_addr()?;
     if count == 1 {
-        return Ok(vec![into_std(alone)?]);
+        return Ok(vec![alone]);
     }
     drop(alone);
-    (0..count).map(|_| into_std(bind(address, true)?)).collect()
+    (0..count).map(|_| listen_once(address, true)).collect()
 }
 
-fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpSocket> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    socket.set_reuseaddr(true)?;
-    socket.set_reuseport(shared)?;
-    socket.bind(address)?;
-    Ok(socket)
-}
-
-fn into_std(socket: TcpSocket) -> io::Result<std::net::TcpListener> {
-    // Registering with a runtime is the worker's; listening here makes a taken port this call's error.
-    let runtime = Builder::new_current_thread().enable_io().build()?;
-    let _entered = runtime.enter();
-    socket.listen(4096)?.into_std()
+fn listen_once(address: SocketAddr, shares_port: bool) -> io::Result<std::net::TcpListener> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, shares_port)?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, 4096)?;
+    Ok(socket.into())
 }
 
 /// Accepts until the server drains, then waits for the connections to end.
@@ -378,6 +365,12 @@ fn welcome(worker: &Rc<Worker>, stream: TcpStream, compat: Option<&Arc<CompatSta
 }
 
 impl Worker {
+    fn new(shared: Arc<Shared>, metrics: Arc<WorkerMetrics>) -> Worker {
+        let Timeouts { idle, head, .. } = shared.options.timeouts;
+        let timeouts = Rc::new(TimeoutChecker::new(idle.min(head)));
+        Worker { shared, metrics, timeouts, spare: Spare::default(), pauses: Pauses::default() }
+    }
+
     fn is_draining(&self) -> bool {
         self.shared.drains.load(Relaxed)
     }

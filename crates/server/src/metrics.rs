@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 /// The counters of one worker.
 #[derive(Debug, Default)]
 pub(super) struct WorkerMetrics {
-    /// By method and status, see [`METHODS`] and [`STATUSES`].
-    requests: [[Counter; STATUSES.len()]; METHODS.len()],
+    /// By method and status, see [`Method::NAMES`] and [`STATUSES`].
+    requests: [[Counter; STATUSES.len()]; Method::NAMES.len()],
     /// From when the request came, or could be begun, to when it was answered, in microseconds.
     duration: Histogram,
     /// Reads answered from the cache, by shard. In place: on a heap of their own, two workers' might share a cache line.
@@ -41,24 +41,11 @@ pub(super) struct Metrics {
     started: Instant,
 }
 
-const METHODS: [&str; 7] = ["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "other"];
 /// Every status the server answers with; the last stands for any other.
 const STATUSES: [u16; 22] = [
     200, 201, 204, 304, 400, 404, 405, 408, 412, 413, 414, 417, 431, 500, 501, 503, 504, 505, 403, 409, 429,
     0,
 ];
-
-fn method_index(method: Option<Method>) -> usize {
-    match method {
-        Some(Method::Get) => 0,
-        Some(Method::Head) => 1,
-        Some(Method::Put) => 2,
-        Some(Method::Post) => 3,
-        Some(Method::Delete) => 4,
-        Some(Method::Options) => 5,
-        Some(Method::Other) | None => 6,
-    }
-}
 
 impl WorkerMetrics {
     /// Counts one answered request and its time; `method` is `None` where its head could not be parsed.
@@ -70,7 +57,7 @@ impl WorkerMetrics {
     /// Counts one answered request whose time follows.
     pub(super) fn counted(&self, method: Option<Method>, status: u16) {
         let status = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len() - 1);
-        self.requests[method_index(method)][status].add(1);
+        self.requests[method.unwrap_or(Method::Other) as usize][status].add(1);
     }
 
     /// Counts the time that each of `requests` took.
@@ -100,7 +87,7 @@ impl Metrics {
 fn collect(worker: &Worker) -> Page {
     let Shared { metrics, tiers, faults, .. } = &*worker.shared;
     let mut page = Page::default();
-    for (m, method) in METHODS.iter().enumerate() {
+    for (m, method) in Method::NAMES.iter().enumerate() {
         for (s, status) in STATUSES.iter().enumerate() {
             let count = metrics.sum(|worker| &worker.requests[m][s]);
             if count > 0.0 {

@@ -114,7 +114,7 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
         _ => None,
     };
     match later {
-        Some((methods, _)) if !methods.split(", ").any(|method| method == name(head.method)) => {
+        Some((methods, _)) if !methods.split(", ").any(|method| method == head.method.as_str()) => {
             Err(wrong_method(methods))
         }
         Some((_, what)) => Err(refuse(head.method, Failure::new(501, "not_implemented", what))),
@@ -252,18 +252,6 @@ pub(super) fn refuse(method: Method, failure: Failure) -> Failure {
     match method {
         Method::Get | Method::Head => failure,
         _ => failure.not_applied(),
-    }
-}
-
-pub(super) fn name(method: Method) -> &'static str {
-    match method {
-        Method::Get => "GET",
-        Method::Head => "HEAD",
-        Method::Put => "PUT",
-        Method::Post => "POST",
-        Method::Delete => "DELETE",
-        Method::Options => "OPTIONS",
-        Method::Other => "",
     }
 }
 

@@ -6,7 +6,7 @@ use crate::Worker;
 use crate::compute::{self, Full};
 use crate::error::Failure;
 use crate::query::Params;
-use crate::tiered::{Kind, Made, Served, WriteError};
+use crate::tiered::{Kind, Made, Served, Tiered, WriteError};
 use http1::request::Method;
 use kv::{Key, Precondition, Row};
 use std::time::Instant;
@@ -77,7 +77,8 @@ impl Call<'_> {
     pub(super) async fn delete(&self, key: &Key) -> Result<bool, Failure> {
         self.count(|counts| counts.deletes += 1);
         let (since, was_cached) = (Instant::now(), self.is_cached(key));
-        self.worker.delete(key, Precondition::None).await.map_err(Failure::of_write)?;
+        let delete = self.tier(key).delete(key, Precondition::None);
+        self.worker.locked(delete).await.map_err(Failure::of_write)?;
         self.count(|counts| counts.store_writes.add(since.elapsed()));
         Ok(was_cached)
     }
@@ -111,16 +112,20 @@ impl Call<'_> {
     }
 
     async fn write(&self, key: &Key, value: Vec<u8>, condition: Precondition) -> Result<Made, WriteError> {
-        self.worker.put(key, CONTENT_TYPE, value, condition).await
+        self.worker.locked(self.tier(key).put(key, CONTENT_TYPE, value, condition)).await
     }
 
     fn is_cached(&self, key: &Key) -> bool {
-        self.worker.shared.tiers.is_cached(key.as_bytes())
+        self.tier(key).is_cached(key.as_bytes())
+    }
+
+    fn tier(&self, key: &Key) -> &Tiered {
+        self.worker.shared.tiers.tier_of(key)
     }
 
     /// Puts a value into the store and not into the cache.
     pub(super) async fn preload(&self, key: &Key, value: Vec<u8>) -> Result<(), Failure> {
-        let put = self.worker.shared.tiers.tier_of(key).preload(key, CONTENT_TYPE, value).await;
+        let put = self.tier(key).preload(key, CONTENT_TYPE, value).await;
         put.map(|_| ()).map_err(Failure::of_write)
     }
 

@@ -8,7 +8,7 @@ use super::{Call, CompatState};
 use crate::Worker;
 use crate::query::{Params, decode};
 use crate::reply::Request;
-use crate::routes::{name, origin_form};
+use crate::routes::origin_form;
 use crate::wire::{End, UNUSED_BODY_BYTES_MAX, Wire};
 use bytes::Buf;
 use http1::request::{self, Head, Method};
@@ -103,7 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let request = Request::of(&head, Instant::now());
         let method_name = match head.method {
             Method::Other => further_method(&self.wire.input),
-            known => Some(name(known)),
+            known => Some(known.as_str()),
         };
         let input = match method_name {
             Some(method_name) if has_length(&head, method_name) => {

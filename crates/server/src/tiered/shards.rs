@@ -74,11 +74,6 @@ impl Tiers {
         Some((self.shards[shard].cached(key, look)?, shard))
     }
 
-    /// Whether its shard's cache holds `key`, without the policy learning that anybody asked.
-    pub fn is_cached(&self, key: &[u8]) -> bool {
-        self.shards[self.shard_of(key)].is_cached(key)
-    }
-
     /// The row under `key`, from its shard, or from the replica while the shard's store is away.
     ///
     /// The row of the replica answers this request only: it enters no cache and joins no flight. A store that

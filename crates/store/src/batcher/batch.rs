@@ -49,7 +49,7 @@ impl Group {
     }
 
     pub(super) fn fail(self, error: &Error) {
-        self.0.into_iter().for_each(|request| request.reply.give(Err(error.clone())));
+        self.0.into_iter().for_each(|mut request| request.reply.give(Err(error.clone())));
     }
 
     /// `current` is the key's version before the batch (`Some(None)`: absent; `None`: not read, no conditions).
@@ -87,7 +87,7 @@ impl DecidedGroup {
 
     /// Answers requests whose write another has overtaken on its way into the store.
     fn answer_overtaken(self) {
-        for (request, decision) in self.requests {
+        for (mut request, decision) in self.requests {
             let written = match decision {
                 Decision::Fails(current) => Written::ConditionFailed(current),
                 Decision::Applies(version) => {
@@ -135,7 +135,7 @@ pub(super) fn answer(groups: Vec<DecidedGroup>, found: &[Found], batching: Batch
         };
         let DecidedGroup { requests, last, .. } = decided;
         let mut existed = existed.unwrap_or(false);
-        for (index, (request, decision)) in requests.into_iter().enumerate() {
+        for (index, (mut request, decision)) in requests.into_iter().enumerate() {
             let written = match decision {
                 Decision::Fails(current) => Written::ConditionFailed(current),
                 Decision::Applies(version) => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Clears the store and answers when it is done or has failed. One at a time: another is refused.
-pub(super) fn clear(shared: &Arc<Shared>, reply: Reply<()>) {
+pub(super) fn clear(shared: &Arc<Shared>, mut reply: Reply<()>) {
     if shared.clearing.swap(true, Relaxed) {
         return reply.give(Err(Error::new(Kind::Overloaded, "the store is being cleared already")));
     }

@@ -92,7 +92,7 @@ impl<T> Reply<T> {
         Reply { done: Some(Box::new(done)), queued: Duration::ZERO }
     }
 
-    fn give(mut self, answer: Result<T, Error>) {
+    fn give(&mut self, answer: Result<T, Error>) {
         if let Some(done) = self.done.take() {
             done(answer, self.queued);
         }
@@ -254,7 +254,7 @@ impl Batcher {
     }
 
     /// Writes, durably.
-    pub fn write(&self, request: WriteRequest) {
+    pub fn write(&self, mut request: WriteRequest) {
         if self.writes.count() == 0 {
             return request.reply.give(Err(Error::new(Kind::Rejected, "a replica is only read")));
         }
@@ -277,7 +277,7 @@ impl Batcher {
     }
 
     /// Answers a write as if it were committed; see [`Config::acknowledge_early`].
-    fn acknowledge(&self, request: WriteRequest) -> WriteRequest {
+    fn acknowledge(&self, mut request: WriteRequest) -> WriteRequest {
         let version = self.shared.next_version();
         let row = request.row.clone().map(|row| row.with_version(version));
         request.reply.give(Ok(Written::Applied { version, existed: false, row, superseded: false }));

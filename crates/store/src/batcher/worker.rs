@@ -3,7 +3,7 @@
 use super::batch::{self, DecidedGroup};
 use super::queue::{Consumer, Queued, Queues};
 use super::replies::answer_batch;
-use super::{Batching, ReadRequest, Shared, Status, WorkerMeters, WriteRequest, overloaded};
+use super::{Batching, ReadRequest, Reply, Shared, Status, WorkerMeters, WriteRequest, Written, overloaded};
 use crate::{Answer, Error, Kind, Session};
 use kv::faults::{self, Fault};
 use kv::{Key, Row};
@@ -30,7 +30,7 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 /// How often a batch that the store rolled back is tried again.
 const RETRIES_MAX: usize = 3;
 
-/// What a worker carries.
+/// A request to a store worker.
 pub(super) trait Request: Send + Sized + 'static {
     /// Whether a batch ends with a flush, which may be worth sharing with more requests.
     const FLUSHES: bool;
@@ -38,13 +38,18 @@ pub(super) trait Request: Send + Sized + 'static {
     /// What an answer may carry that the request does not, in bytes, before the first answer.
     const ANSWER_BYTES_GUESS: usize;
 
+    /// The answer to a request.
+    type Answer;
+
     /// Bytes it adds to a batch.
     fn bytes(&self) -> usize;
-    /// Notes how long it waited for its batch.
-    fn waited(&mut self, queued: Duration);
+    /// Where its answer goes.
+    fn reply(&mut self) -> &mut Reply<Self::Answer>;
     /// Answers it with a failure.
-    fn fail(self, error: Error);
-    /// Which workers it belongs to.
+    fn fail(mut self, error: Error) {
+        self.reply().give(Err(error));
+    }
+    /// The meters of its workers.
     fn meters(shared: &Shared) -> &WorkerMeters;
     /// Does a batch and answers every request in it. The error is the session's end.
     fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran>;
@@ -331,7 +336,7 @@ impl<R: Request> StoreWorker<R> {
                 request.fail(overloaded(Some(since)));
                 continue;
             }
-            request.waited(waited);
+            request.reply().queued = waited;
             bytes += request.bytes() + self.last.answer_bytes;
             batch.push(request);
         }
@@ -347,6 +352,7 @@ pub(super) async fn given_up(mut status: tokio::sync::watch::Receiver<Status>, e
 }
 
 impl Request for ReadRequest {
+    type Answer = Option<Row>;
     const FLUSHES: bool = false;
     // 64 in the first batch; if values turn out to be small, each batch may be twice as large as the one before.
     const ANSWER_BYTES_GUESS: usize = BATCH_BYTES_MAX / 64;
@@ -355,12 +361,8 @@ impl Request for ReadRequest {
         self.key.as_bytes().len()
     }
 
-    fn waited(&mut self, queued: Duration) {
-        self.reply.queued = queued;
-    }
-
-    fn fail(self, error: Error) {
-        self.reply.give(Err(error));
+    fn reply(&mut self) -> &mut Reply<Self::Answer> {
+        &mut self.reply
     }
 
     fn meters(shared: &Shared) -> &WorkerMeters {
@@ -377,7 +379,7 @@ impl Request for ReadRequest {
                     let bytes = rows.iter().flatten().map(Row::bytes).sum();
                     let mut found = keys.iter().zip(rows).peekable();
                     let answered = answer_batch(|| {
-                        for request in batch {
+                        for mut request in batch {
                             while found.next_if(|(key, _)| **key < request.key).is_some() {}
                             let row = found.peek().and_then(|(_, row)| row.clone());
                             request.reply.give(Ok(row));
@@ -396,6 +398,7 @@ impl Request for ReadRequest {
 }
 
 impl Request for WriteRequest {
+    type Answer = Written;
     const FLUSHES: bool = true;
     const ANSWER_BYTES_GUESS: usize = 0;
 
@@ -403,12 +406,8 @@ impl Request for WriteRequest {
         self.key.as_bytes().len() + self.row.as_ref().map_or(0, |row| row.value().len())
     }
 
-    fn waited(&mut self, queued: Duration) {
-        self.reply.queued = queued;
-    }
-
-    fn fail(self, error: Error) {
-        self.reply.give(Err(error));
+    fn reply(&mut self) -> &mut Reply<Self::Answer> {
+        &mut self.reply
     }
 
     fn meters(shared: &Shared) -> &WorkerMeters {
