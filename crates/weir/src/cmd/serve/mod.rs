@@ -124,11 +124,13 @@ fn end_with_stdin() {
 
 /// Lets the floors below be heard on standard error.
 pub(super) fn start_log() {
+    const LOGGED_CRATES: [&str; 4] = ["weir", "server", "store", "lab_run"];
     struct ToStderr;
     impl log::Log for ToStderr {
         fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-            // The libraries' own chatter is not for people.
-            metadata.target().starts_with("weir") || metadata.level() == log::Level::Error
+            // Of other libraries only errors are shown.
+            let crate_name = metadata.target().split("::").next().unwrap_or_default();
+            LOGGED_CRATES.contains(&crate_name) || metadata.level() == log::Level::Error
         }
 
         fn log(&self, record: &log::Record<'_>) {
