@@ -36,7 +36,7 @@ truth: ## measure targets whose limit is imposed, and score the lab's verdicts o
 	@target=$${CARGO_TARGET_DIR:-target} && for file in experiments/truth/*.toml; do \
 		"$$target/release/weir" lab "$$file" --out weir-results/truth/$$(basename "$$file" .toml) || \
 			echo "$$file: not all of it was measured; the score says what is missing" >&2; done; \
-		"$$target/release/weir" score weir-results/truth --markdown weir-results/truth/score.md
+		cargo run --quiet --package xtask -- score weir-results/truth --markdown weir-results/truth/score.md
 
 test: lint ## all tests, with a real PostgreSQL, a real MariaDB, and the peers of experiments/peers.toml
 	@scripts/setup.sh cc postgresql mariadb nginx redis webdis etcd

@@ -1,27 +1,37 @@
-//! Instruments of the developers: `cargo run -p xtask -- COMMAND`.
+//! Instruments of the developers: one file or folder for each command.
 
 mod cycles;
+mod score;
 
+use clap::{Parser, Subcommand};
+use kv::Error;
 use std::process::ExitCode;
 
-/// Every command, with what it does.
-const COMMANDS: &[(&str, &str, fn() -> Result<(), String>)] =
-    &[("cycles", "find files of a crate that use each other in a circle", cycles::run)];
+/// Instruments of the developers of weir.
+#[derive(Parser)]
+#[command(name = "xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Find files of a crate that use each other in a circle
+    Cycles,
+    Score(score::Args),
+}
 
 fn main() -> ExitCode {
-    let name = std::env::args().nth(1).unwrap_or_default();
-    let done = match COMMANDS.iter().find(|(known, ..)| *known == name) {
-        Some((_, _, run)) => run(),
-        None => {
-            let known = COMMANDS.iter().map(|(name, about, _)| format!("\n  {name}  {about}"));
-            Err(format!("unknown command {name:?}; the commands are:{}", known.collect::<String>()))
-        }
+    let done = match Cli::parse().command {
+        Command::Cycles => cycles::run().map_err(Error::new),
+        Command::Score(args) => score::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("error: {why}");
-            ExitCode::FAILURE
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(if error.is_input() { 2 } else { 1 })
         }
     }
 }

@@ -16,7 +16,6 @@ pub mod limit;
 pub mod little;
 pub mod population;
 pub mod rows;
-pub mod score;
 pub mod steady;
 pub mod waits;
 mod waiting;

@@ -18,7 +18,6 @@ mod page;
 mod plots;
 mod published;
 mod resources;
-pub mod score;
 mod search;
 mod sentences;
 mod series;

@@ -179,6 +179,18 @@ fn student(freedom: f64) -> StudentsT {
     StudentsT::new(0.0, 1.0, freedom.clamp(1.0, 1e5)).expect("these degrees of freedom are valid")
 }
 
+/// Wilson's 95 % interval of a share of which `right` of `cases` were drawn; `None` of no cases.
+/// Source: Wilson, Probable Inference, the Law of Succession, and Statistical Inference (1927).
+pub fn wilson(right: u32, cases: u32) -> Option<(f64, f64)> {
+    const Z: f64 = 1.959_964;
+    let n = f64::from(cases);
+    let p = f64::from(right) / n;
+    let middle = p + Z * Z / (2.0 * n);
+    let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + Z * Z / n;
+    (cases > 0).then(|| (((middle - half) / scale).max(0.0), ((middle + half) / scale).min(1.0)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,5 +276,16 @@ mod tests {
             (variation(&[1.0]), variation(&[0.0, 0.0]), variation(&[2.0, 2.0])),
             (None, None, Some(0.0))
         );
+    }
+
+    /// Table values: 9 of 10 is 59.6–98.2 %, 0 of 5 is 0–43.4 %.
+    #[test]
+    fn wilsons_interval_is_his() {
+        assert_eq!(wilson(0, 0), None);
+        for (right, cases, low, high) in [(9, 10, 0.5958, 0.9821), (0, 5, 0.0, 0.4345), (30, 30, 0.8865, 1.0)]
+        {
+            let (l, h) = wilson(right, cases).unwrap();
+            assert!((l - low).abs() < 1e-3 && (h - high).abs() < 1e-3, "{right} of {cases}: {l}–{h}");
+        }
     }
 }

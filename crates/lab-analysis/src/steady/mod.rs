@@ -101,7 +101,7 @@ impl<'a> Judged<'a> {
                     "the first {cut} of {window} s still belong to the warm-up, and move {} by {bias}",
                     known.name
                 );
-                Checked::fail(why, &self.longer_warm_up(reached.cut))
+                Checked::fail(why, self.longer_warm_up(reached.cut))
             }
             Verdict::Steady(_) => Checked::pass(format!("nothing moves within {window} s")),
             Verdict::TooShort { figure, reached, bins_needed } => {

@@ -17,8 +17,6 @@ mod replica;
 #[cfg(feature = "lab")]
 mod report;
 #[cfg(feature = "lab")]
-mod score;
-#[cfg(feature = "lab")]
 mod selftest;
 mod serve;
 mod usage;
@@ -52,8 +50,6 @@ enum Command {
     #[cfg(feature = "lab")]
     Audit(audit::Args),
     #[cfg(feature = "lab")]
-    Score(score::Args),
-    #[cfg(feature = "lab")]
     Selftest(selftest::Args),
     #[cfg(feature = "lab")]
     #[command(hide = true)]
@@ -78,8 +74,6 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Compare(args) => compare::run(args),
             #[cfg(feature = "lab")]
             Command::Audit(args) => audit::run(args),
-            #[cfg(feature = "lab")]
-            Command::Score(args) => score::run(args),
             #[cfg(feature = "lab")]
             Command::Selftest(args) => selftest::run(args),
             #[cfg(feature = "lab")]

@@ -1,8 +1,10 @@
 //! Scores of simulated targets, whose limits are known, and of verdicts that were made up.
 
+use super::judge::{Outcome, Tally, tally, tally_of_baseline};
 use super::*;
-use crate::bottleneck::Bottleneck;
-use lab_data::results::{Limit, Measured as OfRun};
+use lab_analysis::{Bottleneck, Evidence, Grade, findings};
+use lab_data::experiment::Split;
+use lab_data::results::{Limit, Measured, Resource, ResourceKind};
 use lab_data::simulated::tests::{model, sweep};
 
 const LEVELS: &[u32] = &[1, 2, 4, 8, 16, 32, 64];
@@ -14,42 +16,41 @@ fn target(name: &str, stations: &str, limits: &[(&str, Limit)]) -> Results {
         resource.limit = limits.iter().find(|(name, _)| *name == resource.name).map(|(_, limit)| *limit);
     }
     results.measured =
-        Some(OfRun { target: name.into(), durability: String::new(), among: vec![name.into()] });
+        Some(Measured { target: name.into(), durability: String::new(), among: vec![name.into()] });
     results
 }
 
 /// As experiment files write it.
 fn class(text: &str) -> Class {
-    let limit = |name| Limit::of_name(name).unwrap();
     match text {
-        "none" => Class::None,
-        "fast-fail" => Class::FastFail,
-        text => Class::of_limits(text.trim_start_matches("shared: ").split(" + ").map(limit)),
+        "generator" => Class::Generator,
+        text => Class::expected(Expected::parse(text).unwrap()),
     }
 }
 
 fn imposed(target: &str, expect: &str, split: Split, reference: Option<&str>) -> Imposed {
-    Imposed {
+    let case = Case {
         target: target.into(),
         workload: None,
-        expect: class(expect),
+        expect: expect.into(),
         severity: "2ms".into(),
         split,
         reference: reference.map(Into::into),
-    }
+    };
+    Imposed { expect: class(expect), case }
 }
 
 const BOTH: &[(&str, Limit)] = &[("cpu", Limit::ServerCpu), ("lock", Limit::ServerLock)];
 
 /// A run with a case for every outcome.
-pub fn scored() -> Score {
+fn scored() -> Vec<judge::Case> {
     let mut refused = target("refused", "cpu 1 =1ms", BOTH);
     for trial in &mut refused.trials {
         (trial.load, trial.failure) = (None, Some("not imposed: no control groups here".into()));
     }
     let mut dark = target("dark", "cpu 1 =2ms, net 0 =2ms", BOTH);
     dark.resources.clear();
-    score(&[Run {
+    judge(&[Run {
         name: "truth".into(),
         cases: vec![
             imposed("cpu", "server CPU", Split::HeldOut, Some("plain")),
@@ -76,8 +77,8 @@ pub fn scored() -> Score {
 
 #[test]
 fn every_case_is_right_wrong_silent_or_left_out_with_its_reason() {
-    let score = scored();
-    let outcomes: Vec<&Outcome> = score.cases.iter().map(|case| &case.outcome).collect();
+    let cases = scored();
+    let outcomes: Vec<&Outcome> = cases.iter().map(|case| &case.outcome).collect();
     let discarded = |why: &str| Outcome::Discarded(why.to_owned());
     assert_eq!(
         outcomes,
@@ -93,39 +94,37 @@ fn every_case_is_right_wrong_silent_or_left_out_with_its_reason() {
             &discarded("`forgotten`, without what was imposed, did not run"),
         ]
     );
-    assert_eq!(score.cases[1].said, Some(class("server lock")));
-    assert!((score.cases[0].binding.unwrap() / 4.0 - 1.0).abs() < 0.02);
-    let Tally { cases, right, right_without_answer, abstained, .. } = score.held_out;
-    assert_eq!((cases, right, abstained), (3, 2, 0));
-    assert!(right_without_answer <= 1);
-    assert_eq!((score.tune.cases, score.tune.right, score.tune.abstained), (2, 1, 1));
-    assert_eq!(score.confusion.iter().map(|cell| cell.cases).sum::<u32>(), 5);
-    assert_eq!(score.kinds(), [("truth", 4)].into());
+    assert_eq!(cases[1].said, Some(class("server lock")));
+    assert!((cases[0].binding.unwrap() / 4.0 - 1.0).abs() < 0.02);
+    let held_out = tally(&cases, Split::HeldOut);
+    assert_eq!((held_out.cases, held_out.right, held_out.abstained), (3, 2, 0));
+    let Tally { cases: counted, right, abstained, .. } = tally(&cases, Split::Tune);
+    assert_eq!((counted, right, abstained), (2, 1, 1));
 }
 
 #[test]
 fn a_held_out_share_below_the_goal_is_a_shortcoming() {
-    assert_eq!(scored().shortcomings(), ["2 of 3 held-out cases right, fewer than 90 %"]);
-    assert_eq!(score(&[]).shortcomings(), ["no held-out case was scored"]);
+    assert_eq!(shortcomings(&scored()), ["2 of 3 held-out cases right, fewer than 90 %"]);
+    assert_eq!(shortcomings(&[]), ["no held-out case was scored"]);
 }
 
 #[test]
 fn a_wrong_verdict_that_was_confirmed_is_a_shortcoming_however_many_are_right() {
-    let mut score = scored();
-    score.cases[1].grade = Some(Grade::Confirmed);
-    assert_eq!(score.wrong_but_confirmed().count(), 1);
-    assert_eq!(score.shortcomings()[0], "1 confirmed and wrong");
+    let mut cases = scored();
+    cases[1].grade = Some(Grade::Confirmed);
+    assert_eq!(cases.iter().filter(|case| case.is_confirmed_and_wrong()).count(), 1);
+    assert_eq!(shortcomings(&cases)[0], "1 confirmed and wrong");
 }
 
 /// The disk of report 000: busy from the first client on, and named by whoever looks at utilizations alone.
 #[test]
 fn the_highest_utilization_falls_for_a_busy_disk() {
     let mut results = target("lock", "cpu 1 =0.5ms, lock 1 =2ms, net 0 =2ms", BOTH);
-    results.resources.push(lab_data::results::Resource {
+    results.resources.push(Resource {
         name: "disk vda".into(),
         busy: vec!["disk.vda.busy_secs".into()],
         servers: 1.0,
-        kind: lab_data::results::ResourceKind::Indication,
+        kind: ResourceKind::Indication,
         ..Default::default()
     });
     for trial in &mut results.trials {
@@ -137,13 +136,15 @@ fn the_highest_utilization_falls_for_a_busy_disk() {
         cases: vec![imposed("lock", expect, Split::HeldOut, None)],
         results: vec![results.clone()],
     };
-    let score_of = |expect: &str| score(&[case(expect)]);
-    let lock = score_of("server lock");
-    assert_eq!(lock.cases[0].outcome, Outcome::Right);
-    assert_eq!(lock.cases[0].baseline.as_ref().unwrap().resource, "disk vda");
-    assert_eq!((lock.held_out.right, lock.baseline_held_out.right), (1, 0));
+    let lock = judge(&[case("server lock")]);
+    assert_eq!(lock[0].outcome, Outcome::Right);
+    assert_eq!(lock[0].baseline.as_ref().unwrap().resource, "disk vda");
+    let right = |cases: &[judge::Case]| {
+        (tally(cases, Split::HeldOut).right, tally_of_baseline(cases, Split::HeldOut).right)
+    };
+    assert_eq!(right(&lock), (1, 0));
     // In its favour: of what a disk can be short of, it need not say which.
-    assert_eq!(score_of("commit path").baseline_held_out.right, 1);
+    assert_eq!(right(&judge(&[case("commit path")])).1, 1);
 }
 
 #[test]
@@ -152,8 +153,7 @@ fn a_verdict_is_right_only_if_it_says_what_was_imposed() {
         let results = target("x", "cpu 1 =1ms, lock 1 =1ms", BOTH);
         let found = findings(&results).workloads.remove(0).bottleneck;
         let evidence = found.named[0].clone();
-        let named =
-            limits.iter().map(|limit| super::super::Evidence { limit: Some(*limit), ..evidence.clone() });
+        let named = limits.iter().map(|limit| Evidence { limit: Some(*limit), ..evidence.clone() });
         Class::said(&Bottleneck { grade, named: named.collect(), ..found })
     };
     let (cpu, lock, pool) = (Limit::ServerCpu, Limit::ServerLock, Limit::Pool);
@@ -179,20 +179,99 @@ fn a_verdict_is_right_only_if_it_says_what_was_imposed() {
     }
 }
 
-/// Table values: 9 of 10 is 59.6–98.2 %, 0 of 5 is 0–43.4 %.
-#[test]
-fn wilsons_interval_is_his() {
-    assert_eq!(wilson(0, 0), None);
-    for (right, cases, low, high) in [(9, 10, 0.5958, 0.9821), (0, 5, 0.0, 0.4345), (30, 30, 0.8865, 1.0)] {
-        let (l, h) = wilson(right, cases).unwrap();
-        assert!((l - low).abs() < 1e-3 && (h - high).abs() < 1e-3, "{right} of {cases}: {l}–{h}");
-    }
-}
-
 #[test]
 fn a_class_is_spelled_as_experiment_files_write_it() {
     for text in ["server CPU", "none", "fast-fail", "generator", "shared: server workers + connection pool"] {
         assert_eq!(class(text).to_string(), text);
     }
     assert_eq!(Class::of_limits([]), Class::NotIdentified);
+}
+
+#[test]
+fn the_page_says_how_many_were_right_and_lists_what_does_not_count() {
+    let cases = scored();
+    let page = page::page(&cases);
+    for said in [
+        "| held-out | the lab | 2 | 3 |",
+        "not binding: without what was imposed goodput is 1.00 × as high, not 1.3 ×",
+        "truth, refused (2ms): no control groups here",
+    ] {
+        assert!(page.contains(said), "{said}\n{page}");
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| truth |"));
+    assert_eq!(rows.count(), cases.len());
+}
+
+const FILE: &str = r#"
+name = "models"
+title = "Two models"
+levels = [1, 2, 4, 8, 16, 32]
+repetitions = 1
+warmup = "500ms"
+window = "2s"
+[[workload]]
+name = "w"
+[[target]]
+name = "free"
+kind = "simulated"
+[[target.station]]
+name = "cpu"
+servers = 1
+demand = "1ms"
+[[target]]
+name = "slow"
+kind = "simulated"
+[[target.station]]
+name = "cpu"
+servers = 1
+demand = "4ms"
+[[truth.case]]
+target = "slow"
+expect = "other"
+severity = "4ms"
+split = "held-out"
+reference = "free"
+"#;
+
+fn save(dir: &Path, name: &str, stations: &str, toml: &str) {
+    let mut results = sweep(&model(stations), &["w"], &[1, 2, 4, 8, 16, 32], 1, "2s");
+    results.experiment_toml = toml.to_owned();
+    results.measured = Some(Measured { target: name.into(), durability: String::new(), among: Vec::new() });
+    let dir = dir.join(name);
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("results.json"), serde_json::to_vec(&results).unwrap()).unwrap();
+}
+
+fn args(dir: &Path) -> Args {
+    Args { dirs: vec![dir.to_owned()], markdown: Some(dir.join("score.md")) }
+}
+
+#[test]
+fn results_of_one_run_are_found_at_any_depth_and_scored_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let run_dir = dir.path().join("truth/models");
+    save(&run_dir, "free", "cpu 1 =1ms, net 0 =2ms", FILE);
+    save(&run_dir, "slow", "cpu 1 =4ms, net 0 =2ms", FILE);
+    let without = FILE.split("[[truth.case]]").next().unwrap();
+    let older = format!("no_longer_known = 1\n{without}");
+    save(&dir.path().join("others"), "slow", "cpu 1 =4ms", without);
+    save(&dir.path().join("older"), "slow", "cpu 1 =4ms", &older);
+    run(&args(dir.path())).unwrap();
+    let told = fs::read_to_string(dir.path().join("score.md")).unwrap();
+    assert!(told.contains("| held-out | the lab | 1 | 1 |"), "{told}");
+}
+
+#[test]
+fn too_few_right_ones_fail_and_no_cases_are_the_callers_mistake() {
+    let dir = tempfile::tempdir().unwrap();
+    save(dir.path(), "free", "cpu 1 =1ms, net 0 =2ms", &FILE.replace("\"other\"", "\"commit path\""));
+    save(dir.path(), "slow", "cpu 1 =4ms, net 0 =2ms", &FILE.replace("\"other\"", "\"commit path\""));
+    let failure = run(&args(dir.path())).unwrap_err();
+    assert_eq!(
+        (failure.is_input(), failure.to_string().as_str()),
+        (false, "0 of 1 held-out cases right, fewer than 90 %")
+    );
+    let empty = tempfile::tempdir().unwrap();
+    let failure = run(&args(empty.path())).unwrap_err();
+    assert!(failure.is_input() && failure.to_string().starts_with("no results with a known limit below"));
 }

@@ -1,21 +1,19 @@
-//! What a verdict says and what a case expects, in the same few words, and when the one is right of the other.
+//! Verdicts and expectations in the same few words, and when a verdict is right.
 
-use super::super::bottleneck::{Bottleneck, Evidence, Grade};
+use lab_analysis::{Bottleneck, Evidence, Grade};
+use lab_data::experiment::Expected;
 use lab_data::results::{Limit, ResourceKind};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// How it begins if several limits share the load; there is ` + ` between them.
-const SHARED: &str = "shared: ";
-
 /// A verdict without its figures.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
+pub(crate) enum Class {
     /// These limit it; several share the load. Never empty.
     Limited(BTreeSet<Limit>),
-    /// Nothing does: clients are in a delay, or too few.
+    /// Nothing limits it: clients are in a delay, or too few.
     None,
-    /// Failures pass for throughput.
+    /// Requests fail fast.
     FastFail,
     /// The load generator is the limit.
     Generator,
@@ -24,8 +22,17 @@ pub enum Class {
 }
 
 impl Class {
-    /// These limit it: the generator by itself is no limit of the target.
-    pub fn of_limits(limits: impl IntoIterator<Item = Limit>) -> Class {
+    /// What an experiment file expects.
+    pub(crate) fn expected(expected: Expected) -> Class {
+        match expected {
+            Expected::Nothing => Class::None,
+            Expected::FastFail => Class::FastFail,
+            Expected::Limits(limits) => Class::of_limits(limits),
+        }
+    }
+
+    /// These limit it. The generator alone is no limit of the target.
+    pub(crate) fn of_limits(limits: impl IntoIterator<Item = Limit>) -> Class {
         let limits: BTreeSet<Limit> = limits.into_iter().collect();
         match limits.first() {
             None => Class::NotIdentified,
@@ -34,9 +41,8 @@ impl Class {
         }
     }
 
-    /// What `bottleneck` says.
-    pub fn said(bottleneck: &Bottleneck) -> Class {
-        // A resource without a name of its own as a limit is at least none of those that have one.
+    /// What the lab says.
+    pub(crate) fn said(bottleneck: &Bottleneck) -> Class {
         let limit = |of: &Evidence| of.limit.unwrap_or(Limit::Other);
         match bottleneck.grade {
             Grade::Confirmed | Grade::Supported => Class::of_limits(bottleneck.named.iter().map(limit)),
@@ -47,9 +53,9 @@ impl Class {
         }
     }
 
-    /// Whether a verdict that `said` so is right where `self` is expected. Of a shared limit all must be named; one more
-    /// does no harm. Where nothing limits, not to name anything is right.
-    pub fn is_met_by(&self, said: &Class) -> bool {
+    /// Whether `said` is right where `self` is expected. Of a shared limit all must be named; one more is allowed. Where nothing
+    /// limits, no answer is right.
+    pub(crate) fn is_met_by(&self, said: &Class) -> bool {
         match (self, said) {
             (Class::Limited(expected), Class::Limited(said)) if expected.len() > 1 => {
                 expected.is_subset(said)
@@ -65,7 +71,7 @@ impl fmt::Display for Class {
         match self {
             Class::Limited(limits) => {
                 let names: Vec<&str> = limits.iter().map(|limit| limit.name()).collect();
-                out.write_str(if names.len() > 1 { SHARED } else { "" })?;
+                out.write_str(if names.len() > 1 { "shared: " } else { "" })?;
                 out.write_str(&names.join(" + "))
             }
             Class::None => out.write_str("none"),
@@ -76,26 +82,25 @@ impl fmt::Display for Class {
     }
 }
 
-/// What a resource may be taken for by somebody who looks at utilizations alone: each of these counts as right. A busy disk
-/// stands for whatever there is of disks, and cores that two parts share for the processor of either.
-pub(super) fn generous(kind: ResourceKind, limit: Option<Limit>, busy: &[String]) -> BTreeSet<Class> {
+/// The classes that a resource may stand for if only utilizations are read; each counts as right. A busy disk stands for every
+/// limit of a disk, cores that two parts share for the processor of either.
+pub(crate) fn of_resource(kind: ResourceKind, limit: Option<Limit>, busy: &[String]) -> Vec<Class> {
     let one = |limit: Limit| Class::Limited([limit].into());
     let has =
         |part: &str| busy.iter().any(|counter| counter.starts_with(part) && counter.ends_with(".cpu_secs"));
     if kind == ResourceKind::Generator {
-        return [Class::Generator].into();
+        return vec![Class::Generator];
     }
+    let mut limits = Vec::new();
     if busy.iter().any(|counter| counter.starts_with("disk.")) {
-        return [Limit::CommitPath, Limit::Bandwidth, Limit::Reads].map(one).into();
+        limits.extend([Limit::CommitPath, Limit::Bandwidth, Limit::Reads]);
+    } else {
+        limits.extend(has("server").then_some([Limit::ServerCpu, Limit::ServerQuota]).into_iter().flatten());
+        let database = has("database").then_some([Limit::DatabaseCpu, Limit::DatabaseQuota]);
+        limits.extend(database.into_iter().flatten());
     }
-    let processors = [
-        (has("server"), [Limit::ServerCpu, Limit::ServerQuota]),
-        (has("database"), [Limit::DatabaseCpu, Limit::DatabaseQuota]),
-    ];
-    let mut classes: BTreeSet<Class> =
-        processors.into_iter().filter(|(used, _)| *used).flat_map(|(_, limits)| limits.map(one)).collect();
-    if classes.is_empty() {
-        classes.insert(one(limit.unwrap_or(Limit::Other)));
+    if limits.is_empty() {
+        limits.push(limit.unwrap_or(Limit::Other));
     }
-    classes
+    limits.into_iter().map(one).collect()
 }

@@ -1,0 +1,106 @@
+//! `cargo xtask score`: how often the lab's verdicts are right on targets with an imposed limit.
+
+mod class;
+mod judge;
+mod page;
+
+use class::Class;
+use judge::{Imposed, Run, judge, shortcomings};
+use kv::Error;
+use lab_data::experiment::{Case, Expected, Experiment};
+use lab_data::results::Results;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Score the lab's verdicts on targets with an imposed limit: how many are right, and how many by the highest utilization alone
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where results of `weir lab` are, at any depth; those of experiments without [[truth.case]] are skipped
+    #[arg(required = true, value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// Also write the score there, as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let mut found = Vec::new();
+    for dir in &args.dirs {
+        below(dir, &mut found).map_err(|error| {
+            Error::input(format_args!("cannot read {}: {error}", dir.display()))
+                .hint("name directories that `weir lab --out` wrote into")
+        })?;
+    }
+    found.sort();
+    found.dedup();
+    let runs = runs(&found)?;
+    if runs.is_empty() {
+        let dirs: Vec<String> = args.dirs.iter().map(|dir| dir.display().to_string()).collect();
+        return Err(Error::input(format_args!("no results with a known limit below {}", dirs.join(", ")))
+            .hint("measure some first: weir lab experiments/truth/server-cpu.toml --out weir-results/truth/server-cpu"));
+    }
+    let cases = judge(&runs);
+    let page = page::page(&cases);
+    if let Some(path) = &args.markdown {
+        fs::write(path, &page)
+            .map_err(|error| Error::new(format_args!("cannot write {}: {error}", path.display())))?;
+    }
+    print!("{page}");
+    match shortcomings(&cases) {
+        none if none.is_empty() => Ok(()),
+        shortcomings => Err(Error::new(shortcomings.join("; "))),
+    }
+}
+
+/// Every results.json below `dir`, appended to `found`.
+fn below(dir: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        match entry.file_type()? {
+            kind if kind.is_dir() => below(&entry.path(), found)?,
+            kind if kind.is_file() && entry.file_name() == "results.json" => found.push(entry.path()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The results in `paths` that have cases, those of one run together, in the order of the paths.
+fn runs(paths: &[PathBuf]) -> Result<Vec<Run>, Error> {
+    let mut runs: Vec<Run> = Vec::new();
+    for path in paths {
+        let unreadable = |why: String| Error::input(format_args!("cannot read {}: {why}", path.display()));
+        let text = fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+        let results: Results =
+            serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
+        let cases = cases(&results.experiment_toml).map_err(|why| why.at(path.display()))?;
+        if cases.is_empty() {
+            continue;
+        }
+        let is_same = |run: &&mut Run| run.results.first().is_some_and(|first| of_one_run(first, &results));
+        match runs.iter_mut().find(is_same) {
+            Some(run) => run.results.push(results),
+            None => runs.push(Run { name: results.name.clone(), cases, results: vec![results] }),
+        }
+    }
+    Ok(runs)
+}
+
+/// The cases of an experiment file.
+fn cases(toml: &str) -> Result<Vec<Imposed>, Error> {
+    // The rest of a file without cases may be of another version.
+    if !toml.parse::<toml::Table>().is_ok_and(|file| file.contains_key("truth")) {
+        return Ok(Vec::new());
+    }
+    let imposed = |case: Case| Ok(Imposed { expect: Class::expected(Expected::parse(&case.expect)?), case });
+    Experiment::parse(toml)?.truth.unwrap_or_default().cases.into_iter().map(imposed).collect()
+}
+
+/// Whether both are targets that one command measured.
+fn of_one_run(a: &Results, b: &Results) -> bool {
+    let run = |of: &Results| (of.started.clone(), of.command.clone(), of.experiment_toml.clone());
+    a.measured.is_some() && run(a) == run(b)
+}
+
+#[cfg(test)]
+mod tests;
