@@ -62,14 +62,14 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         ("load", "the following required arguments were not provided: <URL", "write `weir load [OPTIONS] "),
         (
             "load URL --clients 0",
-            "invalid value '0' for '--clients <CLIENTS>': 0 is not in 1..=100000",
+            "invalid value '0' for '--clients <N>': 0 is not in 1..=100000",
             "`weir load --help`",
         ),
-        ("load URL --keys 0", "invalid value '0' for '--keys <KEYS>': 0 is not in 1..", "`weir load --help`"),
-        ("load URL --clients few", "invalid value 'few' for '--clients <CLIENTS>'", "`weir load --help`"),
+        ("load URL --keys 0", "invalid value '0' for '--keys <N>': 0 is not in 1..", "`weir load --help`"),
+        ("load URL --clients few", "invalid value 'few' for '--clients <N>'", "`weir load --help`"),
         (
             "load URL --workload nope",
-            "invalid value 'nope' for '--workload <NAME>' [possible values: get_popular,",
+            "invalid value 'nope' for '--workload <NAME>': expected one of: get_popular,",
             "`weir load --help`",
         ),
         (
@@ -101,7 +101,7 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         ),
         (
             "serve --lab=perhaps",
-            "invalid value 'perhaps' for '--lab[=<LAB>]' [possible values: true, false]",
+            "invalid value 'perhaps' for '--lab [<LAB>]' [possible values: true, false]",
             "`weir serve --help`",
         ),
         ("serve --inject", "a value is required for '--inject <", "`weir serve --help`"),
