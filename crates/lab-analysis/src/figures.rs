@@ -33,7 +33,7 @@ pub enum Group {
     Databases,
     /// The parts' processes.
     Processes,
-    /// Time in which something had to wait for a resource of the machine (E3 of docs/method.md, section 6).
+    /// Time in which something had to wait for a resource of the machine.
     Pressure,
 }
 

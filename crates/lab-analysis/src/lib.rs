@@ -1,7 +1,7 @@
 //! What the measurements say: rows, checks, capacity, knee, bottleneck.
 //!
 //! A pure function of the results: no clock, no `/proc`, no network, and no randomness but a bootstrap seeded by the
-//! results themselves. Methods and limits are those of docs/method.md, sections 3, 5, 6 (E1, E4) and 7.
+//! results themselves. Methods and limits are those of docs/method.md.
 
 pub mod audit;
 pub mod bottleneck;

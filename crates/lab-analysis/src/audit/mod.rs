@@ -1,7 +1,7 @@
 //! Printed rows against laws that hold for any closed loop, and what an error in them is consistent with.
 //!
 //! A cause is a row of [`CAUSES`]: a rule that can be checked by hand. None of them proves anything; each says what to
-//! measure to be sure. Rules and limits are those of docs/method.md, "Auditing printed tables".
+//! measure to be sure. Rules and limits are those of docs/method.md, "Auditing published tables".
 
 mod remarks;
 

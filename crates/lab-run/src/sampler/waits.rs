@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio_postgres::Statement;
 
-/// 25 times a second: more than the 20 that the method asks for, and cheap enough (docs/method.md, Database waits).
+/// 25 times a second: cheap enough (records/2026-11-21-method-studies.md, Database waits).
 const PERIOD: Duration = Duration::from_millis(40);
 /// After a session that failed.
 const RETRY: Duration = Duration::from_millis(500);
