@@ -129,21 +129,13 @@ pub(super) fn confidence(found: &WorkloadFindings, findings: &Findings) -> Answe
         Confidence::High => ("high", Tone::Plain),
     };
     let trust = [&found.trust.capacity, &found.trust.knee, &found.trust.bottleneck];
-    let mut details: Vec<String> = Vec::new();
     // The gravest first: on the terminal there may be no room for all.
-    let mut by_gravity: Vec<&Check> = CHECKS.iter().collect();
-    by_gravity.sort_by_key(|check| check.leaves);
-    for check in by_gravity {
-        let lowered: Vec<_> =
-            trust.iter().flat_map(|of| &of.lowered_by).filter(|of| of.check == check.id).collect();
-        let mut levels: Vec<u32> = lowered.iter().flat_map(|of| of.levels.iter().copied()).collect();
-        levels.sort_unstable();
-        levels.dedup();
-        if !lowered.is_empty() {
-            let failed = if details.is_empty() { "failed: " } else { "" };
-            let at = if levels.is_empty() { String::new() } else { format!(" at {}", each_level(&levels)) };
-            details.push(format!("{failed}{}{at}", check.name));
-        }
+    let is_lowered = |check: &&Check| trust.iter().flat_map(|of| &of.lowered_by).any(|of| of.check == check.id);
+    let mut failed: Vec<&Check> = CHECKS.iter().filter(is_lowered).collect();
+    failed.sort_by_key(|check| check.leaves);
+    let mut details: Vec<String> = failed.iter().map(|check| check.name.to_owned()).collect();
+    if let Some(first) = details.first_mut() {
+        first.insert_str(0, "failed: ");
     }
     if details.is_empty() {
         let [passed, unknown, failed] = [Outcome::Pass, Outcome::NotChecked, Outcome::Fail].map(|outcome| {
