@@ -130,7 +130,8 @@ pub(super) fn confidence(found: &WorkloadFindings, findings: &Findings) -> Answe
     };
     let trust = [&found.trust.capacity, &found.trust.knee, &found.trust.bottleneck];
     // The gravest first: on the terminal there may be no room for all.
-    let is_lowered = |check: &&Check| trust.iter().flat_map(|of| &of.lowered_by).any(|of| of.check == check.id);
+    let is_lowered =
+        |check: &&Check| trust.iter().flat_map(|of| &of.lowered_by).any(|of| of.check == check.id);
     let mut failed: Vec<&Check> = CHECKS.iter().filter(is_lowered).collect();
     failed.sort_by_key(|check| check.leaves);
     let mut details: Vec<String> = failed.iter().map(|check| check.name.to_owned()).collect();
