@@ -54,7 +54,7 @@ pub enum How {
 const MEGA: f64 = 1e-6;
 const LATE: &str = "PostgreSQL’s sessions hand in commits, log syncs and blocks at most once a second, so up to a second of \
      work is missing or too much at either end of a window; log bytes and writing transactions are exact.";
-const LOOKS: &str = "Looks at sockets are the lab’s own use of the cores, in nobody’s processor time. What all of sampling takes of \
+const SAMPLING: &str = "Sampling sockets is the lab’s own use of the cores, in nobody’s processor time. What all of sampling takes of \
      goodput is measured by experiments/sampling.toml and weir compare.";
 
 /// The figures, in the order of the report.
@@ -93,12 +93,12 @@ pub const FIGURES: &[Figure] = &[
     figure("threads", Group::Processes, "threads", "", "*.threads", How::Gauge),
     figure("switches_per_request", Group::Processes, "switches", "a request", "*.switches", How::PerAttempt),
     Figure {
-        name: "looks_percent_of_core",
+        name: "sampling_percent_of_core",
         group: Group::Processes,
-        heading: ("looks", "% of a core"),
+        heading: ("sampling", "% of a core"),
         source: "*.cost_secs",
         how: How::PerSecond(100.0),
-        note: Some(LOOKS),
+        note: Some(SAMPLING),
     },
     figure("pressure_some_share", Group::Pressure, "some wait", "share", "*.some_secs", How::PerSecond(1.0)),
     figure("pressure_full_share", Group::Pressure, "all wait", "share", "*.full_secs", How::PerSecond(1.0)),

@@ -121,7 +121,7 @@ pub struct WorkloadFindings {
     pub printed: Option<PrintedSweep>,
     /// What became of it when single resources were made slower; empty where nothing was.
     pub effects: Vec<Effect>,
-    /// What held the sessions of each database at the levels that decide; empty where nobody looked.
+    /// What held the sessions of each database at the levels that decide; empty where nothing was sampled.
     pub waits: Vec<Dominant>,
     /// How a run near the knee went second by second; `None` where its window has too few of them.
     pub time_series: Option<TimeSeries>,
@@ -201,7 +201,6 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
         resources: &results.resources,
         effects: &effects,
         ceilings: &ceilings,
-        headroom,
     });
     let checks = checks::of_workload(&OfWorkload {
         results,

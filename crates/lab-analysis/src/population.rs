@@ -1,7 +1,7 @@
 //! Where the clients are: how many wait for each resource and how many it serves (docs/method.md, Bottleneck).
 //!
 //! A client is in one place at a time, so the places add up to the clients there are; what is left over is said.
-//! How many are outside of the server follows from what it counts exactly, so that looks into sockets say only in which of them those are.
+//! How many are outside of the server follows from what it counts exactly, so that samples of sockets say only in which of them those are.
 //! A thread that answers from sockets is busy for longer than it has a client in its hands: while it takes the request out,
 //! and once the answer is delivered, the client lies in a socket and is counted there.
 
@@ -21,7 +21,7 @@ pub struct Population {
     pub places: Vec<Place>,
     /// The clients that no place accounts for; negative where places count some twice.
     pub unaccounted: f64,
-    /// Whether looks into sockets waited for a core, and saw too little of those that queue there.
+    /// Whether samples of sockets waited for a core, and saw too little of those that queue there.
     pub is_late: bool,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn population(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Op
     let unread: Vec<Option<f64>> = places.iter().map(|place| runs.counted(&runs.sockets(place))).collect();
     let sending: f64 =
         places.iter().filter(|place| place.is_generator()).filter_map(|place| place.serving).sum();
-    // What is on its way through a link is in no socket that is looked at.
+    // What is on its way through a link is in no socket that is sampled.
     let inside = runs.counted(&[INSIDE.to_owned()]).filter(|_| !runs.are_linked());
     let is_shared_out =
         inside.is_some_and(|inside| share_out(clients - away - inside - sending, &mut places, &unread));
@@ -66,7 +66,7 @@ pub(super) fn population(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Op
     let threads = places.iter_mut().filter(|place| !counts_once(place));
     take_off(over, threads.filter_map(|place| place.serving.as_mut()).collect());
     let unaccounted = clients - away - located(&places);
-    Some(Population { clients, away, unaccounted, is_late: runs.looked_late(), places })
+    Some(Population { clients, away, unaccounted, is_late: runs.sampled_late(), places })
 }
 
 /// The runs of a level.
@@ -105,7 +105,7 @@ impl Runs<'_> {
         self.results.resources.iter().filter_map(place).collect()
     }
 
-    /// Those counters of who waits for a place that are of looks into sockets.
+    /// Those counters of who waits for a place that are samples of sockets.
     fn sockets(&self, place: &Place) -> Vec<String> {
         let resource = self.results.resources.iter().find(|resource| resource.name == place.resource);
         let waiting = resource.into_iter().flat_map(|resource| &resource.waiting);
@@ -118,25 +118,25 @@ impl Runs<'_> {
         self.ran.iter().any(|(trial, _)| is_linked(trial))
     }
 
-    fn looked_late(&self) -> bool {
+    fn sampled_late(&self) -> bool {
         self.ran.iter().any(|(trial, _)| trial.closed.gauges.get(PROMPT) == Some(&0.0))
     }
 }
 
-/// What is looked at in sockets.
+/// What is sampled in sockets.
 const SOCKETS: &str = "sockets.";
 /// For how long requests were in the server, from when it had read them to when it had answered: over time the mean number there. What was
 /// answered is counted with all of its time, so at the edges of a window it is off by as much as came in step.
 const INSIDE: &str = "stats.weir_http_request_duration_seconds_sum";
-/// 1 where looks come when they are due.
+/// 1 where samples come when they are due.
 const PROMPT: &str = "sockets.prompt";
 /// What passes through a link.
 const LINK: &str = "link.";
-/// What looks saw is believed to be all that is in sockets, seen well or badly, up to this factor either way. Beyond it there is something else.
+/// What samples saw is believed to be all that is in sockets, seen well or badly, up to this factor either way. Beyond it there is something else.
 const SEEN: f64 = 3.0;
 
 /// Makes what was seen unread add up to `there`, the clients that are neither in the server nor in the generator's hands; whether it
-/// could be: looks that saw something quite different saw only a part of where these are.
+/// could be: samples that saw something quite different saw only a part of where these are.
 fn share_out(there: f64, places: &mut [Place], unread: &[Option<f64>]) -> bool {
     let seen: f64 = unread.iter().flatten().sum();
     let scale = there / seen;
@@ -177,7 +177,7 @@ mod tests {
     use lab_data::simulated::tests::{model, sweep};
 
     /// Ten clients of one trial of a second, and what it counted.
-    fn ledger(counters: &[(&str, f64)]) -> [f64; 5] {
+    fn accounting(counters: &[(&str, f64)]) -> [f64; 5] {
         let mut results = sweep(&model("cpu 1 1ms"), &["w"], &[10], 1, "1s");
         let resource = |name: &str, limit, waiting: &[&str], serving: &str| Resource {
             name: name.into(),
@@ -204,17 +204,20 @@ mod tests {
     }
 
     #[test]
-    fn counts_say_how_many_are_in_sockets_and_looks_in_which() {
+    fn counts_say_how_many_are_in_sockets_and_samples_in_which() {
         let server = [("stats.queue", 2.0), ("stats.busy", 0.7), ("generator.cpu", 0.5)];
-        let looks = [("sockets.server", 3.0), ("sockets.generator", 1.0)];
+        let samples = [("sockets.server", 3.0), ("sockets.generator", 1.0)];
         let inside = [(INSIDE, 2.5)];
-        let of = |counted: &[&[(&str, f64)]]| ledger(&counted.concat());
+        let of = |counted: &[&[(&str, f64)]]| accounting(&counted.concat());
         // Seven are left for sockets, of which four were seen; a worker is busy for 0.2 with clients who lie there.
-        assert_eq!(of(&[&server, &looks, &inside]), [2.0 + 5.25, 0.5, 1.75, 0.5, 0.0]);
-        // Of a server that does not tell, looks are all that is known.
-        assert_eq!(of(&[&server, &looks]), [5.0, 0.7, 1.0, 0.5, 2.8]);
-        // Where clients are on their way through a link, or somewhere else that nobody looks at.
-        assert_eq!(of(&[&server, &looks, &inside, &[("link.serving_secs", 1.0)]]), [5.0, 0.7, 1.0, 0.5, 2.8]);
+        assert_eq!(of(&[&server, &samples, &inside]), [2.0 + 5.25, 0.5, 1.75, 0.5, 0.0]);
+        // Of a server that does not tell, samples are all that is known.
+        assert_eq!(of(&[&server, &samples]), [5.0, 0.7, 1.0, 0.5, 2.8]);
+        // Where clients are on their way through a link, or somewhere else that nobody samples.
+        assert_eq!(
+            of(&[&server, &samples, &inside, &[("link.serving_secs", 1.0)]]),
+            [5.0, 0.7, 1.0, 0.5, 2.8]
+        );
         let few = [("sockets.server", 0.5), ("sockets.generator", 0.5)];
         assert_eq!(of(&[&server, &few, &inside]), [2.5, 0.7, 0.5, 0.5, 5.8]);
         let none = [("sockets.server", 0.0), ("sockets.generator", 0.0)];
@@ -223,7 +226,7 @@ mod tests {
         let all = [("sockets.server", 6.0), ("sockets.generator", 1.4)];
         assert_eq!(of(&[&server, &all]), [8.0, 0.35, 1.4, 0.25, 0.0]);
         assert_eq!(of(&[&server, &all, &[(INSIDE, 10.5)]]), [8.0, 0.35, 1.4, 0.25, 0.0]);
-        // Nobody looked: the threads' time is over all the same.
+        // Nothing was sampled: the threads' time is over all the same.
         let busy = [("stats.queue", 2.0), ("stats.busy", 9.9), ("generator.cpu", 0.5)];
         assert_eq!(of(&[&busy, &inside]), [-1.0, 9.52, -1.0, 0.48, 0.0]);
     }

@@ -71,7 +71,7 @@ pub struct Row {
     pub population: Option<Population>,
     /// What the resources did, in the order of [`figures::FIGURES`]; what was not read is not in it.
     pub figures: Vec<Figured>,
-    /// Where the sessions of each database were; empty where nobody looked.
+    /// Where the sessions of each database were; empty where nothing was sampled.
     pub waits: Vec<Whereabouts>,
     /// What the checks of rows say, in the order of [`checks::CHECKS`]; empty without numbers.
     pub checks: Vec<Checked>,

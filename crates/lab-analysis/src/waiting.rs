@@ -1,10 +1,9 @@
 //! What held the sessions of the databases at the levels that decide.
 
 use super::rows::Row;
-use super::waits::{WAITS, Wait, WaitKind, Whereabouts, class_of};
+use super::waits::{WAITS, Wait, WaitKind, Whereabouts, class_of, summed};
 use serde::Serialize;
 use stats::mean;
-use std::collections::BTreeMap;
 
 /// What held the sessions of a database at some levels.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,10 +43,8 @@ pub(super) fn dominant(rows: &[Row], levels: &[u32]) -> Vec<Dominant> {
         let seen: Vec<(u32, &Whereabouts)> = (at.iter())
             .filter_map(|row| Some((row.level, row.waits.iter().find(|of| of.part == part)?)))
             .collect();
-        let mut states: BTreeMap<&str, f64> = BTreeMap::new();
-        for (state, count) in seen.iter().flat_map(|(_, of)| &of.sessions) {
-            *states.entry(state).or_insert(0.0) += count / seen.len() as f64;
-        }
+        let sessions = seen.iter().flat_map(|(_, of)| &of.sessions);
+        let mut states = summed(sessions.map(|(state, count)| (state, count / seen.len() as f64)));
         let total = |among: &dyn Fn(&Wait) -> bool| {
             states.iter().filter(|(state, _)| among(class_of(state))).fold(0.0, |sum, (_, count)| sum + count)
         };
@@ -56,11 +53,8 @@ pub(super) fn dominant(rows: &[Row], levels: &[u32]) -> Vec<Dominant> {
         let most = (WAITS.iter())
             .filter(|wait| (wait.kind == WaitKind::Idle) == idle)
             .max_by(|a, b| total(&|of| of.name == a.name).total_cmp(&total(&|of| of.name == b.name)))?;
-        let mut within: Vec<(String, f64)> = (states.iter())
-            .filter(|(state, _)| class_of(state).name == most.name)
-            .map(|(state, count)| ((*state).to_owned(), *count))
-            .collect();
-        within.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let in_class = total(&|of| of.name == most.name);
+        states.retain(|(state, _)| class_of(state).name == most.name);
         (sessions > 0.0).then(|| Dominant {
             part: part.to_owned(),
             levels: seen.iter().map(|(level, _)| *level).collect(),
@@ -68,8 +62,8 @@ pub(super) fn dominant(rows: &[Row], levels: &[u32]) -> Vec<Dominant> {
             at_work,
             idle,
             class: most.name,
-            in_class: total(&|of| of.name == most.name),
-            states: within,
+            in_class,
+            states,
         })
     };
     parts.into_iter().filter_map(of_part).collect()
@@ -114,15 +108,8 @@ pub(super) fn holding(deciding: &[(&Row, f64)]) -> Option<Waiting> {
         .name;
     let sessions = sum(last, class);
     let of_parts = last.waits.iter().filter(|of| of.in_class(class) >= PART_SHARE * sessions);
-    let mut states: BTreeMap<&str, f64> = BTreeMap::new();
-    for (state, count) in last.waits.iter().flat_map(|of| &of.sessions) {
-        if class_of(state).name == class {
-            *states.entry(state).or_insert(0.0) += count;
-        }
-    }
-    let mut states: Vec<(String, f64)> =
-        states.into_iter().map(|(state, count)| (state.to_owned(), count)).collect();
-    states.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let states = last.waits.iter().flat_map(|of| &of.sessions);
+    let states = states.filter(|(state, _)| class_of(state).name == class);
     Some(Waiting {
         class,
         parts: of_parts.map(|of| of.part.clone()).collect(),
@@ -131,6 +118,6 @@ pub(super) fn holding(deciding: &[(&Row, f64)]) -> Option<Waiting> {
         places: *places,
         pooled: *places < f64::from(last.level),
         share: mean(&shares_of(class))?,
-        states,
+        states: summed(states.map(|(state, count)| (state, *count))),
     })
 }

@@ -97,11 +97,11 @@ fn fits(pattern: &str, state: &str) -> bool {
 pub struct Whereabouts {
     /// The database's part: `database-2`.
     pub part: String,
-    /// Times the sessions were looked at, mean over the runs.
+    /// Samples of the sessions, mean over the runs.
     pub samples: f64,
     /// Mean number of sessions in each state, most first; mean over the runs.
     pub sessions: Vec<(String, f64)>,
-    /// Share of one core that the looking itself took, in the costliest run.
+    /// Share of one core that sampling took, in the costliest run.
     pub cost_ratio: Option<f64>,
 }
 
@@ -118,7 +118,7 @@ impl Whereabouts {
     }
 }
 
-/// Where the sessions of each database were in the runs of one level; empty where nobody looked.
+/// Where the sessions of each database were in the runs of one level; empty where nothing was sampled.
 pub fn whereabouts(ran: &[&Trial]) -> Vec<Whereabouts> {
     let mut parts: BTreeMap<&str, Vec<Run>> = BTreeMap::new();
     for trial in ran {
@@ -128,13 +128,8 @@ pub fn whereabouts(ran: &[&Trial]) -> Vec<Whereabouts> {
         }
     }
     let of_part = |(part, runs): (&str, Vec<Run>)| {
-        let mut states: BTreeMap<&str, f64> = BTreeMap::new();
-        for (state, sessions) in runs.iter().flat_map(|run| &run.sessions) {
-            *states.entry(state).or_insert(0.0) += sessions / runs.len() as f64;
-        }
-        let mut sessions: Vec<(String, f64)> =
-            states.into_iter().map(|(state, count)| (state.to_owned(), count)).collect();
-        sessions.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let of_runs = runs.iter().flat_map(|run| &run.sessions);
+        let sessions = summed(of_runs.map(|(state, sessions)| (state, sessions / runs.len() as f64)));
         Some(Whereabouts {
             part: part.to_owned(),
             samples: mean(&runs.iter().map(|run| run.samples).collect::<Vec<_>>())?,
@@ -145,6 +140,16 @@ pub fn whereabouts(ran: &[&Trial]) -> Vec<Whereabouts> {
     parts.into_iter().filter_map(of_part).collect()
 }
 
+/// The sums by state, most first.
+pub(super) fn summed<'a>(all: impl Iterator<Item = (&'a String, f64)>) -> Vec<(String, f64)> {
+    let mut states: BTreeMap<&String, f64> = BTreeMap::new();
+    all.for_each(|(state, count)| *states.entry(state).or_insert(0.0) += count);
+    let mut states: Vec<(String, f64)> =
+        states.into_iter().map(|(state, count)| (state.clone(), count)).collect();
+    states.sort_by(|a, b| b.1.total_cmp(&a.1));
+    states
+}
+
 /// One run of one database.
 struct Run {
     samples: f64,
@@ -153,7 +158,7 @@ struct Run {
 }
 
 impl Run {
-    /// `None` where nobody looked between the readings.
+    /// `None` where nothing was sampled between the readings.
     fn of(trial: &Trial, part: &str, closed: f64) -> Option<Run> {
         let samples = closed - trial.opened.counters.get(&format!("{part}.waits.samples"))?;
         let observed = trial.growth(&format!("{part}.waits.observed_secs")).filter(|secs| *secs > 0.0)?;

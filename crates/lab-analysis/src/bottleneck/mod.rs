@@ -1,7 +1,7 @@
 //! What limits a workload, and how sure that is (docs/method.md, Bottleneck).
 //!
-//! Five kinds of evidence, each a number: how busy a resource is and what it takes of each request (E1), for what the clients
-//! wait (E2), whom the kernel holds back (E3), where the databases' sessions are (E4), and what happens when it is made slower (E5). [`RULES`] name a resource, or
+//! Five kinds of evidence, each a number: how busy a resource is and what it takes of each request, for what the clients
+//! wait, whom the kernel holds back, where the databases' sessions are, and what happens when it is made slower. [`RULES`] name a resource, or
 //! nothing at all where the numbers do not carry a name.
 
 mod evidence;
@@ -19,7 +19,7 @@ pub use rules::{Case, Conclusion, RULES, Rule};
 
 use super::capacity::{Capacity, Knee};
 use super::ceilings::{self, Ceiling};
-use super::interventions::{Effect, Shown};
+use super::interventions::{Effect, Shown, headroom};
 use super::rows::{FastFail, Row};
 use super::waiting::Waiting;
 use lab_data::results::{Limit, Resource, ResourceKind};
@@ -183,8 +183,6 @@ pub(super) struct Seen<'a> {
     pub(super) resources: &'a [Resource],
     pub(super) effects: &'a [Effect],
     pub(super) ceilings: &'a [Ceiling],
-    /// What slowing the generator shows; `None` where it was not made slower.
-    pub(super) headroom: Option<&'a Effect>,
 }
 
 /// Applies [`RULES`] to the levels at and above twice the knee that belong to the plateau; to the whole plateau where
@@ -195,7 +193,7 @@ pub(super) struct Seen<'a> {
 /// Source: the utilization law and the bottleneck analysis of Denning & Buzen (1978); Lazowska et al., Quantitative
 /// System Performance (1984), chapter 5.
 pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
-    let Seen { rows, capacity, knee, resources, effects, ceilings, headroom } = *seen;
+    let Seen { rows, capacity, knee, resources, effects, ceilings } = *seen;
     let deciding = evidence::deciding(rows, capacity, knee);
     let levels: Vec<u32> = deciding.iter().map(|row| row.level).collect();
     let queues = Queues::of(rows, &deciding);
@@ -218,7 +216,7 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
     let case = Case {
         evidence: all,
         queues,
-        headroom: headroom.map(|of| of.shown),
+        headroom: headroom(effects).map(|of| of.shown),
         fails_fast: fails_fast(rows),
         is_open: matches!(capacity, Capacity::Offered { .. }),
         is_alone: rows.iter().all(|row| row.level == 1),

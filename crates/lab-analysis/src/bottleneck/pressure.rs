@@ -1,4 +1,4 @@
-//! Whether somebody was held back for want of a resource (E3): what the kernel counts of those who could go on and may not.
+//! Whether somebody was held back for want of a resource: what the kernel counts of those who could go on and may not.
 
 use crate::rows::Row;
 use lab_data::results::Limit;

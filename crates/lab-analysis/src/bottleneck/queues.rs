@@ -1,4 +1,4 @@
-//! Where clients pile up as there are more of them (E2): of each client more, how many wait for what.
+//! Where clients pile up as there are more of them: of each client more, how many wait for what.
 //!
 //! In a closed loop beyond the knee every client that is added ends up in one queue, that of the bottleneck (Denning & Buzen
 //! 1978). So the growth of a queue over the levels, and not its length, tells who limits.

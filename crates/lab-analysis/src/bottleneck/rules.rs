@@ -335,7 +335,7 @@ impl Case {
         })
     }
 
-    /// Looks into the store, where clients pile up without waiting for a session.
+    /// What limits inside the store, where clients pile up without waiting for a session.
     fn store(&self) -> Option<Conclusion> {
         let queues = self.queues.as_ref()?;
         let pools = self.evidence.iter().filter(|of| of.kind == ResourceKind::Pool);
