@@ -31,8 +31,6 @@ pub struct Interventions {
 pub struct InterventionRow {
     /// Its name in experiment files and results.
     pub name: &'static str,
-    /// What it does, in one sentence.
-    pub about: &'static str,
     /// Whether it applies to a target, under a workload that the target takes part in.
     applies: fn(&Target, &Workload) -> bool,
     /// What a target needs for that, and how it gets it.
@@ -41,69 +39,69 @@ pub struct InterventionRow {
 
 /// Everything that can be made slower in a target that is not simulated; of a model, it is its stations.
 pub const INTERVENTIONS: &[InterventionRow] = &[
+    // Each request makes its worker compute for so much longer.
     InterventionRow {
         name: "cpu",
-        about: "Each request makes its worker compute for so much longer.",
         applies: is_weir,
         needs: NEEDS_WEIR,
     },
+    // Each request blocks its worker for so much longer.
     InterventionRow {
         name: "worker",
-        about: "Each request blocks its worker for so much longer.",
         applies: is_weir,
         needs: NEEDS_WEIR,
     },
+    // Each request waits so much longer and holds nothing: the control.
     InterventionRow {
         name: "delay",
-        about: "Each request waits so much longer and holds nothing: the control.",
         applies: is_weir,
         needs: NEEDS_WEIR,
     },
+    // Each write holds the server’s lock for so much longer.
     InterventionRow {
         name: "lock",
-        about: "Each write holds the server’s lock for so much longer.",
         applies: |target, workload| args(target).chain(&workload.serve).any(|arg| is_lock(arg)),
         needs: "has a lock; add \"--lab\", \"--inject\", \"lock=0s\" to its args",
     },
+    // Each batch holds its session of the store for so much longer.
     InterventionRow {
         name: "store_worker",
-        about: "Each batch holds its session of the store for so much longer.",
         applies: is_weir,
         needs: NEEDS_WEIR,
     },
+    // Each flush of the embedded store takes so much longer, one after the other.
     InterventionRow {
         name: "flush",
-        about: "Each flush of the embedded store takes so much longer, one after the other.",
         applies: |target, _| match target {
             Target::Weir { store, .. } => store.iter().any(|name| name.split(':').next() == Some(FJALL)),
             _ => false,
         },
         needs: "flushes a store of its own; set target.store to \"fjall\"",
     },
+    // The link lets through four fifths of its rate.
     InterventionRow {
         name: "link",
-        about: "The link lets through four fifths of its rate.",
         applies: |target, _| target.link().is_some_and(|link| link.rate.is_some()),
         needs: "has a link with a rate; add link = { rate = \"100mbit\" } to it",
     },
+    // The write cap lets through four fifths of its rate.
     InterventionRow {
         name: "write_cap",
-        about: "The write cap lets through four fifths of its rate.",
         applies: |_, workload| workload.write_cap.is_some(),
         needs: "has a workload with a write cap; add write_cap = \"10MiB\" to one",
     },
+    // Each commit of PostgreSQL waits so much longer before it flushes.
     InterventionRow {
         name: "commit",
-        about: "Each commit of PostgreSQL waits so much longer before it flushes.",
         applies: |target, _| {
             let mut stores = target.databases().into_iter().filter(|of| of.store.is_some());
             stores.any(|of| of.engine == Engine::Postgres)
         },
         needs: "has a PostgreSQL of the lab’s own; set target.store to \"postgres\"",
     },
+    // The databases have four fifths of their quota of processor time.
     InterventionRow {
         name: "database_cpu",
-        about: "The databases have four fifths of their quota of processor time.",
         applies: |target, _| target.quota().database.is_some(),
         needs: "has databases with a quota; add quota = { database = 0.5 } to it",
     },

@@ -4,7 +4,7 @@
 //! What differs between products is a [`Product`]. Durability stays on: each commit is flushed, as is the servers' own default, unless
 //! the settings say otherwise.
 
-use super::process::{Log, Process, blind, kill_rest, look_until};
+use super::process::{Log, Process, blind, kill_rest, poll_until};
 use super::{mariadb, postgres, slow_flush};
 use crate::sampler::descendants;
 use lab_data::experiment::Engine;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// How long a server may take until it answers; recovery after a crash is part of it.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 /// What both say of a port that somebody has.
 const PORT_TAKEN: &str = "Address already in use";
 /// The account of every private server; it may do everything, has no password, and gets in from 127.0.0.1 only.
@@ -210,7 +210,7 @@ impl DatabaseServer {
             .and_then(|process| process.guarded(ends_with, self.dir.path()))
             .map_err(|error| format!("cannot start {short}: {error}"))?;
         let mut last = String::new();
-        let answered = look_until(PATIENCE, &AtomicBool::new(false), || {
+        let answered = poll_until(TIMEOUT, &AtomicBool::new(false), || {
             if let Some(status) = process.ended() {
                 // It says more after that, of which only the end is told.
                 let taken = if log.says(PORT_TAKEN) { format!(" ({PORT_TAKEN})") } else { String::new() };
@@ -227,7 +227,7 @@ impl DatabaseServer {
             Ok(None)
         })?;
         let process = self.process.insert(process);
-        answered.ok_or_else(|| format!("{short} did not answer within {} s: {last}", PATIENCE.as_secs()))?;
+        answered.ok_or_else(|| format!("{short} did not answer within {} s: {last}", TIMEOUT.as_secs()))?;
         self.options.flush_delay.map_or(Ok(()), |_| slow_flush::verify(process.pid()))
     }
 
@@ -274,14 +274,14 @@ fn to_its_end(mut command: Command, dir: &Path) -> Result<(), String> {
     Err(format!("{program} failed in {}: {last}", dir.display()))
 }
 
-/// Runs `ask` to its end, for at most [`PATIENCE`]: a server that is stopped takes a question and says nothing.
+/// Runs `ask` to its end, for at most [`TIMEOUT`]: a server that is stopped takes a question and says nothing.
 /// `None` if that was not enough.
 pub(super) fn answer_of<T>(ask: impl Future<Output = T>) -> Result<Option<T>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot make a runtime: {error}"))?;
-    Ok(runtime.block_on(async { tokio::time::timeout(PATIENCE, ask).await }).ok())
+    Ok(runtime.block_on(async { tokio::time::timeout(TIMEOUT, ask).await }).ok())
 }
 
 fn free_port() -> Result<u16, String> {

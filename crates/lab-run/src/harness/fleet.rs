@@ -16,8 +16,8 @@ const FOLLOWED: &[(&str, &str)] = &[("wal_level", "logical")];
 
 /// How long a replica may take to catch up before a trial is begun without it.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
-/// Between two looks at it.
-const SETTLE_LOOK: Duration = Duration::from_millis(20);
+/// How often it is checked.
+const SETTLE_POLL_EVERY: Duration = Duration::from_millis(20);
 /// A replica never has all: the servers log some bytes even when nothing happens.
 const LAG_SETTLED_BYTES: u64 = 1 << 20;
 
@@ -157,7 +157,7 @@ impl Fleet {
         let may_lag = |(of, _): &(&Database, &DatabaseServer)| of.engine == Engine::Postgres;
         let is_late = || self.members().filter(may_lag).any(|(_, server)| is_followed_late(server));
         while start.elapsed() < SETTLE_MAX && is_late() {
-            thread::sleep(SETTLE_LOOK);
+            thread::sleep(SETTLE_POLL_EVERY);
         }
         rustix::fs::sync();
         Ok(())

@@ -7,8 +7,8 @@
 //! First come those that show whether the generator is the limit: the generator or the server computes longer, at the level that got
 //! most through.
 
-use super::rig::Length;
-use super::{Course, Progress, Rig, failed, save};
+use super::runner::Length;
+use super::{Progress, Runner, TargetRun, failed, save};
 use kv::units::Span;
 use lab_data::experiment::{Experiment, Interventions, Workload};
 use lab_data::results::{
@@ -279,12 +279,12 @@ fn best_level(results: &Results, workload: &str) -> Option<u32> {
     means.filter(|(_, mean)| *mean > 0.0).max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(level, _)| level)
 }
 
-impl<'a> Course<'a> {
+impl<'a> TargetRun<'a> {
     /// Makes every intervention of every workload, as often as it has to be made, or until `stop` is set. What fails is a failed trial;
     /// the error is that nothing can be saved.
     pub(super) fn intervene(
         &'a self,
-        rig: &mut (dyn Rig<'a> + 'a),
+        runner: &mut (dyn Runner<'a> + 'a),
         results: &mut Results,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
@@ -293,7 +293,7 @@ impl<'a> Course<'a> {
         for workload in
             self.workloads.iter().filter(|_| experiment.headroom || experiment.interventions.is_some())
         {
-            let names = match rig.interventions(workload) {
+            let names = match runner.interventions(workload) {
                 Ok(names) => names,
                 Err(_) if stop.load(Ordering::Relaxed) => return Ok(()),
                 Err(why) => {
@@ -306,7 +306,7 @@ impl<'a> Course<'a> {
             let headroom = Rounds::headroom(experiment, workload, &names, results);
             let both = [headroom, Rounds::asked(experiment, workload, &names)];
             for rounds in both.iter().flatten().filter(|rounds| !rounds.names.is_empty()) {
-                self.run_rounds(rounds, rig, results, progress, stop)?;
+                self.run_rounds(rounds, runner, results, progress, stop)?;
                 if stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
@@ -318,7 +318,7 @@ impl<'a> Course<'a> {
     fn run_rounds(
         &'a self,
         rounds: &Rounds<'a>,
-        rig: &mut (dyn Rig<'a> + 'a),
+        runner: &mut (dyn Runner<'a> + 'a),
         results: &mut Results,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
@@ -340,16 +340,16 @@ impl<'a> Course<'a> {
             let mut revivals = None;
             for (place, name) in order.into_iter().enumerate() {
                 let base = known.as_ref().map(|trial| Base { resources: &results.resources, trial });
-                let change = name.map(|name| rig.change(base.as_ref()?, name, strength));
+                let change = name.map(|name| runner.change(base.as_ref()?, name, strength));
                 let Some(change) = change.map_or(Some(None), |change| change.map(Some)) else { continue };
                 let number = (round - numbers.start) as usize * in_round + place + 1;
                 progress.intervenes(number, total, target, &workload.name, name);
-                let mut trial = rig.intervene(workload, level, round, length, change.as_ref());
+                let mut trial = runner.intervene(workload, level, round, length, change.as_ref());
                 // An interrupted trial is no failure of the target.
                 if stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                let is_revived = *revivals.get_or_insert(rig.revivals()) != rig.revivals();
+                let is_revived = *revivals.get_or_insert(runner.revivals()) != runner.revivals();
                 if is_revived {
                     let own = trial.failure.take().map(|why| format!("{why}; ")).unwrap_or_default();
                     trial.failure = Some(format!("{own}{REVIVED}"));
@@ -525,7 +525,6 @@ mod tests {
         let sized: Vec<&str> = SIZES.iter().map(|(name, _)| *name).collect();
         let known = INTERVENTIONS.iter().map(|row| row.name).chain([SLOWER_GENERATOR, SLOWER_SERVER]);
         assert!(known.clone().all(|name| sized.contains(&name)) && sized.len() == known.count());
-        assert!(INTERVENTIONS.iter().all(|row| row.about.ends_with('.')));
     }
 
     #[test]
@@ -570,7 +569,7 @@ mod tests {
         revivals: u32,
     }
 
-    impl<'a> Rig<'a> for Mortal {
+    impl<'a> Runner<'a> for Mortal {
         fn begin(&mut self) -> Result<(), String> {
             Ok(())
         }
@@ -629,7 +628,7 @@ mod tests {
     }
 
     /// What two rounds of three interventions left: of each round its trials, `+` for one that counts, `B` where that is the base.
-    fn two_rounds(rig: &mut Mortal, is_swept: bool) -> (String, Results) {
+    fn two_rounds(runner: &mut Mortal, is_swept: bool) -> (String, Results) {
         let dir = tempfile::tempdir().unwrap();
         let experiment = Experiment::parse(
             "name = \"m\"\ntitle = \"m\"\nlevels = [8]\nrepetitions = 1\nwarmup = \"1s\"\nwindow = \"1s\"\n\
@@ -644,10 +643,10 @@ mod tests {
             printed: Vec::new(),
             enough: |_, _| false,
         };
-        let course = Course::new(&experiment, &experiment.subjects[0], &options, &[0]).unwrap();
-        let mut results = course.nothing_yet("now");
+        let target_run = TargetRun::new(&experiment, &experiment.subjects[0], &options, &[0]).unwrap();
+        let mut results = target_run.nothing_yet("now");
         results.trials.extend(is_swept.then(|| base(&[])));
-        course.intervene(rig, &mut results, &mut Silent, &AtomicBool::new(false)).unwrap();
+        target_run.intervene(runner, &mut results, &mut Silent, &AtomicBool::new(false)).unwrap();
         let shown = |round| {
             let of = results.interventions.iter().filter(move |made| made.trial.repetition == round);
             of.map(|made| match (&made.trial.failure, &made.change) {

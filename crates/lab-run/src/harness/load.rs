@@ -29,11 +29,11 @@ impl Default for Limits {
 }
 
 /// How long a generator that has reported may take to end.
-const FAREWELL: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What ends the window of a generator.
 const END: &str = "end";
-/// How often the stop flag is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often the stop flag is checked.
+const POLL_EVERY: Duration = Duration::from_millis(50);
 
 /// Whether a window with these bins of [`BIN`] is long enough.
 pub(super) type Enough<'a> = dyn Fn(&[SecondReport]) -> bool + 'a;
@@ -125,7 +125,7 @@ impl Run<'_> {
             Instant::now() + self.measured() + if self.preload { limits.preload } else { limits.grace };
         let mut bins = Vec::new();
         loop {
-            match lines.recv_timeout(LOOK) {
+            match lines.recv_timeout(POLL_EVERY) {
                 Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
                     return Err("interrupted".into());
                 }
@@ -137,7 +137,7 @@ impl Run<'_> {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    let ended = process.wait(FAREWELL);
+                    let ended = process.wait(EXIT_TIMEOUT);
                     let ended = ended.map_or("did not end".into(), |status| format!("ended with {status}"));
                     return Err(format!("weir load {ended} without a report: {}", log.tail()));
                 }
@@ -169,7 +169,7 @@ impl Run<'_> {
                             return Err("weir load reported without opening and closing its window".into());
                         }
                         outcome.report = Some(*report);
-                        process.wait(FAREWELL);
+                        process.wait(EXIT_TIMEOUT);
                         return Ok(());
                     }
                 },

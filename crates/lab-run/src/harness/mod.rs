@@ -18,7 +18,7 @@ mod mariadb;
 mod postgres;
 mod process;
 mod resources;
-mod rig;
+mod runner;
 mod search;
 mod selftest;
 mod server;
@@ -35,11 +35,11 @@ use lab_data::results::{
     Intervention, Measured, NOT_IMPOSED, Placement, Results, Selftest, Trial, WorkloadPlan,
 };
 use lab_data::topology;
-use live::Live;
+use live::LiveRunner;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use resources::{take_in, write_cap};
-use rig::{Modelled, Rig, failed};
+use runner::{Runner, SimulatedRunner, failed};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -133,48 +133,48 @@ fn run_into(
 ) -> Result<(), String> {
     let cores =
         topology::available().map_err(|error| format!("cannot ask which cores we may use: {error}"))?;
-    let courses = experiment.subjects.iter().map(|subject| {
-        Course::new(experiment, subject, options, &cores).map_err(|why| of_target(subject, why))
+    let target_runs = experiment.subjects.iter().map(|subject| {
+        TargetRun::new(experiment, subject, options, &cores).map_err(|why| of_target(subject, why))
     });
-    let courses = courses.collect::<Result<Vec<_>, String>>()?;
+    let target_runs = target_runs.collect::<Result<Vec<_>, String>>()?;
     // Only now, so that after a complaint the same command finds the results directory as empty as it left it.
-    courses.iter().try_for_each(Course::make_directory)?;
+    target_runs.iter().try_for_each(TargetRun::make_directory)?;
     let started = now();
-    results.extend(courses.iter().map(|course| course.nothing_yet(&started)));
+    results.extend(target_runs.iter().map(|target_run| target_run.nothing_yet(&started)));
     let mut count = Count { begun: 0, total: experiment.trials() };
-    let mut rig: Option<Box<dyn Rig<'_> + '_>> = None;
+    let mut runner: Option<Box<dyn Runner<'_> + '_>> = None;
     let mut proved = None;
     for repetition in 0..experiment.repetitions {
-        for turn in turns(courses.len(), repetition) {
-            let (course, own) = (&courses[turn], &mut results[turn]);
+        for turn in turns(target_runs.len(), repetition) {
+            let (target_run, own) = (&target_runs[turn], &mut results[turn]);
             // Of several targets none is there while another is measured. One alone may keep its databases.
-            rig = rig.filter(|_| courses.len() == 1);
-            if rig.is_none() {
-                let made = course.rig(&cores, own.trials.len() as u64, stop);
-                rig = match made {
-                    Ok(rig) => Some(rig),
+            runner = runner.filter(|_| target_runs.len() == 1);
+            if runner.is_none() {
+                let made = target_run.runner(&cores, own.trials.len() as u64, stop);
+                runner = match made {
+                    Ok(runner) => Some(runner),
                     // A limit that this machine cannot impose is an answer, too.
                     Err(why) if experiment.truth.is_some() => {
-                        course.refused(&why, repetition, own, &mut count, progress)?;
+                        target_run.refused(&why, repetition, own, &mut count, progress)?;
                         None
                     }
-                    Err(why) => return Err(of_target(course.subject, why)),
+                    Err(why) => return Err(of_target(target_run.subject, why)),
                 };
             }
-            let Some(rig) = &mut rig else { continue };
+            let Some(runner) = &mut runner else { continue };
             // Only now: what this machine refuses is said at once, and of what is measured nothing runs yet.
             if proved.is_none() {
-                proved = prove(experiment, &courses, &cores, options, progress, stop);
+                proved = prove(experiment, &target_runs, &cores, options, progress, stop);
             }
             let Some(proved) = &proved else { return Ok(()) };
-            let proved = match course.is_simulated() {
+            let proved = match target_run.is_simulated() {
                 true => Proved::not_run(Selftest::Simulated),
                 false => proved.clone(),
             };
             own.selftest = Some(proved.selftest);
             (own.selftest_at, own.selftest_cores) = (proved.at, proved.cores);
-            let done = course.block(repetition, rig.as_mut(), own, &mut count, progress, stop);
-            done.map_err(|why| of_target(course.subject, why))?;
+            let done = target_run.block(repetition, runner.as_mut(), own, &mut count, progress, stop);
+            done.map_err(|why| of_target(target_run.subject, why))?;
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -203,13 +203,13 @@ impl Proved {
 /// first target that is no model.
 fn prove(
     experiment: &Experiment,
-    courses: &[Course],
+    target_runs: &[TargetRun],
     cores: &[usize],
     options: &Options,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Option<Proved> {
-    let Some(course) = courses.iter().find(|course| !course.is_simulated()) else {
+    let Some(target_run) = target_runs.iter().find(|target_run| !target_run.is_simulated()) else {
         return Some(Proved::not_run(Selftest::Simulated));
     };
     if !experiment.selftest {
@@ -217,7 +217,7 @@ fn prove(
         progress.proved(&skipped.selftest, None);
         return Some(skipped);
     }
-    let cores = selftest::cores(course.cores_of(GENERATOR), course.cores_of(SERVER), cores);
+    let cores = selftest::cores(target_run.cores_of(GENERATOR), target_run.cores_of(SERVER), cores);
     let file = selftest::stored_at(&options.program, cores);
     let passed = file.as_deref().and_then(selftest::Passed::read);
     let proved = match passed {
@@ -274,7 +274,7 @@ struct Count {
 }
 
 /// A target on its way through all repetitions.
-struct Course<'a> {
+struct TargetRun<'a> {
     experiment: &'a Experiment,
     subject: &'a Subject,
     /// Those it takes part in.
@@ -284,13 +284,13 @@ struct Course<'a> {
     options: Options,
 }
 
-impl<'a> Course<'a> {
+impl<'a> TargetRun<'a> {
     fn new(
         experiment: &'a Experiment,
         subject: &'a Subject,
         options: &Options,
         cores: &[usize],
-    ) -> Result<Course<'a>, String> {
+    ) -> Result<TargetRun<'a>, String> {
         let parts = subject.target.parts();
         // What is said of the parts of the others does not concern it.
         let mut wanted: Cores = experiment.cores.clone();
@@ -302,7 +302,13 @@ impl<'a> Course<'a> {
         }
         let dir = dir_of(&options.dir, measured(experiment, subject).as_ref());
         let options = Options { dir, ..options.clone() };
-        Ok(Course { experiment, subject, workloads: experiment.workloads_of(subject), placements, options })
+        Ok(TargetRun {
+            experiment,
+            subject,
+            workloads: experiment.workloads_of(subject),
+            placements,
+            options,
+        })
     }
 
     fn make_directory(&self) -> Result<(), String> {
@@ -311,15 +317,15 @@ impl<'a> Course<'a> {
             .map_err(|error| format!("cannot make {}: {error}; make room or rights", dir.display()))
     }
 
-    fn rig(
+    fn runner(
         &'a self,
         cores: &[usize],
         ran: u64,
         stop: &'a AtomicBool,
-    ) -> Result<Box<dyn Rig<'a> + 'a>, String> {
+    ) -> Result<Box<dyn Runner<'a> + 'a>, String> {
         Ok(match &self.subject.target {
-            Target::Simulated(model) => Box::new(Modelled { model, experiment: self.experiment }),
-            _ => Box::new(Live::new(self, cores.to_vec(), ran, stop)?),
+            Target::Simulated(model) => Box::new(SimulatedRunner { model, experiment: self.experiment }),
+            _ => Box::new(LiveRunner::new(self, cores.to_vec(), ran, stop)?),
         })
     }
 
@@ -334,7 +340,7 @@ impl<'a> Course<'a> {
 
     /// Its results before the first trial.
     fn nothing_yet(&self, started: &str) -> Results {
-        let Course { experiment, subject, workloads, placements, options } = self;
+        let TargetRun { experiment, subject, workloads, placements, options } = self;
         Results {
             format: FORMAT,
             weir_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -396,7 +402,7 @@ impl<'a> Course<'a> {
     fn block(
         &'a self,
         repetition: u32,
-        rig: &mut (dyn Rig<'a> + 'a),
+        runner: &mut (dyn Runner<'a> + 'a),
         results: &mut Results,
         count: &mut Count,
         progress: &mut dyn Progress,
@@ -405,15 +411,15 @@ impl<'a> Course<'a> {
         let name = self.subject.name.as_deref();
         let shown = name.unwrap_or("the target");
         progress.preparing(&format!("starting {shown} for repetition {}", repetition + 1));
-        let begun = rig.begin();
+        let begun = runner.begin();
         if stop.load(Ordering::Relaxed) {
             return Ok(());
         }
         match &begun {
             // Or, with `[truth]`, in the first that begins.
             Ok(()) if repetition == 0 || results.resources.is_empty() => {
-                results.environment = rig.environment();
-                results.resources = rig.resources();
+                results.environment = runner.environment();
+                results.resources = runner.resources();
             }
             Err(why) if repetition == 0 && self.experiment.truth.is_none() => return Err(why.clone()),
             _ => {}
@@ -422,7 +428,7 @@ impl<'a> Course<'a> {
             count.begun += 1;
             progress.begins(count.begun, count.total, name, &workload.name, level);
             let trial = match &begun {
-                Ok(()) => rig.trial(workload, level, repetition),
+                Ok(()) => runner.trial(workload, level, repetition),
                 Err(why) => failed(workload, level, repetition, why),
             };
             // An interrupted trial is no failure of the target.
@@ -436,11 +442,11 @@ impl<'a> Course<'a> {
             progress.ended(name, &results.trials[results.trials.len() - 1]);
         }
         for workload in self.workloads.iter().filter(|_| begun.is_ok()) {
-            search::search(rig, workload, repetition, results, &self.options.dir, progress, stop)?;
+            search::search(runner, workload, repetition, results, &self.options.dir, progress, stop)?;
         }
         let is_last = repetition + 1 == self.experiment.repetitions;
         match begun.is_ok() && is_last && !self.is_reference() {
-            true => self.intervene(rig, results, progress, stop),
+            true => self.intervene(runner, results, progress, stop),
             false => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
 //! PostgreSQL as a private server: its programs, its settings, and how long its commits wait.
 
-use super::database::{DatabaseServer, PATIENCE, Product, USER, answer_of};
-use super::process::look_until;
+use super::database::{DatabaseServer, Product, TIMEOUT, USER, answer_of};
+use super::process::poll_until;
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::fs;
@@ -27,7 +27,7 @@ pub(super) const PRODUCT: Product = Product {
 
 /// Where packages put the programs that are not for every user's PATH.
 const PACKAGED: &[(&str, &str)] = &[("/usr/lib/postgresql", ""), ("/usr", "pgsql-"), ("/usr/local", "pgsql")];
-/// What the lab sets where the settings say nothing, with the first version that knows it. The clock of the log is two looks at
+/// What the lab sets where the settings say nothing, with the first version that knows it. The clock of the log is two readings of
 /// the time for each write and each flush of it, and says how long commits wait for the disk.
 const DEFAULTS: &[(u32, &str, &str)] = &[(14, "track_wal_io_timing", "on")];
 
@@ -59,7 +59,7 @@ impl DatabaseServer {
             let rows = self.ask(&sql)?;
             Ok(rows.iter().flatten().any(|cell| cell == "t").then_some(()))
         };
-        look_until(RELOAD_MAX, &AtomicBool::new(false), in_force)?.ok_or_else(|| {
+        poll_until(RELOAD_MAX, &AtomicBool::new(false), in_force)?.ok_or_else(|| {
             "PostgreSQL does not take commit_delay; leave it and commit_siblings out of [postgres]".to_owned()
         })
     }
@@ -99,7 +99,7 @@ fn query(port: u16, database: &str, sql: &str) -> Result<Option<Vec<Vec<String>>
     let answered = answer_of(async {
         let mut config = tokio_postgres::Config::new();
         config.host("127.0.0.1").port(port).user(USER).dbname(database);
-        config.connect_timeout(PATIENCE);
+        config.connect_timeout(TIMEOUT);
         let (client, connection) = config.connect(NoTls).await?;
         tokio::spawn(connection);
         client.simple_query(sql).await

@@ -16,11 +16,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a process may take to end when asked.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a weir may take until it says where it listens.
 const LISTENING_MAX: Duration = Duration::from_secs(30);
-/// Between two looks at something that has no event to wait for.
-const LOOK: Duration = Duration::from_millis(3);
+/// How often a condition is checked that has no event to wait for.
+const POLL_EVERY: Duration = Duration::from_millis(3);
 
 /// A running child. Dropping it asks it to end, waits, and kills it if it does not.
 #[derive(Debug)]
@@ -149,12 +149,12 @@ impl Process {
         Some(status)
     }
 
-    /// Waits for its end, for at most `patience`.
-    pub(super) fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+    /// Waits for its end, for at most `timeout`.
+    pub(super) fn wait(&mut self, timeout: Duration) -> Option<ExitStatus> {
         let start = Instant::now();
         loop {
             match self.ended() {
-                None if start.elapsed() < patience => thread::sleep(LOOK),
+                None if start.elapsed() < timeout => thread::sleep(POLL_EVERY),
                 ended => return ended,
             }
         }
@@ -166,7 +166,7 @@ impl Process {
             return;
         }
         self.signal(signal);
-        if self.wait(PATIENCE).is_none() {
+        if self.wait(TIMEOUT).is_none() {
             log::warn!("process {} did not end when asked and is killed", self.pid());
             self.kill();
         }
@@ -239,7 +239,7 @@ impl Listening {
         let mut process = Process::start(command, cores)?;
         let lines = process.lines();
         let failed = |why: &str| format!("weir {name} {why}: {}; see {}", log.tail(), path.display());
-        let listening = look_until(LISTENING_MAX, stop, || match lines.try_recv() {
+        let listening = poll_until(LISTENING_MAX, stop, || match lines.try_recv() {
             Ok(line) => Ok(line.strip_prefix(LISTENING).map(|address| address.trim().to_owned())),
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => {
@@ -271,7 +271,7 @@ pub(super) fn kill_rest(tree: &[u32]) {
 
 fn wait_gone(pids: &[u32]) {
     let gone = || Ok(pids.iter().all(|pid| is_gone(*pid)).then_some(()));
-    let _ = look_until(PATIENCE, &AtomicBool::new(false), gone);
+    let _ = poll_until(TIMEOUT, &AtomicBool::new(false), gone);
 }
 
 /// Kills who has a working directory in `dir` and no terminal, as a server has that went to the background and made a
@@ -283,7 +283,7 @@ pub(super) fn kill_within(dir: &Path) {
         let within = fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&dir));
         within && stat_of(*pid).get(TERMINAL).is_some_and(|terminal| terminal == "0")
     };
-    let _ = look_until(PATIENCE, &AtomicBool::new(false), || {
+    let _ = poll_until(TIMEOUT, &AtomicBool::new(false), || {
         let left: Vec<u32> = all_pids().filter(is_in).collect();
         for pid in left.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
             log::warn!("process {pid} went to the background and is killed");
@@ -343,21 +343,21 @@ pub(super) fn blind(command: &mut Command) {
     }
 }
 
-/// Looks until `look` finds something, up to `patience` or until `stop` is set.
+/// Polls until `poll` gives something, up to `timeout` or until `stop` is set.
 ///
-/// `Ok(None)` is the end of patience; an error of `look` ends it at once.
-pub(super) fn look_until<T>(
-    patience: Duration,
+/// `Ok(None)` is a timeout; an error of `poll` ends it at once.
+pub(super) fn poll_until<T>(
+    timeout: Duration,
     stop: &AtomicBool,
-    mut look: impl FnMut() -> Result<Option<T>, String>,
+    mut poll: impl FnMut() -> Result<Option<T>, String>,
 ) -> Result<Option<T>, String> {
     let start = Instant::now();
     loop {
         if stop.load(Ordering::Relaxed) {
             return Err("interrupted".into());
         }
-        match look()? {
-            None if start.elapsed() < patience => thread::sleep(LOOK),
+        match poll()? {
+            None if start.elapsed() < timeout => thread::sleep(POLL_EVERY),
             found => return Ok(found),
         }
     }
@@ -458,8 +458,8 @@ mod tests {
             left -= 1;
             Ok((left == 0).then_some("found"))
         };
-        assert_eq!(look_until(Duration::from_secs(60), &go, countdown), Ok(Some("found")));
-        assert_eq!(look_until(Duration::ZERO, &go, || Ok(None::<()>)), Ok(None));
-        assert_eq!(look_until(Duration::ZERO, &stop, || Ok(Some(()))), Err("interrupted".into()));
+        assert_eq!(poll_until(Duration::from_secs(60), &go, countdown), Ok(Some("found")));
+        assert_eq!(poll_until(Duration::ZERO, &go, || Ok(None::<()>)), Ok(None));
+        assert_eq!(poll_until(Duration::ZERO, &stop, || Ok(Some(()))), Err("interrupted".into()));
     }
 }

@@ -1,6 +1,6 @@
 //! Has the highest rate searched for under a limit on latency: runs the tries that [`lab_data::search`] asks for.
 
-use super::{Progress, Rig, save};
+use super::{Progress, Runner, save};
 use kv::units::{Rate, Span, micros};
 use lab_data::experiment::{LatencyLimit, Workload};
 use lab_data::results::{Results, Search, SearchPlan, SearchTrial};
@@ -37,7 +37,7 @@ impl Offered {
 
 /// Searches for the highest rate of `workload` in one repetition; every try is kept in `results`, which are saved after it.
 pub(super) fn search<'a>(
-    rig: &mut (dyn Rig<'a> + 'a),
+    runner: &mut (dyn Runner<'a> + 'a),
     workload: &'a Workload,
     repetition: u32,
     results: &mut Results,
@@ -68,7 +68,7 @@ pub(super) fn search<'a>(
             window: span(window_secs),
         };
         let begun = Instant::now();
-        let trial = rig.offered(workload, &offered, repetition);
+        let trial = runner.offered(workload, &offered, repetition);
         // An interrupted trial is no failure of the target.
         if stop.load(Ordering::Relaxed) {
             return Ok(());

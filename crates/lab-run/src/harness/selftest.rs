@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 /// How long it may take before it is killed; a good deal more than it needs.
 pub(super) const LIMIT: Duration = Duration::from_secs(30);
 /// How long one that has reported may take to end.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// How often the stop flag is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often the stop flag is checked.
+const POLL_EVERY: Duration = Duration::from_millis(50);
 
 /// What to run.
 pub(super) struct Proof<'a> {
@@ -96,7 +96,7 @@ impl Proof<'_> {
         let said = output_of(&mut process);
         let proved = self.follow(&said, &log, stop);
         if matches!(proved, Some(Selftest::Ran(_))) {
-            process.wait(FAREWELL);
+            process.wait(EXIT_TIMEOUT);
         }
         // Its responders go with it, whatever has become of it.
         process.end_tree(Signal::KILL);
@@ -106,7 +106,7 @@ impl Proof<'_> {
     fn follow(&self, said: &Receiver<String>, log: &Log, stop: &AtomicBool) -> Option<Selftest> {
         let deadline = Instant::now() + self.limit;
         loop {
-            match said.recv_timeout(LOOK) {
+            match said.recv_timeout(POLL_EVERY) {
                 _ if stop.load(Ordering::Relaxed) => return None,
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
                 Err(RecvTimeoutError::Timeout) => {

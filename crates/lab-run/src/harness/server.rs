@@ -2,7 +2,7 @@
 //!
 //! Known of it: its flags, the line it prints when it listens, and that `/readyz` answers 200 once it can serve.
 
-use super::process::{Listening, Process, look_until};
+use super::process::{Listening, Process, poll_until};
 use super::slow_flush;
 use crate::sampler::get;
 use kv::proto::READYZ;
@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// How long a server that listens may take to open its store and answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What to start.
 pub(super) struct Start<'a> {
@@ -55,7 +55,7 @@ impl Server {
         let mut started = Listening::start(&mut command, "serve", start.cores, start.log, stop)?;
         let url = format!("http://{}", started.address);
         let mut last = String::new();
-        let ready = look_until(PATIENCE, stop, || {
+        let ready = poll_until(TIMEOUT, stop, || {
             if let Some(status) = started.process.ended() {
                 return Err(started.failed(&format!("serve ended with {status}")));
             }
@@ -66,7 +66,7 @@ impl Server {
             };
             Ok(None)
         })?;
-        let secs = PATIENCE.as_secs();
+        let secs = TIMEOUT.as_secs();
         ready.ok_or_else(|| started.failed(&format!("serve was not ready within {secs} s ({last})")))?;
         start.slowed.map_or(Ok(()), |_| slow_flush::verify(started.process.pid()))?;
         Ok(Server { process: started.process, url })

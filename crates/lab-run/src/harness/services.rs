@@ -2,7 +2,7 @@
 //!
 //! Known of it: that it answers HTTP on the port it was given, and which process is which part.
 
-use super::process::{Log, Process, blind, kill_within, look_until};
+use super::process::{Log, Process, blind, kill_within, poll_until};
 use lab_data::experiment::address;
 use lab_data::experiment::{Commands, PORT, SERVER, fill};
 use rustix::process::Signal;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// How long a target may take until it answers.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long one question may take.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How long a program may take to say its version.
@@ -107,7 +107,7 @@ impl Services {
             services.running.push(Running { part: process.part.clone(), process: started, log, path });
         }
         let mut last = String::new();
-        let ready = look_until(PATIENCE, stop, || {
+        let ready = poll_until(TIMEOUT, stop, || {
             if let Some(why) = services.ended() {
                 return Err(why);
             }
@@ -123,7 +123,7 @@ impl Services {
             format!(
                 "the {SERVER} did not answer GET {} within {} s ({last}): {}",
                 start.commands.ready,
-                PATIENCE.as_secs(),
+                TIMEOUT.as_secs(),
                 log.unwrap_or_default()
             )
         })?;
@@ -198,7 +198,7 @@ fn version(values: &Values, words: &[String]) -> Option<String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     blind(&mut command);
     let mut child = command.spawn().ok()?;
-    let ended = look_until(VERSION_MAX, &AtomicBool::new(false), || {
+    let ended = poll_until(VERSION_MAX, &AtomicBool::new(false), || {
         child.try_wait().map_err(|error| error.to_string())
     });
     let Ok(Some(status)) = ended else {

@@ -20,7 +20,7 @@ pub(super) const APPLICATION: &str = "weir lab";
 pub(super) const SCHEMA: &str = "information_schema";
 
 /// Longer than any healthy answer; a database that takes longer has no counters in this reading.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A sampler that reads every database of `engine` with what `open` makes of it; `None` where none can be asked.
 pub(super) fn each_database(
@@ -136,8 +136,8 @@ fn postgres_error(error: tokio_postgres::Error) -> io::Error {
 
 fn in_time<T>(runtime: &Runtime, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     runtime.block_on(async {
-        tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| {
-            Err(io::Error::other(format!("the database does not answer within {} s", PATIENCE.as_secs())))
+        tokio::time::timeout(TIMEOUT, work).await.unwrap_or_else(|_| {
+            Err(io::Error::other(format!("the database does not answer within {} s", TIMEOUT.as_secs())))
         })
     })
 }

@@ -80,73 +80,42 @@ pub struct Cap {
 pub struct Row {
     /// Its name.
     pub name: &'static str,
-    /// What it reads, in one sentence.
-    pub about: &'static str,
     /// Makes it; `None` where the context has nothing for it.
-    pub make: Make,
+    pub make: fn(&Context) -> Option<Sampler>,
 }
 
 /// Every sampler, in the order they read: the processes first, because a generator is gone soon after its window.
 pub const SAMPLERS: &[Row] = &[
-    Row {
-        name: "process",
-        about: "CPU time, time in the run queue, memory, threads and switches of each part's process tree.",
-        make: process::make,
-    },
-    Row {
-        name: "core",
-        about: "Busy, stolen and interrupt time of each core a part runs on.",
-        make: core::make,
-    },
-    Row {
-        name: "disk",
-        about: "Reads, writes, bytes, flushes, busy time and time in queue of the disk that holds the data.",
-        make: disk::make,
-    },
-    Row {
-        name: "quota",
-        about: "The tightest processor quota of the control groups above each part, and how often it held.",
-        make: quota::make,
-    },
-    Row { name: "cap", about: "Bytes written under an imposed write cap.", make: cap::make },
-    Row {
-        name: "link",
-        about: "Bytes, busy time, and who waits, of the link between generator and target.",
-        make: link::make,
-    },
-    Row { name: "memory", about: "Free and dirty memory, and pages swapped.", make: memory::make },
-    Row {
-        name: "pressure",
-        about: "Time in which tasks waited for CPU, disk or memory (PSI).",
-        make: pressure::make,
-    },
-    Row { name: "stats", about: "What the target counts itself, from its /stats.", make: stats::make },
-    Row {
-        name: "postgres",
-        about: "PostgreSQL’s own counts: log, commits, blocks, checkpoints, connections.",
-        make: postgres::make,
-    },
-    Row {
-        name: "mysql",
-        about: "MariaDB’s and MySQL’s own counts: log, commits, flushes, row locks, pages, connections.",
-        make: mysql::make,
-    },
-    Row {
-        name: "waits",
-        about: "Where the sessions of each database are, asked 25 times a second.",
-        make: |context| between(context, waits::make),
-    },
-    Row {
-        name: "sockets",
-        about: "Where requests and answers lie unread, of a few connections at a time, up to 20 times a second.",
-        make: |context| between(context, sockets::make),
-    },
+    // CPU time, time in the run queue, memory, threads and switches of each part's process tree.
+    Row { name: "process", make: process::make },
+    // Busy, stolen and interrupt time of each core a part runs on.
+    Row { name: "core", make: core::make },
+    // Reads, writes, bytes, flushes, busy time and time in queue of the disk that holds the data.
+    Row { name: "disk", make: disk::make },
+    // The tightest processor quota of the control groups above each part, and how often it held.
+    Row { name: "quota", make: quota::make },
+    // Bytes written under an imposed write cap.
+    Row { name: "cap", make: cap::make },
+    // Bytes, busy time, and who waits, of the link between generator and target.
+    Row { name: "link", make: link::make },
+    // Free and dirty memory, and pages swapped.
+    Row { name: "memory", make: memory::make },
+    // Time in which tasks waited for CPU, disk or memory (PSI).
+    Row { name: "pressure", make: pressure::make },
+    // What the target counts itself, from its /stats.
+    Row { name: "stats", make: stats::make },
+    // PostgreSQL’s own counts: log, commits, blocks, checkpoints, connections.
+    Row { name: "postgres", make: postgres::make },
+    // MariaDB’s and MySQL’s own counts: log, commits, flushes, row locks, pages, connections.
+    Row { name: "mysql", make: mysql::make },
+    // Where the sessions of each database are, asked 25 times a second.
+    Row { name: "waits", make: |context| between(context, waits::make) },
+    // Where requests and answers lie unread, of a few connections at a time, up to 20 times a second.
+    Row { name: "sockets", make: |context| between(context, sockets::make) },
 ];
 
-type Make = fn(&Context) -> Option<Sampler>;
-
 /// A sampler that reads between the ends of a window, too.
-fn between(context: &Context, make: Make) -> Option<Sampler> {
+fn between(context: &Context, make: fn(&Context) -> Option<Sampler>) -> Option<Sampler> {
     (!context.ends_only).then(|| make(context)).flatten()
 }
 
@@ -194,10 +163,9 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn every_sampler_has_a_name_of_its_own_and_says_what_it_reads() {
+    fn every_sampler_has_a_name_of_its_own() {
         let names: std::collections::BTreeSet<&str> = SAMPLERS.iter().map(|row| row.name).collect();
         assert_eq!(names.len(), SAMPLERS.len());
-        assert!(SAMPLERS.iter().all(|row| row.about.ends_with('.')));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// Longer than any healthy answer; a server that takes longer has no counters in this reading.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// No honest answer is longer.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -20,7 +20,7 @@ const COUNTER_ENDINGS: [&str; 3] = ["_total", "_sum", "_count"];
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
     let url = context.url.clone()?;
-    Some(Box::new(move |into| match get(&url, STATS, PATIENCE)? {
+    Some(Box::new(move |into| match get(&url, STATS, TIMEOUT)? {
         (200, body) => parse(&body, into),
         (status, _) => Err(io::Error::other(format!("{url} answered {status}"))),
     }))
@@ -41,18 +41,18 @@ fn parse(body: &[u8], into: &mut Reading) -> io::Result<()> {
 }
 
 /// One GET: status and body.
-pub fn get(url: &str, path: &str, patience: Duration) -> io::Result<(u16, Vec<u8>)> {
-    ask("GET", url, path, patience)
+pub fn get(url: &str, path: &str, timeout: Duration) -> io::Result<(u16, Vec<u8>)> {
+    ask("GET", url, path, timeout)
 }
 
 /// One request without a body: status and body of the answer.
-pub fn ask(method: &str, url: &str, path: &str, patience: Duration) -> io::Result<(u16, Vec<u8>)> {
+pub fn ask(method: &str, url: &str, path: &str, timeout: Duration) -> io::Result<(u16, Vec<u8>)> {
     let host = address(url).ok_or_else(|| io::Error::other(format!("{url} is not http://HOST:PORT")))?;
     let addresses: Vec<SocketAddr> = host.to_socket_addrs()?.collect();
     let address = addresses.first().ok_or_else(|| io::Error::other(format!("{host} has no address")))?;
-    let mut stream = TcpStream::connect_timeout(address, patience)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
+    let mut stream = TcpStream::connect_timeout(address, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
     stream.set_nodelay(true)?;
     // Of a method that may have a body it is said that there is none.
     let length = if method == "GET" { "" } else { "Content-Length: 0\r\n" };

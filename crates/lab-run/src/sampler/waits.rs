@@ -100,13 +100,13 @@ struct Watch {
     begin: Option<Sender<()>>,
     begun: bool,
     /// Written by the thread, read here.
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Observed>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What was seen since the first reading.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Seen {
+struct Observed {
     /// Whether the database can be asked.
     live: bool,
     samples: f64,
@@ -117,7 +117,7 @@ struct Seen {
     cost_secs: Option<f64>,
 }
 
-impl Seen {
+impl Observed {
     /// Takes in who was where at the end of `gap_secs`.
     fn add(&mut self, gap_secs: f64, sessions: Vec<(String, f64)>) {
         self.samples += 1.0;
@@ -142,7 +142,7 @@ impl Seen {
 impl Watch {
     /// Connects at once, but does not ask before the first reading: a preload may be long.
     fn start(database: &Database, root: Option<u32>) -> Watch {
-        let seen = Arc::new(Mutex::new(Seen::default()));
+        let seen = Arc::new(Mutex::new(Observed::default()));
         let (begin, begins) = mpsc::channel();
         let (shared, database_of_thread) = (Arc::clone(&seen), database.clone());
         let thread = thread::spawn(move || watch(&database_of_thread, root, &begins, &shared));
@@ -168,7 +168,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.begin = None;
         if let Some(thread) = self.thread.take() {
-            // It waits for nothing longer than the patience of a session.
+            // It waits for nothing longer than the timeout of a session.
             let _ = thread.join();
         }
     }
@@ -176,7 +176,7 @@ impl Drop for Watch {
 
 /// Asks until the other end of `begins` is dropped. A session that fails is replaced; the time without one is not
 /// observed.
-fn watch(database: &Database, root: Option<u32>, begins: &Receiver<()>, seen: &Mutex<Seen>) {
+fn watch(database: &Database, root: Option<u32>, begins: &Receiver<()>, seen: &Mutex<Observed>) {
     let mut begun = false;
     loop {
         let Err(error) = ask(database, root, begins, &mut begun, seen) else { return };
@@ -196,7 +196,7 @@ fn ask(
     root: Option<u32>,
     begins: &Receiver<()>,
     begun: &mut bool,
-    seen: &Mutex<Seen>,
+    seen: &Mutex<Observed>,
 ) -> io::Result<()> {
     let mut asked = Asked::open(database)?;
     // The first question fills the server's caches, and shows whether it is answered at all.
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn a_sample_stands_for_the_time_since_the_one_before() {
         let at = |state: &str, count| (state.to_owned(), count);
-        let mut seen = Seen::default();
+        let mut seen = Observed::default();
         seen.add(0.5, vec![at("Lock:tuple", 3.0), at("idle", 1.0)]);
         seen.add(0.25, vec![at("Lock:tuple", 1.0), at("CPU", 2.0)]);
         let mut reading = Reading::default();

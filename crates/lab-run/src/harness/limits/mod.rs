@@ -6,7 +6,7 @@
 mod layout;
 mod probe;
 
-use super::process::look_until;
+use super::process::poll_until;
 use crate::sampler::descendants;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
@@ -249,7 +249,7 @@ impl Drop for Limits {
     fn drop(&mut self) {
         for group in self.made.iter().rev() {
             // Who was killed takes a moment to go, and a database that crashed may have left processes behind.
-            let gone = look_until(REMOVE_MAX, &AtomicBool::new(false), || {
+            let gone = poll_until(REMOVE_MAX, &AtomicBool::new(false), || {
                 let left = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
                 for pid in left.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
                     // It may have ended since it was listed.

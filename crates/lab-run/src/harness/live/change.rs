@@ -1,6 +1,6 @@
 //! What is changed of a running target for a trial, and unmade after it: injected faults, caps, quotas, the link, the commit.
 
-use super::{Live, device_number};
+use super::{LiveRunner, device_number};
 use crate::harness::interventions::LOWERED;
 use crate::harness::server::Server;
 use crate::sampler::{Cap, ask};
@@ -24,7 +24,7 @@ fn fault_of(change: &Change) -> Option<&str> {
 /// How long a server may take to answer: its workers may all be busy.
 const INJECT_MAX: Duration = Duration::from_secs(10);
 
-impl Live<'_> {
+impl LiveRunner<'_> {
     /// Caps what is written to the disk, or lifts the cap.
     pub(super) fn cap_writes(&mut self, cap: Option<Size>) -> Result<(), String> {
         let (Some(limits), Some(dir)) = (self.fleet.limits(), self.data_dir()) else { return Ok(()) };

@@ -8,11 +8,11 @@ use super::fleet::Fleet;
 use super::interventions::of_server;
 use super::link::Link;
 use super::resources::resources_of;
-use super::rig::Length;
+use super::runner::Length;
 use super::search::Offered;
 use super::server::Server;
 use super::services::{self, Services};
-use super::{Course, Options, Precision, Rig, environment, failed, load};
+use super::{Options, Precision, Runner, TargetRun, environment, failed, load};
 use crate::sampler::{self, Cap, Context, Samplers, device_of, get};
 use kv::proto::{HEALTHZ, SecondReport};
 use lab_data::experiment::{Commands, Experiment, Fresh, GENERATOR, LINK, SERVER, Target, Workload};
@@ -25,8 +25,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// Processes on this machine, or a server that runs already.
-pub(super) struct Live<'a> {
-    course: &'a Course<'a>,
+pub(super) struct LiveRunner<'a> {
+    target_run: &'a TargetRun<'a>,
     cores: Vec<usize>,
     stop: &'a AtomicBool,
     services: Option<Services>,
@@ -66,18 +66,18 @@ pub(super) struct Live<'a> {
     ran: u64,
 }
 
-impl<'a> Live<'a> {
-    /// Nothing is started yet. `ran` trials of the course have been begun before.
+impl<'a> LiveRunner<'a> {
+    /// Nothing is started yet. `ran` trials of the run have been begun before.
     pub(super) fn new(
-        course: &'a Course<'a>,
+        target_run: &'a TargetRun<'a>,
         cores: Vec<usize>,
         ran: u64,
         stop: &'a AtomicBool,
-    ) -> Result<Live<'a>, String> {
-        let Course { experiment, subject, workloads, placements, options } = course;
+    ) -> Result<LiveRunner<'a>, String> {
+        let TargetRun { experiment, subject, workloads, placements, options } = target_run;
         let target = &subject.target;
-        Ok(Live {
-            course,
+        Ok(LiveRunner {
+            target_run,
             cores,
             stop,
             services: None,
@@ -110,7 +110,7 @@ impl<'a> Live<'a> {
 
     /// The address of the server.
     fn url(&self) -> Option<&str> {
-        match &self.course.subject.target {
+        match &self.target_run.subject.target {
             Target::Url { url } => Some(url),
             Target::Command(_) => self.services.as_ref().map(Services::url),
             _ => self.server.as_ref().map(Server::url),
@@ -132,7 +132,7 @@ impl<'a> Live<'a> {
         let services = self.services.iter().flat_map(Services::parts);
         let link = self.link.as_ref().map(|link| (LINK.to_owned(), link.pid()));
         let cores: BTreeSet<usize> =
-            self.course.placements.iter().flat_map(|placement| &placement.cores).copied().collect();
+            self.target_run.placements.iter().flat_map(|placement| &placement.cores).copied().collect();
         Context {
             parts: server.into_iter().chain(databases).chain(services).chain(link).collect(),
             cores: cores.into_iter().collect(),
@@ -143,7 +143,7 @@ impl<'a> Live<'a> {
             databases: self.databases(),
             cap: self.cap.clone(),
             link: self.link.as_ref().map(Link::asked),
-            ends_only: !self.course.subject.sampling,
+            ends_only: !self.target_run.subject.sampling,
         }
     }
 
@@ -176,7 +176,7 @@ impl<'a> Live<'a> {
         level: u32,
         repetition: u32,
         change: Option<&Change>,
-        run: impl FnOnce(&mut Live<'a>) -> Trial,
+        run: impl FnOnce(&mut LiveRunner<'a>) -> Trial,
     ) -> Trial {
         let ready = self.revive().and_then(|()| self.restore()).and_then(|()| self.prepare(workload));
         if let Err(why) = ready {
@@ -196,7 +196,7 @@ impl<'a> Live<'a> {
 
     /// Whether it is wanted anew for each trial, and is no longer new.
     fn is_stale(&self) -> bool {
-        matches!(&self.course.subject.target, Target::Command(Commands { fresh: Fresh::Trial, .. }) if self.used)
+        matches!(&self.target_run.subject.target, Target::Command(Commands { fresh: Fresh::Trial, .. }) if self.used)
     }
 
     /// One run of the load generator.
@@ -209,7 +209,7 @@ impl<'a> Live<'a> {
             is_open: workload.is_open(),
         });
         let enough = |bins: &[SecondReport]| {
-            precision.is_some_and(|precision| (self.course.options.enough)(&precision, bins))
+            precision.is_some_and(|precision| (self.target_run.options.enough)(&precision, bins))
         };
         let preload = !self.preloaded.contains(&workload.name);
         // What fails some requests must not fail those that write and read back the keys.
@@ -218,12 +218,12 @@ impl<'a> Live<'a> {
             return failed(workload, level, repetition, &why);
         }
         let run = load::Run {
-            program: &self.course.options.program,
+            program: &self.target_run.options.program,
             url: self.load_url(),
             workload,
             level,
             // Another for each trial: the same requests again would find what the last ones left in the cache.
-            seed: self.course.experiment.seed.wrapping_add(self.ran),
+            seed: self.target_run.experiment.seed.wrapping_add(self.ran),
             warmup: length.warmup,
             window: length.adaptive.map_or(length.window, |adaptive| adaptive.most),
             enough: precision.is_some().then_some(&enough),
@@ -233,9 +233,9 @@ impl<'a> Live<'a> {
                 .as_ref()
                 .filter(|of| of.name == SLOWER_GENERATOR)
                 .map(|of| of.added_us),
-            cores: self.course.cores_of(GENERATOR),
+            cores: self.target_run.cores_of(GENERATOR),
             context: &self.context(),
-            log: &self.course.options.dir.join("load.log"),
+            log: &self.target_run.options.dir.join("load.log"),
             started: &|pid| self.fleet.take(GENERATOR, pid),
             filled: &|| fail(true),
             limits: load::Limits::default(),
@@ -268,7 +268,7 @@ impl<'a> Live<'a> {
     }
 }
 
-impl<'a> Rig<'a> for Live<'a> {
+impl<'a> Runner<'a> for LiveRunner<'a> {
     fn begin(&mut self) -> Result<(), String> {
         self.preloaded.clear();
         self.used = false;
@@ -278,15 +278,15 @@ impl<'a> Rig<'a> for Live<'a> {
         self.server = None;
         self.services = None;
         self.data.clear();
-        match &self.course.subject.target {
+        match &self.target_run.subject.target {
             Target::Weir { store, args, .. } => {
                 self.refresh_stores(store)?;
                 self.serve(args, &[])?;
                 self.probe_limits()?;
             }
             Target::Command(commands) => {
-                let Options { program, dir, .. } = &self.course.options;
-                let cores = |part: &str| self.course.cores_of(part);
+                let Options { program, dir, .. } = &self.target_run.options;
+                let cores = |part: &str| self.target_run.cores_of(part);
                 let start = services::Start { commands, program, dir, cores: &cores };
                 self.services = Some(Services::start(&start, self.stop)?);
             }
@@ -302,25 +302,29 @@ impl<'a> Rig<'a> for Live<'a> {
     }
 
     fn environment(&self) -> Vec<(String, String)> {
-        let mut facts =
-            environment::describe(&self.course.options.program, &self.cores, self.data_dir(), &self.fleet);
-        if let Some(of) = self.course.experiment.cores.of.filter(|of| *of > self.cores.len()) {
+        let mut facts = environment::describe(
+            &self.target_run.options.program,
+            &self.cores,
+            self.data_dir(),
+            &self.fleet,
+        );
+        if let Some(of) = self.target_run.experiment.cores.of.filter(|of| *of > self.cores.len()) {
             let said = format!("the file's, for {of} cores, scaled down to {}", self.cores.len());
             facts.push(("placement".into(), said));
         }
-        if let Some(memory) = self.course.experiment.limits.memory {
+        if let Some(memory) = self.target_run.experiment.limits.memory {
             facts.push(("memory limit".into(), format!("{memory} for each database")));
         }
-        if let Target::Command(commands) = &self.course.subject.target {
-            facts.extend(services::describe(commands, &self.course.options.program));
+        if let Target::Command(commands) = &self.target_run.subject.target {
+            facts.extend(services::describe(commands, &self.target_run.options.program));
         }
-        if let Some(delay) = self.course.subject.target.flush_delay() {
+        if let Some(delay) = self.target_run.subject.target.flush_delay() {
             facts.push((
                 "flush delay".into(),
                 format!("{delay} added to every fsync and fdatasync of the stores"),
             ));
         }
-        if let Some(link) = self.course.subject.target.link() {
+        if let Some(link) = self.target_run.subject.target.link() {
             let rate = link.rate.map(|rate| format!("{rate} in each direction"));
             let delay = link.delay.map(|delay| format!("{delay} in each direction"));
             facts.push(("link".into(), rate.into_iter().chain(delay).collect::<Vec<_>>().join(", ")));
@@ -331,11 +335,11 @@ impl<'a> Rig<'a> for Live<'a> {
 
     fn resources(&self) -> Vec<Resource> {
         let reading = Samplers::new(&self.context()).read();
-        resources_of(&self.course.placements, &reading, self.data_dir().and_then(device_of).as_deref())
+        resources_of(&self.target_run.placements, &reading, self.data_dir().and_then(device_of).as_deref())
     }
 
     fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
-        let Experiment { warmup, window, adaptive, .. } = *self.course.experiment;
+        let Experiment { warmup, window, adaptive, .. } = *self.target_run.experiment;
         let length = Length { warmup, window, adaptive };
         self.trial_of(workload, level, repetition, None, |live| live.run(workload, level, repetition, length))
     }
@@ -351,7 +355,7 @@ impl<'a> Rig<'a> for Live<'a> {
     }
 
     fn interventions(&mut self, workload: &'a Workload) -> Result<Vec<String>, String> {
-        let target = &self.course.subject.target;
+        let target = &self.target_run.subject.target;
         let Target::Weir { .. } = target else { return Ok(vec![SLOWER_GENERATOR.to_owned()]) };
         self.revive()?;
         self.prepare(workload)?;

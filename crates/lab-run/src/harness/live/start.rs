@@ -1,6 +1,6 @@
 //! Starting what an experiment asks for: stores, the server over them, the link before it; and trying its limits out.
 
-use super::{Live, device_number};
+use super::{LiveRunner, device_number};
 use crate::harness::failing::{LAB, without_fail};
 use crate::harness::limits::Limits;
 use crate::harness::link::{self, Link};
@@ -11,7 +11,7 @@ use lab_data::experiment::{FJALL, LINK, SERVER, Target, Workload};
 use std::collections::BTreeSet;
 use tempfile::TempDir;
 
-impl<'a> Live<'a> {
+impl<'a> LiveRunner<'a> {
     /// New and empty stores for a `weir serve`.
     pub(super) fn refresh_stores(&mut self, names: &[String]) -> Result<(), String> {
         let urls = self.fleet.refresh()?;
@@ -38,7 +38,7 @@ impl<'a> Live<'a> {
     }
 
     fn make_directory(&self, prefix: &str) -> Result<TempDir, String> {
-        let parent = &self.course.options.dir;
+        let parent = &self.target_run.options.dir;
         let dir = tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
         dir.map_err(|error| {
             format!("{}: cannot make a directory: {error}; make room or rights", parent.display())
@@ -55,23 +55,23 @@ impl<'a> Live<'a> {
         }
         let mut args: Vec<String> = args.iter().chain(flags).cloned().collect();
         // Only a server of the lab can be made slower while it runs.
-        if self.course.experiment.slows_servers() && !args.iter().any(|arg| arg == LAB) {
+        if self.target_run.experiment.slows_servers() && !args.iter().any(|arg| arg == LAB) {
             args.push(LAB.to_owned());
         }
         let (args, failing) = without_fail(args);
         self.failing = failing;
         // A database flushes what is in it; what is in the server's own directory the server flushes.
-        let delay = self.course.subject.target.flush_delay().filter(|_| !self.data.is_empty());
+        let delay = self.target_run.subject.target.flush_delay().filter(|_| !self.data.is_empty());
         if delay.is_some() && self.shim.is_none() {
             self.shim = Some(self.make_directory("shim-")?);
         }
         let start = Start {
-            program: &self.course.options.program,
+            program: &self.target_run.options.program,
             stores: &self.stores,
             replica: self.replica.as_deref(),
             args: &args,
-            cores: self.course.cores_of(SERVER),
-            log: &self.course.options.dir.join("server.log"),
+            cores: self.target_run.cores_of(SERVER),
+            log: &self.target_run.options.dir.join("server.log"),
             slowed: delay.map(|delay| delay.0).zip(self.shim.as_ref().map(TempDir::path)),
         };
         let server = Server::start(&start, self.stop)?;
@@ -84,16 +84,16 @@ impl<'a> Live<'a> {
     /// Sets the link between generator and server, if the target has one, with its rate times `factor`.
     pub(super) fn connect(&mut self, factor: f64) -> Result<(), String> {
         self.link = None;
-        let (Some(wanted), Some(server)) = (self.course.subject.target.link(), &self.server) else {
+        let (Some(wanted), Some(server)) = (self.target_run.subject.target.link(), &self.server) else {
             return Ok(());
         };
         let start = link::Start {
-            program: &self.course.options.program,
+            program: &self.target_run.options.program,
             to: address(server.url()).unwrap_or_default(),
             rate: wanted.rate.map(|BitRate(bits)| BitRate(bits * factor)),
             delay: wanted.delay,
-            cores: self.course.cores_of(LINK),
-            log: &self.course.options.dir.join("link.log"),
+            cores: self.target_run.cores_of(LINK),
+            log: &self.target_run.options.dir.join("link.log"),
         };
         self.link = Some(Link::start(&start, self.stop)?);
         Ok(())
@@ -101,7 +101,7 @@ impl<'a> Live<'a> {
 
     /// Has the server run as `workload` wants it.
     pub(super) fn prepare(&mut self, workload: &'a Workload) -> Result<(), String> {
-        match &self.course.subject.target {
+        match &self.target_run.subject.target {
             Target::Weir { args, .. } if self.server.is_none() || self.serving != workload.serve => {
                 self.serve(args, &workload.serve)?;
             }
@@ -123,7 +123,7 @@ impl<'a> Live<'a> {
         }
         let quotas = self.fleet.limits().map_or(Ok(Vec::new()), Limits::probe_quotas)?;
         let caps: BTreeSet<u64> =
-            self.course.workloads.iter().filter_map(|workload| Some(workload.write_cap?.0)).collect();
+            self.target_run.workloads.iter().filter_map(|workload| Some(workload.write_cap?.0)).collect();
         let mut probes = quotas;
         if let (Some(limits), Some(dir)) = (self.fleet.limits(), self.data_dir()) {
             let device = device_number(dir)?;

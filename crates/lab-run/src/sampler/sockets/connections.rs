@@ -1,14 +1,14 @@
-//! Which connections lead to the target, which of them a look asks for, and what it shows of all.
+//! Which connections lead to the target, which of them a sample asks for, and what it shows of all.
 
 use super::diag::{End, Source};
-use super::seen::Places;
+use super::observed::Places;
 use lab_data::experiment::address;
 use rand_core::Rng;
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// How many connections a look asks for.
+/// How many connections a sample asks for.
 const SAMPLE: usize = 8;
 
 /// Where connections lead. What stands between generator and server has a connection to either.
@@ -70,7 +70,7 @@ fn connections(ends: &[End], listeners: &Listeners) -> Vec<Connection> {
     clients.map(|end| Connection { client: end.local, server: end.peer }).collect()
 }
 
-/// The places of `known` connections of which some were looked at, and whether any of these is gone. `found` has both
+/// The places of `known` connections of which some were sampled, and whether any of these is gone. `found` has both
 /// ends of each, one after the other in the order they were asked for.
 pub(super) fn places(found: &[Option<End>], known: usize, listeners: &Listeners) -> (Places, bool) {
     let mut places = Places::default();
@@ -106,7 +106,7 @@ mod tests {
     use std::collections::HashMap;
 
     /// Both ends of a connection from port `from` to port 80, as (unread, unacknowledged) of server and generator; the
-    /// server's was looked at first.
+    /// server's was sampled first.
     fn pair(from: u16, server: (u32, u32), generator: (u32, u32)) -> [End; 2] {
         pair_to(80, from, server, generator)
     }
@@ -125,7 +125,7 @@ mod tests {
         Listeners { servers: vec![local(server)], loaded: vec![local(loaded)] }
     }
 
-    /// The places of connections that were all looked at.
+    /// The places of connections that were all sampled.
     fn places_of(ends: &[End], listeners: &Listeners) -> Places {
         let known = connections(ends, listeners);
         let found: Vec<Option<End>> = ends.iter().copied().map(Some).collect();
@@ -201,7 +201,7 @@ mod tests {
         for _ in 0..1000 {
             let sample = choose(&mut known, &mut rng);
             let ports = sample.iter().map(|(one, other)| one.port().min(other.port()));
-            assert_eq!(ports.clone().collect::<HashSet<u16>>().len(), SAMPLE, "none twice in one look");
+            assert_eq!(ports.clone().collect::<HashSet<u16>>().len(), SAMPLE, "none twice in one sample");
             ports.for_each(|port| *chosen.entry(port).or_insert(0) += 1);
             server_first += sample.iter().filter(|(first, _)| *first == server).count();
         }

@@ -46,14 +46,14 @@ pub(super) struct Questions {
 /// The kernel fills what it is given, up to 32 KiB.
 const ROOM_BYTES: usize = 32 << 10;
 /// An answer is made while it is read, or before; nothing has to be waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Source {
     /// Fails where the kernel does not answer.
     pub(super) fn open() -> io::Result<Source> {
         let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
         let socket = socket_with(AddressFamily::NETLINK, kind, flags, Some(netlink::SOCK_DIAG))?;
-        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(TIMEOUT))?;
         let mut source = Source { socket, room: vec![0; ROOM_BYTES] };
         source.all(&BTreeSet::new())?;
         Ok(source)
@@ -85,13 +85,13 @@ impl Source {
     }
 
     /// The ends that `questions` ask for, in their order; `None` for one that is not there, or no longer established.
-    pub(super) fn look(&mut self, questions: &Questions) -> io::Result<Vec<Option<End>>> {
+    pub(super) fn sample(&mut self, questions: &Questions) -> io::Result<Vec<Option<End>>> {
         let mut found = vec![None; questions.ends.len()];
         if found.is_empty() {
             // The kernel takes an empty message for a mistake.
             return Ok(found);
         }
-        // The kernel looks while it takes the message: it has seen everything when this returns.
+        // The kernel samples while it takes the message: it has seen everything when this returns.
         send(&self.socket, &questions.bytes, SendFlags::empty())?;
         let mut open = found.len();
         while open > 0 {
@@ -207,7 +207,7 @@ mod tests {
         let mut client = TcpStream::connect((to, listener.local_addr()?.port()))?;
         let (server, _) = listener.accept()?;
         client.write_all(b"abc")?;
-        // It has arrived once it can be looked at.
+        // It has arrived once it can be sampled.
         server.peek(&mut [0; 3])?;
         Ok((client, server))
     }
@@ -221,8 +221,8 @@ mod tests {
         let mut questions = Questions::default();
         questions.ask(peer, local);
         questions.ask(local, peer);
-        let looked = source.look(&questions).unwrap();
-        [(ends[servers], ends[1 - servers]), (looked[0].unwrap(), looked[1].unwrap())]
+        let sampled = source.sample(&questions).unwrap();
+        [(ends[servers], ends[1 - servers]), (sampled[0].unwrap(), sampled[1].unwrap())]
     }
 
     #[test]
@@ -269,9 +269,9 @@ mod tests {
         for (local, peer) in [(to, nobody), (here, to), (nobody, here), (to, here)] {
             questions.ask(local, peer);
         }
-        let found = source.look(&questions).unwrap();
+        let found = source.sample(&questions).unwrap();
         assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true, false, true]);
         questions.clear();
-        assert_eq!(source.look(&questions).unwrap(), []);
+        assert_eq!(source.sample(&questions).unwrap(), []);
     }
 }

@@ -1,30 +1,30 @@
 //! Where requests and answers lie unread: at the server, at the generator, or on their way.
 //!
 //! A request that nobody has read waits for the server's workers, an answer that nobody has read waits for the generator;
-//! neither program can count them. A thread looks at a few connections to the target, chosen at random, at random times, until the
-//! sampler is dropped. Their share stands for all connections until it looks again, so the counters are connection-seconds,
+//! neither program can count them. A thread samples a few connections to the target, chosen at random, at random times, until the
+//! sampler is dropped. Their share stands for all connections until it samples again, so the counters are connection-seconds,
 //! and over the time of a window they are mean numbers of connections.
 //!
-//! A look must come when it is due. Who has the core may go on for a while when somebody wakes up (EEVDF), and a thread that waits for that sees
+//! A sample must come when it is due. Who has the core may go on for a while when somebody wakes up (EEVDF), and a thread that waits for that sees
 //! others only where they stop by themselves, with empty queues. So the thread asks for real-time priority.
 //!
-//! A look must be short: while it takes a core from the server or the generator, the other goes on, and what it sends lies unread.
-//! So a look at all connections is taken seldom, after a look that counts, and only to learn which ones there are. Where the
+//! A sample must be short: while it takes a core from the server or the generator, the other goes on, and what it sends lies unread.
+//! So a list of all connections is taken seldom, after a sample that counts, and only to learn which ones there are. Where the
 //! ends of no connection were seen, because they are on two machines or in namespaces apart, there are no counters.
 
 mod connections;
 mod diag;
-mod seen;
+mod observed;
 
 use super::{Context, Reading, Sampler};
 use connections::{Listeners, choose, places};
 use diag::{Questions, Source};
+use observed::{COST_MAX_RATIO, Observed, PERIOD_MAX};
 use parking_lot::Mutex;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use rustix::time::{ClockId, clock_gettime};
-use seen::{COST_MAX_RATIO, PERIOD_MAX, Seen};
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -36,13 +36,13 @@ use thread_priority::{
     thread_native_id,
 };
 
-/// Looks from one core before the next: to go there costs more than a look.
+/// Samples from one core before the next: to go there costs more than a sample.
 const STAY: usize = 4;
 /// Processor time that lists of all connections may take beyond [`COST_MAX_RATIO`]: a generator that makes its connections has to be followed.
 const LISTS_SECS: f64 = 0.01;
-/// Between any two looks: what the last one held up has gone its way, also after a look at all connections.
+/// Between any two samples: what the last one held up has gone its way, also after a list of all connections.
 const GAP_MIN: Duration = Duration::from_millis(5);
-/// How often all connections are looked at while none is known or their number changes: a generator makes its connections one by one.
+/// How often all connections are sampled while none is known or their number changes: a generator makes its connections one by one.
 const REFRESH_NEW: Duration = Duration::from_millis(50);
 /// How soon again once one is gone.
 const REFRESH_MIN: Duration = Duration::from_millis(200);
@@ -57,18 +57,18 @@ pub(super) fn make(context: &Context) -> Option<Sampler> {
 }
 
 struct Sockets {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Observed>>,
     /// Dropped, it ends the thread.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The cores to look from. A core that looks does nothing else meanwhile, and what the others send to it lies unread: from
+/// The cores to sample from. A core that samples does nothing else meanwhile, and what the others send to it lies unread: from
 /// a core of the server the server's queue is too long, from one of the generator's the generator's. So it is none of theirs, or
 /// one after the other.
 struct Posts {
     sets: Vec<CpuSet>,
-    looks: usize,
+    samples: usize,
 }
 
 impl Posts {
@@ -86,24 +86,24 @@ impl Posts {
             [] => busy.iter().map(|core| of(&[*core])).collect(),
             free => vec![of(free)],
         };
-        Posts { sets, looks: 0 }
+        Posts { sets, samples: 0 }
     }
 
-    /// Before each look: goes to the next post after some.
+    /// Before each sample: goes to the next post after some.
     fn turn(&mut self) {
         let count = self.sets.len();
-        if count > 0 && self.looks.is_multiple_of(STAY) && (count > 1 || self.looks == 0) {
+        if count > 0 && self.samples.is_multiple_of(STAY) && (count > 1 || self.samples == 0) {
             // Where it is not allowed to, the thread stays where the kernel puts it.
-            let _ = sched_setaffinity(None, &self.sets[self.looks / STAY % count]);
+            let _ = sched_setaffinity(None, &self.sets[self.samples / STAY % count]);
         }
-        self.looks += 1;
+        self.samples += 1;
     }
 }
 
 impl Sockets {
-    /// Looks from now on, so that the first reading already knows whether there is anything to be seen.
+    /// Samples from now on, so that the first reading already knows whether there is anything to be seen.
     fn start(listeners: Listeners, posts: Posts) -> Sockets {
-        let seen = Arc::new(Mutex::new(Seen::new(Instant::now())));
+        let seen = Arc::new(Mutex::new(Observed::new(Instant::now())));
         let (end, ends) = mpsc::channel();
         let shared = Arc::clone(&seen);
         let thread = thread::spawn(move || {
@@ -121,9 +121,9 @@ impl Sockets {
             return Err(io::Error::other("no connection to the target has both its ends here"));
         }
         if seen.is_too_late() {
-            return Err(io::Error::other("connections to the target end before they can be looked at"));
+            return Err(io::Error::other("connections to the target end before they can be sampled"));
         }
-        // Up to this instant: a window is not observed up to its last look only.
+        // Up to this instant: a window is not observed up to its last sample only.
         seen.stand(Instant::now());
         seen.show(into);
         Ok(())
@@ -134,15 +134,20 @@ impl Drop for Sockets {
     fn drop(&mut self) {
         self.end = None;
         if let Some(thread) = self.thread.take() {
-            // It waits for nothing longer than a look may take.
+            // It waits for nothing longer than a sample may take.
             let _ = thread.join();
         }
     }
 }
 
-/// Looks until the other end of `ends` is dropped.
-fn watch(listeners: &Listeners, mut posts: Posts, ends: &Receiver<()>, seen: &Mutex<Seen>) -> io::Result<()> {
-    // A timer that may be late is set off with others, and they are what is looked at.
+/// Samples until the other end of `ends` is dropped.
+fn watch(
+    listeners: &Listeners,
+    mut posts: Posts,
+    ends: &Receiver<()>,
+    seen: &Mutex<Observed>,
+) -> io::Result<()> {
+    // A timer that may be late is set off with others, and they are what is sampled.
     let _ = set_current_timer_slack(NonZeroU64::new(1));
     seen.lock().prompt = preempts();
     let mut source = Source::open()?;
@@ -157,7 +162,7 @@ fn watch(listeners: &Listeners, mut posts: Posts, ends: &Receiver<()>, seen: &Mu
     let mut questions = Questions::default();
     seen.lock().live = !known.is_empty();
     loop {
-        // Made before the wait, so that the kernel looks at the first as soon as this thread runs.
+        // Made before the wait, so that the kernel samples the first as soon as this thread runs.
         let sample = choose(&mut known, &mut rng);
         questions.clear();
         for (local, peer) in &sample {
@@ -175,13 +180,13 @@ fn watch(listeners: &Listeners, mut posts: Posts, ends: &Receiver<()>, seen: &Mu
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
-        let found = source.look(&questions)?;
+        let found = source.sample(&questions)?;
         let now = Instant::now();
         let (places, missing) = places(&found, known.len(), listeners);
         let met_nobody = places.connections == 0.0 && !known.is_empty();
         match met_nobody {
             true => seen.lock().miss(now),
-            false => seen.lock().look(now, places, thread_cpu_secs() - paid_secs),
+            false => seen.lock().sample(now, places, thread_cpu_secs() - paid_secs),
         }
         let rest = match (known.is_empty() || changed || met_nobody, missing) {
             (true, _) => REFRESH_NEW,
@@ -203,11 +208,11 @@ fn watch(listeners: &Listeners, mut posts: Posts, ends: &Receiver<()>, seen: &Mu
 fn preempts() -> bool {
     let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
     set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, policy)
-        .inspect_err(|error| log::debug!("sampler sockets: looks may come late: {error}"))
+        .inspect_err(|error| log::debug!("sampler sockets: samples may come late: {error}"))
         .is_ok()
 }
 
-/// How long until the next look: [`GAP_MIN`], and a time without memory that makes `mean` of it on average; less where that comes near
+/// How long until the next sample: [`GAP_MIN`], and a time without memory that makes `mean` of it on average; less where that comes near
 /// [`PERIOD_MAX`], which is the most.
 fn gap(mean: Duration, rng: &mut impl Rng) -> Duration {
     // Never 0, whose logarithm is none.
@@ -224,7 +229,7 @@ fn thread_cpu_secs() -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::seen::PERIOD_MIN;
+    use super::observed::PERIOD_MIN;
     use super::*;
 
     #[test]

@@ -1,17 +1,17 @@
-//! What looks add up to: connection-seconds in each place, and what looks cost.
+//! What samples add up to: connection-seconds in each place, and what samples cost.
 
 use crate::sampler::Reading;
 use std::time::{Duration, Instant};
 
-/// Between two looks on average, where a look is cheap enough. What costs is not the look but that a thread wakes up for it.
+/// Between two samples on average, where a sample is cheap enough. What costs is not the sample but that a thread wakes up for it.
 pub(super) const PERIOD_MIN: Duration = Duration::from_millis(50);
 /// However expensive it is.
 pub(super) const PERIOD_MAX: Duration = Duration::from_secs(1);
-/// Of one core's time, for looks.
+/// Of one core's time, for samples.
 pub(super) const COST_MAX_RATIO: f64 = 0.002;
-/// No look counts for more towards that.
-const LOOK_MAX: Duration = Duration::from_millis(1);
-/// How many looks a mean over the last ones is taken over.
+/// No sample counts for more towards that.
+const SAMPLE_SECS_MAX: Duration = Duration::from_millis(1);
+/// How many samples a mean over the last ones is taken over.
 const MEMORY: f64 = 8.0;
 
 /// How many connections are in each place; one is in one place only.
@@ -26,30 +26,30 @@ pub(super) struct Places {
 
 /// What was seen so far.
 #[derive(Debug)]
-pub(super) struct Seen {
-    /// What the last look showed, and until when it has been counted; `None` where it showed nothing.
+pub(super) struct Observed {
+    /// What the last sample showed, and until when it has been counted; `None` where it showed nothing.
     last: Option<Places>,
     until: Instant,
     /// Whether both ends of any connection were ever seen.
     pub(super) live: bool,
-    /// Whether looks come when they are due.
+    /// Whether samples come when they are due.
     pub(super) prompt: bool,
     samples: f64,
-    /// The share of looks that met none of the connections they asked for: a mean that forgets.
+    /// The share of samples that met none of the connections they asked for: a mean that forgets.
     missed_ratio: f64,
     observed_secs: f64,
     server_unread_secs: f64,
     generator_unread_secs: f64,
     unsent_secs: f64,
-    /// Processor time of a look: a mean that forgets.
-    look_secs: f64,
+    /// Processor time of a sample: a mean that forgets.
+    sample_secs: f64,
     /// And of all that the thread does.
     pub(super) cost_secs: f64,
 }
 
-impl Seen {
-    pub(super) fn new(now: Instant) -> Seen {
-        Seen {
+impl Observed {
+    pub(super) fn new(now: Instant) -> Observed {
+        Observed {
             last: None,
             until: now,
             live: false,
@@ -60,12 +60,12 @@ impl Seen {
             server_unread_secs: 0.0,
             generator_unread_secs: 0.0,
             unsent_secs: 0.0,
-            look_secs: 0.0,
+            sample_secs: 0.0,
             cost_secs: 0.0,
         }
     }
 
-    /// What the last look showed stands until `now`.
+    /// What the last sample showed stands until `now`.
     pub(super) fn stand(&mut self, now: Instant) {
         let secs = now.saturating_duration_since(self.until).as_secs_f64();
         if let Some(last) = self.last {
@@ -77,27 +77,27 @@ impl Seen {
         self.until = self.until.max(now);
     }
 
-    /// A look met nobody: until the next one nothing is known.
+    /// A sample met nobody: until the next one nothing is known.
     pub(super) fn miss(&mut self, now: Instant) {
         self.stand(now);
         self.last = None;
         self.missed_ratio += (1.0 - self.missed_ratio) / MEMORY;
     }
 
-    /// Whether connections are gone before they can be looked at, so that what is seen of them says nothing.
+    /// Whether connections are gone before they can be sampled, so that what is seen of them says nothing.
     pub(super) fn is_too_late(&self) -> bool {
         self.missed_ratio > 0.5
     }
 
-    pub(super) fn look(&mut self, now: Instant, places: Places, look_secs: f64) {
+    pub(super) fn sample(&mut self, now: Instant, places: Places, sample_secs: f64) {
         self.stand(now);
         self.last = Some(places);
         self.missed_ratio -= self.missed_ratio / MEMORY;
         self.live |= places.connections > 0.0;
         self.samples += 1.0;
-        // A virtual core that was taken away counts as used: such a look says nothing of the next.
-        let change = look_secs.min(LOOK_MAX.as_secs_f64()) - self.look_secs;
-        self.look_secs += change / if self.samples == 1.0 { 1.0 } else { MEMORY };
+        // A virtual core that was taken away counts as used: such a sample says nothing of the next.
+        let change = sample_secs.min(SAMPLE_SECS_MAX.as_secs_f64()) - self.sample_secs;
+        self.sample_secs += change / if self.samples == 1.0 { 1.0 } else { MEMORY };
     }
 
     pub(super) fn show(&self, into: &mut Reading) {
@@ -114,9 +114,9 @@ impl Seen {
         into.gauge("sockets.prompt", f64::from(u8::from(self.prompt)));
     }
 
-    /// How long to leave between looks that cost what they did so far.
+    /// How long to leave between samples that cost what they did so far.
     pub(super) fn period(&self) -> Duration {
-        let affordable_secs = self.look_secs / COST_MAX_RATIO;
+        let affordable_secs = self.sample_secs / COST_MAX_RATIO;
         Duration::from_secs_f64(affordable_secs.min(PERIOD_MAX.as_secs_f64())).max(PERIOD_MIN)
     }
 }
@@ -129,11 +129,11 @@ mod tests {
     fn who_is_gone_before_a_look_is_not_counted_as_nowhere() {
         let began = Instant::now();
         let at = |secs: u64| began + Duration::from_secs(secs);
-        let mut seen = Seen::new(began);
+        let mut seen = Observed::new(began);
         let queue = Places { server_unread: 3.0, connections: 4.0, ..Places::default() };
-        seen.look(at(1), queue, 1e-5);
+        seen.sample(at(1), queue, 1e-5);
         seen.miss(at(2));
-        seen.look(at(5), queue, 1e-5);
+        seen.sample(at(5), queue, 1e-5);
         seen.stand(at(6));
         assert_eq!((seen.observed_secs, seen.server_unread_secs), (2.0, 6.0));
         assert!(!seen.is_too_late());
@@ -142,7 +142,7 @@ mod tests {
         assert!(!seen.is_too_late());
         (10..20).for_each(|secs| seen.miss(at(secs)));
         assert!(seen.is_too_late());
-        (20..30).for_each(|secs| seen.look(at(secs), queue, 1e-5));
+        (20..30).for_each(|secs| seen.sample(at(secs), queue, 1e-5));
         assert!(!seen.is_too_late());
     }
 
@@ -150,23 +150,23 @@ mod tests {
     fn what_was_seen_stands_until_the_next_look_and_for_every_reading() {
         let start = Instant::now();
         let after = |millis| start + Duration::from_millis(millis);
-        let mut seen = Seen::new(start);
+        let mut seen = Observed::new(start);
         let waiting = |server_unread| Places { server_unread, connections: 4.0, ..Places::default() };
-        seen.look(after(0), waiting(4.0), 0.0);
-        seen.look(after(250), waiting(2.0), 0.0);
+        seen.sample(after(0), waiting(4.0), 0.0);
+        seen.sample(after(250), waiting(2.0), 0.0);
         seen.stand(after(750));
         assert_eq!((seen.server_unread_secs, seen.observed_secs), (2.0, 0.75));
-        // A look that was taken before the reading and comes after it.
-        seen.look(after(700), waiting(1.0), 0.0);
+        // A sample that was taken before the reading and comes after it.
+        seen.sample(after(700), waiting(1.0), 0.0);
         seen.stand(after(1000));
         assert_eq!((seen.server_unread_secs, seen.observed_secs, seen.samples), (2.25, 1.0, 3.0));
     }
 
     #[test]
     fn looks_that_cost_more_are_rarer() {
-        let mut seen = Seen::new(Instant::now());
+        let mut seen = Observed::new(Instant::now());
         let mut period_after = |cost_secs, times| {
-            (0..times).for_each(|_| seen.look(Instant::now(), Places::default(), cost_secs));
+            (0..times).for_each(|_| seen.sample(Instant::now(), Places::default(), cost_secs));
             seen.period()
         };
         assert_eq!(period_after(0.00003, 1), PERIOD_MIN);

@@ -1,4 +1,4 @@
-//! What a target looks like to its course through the repetitions: something that is begun, and on which trials run.
+//! What a target looks like to its target_run through the repetitions: something that is begun, and on which trials run.
 //!
 //! A queueing model is here, too; what runs on this machine is next door. Of the order of trials it knows nothing.
 
@@ -20,12 +20,12 @@ pub(super) struct Length {
 }
 
 /// What trials run against.
-pub(super) trait Rig<'a> {
+pub(super) trait Runner<'a> {
     /// Makes the target fresh for a repetition.
     fn begin(&mut self) -> Result<(), String>;
-    /// Where it is measured; after the first [`Rig::begin`].
+    /// Where it is measured; after the first [`Runner::begin`].
     fn environment(&self) -> Vec<(String, String)>;
-    /// What its requests wait for; after the first [`Rig::begin`].
+    /// What its requests wait for; after the first [`Runner::begin`].
     fn resources(&self) -> Vec<Resource>;
     /// Runs one trial. A failure is part of it.
     fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial;
@@ -53,12 +53,12 @@ pub(super) trait Rig<'a> {
 }
 
 /// A queueing model in place of a system.
-pub(super) struct Modelled<'a> {
+pub(super) struct SimulatedRunner<'a> {
     pub(super) model: &'a simulated::Model,
     pub(super) experiment: &'a Experiment,
 }
 
-impl<'a> Rig<'a> for Modelled<'a> {
+impl<'a> Runner<'a> for SimulatedRunner<'a> {
     fn begin(&mut self) -> Result<(), String> {
         Ok(())
     }
