@@ -40,23 +40,11 @@ pub struct InterventionRow {
 /// Everything that can be made slower in a target that is not simulated; of a model, it is its stations.
 pub const INTERVENTIONS: &[InterventionRow] = &[
     // Each request makes its worker compute for so much longer.
-    InterventionRow {
-        name: "cpu",
-        applies: is_weir,
-        needs: NEEDS_WEIR,
-    },
+    InterventionRow { name: "cpu", applies: is_weir, needs: NEEDS_WEIR },
     // Each request blocks its worker for so much longer.
-    InterventionRow {
-        name: "worker",
-        applies: is_weir,
-        needs: NEEDS_WEIR,
-    },
+    InterventionRow { name: "worker", applies: is_weir, needs: NEEDS_WEIR },
     // Each request waits so much longer and holds nothing: the control.
-    InterventionRow {
-        name: "delay",
-        applies: is_weir,
-        needs: NEEDS_WEIR,
-    },
+    InterventionRow { name: "delay", applies: is_weir, needs: NEEDS_WEIR },
     // Each write holds the server’s lock for so much longer.
     InterventionRow {
         name: "lock",
@@ -64,11 +52,7 @@ pub const INTERVENTIONS: &[InterventionRow] = &[
         needs: "has a lock; add \"--lab\", \"--inject\", \"lock=0s\" to its args",
     },
     // Each batch holds its session of the store for so much longer.
-    InterventionRow {
-        name: "store_worker",
-        applies: is_weir,
-        needs: NEEDS_WEIR,
-    },
+    InterventionRow { name: "store_worker", applies: is_weir, needs: NEEDS_WEIR },
     // Each flush of the embedded store takes so much longer, one after the other.
     InterventionRow {
         name: "flush",

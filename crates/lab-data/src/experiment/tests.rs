@@ -60,7 +60,7 @@ fn a_window_may_go_on_until_its_means_are_known() {
         ("most = \"9s\"\nlatency = 0.0", "adaptive.latency 0 is no share of a mean"),
         ("most = \"9s\"\nleast = \"1s\"", "unknown field"),
     ] {
-        let said = read(section).unwrap_err().to_string();
+        let said = read(section).unwrap_err().to_string().replace("; hint: ", "; ");
         assert!(said.contains(complaint), "{said}");
     }
 }
@@ -203,13 +203,18 @@ fn a_part_of_the_targets_can_be_chosen_and_takes_what_is_said_of_it() {
             &["their"][..],
             &[][..],
             Err(
-                "--targets their: the experiment has none of that name; name some of these: ours, theirs, model",
+                "--targets their: the experiment has none of that name; hint: name some of these: ours, theirs, model",
             ),
         ),
     ] {
         assert_eq!(chosen(targets, workloads), left.map(str::to_owned).map_err(str::to_owned));
     }
-    let why = Experiment::parse(SMALL).unwrap().keep_targets(&["ours".to_owned()]).unwrap_err().to_string();
+    let why = Experiment::parse(SMALL)
+        .unwrap()
+        .keep_targets(&["ours".to_owned()])
+        .unwrap_err()
+        .to_string()
+        .replace("; hint: ", "; ");
     assert!(why.contains("leave the flag out"), "{why}");
 }
 
@@ -246,12 +251,12 @@ fn what_is_wrong_with_one_of_several_targets_is_named_with_it() {
     ] {
         let text = several().replacen(from, to, 1);
         assert_ne!(text, several(), "{from}");
-        let error = Experiment::parse(&text).unwrap_err().to_string();
+        let error = Experiment::parse(&text).unwrap_err().to_string().replace("; hint: ", "; ");
         assert!(error.contains(complaint) && !error.contains('\n'), "{to}: {error}");
     }
     let idle = several().replacen("durability = \"fsync\"", "workloads = [\"get_popular\"]", 1);
     let idle = idle.replacen("workloads = [\"put_rare\"]", "workloads = [\"get_popular\"]", 1);
-    let why = Experiment::parse(&idle).unwrap_err().to_string();
+    let why = Experiment::parse(&idle).unwrap_err().to_string().replace("; hint: ", "; ");
     assert!(why.contains("workload `put_rare`: no target takes part in it"), "{why}");
 }
 
@@ -280,11 +285,17 @@ fn a_target_may_have_quotas_and_a_link() {
         ("link = { rate = \"10kbit\" }", "target.link.rate 10kbit: at least 100kbit"),
         ("link = { rate = \"10MB\" }", "a bit rate is a number with bit"),
     ] {
-        let why = Experiment::parse(&SMALL.replace(key, &format!("{key}\n{keys}"))).unwrap_err().to_string();
+        let why = Experiment::parse(&SMALL.replace(key, &format!("{key}\n{keys}")))
+            .unwrap_err()
+            .to_string()
+            .replace("; hint: ", "; ");
         assert!(why.contains(complaint) && !why.contains('\n'), "{keys}: {why}");
     }
     let bare = SMALL.replace(key, "store = \"fjall\"\nquota = { database = 0.5 }").replace("[postgres]", "");
-    let why = Experiment::parse(&bare.replace("settings = ", "#")).unwrap_err().to_string();
+    let why = Experiment::parse(&bare.replace("settings = ", "#"))
+        .unwrap_err()
+        .to_string()
+        .replace("; hint: ", "; ");
     assert!(why.contains("target.quota.database: the lab starts no database here"), "{why}");
 }
 
@@ -317,7 +328,7 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
             "`database_cpu` changes nothing: no target has databases with a quota; add",
         ),
     ] {
-        let why = parsed(section).unwrap_err().to_string();
+        let why = parsed(section).unwrap_err().to_string().replace("; hint: ", "; ");
         assert!(why.contains(complaint) && !why.contains('\n'), "{section}: {why}");
     }
     // Each with what its intervention needs.
@@ -331,8 +342,10 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
         INTERVENTIONS.iter().map(|row| row.name).filter(|name| *name != "write_cap").collect();
     Experiment::parse(&format!("{full}\n[interventions]\nonly = {all:?}")).unwrap();
     let strange = SMALL.replace("kind = \"weir\"\nstore = \"postgres\"\nargs = [\"--cache-entries\", \"10\"]\n[postgres]\nsettings = { shared_buffers = \"128MB\", fsync = true, max_connections = 50 }\n[cores]\nserver = [0]", "kind = \"url\"\nurl = \"http://127.0.0.1:1\"");
-    let why =
-        Experiment::parse(&format!("{strange}\n[interventions]\nonly = [\"cpu\"]")).unwrap_err().to_string();
+    let why = Experiment::parse(&format!("{strange}\n[interventions]\nonly = [\"cpu\"]"))
+        .unwrap_err()
+        .to_string()
+        .replace("; hint: ", "; ");
     assert!(why.contains("`cpu` changes nothing: no target is a weir of the lab’s own"), "{why}");
     let model = several() + "[interventions]\nonly = [\"one\"]";
     let mut experiment = Experiment::parse(&model).unwrap();
@@ -370,11 +383,11 @@ fn what_is_known_of_the_targets_names_what_there_is() {
         (CASE, "", "truth: there is no case"),
     ] {
         let case = CASE.replacen(from, to, 1);
-        let why = parsed(&case).unwrap_err().to_string();
+        let why = parsed(&case).unwrap_err().to_string().replace("; hint: ", "; ");
         assert!(why.contains(complaint) && !why.contains('\n'), "{to}: {why}");
     }
     let one = format!("{SMALL}\n[truth]\n{}", CASE.replace("\nreference = \"model\"", ""));
-    let why = Experiment::parse(&one).unwrap_err().to_string();
+    let why = Experiment::parse(&one).unwrap_err().to_string().replace("; hint: ", "; ");
     assert!(why.contains("target `ours`: the one target has no name; write [[target]]"), "{why}");
     let mut fewer = parsed(CASE).unwrap();
     fewer.keep_targets(&["ours".to_owned(), "theirs".to_owned()]).unwrap();
@@ -433,7 +446,7 @@ fn what_is_wrong_is_named_in_one_line() {
     ] {
         let text = SMALL.replacen(from, to, 1);
         assert_ne!(text, SMALL, "{from}");
-        let error = Experiment::parse(&text).unwrap_err().to_string();
+        let error = Experiment::parse(&text).unwrap_err().to_string().replace("; hint: ", "; ");
         assert!(error.contains(complaint) && !error.contains('\n'), "{to}: {error}");
     }
 }

@@ -533,14 +533,14 @@ mod tests {
             let counters = names.iter().map(|name| (format!("stats.{name}"), 1.0)).collect();
             of_server(&Reading { counters, ..Reading::default() }).join(" ")
         };
-        assert_eq!(all(&[]), "cpu worker delay");
+        assert_eq!(all(&[]), "server_cpu cpu worker delay");
         assert_eq!(
             all(&[
                 "weir_lock_busy_seconds_total{lock=\"commit\"}",
                 "weir_store_workers{operation=\"read\"}",
                 "weir_flushes_total"
             ]),
-            "cpu worker delay lock store_worker flush"
+            "server_cpu cpu worker delay lock store_worker flush"
         );
     }
 
