@@ -200,8 +200,8 @@ pub(super) fn not_ready(tiers: &Tiers) -> Option<String> {
         let name = if of == 1 { "the store".to_owned() } else { format!("shard {} of {of}", index + 1) };
         match tiered.store().status() {
             Status::Up(_) => None,
-            Status::Down(reason) => Some(format!("{name} is away: {reason}")),
-            Status::Stopped => Some(format!("{name} was given back")),
+            Status::Down(reason) => Some(format!("{name} is unavailable: {reason}")),
+            Status::Stopped => Some(format!("{name} was released")),
         }
     });
     let away: Vec<String> = away.collect();

@@ -65,7 +65,7 @@ pub enum Served {
     },
     /// From the store, by another's read that was under way.
     Collapsed,
-    /// From the replica, because the store is away: it may be older than what was acknowledged.
+    /// From the replica, because the store is unavailable: it may be older than what was acknowledged.
     Replica,
 }
 

@@ -1,4 +1,4 @@
-//! The tiers of a server: one for every store it divides its keys among, and a replica to ask when one is away.
+//! The tiers of a server: one for every store it divides its keys among, and a replica to ask when one is unavailable.
 //!
 //! A key's hash says which shard holds it. Each shard is a whole tier of its own (cache, flights, workers, owner thread), so a
 //! batch is always of one store, a store that is lost disturbs no other, and the one rule stays what it is. Knows no HTTP.
@@ -74,16 +74,18 @@ impl Tiers {
         Some((self.shards[shard].cached(key, look)?, shard))
     }
 
-    /// The row under `key`, from its shard, or from the replica while the shard's store is away.
+    /// The row under `key`, from its shard, or from the replica while the shard's store is unavailable.
     ///
     /// The row of the replica answers this request only: it enters no cache and joins no flight. A store that
-    /// hangs first and then is away costs its deadline and the replica's.
+    /// hangs first and then is unavailable costs its deadline and the replica's.
     pub async fn get(&self, key: &Key) -> Result<Read, Error> {
         let tier = self.tier_of(key);
         let Some(replica) = &self.replica else { return tier.get(key).await };
         let refused = match tier.store().status() {
             // Known to be away: a worker may hang in its last batch for a while, and this read behind it.
-            Status::Down(reason) => Error::new(Kind::Unavailable, format!("the store is away: {reason}")),
+            Status::Down(reason) => {
+                Error::new(Kind::Unavailable, format!("the store is unavailable: {reason}"))
+            }
             Status::Up(_) | Status::Stopped => match tier.get(key).await {
                 Err(error) if error.kind() == Kind::Unavailable || is_away(tier) => error,
                 answered => return answered,

@@ -1,4 +1,4 @@
-//! Removing every row: on a session and a thread of its own, beside the workers.
+//! Removing every row, on a session and a thread of its own.
 
 use super::worker::given_up;
 use super::{Reply, Shared, Status};
@@ -32,9 +32,9 @@ fn clear_now(shared: &Shared) -> Result<(), Error> {
     let epoch = match status {
         Status::Up(epoch) => epoch,
         Status::Down(reason) => {
-            return Err(Error::new(Kind::Unavailable, format!("the store is away: {reason}")));
+            return Err(Error::new(Kind::Unavailable, format!("the store is unavailable: {reason}")));
         }
-        Status::Stopped => return Err(Error::new(Kind::Unavailable, "the store was given back")),
+        Status::Stopped => return Err(Error::new(Kind::Unavailable, "the store was released")),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =

@@ -145,11 +145,11 @@ pub enum Status {
     Up(u64),
     /// It is not, and why.
     Down(String),
-    /// It was given back.
+    /// It was released.
     Stopped,
 }
 
-/// Learns of the store's coming and going, on the owner thread.
+/// Is notified when the store is owned and when it is lost, on the owner thread.
 pub trait Observer: Send + Sync {
     /// The server owns the store and no earlier statement can take effect any more; requests will be served from now on.
     fn store_up(&self);
@@ -185,7 +185,7 @@ pub struct Meters {
     pub leases: Counter,
 }
 
-/// A store behind workers. Dropping it answers what is queued, then gives the store back.
+/// A store behind workers. Dropping it answers what is queued, then releases the store.
 pub struct Batcher {
     shared: Arc<Shared>,
     reads: Queues<ReadRequest>,
@@ -266,7 +266,7 @@ impl Batcher {
         self.push(&self.writes, self.queue_of(&self.writes, &request.key), request);
     }
 
-    /// Removes every row, durably. Whatever is written meanwhile may be gone afterwards or not.
+    /// Removes every row, durably. Rows that are written meanwhile may be removed or not.
     pub fn clear(&self, reply: Reply<()>) {
         clear::clear(&self.shared, reply);
     }
@@ -335,11 +335,11 @@ impl Drop for Batcher {
         self.writes = Queues::none();
         let workers = self.threads.len().saturating_sub(1);
         if !ended_within(ENDING_MAX, &self.threads[..workers]) {
-            log::warn!("the store does not answer; what is under way is given up");
+            log::warn!("the store does not answer; requests in flight are dropped");
         }
         self.shared.status.send_replace(Status::Stopped);
         if !ended_within(ENDING_MAX, &self.threads) {
-            log::warn!("the store hangs; it is left to itself");
+            log::warn!("the store does not answer; its threads are abandoned");
         }
     }
 }

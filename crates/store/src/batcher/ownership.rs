@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 /// Between two attempts to acquire the lease, at first; doubled up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// A lease that lasted so long was a good one.
+/// A lease that lasted this long was not lost at once.
 const SETTLED: Duration = Duration::from_secs(5);
 
 /// Starts the owner thread and waits for its first lease.

@@ -1,4 +1,4 @@
-//! What waits for the workers of a kind, and which worker takes it.
+//! The queues of the store workers for reads, or for writes, and which worker serves which queue.
 //!
 //! A key's hash chooses its queue, and a queue's own worker takes from it. Where a flush is slow, one that serves all is worth
 //! more than two that take turns: a worker may hand its queue over to the first one, and has it back when the first one
@@ -63,7 +63,7 @@ impl<R> Queues<R> {
         (Queues(Arc::clone(&queues)), consumers.collect())
     }
 
-    /// None, for what has no workers.
+    /// No queues, where there are no workers.
     pub(super) fn none() -> Queues<R> {
         Queues(Arc::new([]))
     }

@@ -17,15 +17,15 @@ use std::time::{Duration, Instant};
 const BATCH_REQUESTS_MAX: usize = 1024;
 /// A batch takes no further request once it carries this many bytes.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// A flush this slow is worth waiting for company; below it, waiting costs more than it brings.
+/// With a flush this slow, a batch waits for more requests; below it, waiting costs more than it saves.
 pub(super) const SLOW_FLUSH: Duration = Duration::from_millis(1);
-/// What a request adds to a commit's time besides the flush: a large batch is not a slow flush.
+/// Time that each request adds to a commit besides the flush: a large batch is not a slow flush.
 const REQUEST_COST: Duration = Duration::from_micros(10);
-/// So many commits in a row have to be slow: one that only waited for a processor says nothing about the flush.
+/// This many commits in a row have to be slow: a single one may only have waited for a processor.
 pub(super) const SLOW_IN_A_ROW: u32 = 8;
-/// A commit that hung once says nothing about the next.
+/// Longest wait, also after a commit that took very long.
 const BATCH_WAIT_MAX: Duration = Duration::from_millis(10);
-/// How long a batch may go on after the store was lost: another session was, and this one may not know yet.
+/// How long a batch may continue after another session found the store lost.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 /// How often a batch that the store rolled back is tried again.
 const RETRIES_MAX: usize = 3;
@@ -57,10 +57,9 @@ pub(super) trait Request: Send + Sized + 'static {
 
 /// A batch that was done.
 pub(super) struct Ran {
-    /// When its requests were answered; what comes after it, until the worker goes on, is no time of theirs. Where the store refused some and
-    /// each went again on its own, when the last was.
+    /// When its requests were answered; if some were refused and sent again one by one, when the last was.
     answered: Instant,
-    /// Of answers, what the batch itself does not carry.
+    /// Bytes of the answers that the batch itself did not carry.
     bytes: usize,
 }
 
@@ -94,14 +93,14 @@ struct StoreWorker<R> {
     last: LastBatch,
 }
 
-/// What the batch before was like: the best guess at the next one.
+/// The last batch, by which the next one is estimated.
 #[derive(Clone, Copy)]
 struct LastBatch {
     requests: usize,
     took: Duration,
-    /// How many in a row, up to this one, had company and a slow flush.
+    /// How many batches in a row, up to this one, had several requests and a slow flush.
     slow: u32,
-    /// What its answer carried for a request, in bytes, or more if batches before did: sizes come in any order.
+    /// Bytes of its answers per request, or half of the last estimate if that is more: sizes come in any order.
     answer_bytes: usize,
 }
 
@@ -110,7 +109,7 @@ impl LastBatch {
         LastBatch { requests: 0, took: Duration::ZERO, slow: 0, answer_bytes: R::ANSWER_BYTES_GUESS }
     }
 
-    /// The next one: `took` in the store, and its answers carried so many bytes.
+    /// The next one: its time in the store, and the bytes of its answers.
     fn followed_by<R: Request>(self, requests: usize, took: Duration, answer_bytes: usize) -> LastBatch {
         let is_slow = R::FLUSHES && requests > 1 && took >= SLOW_FLUSH + REQUEST_COST * requests as u32;
         let slow = if is_slow { self.slow.saturating_add(1) } else { 0 };
@@ -118,7 +117,7 @@ impl LastBatch {
         LastBatch { requests, took, slow, answer_bytes }
     }
 
-    /// How long the next batch may wait for as many requests as this one had; `None` where it must not.
+    /// How long the next batch may wait for as many requests as this one had; `None` for not at all.
     fn batch_wait(&self) -> Option<Duration> {
         (self.slow >= SLOW_IN_A_ROW).then(|| (self.took / 4).min(BATCH_WAIT_MAX))
     }
@@ -157,7 +156,7 @@ impl<R: Request> StoreWorker<R> {
     async fn refuse(&mut self, reason: &str) -> Break {
         let mut status = self.shared.status.subscribe();
         let away = Status::Down(reason.to_owned());
-        let error = Error::new(Kind::Unavailable, format!("the store is away: {reason}"));
+        let error = Error::new(Kind::Unavailable, format!("the store is unavailable: {reason}"));
         loop {
             // Requests that come when the store is back are not refused. The value decides, not the wake-up below: a client may
             // have seen the new status before this thread wakes up.

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[serde(default, deserialize_with = "one_or_more")]
     pub(super) store: Vec<String>,
 
-    /// A replica to read from while a store is away; such answers say so, and may be old
+    /// A replica to read from while a store is unavailable; such answers say so, and may be old
     #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]
     pub(super) read_fallback: Option<String>,
 
