@@ -333,7 +333,12 @@ fn wrong_faults_change_nothing_and_say_what_would_be_right() {
         ("PUT", "/inject?fail=few", 400, "fail=few: a count is a whole number, as in fail=40"),
         ("PUT", "/inject?fail=0&fail=0", 400, "fail is given twice"),
         ("PUT", "/inject?fail=0&cpu=%zz", 400, "the query has a %"),
-        ("PUT", "/inject?fail=0&lock=1ms", 409, "no lock to hold longer; hint: start it with --inject lock=0s"),
+        (
+            "PUT",
+            "/inject?fail=0&lock=1ms",
+            409,
+            "no lock to hold longer; hint: start it with --inject lock=0s",
+        ),
         ("DELETE", "/inject?cpu=1ms", 400, "leave the query out"),
         ("POST", "/inject?fail=0", 405, "this route takes PUT, DELETE"),
         ("GET", "/inject", 405, "this route takes PUT, DELETE"),
