@@ -20,7 +20,7 @@ pub mod steady;
 pub mod waits;
 mod waiting;
 
-pub use audit::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
+pub use audit::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, Growth, RULES, Reason};
 pub use capacity::{Capacity, Decline, Knee, KneeSpread};
 pub use ceilings::Ceiling;
@@ -118,7 +118,7 @@ pub struct WorkloadFindings {
     /// How its reads were served by the cache, and would have been by the policies simulated beside it.
     pub hit_ratios: Vec<HitRatio>,
     /// What somebody printed of the same workload, at their levels, and what the audit says of it.
-    pub printed: Option<PrintedSweep>,
+    pub printed: Option<PublishedSweep>,
     /// What became of it when single resources were made slower; empty where nothing was.
     pub effects: Vec<Effect>,
     /// What held the sessions of each database at the levels that decide; empty where nothing was sampled.

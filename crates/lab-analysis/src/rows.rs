@@ -2,7 +2,7 @@
 //!
 //! Merges and derives; judging is the business of [`super::checks`].
 
-use super::audit::{AuditedRow, PrintedSweep, audit};
+use super::audit::{AuditedRow, PublishedSweep, audit};
 use super::checks::Checked;
 use super::figures::{self, Figured};
 use super::little::little_residual;
@@ -285,7 +285,7 @@ fn printed_at(results: &Results, workload: &str, level: u32) -> Option<AuditedRo
 }
 
 /// All that is printed of a workload. `None` where nothing is.
-pub(super) fn printed_sweep(results: &Results, workload: &WorkloadPlan) -> Option<PrintedSweep> {
+pub(super) fn printed_sweep(results: &Results, workload: &WorkloadPlan) -> Option<PublishedSweep> {
     let name = workload.printed.as_ref().unwrap_or(&workload.name);
     // The rows of the other workloads are evidence, too: the audit sees them all.
     audit(&results.printed).sweeps.into_iter().find(|sweep| sweep.workload == *name)

@@ -2,7 +2,7 @@
 
 pub mod experiment;
 pub mod topology;
-pub mod printed;
+pub mod published;
 pub mod results;
 pub mod search;
 pub mod simulated;

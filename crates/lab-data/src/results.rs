@@ -2,7 +2,7 @@
 //!
 //! This is `results.json`. Everything the report says is computed from it, so it alone must be kept.
 
-use super::printed::PrintedRow;
+use super::published::PublishedRow;
 use kv::proto::{CheckOutcome, LoadReport, SelftestReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ pub struct Results {
     pub repetitions: u32,
     /// Rows somebody printed of the same experiment; all those of the report it names, as they stood in its table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub printed: Vec<PrintedRow>,
+    pub printed: Vec<PublishedRow>,
     /// The trials in the order they ran. A planned trial that is not here did not run.
     pub trials: Vec<Trial>,
     /// Trials in which one resource was made a little slower on purpose, and those beside them in which none was; in the order

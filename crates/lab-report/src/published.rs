@@ -7,7 +7,7 @@ use super::format::{self, UNKNOWN};
 use super::sentences;
 use kv::units::short;
 use lab_analysis::rows::Use;
-use lab_analysis::{AuditedRow, Findings, PrintedSweep, Row, WorkloadFindings};
+use lab_analysis::{AuditedRow, Findings, PublishedSweep, Row, WorkloadFindings};
 
 /// A line of the table: what both sides have of one level.
 struct Pair<'a> {
@@ -66,7 +66,7 @@ fn ratio(pair: &Pair) -> Option<String> {
 /// The beginning of the page: the most that was published of each workload beside the most that was measured. Nothing
 /// where nothing was published.
 pub(super) fn front(findings: &Findings) -> Vec<Block> {
-    let sweeps: Vec<(&WorkloadFindings, &PrintedSweep)> =
+    let sweeps: Vec<(&WorkloadFindings, &PublishedSweep)> =
         findings.workloads.iter().filter_map(|found| Some((found, found.printed.as_ref()?))).collect();
     if sweeps.is_empty() {
         return Vec::new();
@@ -142,7 +142,7 @@ pub(super) fn disk(row: &Row) -> Option<&Use> {
     row.resources.iter().find(|of| of.name.starts_with("disk"))
 }
 
-fn pairs<'a>(sweep: &'a PrintedSweep, rows: &'a [Row]) -> Vec<Pair<'a>> {
+fn pairs<'a>(sweep: &'a PublishedSweep, rows: &'a [Row]) -> Vec<Pair<'a>> {
     let published = sweep.rows.iter().filter_map(|row| Some((row.printed.clients?, row)));
     let mut pairs: Vec<Pair> =
         published.map(|(clients, row)| Pair { clients, published: Some(row), measured: None }).collect();
@@ -156,7 +156,7 @@ fn pairs<'a>(sweep: &'a PrintedSweep, rows: &'a [Row]) -> Vec<Pair<'a>> {
     pairs
 }
 
-fn notes(sweep: &PrintedSweep, pairs: &[Pair], absent: &[&Figures]) -> Vec<String> {
+fn notes(sweep: &PublishedSweep, pairs: &[Pair], absent: &[&Figures]) -> Vec<String> {
     let mut notes = Vec::new();
     if sweep.checked() > 0 {
         let ours =

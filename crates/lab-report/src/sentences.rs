@@ -3,8 +3,8 @@
 use super::format::{self, UNKNOWN, capitalized, count, each_level, known, latency, listed, percent, spread};
 use kv::units::{micros, short};
 use lab_analysis::{
-    AuditedRow, Capacity, Dominant, Effect, Evidence, FastFail, Growth, Interval, Knee, PrintedSweep, Reason,
-    Row, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
+    AuditedRow, Capacity, Dominant, Effect, Evidence, FastFail, Growth, Interval, Knee, PublishedSweep,
+    Reason, Row, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
 };
 use lab_data::results::{Limit, Placement, Results, SearchEnd, SearchPlan};
 use lab_data::search::Says;
@@ -277,8 +277,8 @@ pub(super) fn rate(rps: f64) -> String {
 }
 
 /// What somebody published of a workload, and what the audit says of it.
-pub(super) fn published(sweep: &PrintedSweep) -> String {
-    let PrintedSweep { report, system, workload, findings, .. } = sweep;
+pub(super) fn published(sweep: &PublishedSweep) -> String {
+    let PublishedSweep { report, system, workload, findings, .. } = sweep;
     let system = if system.is_empty() { String::new() } else { format!(" of {system}") };
     let report = if report.is_empty() { String::new() } else { format!(" in report {report}") };
     let mut said = format!("Published{report} as {workload}{system}.");

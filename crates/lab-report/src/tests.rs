@@ -276,7 +276,7 @@ fn with_printed(rows: &str) -> Results {
     let head = "report,system,workload,clients,throughput_rps,latency_ms,server_cpu_pct,disk_util_pct,success_share,note";
     let mut results = results();
     results.resources[0].name = "server CPU".into();
-    results.printed = lab_data::printed::parse(&format!("{head}\n{rows}")).unwrap().rows;
+    results.printed = lab_data::published::parse(&format!("{head}\n{rows}")).unwrap().rows;
     results
 }
 

@@ -5,7 +5,7 @@
 
 mod remarks;
 
-use lab_data::printed::{Figure, PrintedRow};
+use lab_data::published::{Figure, PublishedRow};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ const LOST: (f64, f64, f64) = (0.20, 0.60, 0.15);
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Audit {
     /// In the order in which they begin in the table.
-    pub sweeps: Vec<PrintedSweep>,
+    pub sweeps: Vec<PublishedSweep>,
     /// Rows that are off by more than [`OFF`].
     pub off: u32,
     /// Rows with clients, throughput and latency.
@@ -32,7 +32,7 @@ pub struct Audit {
 
 /// The rows of one workload of one report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PrintedSweep {
+pub struct PublishedSweep {
     /// The report.
     pub report: String,
     /// What it measured.
@@ -51,7 +51,7 @@ pub struct PrintedSweep {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AuditedRow {
     /// As printed.
-    pub printed: PrintedRow,
+    pub printed: PublishedRow,
     /// What its throughput counts.
     pub counted: Counted,
     /// X · R: the clients its throughput and latency account for.
@@ -188,14 +188,14 @@ pub const CAUSES: &[Cause] = &[
 ];
 
 /// Checks all rows.
-pub fn audit(rows: &[PrintedRow]) -> Audit {
-    let mut sweeps: Vec<PrintedSweep> = Vec::new();
+pub fn audit(rows: &[PublishedRow]) -> Audit {
+    let mut sweeps: Vec<PublishedSweep> = Vec::new();
     for row in rows {
         let is_its =
-            |sweep: &&mut PrintedSweep| (&sweep.report, &sweep.workload) == (&row.report, &row.workload);
+            |sweep: &&mut PublishedSweep| (&sweep.report, &sweep.workload) == (&row.report, &row.workload);
         match sweeps.iter_mut().find(is_its) {
             Some(sweep) => sweep.rows.push(audited(row)),
-            None => sweeps.push(PrintedSweep {
+            None => sweeps.push(PublishedSweep {
                 report: row.report.clone(),
                 system: row.system.clone(),
                 workload: row.workload.clone(),
@@ -209,19 +209,20 @@ pub fn audit(rows: &[PrintedRow]) -> Audit {
         sweep.rows.sort_by_key(|row| row.printed.clients.unwrap_or(u32::MAX));
     }
     for index in 0..sweeps.len() {
-        let of_report =
-            |(other, sweep): &(usize, &PrintedSweep)| *other != index && sweep.report == sweeps[index].report;
+        let of_report = |(other, sweep): &(usize, &PublishedSweep)| {
+            *other != index && sweep.report == sweeps[index].report
+        };
         let others: Vec<&AuditedRow> =
             sweeps.iter().enumerate().filter(of_report).flat_map(|(_, sweep)| &sweep.rows).collect();
         let found = findings(&sweeps[index].rows, &others);
         let remarks = remarks::remarks(&sweeps[index].rows);
         (sweeps[index].findings, sweeps[index].remarks) = (found, remarks);
     }
-    let count = |which: fn(&PrintedSweep) -> u32| sweeps.iter().map(which).sum();
-    Audit { off: count(PrintedSweep::off), checked: count(PrintedSweep::checked), sweeps }
+    let count = |which: fn(&PublishedSweep) -> u32| sweeps.iter().map(which).sum();
+    Audit { off: count(PublishedSweep::off), checked: count(PublishedSweep::checked), sweeps }
 }
 
-impl PrintedSweep {
+impl PublishedSweep {
     /// Rows that are off by more than [`OFF`].
     pub fn off(&self) -> u32 {
         self.rows.iter().filter(|row| row.off()).count() as u32
@@ -270,7 +271,7 @@ impl AuditedRow {
     }
 }
 
-fn audited(row: &PrintedRow) -> AuditedRow {
+fn audited(row: &PublishedRow) -> AuditedRow {
     // Of two readings the one that speaks for the row: what it then still misses, it misses either way.
     let successes = row.success_share.filter(|share| share.value < 1.0 && share.value > 0.0);
     let (plain, divided) = (residual(row, None), successes.and_then(|share| residual(row, Some(share))));
@@ -307,7 +308,7 @@ fn audited(row: &PrintedRow) -> AuditedRow {
 }
 
 /// What Little's law needs: clients, throughput, latency.
-fn law(row: &PrintedRow) -> Option<(f64, Figure, Figure)> {
+fn law(row: &PublishedRow) -> Option<(f64, Figure, Figure)> {
     Some((f64::from(row.clients?), row.throughput_rps?, row.latency_ms?))
 }
 
@@ -315,7 +316,7 @@ fn law(row: &PrintedRow) -> Option<(f64, Figure, Figure)> {
 ///
 /// Without think time every client is always in a request, so X · R = N; with it, below N. Never above.
 /// Source: Little, A Proof for the Queuing Formula L = λW (1961).
-fn residual(row: &PrintedRow, share: Option<Figure>) -> Option<Range> {
+fn residual(row: &PublishedRow, share: Option<Figure>) -> Option<Range> {
     let (clients, throughput, latency) = law(row)?;
     let rate = attempts(throughput, share);
     let of = |rps: f64, ms: f64| rps * ms / 1e3 / clients - 1.0;
@@ -476,7 +477,7 @@ fn impossible(seen: &Seen) -> Option<Found> {
     }
     for (i, row) in seen.rows.iter().enumerate() {
         let at = clients(row.printed.clients);
-        let PrintedRow { p50_ms, p99_ms, disk_util_pct, .. } = &row.printed;
+        let PublishedRow { p50_ms, p99_ms, disk_util_pct, .. } = &row.printed;
         let mut broken = Vec::new();
         if let Some((p50, p99)) = p50_ms.zip(*p99_ms).filter(|(p50, p99)| p50.low() > p99.high()) {
             broken.push(format!("at {at} the p50 of {p50} ms is above the p99 of {p99} ms"));

@@ -3,7 +3,7 @@
 //! Each function looks at the rows of one sweep, by clients, and says one sentence for each thing it finds.
 
 use super::{AuditedRow, Counted, clients, percent};
-use lab_data::printed::{Figure, PrintedRow};
+use lab_data::published::{Figure, PublishedRow};
 
 /// Beyond this share a deviation is worth a word.
 const WORTH: f64 = 0.05;
@@ -11,7 +11,7 @@ const WORTH: f64 = 0.05;
 const BUSY_PCT: f64 = 10.0;
 
 /// A use of something, in per cent: its name in a sentence, and its column.
-type Use = (&'static str, fn(&PrintedRow) -> Option<Figure>);
+type Use = (&'static str, fn(&PublishedRow) -> Option<Figure>);
 
 const USES: [Use; 2] =
     [("the server’s CPU", |row| row.server_cpu_pct), ("the disk", |row| row.disk_util_pct)];

@@ -1,22 +1,22 @@
 //! What the audit says of the printed rows, and of rows made up to break one law.
 
 use super::*;
-use lab_data::printed::parse;
+use lab_data::published::parse;
 
 fn printed() -> Audit {
     audit(&parse(include_str!("../../../../experiments/reports/printed.csv")).unwrap().rows)
 }
 
 /// The only sweep of a table with these rows.
-fn sweep(head: &str, rows: &str) -> PrintedSweep {
+fn sweep(head: &str, rows: &str) -> PublishedSweep {
     audit(&parse(&format!("{head}\n{rows}")).unwrap().rows).sweeps.remove(0)
 }
 
-fn law(rows: &str) -> PrintedSweep {
+fn law(rows: &str) -> PublishedSweep {
     sweep("clients,throughput_rps,latency_ms", rows)
 }
 
-fn causes(sweep: &PrintedSweep) -> Vec<(&str, Vec<u32>)> {
+fn causes(sweep: &PublishedSweep) -> Vec<(&str, Vec<u32>)> {
     sweep.findings.iter().map(|of| (of.cause, of.clients.clone())).collect()
 }
 
@@ -48,7 +48,7 @@ fn of_the_printed_rows_36_of_61_are_off() {
 fn each_report_has_the_cause_that_its_code_has() {
     let audit = printed();
     let of = |report: &str, workload: &str| {
-        let its = |sweep: &&PrintedSweep| sweep.report == report && sweep.workload == workload;
+        let its = |sweep: &&PublishedSweep| sweep.report == report && sweep.workload == workload;
         audit.sweeps.iter().find(its).unwrap()
     };
     let (cut, runs, errors) =

@@ -15,7 +15,7 @@ mod truth;
 pub use interventions::{INTERVENTIONS, InterventionRow, Interventions};
 pub use limit::LatencyLimit;
 pub use placeholder::{PLACEHOLDERS, PORT, fill};
-pub use sections::{Adaptive, Cores, DatabaseSettings, Limits, PrintedSource, Workload};
+pub use sections::{Adaptive, Cores, DatabaseSettings, Limits, PublishedSource, Workload};
 pub use target::{
     Commands, DATABASE, Database, Engine, FJALL, Fresh, GENERATOR, LINK, Link, MARIADB, POSTGRES, Process,
     Quota, address,
@@ -69,7 +69,7 @@ pub struct Experiment {
     #[serde(default)]
     pub cores: Cores,
     /// Rows somebody printed of the same experiment, to stand beside what is measured.
-    pub printed: Option<PrintedSource>,
+    pub printed: Option<PublishedSource>,
     /// What is made slower on purpose after the last repetition; `None`: nothing.
     pub interventions: Option<Interventions>,
     /// What is known of the targets' limits; `None`: nothing is.

@@ -105,7 +105,7 @@ impl Workload {
 /// Where printed rows stand.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PrintedSource {
+pub struct PublishedSource {
     /// A CSV table, as `weir audit` reads it; relative to the experiment file.
     pub file: PathBuf,
     /// Which rows of it: those with this in their column `report`.

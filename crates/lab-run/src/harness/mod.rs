@@ -30,7 +30,7 @@ pub use database::{DatabaseServer, Options as DatabaseOptions};
 use kv::proto::{FORMAT, SecondReport};
 use kv::units::Span;
 use lab_data::experiment::{Adaptive, Cores, Experiment, GENERATOR, SERVER, Subject, Target, Workload};
-use lab_data::printed::PrintedRow;
+use lab_data::published::PublishedRow;
 use lab_data::results::{
     Intervention, Measured, NOT_IMPOSED, Placement, Results, Selftest, Trial, WorkloadPlan,
 };
@@ -63,7 +63,7 @@ pub struct Options {
     /// To what share of the file's durations the experiment was scaled down.
     pub scale: Option<f64>,
     /// Rows somebody printed, to be kept beside what is measured.
-    pub printed: Vec<PrintedRow>,
+    pub printed: Vec<PublishedRow>,
     /// Whether a trial whose window may end sooner has seen enough; asked after each of its bins of [`BIN`].
     pub enough: fn(&Precision, &[SecondReport]) -> bool,
 }

@@ -6,8 +6,8 @@ use super::say;
 use kv::Error;
 use kv::proto::FORMAT;
 use lab_analysis::audit::{Audit, AuditFinding, Counted};
-use lab_analysis::{AuditStanding, AuditedRow, CAUSES, PrintedSweep, audit};
-use lab_data::printed::{self, Table};
+use lab_analysis::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
+use lab_data::published::{self, Table};
 use serde::Serialize;
 use std::fmt::Write;
 use std::fs;
@@ -29,7 +29,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         Error::input(format_args!("cannot read the table {path}: {error}"))
             .hint("name a CSV file, as in experiments/reports/printed.csv")
     })?;
-    let table = printed::parse(&text).map_err(|why| why.at(format_args!("{path}")))?;
+    let table = published::parse(&text).map_err(|why| why.at(format_args!("{path}")))?;
     let found = audit(&table.rows);
     match args.json {
         true => say(json(&found)?),
@@ -72,7 +72,7 @@ fn told(table: &Table, audit: &Audit) -> String {
     text
 }
 
-fn rows(text: &mut String, sweep: &PrintedSweep) {
+fn rows(text: &mut String, sweep: &PublishedSweep) {
     let _ = writeln!(
         text,
         "{:>9} {:>12} {:>12} {:>8} {:>9}  verdict",
@@ -112,7 +112,7 @@ fn verdict(row: &AuditedRow) -> String {
     }
 }
 
-fn conclusions(sweep: &PrintedSweep) -> Vec<String> {
+fn conclusions(sweep: &PublishedSweep) -> Vec<String> {
     let mut lines = Vec::new();
     if sweep.findings.is_empty() {
         lines.push(match sweep.checked() {

@@ -8,8 +8,8 @@ use kv::Error;
 use kv::proto::SecondReport;
 use kv::units::Span;
 use lab_analysis::steady::{Goal, long_enough};
-use lab_data::experiment::{Adaptive, Experiment, PrintedSource, Target};
-use lab_data::printed::{self, PrintedRow};
+use lab_data::experiment::{Adaptive, Experiment, PublishedSource, Target};
+use lab_data::published::{self, PublishedRow};
 use lab_data::results::{Intervention, Selftest, Trial};
 use lab_report::{headline, selftest_lines};
 use lab_run::harness::{self, Options, Precision, Progress, Ran};
@@ -225,15 +225,15 @@ fn check_commands(experiment: &Experiment) -> Result<(), Error> {
 }
 
 /// The printed rows that the experiment names. They are read before anything starts, so that a slip costs no run.
-fn printed_rows(file: &Path, experiment: &Experiment) -> Result<Vec<PrintedRow>, Error> {
-    let Some(PrintedSource { file: table, report }) = &experiment.printed else { return Ok(Vec::new()) };
+fn printed_rows(file: &Path, experiment: &Experiment) -> Result<Vec<PublishedRow>, Error> {
+    let Some(PublishedSource { file: table, report }) = &experiment.printed else { return Ok(Vec::new()) };
     let path = file.parent().unwrap_or(Path::new("")).join(table);
     let shown = path.display();
     let text = fs::read_to_string(&path).map_err(|error| {
         Error::input(format_args!("cannot read the printed rows {shown}: {error}"))
             .hint("name a CSV file in printed.file, relative to the experiment file")
     })?;
-    let table = printed::parse(&text).map_err(|why| why.at(format_args!("{shown}")))?;
+    let table = published::parse(&text).map_err(|why| why.at(format_args!("{shown}")))?;
     let mut rows = table.rows;
     rows.retain(|row| row.report == *report);
     if rows.is_empty() {

@@ -1,4 +1,4 @@
-//! Load-test rows as somebody printed them: a CSV table read into [`PrintedRow`]s, with every digit kept.
+//! Published results of load tests: a CSV table read into [`PublishedRow`]s, with every digit kept.
 //!
 //! Pure: text in, rows or one line of complaint out. What the rows say, and whether they can be true, is the business
 //! of [`mod@lab_analysis::audit`].
@@ -17,10 +17,10 @@ pub struct Figure {
     pub decimals: i32,
 }
 
-/// One printed row. What was not printed is `None`, or empty.
+/// One published row. What was not published is `None`, or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct PrintedRow {
+pub struct PublishedRow {
     /// Which report it stands in.
     pub report: String,
     /// What was measured.
@@ -47,11 +47,11 @@ pub struct PrintedRow {
     pub note: String,
 }
 
-/// A table of printed rows.
+/// A table of published rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// Its rows, in the order of the file.
-    pub rows: Vec<PrintedRow>,
+    pub rows: Vec<PublishedRow>,
     /// Names of columns that mean nothing here.
     pub ignored: Vec<String>,
 }
@@ -99,7 +99,7 @@ impl fmt::Display for Figure {
 }
 
 /// A column: its name, and how a cell of it enters the row. The error says what the cell should have been.
-type Column = (&'static str, fn(&mut PrintedRow, &str) -> Result<(), &'static str>);
+type Column = (&'static str, fn(&mut PublishedRow, &str) -> Result<(), &'static str>);
 
 const COLUMNS: &[Column] = &[
     ("report", |row, cell| text(&mut row.report, cell)),
@@ -134,8 +134,8 @@ const REQUIRED: &[&[&str]] = &[&["clients"], &["throughput_rps"], &["latency_ms"
 
 /// Reads a table: CSV (RFC 4180) with the names of the columns first. Lines that begin with `#`, and empty ones, are
 /// skipped. The error is one line: line, column, what is wrong, what to do.
-pub fn parse(csv: &str) -> Result<Table, Error> {
-    let mut records = records(csv)?.into_iter();
+pub fn parse(text: &str) -> Result<Table, Error> {
+    let mut records = records(text)?.into_iter();
     let (head_line, head) = records
         .next()
         .ok_or_else(|| Error::input("there is no row in it").hint("write the names of the columns first"))?;
@@ -173,7 +173,7 @@ pub fn parse(csv: &str) -> Result<Table, Error> {
                  every column a cell",
             ));
         }
-        let mut row = PrintedRow::default();
+        let mut row = PublishedRow::default();
         for (cell, column) in cells.iter().zip(&columns) {
             let Some((name, read)) = column else { continue };
             let cell = cell.trim();
@@ -210,71 +210,22 @@ fn one_line(cell: &str) -> String {
 }
 
 /// The records of a CSV text with the line each begins in.
-fn records(csv: &str) -> Result<Vec<(usize, Vec<String>)>, Error> {
+fn records(text: &str) -> Result<Vec<(usize, Vec<String>)>, Error> {
+    let text = text.trim_start_matches('\u{feff}');
+    let mut reader = csv::ReaderBuilder::new();
+    reader.has_headers(false).flexible(true).comment(Some(b'#'));
     let mut records = Vec::new();
-    // Programs for tables like to put a mark of the byte order first.
-    let mut rest = csv.trim_start_matches('\u{feff}');
-    let mut line = 1;
-    while !rest.is_empty() {
-        let (first, behind) = rest.split_once('\n').unwrap_or((rest, ""));
-        if first.starts_with('#') || first.trim().is_empty() {
-            (rest, line) = (behind, line + 1);
-            continue;
+    for record in reader.from_reader(text.as_bytes()).into_records() {
+        let record = record.map_err(|error| Error::input(format_args!("it is not CSV: {error}")))?;
+        // The position is that of the comments and empty lines before it.
+        let (byte, line) = record.position().map_or((0, 1), |at| (at.byte() as usize, at.line() as usize));
+        let is_skipped = |line: &&str| line.starts_with('#') || line.trim().is_empty();
+        let skipped = text[byte..].lines().take_while(is_skipped).count();
+        if record.len() > 1 || !record[0].trim().is_empty() {
+            records.push((line + skipped, record.iter().map(str::to_owned).collect()));
         }
-        let (cells, behind) = record(rest).map_err(|why| why.at(format_args!("line {line}")))?;
-        let lines = rest[..rest.len() - behind.len()].matches('\n').count();
-        records.push((line, cells));
-        (rest, line) = (behind, line + lines);
     }
     Ok(records)
-}
-
-/// The cells of the first record of `text`, and what follows it.
-fn record(text: &str) -> Result<(Vec<String>, &str), Error> {
-    let mut cells = Vec::new();
-    let mut rest = text;
-    loop {
-        let mut cell = String::new();
-        if let Some(quoted) = rest.strip_prefix('"') {
-            rest = quoted;
-            loop {
-                let (part, behind) = rest
-                    .split_once('"')
-                    .ok_or_else(|| Error::input("a quote is not closed").hint("close it"))?;
-                cell.push_str(part);
-                rest = behind;
-                // A quote within quotes is written twice.
-                match rest.strip_prefix('"') {
-                    Some(behind) => {
-                        cell.push('"');
-                        rest = behind;
-                    }
-                    None => break,
-                }
-            }
-        } else {
-            let end = rest.find([',', '\n']).unwrap_or(rest.len());
-            let (part, behind) = rest.split_at(end);
-            let part = if behind.starts_with(',') { part } else { part.trim_end_matches('\r') };
-            if part.contains('"') {
-                return Err(Error::input("a quote stands inside a cell")
-                    .hint("quote the whole cell and double the quotes in it"));
-            }
-            cell.push_str(part);
-            rest = behind;
-        }
-        cells.push(cell);
-        match rest.strip_prefix(',') {
-            Some(behind) => rest = behind,
-            None => break,
-        }
-    }
-    let end = rest.strip_prefix("\r\n").or(rest.strip_prefix('\n'));
-    match end {
-        Some(behind) => Ok((cells, behind)),
-        None if rest.is_empty() || rest == "\r" => Ok((cells, "")),
-        None => Err(Error::input("something stands behind a closing quote").hint("quote the whole cell")),
-    }
 }
 
 #[cfg(test)]
@@ -315,19 +266,24 @@ mod tests {
     fn what_is_wrong_is_named_with_line_column_and_remedy() {
         let head = "clients,throughput_rps,latency_ms,success_share\n";
         for (csv, complaint) in [
-            (String::new(), "there is no row in it; write"),
-            ("clients,latency_ms\n".into(), "line 1: there is no column throughput_rps; name"),
-            ("clients,throughput_rps\n".into(), "no column latency_ms or latency_us; name"),
-            ("#\nclients,clients,x\n".into(), "line 2, column clients: it stands twice; rename"),
-            ("clients,throughput_rps,latency_ms,latency_us\n".into(), "say the same; remove one"),
-            (format!("{head}1,2,3\n"), "line 2: it has 3 cells and the head has 4; quote"),
-            (format!("{head}\n0,2,3,\n"), "line 3, column clients: `0` does not fit; write a whole"),
+            (String::new(), "there is no row in it; hint: write"),
+            ("clients,latency_ms\n".into(), "line 1: there is no column throughput_rps; hint: name"),
+            ("clients,throughput_rps\n".into(), "no column latency_ms or latency_us; hint: name"),
+            ("#\nclients,clients,x\n".into(), "line 2, column clients: it stands twice; hint: rename"),
+            ("clients,throughput_rps,latency_ms,latency_us\n".into(), "say the same; hint: remove one"),
+            (format!("{head}1,2,3\n"), "line 2: it has 3 cells and the head has 4; hint: quote"),
+            (format!("{head}\n0,2,3,\n"), "line 3, column clients: `0` does not fit; hint: write a whole"),
             (format!("{head}1,2,3,1\n1,\"14,571\",3,\n"), "line 3, column throughput_rps: `14,571`"),
-            (format!("{head}1,2,fast,\n"), "line 2, column latency_ms: `fast` does not fit; write a plain"),
-            (format!("{head}1,2,3,76\n"), "line 2, column success_share: `76` does not fit; write a share"),
-            (format!("{head}1,\"2\n"), "line 2: a quote is not closed; close it"),
-            (format!("{head}1,\"2\"3,\n"), "line 2: something stands behind a closing quote; quote"),
-            (format!("{head}1,2\"3,\n"), "line 2: a quote stands inside a cell; quote"),
+            (
+                format!("{head}1,2,fast,\n"),
+                "line 2, column latency_ms: `fast` does not fit; hint: write a plain",
+            ),
+            (
+                format!("{head}1,2,3,76\n"),
+                "line 2, column success_share: `76` does not fit; hint: write a share",
+            ),
+            (format!("{head}1,\"2\n"), "line 2: it has 2 cells and the head has 4; hint: quote"),
+            (format!("{head}1,2\"3,\n"), "line 2: it has 3 cells and the head has 4; hint: quote"),
         ] {
             let error = parse(&csv).unwrap_err().to_string().replace("; hint: ", "; ");
             assert!(error.contains(complaint) && !error.contains('\n'), "{error}");
