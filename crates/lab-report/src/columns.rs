@@ -145,6 +145,7 @@ fn checks_failed(row: &LevelRow) -> Cell {
     let failed = || row.checks.iter().filter(|of| of.failed());
     let text = match row.excluded {
         Some(Excluded::NoNumbers) => "no run".to_owned(),
+        _ if failed().next().is_none() => "none".to_owned(),
         _ => failed().map(|of| of.check().name).collect::<Vec<_>>().join(", "),
     };
     Cell { text, value: failed().map(|of| of.id).collect::<Vec<_>>().join(" ") }

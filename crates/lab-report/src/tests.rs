@@ -177,6 +177,7 @@ fn every_planned_level_is_printed_with_what_went_wrong() {
             "6.00 % of the attempts failed",
             "get, 16 clients",
             "3 of 3 runs at 32 clients",
+            "none",
             "timeout",
             "no run",
         ] {
