@@ -32,7 +32,6 @@ const OWN_FLAGS: &[(&str, &str)] = &[
     ("--warmup", "warmup"),
     ("--window", "window"),
     ("--seed", "seed"),
-    ("--inject", "headroom"),
     ("--events", "nothing: the lab always listens"),
     ("--bin", "nothing: the lab has them where [adaptive] asks for it"),
     ("--no-preload", "nothing: the lab preloads once per repetition"),
