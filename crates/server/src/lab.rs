@@ -238,6 +238,6 @@ mod tests {
         check("PUT /inject", "400 write ?NAME=VALUE&NAME=VALUE with any of cpu, worker, delay,");
         check("PUT /inject?%ff=1ms", "400 the query is not UTF-8");
         check("PUT /inject?cpu", "400 cpu=: a duration is a number with");
-        check("PUT /inject?cpus=1ms", "400 unknown fault \"cpus\"; expected one of: cpu,");
+        check("PUT /inject?cpus=1ms", "400 unknown fault \"cpus\"; hint: expected one of: cpu,");
     }
 }
