@@ -2,7 +2,7 @@
 //!
 //! Only what may stand in the file; how it is searched for is the business of [`super::super::search`].
 
-use super::{Experiment, Target, Workload};
+use super::{Experiment, Target};
 use crate::results::SearchPlan;
 use kv::Error;
 use kv::units::Span;
@@ -69,7 +69,7 @@ impl Experiment {
     pub(super) fn check_limits(&self) -> Result<(), Error> {
         for workload in &self.workloads {
             let Some(limit) = &workload.limit else { continue };
-            check(limit, workload)
+            check(limit, &workload.args)
                 .map_err(|why| why.at(format_args!("workload.limit of `{}`", workload.name)))?;
             let models = |target: &Target| matches!(target, Target::Simulated(_));
             if self.subjects.iter().any(|subject| models(&subject.target)) {
@@ -84,7 +84,7 @@ impl Experiment {
     }
 }
 
-fn check(limit: &LatencyLimit, workload: &Workload) -> Result<(), Error> {
+fn check(limit: &LatencyLimit, args: &[String]) -> Result<(), Error> {
     if limit.p99.0.is_zero() {
         return Err(Error::input("p99 0s: no answer is that fast").hint("write p99 = \"5ms\""));
     }
@@ -107,7 +107,7 @@ fn check(limit: &LatencyLimit, workload: &Workload) -> Result<(), Error> {
             .hint("write goal = \"2%\""));
     }
     let pacing = |arg: &String| PACING.contains(&arg.split('=').next().unwrap_or(arg));
-    match workload.args.iter().find(|arg| pacing(arg)) {
+    match args.iter().find(|arg| pacing(arg)) {
         Some(arg) => Err(Error::input(format_args!("args has {arg}, but the search sets the rate itself"))
             .hint("remove one of them")),
         None => Ok(()),

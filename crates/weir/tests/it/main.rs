@@ -5,6 +5,7 @@ mod support;
 mod audit;
 mod dialects;
 mod compare;
+mod docs;
 mod durability;
 mod compat;
 mod http1;

@@ -1,0 +1,291 @@
+//! Every command of README and tutorial is run, and its output compared in shape with what stands there.
+//!
+//! In a block of the kind `console`, lines that begin with `$ ` are commands; what follows is their output. Numbers, and
+//! durations with their unit, are not compared, nor is what `…` stands for: text within a line, or whole lines. A block of
+//! the kind `toml` is the file whose name, in backquotes, is the last before it.
+
+use crate::support::PATIENCE;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+/// A part of a command, what the test puts there instead, and why; where that is nothing, the command is not run.
+const INSTEAD: &[(&str, &str, &str)] = &[
+    ("make run", "", "it builds with optimization; other tests run its experiment"),
+    ("make test", "", "this test is a part of it"),
+    ("weir serve &", "weir serve --listen 127.0.0.1:8080 &", "the test has a port of its own"),
+    ("--window 3s", "--window 300ms --warmup 100ms", "the figures do not matter here"),
+    ("--window 2s", "--window 300ms --warmup 100ms", "the figures do not matter here"),
+    ("--workload mixed --clients 64", "--workload mixed --clients 64 --window 300ms", "likewise"),
+    ("experiments/quick.toml", "experiments/quick.toml SHORT", "likewise"),
+    ("experiments/postgres.toml", "experiments/postgres.toml SHORT", "likewise"),
+    ("mine.toml --out", "mine.toml SHORT --out", "likewise"),
+];
+/// What `SHORT` stands for there.
+const SHORT: &str = "--no-selftest --repetitions 1 --levels 1,4 --warmup 100ms --window 300ms";
+/// A command that may fail, and why.
+const MAY_FAIL: &[(&str, &str)] =
+    &[("weir selftest", "whether its checks pass depends on what else the machine does")];
+
+/// A command and the output that stands below it.
+struct Step {
+    command: String,
+    output: Vec<String>,
+}
+
+/// What a document has, in its order.
+enum Part {
+    Command(Step),
+    /// A file and its text.
+    File(String, String),
+}
+
+fn parts(text: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut name = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(kind) = line.strip_prefix("```") else {
+            let named = line.split('`').skip(1).step_by(2).filter(|word| word.ends_with(".toml")).last();
+            name = named.map_or(name, str::to_owned);
+            continue;
+        };
+        let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        match kind {
+            "toml" => parts.push(Part::File(name.clone(), block.join("\n"))),
+            "console" => {
+                for line in block {
+                    match (line.strip_prefix("$ "), parts.last_mut()) {
+                        (Some(command), _) => {
+                            parts.push(Part::Command(Step {
+                                command: command.to_owned(),
+                                output: Vec::new(),
+                            }));
+                        }
+                        (None, Some(Part::Command(step))) => step.output.push(line.to_owned()),
+                        (None, _) => panic!("output without a command: {line}"),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    parts
+}
+
+/// A shell in a directory of its own, with the built `weir` as the first of its path.
+struct Shell {
+    child: Child,
+    input: ChildStdin,
+    done: BufReader<ChildStdout>,
+    dir: tempfile::TempDir,
+    port: u16,
+}
+
+impl Shell {
+    fn start() -> Shell {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for name in ["experiments", "LICENSE", "LICENSE-APACHE"] {
+            symlink(root.join(name), dir.path().join(name)).unwrap();
+        }
+        fs::create_dir(dir.path().join("weir-results")).unwrap();
+        let programs = Path::new(env!("CARGO_BIN_EXE_weir")).parent().unwrap();
+        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+        let mut child = Command::new("bash")
+            .current_dir(dir.path())
+            .env("PATH", path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        writeln!(input, "trap 'kill $(jobs -p) 2>/dev/null' EXIT").unwrap();
+        let done = BufReader::new(child.stdout.take().unwrap());
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Shell { child, input, done, dir, port }
+    }
+
+    /// Runs a command, or starts it where it ends with `&`; gives its exit code and where its output is.
+    fn run(&mut self, number: usize, command: &str) -> (i32, String) {
+        let command = command.replace("127.0.0.1:8080", &format!("127.0.0.1:{}", self.port));
+        let output = format!("output-{number}");
+        let line = match command.strip_suffix(" &") {
+            Some(command) => format!("{command} >{output} 2>&1 & :"),
+            None => format!("{{ {command}\n}} >{output} 2>&1"),
+        };
+        writeln!(self.input, "{line}\necho $?").unwrap();
+        let mut code = String::new();
+        self.done.read_line(&mut code).unwrap();
+        (code.trim().parse().unwrap_or_else(|_| panic!("{command}: the shell ended")), output)
+    }
+
+    fn output(&self, name: &str) -> Vec<String> {
+        let text = fs::read(self.dir.path().join(name)).unwrap_or_default();
+        let text =
+            String::from_utf8_lossy(&text).replace(&format!("127.0.0.1:{}", self.port), "127.0.0.1:8080");
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = writeln!(self.input, "exit");
+        let _ = self.child.wait();
+    }
+}
+
+/// The line without what differs: numbers with their sign and unit, and how many blanks there are.
+fn mask(line: &str) -> String {
+    const UNITS: &[&str] = &["k", "M", "ns", "µs", "us", "ms", "s", "%"];
+    let mut masked = String::new();
+    let mut rest = line.trim();
+    while let Some(letter) = rest.chars().next() {
+        if !letter.is_ascii_digit() {
+            let is_blank_again = letter == ' ' && masked.ends_with(' ');
+            if !is_blank_again {
+                masked.push(letter);
+            }
+            rest = &rest[letter.len_utf8()..];
+            continue;
+        }
+        rest = rest.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+        let bare = rest.trim_start_matches(' ');
+        let behind = UNITS.iter().filter_map(|unit| bare.strip_prefix(unit));
+        let ends = |rest: &&str| !rest.starts_with(char::is_alphanumeric);
+        rest = behind.filter(ends).last().unwrap_or(rest);
+        masked.truncate(masked.trim_end_matches(['+', '-', '−']).len());
+        masked.push('#');
+    }
+    masked.trim().to_owned()
+}
+
+/// Whether a line has the shape of another, in which `…` stands for any text.
+fn has_shape(line: &str, shape: &str) -> bool {
+    let (line, shape) = (mask(line), mask(shape));
+    let pieces: Vec<&str> = shape.split('…').map(str::trim).collect();
+    let [first, middle @ .., last] = pieces.as_slice() else { return line == shape };
+    let Some(mut rest) = line.strip_prefix(first) else { return false };
+    for piece in middle {
+        let Some((_, behind)) = rest.split_once(piece) else { return false };
+        rest = behind;
+    }
+    rest.ends_with(last)
+}
+
+/// Whether these lines have the shape of those, in which a line `…` stands for any lines. Indented lines are remarks that
+/// depend on the machine.
+fn have_shape(lines: &[String], shapes: &[String]) -> bool {
+    match (lines, shapes) {
+        (lines, []) => lines.iter().all(|line| line.starts_with(' ')),
+        (lines, [shape, others @ ..]) if shape == "…" => {
+            (0..=lines.len()).any(|skipped| have_shape(&lines[skipped..], others))
+        }
+        ([line, lines @ ..], [shape, others @ ..]) => {
+            has_shape(line, shape) && have_shape(lines, others)
+                || line.starts_with(' ') && have_shape(lines, shapes)
+        }
+        ([], _) => false,
+    }
+}
+
+/// The command as the test runs it; `None` if it does not.
+fn instead(command: &str) -> Option<String> {
+    let row = INSTEAD.iter().find(|(part, ..)| command.contains(part));
+    match row {
+        Some((_, "", _)) => None,
+        Some((part, other, _)) => Some(command.replace(part, other).replace("SHORT", SHORT)),
+        None => Some(command.to_owned()),
+    }
+}
+
+/// Runs the commands of a document.
+fn check(path: &str) {
+    let text = fs::read_to_string(Path::new("../..").join(path)).unwrap();
+    let mut shell = Shell::start();
+    let mut wrong = Vec::new();
+    let not_blank = |lines: &[String]| -> Vec<String> {
+        lines.iter().filter(|line| !line.trim().is_empty()).cloned().collect()
+    };
+    for (number, part) in parts(&text).into_iter().enumerate() {
+        let Step { command, output } = match part {
+            Part::Command(step) => step,
+            Part::File(name, text) => {
+                fs::write(shell.dir.path().join(name), text).unwrap();
+                continue;
+            }
+        };
+        let Some(changed) = instead(&command) else { continue };
+        let (code, file) = shell.run(number, &changed);
+        let shape = not_blank(&output);
+        let mut lines = not_blank(&shell.output(&file));
+        // What runs in the background says when it is ready.
+        let deadline = Instant::now() + PATIENCE;
+        while changed.ends_with('&') && !have_shape(&lines, &shape) && Instant::now() < deadline {
+            std::thread::yield_now();
+            lines = not_blank(&shell.output(&file));
+        }
+        let may_fail = MAY_FAIL.iter().any(|(part, _)| command.contains(part));
+        let fails = shape.last().is_some_and(|line| line.starts_with("error: "));
+        // Where no output stands, there is too much of it, or none.
+        let differs = !shape.is_empty() && !have_shape(&lines, &shape);
+        if differs || (code != 0) != fails && !may_fail {
+            wrong.push(format!(
+                "$ {changed}\n{}\nexit code {code}, but {path} has\n{}",
+                lines.join("\n"),
+                shape.join("\n")
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn the_commands_of_the_readme_do_what_stands_there() {
+    check("README.md");
+}
+
+#[test]
+fn the_commands_of_the_tutorial_do_what_stands_there() {
+    check("docs/tutorial.md");
+}
+
+#[test]
+fn every_exception_is_of_a_command_that_is_there() {
+    let text: String = ["README.md", "docs/tutorial.md"]
+        .map(|path| fs::read_to_string(Path::new("../..").join(path)).unwrap())
+        .concat();
+    let commands: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
+    let parts = INSTEAD.iter().map(|(part, ..)| part).chain(MAY_FAIL.iter().map(|(part, _)| part));
+    for part in parts {
+        assert!(commands.iter().any(|command| command.contains(part)), "no command has {part:?}");
+    }
+}
+
+#[test]
+fn shapes_differ_in_words_and_not_in_numbers() {
+    for (line, shape, fits) in [
+        ("goodput     99.1 req/s", "goodput     104k req/s", true),
+        ("p50 1.2 ms, 3 of 4 failed (0.1 %)", "p50 120 µs, 10 of 40 failed (0 %)", true),
+        ("Little +0.10 % of it", "Little −1.00 % …", true),
+        ("16 clients", "1 client", false),
+        ("report: a/report.html", "report: …/report.html", true),
+        ("report: a/report.md", "report: …/report.html", false),
+    ] {
+        assert_eq!(has_shape(line, shape), fits, "{line}: {} and {}", mask(line), mask(shape));
+    }
+    let lines = |text: &str| text.split('|').map(str::to_owned).collect::<Vec<_>>();
+    for (actual, shape, fits) in [
+        ("a|b|c", "a|…", true),
+        ("a", "a|…", true),
+        ("a|b|c", "…|c", true),
+        ("a|b", "a", false),
+        ("a|  b", "a", true),
+    ] {
+        assert_eq!(have_shape(&lines(actual), &lines(shape)), fits, "{actual} {shape}");
+    }
+}
