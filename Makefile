@@ -53,7 +53,8 @@ test-long: ## the tests that take minutes: all reports' experiments, and servers
 	@cargo test --workspace --locked -- --ignored
 	@WEIR_TEST_LONG=1 cargo test --locked -p weir --test it durability::
 
-lint: ## form and clippy
+lint: ## form, clippy, and no files that use each other in a circle
 	@scripts/setup.sh cargo cc rustfmt clippy
 	cargo fmt --check
 	cargo clippy --workspace --locked --quiet --all-targets -- -D warnings
+	cargo run --locked --quiet --package xtask -- cycles

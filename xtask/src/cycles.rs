@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Crates in which cycles are still to be broken.
+const NOT_YET: &[&str] = &["crates/lab-run"];
+
 /// A path, or the name of a module, by its parts from the crate's root on.
 type Names = Vec<String>;
 
@@ -24,23 +27,30 @@ struct File {
 
 /// Prints the cycles of every crate below `crates/`; an error if there are any.
 pub(crate) fn run() -> Result<(), String> {
-    let mut found = 0;
+    let mut wrong = Vec::new();
     let crates =
         fs::read_dir("crates").map_err(|error| format!("crates: {error}; run it in the project's root"))?;
     let mut crates: Vec<PathBuf> = crates.flatten().map(|entry| entry.path()).collect();
     crates.sort();
     for folder in crates {
-        for cycle in cycles(&uses(&read(&folder.join("src"))?)) {
-            found += 1;
+        let files = read(&folder.join("src"))?;
+        let cycles = cycles(&uses(&files));
+        if NOT_YET.iter().any(|known| Path::new(known) == folder) == cycles.is_empty() {
+            wrong.push(folder.display().to_string());
+        }
+        for cycle in cycles {
             println!("{}: {} files use each other:", folder.display(), cycle.len());
             for (file, used) in cycle {
                 println!("  {} uses {}", file.display(), used.join(", "));
             }
         }
     }
-    match found {
-        0 => Ok(()),
-        _ => Err(format!("{found} cycles; move what both sides need into a file of its own")),
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "{}: move what both sides need into a file of its own; without cycles, remove the crate from NOT_YET",
+            wrong.join(", ")
+        )),
     }
 }
 

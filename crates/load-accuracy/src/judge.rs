@@ -56,20 +56,6 @@ pub(super) fn distance_from_uniform(buckets: &[Bucket], from: f64, to: f64) -> f
     distance
 }
 
-/// The quantile `q` (0–1) of a histogram, in nanoseconds: the middle of its bucket; 0 where there are no samples.
-pub(super) fn quantile_ns(buckets: &[Bucket], q: f64) -> f64 {
-    let all: u64 = buckets.iter().map(|[_, _, count]| count).sum();
-    let rank = ((all as f64 * q).ceil() as u64).max(1);
-    let mut below = 0;
-    for [low, high, count] in buckets {
-        below += count;
-        if below >= rank {
-            return (*low + *high) as f64 / 2.0;
-        }
-    }
-    0.0
-}
-
 /// The percentiles of a summary, by their quantile; the last is its longest.
 pub(super) fn percentiles(latency: &Latency) -> [(f64, f64); 5] {
     let Latency { us_p50, us_p90, us_p99, us_p999, us_max, .. } = *latency;
@@ -255,12 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_and_rates_are_those_of_the_samples() {
-        let samples = buckets((1..=100).map(f64::from));
-        for (q, ms) in [(0.0, 1.0), (0.5, 50.0), (0.99, 99.0), (1.0, 100.0)] {
-            assert_eq!(quantile_ns(&samples, q), ms * 1e6, "{q}");
-        }
-        assert_eq!(quantile_ns(&[], 0.5), 0.0);
+    fn gaps_and_rates_are_those_of_the_samples() {
         assert_eq!(gaps(&[0, 10, 40]), [10.0, 30.0]);
         assert_eq!(rate(&[0, 500_000_000, 1_000_000_000]), Ok(2.0));
         assert_eq!((rate(&[5]), rate(&[])), (Err(TOO_FEW), Err(TOO_FEW)));

@@ -107,11 +107,9 @@ fn compare(
         ("distance", distance),
         ("delayed", delayed),
         ("expected", expected),
-        ("p99_ms", judge::quantile_ns(all, 0.99) / 1e6),
         ("percentile_off_share", percentile_off),
         // If latency were counted from the sending, as a generator without correction does.
         ("uncorrected_delayed", uncorrected),
-        ("uncorrected_p99_ms", judge::quantile_ns(service, 0.99) / 1e6),
     ] {
         findings.figure(format!("{name}_{clients}_clients"), value);
     }

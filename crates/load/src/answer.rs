@@ -12,8 +12,6 @@ use memchr::memmem;
 
 /// Longest answer head that is accepted, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// How much of a body is kept to look for a text in it, beyond the length of that text.
-pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// Why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,6 +265,7 @@ fn outcome(input: &[u8], name: &str) -> Option<Fault> {
 mod tests {
     use super::super::dialect::Dialect;
     use super::*;
+    use crate::request::KEPT_BYTES_MAX;
 
     fn request(operation: Operation, expected: &str) -> Request {
         request_in(Dialect::default_dialect(), operation, expected)

@@ -5,7 +5,7 @@
 
 use super::Connect;
 use super::answer::{Answer, Fault, Success};
-use super::reactor::ClientOptions;
+use super::attempt::Connection;
 use super::request::Request;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
@@ -19,6 +19,19 @@ const BACKOFF_MIN: Duration = Duration::from_millis(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// What is read at once, in bytes. Most answers fit, so that one read brings all of them.
 const READ_BYTES: usize = 64 << 10;
+
+/// How a reactor's clients behave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientOptions {
+    pub(super) address: SocketAddr,
+    pub(super) timeout: Duration,
+    pub(super) connect: Connect,
+    pub(super) absent_is_success: bool,
+    /// Reactors that start at once and share what may start together.
+    pub(super) threads: u32,
+    /// Processor time that is added to each request.
+    pub(super) added_cpu: Duration,
+}
 
 /// What all clients of a thread share.
 pub(super) struct Shared {
@@ -63,18 +76,6 @@ pub(super) enum Step {
     Wait,
     /// The request is over; `broken` when the connection is lost and the client must rest.
     Over { result: Result<Success, Fault>, broken: bool },
-}
-
-/// The connection that a request went over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Connection {
-    /// It was there already.
-    #[default]
-    Kept,
-    /// It was begun for this request, and never made.
-    Begun,
-    /// It was made for this request, and that took so long.
-    Made(Duration),
 }
 
 /// A connection and its request.

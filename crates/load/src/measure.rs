@@ -4,11 +4,13 @@
 //! a completion counts, and none waits for another.
 
 use super::answer::{Fault, Success};
+use super::attempt::Attempt;
+use super::client::ClientOptions;
 use super::early_end::EarlyEnd;
 use super::keys::{self, KeySpace, OperationStream};
 use super::mix;
 use super::pacing::Pacing;
-use super::reactor::{Attempt, ClientOptions, Driver, Reactor};
+use super::reactor::{Driver, Reactor};
 use super::recorder::{Recorder, Window};
 use super::request::{Request, Requests};
 use super::schedule::{self, Schedule};

@@ -3,8 +3,10 @@
 //! A store that does not give back what it was given is not worth measuring, so the first bad key ends it.
 
 use super::answer::{Fault, Success};
+use super::attempt::Attempt;
+use super::client::ClientOptions;
 use super::mix::Operation;
-use super::reactor::{Attempt, ClientOptions, Driver, Reactor};
+use super::reactor::{Driver, Reactor};
 use super::request::{Request, Requests};
 use super::schedule::Schedule;
 use super::{Connect, Error, Notice, Plan};

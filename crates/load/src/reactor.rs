@@ -7,10 +7,9 @@
 //! clients' schedules say when requests are due, and whichever connection has been free longest carries the next; if none is
 //! free it waits, and its latency counts from when it was due.
 
-use super::Connect;
 use super::answer::{Fault, Success};
-use super::client::{Client, Connection, Shared, State, Step};
-use super::mix::Operation;
+use super::attempt::{Attempt, Launch, Unfinished};
+use super::client::{Client, ClientOptions, Shared, State, Step};
 use super::recorder::Recorder;
 use super::request::Request;
 use super::schedule::Schedule;
@@ -20,7 +19,6 @@ use mio::{Events, Poll};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Sockets that one poll can report.
@@ -32,44 +30,6 @@ const SWEEP_MAX: Duration = Duration::from_millis(100);
 const START_GROUP: usize = 64;
 /// Time between one such group and the next.
 const START_EVERY: Duration = Duration::from_millis(5);
-
-/// A request that is over.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Attempt {
-    pub(super) operation: Operation,
-    pub(super) result: Result<Success, Fault>,
-    /// Of the answer; zero when none was complete.
-    pub(super) status: u16,
-    /// When it was to be sent; in a closed loop, when the client was free to.
-    pub(super) since: Instant,
-    /// When it was sent; the same in a closed loop.
-    pub(super) sent: Instant,
-    /// When it was over.
-    pub(super) until: Instant,
-    pub(super) connection: Connection,
-    /// Whether the value it brought was compared as a whole.
-    pub(super) verified: bool,
-}
-
-/// A request of an open loop at the moment it is sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Launch {
-    /// When it was due.
-    pub(super) intended: Instant,
-    /// Since when the connection that carries it was free.
-    pub(super) free_since: Instant,
-    /// When it is sent.
-    pub(super) sent: Instant,
-}
-
-/// What is unfinished when a run has ended.
-#[derive(Debug)]
-pub(super) struct Unfinished {
-    /// When each request in flight was sent.
-    pub(super) in_flight: Vec<Instant>,
-    /// With what was due and not sent.
-    pub(super) schedule: Schedule,
-}
 
 /// Says what a reactor's clients ask for, and takes what becomes of it.
 pub(super) trait Driver {
@@ -117,24 +77,9 @@ pub(super) struct Reactor {
     now: Instant,
 }
 
-/// How a reactor's clients behave.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ClientOptions {
-    pub(super) address: SocketAddr,
-    pub(super) timeout: Duration,
-    pub(super) connect: Connect,
-    pub(super) absent_is_success: bool,
-    /// Reactors that start at once and share what may start together.
-    pub(super) threads: u32,
-    /// Processor time that is added to each request.
-    pub(super) added_cpu: Duration,
-}
-
-impl ClientOptions {
-    /// How many of a reactor's clients start together.
-    fn start_group(&self) -> usize {
-        (START_GROUP / self.threads as usize).max(1)
-    }
+/// How many of a reactor's clients start together.
+fn start_group(threads: u32) -> usize {
+    (START_GROUP / threads as usize).max(1)
 }
 
 impl Reactor {
@@ -152,7 +97,7 @@ impl Reactor {
             in_flight: 0,
             timeout: options.timeout,
             added_cpu: options.added_cpu,
-            start_group: options.start_group(),
+            start_group: start_group(options.threads),
             schedule,
             timer,
             now,

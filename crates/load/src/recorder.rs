@@ -3,8 +3,7 @@
 //! Reads no clock: every instant is a parameter.
 
 use super::answer::Success;
-use super::client::Connection;
-use super::reactor::{Attempt, Launch, Unfinished};
+use super::attempt::{Attempt, Connection, Launch, Unfinished};
 use super::seconds::{Current, Second};
 use super::tally::Tally;
 use std::time::{Duration, Instant};

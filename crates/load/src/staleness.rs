@@ -5,6 +5,7 @@
 //! something is known is bounded; what is forgotten is not found, and nothing is found that is not so.
 
 use super::answer::{Fault, Success};
+use super::history::{KeyHistory, Watch, Watched, Write};
 use super::keys::RequestSpec;
 use super::mix::Operation;
 use super::request::{Origin, Request, Requests};
@@ -14,8 +15,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Keys of which something is known at once; a power of two.
 const KEYS_MAX: usize = 1 << 14;
-/// Writes that are known of each of them.
-const WRITES_MAX: usize = 8;
 /// Bits for writes whose place among those of their own client is open; a power of two.
 const UNORDERED_BITS: u64 = 1 << 20;
 
@@ -29,44 +28,6 @@ pub(super) struct SharedHistory {
     /// A bit for each write that may take effect later than ones that its client began after it: whether its bit is that of
     /// another write, too, does not matter, since a value with doubts is never called stale by its number.
     is_unordered: Box<[AtomicU64]>,
-}
-
-/// What is known of a key.
-#[derive(Clone, Copy, Debug, Default)]
-struct KeyHistory {
-    number: u64,
-    /// Whether the value of the preload is gone.
-    overwritten: bool,
-    /// In no order; those without a count are free.
-    writes: [Write; WRITES_MAX],
-}
-
-/// A write that took effect.
-#[derive(Clone, Copy, Debug, Default)]
-struct Write {
-    writer: u32,
-    count: u64,
-    /// The tick at which it began; zero if it was never acknowledged, only read.
-    begun: u64,
-    /// The tick at which it was known to have taken effect.
-    settled: u64,
-}
-
-/// What is to be kept of a request until it is over.
-#[derive(Debug)]
-pub(super) struct Watch {
-    /// Which of the thread's clients asks.
-    place: usize,
-    number: u64,
-    watched: Watched,
-}
-
-#[derive(Debug)]
-enum Watched {
-    /// A read to be compared as a whole, and what was known before it was sent.
-    Read(Box<KeyHistory>),
-    /// A write: its number among its client's, and the tick at which it began.
-    Write { count: u64, begun: u64 },
 }
 
 impl SharedHistory {
@@ -89,6 +50,17 @@ impl SharedHistory {
         let place = mix(number) as usize & (KEYS_MAX - 1);
         // It holds numbers that are copied whole: a panic leaves none half written.
         self.known[place].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the value of `mark` was gone when this was known of its key.
+    fn excludes(&self, known: &KeyHistory, mark: &Mark) -> bool {
+        if mark.writer == PRELOAD_WRITER {
+            return known.overwritten;
+        }
+        let later_by_number = |write: &Write| write.writer == mark.writer && write.count > mark.count;
+        let settled = known.find(mark.writer, mark.count).map_or(u64::MAX, |write| write.settled);
+        known.writes.iter().any(|write| write.begun > settled)
+            || known.writes.iter().any(later_by_number) && !self.is_unordered(mark.writer, mark.count)
     }
 
     /// What is known of key `number`.
@@ -124,33 +96,6 @@ impl SharedHistory {
 fn bit_of(writer: u32, count: u64) -> (usize, u64) {
     let place = mix(mix(u64::from(writer)) ^ count) & (UNORDERED_BITS - 1);
     ((place / 64) as usize, 1 << (place % 64))
-}
-
-impl KeyHistory {
-    fn find(&self, writer: u32, count: u64) -> Option<&Write> {
-        self.writes.iter().find(|write| write.writer == writer && write.count == count)
-    }
-
-    /// In place of what is known of the same write, or of the one settled longest.
-    fn add(&mut self, write: Write) {
-        let same = |known: &&mut Write| known.writer == write.writer && known.count == write.count;
-        if let Some(known) = self.writes.iter_mut().find(same) {
-            known.begun = known.begun.max(write.begun);
-        } else if let Some(oldest) = self.writes.iter_mut().min_by_key(|known| known.settled) {
-            *oldest = write;
-        }
-    }
-
-    /// Whether the value of `mark` was gone when this was known.
-    fn excludes(&self, mark: &Mark, shared: &SharedHistory) -> bool {
-        if mark.writer == PRELOAD_WRITER {
-            return self.overwritten;
-        }
-        let later_by_number = |write: &Write| write.writer == mark.writer && write.count > mark.count;
-        let settled = self.find(mark.writer, mark.count).map_or(u64::MAX, |write| write.settled);
-        self.writes.iter().any(|write| write.begun > settled)
-            || self.writes.iter().any(later_by_number) && !shared.is_unordered(mark.writer, mark.count)
-    }
 }
 
 /// A thread's share of the checks.
@@ -263,7 +208,7 @@ impl<'a> StalenessChecker<'a> {
     fn check_order(&self, number: u64, mark: &Mark, known: &KeyHistory) -> Result<Success, Fault> {
         // Of what other runs write and when, nothing is known.
         if mark.run == self.shared.verify.run() {
-            if known.excludes(mark, self.shared) {
+            if self.shared.excludes(known, mark) {
                 return Err(Fault::StaleValue);
             }
             if mark.writer != PRELOAD_WRITER {
@@ -279,6 +224,7 @@ impl<'a> StalenessChecker<'a> {
 mod tests {
     use super::super::{Connect, Plan};
     use super::*;
+    use crate::history::WRITES_MAX;
 
     const DONE: Result<Success, Fault> = Ok(Success::Done);
     const STALE: Result<Success, Fault> = Err(Fault::StaleValue);

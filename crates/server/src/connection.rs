@@ -5,10 +5,11 @@
 
 use super::error::{Extra, Failure};
 use super::faults::FaultGuard;
+use super::head::refuse;
 use super::reply::{
     Request, Timing, cache_status, write_failure, write_made, write_page, write_row, write_row_head,
 };
-use super::routes::{Action, Unless, refuse, route};
+use super::routes::{Action, Unless, route};
 use super::wire::{End, OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
 use super::{Worker, lab, metrics};
 use crate::tiered::{Made, Read, Served};

@@ -5,8 +5,8 @@
 use super::Shared;
 use super::compute::{self, Full, PRIMES_MAX, TEXT_BYTES_MAX};
 use super::error::{Extra, Failure};
+use super::head::{content_type, origin_form, refuse};
 use super::query::Params;
-use super::routes::{content_type, origin_form, refuse};
 use crate::tiered::WriteError;
 use http1::request::Head;
 use kv::Key;

@@ -6,6 +6,7 @@
 pub mod tiered;
 mod connection;
 mod routes;
+mod head;
 mod lab;
 mod compute;
 mod compat;

@@ -3,10 +3,11 @@
 //! Pure: nothing is waited for here, and nothing of the cache or the store is known.
 
 use super::error::{Extra, Failure};
+use super::head::{content_type, origin_form, refuse};
 use super::lab;
 use http1::request::{Head, Method};
 use kv::proto;
-use kv::{CONTENT_TYPE_BYTES_MAX, Key, Precondition, Version};
+use kv::{Key, Precondition, Version};
 
 /// What a request asks for. The key is a slice of the read buffer, or of the buffer it was decoded into, until [`Action::owned`].
 #[derive(Debug, PartialEq, Eq)]
@@ -164,35 +165,6 @@ struct DataFields<'b> {
     is_part: bool,
 }
 
-/// A proxy may send the target with scheme and host; what follows them is the path.
-pub(super) fn origin_form(target: &[u8]) -> &[u8] {
-    if target.first() == Some(&b'/') {
-        return target;
-    }
-    match memchr::memmem::find(target, b"://") {
-        Some(at) => {
-            let authority = &target[at + 3..];
-            // A query may come without a path, and have a / of its own.
-            match memchr::memchr2(b'/', b'?', authority) {
-                Some(path) if authority[path] == b'/' => &authority[path..],
-                _ => b"/",
-            }
-        }
-        None => target,
-    }
-}
-
-pub(super) fn content_type(value: Option<&[u8]>) -> Result<String, Failure> {
-    let text = value.map_or(Some(""), |value| std::str::from_utf8(value).ok());
-    match text {
-        Some(text) if text.len() <= CONTENT_TYPE_BYTES_MAX && text.is_ascii() => Ok(text.to_owned()),
-        _ => {
-            let what = "the Content-Type is not ASCII or longer than 255 bytes; send a shorter one or none";
-            Err(Failure::new(400, "bad_header", what).not_applied())
-        }
-    }
-}
-
 /// The precondition of a write. What is not understood is refused: ignoring it would make a write that was not meant.
 fn condition(fields: &DataFields<'_>, may_create: bool) -> Result<Precondition, Failure> {
     let bad = |what: &'static str| Err(Failure::new(400, "bad_precondition", what).not_applied());
@@ -245,14 +217,6 @@ fn wrong_method(allowed: &'static str) -> Failure {
     Failure::new(405, "method_not_allowed", format!("this route takes {allowed}"))
         .not_applied()
         .with(Extra::Allow(allowed))
-}
-
-/// A failure of a write says that it was not made; one of a read needs no such word.
-pub(super) fn refuse(method: Method, failure: Failure) -> Failure {
-    match method {
-        Method::Get | Method::Head => failure,
-        _ => failure.not_applied(),
-    }
 }
 
 #[cfg(test)]

@@ -5,13 +5,12 @@
 
 mod origin;
 
-use super::answer::KEPT_BYTES_MAX;
 use super::dialect::{Dialect, Placeholder, Rule};
 use super::encode::{base64_bytes, write_base64, write_percent};
+use super::history::Watch;
 use super::keys::RequestSpec;
 use super::mix::Operation;
 use super::pieces::{CompiledTemplate, Piece};
-use super::staleness::Watch;
 use super::value_size::Sizes;
 use super::verify::{MARK_BYTES, Mark, PRELOAD_WRITER, Verify};
 use super::{Connect, Plan};
@@ -19,6 +18,8 @@ use kv::VALUE_BYTES_MAX;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+/// How much of a body is kept to look for a text in it, beyond the length of that text.
+pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
 /// How long a text to be hashed is.
 const TEXT_BYTES: usize = 100;
 

@@ -6,9 +6,9 @@
 use super::reply::Reply;
 use super::{Call, CompatState};
 use crate::Worker;
+use crate::head::origin_form;
 use crate::query::{Params, decode};
 use crate::reply::Request;
-use crate::routes::origin_form;
 use crate::wire::{End, UNUSED_BODY_BYTES_MAX, Wire};
 use bytes::Buf;
 use http1::request::{self, Head, Method};

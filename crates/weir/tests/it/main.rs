@@ -16,6 +16,7 @@ mod load;
 mod open_loop;
 mod outputs;
 mod peers;
+mod reference;
 mod register;
 mod replica;
 mod reports;

@@ -1,21 +1,11 @@
-//! What the compiler does not check: files open with their purpose, tables stand in the reference, nothing but the command line prints.
+//! What the compiler does not check: files open with their purpose, and nothing but the command line prints.
 //!
 //! Reads the sources as text. Comments do not count, nor do the tests of a module (`mod tests`, `tests.rs`).
 
-use cache::policy::POLICIES;
-use kv::faults::FAULTS;
-use lab_analysis::{CAUSES, CHECKS, FIGURES, MEASURES, RULES, WAITS};
-use lab_data::experiment::{Experiment, INTERVENTIONS};
-use lab_report::{COLUMNS, PLOTS, WRITERS};
-use lab_run::sampler::SAMPLERS;
-use load::{DIALECTS, DISTRIBUTIONS, MIX_ENTRIES, WORKLOADS};
-use load_accuracy::CHECKS as ACCURACY;
-use load_accuracy::responder::ANSWERS;
-use server::COMPAT_APIS;
+use lab_data::experiment::Experiment;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use store::SCHEMES;
 
 /// Where nothing is excepted.
 const NO_FOLDER: &str = "\n";
@@ -126,46 +116,6 @@ fn every_experiment_is_one() {
         let experiment = experiment.unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         experiment.check().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
     }
-}
-
-#[test]
-fn every_row_of_every_table_stands_in_the_reference() {
-    let tables: &[(&str, Vec<&str>)] = &[
-        ("POLICIES", POLICIES.iter().map(|row| row.name).collect()),
-        ("COMPAT_APIS", COMPAT_APIS.iter().map(|row| row.name).collect()),
-        ("FAULTS", FAULTS.iter().map(|row| row.name).collect()),
-        ("SCHEMES", SCHEMES.iter().map(|row| row.prefix).collect()),
-        ("WORKLOADS", WORKLOADS.iter().map(|row| row.name).collect()),
-        ("MIX_ENTRIES", MIX_ENTRIES.iter().map(|(name, _)| *name).collect()),
-        ("DIALECTS", DIALECTS.iter().map(|row| row.name).collect()),
-        ("DISTRIBUTIONS", DISTRIBUTIONS.iter().map(|row| row.name).collect()),
-        ("ACCURACY", ACCURACY.iter().map(|row| row.name).collect()),
-        ("ANSWERS", ANSWERS.iter().map(|row| row.name).collect()),
-        ("INTERVENTIONS", INTERVENTIONS.iter().map(|row| row.name).collect()),
-        ("SAMPLERS", SAMPLERS.iter().map(|row| row.name).collect()),
-        ("CHECKS", CHECKS.iter().map(|row| row.id).collect()),
-        ("CHECKS", CHECKS.iter().map(|row| row.name).collect()),
-        ("CAUSES", CAUSES.iter().map(|row| row.name).collect()),
-        ("WAITS", WAITS.iter().map(|row| row.name).collect()),
-        ("FIGURES", FIGURES.iter().map(|row| row.name).collect()),
-        ("MEASURES", MEASURES.iter().map(|row| row.name).collect()),
-        ("RULES", RULES.iter().map(|row| row.name).collect()),
-        ("PLOTS", PLOTS.iter().map(|row| row.name).collect()),
-        ("COLUMNS", COLUMNS.iter().map(|row| row.name).collect()),
-        ("WRITERS", WRITERS.iter().map(|row| row.name).collect()),
-    ];
-    for (table, names) in tables {
-        assert!(!names.is_empty() && names.iter().all(|name| !name.is_empty()), "{table}");
-        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{table} has a name twice");
-    }
-    let path = Path::new("../../docs/reference.md");
-    let reference = fs::read_to_string(path).expect("docs/reference.md lists the rows of every table");
-    let missing: Vec<String> = (tables.iter())
-        .flat_map(|(table, names)| names.iter().map(move |name| (table, *name)))
-        .filter(|(_, name)| !reference.contains(name))
-        .map(|(table, name)| format!("{name} ({table})"))
-        .collect();
-    assert!(missing.is_empty(), "docs/reference.md lacks {}", missing.join(", "));
 }
 
 #[test]

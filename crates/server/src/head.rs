@@ -1,0 +1,42 @@
+//! What all routes read of a request's head in the same way.
+
+use super::error::Failure;
+use http1::request::Method;
+use kv::CONTENT_TYPE_BYTES_MAX;
+
+/// A proxy may send the target with scheme and host; what follows them is the path.
+pub(super) fn origin_form(target: &[u8]) -> &[u8] {
+    if target.first() == Some(&b'/') {
+        return target;
+    }
+    match memchr::memmem::find(target, b"://") {
+        Some(at) => {
+            let authority = &target[at + 3..];
+            // A query may come without a path, and have a / of its own.
+            match memchr::memchr2(b'/', b'?', authority) {
+                Some(path) if authority[path] == b'/' => &authority[path..],
+                _ => b"/",
+            }
+        }
+        None => target,
+    }
+}
+
+pub(super) fn content_type(value: Option<&[u8]>) -> Result<String, Failure> {
+    let text = value.map_or(Some(""), |value| std::str::from_utf8(value).ok());
+    match text {
+        Some(text) if text.len() <= CONTENT_TYPE_BYTES_MAX && text.is_ascii() => Ok(text.to_owned()),
+        _ => {
+            let what = "the Content-Type is not ASCII or longer than 255 bytes; send a shorter one or none";
+            Err(Failure::new(400, "bad_header", what).not_applied())
+        }
+    }
+}
+
+/// A failure of a write says that it was not made; one of a read needs no such word.
+pub(super) fn refuse(method: Method, failure: Failure) -> Failure {
+    match method {
+        Method::Get | Method::Head => failure,
+        _ => failure.not_applied(),
+    }
+}
