@@ -74,9 +74,8 @@ fn compare(
     let end = record.arrivals_ns.len().min(thawed + (RATE * stall_secs / 2.0) as usize);
     let utilization = RATE / judge::rate(&record.arrivals_ns[thawed..end])?;
     if utilization > UTILIZATION_MAX {
-        return Err(format!(
-            "the responder's utilization is {utilization:.2}, {UTILIZATION_MAX} is the most"
-        ));
+        findings.doubt =
+            Some(format!("the responder's utilization is {utilization:.2}, {UTILIZATION_MAX} is the most"));
     }
     let (all, service) = (judge::histogram(report, "all")?, judge::histogram(report, "service")?);
     let from_ns = stall_secs * 1e9 * FROM_SHARE;

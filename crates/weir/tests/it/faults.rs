@@ -325,7 +325,7 @@ fn wrong_faults_change_nothing_and_say_what_would_be_right() {
             "PUT",
             "/inject?fail=0&cpu=5",
             400,
-            "cpu=5: a duration is a number with us, ms, s, m or h, as in 500ms",
+            "cpu=5: a duration is a number with us, ms, s, m or h; hint: write it as in 500ms",
         ),
         ("PUT", "/inject?fail=0&cpu", 400, "cpu=: a duration"),
         ("PUT", "/inject?fail=0&worker=-1ms", 400, "worker=-1ms: a duration"),
