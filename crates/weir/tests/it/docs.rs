@@ -177,17 +177,21 @@ fn has_shape(line: &str, shape: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Whether these lines have the shape of those, in which a line `…` stands for any lines. Indented lines are remarks that
-/// depend on the machine.
+/// Whether a line depends on the machine alone: one that continues another, or a warning.
+fn is_remark(line: &String) -> bool {
+    line.starts_with(' ') || line.starts_with("warn: ")
+}
+
+/// Whether these lines have the shape of those, in which a line `…` stands for any lines. Remarks may stand between them.
 fn have_shape(lines: &[String], shapes: &[String]) -> bool {
     match (lines, shapes) {
-        (lines, []) => lines.iter().all(|line| line.starts_with(' ')),
+        (lines, []) => lines.iter().all(is_remark),
         (lines, [shape, others @ ..]) if shape == "…" => {
             (0..=lines.len()).any(|skipped| have_shape(&lines[skipped..], others))
         }
         ([line, lines @ ..], [shape, others @ ..]) => {
             has_shape(line, shape) && have_shape(lines, others)
-                || line.starts_with(' ') && have_shape(lines, shapes)
+                || is_remark(line) && have_shape(lines, shapes)
         }
         ([], _) => false,
     }
