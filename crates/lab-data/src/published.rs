@@ -285,7 +285,7 @@ mod tests {
             (format!("{head}1,\"2\n"), "line 2: it has 2 cells and the head has 4; hint: quote"),
             (format!("{head}1,2\"3,\n"), "line 2: it has 3 cells and the head has 4; hint: quote"),
         ] {
-            let error = parse(&csv).unwrap_err().to_string().replace("; hint: ", "; ");
+            let error = parse(&csv).unwrap_err().to_string();
             assert!(error.contains(complaint) && !error.contains('\n'), "{error}");
         }
     }

@@ -308,11 +308,14 @@ mod tests {
     #[test]
     fn a_choice_that_cannot_be_is_refused() {
         for (own, complaint) in [
-            (&[("server", &[9][..])][..], "error cores.server: there is no core 9 here; use some of [0, 1]"),
-            (&[("server", &[][..])][..], "error cores.server [] is no set of cores; name at least one"),
+            (
+                &[("server", &[9][..])][..],
+                "error cores.server: there is no core 9 here; hint: use some of [0, 1]",
+            ),
+            (&[("server", &[][..])][..], "error cores.server [] is no set of cores; hint: name at least one"),
             (
                 &[("server", &[0, 0][..])][..],
-                "error cores.server [0, 0] is no set of cores; name at least one, and each once",
+                "error cores.server [0, 0] is no set of cores; hint: name at least one, and each once",
             ),
             (&[("database", &[0][..])][..], "error cores.database: this experiment starts no database"),
             (

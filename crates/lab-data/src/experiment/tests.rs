@@ -314,7 +314,7 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
         ("strength = 0.0", "interventions.strength 0: a share from 0.01"),
         ("window = \"0s\"", "interventions.window 0s"),
         ("only = []", "interventions.only names none"),
-        ("only = [\"turbo\"]", "interventions.only `` is unknown; use some of cpu, worker, delay"),
+        ("only = [\"turbo\"]", "interventions.only `turbo` is unknown; use some of cpu, worker, delay"),
         ("level = 3\nhow = 4", "unknown field `how`"),
         (
             "only = [\"cpu\", \"link\"]",
