@@ -138,7 +138,7 @@ fn no_file_knows_the_machine_it_was_written_on() {
                 wrong.push(format!("{}:{}: {line}", path.display(), number + 1));
             }
         }
-        if path.starts_with("../../.cargo") {
+        if path.starts_with("../../.cargo") && ["[source", "[registr"].iter().any(|key| text.contains(key)) {
             wrong.push(format!("{}: where crates come from is each machine's own matter", path.display()));
         }
     }
