@@ -330,7 +330,7 @@ mod tests {
         use Fault::{Cpu, Delay, Fail, Flush, Lock, StoreWorker, Worker};
         let all = [Cpu, Worker, Delay, Lock, StoreWorker, Flush, Fail];
         for (fault, row) in all.iter().zip(FAULTS) {
-            assert_eq!(format!("{fault:?}").to_lowercase(), row.name.replace('_', "").replace('_', ""));
+            assert_eq!(format!("{fault:?}").to_lowercase(), row.name.replace('_', ""));
             assert!(row.about.len() > 20 && !row.about.ends_with('.'), "{}", row.name);
             let word = format!("{}={}", row.name, row.unit.example());
             assert_eq!(spec(&word).words(), [word]);

@@ -42,6 +42,9 @@ pub struct Options {
     pub log: Option<PathBuf>,
 }
 
+/// Runs a statement in a database of the server on this port.
+type Query = fn(port: u16, database: &str, sql: &str) -> Result<Option<Vec<Vec<String>>>, String>;
+
 /// What differs between products.
 #[derive(Debug)]
 pub(super) struct Product {
@@ -63,7 +66,7 @@ pub(super) struct Product {
     /// What serves the data on the port.
     pub(super) serve: fn(&DatabaseServer) -> Result<Command, String>,
     /// The rows of a statement as text.
-    pub(super) query: fn(port: u16, database: &str, sql: &str) -> Result<Option<Vec<Vec<String>>>, String>,
+    pub(super) query: Query,
 }
 
 /// A private database server, whichever it is. Dropping it stops it and removes its data.

@@ -10,6 +10,7 @@ mod environment;
 mod failing;
 mod fleet;
 mod interventions;
+mod sizes;
 mod limits;
 mod link;
 mod live;

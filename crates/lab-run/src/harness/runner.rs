@@ -2,8 +2,8 @@
 //!
 //! A queueing model is here, too; what runs on this machine is next door. Of the order of trials it knows nothing.
 
-use super::interventions::Base;
 use super::search;
+use super::sizes::Base;
 use kv::units::Span;
 use lab_data::experiment::{Adaptive, Experiment, Workload};
 use lab_data::results::{Change, Reading, Resource, Trial};

@@ -211,10 +211,10 @@ impl Requests {
             }
             Some(Placeholder::Text) => out.extend_from_slice(scratch),
             Some(Placeholder::Hash) => {
-                out.extend_from_slice(itoa::Buffer::new().format(hash(scratch)).as_bytes())
+                out.extend_from_slice(itoa::Buffer::new().format(hash(scratch)).as_bytes());
             }
             Some(Placeholder::BodyBytes) => {
-                out.extend_from_slice(itoa::Buffer::new().format(body_bytes).as_bytes())
+                out.extend_from_slice(itoa::Buffer::new().format(body_bytes).as_bytes());
             }
         }
         if piece.percent {
@@ -304,7 +304,6 @@ fn hash(text: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http1;
 
     fn requests(value_size: &str, connect: Connect) -> Requests {
         requests_in("weir", value_size, connect)

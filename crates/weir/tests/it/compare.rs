@@ -87,7 +87,7 @@ fn two_results_are_compared_by_their_directories_or_their_files() {
         sentence.contains("B against A: goodput at 8 clients 0.") && sentence.contains("A more, p "),
         "{text}"
     );
-    assert!(sentence.contains("; goodput 0.") && sentence.contains("A more at both levels"), "{text}");
+    assert!(sentence.contains("; goodput 0.") && sentence.contains("A more at 2 of 2 levels"), "{text}");
     assert!(sentence.contains("CPU per request 2.0") || sentence.contains("CPU per request 1.9"), "{text}");
     assert!(text.contains("experiment file  ") && text.contains("Welch"), "{text}");
     assert_eq!(
@@ -104,8 +104,8 @@ fn all_targets_of_a_run_are_compared_with_its_first_and_written_where_one_says()
     run_of(&run, &[("slow", &slow), ("weir", &fast)], &["weir", "slow", "gone"]);
     let (run, files) = (run.to_str().unwrap(), out.to_str().unwrap());
     let text = said(&weir(&["compare", run, "--out", files]));
-    assert!(text.contains("slow against weir: ") && text.contains("slow more at both levels"), "{text}");
-    assert!(text.contains("Of the same run, but without results: gone."), "{text}");
+    assert!(text.contains("slow against weir: ") && text.contains("slow more at 2 of 2 levels"), "{text}");
+    assert!(text.contains("Targets without results: gone."), "{text}");
     assert!(text.ends_with(&format!("comparison: {}\n", out.join("compare.html").display())), "{text}");
     for name in ["compare.html", "compare.md", "compare.svg", "compare.csv"] {
         let bytes = fs::read(out.join(name)).unwrap();
@@ -124,11 +124,14 @@ fn programs_get_the_same_as_json() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
         (&json["format"], &json["interleaved"], &json["tested"]),
-        (&1.into(), &true.into(), &8.into())
+        (&2.into(), &true.into(), &8.into())
     );
     let slow = &json["workloads"][0]["levels"][1]["sides"][1];
     let ratio = &slow["ratios"]["cpu_us_per_attempt"];
-    assert_eq!((&ratio["says"], &ratio["quotient"]["method"]), (&"other_more".into(), &"paired".into()));
+    assert_eq!(
+        (&ratio["conclusion"], &ratio["quotient"]["method"]),
+        (&"other_more".into(), &"paired".into())
+    );
     assert!(slow["figures"]["cpu_us_per_attempt"]["value"].as_f64().unwrap() > 1800.0, "{slow}");
 }
 
@@ -152,8 +155,8 @@ fn what_cannot_be_compared_is_told_in_one_line_with_the_remedy() {
     let (bad, toml) = (path("bad.json"), path("1ms.toml"));
     let (missing, empty, broken, new) = (path("missing"), path("empty"), path("no.json"), path("new.json"));
     for (args, complaint) in [
-        (vec![&a, &missing], "Name the directory that `weir lab` wrote."),
-        (vec![&missing], "Name the directory of a run of several targets"),
+        (vec![&a, &missing], "hint: name the directory that `weir lab` wrote"),
+        (vec![&missing], "hint: name the directory of a run of several targets"),
         (vec![&empty], "holds no results"),
         (vec![&a], "hint: name a second results directory"),
         (vec![&lonely], "holds the results of one target alone"),

@@ -157,7 +157,7 @@ fn mask(line: &str) -> String {
         let bare = rest.trim_start_matches(' ');
         let behind = UNITS.iter().filter_map(|unit| bare.strip_prefix(unit));
         let ends = |rest: &&str| !rest.starts_with(char::is_alphanumeric);
-        rest = behind.filter(ends).last().unwrap_or(rest);
+        rest = behind.filter(ends).next_back().unwrap_or(rest);
         masked.truncate(masked.trim_end_matches(['+', '-', '−']).len());
         masked.push('#');
     }
@@ -178,7 +178,7 @@ fn has_shape(line: &str, shape: &str) -> bool {
 }
 
 /// Whether a line depends on the machine alone: one that continues another, or a warning.
-fn is_remark(line: &String) -> bool {
+fn is_remark(line: &str) -> bool {
     line.starts_with(' ') || line.starts_with("warn: ")
 }
 

@@ -139,7 +139,11 @@ fn runs_that_begin_in_the_same_second_have_directories_of_their_own() {
 #[test]
 fn a_dialect_is_looked_for_where_the_experiment_is() {
     let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("mine.toml"), "[put]\npath = \"/kv/{key}\"\nbody = \"{value}\"\n").unwrap();
+    fs::write(
+        dir.path().join("mine.toml"),
+        "[put]\npath = \"/kv/{key}\"\nbody = \"{value}\"\n[delete]\npath = \"/kv/{key}\"\n",
+    )
+    .unwrap();
     let text = on_url(&agreeable_server(), "put_all", "100ms")
         .replace("\"--keys\"", "\"--dialect\", \"mine.toml\", \"--keys\"");
     let (output, _) = lab(dir.path(), &text, &["--levels", "1"]);

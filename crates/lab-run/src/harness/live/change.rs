@@ -1,8 +1,8 @@
 //! What is changed of a running target for a trial, and unmade after it: injected faults, caps, quotas, the link, the commit.
 
 use super::{LiveRunner, device_number};
-use crate::harness::interventions::LOWERED;
 use crate::harness::server::Server;
+use crate::harness::sizes::LOWERED;
 use crate::sampler::{Cap, ask};
 use kv::proto::INJECT;
 use kv::units::Size;

@@ -5,13 +5,13 @@ mod change;
 mod start;
 
 use super::fleet::Fleet;
-use super::interventions::of_server;
 use super::link::Link;
 use super::resources::resources_of;
 use super::runner::Length;
 use super::search::Offered;
 use super::server::Server;
 use super::services::{self, Services};
+use super::sizes::of_server;
 use super::{Options, Precision, Runner, TargetRun, environment, failed, load};
 use crate::sampler::{self, Cap, Context, Samplers, device_of, get};
 use kv::proto::{HEALTHZ, SecondReport};
@@ -293,7 +293,7 @@ impl<'a> Runner<'a> for LiveRunner<'a> {
             Target::Url { url } => {
                 // Any answer will do, also 404: it is only asked whether somebody is there.
                 get(url, HEALTHZ, Duration::from_secs(5)).map_err(|error| {
-                    format!("cannot reach {url}: {error}; start the server, or correct target.url")
+                    format!("cannot reach {url}: {error}; hint: start the server, or correct target.url")
                 })?;
             }
             Target::Simulated(_) => {}

@@ -70,7 +70,7 @@ type Obstacle = (String, &'static str);
 fn check(path: &Path) -> Result<(), Obstacle> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         let what = format!("cannot write {}: it is not a regular file", path.display());
-        return Err((what, "Give another name; what is no file is not overwritten."));
+        return Err((what, "give another name: only files are overwritten"));
     }
     beside(path).map(drop).map_err(|error| obstacle(path, &error))
 }

@@ -1,0 +1,317 @@
+//! How much slower each intervention makes its resources, from what a base trial counted.
+
+use lab_data::results::{Change, Reading, Resource, ResourceKind, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
+
+/// What a rate or a quota is lowered to.
+pub(super) const LOWERED: f64 = 0.8;
+/// PostgreSQL takes no longer `commit_delay`, in microseconds.
+const COMMIT_DELAY_US_MOST: f64 = 100_000.0;
+
+/// What an intervention does to the demand of its resources.
+enum Size {
+    /// Adds to each request: the share of the servers of what the name stands for.
+    PerRequest(fn(&Base) -> Raised),
+    /// Adds to each batch: the share of how long one takes, in seconds, if that was counted.
+    PerBatch(fn(&Base) -> Option<Batches>),
+    /// Lowers what may go through.
+    Lower(fn(&Base) -> Vec<String>),
+}
+
+/// Resources, and how many requests they work on at once.
+struct Raised {
+    names: Vec<String>,
+    servers: f64,
+}
+
+/// Resources, and how long they work on one batch.
+struct Batches {
+    names: Vec<String>,
+    secs: f64,
+}
+
+/// How large each is; a row for each of [`lab_data::experiment::INTERVENTIONS`], and two more.
+const SIZES: &[(&str, Size)] = &[
+    (SLOWER_GENERATOR, Size::PerRequest(generator_cpu)),
+    (SLOWER_SERVER, Size::PerRequest(server_cpu)),
+    ("cpu", Size::PerRequest(server_cpu)),
+    ("worker", Size::PerRequest(|base| base.station("server workers", server_cpu(base).servers))),
+    // As much as of the processor: a control of the same size, and of nobody's demand.
+    ("delay", Size::PerRequest(|base| Raised { names: Vec::new(), ..server_cpu(base) })),
+    ("lock", Size::PerRequest(|base| base.station("server lock", 1.0))),
+    ("store_worker", Size::PerBatch(lanes)),
+    ("flush", Size::PerBatch(flush)),
+    ("commit", Size::PerBatch(commit)),
+    ("link", Size::Lower(|_| vec!["link".to_owned()])),
+    (
+        "write_cap",
+        Size::Lower(|base| {
+            base.named_or(|of| of.busy.iter().any(|busy| busy == "cap.busy_secs"), "write cap")
+        }),
+    ),
+    (
+        "database_cpu",
+        Size::Lower(|base| {
+            base.named_or(|of| of.name.starts_with("database") && of.name.ends_with("CPU"), "database CPU")
+        }),
+    ),
+];
+
+/// A trial in which nothing was changed, and what its target is made of.
+pub(super) struct Base<'a> {
+    pub(super) resources: &'a [Resource],
+    pub(super) trial: &'a Trial,
+}
+
+impl Base<'_> {
+    /// What the intervention `name` is to change, with `strength`; `None` where the trial does not tell.
+    pub(super) fn change(&self, name: &str, strength: f64) -> Option<Change> {
+        let goodput = self.trial.load.as_ref().map(|load| load.goodput_rps).filter(|rate| *rate > 0.0)?;
+        let change = |raises, added_us, factor| Change { name: name.to_owned(), raises, added_us, factor };
+        let (_, size) = SIZES.iter().find(|(known, _)| *known == name)?;
+        Some(match size {
+            Size::PerRequest(raised) => {
+                let Raised { names, servers } = raised(self);
+                change(names, strength * servers / goodput * 1e6, None)
+            }
+            Size::PerBatch(batches) => {
+                let Batches { names, secs } = batches(self)?;
+                let most = if name == "commit" { COMMIT_DELAY_US_MOST } else { f64::INFINITY };
+                change(names, (strength * secs * 1e6).min(most), None)
+            }
+            Size::Lower(names) => change(names(self), 0.0, Some(1.0 / LOWERED)),
+        })
+    }
+
+    fn station(&self, name: &str, servers: f64) -> Raised {
+        let resource = self.resources.iter().find(|resource| resource.name == name);
+        let servers = resource.map_or(servers, |resource| self.trial.servers(resource));
+        Raised { names: vec![name.to_owned()], servers }
+    }
+
+    /// By how much the counters whose names are `meant` grew together.
+    fn grown(&self, meant: impl Fn(&str) -> bool) -> f64 {
+        let names = self.trial.closed.counters.keys().filter(|name| meant(name));
+        names.filter_map(|name| self.trial.growth(name)).sum()
+    }
+
+    /// The names of the resources that are `meant`; `otherwise` where there is none.
+    fn named_or(&self, meant: impl Fn(&Resource) -> bool, otherwise: &str) -> Vec<String> {
+        let names: Vec<String> =
+            self.resources.iter().filter(|of| meant(of)).map(|of| of.name.clone()).collect();
+        if names.is_empty() { vec![otherwise.to_owned()] } else { names }
+    }
+}
+
+/// What the server computes with: its cores and, where it has one, its quota. What is added is a share of the one that is busier.
+fn server_cpu(base: &Base) -> Raised {
+    let computes = |of: &&Resource| {
+        of.kind == ResourceKind::Station && of.busy.iter().any(|busy| busy == "server.cpu_secs")
+    };
+    let used = |of: &Resource| base.trial.utilization(of).unwrap_or(0.0);
+    let all = base.resources.iter().filter(computes);
+    let busier = all.clone().max_by(|a, b| used(a).total_cmp(&used(b)));
+    Raised {
+        names: all.map(|resource| resource.name.clone()).collect(),
+        servers: busier.map_or(1.0, |resource| base.trial.servers(resource)),
+    }
+}
+
+/// What the generator computes with.
+fn generator_cpu(base: &Base) -> Raised {
+    let names = base.named_or(|of| of.kind == ResourceKind::Generator, "generator CPU");
+    let known = base.resources.iter().filter(|of| of.kind == ResourceKind::Generator);
+    let servers = known.map(|of| base.trial.servers(of)).reduce(f64::max);
+    Raised { names, servers: servers.unwrap_or(1.0) }
+}
+
+/// The lanes that are busier, those that read or those that write, and how long a batch of theirs takes.
+fn lanes(base: &Base) -> Option<Batches> {
+    let kinds = ["read", "write"].map(|kind| {
+        let lanes = base.resources.iter().filter(|of| of.name.starts_with(&format!("store {kind} workers")));
+        let used = lanes.clone().filter_map(|lanes| base.trial.utilization(lanes)).fold(0.0, f64::max);
+        (kind, lanes.map(|lanes| lanes.name.clone()).collect::<Vec<_>>(), used)
+    });
+    let (kind, names, _) = kinds.into_iter().max_by(|(.., a), (.., b)| a.total_cmp(b))?;
+    let lane = format!("operation=\"{kind}\"");
+    let grown = |metric: &str| base.grown(|name| name.contains(metric) && name.contains(&lane));
+    let secs = grown("weir_store_busy_seconds_total") / grown("weir_store_duration_seconds_count");
+    measured(names, secs)
+}
+
+fn flush(base: &Base) -> Option<Batches> {
+    let grown = |metric: &str| base.grown(|name| name.contains(metric));
+    let secs = grown("weir_flush_busy_seconds_total") / grown("weir_flushes_total");
+    measured(vec!["store flush".to_owned()], secs)
+}
+
+/// How long a flush of the log takes; where the database does not say, how long a batch of writes does.
+fn commit(base: &Base) -> Option<Batches> {
+    // What is slowed are commits of stores; a replica writes its log when it comes to it.
+    let is_store = |name: &str| !name.starts_with("replica");
+    let names = base.named_or(|of| of.name.ends_with("WAL sync") && is_store(&of.name), "database WAL sync");
+    let grown = |metric: &str| base.grown(|name| name.ends_with(metric) && is_store(name));
+    let sync = measured(names.clone(), grown(".wal_sync_secs") / grown(".wal_syncs"));
+    sync.or_else(|| {
+        let written =
+            |metric: &str| base.grown(|name| name.contains(metric) && name.contains("operation=\"write\""));
+        measured(
+            names,
+            written("weir_store_busy_seconds_total") / written("weir_store_duration_seconds_count"),
+        )
+    })
+}
+
+/// Nothing divided by nothing was not measured.
+fn measured(names: Vec<String>, secs: f64) -> Option<Batches> {
+    (secs.is_finite() && secs > 0.0).then_some(Batches { names, secs })
+}
+
+/// The interventions that a server can make itself, by what it has counted in `reading`.
+pub(super) fn of_server(reading: &Reading) -> Vec<&'static str> {
+    let counts = |metric: &str| {
+        let metric = format!("stats.{metric}");
+        reading.counters.keys().chain(reading.gauges.keys()).any(|name| name.starts_with(&metric))
+    };
+    let there_if: [(&'static str, bool); 7] = [
+        (SLOWER_SERVER, true),
+        ("cpu", true),
+        ("worker", true),
+        ("delay", true),
+        ("lock", counts("weir_lock_")),
+        ("store_worker", counts("weir_store_workers")),
+        ("flush", counts("weir_flush")),
+    ];
+    there_if.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use kv::proto::LoadReport;
+    use lab_data::experiment::INTERVENTIONS;
+
+    fn resource(name: &str, busy: &str, servers: f64) -> Resource {
+        Resource { name: name.into(), busy: vec![busy.into()], servers, ..Resource::default() }
+    }
+
+    /// One second in which 1000 requests were answered, with counters that grew so far.
+    pub(in crate::harness) fn base(counters: &[(&str, f64)]) -> Trial {
+        let counted = counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        let opened = counters.iter().map(|(name, _)| ((*name).to_owned(), 0.0)).collect();
+        Trial {
+            workload: "w".into(),
+            level: 8,
+            repetition: 0,
+            load: Some(LoadReport { goodput_rps: 1000.0, ..LoadReport::default() }),
+            failure: None,
+            elapsed_secs: 1.0,
+            opened: Reading { counters: opened, ..Reading::default() },
+            closed: Reading { counters: counted, ..Reading::default() },
+        }
+    }
+
+    fn shown(name: &str, resources: &[Resource], trial: &Trial) -> String {
+        match (Base { resources, trial }).change(name, 0.3) {
+            Some(Change { raises, added_us, factor, .. }) => {
+                format!("{} +{added_us:.0}us {factor:?}", raises.join(", "))
+            }
+            None => "not measured".into(),
+        }
+    }
+
+    #[test]
+    fn a_request_gets_its_share_of_the_servers_and_a_batch_of_its_own_time() {
+        let lanes = |kind: &str| format!("stats.weir_store_busy_seconds_total{{operation=\"{kind}\"}}");
+        let resources = [
+            resource("server CPU", "server.cpu_secs", 2.0),
+            resource("server workers", "stats.weir_worker_busy_seconds_total", 4.0),
+            resource("store read workers", &lanes("read"), 4.0),
+            resource("store write workers", &lanes("write"), 1.0),
+            resource("write cap 10 MB/s", "cap.busy_secs", 1.0),
+        ];
+        let trial = base(&[
+            (&lanes("read"), 0.4),
+            (&lanes("write"), 0.8),
+            ("stats.weir_store_duration_seconds_count{operation=\"write\"}", 200.0),
+            ("stats.weir_flush_busy_seconds_total", 0.5),
+            ("stats.weir_flushes_total", 100.0),
+            ("database.wal_sync_secs", 0.6),
+            ("database.wal_syncs", 60.0),
+        ]);
+        for (name, expected) in [
+            ("cpu", "server CPU +600us None"),
+            ("worker", "server workers +1200us None"),
+            ("delay", " +600us None"),
+            ("lock", "server lock +300us None"),
+            ("store_worker", "store write workers +1200us None"),
+            ("flush", "store flush +1500us None"),
+            ("commit", "database WAL sync +3000us None"),
+            ("link", "link +0us Some(1.25)"),
+            ("write_cap", "write cap 10 MB/s +0us Some(1.25)"),
+            ("database_cpu", "database CPU +0us Some(1.25)"),
+        ] {
+            assert_eq!(shown(name, &resources, &trial), expected, "{name}");
+        }
+        for name in ["store_worker", "flush", "commit"] {
+            assert_eq!(shown(name, &resources, &base(&[])), "not measured", "{name}");
+        }
+        let two = base(&[
+            ("database-1.wal_sync_secs", 0.3),
+            ("database-1.wal_syncs", 30.0),
+            ("database-2.wal_sync_secs", 0.3),
+            ("database-2.wal_syncs", 30.0),
+            ("replica.wal_sync_secs", 9.0),
+            ("replica.wal_syncs", 9.0),
+        ]);
+        let syncs = ["database-1 WAL sync", "database-2 WAL sync", "replica WAL sync"];
+        let syncs = syncs.map(|name| resource(name, "", 1.0));
+        let stores = "database-1 WAL sync, database-2 WAL sync +3000us None";
+        assert_eq!(shown("commit", &syncs, &two), stores, "a replica's flushes hold up nobody");
+        let slow = base(&[("database.wal_sync_secs", 1.0), ("database.wal_syncs", 1.0)]);
+        assert_eq!(
+            shown("commit", &[], &slow),
+            "database WAL sync +100000us None",
+            "PostgreSQL takes no more"
+        );
+        assert_eq!(shown("cpu", &resources, &Trial { load: None, ..trial }), "not measured");
+    }
+
+    #[test]
+    fn under_a_quota_a_request_gets_a_share_of_what_is_fuller() {
+        let both = |quota: f64| {
+            let cores = Resource {
+                busy: vec!["server.cpu_secs".into(), "database.cpu_secs".into()],
+                ..resource("server + database CPU", "", 1.0)
+            };
+            [cores, resource("server CPU", "server.cpu_secs", quota)]
+        };
+        let trial = base(&[("server.cpu_secs", 0.45), ("database.cpu_secs", 0.3)]);
+        let names = "server + database CPU, server CPU";
+        assert_eq!(shown("cpu", &both(0.5), &trial), format!("{names} +150us None"));
+        assert_eq!(shown("cpu", &both(0.9), &trial), format!("{names} +300us None"));
+    }
+
+    #[test]
+    fn every_intervention_has_a_size() {
+        let sized: Vec<&str> = SIZES.iter().map(|(name, _)| *name).collect();
+        let known = INTERVENTIONS.iter().map(|row| row.name).chain([SLOWER_GENERATOR, SLOWER_SERVER]);
+        assert!(known.clone().all(|name| sized.contains(&name)) && sized.len() == known.count());
+    }
+
+    #[test]
+    fn a_server_has_the_interventions_of_what_it_counts() {
+        let all = |names: &[&str]| {
+            let counters = names.iter().map(|name| (format!("stats.{name}"), 1.0)).collect();
+            of_server(&Reading { counters, ..Reading::default() }).join(" ")
+        };
+        assert_eq!(all(&[]), "server_cpu cpu worker delay");
+        assert_eq!(
+            all(&[
+                "weir_lock_busy_seconds_total{lock=\"commit\"}",
+                "weir_store_workers{operation=\"read\"}",
+                "weir_flushes_total"
+            ]),
+            "server_cpu cpu worker delay lock store_worker flush"
+        );
+    }
+}
