@@ -155,9 +155,9 @@ fn mask(line: &str) -> String {
         }
         rest = rest.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
         let bare = rest.trim_start_matches(' ');
-        let behind = UNITS.iter().filter_map(|unit| bare.strip_prefix(unit));
+        let mut behind = UNITS.iter().filter_map(|unit| bare.strip_prefix(unit));
         let ends = |rest: &&str| !rest.starts_with(char::is_alphanumeric);
-        rest = behind.filter(ends).next_back().unwrap_or(rest);
+        rest = behind.rfind(ends).unwrap_or(rest);
         masked.truncate(masked.trim_end_matches(['+', '-', '−']).len());
         masked.push('#');
     }
@@ -185,7 +185,7 @@ fn is_remark(line: &str) -> bool {
 /// Whether these lines have the shape of those, in which a line `…` stands for any lines. Remarks may stand between them.
 fn have_shape(lines: &[String], shapes: &[String]) -> bool {
     match (lines, shapes) {
-        (lines, []) => lines.iter().all(is_remark),
+        (lines, []) => lines.iter().all(|line| is_remark(line)),
         (lines, [shape, others @ ..]) if shape == "…" => {
             (0..=lines.len()).any(|skipped| have_shape(&lines[skipped..], others))
         }
