@@ -57,4 +57,5 @@ lint: ## form, clippy, and no files that use each other in a circle
 	@scripts/setup.sh cargo cc rustfmt clippy
 	cargo fmt --check
 	cargo clippy --workspace --locked --quiet --all-targets -- -D warnings
+	cargo clippy --package weir --no-default-features --locked --quiet -- -D warnings
 	cargo run --locked --quiet --package xtask -- cycles

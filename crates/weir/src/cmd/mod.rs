@@ -38,7 +38,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Serve(Box<serve::Args>),
-    Load(load::Args),
+    Load(Box<load::Args>),
     LoadWorker(load_worker::Args),
     #[cfg(feature = "lab")]
     Lab(lab::Args),
@@ -63,7 +63,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match Cli::try_parse_from(&words) {
         Ok(cli) => match cli.command {
             Command::Serve(args) => serve::run(*args),
-            Command::Load(args) => load::run(args),
+            Command::Load(args) => load::run(*args),
             Command::LoadWorker(args) => load_worker::run(args),
             #[cfg(feature = "lab")]
             Command::Lab(args) => lab::run(args),

@@ -3,8 +3,8 @@
 //! The parser's own message takes several; its first paragraph is kept, and its tip becomes the hint.
 
 use super::{Cli, say};
+use clap::CommandFactory;
 use clap::error::{ContextKind, ErrorKind};
-use clap::{CommandFactory, Parser};
 use kv::Error;
 use std::ffi::OsString;
 
@@ -20,10 +20,11 @@ pub(super) fn usage(error: &clap::Error, words: &[OsString]) -> Result<(), Error
 }
 
 /// Whether `weir` would take `words` and `args`.
+#[cfg(feature = "lab")]
 pub(super) fn check(words: &[&str], args: &[String]) -> Result<(), Error> {
     let words = ["weir"].iter().chain(words).map(OsString::from);
     let words: Vec<OsString> = words.chain(args.iter().map(OsString::from)).collect();
-    Cli::try_parse_from(&words).map(drop).map_err(|error| one_line(&error, &words))
+    <Cli as clap::Parser>::try_parse_from(&words).map(drop).map_err(|error| one_line(&error, &words))
 }
 
 fn one_line(error: &clap::Error, words: &[OsString]) -> Error {
