@@ -286,9 +286,9 @@ fn printed_at(results: &Results, workload: &str, level: u32) -> Option<AuditedRo
 
 /// All that is printed of a workload. `None` where nothing is.
 pub(super) fn printed_sweep(results: &Results, workload: &WorkloadPlan) -> Option<PublishedSweep> {
-    let name = workload.printed.as_ref().unwrap_or(&workload.name);
+    let name = workload.published.as_ref().unwrap_or(&workload.name);
     // The rows of the other workloads are evidence, too: the audit sees them all.
-    audit(&results.printed).sweeps.into_iter().find(|sweep| sweep.workload == *name)
+    audit(&results.published).sweeps.into_iter().find(|sweep| sweep.workload == *name)
 }
 
 /// Mean latency of all attempts of all runs, so that X · R = N holds for the row as it does for its runs. A mean or a

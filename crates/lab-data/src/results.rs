@@ -53,9 +53,9 @@ pub struct Results {
     pub levels: Vec<u32>,
     /// Runs of each workload at each level.
     pub repetitions: u32,
-    /// Rows somebody printed of the same experiment; all those of the report it names, as they stood in its table.
+    /// Published results of the same experiment: all rows of the report it names, as they stand in its table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub printed: Vec<PublishedRow>,
+    pub published: Vec<PublishedRow>,
     /// The trials in the order they ran. A planned trial that is not here did not run.
     pub trials: Vec<Trial>,
     /// Trials in which one resource was made a little slower on purpose, and those beside them in which none was; in the order
@@ -180,9 +180,9 @@ pub struct WorkloadPlan {
     /// Its own load levels.
     #[serde(default)]
     pub levels: Option<Vec<u32>>,
-    /// What the printed rows call it, where that is another name.
+    /// What the published table calls it, where that is another name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub printed: Option<String>,
+    pub published: Option<String>,
 }
 
 /// A part of the system and where it ran.
@@ -287,47 +287,32 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// All of them, in their order.
-    pub const ALL: [Limit; 14] = [
-        Limit::ServerCpu,
-        Limit::ServerQuota,
-        Limit::ServerWorkers,
-        Limit::ServerLock,
-        Limit::Pool,
-        Limit::DatabaseCpu,
-        Limit::DatabaseQuota,
-        Limit::RowLock,
-        Limit::CommitPath,
-        Limit::Bandwidth,
-        Limit::Reads,
-        Limit::Network,
-        Limit::Generator,
-        Limit::Other,
+    /// All of them, in their order, and what the report calls them.
+    const NAMES: [(Limit, &str); 14] = [
+        (Limit::ServerCpu, "server CPU"),
+        (Limit::ServerQuota, "server CPU (quota)"),
+        (Limit::ServerWorkers, "server workers"),
+        (Limit::ServerLock, "server lock"),
+        (Limit::Pool, "connection pool"),
+        (Limit::DatabaseCpu, "database CPU"),
+        (Limit::DatabaseQuota, "database CPU (quota)"),
+        (Limit::RowLock, "database row lock"),
+        (Limit::CommitPath, "commit path"),
+        (Limit::Bandwidth, "device bandwidth"),
+        (Limit::Reads, "device reads"),
+        (Limit::Network, "network"),
+        (Limit::Generator, "generator"),
+        (Limit::Other, "other"),
     ];
 
-    /// The one that the report calls `name`.
-    pub fn of_name(name: &str) -> Option<Limit> {
-        Limit::ALL.into_iter().find(|limit| limit.name() == name)
+    /// All of them, in their order.
+    pub fn all() -> impl Iterator<Item = Limit> {
+        Limit::NAMES.into_iter().map(|(limit, _)| limit)
     }
 
     /// In the report: `connection pool`.
     pub fn name(self) -> &'static str {
-        match self {
-            Limit::ServerCpu => "server CPU",
-            Limit::ServerQuota => "server CPU (quota)",
-            Limit::ServerWorkers => "server workers",
-            Limit::ServerLock => "server lock",
-            Limit::Pool => "connection pool",
-            Limit::DatabaseCpu => "database CPU",
-            Limit::DatabaseQuota => "database CPU (quota)",
-            Limit::RowLock => "database row lock",
-            Limit::CommitPath => "commit path",
-            Limit::Bandwidth => "device bandwidth",
-            Limit::Reads => "device reads",
-            Limit::Network => "network",
-            Limit::Generator => "generator",
-            Limit::Other => "other",
-        }
+        Limit::NAMES[self as usize].1
     }
 }
 
@@ -349,7 +334,7 @@ pub enum ResourceKind {
 }
 
 /// One workload at one level, once.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// The workload's name.
     pub workload: String,

@@ -3,13 +3,14 @@
 //! The rule: the generator's innocence comes first. Wherever there are two cores it has its own, because a generator
 //! that competes with what it measures measures itself. [`plan`] is pure; [`available`] asks the kernel.
 
-use super::experiment::{Cores, DATABASE, GENERATOR, LINK, SERVER};
+use super::experiment::{Cores, DATABASE, GENERATOR, LINK, SERVER, ensure};
 use super::results::Placement;
+use crate::distinct;
 use kv::Error;
 use std::collections::BTreeMap;
 use std::io;
 
-/// Who gets the next spare core first; then the others in their order.
+/// To whom the next spare core goes first of those to whom as much is owed; then to the others in their order.
 const TURNS: [&str; 2] = [SERVER, GENERATOR];
 
 /// The cores this process may use, ascending: a container or `taskset` may have taken some away.
@@ -18,184 +19,114 @@ pub fn available() -> io::Result<Vec<usize>> {
     Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| mask.is_set(core)).collect())
 }
 
-/// Places `parts` on `cores` as [`plan_of`] does; a link that has no cores of its own in `wanted` has the generator's: it is part of
-/// the load's way and takes nothing from the target.
+/// Places `parts` on `cores` (ascending), with `wanted` cores where the experiment names them.
+///
+/// A link that has no cores of its own in `wanted` has the generator's: it is part of the load's way and takes nothing from the target.
 pub fn plan(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Placement>, Error> {
-    if !parts.contains(&LINK) || !parts.contains(&GENERATOR) || wanted.parts.contains_key(LINK) {
-        return plan_of(cores, parts, wanted);
+    if cores.is_empty() {
+        return Err(Error::new("no core may be used").hint("check the affinity mask this was started with"));
     }
-    let others: Vec<&str> = parts.iter().copied().filter(|part| *part != LINK).collect();
-    let planned = plan_of(cores, &others, wanted)?;
-    let cores_of = |part: &str| planned.iter().find(|placement| placement.part == part);
-    let chosen = parts.iter().filter_map(|part| {
-        let placement = cores_of(if *part == LINK { GENERATOR } else { part })?;
-        Some((*part, placement.cores.clone()))
-    });
-    Ok(placements(parts, &chosen.collect()))
+    let shares = |part: &str| part == LINK && parts.contains(&GENERATOR) && !wanted.parts.contains_key(LINK);
+    let own: Vec<&str> = parts.iter().copied().filter(|part| !shares(part)).collect();
+    let chosen = choose(cores, &own, wanted)?;
+    let of = |part: &str| &chosen[if shares(part) { GENERATOR } else { part }];
+    let placement = |part: &&str| {
+        let others = parts.iter().filter(|other| *other != part && of(other) == of(part));
+        Placement {
+            part: (*part).to_owned(),
+            cores: of(part).clone(),
+            shares_with: others.map(|other| (*other).to_owned()).collect(),
+        }
+    };
+    Ok(parts.iter().map(placement).collect())
 }
 
-/// Places `parts` on `cores` (ascending, not empty), with `wanted` cores where the experiment names them. What was
-/// written for a larger machine is scaled down in proportion. With `of`, a number counts our cores rather than the
-/// machine's: core 0 is the first that is ours.
+/// The cores of each part.
 ///
-/// Low numbers go to the server, high ones to the generator. Two parts have either the same cores or none in common:
-/// otherwise no counter could tell how busy the cores of either are.
-fn plan_of(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Placement>, Error> {
+/// What was written for a larger machine is scaled down in proportion. With `of`, a number counts our cores rather than the
+/// machine's: core 0 is the first that is ours. Two parts have either the same cores or none in common: otherwise no counter could
+/// tell how busy the cores of either are.
+fn choose<'p>(
+    cores: &[usize],
+    parts: &[&'p str],
+    wanted: &'p Cores,
+) -> Result<BTreeMap<&'p str, Vec<usize>>, Error> {
     let Cores { of, parts: wanted } = wanted;
     if of.is_some_and(|of| of > cores.len()) {
-        if cores.is_empty() {
-            return Err(no_core());
-        }
-        let chosen = scaled(cores, parts, wanted).into_iter().collect();
-        return Ok(placements(parts, &chosen));
+        return Ok(divide(cores, parts, wanted));
     }
     let ours = |core: &usize| if of.is_some_and(|of| *core < of) { cores[*core] } else { *core };
-    let wanted: BTreeMap<String, Vec<usize>> =
-        wanted.iter().map(|(part, own)| (part.clone(), own.iter().map(ours).collect())).collect();
-    check(cores, parts, &wanted)?;
     let mut chosen: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (part, own) in &wanted {
-        let mut own = own.clone();
+    for (part, own) in wanted {
+        let mut own: Vec<usize> = own.iter().map(ours).collect();
         own.sort_unstable();
+        let unknown = format_args!("cores.{part}: this experiment starts no {part}");
+        ensure(parts.contains(&part.as_str()), unknown, "remove the line")?;
+        ensure(
+            !own.is_empty() && own.is_sorted_by(|a, b| a < b),
+            format_args!("cores.{part} {own:?} is no set of cores"),
+            "name at least one, and each once",
+        )?;
+        for core in &own {
+            ensure(
+                cores.contains(core),
+                format_args!("cores.{part}: there is no core {core} here"),
+                format_args!(
+                    "use some of {cores:?}, or say with cores.of how many cores the file was written for"
+                ),
+            )?;
+        }
         chosen.insert(part, own);
     }
     let rest: Vec<&str> = parts.iter().copied().filter(|part| !wanted.contains_key(*part)).collect();
-    let spare: Vec<usize> =
-        cores.iter().copied().filter(|core| !chosen.values().flatten().any(|taken| taken == core)).collect();
+    let is_spare = |core: &usize| !chosen.values().flatten().any(|taken| taken == core);
+    let spare: Vec<usize> = cores.iter().copied().filter(is_spare).collect();
     // With every core spoken for, who is left shares with the part it disturbs least.
-    let planned =
-        match (spare.is_empty(), chosen.get(SERVER).or(chosen.get(DATABASE)).or(chosen.get(GENERATOR))) {
-            (true, Some(host)) => rest.iter().map(|part| (*part, host.clone())).collect(),
-            _ => divide(&spare, &rest),
-        };
+    let planned = match chosen.get(SERVER).or(chosen.get(DATABASE)).or(chosen.get(GENERATOR)) {
+        Some(host) if spare.is_empty() => rest.iter().map(|part| (*part, host.clone())).collect(),
+        _ => divide(&spare, &rest, &BTreeMap::new()),
+    };
     chosen.extend(planned);
     for (part, own) in &chosen {
         for (other, theirs) in &chosen {
-            if own != theirs && own.iter().any(|core| theirs.contains(core)) {
-                return Err(Error::input(format_args!(
-                    "cores.{part} {own:?} and cores.{other} {theirs:?} overlap in part"
-                ))
-                .hint("give both the same cores, or none in common"));
-            }
+            ensure(
+                own == theirs || !own.iter().any(|core| theirs.contains(core)),
+                format_args!("cores.{part} {own:?} and cores.{other} {theirs:?} overlap in part"),
+                "give both the same cores, or none in common",
+            )?;
         }
     }
-    Ok(placements(parts, &chosen))
+    Ok(chosen)
 }
 
-fn placements(parts: &[&str], chosen: &BTreeMap<&str, Vec<usize>>) -> Vec<Placement> {
-    let placement = |part: &&str| Placement {
-        part: (*part).to_owned(),
-        cores: chosen[part].clone(),
-        shares_with: parts
-            .iter()
-            .filter(|other| *other != part && chosen[*other] == chosen[part])
-            .map(|other| (*other).to_owned())
-            .collect(),
-    };
-    parts.iter().map(placement).collect()
-}
-
-/// Divides `cores` in the proportions of `wanted`, which was written for more of them. A part that is not named there
-/// counts as one core.
-fn scaled<'p>(
+/// Divides `cores` among `parts`, from the lowest, in the proportions of `wanted`. A part that is not named there counts as one core.
+fn divide<'p>(
     cores: &[usize],
     parts: &[&'p str],
     wanted: &BTreeMap<String, Vec<usize>>,
-) -> Vec<(&'p str, Vec<usize>)> {
+) -> BTreeMap<&'p str, Vec<usize>> {
     let weight = |part: &str| wanted.get(part).map_or(1, |own| own.len().max(1));
     let total: usize = parts.iter().map(|part| weight(part)).sum();
     if cores.len() < parts.len() {
         // Too few for everybody: the generator keeps its share to itself, at most half, and the others share the rest.
         let fair = cores.len() * weight(GENERATOR) / total;
-        let own = if cores.len() > 1 { fair.clamp(1, cores.len() / 2) } else { 0 };
-        let (rest, last) = cores.split_at(cores.len() - own);
-        return parts
-            .iter()
-            .map(|part| (*part, if *part == GENERATOR && own > 0 { last } else { rest }.to_vec()))
-            .collect();
+        let is_alone = cores.len() > 1 && parts.contains(&GENERATOR);
+        let (rest, last) =
+            cores.split_at(cores.len() - if is_alone { fair.clamp(1, cores.len() / 2) } else { 0 });
+        let of = |part: &str| if is_alone && part == GENERATOR { last } else { rest };
+        return parts.iter().map(|part| (*part, of(part).to_vec())).collect();
     }
     // One core each, the others one by one to whom most is owed.
+    let turns = distinct(TURNS.iter().filter(|part| parts.contains(part)).chain(parts));
     let mut counts: BTreeMap<&str, usize> = parts.iter().map(|part| (*part, 1)).collect();
     for _ in parts.len()..cores.len() {
-        let owed = |part: &&&str| (weight(part) * cores.len()) as f64 / total as f64 - counts[**part] as f64;
-        if let Some(most) = parts.iter().rev().max_by(|a, b| owed(a).total_cmp(&owed(b))) {
+        let owed = |part: &str| (weight(part) * cores.len()) as f64 / total as f64 - counts[part] as f64;
+        if let Some(most) = turns.iter().rev().max_by(|a, b| owed(a).total_cmp(&owed(b))) {
             *counts.entry(most).or_default() += 1;
         }
     }
-    in_turn(cores, parts, &counts)
-}
-
-/// Hands out `cores` from the lowest, part by part, `counts` each.
-fn in_turn<'p>(
-    cores: &[usize],
-    parts: &[&'p str],
-    counts: &BTreeMap<&str, usize>,
-) -> Vec<(&'p str, Vec<usize>)> {
-    let mut next = 0;
-    parts
-        .iter()
-        .map(|part| {
-            let first = next;
-            next += counts[part];
-            (*part, cores[first..next].to_vec())
-        })
-        .collect()
-}
-
-/// Divides `cores` among `parts`, none of which the experiment has placed.
-fn divide<'p>(cores: &[usize], parts: &[&'p str]) -> Vec<(&'p str, Vec<usize>)> {
-    if cores.len() < parts.len() {
-        // Too few: the generator keeps one for itself if there are two, the others share what remains.
-        return parts
-            .iter()
-            .map(|part| match (*part, cores) {
-                (GENERATOR, [.., _, last]) => (*part, vec![*last]),
-                (_, [first @ .., _]) if !first.is_empty() && parts.contains(&GENERATOR) => {
-                    (*part, first.to_vec())
-                }
-                _ => (*part, cores.to_vec()),
-            })
-            .collect();
-    }
-    let first = TURNS.into_iter().filter(|part| parts.contains(part));
-    let turns: Vec<&str> = first.chain(parts.iter().copied().filter(|part| !TURNS.contains(part))).collect();
-    let mut counts: BTreeMap<&str, usize> = turns.iter().map(|part| (*part, 1)).collect();
-    for part in turns.iter().cycle().take(cores.len() - parts.len()) {
-        *counts.entry(part).or_default() += 1;
-    }
-    in_turn(cores, parts, &counts)
-}
-
-fn no_core() -> Error {
-    Error::new("no core may be used").hint("check the affinity mask this was started with")
-}
-
-fn check(cores: &[usize], parts: &[&str], wanted: &BTreeMap<String, Vec<usize>>) -> Result<(), Error> {
-    if cores.is_empty() {
-        return Err(no_core());
-    }
-    for (part, own) in wanted {
-        if !parts.contains(&part.as_str()) {
-            return Err(Error::input(format_args!("cores.{part}: this experiment starts no {part}"))
-                .hint("remove the line"));
-        }
-        let mut unique = own.clone();
-        unique.sort_unstable();
-        unique.dedup();
-        if own.is_empty() || unique.len() != own.len() {
-            return Err(Error::input(format_args!("cores.{part} {own:?} is no set of cores"))
-                .hint("name at least one, and each once"));
-        }
-        if let Some(missing) = own.iter().find(|core| !cores.contains(core)) {
-            return Err(Error::input(format_args!("cores.{part}: there is no core {missing} here")).hint(
-                format_args!(
-                    "use some of {cores:?}, or say with cores.of how many \
-                 cores the file was written for"
-                ),
-            ));
-        }
-    }
-    Ok(())
+    let mut cores = cores.iter().copied();
+    parts.iter().map(|part| (*part, cores.by_ref().take(counts[part]).collect())).collect()
 }
 
 #[cfg(test)]

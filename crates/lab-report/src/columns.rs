@@ -112,7 +112,7 @@ pub(super) fn columns(results: &Results) -> Vec<Bound> {
     let bind = |column: &'static Column| -> Vec<Bound> {
         let read = &column.read;
         match read {
-            Published(_) if results.printed.is_empty() => Vec::new(),
+            Published(_) if results.published.is_empty() => Vec::new(),
             Open(_) if !is_open => Vec::new(),
             Row(_) | Open(_) | Published(_) => {
                 let (name, heading) = (column.name.to_owned(), column.heading.map(owned));

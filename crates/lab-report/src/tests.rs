@@ -277,7 +277,7 @@ fn with_printed(rows: &str) -> Results {
     let head = "report,system,workload,clients,throughput_rps,latency_ms,server_cpu_pct,disk_util_pct,success_share,note";
     let mut results = results();
     results.resources[0].name = "server CPU".into();
-    results.printed = lab_data::published::parse(&format!("{head}\n{rows}")).unwrap().rows;
+    results.published = lab_data::published::parse(&format!("{head}\n{rows}")).unwrap().rows;
     results
 }
 
@@ -309,7 +309,7 @@ fn published_rows_stand_beside_the_measured_ones_at_every_level_of_either() {
     // The other workload has no published rows, and the front says of none what it does not say without.
     assert_eq!(text.matches("### Published beside measured").count(), 1);
     let mut without = results.clone();
-    without.printed.clear();
+    without.published.clear();
     assert_eq!(headline(&results), headline(&without));
     assert!(!file(&without, "report.md").to_lowercase().contains("published"));
     assert!(!file(&without, "results.csv").contains("published"));
@@ -331,7 +331,7 @@ fn a_page_with_published_rows_opens_with_them_and_with_how_many_break_littles_la
 fn a_workload_may_have_another_name_in_print() {
     let mut results = with_printed("007,old,get_capped,1,100,10.0,,,,\n");
     assert!(!file(&results, "report.md").contains("### Published beside measured"));
-    results.workloads[0].printed = Some("get_capped".into());
+    results.workloads[0].published = Some("get_capped".into());
     assert!(file(&results, "report.md").contains("as get\\_capped of old"));
 }
 
@@ -393,8 +393,8 @@ fn printed_rows_survive_the_results_file_and_old_files_have_none() {
     let again: Results = serde_json::from_value(json.clone()).unwrap();
     assert!(again == results && render(&again) == render(&results));
     let mut old = json;
-    old.as_object_mut().unwrap().remove("printed");
-    assert!(serde_json::from_value::<Results>(old).unwrap().printed.is_empty());
+    old.as_object_mut().unwrap().remove("published");
+    assert!(serde_json::from_value::<Results>(old).unwrap().published.is_empty());
 }
 
 #[test]

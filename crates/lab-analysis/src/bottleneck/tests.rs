@@ -3,8 +3,7 @@
 use super::*;
 use crate::{WorkloadFindings, findings};
 use lab_data::results::{Change, Intervention, Results, Trial};
-use lab_data::simulated::tests::{model, sweep};
-use lab_data::simulated::{Interventions, interventions};
+use lab_data::simulated::tests::{Interventions, interventions, model, sweep};
 
 const LEVELS: &[u32] = &[1, 2, 4, 8, 16, 32, 64];
 

@@ -8,8 +8,9 @@ use super::{
     Subject, Target, Workload, address,
 };
 use kv::Error;
+use kv::units::Span;
 use std::collections::BTreeSet;
-use std::path::{Component, Path};
+use std::fmt::Display;
 
 /// A smaller cap on writing would make every start of a database fail.
 const WRITE_CAP_LEAST: u64 = 64 << 10;
@@ -37,323 +38,265 @@ const OWN_FLAGS: &[(&str, &str)] = &[
     ("--no-preload", "nothing: the lab preloads once per repetition"),
 ];
 
+/// What a check says.
+pub(super) type Checked = Result<(), Error>;
+
+/// An error of the file that says `what` is wrong and what to do, unless a rule `holds`.
+pub(crate) fn ensure(holds: bool, what: impl Display, hint: impl Display) -> Checked {
+    if holds { Ok(()) } else { Err(Error::input(what).hint(hint)) }
+}
+
+/// Whether the `name` at `key` is one of those there are.
+pub(super) fn is_one_of(key: &str, name: &str, all: &[&str]) -> Checked {
+    let hint = if all.is_empty() { "remove it".to_owned() } else { format!("use one of {}", all.join(", ")) };
+    ensure(all.contains(&name), format_args!("{key} `{name}` is unknown"), hint)
+}
+
+pub(super) fn is_not_zero(key: &str, span: Span) -> Checked {
+    let hint = format!("write {key} = \"1s\"");
+    ensure(!span.0.is_zero(), format_args!("{key} 0s: it must be longer than zero"), hint)
+}
+
 impl Experiment {
     /// Checks what the types cannot say; again after flags have replaced parts of the file.
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn check(&self) -> Checked {
         is_name("name", &self.name)?;
         ascend("levels", &self.levels)?;
-        if self.repetitions == 0 {
-            return Err(Error::input("repetitions 0: nothing would be measured").hint("use at least 1"));
-        }
-        for (key, span) in [("warmup", self.warmup), ("window", self.window)] {
-            if span.0.is_zero() {
-                return Err(Error::input(format_args!("{key} 0s: it must be longer than zero"))
-                    .hint(format_args!("write {key} = \"1s\"")));
-            }
-        }
-        self.adaptive.as_ref().map_or(Ok(()), |adaptive| self.check_adaptive(adaptive))?;
+        ensure(self.repetitions > 0, "repetitions 0: nothing would be measured", "use at least 1")?;
+        is_not_zero("warmup", self.warmup)?;
+        is_not_zero("window", self.window)?;
+        self.adaptive.iter().try_for_each(|adaptive| self.check_adaptive(adaptive))?;
         self.check_workloads()?;
-        self.check_limits()?;
         self.check_subjects()?;
         self.check_sections()?;
-        if let Some(interventions) = &self.interventions {
-            interventions.check(self)?;
-        }
-        if let Some(truth) = &self.truth {
-            truth.check(self)?;
-        }
+        self.interventions.iter().try_for_each(|interventions| interventions.check(self))?;
+        self.truth.iter().try_for_each(|truth| truth.check(self))?;
         let parts = self.parts();
-        match self.cores.parts.keys().find(|part| !parts.contains(part)) {
-            Some(part) => Err(Error::input(format_args!("cores.{part}: this experiment has no such part"))
-                .hint(format_args!(
-                    "use {}",
-                    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
-                ))),
-            None => Ok(()),
-        }
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        self.cores.parts.keys().try_for_each(|part| is_one_of("cores: part", part, &parts))
     }
 
-    fn check_adaptive(&self, adaptive: &Adaptive) -> Result<(), Error> {
-        if adaptive.most.0 < self.window.0 {
-            return Err(Error::input(format_args!(
-                "adaptive.most {} is shorter than the window of {}, which is the least",
-                adaptive.most, self.window
-            ))
-            .hint("lengthen it, or remove [adaptive]"));
-        }
-        if adaptive.most.0 < Adaptive::LEAST.0 {
-            return Err(Error::input(format_args!(
-                "adaptive.most {} is shorter than {least}, and nothing shorter is ever known",
-                adaptive.most,
-                least = Adaptive::LEAST
-            ))
-            .hint(format_args!(
-                "write most = \"{least}\" or more, or \
-                 remove [adaptive]",
-                least = Adaptive::LEAST
-            )));
-        }
-        for (key, share) in [("goodput", adaptive.goodput), ("latency", adaptive.latency())] {
-            if !(share > 0.0 && share < 1.0) {
-                return Err(Error::input(format_args!("adaptive.{key} {share} is no share of a mean"))
-                    .hint(format_args!("write {key} = 0.02 for ±2 %")));
-            }
-        }
-        Ok(())
+    fn check_adaptive(&self, adaptive: &Adaptive) -> Checked {
+        let (most, window, least) = (adaptive.most, self.window, Adaptive::LEAST);
+        ensure(
+            most.0 >= window.0,
+            format_args!("adaptive.most {most} is shorter than the window of {window}, which is the least"),
+            "lengthen it, or remove [adaptive]",
+        )?;
+        ensure(
+            most.0 >= least.0,
+            format_args!("adaptive.most {most} is shorter than {least}, and nothing shorter is ever known"),
+            format_args!("write most = \"{least}\" or more, or remove [adaptive]"),
+        )?;
+        [("goodput", adaptive.goodput), ("latency", adaptive.latency())].into_iter().try_for_each(
+            |(key, share)| {
+                ensure(
+                    share > 0.0 && share < 1.0,
+                    format_args!("adaptive.{key} {share} is no share of a mean"),
+                    format_args!("write {key} = 0.02 for ±2 %"),
+                )
+            },
+        )
     }
 
-    fn check_workloads(&self) -> Result<(), Error> {
-        if self.workloads.is_empty() {
-            return Err(Error::input("workload: there is none")
-                .hint("add a [[workload]] with a name, as in experiments/quick.toml"));
-        }
-        let mut names = BTreeSet::new();
+    fn check_workloads(&self) -> Checked {
+        let hint = "add a [[workload]] with a name, as in experiments/quick.toml";
+        ensure(!self.workloads.is_empty(), "workload: there is none", hint)?;
+        are_distinct("workload.name", self.workloads.iter().map(|workload| &workload.name))?;
         for workload in &self.workloads {
-            is_name("workload.name", &workload.name)?;
-            if !names.insert(&workload.name) {
-                return Err(Error::input(format_args!(
-                    "workload.name `{}` stands twice: the report could not tell them apart",
-                    workload.name
-                ))
-                .hint("rename or remove one"));
-            }
+            let name = &workload.name;
+            is_name("workload.name", name)?;
             own_flags("workload.args", &workload.args)?;
             own_flags("workload.serve", &workload.serve)?;
-            if let Some(levels) = &workload.levels {
-                ascend("workload.levels", levels)?;
-            }
-            if workload.write_cap.is_some_and(|cap| cap.0 < WRITE_CAP_LEAST) {
-                return Err(Error::input(format_args!(
-                    "workload.write_cap of `{}` is below 64KiB a second, which no database survives",
-                    workload.name
-                ))
-                .hint("write \"10MiB\""));
-            }
-            if workload.printed.is_some() && self.printed.is_none() {
-                return Err(Error::input(format_args!(
-                    "workload.printed of `{}`: no table of printed rows is named",
-                    workload.name
-                ))
-                .hint("add [printed] with its file"));
-            }
+            workload.levels.iter().try_for_each(|levels| ascend("workload.levels", levels))?;
+            ensure(
+                workload.write_cap.is_none_or(|cap| cap.0 >= WRITE_CAP_LEAST),
+                format_args!(
+                    "workload.write_cap of `{name}` is below 64KiB a second, which no database survives"
+                ),
+                "write \"10MiB\"",
+            )?;
+            ensure(
+                workload.published.is_none() || self.published.is_some(),
+                format_args!("workload.published of `{name}`: no table of published results is named"),
+                "add [published] with its file",
+            )?;
+            let Some(limit) = &workload.limit else { continue };
+            limit.check(self, workload).map_err(|why| why.at(format_args!("workload.limit of `{name}`")))?;
         }
         Ok(())
     }
 
     /// Every target, alone and among the others.
-    fn check_subjects(&self) -> Result<(), Error> {
-        if self.subjects.is_empty() {
-            return Err(Error::input("target: there is none")
-                .hint("add a [target] with a kind, as in experiments/quick.toml"));
-        }
-        let mut names = BTreeSet::new();
+    fn check_subjects(&self) -> Checked {
+        let hint = "add a [target] with a kind, as in experiments/quick.toml";
+        ensure(!self.subjects.is_empty(), "target: there is none", hint)?;
+        let names = || self.subjects.iter().filter_map(|subject| subject.name.as_ref());
+        names().try_for_each(|name| is_directory("target.name", name))?;
+        are_distinct("target.name", names())?;
         for subject in &self.subjects {
-            let Some(name) = &subject.name else {
-                self.check_subject(subject)?;
-                continue;
-            };
-            is_directory("target.name", name)?;
-            if !names.insert(name) {
-                return Err(Error::input(format_args!(
-                    "target.name `{name}` stands twice: each has a directory"
-                ))
-                .hint("rename one"));
-            }
-            self.check_subject(subject).map_err(|why| why.at(format_args!("target `{name}`")))?;
+            self.check_subject(subject).map_err(|why| match &subject.name {
+                Some(name) => why.at(format_args!("target `{name}`")),
+                None => why,
+            })?;
         }
-        match self.workloads.iter().find(|workload| !self.subjects.iter().any(|of| takes_part(of, workload)))
-        {
-            Some(workload) => {
-                Err(Error::input(format_args!("workload `{}`: no target takes part in it", workload.name))
-                    .hint("add it to some target's workloads, or remove it"))
-            }
-            None => Ok(()),
-        }
+        self.workloads.iter().try_for_each(|workload| {
+            ensure(
+                self.subjects.iter().any(|subject| subject.takes_part(workload)),
+                format_args!("workload `{}`: no target takes part in it", workload.name),
+                "add it to some target's workloads, or remove it",
+            )
+        })
     }
 
-    fn check_subject(&self, subject: &Subject) -> Result<(), Error> {
+    fn check_subject(&self, subject: &Subject) -> Checked {
         let all: Vec<&str> = self.workloads.iter().map(|workload| workload.name.as_str()).collect();
         if let Some(named) = &subject.workloads {
-            if let Some(unknown) = named.iter().find(|name| !all.contains(&name.as_str())) {
-                return Err(Error::input(format_args!("workloads names `{unknown}`, which is none"))
-                    .hint(format_args!("use some of {}", all.join(", "))));
-            }
-            if named.is_empty() {
-                return Err(Error::input("workloads names none: nothing would be measured")
-                    .hint("leave it out for all"));
-            }
+            named.iter().try_for_each(|name| is_one_of("workloads:", name, &all))?;
+            let none = "workloads names none: nothing would be measured";
+            ensure(!named.is_empty(), none, "leave it out for all")?;
         }
         own_flags("target.load", &subject.load)?;
-        for workload in self.workloads.iter().filter(|workload| takes_part(subject, workload)) {
-            let is_ours = matches!(subject.target, Target::Weir { .. });
-            if (!workload.serve.is_empty() || workload.write_cap.is_some()) && !is_ours {
-                return Err(Error::input(format_args!(
-                    "workload `{}` has serve or write_cap, but the lab starts no weir here",
-                    workload.name
-                ))
-                .hint("remove them"));
-            }
-            if workload.write_cap.is_some() && !writes_in_one_place(&subject.target) {
-                return Err(Error::input(format_args!("workload.write_cap of `{}`: the stores are not all databases of the lab's own, nor all fjall", workload.name)).hint("remove it, or set target.store"));
-            }
+        for workload in self.workloads.iter().filter(|workload| subject.takes_part(workload)) {
+            let name = &workload.name;
+            let is_weir = matches!(subject.target, Target::Weir { .. });
+            ensure(
+                is_weir || workload.serve.is_empty() && workload.write_cap.is_none(),
+                format_args!("workload `{name}` has serve or write_cap, but the lab starts no weir here"),
+                "remove them",
+            )?;
+            ensure(
+                workload.write_cap.is_none() || writes_in_one_place(&subject.target),
+                format_args!(
+                    "workload.write_cap of `{name}`: the stores are not all databases of the lab's own, nor all fjall"
+                ),
+                "remove it, or set target.store",
+            )?;
         }
         check_target(&subject.target)
     }
 
     /// What is said of databases must be said of some that there are.
-    fn check_sections(&self) -> Result<(), Error> {
-        for (section, is_there, engine) in [
-            (POSTGRES, self.postgres.is_some(), Engine::Postgres),
-            (MARIADB, self.mariadb.is_some(), Engine::MariaDb),
-        ] {
-            if is_there && !self.databases().any(|database| database.engine == engine) {
-                return Err(Error::input(format_args!(
-                    "{section}: the target does not use a {section} of the lab's own"
-                ))
-                .hint(format_args!(
-                    "remove the section, \
-                     or set target.store = \"{section}\""
-                )));
-            }
+    fn check_sections(&self) -> Checked {
+        for (section, settings, engine) in
+            [(POSTGRES, &self.postgres, Engine::Postgres), (MARIADB, &self.mariadb, Engine::MariaDb)]
+        {
+            ensure(
+                settings.is_none() || self.databases().any(|database| database.engine == engine),
+                format_args!("{section}: the target does not use a {section} of the lab's own"),
+                format_args!("remove the section, or set target.store = \"{section}\""),
+            )?;
         }
-        if self.limits.memory.is_some() && self.databases().next().is_none() {
-            return Err(Error::input("limits.memory: the lab starts no database here").hint("remove it"));
-        }
-        Ok(())
+        let is_idle = self.limits.memory.is_some() && self.databases().next().is_none();
+        ensure(!is_idle, "limits.memory: the lab starts no database here", "remove it")
     }
 }
 
-fn takes_part(subject: &Subject, workload: &Workload) -> bool {
-    subject.workloads.as_ref().is_none_or(|names| names.contains(&workload.name))
+impl Subject {
+    pub(super) fn takes_part(&self, workload: &Workload) -> bool {
+        self.workloads.as_ref().is_none_or(|names| names.contains(&workload.name))
+    }
 }
 
 /// Whether either the lab's own databases do all the writing, or the server does.
 fn writes_in_one_place(target: &Target) -> bool {
     let Target::Weir { store, .. } = target else { return false };
-    let private = store.iter().filter(|name| [POSTGRES, MARIADB].contains(&name.as_str())).count();
-    private == store.len() || store.iter().all(|name| name == FJALL)
+    store.iter().all(|name| [POSTGRES, MARIADB].contains(&name.as_str()))
+        || store.iter().all(|name| name == FJALL)
 }
 
-fn check_target(target: &Target) -> Result<(), Error> {
+fn check_target(target: &Target) -> Checked {
     match target {
         Target::Weir { store, replica, args, flush_delay, quota, link } => {
             let is_own = |name: &String| [FJALL, POSTGRES, MARIADB].contains(&name.as_str());
-            if let Some(unknown) = store.iter().find(|name| !is_own(name) && !name.contains(':')) {
-                return Err(Error::input(format_args!("target.store `{unknown}` is unknown"))
-                    .hint("use fjall, memory:, postgres, mariadb or a store URL"));
-            }
-            if store.is_empty() {
-                return Err(
-                    Error::input("target.store has none").hint("name at least one, as in store = \"fjall\"")
-                );
-            }
-            if *replica && store.iter().any(|name| name != POSTGRES) {
-                return Err(Error::input(
-                    "target.replica: only PostgreSQL servers of the lab's own are followed",
-                )
-                .hint("set target.store to \"postgres\", or remove replica"));
-            }
-            if flush_delay.is_some() && !store.iter().all(is_own) {
-                return Err(Error::input(
-                    "target.flush_delay: only stores of the lab's own can be slowed down",
-                )
-                .hint("set target.store to \"fjall\", \"postgres\" or \"mariadb\", or remove flush_delay"));
-            }
-            if flush_delay.is_some_and(|delay| delay.0.is_zero()) {
-                return Err(Error::input("target.flush_delay 0s: it delays nothing")
-                    .hint("remove it, or write \"2ms\""));
-            }
+            store.iter().filter(|name| !is_own(name) && !name.contains(':')).try_for_each(|name| {
+                is_one_of("target.store", name, &[FJALL, "memory:", POSTGRES, MARIADB, "a store URL"])
+            })?;
+            let hint = "name at least one, as in store = \"fjall\"";
+            ensure(!store.is_empty(), "target.store has none", hint)?;
+            ensure(
+                !replica || store.iter().all(|name| name == POSTGRES),
+                "target.replica: only PostgreSQL servers of the lab's own are followed",
+                "set target.store to \"postgres\", or remove replica",
+            )?;
+            ensure(
+                flush_delay.is_none() || store.iter().all(is_own),
+                "target.flush_delay: only stores of the lab's own can be slowed down",
+                "set target.store to \"fjall\", \"postgres\" or \"mariadb\", or remove flush_delay",
+            )?;
+            flush_delay.iter().try_for_each(|delay| is_not_zero("target.flush_delay", *delay))?;
             check_quota(quota, target)?;
-            link.as_ref().map_or(Ok(()), check_link)?;
+            link.iter().try_for_each(check_link)?;
             own_flags("target.args", args)
         }
         Target::Command(commands) => check_commands(commands),
-        Target::Url { url } if address(url).is_none() => {
-            Err(Error::input(format_args!("target.url `{url}` is no address")).hint("write http://HOST:PORT"))
-        }
-        Target::Url { .. } => Ok(()),
-        Target::Simulated(model) => model.check().map_err(|why| why.at(format_args!("target.station"))),
+        Target::Url { url } => ensure(
+            address(url).is_some(),
+            format_args!("target.url `{url}` is no address"),
+            "write http://HOST:PORT",
+        ),
+        Target::Simulated(model) => model.check().map_err(|why| why.at("target.station")),
     }
 }
 
-fn check_quota(quota: &Quota, target: &Target) -> Result<(), Error> {
-    for (part, cores) in
-        [("server", quota.server), ("generator", quota.generator), ("database", quota.database)]
-    {
-        if cores.is_some_and(|cores| !(QUOTA_LEAST..=1024.0).contains(&cores)) {
-            return Err(Error::input(format_args!(
-                "target.quota.{part} {}: cores’ worth of processor time, at least {QUOTA_LEAST}",
-                cores.unwrap_or_default()
-            ))
-            .hint(format_args!("write {part} = 0.5")));
-        }
+fn check_quota(quota: &Quota, target: &Target) -> Checked {
+    let parts = [("server", quota.server), ("generator", quota.generator), ("database", quota.database)];
+    for (part, cores) in parts.into_iter().filter_map(|(part, cores)| Some((part, cores?))) {
+        ensure(
+            (QUOTA_LEAST..=1024.0).contains(&cores),
+            format_args!(
+                "target.quota.{part} {cores}: cores’ worth of processor time, at least {QUOTA_LEAST}"
+            ),
+            format_args!("write {part} = 0.5"),
+        )?;
     }
-    match quota.database.is_some() && target.databases().is_empty() {
-        true => Err(Error::input("target.quota.database: the lab starts no database here").hint("remove it")),
-        false => Ok(()),
-    }
+    let is_idle = quota.database.is_some() && target.databases().is_empty();
+    ensure(!is_idle, "target.quota.database: the lab starts no database here", "remove it")
 }
 
-fn check_link(link: &Link) -> Result<(), Error> {
-    match link {
-        Link { rate: None, delay: None } => Err(Error::input("target.link does nothing")
-            .hint("write link = { rate = \"10mbit\", delay = \"20ms\" }, or one of them")),
-        Link { rate: Some(rate), .. } if rate.0 < LINK_RATE_LEAST => {
-            Err(Error::input(format_args!("target.link.rate {rate}: at least 100kbit"))
-                .hint("write rate = \"10mbit\""))
-        }
-        _ => Ok(()),
-    }
+fn check_link(link: &Link) -> Checked {
+    let hint = "write link = { rate = \"10mbit\", delay = \"20ms\" }, or one of them";
+    ensure(link.rate.is_some() || link.delay.is_some(), "target.link does nothing", hint)?;
+    let Some(rate) = link.rate else { return Ok(()) };
+    let what = format!("target.link.rate {rate}: at least 100kbit");
+    ensure(rate.0 >= LINK_RATE_LEAST, what, "write rate = \"10mbit\"")
 }
 
-fn check_commands(commands: &Commands) -> Result<(), Error> {
+fn check_commands(commands: &Commands) -> Checked {
     let Commands { ready, files, fresh: _, processes } = commands;
-    if !ready.starts_with('/') || ready.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return Err(
-            Error::input(format_args!("target.ready `{ready}` is no path")).hint("write ready = \"/\"")
-        );
-    }
+    ensure(
+        ready.starts_with('/') && !ready.contains(|c: char| c.is_whitespace() || c.is_control()),
+        format_args!("target.ready `{ready}` is no path"),
+        "write ready = \"/\"",
+    )?;
     for (name, text) in files {
         // Inside the directory, and not below another one that nobody makes.
-        let mut components = Path::new(name).components();
-        if !matches!((components.next(), components.next()), (Some(Component::Normal(_)), None)) {
-            return Err(Error::input(format_args!("target.files `{name}`: a file name without folders"))
-                .hint("rename it"));
-        }
+        ensure(
+            !name.contains('/') && !["", ".", ".."].contains(&name.as_str()),
+            format_args!("target.files `{name}`: a file name without folders"),
+            "rename it",
+        )?;
         placeholders(&format!("target.files `{name}`"), text)?;
     }
-    let mut parts = BTreeSet::new();
+    are_distinct("target.process.part", processes.iter().map(|process| &process.part))?;
     for process in processes {
-        is_directory("target.process.part", &process.part)?;
-        if OWN_PARTS.contains(&process.part.as_str()) {
-            return Err(Error::input(format_args!(
-                "target.process.part `{}` is the lab's own",
-                process.part
-            ))
-            .hint("rename it"));
-        }
-        if !parts.insert(process.part.as_str()) {
-            return Err(Error::input(format_args!("target.process.part `{}` stands twice", process.part))
-                .hint("rename one"));
-        }
-        if process.command.is_empty() {
-            return Err(Error::input(format_args!("target.process `{}`: command is empty", process.part))
-                .hint("name its program"));
-        }
-        for word in process.command.iter().chain(&process.version) {
-            placeholders(&format!("target.process `{}`", process.part), word)?;
-        }
+        let part = &process.part;
+        is_directory("target.process.part", part)?;
+        let is_own = OWN_PARTS.contains(&part.as_str());
+        ensure(!is_own, format_args!("target.process.part `{part}` is the lab's own"), "rename it")?;
+        let empty = format!("target.process `{part}`: command is empty");
+        ensure(!process.command.is_empty(), empty, "name its program")?;
+        let mut words = process.command.iter().chain(&process.version);
+        words.try_for_each(|word| placeholders(&format!("target.process `{part}`"), word))?;
     }
-    match parts.contains(SERVER) {
-        true => Ok(()),
-        false => {
-            Err(Error::input(format_args!("target.process: none is the {SERVER}, which the load goes to"))
-                .hint(format_args!("write part = \"{SERVER}\" for one")))
-        }
-    }
+    ensure(
+        processes.iter().any(|process| process.part == SERVER),
+        format_args!("target.process: none is the {SERVER}, which the load goes to"),
+        format_args!("write part = \"{SERVER}\" for one"),
+    )
 }
 
-fn placeholders(key: &str, text: &str) -> Result<(), Error> {
+fn placeholders(key: &str, text: &str) -> Checked {
     let known: Vec<String> = PLACEHOLDERS.iter().map(|(name, _)| format!("{{{name}}}")).collect();
     fill(text, |name| is_known(name).then(String::new)).map(drop).map_err(|name| {
         Error::input(format_args!("{key} has {{{name}}}, which stands for nothing"))
@@ -362,43 +305,48 @@ fn placeholders(key: &str, text: &str) -> Result<(), Error> {
 }
 
 /// Clients of the levels: from at least 1 upwards.
-fn ascend(key: &str, levels: &[u32]) -> Result<(), Error> {
-    if levels.is_empty() || levels[0] == 0 || !levels.is_sorted_by(|a, b| a < b) {
-        return Err(Error::input(format_args!(
-            "{key} {levels:?}: client counts must ascend from at least 1"
-        ))
-        .hint("write levels = [1, 2, 4, 8]"));
-    }
-    Ok(())
+fn ascend(key: &str, levels: &[u32]) -> Checked {
+    ensure(
+        levels.first().is_some_and(|first| *first > 0) && levels.is_sorted_by(|a, b| a < b),
+        format_args!("{key} {levels:?}: client counts must ascend from at least 1"),
+        "write levels = [1, 2, 4, 8]",
+    )
 }
 
-fn is_name(key: &str, name: &str) -> Result<(), Error> {
-    // It becomes part of file names and of anchors in the report.
+fn are_distinct<'a>(key: &str, mut names: impl Iterator<Item = &'a String>) -> Checked {
+    let mut seen = BTreeSet::new();
+    names.try_for_each(|name| {
+        ensure(seen.insert(name), format_args!("{key} `{name}` stands twice"), "rename or remove one")
+    })
+}
+
+/// It becomes part of file names and of anchors in the report.
+fn is_name(key: &str, name: &str) -> Checked {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if name.is_empty() || !name.chars().all(fits) {
-        return Err(Error::input(format_args!("{key} `{name}`: a name is letters, digits, _ and -"))
-            .hint("rename it"));
-    }
-    Ok(())
+    ensure(
+        !name.is_empty() && name.chars().all(fits),
+        format_args!("{key} `{name}`: a name is letters, digits, _ and -"),
+        "rename it",
+    )
 }
 
 /// It becomes a directory, a log file and a word of counters.
-fn is_directory(key: &str, name: &str) -> Result<(), Error> {
+fn is_directory(key: &str, name: &str) -> Checked {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if !name.starts_with(|c: char| c != '-') || !name.chars().all(fits) {
-        return Err(Error::input(format_args!("{key} `{name}`: a name is lower-case letters, digits and -"))
-            .hint("rename it"));
-    }
-    Ok(())
+    ensure(
+        name.starts_with(|c: char| c != '-') && name.chars().all(fits),
+        format_args!("{key} `{name}`: a name is lower-case letters, digits and -"),
+        "rename it",
+    )
 }
 
-fn own_flags(key: &str, args: &[String]) -> Result<(), Error> {
-    for arg in args {
-        let flag = arg.split('=').next().unwrap_or(arg);
-        if let Some((flag, instead)) = OWN_FLAGS.iter().find(|(own, _)| *own == flag) {
-            return Err(Error::input(format_args!("{key} has {flag}, which the lab sets itself"))
-                .hint(format_args!("use {instead}")));
+fn own_flags(key: &str, args: &[String]) -> Checked {
+    let mut flags = args.iter().map(|arg| arg.split('=').next().unwrap_or(arg));
+    match flags.find_map(|flag| OWN_FLAGS.iter().find(|(own, _)| *own == flag)) {
+        Some((flag, instead)) => {
+            Err(Error::input(format_args!("{key} has {flag}, which the lab sets itself"))
+                .hint(format_args!("use {instead}")))
         }
+        None => Ok(()),
     }
-    Ok(())
 }

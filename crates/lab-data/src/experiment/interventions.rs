@@ -2,7 +2,8 @@
 //!
 //! Only the shape, and which names there are. How one is made is up to the crate `lab-run`.
 
-use super::{Engine, Experiment, FJALL, Subject, Target, Workload};
+use super::check::{Checked, ensure, is_not_zero, is_one_of};
+use super::{Engine, Experiment, FJALL, Target, Workload};
 use kv::Error;
 use kv::units::Span;
 use serde::Deserialize;
@@ -10,21 +11,25 @@ use std::time::Duration;
 
 /// How large interventions are and how often they are repeated.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Interventions {
     /// Clients of each trial; `None`: the highest level of the workload.
     pub level: Option<u32>,
     /// How often each intervention is made.
-    #[serde(default = "rounds")]
     pub rounds: u32,
     /// The demand that is added, as a share of what a resource works on one request at the goodput there is: servers / goodput.
-    #[serde(default = "strength")]
     pub strength: f64,
     /// The measured part of each trial.
-    #[serde(default = "window")]
     pub window: Span,
     /// Names of [`INTERVENTIONS`], or of a model's stations; `None`: all that apply.
     pub only: Option<Vec<String>>,
+}
+
+impl Default for Interventions {
+    fn default() -> Interventions {
+        let window = Span(Duration::from_secs(2));
+        Interventions { level: None, rounds: 3, strength: 0.3, window, only: None }
+    }
 }
 
 /// A row of [`INTERVENTIONS`].
@@ -48,7 +53,10 @@ pub const INTERVENTIONS: &[InterventionRow] = &[
     // Each write holds the server’s lock for so much longer.
     InterventionRow {
         name: "lock",
-        applies: |target, workload| args(target).chain(&workload.serve).any(|arg| is_lock(arg)),
+        applies: |target, workload| match target {
+            Target::Weir { args, .. } => args.iter().chain(&workload.serve).any(|arg| is_lock(arg)),
+            _ => false,
+        },
         needs: "has a lock; add \"--lab\", \"--inject\", \"lock=0s\" to its args",
     },
     // Each batch holds its session of the store for so much longer.
@@ -97,103 +105,62 @@ fn is_weir(target: &Target, _: &Workload) -> bool {
     matches!(target, Target::Weir { .. })
 }
 
-fn args(target: &Target) -> impl Iterator<Item = &String> {
-    let args = match target {
-        Target::Weir { args, .. } => args.as_slice(),
-        _ => &[],
-    };
-    args.iter()
-}
-
 /// Whether a flag makes a server with a lock: of `--inject`, or of its value.
 fn is_lock(arg: &str) -> bool {
     arg.trim_start_matches("--inject=").split(',').any(|fault| fault.trim().starts_with("lock="))
 }
 
-/// Whether the intervention or station called `name` applies to `subject`.
-fn applies(experiment: &Experiment, subject: &Subject, name: &str) -> bool {
-    match &subject.target {
+/// Whether the intervention or station called `name` applies to a target.
+fn applies(experiment: &Experiment, name: &str) -> bool {
+    experiment.subjects.iter().any(|subject| match &subject.target {
         Target::Simulated(model) => model.stations.iter().any(|station| station.name == name),
         target => {
-            let row = INTERVENTIONS.iter().find(|row| row.name == name);
-            let workloads = experiment.workloads_of(subject);
-            row.is_some_and(|row| workloads.iter().any(|workload| (row.applies)(target, workload)))
+            let Some(row) = INTERVENTIONS.iter().find(|row| row.name == name) else { return false };
+            experiment.workloads_of(subject).iter().any(|workload| (row.applies)(target, workload))
         }
-    }
+    })
 }
 
 impl Interventions {
     /// Whether it can be carried out. One line, with the remedy.
-    pub(super) fn check(&self, experiment: &Experiment) -> Result<(), Error> {
-        if self.level == Some(0) {
-            return Err(Error::input("interventions.level 0: nobody would ask").hint("use at least 1"));
-        }
-        if self.rounds == 0 {
-            return Err(Error::input("interventions.rounds 0: nothing would be made slower")
-                .hint("use at least 1, or remove the section"));
-        }
-        if !(0.01..=10.0).contains(&self.strength) {
-            return Err(Error::input(format_args!(
-                "interventions.strength {}: a share from 0.01 to 10",
-                self.strength
-            ))
-            .hint("write strength = 0.3"));
-        }
-        if self.window.0.is_zero() {
-            return Err(Error::input("interventions.window 0s: it must be longer than zero")
-                .hint("write window = \"2s\""));
-        }
+    pub(super) fn check(&self, experiment: &Experiment) -> Checked {
+        ensure(self.level != Some(0), "interventions.level 0: nobody would ask", "use at least 1")?;
+        ensure(
+            self.rounds > 0,
+            "interventions.rounds 0: nothing would be made slower",
+            "use at least 1, or remove the section",
+        )?;
+        ensure(
+            (0.01..=10.0).contains(&self.strength),
+            format_args!("interventions.strength {}: a share from 0.01 to 10", self.strength),
+            "write strength = 0.3",
+        )?;
+        is_not_zero("interventions.window", self.window)?;
         let Some(only) = &self.only else { return Ok(()) };
-        if only.is_empty() {
-            return Err(Error::input("interventions.only names none").hint("leave it out for all that apply"));
-        }
+        ensure(!only.is_empty(), "interventions.only names none", "leave it out for all that apply")?;
         let stations = experiment.subjects.iter().flat_map(|subject| match &subject.target {
             Target::Simulated(model) => model.stations.iter().map(|station| station.name.as_str()).collect(),
             _ => Vec::new(),
         });
         let known: Vec<&str> = INTERVENTIONS.iter().map(|row| row.name).chain(stations).collect();
-        if let Some(unknown) = only.iter().find(|name| !known.contains(&name.as_str())) {
-            return Err(Error::input(format_args!("interventions.only `{unknown}` is unknown"))
-                .hint(format_args!("use some of {}", known.join(", "))));
-        }
-        let applies_nowhere =
-            |name: &&String| !experiment.subjects.iter().any(|subject| applies(experiment, subject, name));
-        match only.iter().find(applies_nowhere) {
-            Some(idle) => {
-                let needs = INTERVENTIONS.iter().find(|row| row.name == idle).map_or("", |row| row.needs);
-                Err(Error::input(format_args!(
-                    "interventions.only `{idle}` changes nothing: no target {needs}, or remove the name"
-                )))
-            }
-            None => Ok(()),
-        }
+        only.iter().try_for_each(|name| is_one_of("interventions.only", name, &known))?;
+        only.iter().filter(|name| !applies(experiment, name)).try_for_each(|idle| {
+            let needs = INTERVENTIONS.iter().find(|row| row.name == idle).map_or("", |row| row.needs);
+            Err(Error::input(format_args!(
+                "interventions.only `{idle}` changes nothing: no target {needs}, or remove the name"
+            )))
+        })
     }
 
-    /// Without those that change nothing in what is left of an experiment; `None` if there is none left.
-    pub(super) fn narrowed(mut self, experiment: &Experiment) -> Option<Interventions> {
-        let is_left =
-            |name: &String| experiment.subjects.iter().any(|subject| applies(experiment, subject, name));
-        match &mut self.only {
-            Some(only) => only.retain(is_left),
-            None => return Some(self),
-        }
-        self.only.as_ref().is_some_and(|only| !only.is_empty()).then_some(self)
+    /// Leaves out those that change nothing in what is left of an experiment; whether there are any.
+    pub(super) fn narrow(&mut self, experiment: &Experiment) -> bool {
+        let Some(only) = &mut self.only else { return true };
+        only.retain(|name| applies(experiment, name));
+        !only.is_empty()
     }
 
     /// Whether the intervention called `name` is to be made where it applies.
     pub fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| only.iter().any(|wanted| wanted == name))
     }
-}
-
-fn rounds() -> u32 {
-    3
-}
-
-fn strength() -> f64 {
-    0.3
-}
-
-fn window() -> Span {
-    Span(Duration::from_secs(2))
 }

@@ -2,9 +2,9 @@
 //!
 //! Only what may stand in the file; how it is searched for is the business of [`super::super::search`].
 
-use super::{Experiment, Target};
+use super::check::{Checked, ensure, is_one_of};
+use super::{Experiment, Subject, Target, Workload};
 use crate::results::SearchPlan;
-use kv::Error;
 use kv::units::Span;
 use serde::{Deserialize, Deserializer};
 use std::time::Duration;
@@ -62,55 +62,31 @@ impl LatencyLimit {
             goal: self.goal,
         }
     }
-}
 
-impl Experiment {
-    /// What the limits of the workloads may not be.
-    pub(super) fn check_limits(&self) -> Result<(), Error> {
-        for workload in &self.workloads {
-            let Some(limit) = &workload.limit else { continue };
-            check(limit, &workload.args)
-                .map_err(|why| why.at(format_args!("workload.limit of `{}`", workload.name)))?;
-            let models = |target: &Target| matches!(target, Target::Simulated(_));
-            if self.subjects.iter().any(|subject| models(&subject.target)) {
-                return Err(Error::input(format_args!(
-                    "workload.limit of `{}`: a simulated target has no open loop",
-                    workload.name
-                ))
-                .hint("remove the limit"));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn check(limit: &LatencyLimit, args: &[String]) -> Result<(), Error> {
-    if limit.p99.0.is_zero() {
-        return Err(Error::input("p99 0s: no answer is that fast").hint("write p99 = \"5ms\""));
-    }
-    if limit.clients == 0 {
-        return Err(Error::input("clients 0: nothing would be sent").hint("write clients = 64"));
-    }
-    if !ARRIVALS.contains(&limit.arrivals.as_str()) {
-        return Err(Error::input(format_args!("arrivals `{}` is unknown", limit.arrivals))
-            .hint(format_args!("use {}", ARRIVALS.join(" or "))));
-    }
-    if limit.trial.0.is_zero() || limit.most.0 < limit.shortest() {
-        return Err(Error::input(format_args!(
-            "most {} has no room for {TRIALS_LEAST} trials of {}, and fewer decide nothing",
-            limit.most, limit.trial
-        ))
-        .hint("lengthen it, or shorten trial"));
-    }
-    if !(0.001..=0.5).contains(&limit.goal) {
-        return Err(Error::input("goal: bounds come no nearer than 0.1 % and say nothing beyond 50 %")
-            .hint("write goal = \"2%\""));
-    }
-    let pacing = |arg: &String| PACING.contains(&arg.split('=').next().unwrap_or(arg));
-    match args.iter().find(|arg| pacing(arg)) {
-        Some(arg) => Err(Error::input(format_args!("args has {arg}, but the search sets the rate itself"))
-            .hint("remove one of them")),
-        None => Ok(()),
+    /// Whether it can be searched under in `workload`.
+    pub(super) fn check(&self, experiment: &Experiment, workload: &Workload) -> Checked {
+        ensure(!self.p99.0.is_zero(), "p99 0s: no answer is that fast", "write p99 = \"5ms\"")?;
+        ensure(self.clients > 0, "clients 0: nothing would be sent", "write clients = 64")?;
+        is_one_of("arrivals", &self.arrivals, ARRIVALS)?;
+        ensure(
+            !self.trial.0.is_zero() && self.most.0 >= self.shortest(),
+            format_args!(
+                "most {} has no room for {TRIALS_LEAST} trials of {}, and fewer decide nothing",
+                self.most, self.trial
+            ),
+            "lengthen it, or shorten trial",
+        )?;
+        ensure(
+            (0.001..=0.5).contains(&self.goal),
+            "goal: bounds come no nearer than 0.1 % and say nothing beyond 50 %",
+            "write goal = \"2%\"",
+        )?;
+        let pacing = workload.args.iter().find(|arg| PACING.contains(&arg.split('=').next().unwrap_or(arg)));
+        let what = format!("args has {}, but the search sets the rate itself", pacing.map_or("", |arg| arg));
+        ensure(pacing.is_none(), what, "remove one of them")?;
+        let is_simulated = |subject: &Subject| matches!(subject.target, Target::Simulated(_));
+        let are_real = !experiment.subjects.iter().any(is_simulated);
+        ensure(are_real, "a simulated target has no open loop", "remove the limit")
     }
 }
 
@@ -150,6 +126,7 @@ fn goal() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kv::Error;
 
     fn parsed(limit: &str) -> Result<Experiment, Error> {
         let quick = include_str!("../../../../experiments/quick.toml");
@@ -177,7 +154,10 @@ mod tests {
             ("p99 = \"5ms\"\nmost = \"30s\"", "no room for 20 trials of 2s"),
             ("p99 = \"5ms\"\ngoal = \"0%\"", "write goal = \"2%\""),
             ("p99 = \"5ms\"\nerrors = \"0.1\"", "`0.1` is no share"),
-            ("p99 = \"5ms\"\narrivals = \"bursts\"", "use poisson or constant"),
+            (
+                "p99 = \"5ms\"\narrivals = \"bursts\"",
+                "arrivals `bursts` is unknown; use one of poisson, constant",
+            ),
             ("p99 = \"5ms\"\nrate = 5", "unknown field `rate`"),
         ] {
             let said = parsed(limit).unwrap_err().to_string().replace("; hint: ", "; ");

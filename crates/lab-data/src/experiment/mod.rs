@@ -12,6 +12,7 @@ mod sections;
 mod target;
 mod truth;
 
+pub(crate) use check::ensure;
 pub use interventions::{INTERVENTIONS, InterventionRow, Interventions};
 pub use limit::LatencyLimit;
 pub use placeholder::{PLACEHOLDERS, PORT, fill};
@@ -23,6 +24,7 @@ pub use target::{
 pub use target::{REPLICA, SERVER, Subject, Target};
 pub use truth::{Case, Expected, Split, Truth};
 
+use crate::distinct;
 use kv::Error;
 use kv::units::Span;
 use serde::Deserialize;
@@ -68,8 +70,8 @@ pub struct Experiment {
     /// Cores of single parts, where the lab shall not choose.
     #[serde(default)]
     pub cores: Cores,
-    /// Rows somebody printed of the same experiment, to stand beside what is measured.
-    pub printed: Option<PublishedSource>,
+    /// Published results of the same experiment, to stand beside what is measured.
+    pub published: Option<PublishedSource>,
     /// What is made slower on purpose after the last repetition; `None`: nothing.
     pub interventions: Option<Interventions>,
     /// What is known of the targets' limits; `None`: nothing is.
@@ -113,10 +115,8 @@ impl Experiment {
 
     /// The workloads that `subject` takes part in, with its further flags.
     pub fn workloads_of(&self, subject: &Subject) -> Vec<Workload> {
-        let takes_part = |workload: &&Workload| {
-            subject.workloads.as_ref().is_none_or(|names| names.contains(&workload.name))
-        };
-        let mut own: Vec<Workload> = self.workloads.iter().filter(takes_part).cloned().collect();
+        let own = self.workloads.iter().filter(|workload| subject.takes_part(workload));
+        let mut own: Vec<Workload> = own.cloned().collect();
         own.iter_mut().for_each(|workload| workload.args.extend_from_slice(&subject.load));
         own
     }
@@ -142,13 +142,7 @@ impl Experiment {
 
     /// The parts of all targets, each once.
     fn parts(&self) -> Vec<String> {
-        let mut parts: Vec<String> = Vec::new();
-        for part in self.subjects.iter().flat_map(|subject| subject.target.parts()) {
-            if !parts.contains(&part) {
-                parts.push(part);
-            }
-        }
-        parts
+        distinct(self.subjects.iter().flat_map(|subject| subject.target.parts()))
     }
 
     /// The databases of all targets.
@@ -170,32 +164,23 @@ const TYPES: &[(&str, &str)] = &[
     ("a string", "a text"),
     ("a sequence", "a list"),
     ("a map", "a table"),
+    ("struct Subject", "a table"),
 ];
 
 /// The parser's complaint on one line, with the line of the file.
 fn one_line(text: &str, error: &toml::de::Error) -> Error {
     let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-    let what = match what.rsplit_once("expected ") {
-        Some((before, called)) => {
-            let known = TYPES.iter().find(|(name, _)| *name == called).map_or(called, |(_, plain)| plain);
-            format!("{before}expected {known}")
-        }
-        None => what,
-    };
-    let span = error.span();
+    let called = TYPES.iter().find_map(|(called, plain)| Some((what.strip_suffix(called)?, plain)));
+    let what = called.map_or(what.clone(), |(before, plain)| format!("{before}{plain}"));
     let hint = match () {
         _ if what.starts_with("unknown field") => "correct or remove it",
         _ if what.starts_with("missing field") => "add it, see docs/reference.md#experiment-files",
         _ => "see docs/reference.md for the form",
     };
-    let error = Error::input(what).hint(hint);
-    match span {
-        Some(span) => {
-            let line = text[..span.start.min(text.len())].matches('\n').count() + 1;
-            error.at(format_args!("line {line}"))
-        }
-        None => error,
-    }
+    let complaint = Error::input(what).hint(hint);
+    let Some(span) = error.span() else { return complaint };
+    let line = text[..span.start.min(text.len())].matches('\n').count() + 1;
+    complaint.at(format_args!("line {line}"))
 }
 
 fn one() -> u64 {

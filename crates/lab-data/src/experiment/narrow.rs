@@ -1,5 +1,6 @@
 //! Less of an experiment: some of its workloads, some of its targets, or all of it in less time.
 
+use super::check::{ensure, is_one_of};
 use super::{Adaptive, Engine, Experiment};
 use kv::Error;
 use kv::units::Span;
@@ -18,12 +19,7 @@ impl Experiment {
     /// Leaves only the workloads called `names`, and the targets that take part in one of them.
     pub fn keep(&mut self, names: &[String]) -> Result<(), Error> {
         let all: Vec<&str> = self.workloads.iter().map(|workload| workload.name.as_str()).collect();
-        if let Some(unknown) = names.iter().find(|name| !all.contains(&name.as_str())) {
-            return Err(Error::input(format_args!(
-                "--workloads {unknown}: the experiment has none of that name"
-            ))
-            .hint(format_args!("name some of these: {}", all.join(", "))));
-        }
+        names.iter().try_for_each(|name| is_one_of("--workloads", name, &all))?;
         self.workloads.retain(|workload| names.contains(&workload.name));
         for of in self.subjects.iter_mut().filter_map(|subject| subject.workloads.as_mut()) {
             of.retain(|name| names.contains(name));
@@ -36,22 +32,15 @@ impl Experiment {
     /// Leaves only the targets called `names`, and the workloads that one of them takes part in.
     pub fn keep_targets(&mut self, names: &[String]) -> Result<(), Error> {
         let all: Vec<&str> = self.subjects.iter().filter_map(|subject| subject.name.as_deref()).collect();
-        if all.is_empty() {
-            return Err(Error::input("--targets: the experiment has one target, without a name")
-                .hint("leave the flag out"));
-        }
-        if let Some(unknown) = names.iter().find(|name| !all.contains(&name.as_str())) {
-            return Err(Error::input(format_args!(
-                "--targets {unknown}: the experiment has none of that name"
-            ))
-            .hint(format_args!("name some of these: {}", all.join(", "))));
-        }
+        ensure(
+            !all.is_empty(),
+            "--targets: the experiment has one target, without a name",
+            "leave the flag out",
+        )?;
+        names.iter().try_for_each(|name| is_one_of("--targets", name, &all))?;
         self.subjects.retain(|subject| subject.name.as_ref().is_some_and(|name| names.contains(name)));
         let subjects = &self.subjects;
-        let is_asked = |name: &String| {
-            subjects.iter().any(|subject| subject.workloads.as_ref().is_none_or(|of| of.contains(name)))
-        };
-        self.workloads.retain(|workload| is_asked(&workload.name));
+        self.workloads.retain(|workload| subjects.iter().any(|subject| subject.takes_part(workload)));
         self.forget();
         Ok(())
     }
@@ -64,13 +53,10 @@ impl Experiment {
         self.postgres.take_if(|_| !engines.contains(&Engine::Postgres));
         self.mariadb.take_if(|_| !engines.contains(&Engine::MariaDb));
         self.limits.memory.take_if(|_| engines.is_empty());
-        let truth = self.truth.take().map(|mut truth| {
-            truth.narrow(self);
-            truth
-        });
-        self.truth = truth.filter(|truth| !truth.cases.is_empty());
+        let (mut truth, mut interventions) = (self.truth.take(), self.interventions.take());
+        self.truth = truth.take_if(|truth| truth.narrow(self));
         // Stations of a model that is gone, and the like.
-        self.interventions = self.interventions.take().and_then(|of| of.narrowed(self));
+        self.interventions = interventions.take_if(|interventions| interventions.narrow(self));
     }
 
     /// Shortens warm-up and window to `share` of themselves, but not below what still says something, and below a

@@ -1,4 +1,4 @@
-//! The sections of an experiment file that say how, not what: databases, limits, cores, workloads, printed rows.
+//! The sections of an experiment file that say how, not what: databases, limits, cores, workloads, published results.
 //!
 //! Only their shapes; what may stand in them is checked next door.
 
@@ -84,8 +84,8 @@ pub struct Workload {
     pub levels: Option<Vec<u32>>,
     /// Most bytes a second that the stores' databases together (the server, where there is none) may write to their disk.
     pub write_cap: Option<Size>,
-    /// What the printed table calls it, where that is another name.
-    pub printed: Option<String>,
+    /// What the published table calls it, where that is another name.
+    pub published: Option<String>,
     /// Under which limit the highest rate is searched for, after the trials of each repetition.
     pub limit: Option<LatencyLimit>,
 }
@@ -102,7 +102,7 @@ impl Workload {
     }
 }
 
-/// Where printed rows stand.
+/// Where published results stand.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedSource {

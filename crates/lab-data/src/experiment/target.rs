@@ -3,26 +3,29 @@
 //! Only the shape and what follows from it; what may stand in it is checked next door.
 
 use crate::simulated;
-use kv::Error;
 use kv::units::{BitRate, Span};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
 /// A target of an experiment, and how it takes part in it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct Subject {
     /// Its name and its results directory's; `None` where the experiment has one target only, which needs none.
     pub name: Option<String>,
     /// When it acknowledges a write, in the file's words.
+    #[serde(default)]
     pub durability: String,
     /// The workloads it takes part in; `None`: all.
     pub workloads: Option<Vec<String>>,
     /// Further flags of `weir load` for all of them.
+    #[serde(default)]
     pub load: Vec<String>,
     /// Whether it is looked at while it is measured, not only at the ends of each window.
+    #[serde(default = "super::yes")]
     pub sampling: bool,
     /// What it is.
+    #[serde(flatten)]
     pub target: Target,
 }
 
@@ -58,7 +61,7 @@ pub enum Target {
         url: String,
     },
     /// A queueing model in place of a system: the whole lab runs in milliseconds, and the answer is known.
-    Simulated(#[serde(deserialize_with = "model")] simulated::Model),
+    Simulated(simulated::Model),
 }
 
 /// Cores' worth of processor time: 0.2 is a fifth of one core. `None`: as much as there is.
@@ -201,82 +204,36 @@ impl Target {
 
     /// By how much the flushes of its stores are delayed.
     pub fn flush_delay(&self) -> Option<Span> {
-        match self {
-            Target::Weir { flush_delay, .. } => *flush_delay,
-            _ => None,
-        }
+        if let Target::Weir { flush_delay, .. } = self { *flush_delay } else { None }
     }
 
     /// How much processor time its parts may use.
     pub fn quota(&self) -> Quota {
-        match self {
-            Target::Weir { quota, .. } => *quota,
-            _ => Quota::default(),
-        }
+        if let Target::Weir { quota, .. } = self { *quota } else { Quota::default() }
     }
 
     /// What stands between the generator and it.
     pub fn link(&self) -> Option<Link> {
-        match self {
-            Target::Weir { link, .. } => *link,
-            _ => None,
-        }
+        if let Target::Weir { link, .. } = self { *link } else { None }
     }
 }
 
-/// `[target]`, or `[[target]]` one or more times.
+/// `[target]`, or `[[target]]` one or more times, each with a name.
 pub(super) fn subjects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Subject>, D::Error> {
-    match toml::Value::deserialize(deserializer)? {
-        toml::Value::Table(table) => {
-            let target = Target::deserialize(table).map_err(|error| D::Error::custom(error.message()))?;
-            let (durability, load) = (String::new(), Vec::new());
-            Ok(vec![Subject { name: None, durability, workloads: None, load, sampling: true, target }])
-        }
-        toml::Value::Array(list) => {
-            list.into_iter().map(|of| subject(of).map_err(D::Error::custom)).collect()
-        }
-        _ => Err(D::Error::custom("target is neither a table nor a list of tables")),
-    }
-}
-
-/// One of several.
-fn subject(value: toml::Value) -> Result<Subject, Error> {
-    #[derive(Deserialize)]
-    struct Place {
-        name: String,
-        #[serde(default)]
-        durability: String,
-        workloads: Option<Vec<String>>,
-        #[serde(default)]
-        load: Vec<String>,
-        #[serde(default = "yes")]
-        sampling: bool,
-    }
-    let toml::Value::Table(mut table) = value else { return Err(Error::input("target is no table")) };
-    // What belongs to its place in the experiment is taken out: the rest must be a target, without unknown fields.
-    let taken = ["name", "durability", "workloads", "load", "sampling"];
-    let place: toml::Table = taken.iter().filter_map(|key| table.remove_entry(*key)).collect();
-    let Place { name, durability, workloads, load, sampling } = Place::deserialize(place)
-        .map_err(|error| Error::input(format_args!("in a [[target]]: {}", error.message())))?;
-    let target = Target::deserialize(table)
-        .map_err(|error| Error::input(format_args!("target `{name}`: {}", error.message())))?;
-    Ok(Subject { name: Some(name), durability, workloads, load, sampling, target })
-}
-
-/// A model as its stations, one `[[target.station]]` each.
-fn model<'de, D: Deserializer<'de>>(deserializer: D) -> Result<simulated::Model, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Stations {
-        #[serde(rename = "station")]
-        stations: Vec<simulated::Station>,
-    }
-    let Stations { stations } = Stations::deserialize(deserializer)?;
-    Ok(simulated::Model { stations })
-}
-
-fn yes() -> bool {
-    true
+    let (tables, is_list) = match toml::Value::deserialize(deserializer)? {
+        toml::Value::Array(tables) => (tables, true),
+        table => (vec![table], false),
+    };
+    let subject = |table: toml::Value| {
+        let name = table.get("name").and_then(toml::Value::as_str).map(str::to_owned);
+        let place = match &name {
+            Some(name) => format!("target `{name}`: "),
+            None if is_list => return Err(D::Error::custom("in a [[target]]: missing field `name`")),
+            None => String::new(),
+        };
+        Subject::deserialize(table).map_err(|error| D::Error::custom(place + error.message()))
+    };
+    tables.into_iter().map(subject).collect()
 }
 
 fn root() -> String {

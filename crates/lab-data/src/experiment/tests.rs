@@ -109,7 +109,7 @@ fn a_part_of_the_workloads_can_be_chosen() {
             .keep(&["put_common".into()])
             .unwrap_err()
             .to_string()
-            .contains("name some of these: get_popular, put_rare")
+            .contains("use one of get_popular, put_rare")
     );
     experiment.keep(&["put_rare".into()]).unwrap();
     assert_eq!((experiment.workloads.len(), experiment.trials()), (1, 4));
@@ -199,13 +199,7 @@ fn a_part_of_the_targets_can_be_chosen_and_takes_what_is_said_of_it() {
         (&["model", "theirs"][..], &[][..], Ok("theirs model: get_popular put_rare false")),
         (&["theirs"][..], &[][..], Ok("theirs: get_popular false")),
         (&[][..], &["put_rare"][..], Ok("ours model: put_rare true")),
-        (
-            &["their"][..],
-            &[][..],
-            Err(
-                "--targets their: the experiment has none of that name; hint: name some of these: ours, theirs, model",
-            ),
-        ),
+        (&["their"][..], &[][..], Err("--targets `their` is unknown; hint: use one of ours, theirs, model")),
     ] {
         assert_eq!(chosen(targets, workloads), left.map(str::to_owned).map_err(str::to_owned));
     }
@@ -226,7 +220,11 @@ fn what_is_wrong_with_one_of_several_targets_is_named_with_it() {
         ("name = \"theirs\"\n", "", "in a [[target]]: missing field `name`"),
         ("ready = ", "raedy = ", "target `theirs`: unknown field `raedy`"),
         ("ready = \"/health\"", "ready = \"health\"", "target `theirs`: target.ready `health` is no path"),
-        ("[\"get_popular\"]", "[\"get_hot\"]", "target `theirs`: workloads names `get_hot`, which is none"),
+        (
+            "[\"get_popular\"]",
+            "[\"get_hot\"]",
+            "target `theirs`: workloads: `get_hot` is unknown; use one of",
+        ),
         ("[\"get_popular\"]", "[]", "target `theirs`: workloads names none"),
         ("\"--timeout\"", "\"--seed\"", "target.load has --seed, which the lab sets itself"),
         ("\"a.conf\"", "\"../a.conf\"", "target.files `../a.conf`: a file name without folders"),
@@ -241,7 +239,7 @@ fn what_is_wrong_with_one_of_several_targets_is_named_with_it() {
         (
             "durability = \"fsync\"",
             "workloads = [\"put_rare\"]\nflush_delay = \"0ms\"",
-            "target.flush_delay 0s: it delays nothing",
+            "target.flush_delay 0s: it must be longer than zero",
         ),
         (
             "store = \"postgres\"",
@@ -314,7 +312,7 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
         ("strength = 0.0", "interventions.strength 0: a share from 0.01"),
         ("window = \"0s\"", "interventions.window 0s"),
         ("only = []", "interventions.only names none"),
-        ("only = [\"turbo\"]", "interventions.only `turbo` is unknown; use some of cpu, worker, delay"),
+        ("only = [\"turbo\"]", "interventions.only `turbo` is unknown; use one of cpu, worker, delay"),
         ("level = 3\nhow = 4", "unknown field `how`"),
         (
             "only = [\"cpu\", \"link\"]",
@@ -363,21 +361,13 @@ fn what_is_known_of_the_targets_names_what_there_is() {
     assert_eq!((truth.cases[0].target.as_str(), truth.cases[0].split), ("ours", Split::HeldOut));
     assert_eq!(truth.cases[0].reference.as_deref(), Some("model"));
     for (from, to, complaint) in [
-        (
-            "\"ours\"",
-            "\"hours\"",
-            "truth.case 1: target `hours` is no target; use one of ours, theirs, model",
-        ),
-        (
-            "\"put_rare\"",
-            "\"put\"",
-            "truth.case 1: workload `put` is none of target `ours`; use one of get_pop",
-        ),
+        ("\"ours\"", "\"hours\"", "truth.case 1: target `hours` is unknown; use one of ours, theirs, model"),
+        ("\"put_rare\"", "\"put\"", "truth.case 1: workload `put` is unknown; use one of get_pop"),
         ("workload = \"put_rare\"\n", "", "target `ours` has several workloads; say workload = one of"),
         ("\"commit path\"", "\"disk\"", "truth.case 1: expect `disk` is nothing that can be found; use none"),
         ("\"held-out\"", "\"heldout\"", "unknown variant `heldout`, expected `tune` or `held-out`"),
         ("\"model\"", "\"ours\"", "reference `ours` is the target itself"),
-        ("\"model\"", "\"modal\"", "reference `modal` is no target"),
+        ("\"model\"", "\"modal\"", "reference `modal` is unknown; use one of ours"),
         ("\"model\"", "\"theirs\"", "reference `theirs` takes no part in workload `put_rare`"),
         ("severity", "severty", "unknown field `severty`"),
         (CASE, "", "truth: there is no case"),
@@ -388,7 +378,7 @@ fn what_is_known_of_the_targets_names_what_there_is() {
     }
     let one = format!("{SMALL}\n[truth]\n{}", CASE.replace("\nreference = \"model\"", ""));
     let why = Experiment::parse(&one).unwrap_err().to_string().replace("; hint: ", "; ");
-    assert!(why.contains("target `ours`: the one target has no name; write [[target]]"), "{why}");
+    assert!(why.contains("truth: the one target has no name; write [[target]]"), "{why}");
     let mut fewer = parsed(CASE).unwrap();
     fewer.keep_targets(&["ours".to_owned(), "theirs".to_owned()]).unwrap();
     assert!(fewer.truth.is_none() && fewer.check().is_ok(), "a case without its reference is no case");
@@ -420,9 +410,9 @@ fn what_is_wrong_is_named_in_one_line() {
         ("warmup = \"300ms\"", "warmup = \"soon\"", "a duration is a number with us, ms, s"),
         ("name = \"put_rare\"", "name = \"get_popular\"", "workload.name `get_popular` stands twice"),
         ("name = \"put_rare\"", "name = \"put rare\"", "workload.name `put rare`"),
-        ("store = \"postgres\"", "store = \"redis\"", "target.store `redis` is unknown; use fjall"),
+        ("store = \"postgres\"", "store = \"redis\"", "target.store `redis` is unknown; use one of fjall"),
         ("store = \"postgres\"", "store = \"fjall\"", "postgres: the target does not use"),
-        ("server = [0]", "kitchen = [0]", "cores.kitchen: this experiment has no such part; use server"),
+        ("server = [0]", "kitchen = [0]", "cores: part `kitchen` is unknown; use one of server"),
         ("args = [\"--cache-entries\", \"10\"]", "replica = 3", "line 8"),
         (
             "store = \"postgres\"",
@@ -441,8 +431,8 @@ fn what_is_wrong_is_named_in_one_line() {
         ("--cache-entries", "--listen", "target.args has --listen, which the lab sets itself"),
         ("\"--keys\"", "\"--seed=3\"", "workload.args has --seed, which the lab sets itself; use seed"),
         ("name = \"small\"", "name = \"a/b\"", "name `a/b`"),
-        ("name = \"put_rare\"", "name = \"x\"\nprinted = \"y\"", "workload.printed of `x`: no table"),
-        ("[cores]", "[printed]\nrow = \"000\"\n[cores]", "unknown field `row`"),
+        ("name = \"put_rare\"", "name = \"x\"\npublished = \"y\"", "workload.published of `x`: no table"),
+        ("[cores]", "[published]\nrow = \"000\"\n[cores]", "unknown field `row`"),
     ] {
         let text = SMALL.replacen(from, to, 1);
         assert_ne!(text, SMALL, "{from}");

@@ -3,6 +3,8 @@
 //! Only the shape and its checks. What it is compared with, and how that is scored, is decided elsewhere.
 
 use super::Experiment;
+use super::check::{Checked, ensure, is_one_of};
+use crate::distinct;
 use crate::results::Limit;
 use kv::Error;
 use serde::Deserialize;
@@ -61,23 +63,19 @@ impl Expected {
     /// Of `none`, `fast-fail`, a limit's name (`commit path`), or `shared: server CPU + connection pool`. The error says what may
     /// stand there.
     pub fn parse(text: &str) -> Result<Expected, Error> {
-        let limit = |name: &str| Limit::of_name(name.trim());
-        let found = match text.trim() {
-            "none" => Some(Expected::Nothing),
-            "fast-fail" => Some(Expected::FastFail),
-            text => match text.strip_prefix("shared:") {
-                None => limit(text).map(|limit| Expected::Limits(vec![limit])),
-                Some(names) => {
-                    let limits: Option<Vec<Limit>> = names.split('+').map(limit).collect();
-                    let are_several = |limits: &Vec<Limit>| {
-                        limits.len() > 1 && (1..limits.len()).all(|i| !limits[..i].contains(&limits[i]))
-                    };
-                    limits.filter(are_several).map(Expected::Limits)
-                }
-            },
+        let limits = |names: &str| -> Option<Vec<Limit>> {
+            names.split('+').map(|name| Limit::all().find(|limit| limit.name() == name.trim())).collect()
+        };
+        let found = match (text.trim(), text.trim().strip_prefix("shared:")) {
+            ("none", _) => Some(Expected::Nothing),
+            ("fast-fail", _) => Some(Expected::FastFail),
+            (name, None) => limits(name).filter(|limits| limits.len() == 1).map(Expected::Limits),
+            (_, Some(names)) => limits(names)
+                .filter(|limits| limits.len() > 1 && distinct(limits).len() == limits.len())
+                .map(Expected::Limits),
         };
         found.ok_or_else(|| {
-            let names: Vec<&str> = Limit::ALL.iter().map(|limit| limit.name()).collect();
+            let names: Vec<&str> = Limit::all().map(Limit::name).collect();
             Error::input(format_args!("expect `{text}` is nothing that can be found"))
                 .hint(format_args!("use none, fast-fail, {}, or shared: A + B of these", names.join(", ")))
         })
@@ -86,70 +84,58 @@ impl Expected {
 
 impl Truth {
     /// Whether every case speaks of targets and workloads that there are. One line, with the remedy.
-    pub(super) fn check(&self, experiment: &Experiment) -> Result<(), Error> {
-        if self.cases.is_empty() {
-            return Err(
-                Error::input("truth: there is no case").hint("add a [[truth.case]], or remove the section")
-            );
-        }
+    pub(super) fn check(&self, experiment: &Experiment) -> Checked {
+        let hint = "add a [[truth.case]], or remove the section";
+        ensure(!self.cases.is_empty(), "truth: there is no case", hint)?;
+        let has_names = experiment.subjects.iter().any(|subject| subject.name.is_some());
+        ensure(has_names, "truth: the one target has no name", "write [[target]], and a name")?;
         self.cases.iter().enumerate().try_for_each(|(index, case)| {
             case.check(experiment).map_err(|why| why.at(format_args!("truth.case {}", index + 1)))
         })
     }
 
-    /// Leaves the cases that speak only of what `experiment` has still.
-    pub(super) fn narrow(&mut self, experiment: &Experiment) {
+    /// Leaves the cases that speak only of what `experiment` has still; whether there are any.
+    pub(super) fn narrow(&mut self, experiment: &Experiment) -> bool {
         self.cases.retain(|case| case.check(experiment).is_ok());
+        !self.cases.is_empty()
     }
 }
 
 impl Case {
-    fn check(&self, experiment: &Experiment) -> Result<(), Error> {
+    fn check(&self, experiment: &Experiment) -> Checked {
         let targets: Vec<&str> = experiment.subjects.iter().filter_map(|of| of.name.as_deref()).collect();
-        let workloads_of = |key: &str, name: &str| {
-            let subject = experiment.subjects.iter().find(|of| of.name.as_deref() == Some(name));
-            let subject = subject.ok_or_else(|| match targets.is_empty() {
-                true => Error::input(format_args!("{key} `{name}`: the one target has no name"))
-                    .hint(format_args!("write [[target]], and name = \"{name}\"")),
-                false => Error::input(format_args!("{key} `{name}` is no target"))
-                    .hint(format_args!("use one of {}", targets.join(", "))),
-            })?;
-            let names = experiment.workloads_of(subject).into_iter().map(|workload| workload.name);
-            Ok::<Vec<String>, Error>(names.collect())
+        let workloads_of = |key: &str, target: &str| -> Result<Vec<String>, Error> {
+            is_one_of(key, target, &targets)?;
+            let subject = experiment.subjects.iter().filter(|of| of.name.as_deref() == Some(target));
+            let workloads = subject.flat_map(|of| experiment.workloads_of(of));
+            Ok(workloads.map(|workload| workload.name).collect())
         };
         let own = workloads_of("target", &self.target)?;
         let workload = match (&self.workload, own.as_slice()) {
-            (Some(name), _) if own.contains(name) => name,
-            (Some(name), _) => {
-                return Err(Error::input(format_args!(
-                    "workload `{name}` is none of target `{}`",
-                    self.target
-                ))
-                .hint(format_args!("use one of {}", own.join(", "))));
-            }
+            (Some(name), _) => name,
             (None, [only]) => only,
             (None, _) => {
-                let all = own.join(", ");
                 return Err(Error::input(format_args!("target `{}` has several workloads", self.target))
-                    .hint(format_args!("say workload = one of {all}")));
+                    .hint(format_args!("say workload = one of {}", own.join(", "))));
             }
         };
+        let names: Vec<&str> = own.iter().map(String::as_str).collect();
+        is_one_of("workload", workload, &names)?;
         Expected::parse(&self.expect)?;
         let Some(reference) = &self.reference else { return Ok(()) };
-        if *reference == self.target {
-            return Err(Error::input(format_args!("reference `{reference}` is the target itself"))
-                .hint("name the one without the limit"));
-        }
+        ensure(
+            *reference != self.target,
+            format_args!("reference `{reference}` is the target itself"),
+            "name the one without the limit",
+        )?;
         // A cap is the workload's own: without it, it is another workload, the only one of its target.
         let is_capped = experiment.workloads.iter().any(|of| of.name == *workload && of.write_cap.is_some());
         let others = workloads_of("reference", reference)?;
-        match others.contains(workload) || is_capped && others.len() == 1 {
-            true => Ok(()),
-            false => Err(Error::input(format_args!(
-                "reference `{reference}` takes no part in workload `{workload}`"
-            ))
-            .hint("name another, or add it there")),
-        }
+        ensure(
+            others.contains(workload) || is_capped && others.len() == 1,
+            format_args!("reference `{reference}` takes no part in workload `{workload}`"),
+            "name another, or add it there",
+        )
     }
 }
 
@@ -168,7 +154,7 @@ mod tests {
         ] {
             assert_eq!(Expected::parse(text), Ok(expected));
         }
-        for limit in Limit::ALL {
+        for limit in Limit::all() {
             assert_eq!(Expected::parse(limit.name()), Ok(Expected::Limits(vec![limit])));
         }
         for wrong in

@@ -3,31 +3,33 @@
 //! It yields the same trials as a real target, in milliseconds instead of minutes, so that what the analysis finds
 //! can be compared with what was put in. Touches no clock; the same seed gives the same trial.
 
-use super::results::{Change, Intervention, Limit, Reading, Resource, ResourceKind, Trial};
+use super::experiment::ensure;
+use super::results::{Change, Limit, Reading, Resource, ResourceKind, Trial};
 use hdrhistogram::Histogram;
 use kv::Error;
 use kv::proto::{FORMAT, Latency, LoadReport, OperationReport, SecondReport};
 use kv::units::Span;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashSet, VecDeque};
+use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::time::Duration;
 
 /// The station that plays the load generator, where a model has one: a limit there is no limit of the target.
 pub const GENERATOR: &str = "generator";
 
 /// A closed network: every request visits the stations in order, and the client then sends the next.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
     /// In the order of a request's way.
+    #[serde(rename = "station")]
     pub stations: Vec<Station>,
 }
 
 /// Something a request waits for, first come, first served.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Station {
     /// Its name in the report; [`GENERATOR`] plays the load generator.
@@ -40,12 +42,11 @@ pub struct Station {
     #[serde(default)]
     pub service: Service,
     /// What it is called as a bottleneck: `commit_path`; [`Limit::Other`] where nothing is said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
 }
 
 /// How service times spread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Service {
     /// Exponentially: the assumption under which mean value analysis is exact.
@@ -58,28 +59,17 @@ pub enum Service {
 impl Model {
     /// Whether it can be simulated; the error says what cannot, in one line.
     pub fn check(&self) -> Result<(), Error> {
-        if self.stations.is_empty() {
-            return Err(Error::input("a simulated target has at least one station"));
-        }
+        ensure(!self.stations.is_empty(), "a simulated target has no station", "add a [[target.station]]")?;
         let mut names = HashSet::new();
-        for station in &self.stations {
-            let name = &station.name;
-            if name.is_empty() || !names.insert(name) {
-                return Err(Error::input(format_args!(
-                    "every station has a name of its own, and {name:?} is not one"
-                )));
-            }
-            if station.demand.secs() > 3600.0 {
-                return Err(Error::input(format_args!(
-                    "the demand of station {name:?} is more than an hour"
-                )));
-            }
+        for Station { name, demand, .. } in &self.stations {
+            let is_new = !name.is_empty() && names.insert(name);
+            ensure(is_new, format_args!("name {name:?} is empty or stands twice"), "rename the station")?;
+            let hour = format_args!("the demand of station {name:?} is more than an hour");
+            ensure(demand.secs() <= 3600.0, hour, "shorten it")?;
         }
         // Below this the clock of the simulation, in nanoseconds, hardly advances between two requests.
-        if self.stations.iter().map(|station| station.demand.secs()).sum::<f64>() < 1e-6 {
-            return Err(Error::input("the demands of a simulated target add up to less than 1us"));
-        }
-        Ok(())
+        let demand_secs: f64 = self.stations.iter().map(|station| station.demand.secs()).sum();
+        ensure(demand_secs >= 1e-6, "the demands of all stations add up to less than 1us", "lengthen one")
     }
 }
 
@@ -87,34 +77,23 @@ impl Model {
 pub fn resources(model: &Model) -> Vec<Resource> {
     let limited = model.stations.iter().filter(|station| station.servers > 0);
     limited
-        .map(|station| Resource {
-            name: station.name.clone(),
-            busy: vec![counter(station, "busy")],
-            servers: f64::from(station.servers),
-            kind: match station.name.as_str() {
-                GENERATOR => ResourceKind::Generator,
-                _ => ResourceKind::Station,
-            },
-            limit: Some(match station.name.as_str() {
-                GENERATOR => Limit::Generator,
-                _ => station.limit.unwrap_or(Limit::Other),
-            }),
-            waiting: vec![counter(station, "waiting")],
-            serving: vec![counter(station, "serving")],
-            ..Resource::default()
+        .map(|station| {
+            let (kind, limit) = match station.name.as_str() {
+                GENERATOR => (ResourceKind::Generator, Limit::Generator),
+                _ => (ResourceKind::Station, station.limit.unwrap_or(Limit::Other)),
+            };
+            Resource {
+                name: station.name.clone(),
+                busy: vec![counter(station, "busy")],
+                servers: f64::from(station.servers),
+                kind,
+                limit: Some(limit),
+                waiting: vec![counter(station, "waiting")],
+                serving: vec![counter(station, "serving")],
+                ..Resource::default()
+            }
         })
         .collect()
-}
-
-/// How large interventions are and how often they are repeated.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interventions {
-    /// Clients of every trial.
-    pub level: u32,
-    /// How often each station is made slower, and how many counterparts there are.
-    pub rounds: u32,
-    /// The demand that is added, as a share of a station's servers / goodput.
-    pub strength: f64,
 }
 
 /// What can be made slower in `model`: every station, in its order, by `strength` × servers / `goodput_rps`. A pure delay has no
@@ -144,41 +123,6 @@ pub fn seed_of(seed: u64, change: Option<&Change>) -> u64 {
     mix(seed, change.map_or("nothing is changed", |change| &change.name), 0, 0)
 }
 
-/// Makes each station of `model` slower in turn, as the lab does with a real target: rounds of the model as it is and then of every
-/// change, in random order. A round whose counterpart fails has no more than that.
-pub fn interventions(
-    model: &Model,
-    wanted: Interventions,
-    workload: &str,
-    seed: u64,
-    warmup: Span,
-    window: Span,
-) -> Vec<Intervention> {
-    let Interventions { level, rounds, strength } = wanted;
-    let mut done = Vec::new();
-    for round in 0..rounds {
-        let run = |model: &Model, change: Option<&Change>| {
-            trial(model, workload, level, round, seed_of(seed, change), warmup, window)
-        };
-        let base = run(model, None);
-        let goodput = base.load.as_ref().map_or(0.0, |load| load.goodput_rps);
-        done.push(Intervention { change: None, trial: base });
-        if goodput <= 0.0 {
-            continue;
-        }
-        let mut turns = changes(model, strength, goodput);
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(mix(seed, workload, level, round));
-        for i in (1..turns.len()).rev() {
-            turns.swap(i, (random.next_u64() % (i as u64 + 1)) as usize);
-        }
-        done.extend(turns.into_iter().map(|change| {
-            let trial = run(&changed(model, &change), Some(&change));
-            Intervention { change: Some(change), trial }
-        }));
-    }
-    done
-}
-
 /// Simulates `level` clients for `warmup` and then `window` of virtual time. A model that [`Model::check`] refuses
 /// gives a failed trial.
 ///
@@ -192,44 +136,77 @@ pub fn trial(
     warmup: Span,
     window: Span,
 ) -> Trial {
-    let failed = |why: String| Trial {
-        workload: workload.to_owned(),
-        level,
-        repetition,
-        load: None,
-        failure: Some(why),
-        elapsed_secs: 0.0,
-        opened: Reading::default(),
-        closed: Reading::default(),
-    };
+    let named = Trial { workload: workload.to_owned(), level, repetition, ..Trial::default() };
+    let failed = |why: &str| Trial { failure: Some(why.to_owned()), ..named.clone() };
     if let Err(why) = model.check() {
-        return failed(why.to_string());
+        return failed(&why.to_string());
     }
     if window.secs() < 1e-3 {
-        return failed("the window of a simulated trial is shorter than 1ms".into());
+        return failed("the window of a simulated trial is shorter than 1ms");
     }
-    let random = Xoshiro256PlusPlus::seed_from_u64(mix(seed, workload, level, repetition));
-    let mut network = Network::new(model, level, random, nanos(warmup), nanos(warmup) + nanos(window));
-    network.run();
-    network.trial(workload, level, repetition, seed, warmup, window)
+    let mut network = Network {
+        model,
+        random: Xoshiro256PlusPlus::seed_from_u64(mix(seed, workload, level, repetition)),
+        opens: nanos(warmup),
+        agenda: BinaryHeap::new(),
+        sequence: 0,
+        clients: vec![Client { station: 0, sent: 0 }; level as usize],
+        queues: vec![Queue::default(); model.stations.len()],
+        latencies: Histogram::new(3).expect("three digits are allowed"),
+        latency_sum: 0,
+        seconds: vec![SecondReport::default(); window.0.as_secs() as usize],
+    };
+    (0..level as usize).for_each(|client| network.arrive(client, 0, 0));
+    let opened = network.run(nanos(warmup));
+    let closed = network.run(nanos(warmup) + nanos(window));
+    let mut trial = Trial { elapsed_secs: window.secs(), opened, closed, ..named };
+    let generator = model.stations.iter().find(|of| of.name == GENERATOR && of.servers > 0);
+    let latency = network.latency();
+    trial.load = Some(LoadReport {
+        format: FORMAT,
+        workload: workload.to_owned(),
+        clients: level,
+        pacing: "closed".to_owned(),
+        threads: generator.map_or(1, |station| station.servers),
+        seed,
+        warmup_secs: warmup.secs(),
+        window_secs: window.secs(),
+        attempts: latency.count,
+        successes: latency.count,
+        goodput_rps: latency.count as f64 / window.secs(),
+        latency,
+        operations: vec![OperationReport {
+            operation: "get".to_owned(),
+            attempts: latency.count,
+            successes: latency.count,
+            absent: 0,
+            latency,
+        }],
+        // Nobody thinks or rests: every client is always in a request.
+        in_flight_mean: Some(f64::from(level)),
+        in_flight_at_end: u64::from(level),
+        edge_secs: (f64::from(level) * nanos(window) as f64 - network.latency_sum as f64) / 1e9,
+        cpu_secs: generator.and_then(|station| trial.growth(&counter(station, "busy"))).unwrap_or(0.0),
+        seconds: network.seconds,
+        ..LoadReport::default()
+    });
+    trial
 }
 
 /// The network in motion. Instants are nanoseconds of virtual time.
 struct Network<'a> {
     model: &'a Model,
     random: Xoshiro256PlusPlus,
+    /// When the window opens.
     opens: u64,
-    closes: u64,
     /// What happens next: a client's service ends. The number in the middle keeps ties in the order they arose.
-    agenda: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    agenda: BinaryHeap<Reverse<(u64, u64, usize)>>,
     sequence: u64,
     clients: Vec<Client>,
     queues: Vec<Queue>,
     latencies: Histogram<u64>,
-    latency_sum: u128,
-    /// Of the requests counted, the time before the window in which they began.
-    before_window: u128,
-    seconds: Vec<(u64, u128)>,
+    latency_sum: u64,
+    seconds: Vec<SecondReport>,
 }
 
 #[derive(Clone, Copy)]
@@ -240,57 +217,33 @@ struct Client {
 
 #[derive(Clone, Default)]
 struct Queue {
-    /// Who waits, and since when.
-    waiting: VecDeque<(u32, u64)>,
+    waiting: VecDeque<usize>,
     working: u32,
+    /// Up to when the times below are counted.
+    counted: u64,
     /// Client-time in service. A server serves one client, so it is the time in which servers were busy, too.
-    served: Spent,
-    /// Client-time of those who waited, without those who still do.
-    waited: Spent,
+    served: u64,
+    /// Client-time of those who waited.
+    waited: u64,
 }
 
-/// Time that was spent somewhere, in nanoseconds.
-#[derive(Clone, Copy, Default)]
-struct Spent {
-    before_window: u64,
-    until_close: u64,
-}
-
-impl Spent {
-    fn add(&mut self, from: u64, to: u64, opens: u64, closes: u64) {
-        self.before_window += to.min(opens) - from.min(opens);
-        self.until_close += to.min(closes) - from.min(closes);
+impl Queue {
+    /// Counts time up to `now`; to be called before anybody comes or leaves.
+    fn count(&mut self, now: u64) {
+        let passed = now - std::mem::replace(&mut self.counted, now);
+        self.served += passed * u64::from(self.working);
+        self.waited += passed * self.waiting.len() as u64;
     }
 }
 
-impl<'a> Network<'a> {
-    fn new(model: &'a Model, level: u32, random: Xoshiro256PlusPlus, opens: u64, closes: u64) -> Network<'a> {
-        let whole_seconds = (closes - opens) / 1_000_000_000;
-        Network {
-            model,
-            random,
-            opens,
-            closes,
-            agenda: BinaryHeap::new(),
-            sequence: 0,
-            clients: vec![Client { station: 0, sent: 0 }; level as usize],
-            queues: vec![Queue::default(); model.stations.len()],
-            latencies: Histogram::new(3).expect("three digits are allowed"),
-            latency_sum: 0,
-            before_window: 0,
-            seconds: vec![(0, 0); whole_seconds as usize],
-        }
-    }
-
-    fn run(&mut self) {
-        for client in 0..self.clients.len() as u32 {
-            self.arrive(client, 0, 0);
-        }
-        while let Some(Reverse((now, _, client))) = self.agenda.pop() {
-            if now >= self.closes {
-                break;
-            }
-            let station = self.clients[client as usize].station;
+impl Network<'_> {
+    /// Lets pass what comes before `until`; the counters at that instant.
+    fn run(&mut self, until: u64) -> Reading {
+        while let Some(&Reverse((now, _, client))) = self.agenda.peek()
+            && now < until
+        {
+            self.agenda.pop();
+            let station = self.clients[client].station;
             self.leave(station, now);
             if station + 1 < self.queues.len() {
                 self.arrive(client, station + 1, now);
@@ -299,139 +252,58 @@ impl<'a> Network<'a> {
                 self.arrive(client, 0, now);
             }
         }
+        let mut reading = Reading::default();
+        for (station, queue) in self.model.stations.iter().zip(&mut self.queues) {
+            queue.count(until);
+            let (served_secs, waited_secs) = (queue.served as f64 / 1e9, queue.waited as f64 / 1e9);
+            if station.servers > 0 {
+                reading.count(counter(station, "busy"), served_secs);
+            }
+            reading.count(counter(station, "serving"), served_secs);
+            reading.count(counter(station, "waiting"), waited_secs);
+        }
+        reading
     }
 
-    fn arrive(&mut self, client: u32, station: usize, now: u64) {
-        self.clients[client as usize].station = station;
+    fn arrive(&mut self, client: usize, station: usize, now: u64) {
+        self.clients[client].station = station;
         let servers = self.model.stations[station].servers;
-        if servers > 0 && self.queues[station].working == servers {
-            self.queues[station].waiting.push_back((client, now));
+        let queue = &mut self.queues[station];
+        queue.count(now);
+        if servers > 0 && queue.working == servers {
+            queue.waiting.push_back(client);
         } else {
-            self.queues[station].working += 1;
+            queue.working += 1;
             self.serve(client, station, now);
         }
     }
 
-    fn serve(&mut self, client: u32, station: usize, now: u64) {
+    fn serve(&mut self, client: usize, station: usize, now: u64) {
         let ends = now + draw(&self.model.stations[station], &mut self.random);
-        let queue = &mut self.queues[station];
-        queue.served.add(now, ends, self.opens, self.closes);
         self.sequence += 1;
         self.agenda.push(Reverse((ends, self.sequence, client)));
     }
 
     fn leave(&mut self, station: usize, now: u64) {
         let queue = &mut self.queues[station];
+        queue.count(now);
         match queue.waiting.pop_front() {
-            Some((next, since)) => {
-                queue.waited.add(since, now, self.opens, self.closes);
-                self.serve(next, station, now);
-            }
+            Some(next) => self.serve(next, station, now),
             None => queue.working -= 1,
         }
     }
 
-    fn complete(&mut self, client: u32, now: u64) {
-        let client = &mut self.clients[client as usize];
-        let sent = std::mem::replace(&mut client.sent, now);
-        let latency = now - sent;
-        if now < self.opens {
-            return;
-        }
-        self.before_window += u128::from(self.opens.saturating_sub(sent));
+    fn complete(&mut self, client: usize, now: u64) {
+        let latency = now - std::mem::replace(&mut self.clients[client].sent, now);
+        let Some(since) = now.checked_sub(self.opens) else { return };
         self.latencies.record(latency).expect("the histogram grows as needed");
-        self.latency_sum += u128::from(latency);
-        if let Some((count, sum)) = self.seconds.get_mut(((now - self.opens) / 1_000_000_000) as usize) {
-            *count += 1;
-            *sum += u128::from(latency);
+        self.latency_sum += latency;
+        if let Some(second) = self.seconds.get_mut((since / 1_000_000_000) as usize) {
+            let sum_us = second.latency_us_mean * second.attempts as f64 + latency as f64 / 1e3;
+            second.attempts += 1;
+            second.successes += 1;
+            second.latency_us_mean = sum_us / second.attempts as f64;
         }
-    }
-
-    fn trial(
-        &self,
-        workload: &str,
-        level: u32,
-        repetition: u32,
-        seed: u64,
-        warmup: Span,
-        window: Span,
-    ) -> Trial {
-        let reading = |at: fn(&Spent) -> u64| {
-            let counters = self.model.stations.iter().zip(&self.queues).flat_map(|(station, queue)| {
-                let [served, waited] =
-                    [queue.served, self.waited(queue)].map(|spent| at(&spent) as f64 / 1e9);
-                let busy = (station.servers > 0).then_some(("busy", served));
-                let counted = busy.into_iter().chain([("serving", served), ("waiting", waited)]);
-                counted.map(|(what, secs)| (counter(station, what), secs))
-            });
-            Reading { counters: counters.collect(), gauges: BTreeMap::new() }
-        };
-        let generator = self.model.stations.iter().position(|of| of.name == GENERATOR && of.servers > 0);
-        let cpu = generator.map(|i| self.queues[i].served.until_close - self.queues[i].served.before_window);
-        let latency = self.latency();
-        let load = LoadReport {
-            format: FORMAT,
-            workload: workload.to_owned(),
-            clients: level,
-            pacing: "closed".to_owned(),
-            threads: generator.map_or(1, |i| self.model.stations[i].servers),
-            seed,
-            warmup_secs: warmup.secs(),
-            window_secs: window.secs(),
-            attempts: latency.count,
-            successes: latency.count,
-            goodput_rps: latency.count as f64 / window.secs(),
-            latency,
-            operations: vec![OperationReport {
-                operation: "get".to_owned(),
-                attempts: latency.count,
-                successes: latency.count,
-                absent: 0,
-                latency,
-            }],
-            // Nobody thinks or rests: every client is always in a request.
-            in_flight_mean: Some(f64::from(level)),
-            in_flight_at_end: u64::from(level),
-            edge_secs: self.edge_secs(),
-            cpu_secs: cpu.unwrap_or(0) as f64 / 1e9,
-            seconds: self
-                .seconds
-                .iter()
-                .map(|(count, sum)| SecondReport {
-                    attempts: *count,
-                    successes: *count,
-                    latency_us_mean: if *count == 0 { 0.0 } else { *sum as f64 / *count as f64 / 1e3 },
-                    ..SecondReport::default()
-                })
-                .collect(),
-            ..LoadReport::default()
-        };
-        Trial {
-            workload: workload.to_owned(),
-            level,
-            repetition,
-            load: Some(load),
-            failure: None,
-            elapsed_secs: window.secs(),
-            opened: reading(|spent| spent.before_window),
-            closed: reading(|spent| spent.until_close),
-        }
-    }
-
-    /// What was waited in a queue, those included who wait when the window closes.
-    fn waited(&self, queue: &Queue) -> Spent {
-        let mut waited = queue.waited;
-        for (_, since) in &queue.waiting {
-            waited.add(*since, self.closes, self.opens, self.closes);
-        }
-        waited
-    }
-
-    /// What the latencies lack of the time in the window: [`LoadReport::edge_secs`].
-    fn edge_secs(&self) -> f64 {
-        let within = |client: &Client| u128::from(self.closes - client.sent.max(self.opens));
-        let in_flight: u128 = self.clients.iter().map(within).sum();
-        (in_flight as f64 - self.before_window as f64) / 1e9
     }
 
     fn latency(&self) -> Latency {

@@ -1,7 +1,7 @@
 //! The simulated target against mean value analysis and its own laws; and the models other tests are made of.
 
 use super::*;
-use crate::results::{Results, Selftest, WorkloadPlan};
+use crate::results::{Intervention, Results, Selftest, WorkloadPlan};
 
 /// `name servers demand`, exponential, comma-separated; a `=` before the demand makes it deterministic.
 pub fn model(text: &str) -> Model {
@@ -53,16 +53,62 @@ pub fn sweep(model: &Model, workloads: &[&str], levels: &[u32], repetitions: u32
                 name: (*name).to_owned(),
                 about: "One request after the other.".into(),
                 levels: None,
-                printed: None,
+                published: None,
             })
             .collect(),
         levels: levels.to_vec(),
         repetitions,
-        printed: Vec::new(),
+        published: Vec::new(),
         trials,
         interventions: Vec::new(),
         searches: Vec::new(),
     }
+}
+
+/// How large interventions are and how often they are repeated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interventions {
+    /// Clients of every trial.
+    pub level: u32,
+    /// How often each station is made slower, and how many counterparts there are.
+    pub rounds: u32,
+    /// The demand that is added, as a share of a station's servers / goodput.
+    pub strength: f64,
+}
+
+/// Makes each station of `model` slower in turn, as the lab does with a real target: rounds of the model as it is and then of every
+/// change, in random order. A round whose counterpart fails has no more than that.
+pub fn interventions(
+    model: &Model,
+    wanted: Interventions,
+    workload: &str,
+    seed: u64,
+    warmup: Span,
+    window: Span,
+) -> Vec<Intervention> {
+    let Interventions { level, rounds, strength } = wanted;
+    let mut done = Vec::new();
+    for round in 0..rounds {
+        let run = |model: &Model, change: Option<&Change>| {
+            trial(model, workload, level, round, seed_of(seed, change), warmup, window)
+        };
+        let base = run(model, None);
+        let goodput = base.load.as_ref().map_or(0.0, |load| load.goodput_rps);
+        done.push(Intervention { change: None, trial: base });
+        if goodput <= 0.0 {
+            continue;
+        }
+        let mut turns = changes(model, strength, goodput);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(mix(seed, workload, level, round));
+        for i in (1..turns.len()).rev() {
+            turns.swap(i, (random.next_u64() % (i as u64 + 1)) as usize);
+        }
+        done.extend(turns.into_iter().map(|change| {
+            let trial = run(&changed(model, &change), Some(&change));
+            Intervention { change: Some(change), trial }
+        }));
+    }
+    done
 }
 
 /// Exact mean value analysis of single-server and delay stations: throughput per second.
@@ -205,7 +251,7 @@ fn a_model_that_would_not_move_is_refused() {
         let span: Span = "1s".parse().unwrap();
         assert_eq!(trial(&model(text), "w", 1, 0, 1, span, span).failure, Some(why));
     }
-    let toml = "[[stations]]\nname = \"cpu\"\nservers = 1\ndemand = \"1ms\"\nservice = \"deterministic\"";
+    let toml = "[[station]]\nname = \"cpu\"\nservers = 1\ndemand = \"1ms\"\nservice = \"deterministic\"";
     assert_eq!(toml::from_str::<Model>(toml).unwrap(), model("cpu 1 =1ms"));
     assert!(toml::from_str::<Model>(&toml.replace("servers", "servants")).is_err());
 }

@@ -334,7 +334,7 @@ mod tests {
             dir: dir.path().to_owned(),
             command: String::new(),
             scale: None,
-            printed: Vec::new(),
+            published: Vec::new(),
             enough: |_, _| false,
         };
         let target_run = TargetRun::new(&experiment, &experiment.subjects[0], &options, &[0]).unwrap();

@@ -63,8 +63,8 @@ pub struct Options {
     pub command: String,
     /// To what share of the file's durations the experiment was scaled down.
     pub scale: Option<f64>,
-    /// Rows somebody printed, to be kept beside what is measured.
-    pub printed: Vec<PublishedRow>,
+    /// Published results, to be kept beside what is measured.
+    pub published: Vec<PublishedRow>,
     /// Whether a trial whose window may end sooner has seen enough; asked after each of its bins of [`BIN`].
     pub enough: fn(&Precision, &[SecondReport]) -> bool,
 }
@@ -362,7 +362,7 @@ impl<'a> TargetRun<'a> {
             workloads: workloads.iter().map(plan_of).collect(),
             levels: experiment.levels.clone(),
             repetitions: experiment.repetitions,
-            printed: options.printed.clone(),
+            published: options.published.clone(),
             trials: Vec::new(),
             interventions: Vec::new(),
             searches: Vec::new(),
@@ -505,8 +505,8 @@ fn describe(workloads: &mut [WorkloadPlan], trial: &Trial) {
 }
 
 fn plan_of(workload: &Workload) -> WorkloadPlan {
-    let Workload { name, about, levels, printed, .. } = workload.clone();
-    WorkloadPlan { name, about, levels, printed }
+    let Workload { name, about, levels, published, .. } = workload.clone();
+    WorkloadPlan { name, about, levels, published }
 }
 
 #[cfg(test)]

@@ -73,12 +73,12 @@ fn share(text: &str) -> Result<f64, Error> {
 
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     let experiment = read(&args)?;
-    let printed = printed_rows(&args.experiment, &experiment)?;
+    let published = published_rows(&args.experiment, &experiment)?;
     let dir = results_dir(&args, &experiment)?;
     let program = std::env::current_exe()
         .map_err(|error| Error::new(format_args!("cannot find the weir binary to start: {error}")))?;
     let command = command_line();
-    let options = Options { program, dir: dir.clone(), command, scale: args.scale, printed, enough };
+    let options = Options { program, dir: dir.clone(), command, scale: args.scale, published, enough };
     let stop = stop_on_signal()?;
     let planned = experiment.trials();
     let trials = if planned == 1 { "trial" } else { "trials" };
@@ -224,28 +224,28 @@ fn check_commands(experiment: &Experiment) -> Result<(), Error> {
     Ok(())
 }
 
-/// The printed rows that the experiment names. They are read before anything starts, so that a slip costs no run.
-fn printed_rows(file: &Path, experiment: &Experiment) -> Result<Vec<PublishedRow>, Error> {
-    let Some(PublishedSource { file: table, report }) = &experiment.printed else { return Ok(Vec::new()) };
+/// The published results that the experiment names. They are read before anything starts, so that a slip costs no run.
+fn published_rows(file: &Path, experiment: &Experiment) -> Result<Vec<PublishedRow>, Error> {
+    let Some(PublishedSource { file: table, report }) = &experiment.published else { return Ok(Vec::new()) };
     let path = file.parent().unwrap_or(Path::new("")).join(table);
     let shown = path.display();
     let text = fs::read_to_string(&path).map_err(|error| {
-        Error::input(format_args!("cannot read the printed rows {shown}: {error}"))
-            .hint("name a CSV file in printed.file, relative to the experiment file")
+        Error::input(format_args!("cannot read the published results {shown}: {error}"))
+            .hint("name a CSV file in published.file, relative to the experiment file")
     })?;
     let table = published::parse(&text).map_err(|why| why.at(format_args!("{shown}")))?;
     let mut rows = table.rows;
     rows.retain(|row| row.report == *report);
     if rows.is_empty() {
         return Err(Error::input(format_args!("{shown} has no row of report `{report}`"))
-            .hint("write in printed.report what stands in the table's column report"));
+            .hint("write in published.report what stands in the table's column report"));
     }
     // A workload whose name the table does not have is no slip: it may be new. One that names another is.
-    let mut named = experiment.workloads.iter().filter_map(|workload| workload.printed.as_ref());
+    let mut named = experiment.workloads.iter().filter_map(|workload| workload.published.as_ref());
     match named.find(|name| rows.iter().all(|row| row.workload != **name)) {
         Some(name) => {
             Err(Error::input(format_args!("{shown} has no workload `{name}` of report `{report}`"))
-                .hint("write in workload.printed what stands in the table's column workload"))
+                .hint("write in workload.published what stands in the table's column workload"))
         }
         None => Ok(rows),
     }

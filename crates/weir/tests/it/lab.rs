@@ -176,17 +176,17 @@ fn printed_rows_are_read_beside_the_experiment_and_kept_with_the_results() {
     let dir = tempfile::tempdir().unwrap();
     let table = "report,workload,clients,throughput_rps,latency_ms\n007,put,1,800,1.25\n008,put,1,8,1\n";
     fs::write(dir.path().join("table.csv"), table).unwrap();
-    let source = "[printed]\nfile = \"table.csv\"\nreport = \"007\"\n[target]";
-    let named = SIMULATED.replace("[target]\n", &format!("{source}\n")) + "printed = \"put\"\n";
+    let source = "[published]\nfile = \"table.csv\"\nreport = \"007\"\n[target]";
+    let named = SIMULATED.replace("[target]\n", &format!("{source}\n")) + "published = \"put\"\n";
     let (output, out) = lab(dir.path(), &named, &["--levels", "1,2", "--repetitions", "1"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let kept = results(&out).printed;
+    let kept = results(&out).published;
     assert_eq!(kept.iter().map(|row| (&*row.report, row.clients)).collect::<Vec<_>>(), [("007", Some(1))]);
     assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("Published in report 007 as put"));
     for (from, to, complaint) in [
-        ("table.csv", "tables.csv", "cannot read the printed rows"),
+        ("table.csv", "tables.csv", "cannot read the published results"),
         ("\"007\"", "\"7\"", "has no row of report `7`; hint: "),
-        ("printed = \"put\"", "printed = \"get\"", "has no workload `get` of report `007`; hint: "),
+        ("published = \"put\"", "published = \"get\"", "has no workload `get` of report `007`; hint: "),
     ] {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("table.csv"), table).unwrap();
