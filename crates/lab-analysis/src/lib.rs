@@ -237,6 +237,11 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
     }
 }
 
+/// `1 client`, `2 clients`.
+fn count(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
 /// How the trials of `workload` were paced, where that needs saying.
 fn pacing(results: &Results, workload: &str) -> Option<String> {
     let of_it = results.trials.iter().filter(|trial| trial.workload == workload);

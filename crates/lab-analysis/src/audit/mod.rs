@@ -5,9 +5,9 @@
 
 mod remarks;
 
+use lab_data::distinct;
 use lab_data::published::{Figure, PublishedRow};
 use serde::Serialize;
-use std::fmt::Write;
 
 /// A residual beyond this is an error of the row, not noise: a share of the clients.
 pub const OFF: f64 = 0.05;
@@ -83,6 +83,26 @@ pub struct Range {
     pub low: f64,
     /// At most.
     pub high: f64,
+}
+
+impl Range {
+    /// `of` this and the `other`, which rises or falls with either alone.
+    fn with(self, other: Range, of: impl Fn(f64, f64) -> f64) -> Range {
+        let [a, b, c, d] =
+            [(self.low, other.low), (self.low, other.high), (self.high, other.low), (self.high, other.high)]
+                .map(|(a, b)| of(a, b));
+        Range {
+            value: of(self.value, other.value),
+            low: a.min(b).min(c).min(d),
+            high: a.max(b).max(c).max(d),
+        }
+    }
+}
+
+impl From<Figure> for Range {
+    fn from(figure: Figure) -> Range {
+        Range { value: figure.value, low: figure.low(), high: figure.high() }
+    }
 }
 
 /// Whether a row can be right.
@@ -189,35 +209,22 @@ pub const CAUSES: &[Cause] = &[
 
 /// Checks all rows.
 pub fn audit(rows: &[PublishedRow]) -> Audit {
-    let mut sweeps: Vec<PublishedSweep> = Vec::new();
-    for row in rows {
-        let is_its =
-            |sweep: &&mut PublishedSweep| (&sweep.report, &sweep.workload) == (&row.report, &row.workload);
-        match sweeps.iter_mut().find(is_its) {
-            Some(sweep) => sweep.rows.push(audited(row)),
-            None => sweeps.push(PublishedSweep {
-                report: row.report.clone(),
-                system: row.system.clone(),
-                workload: row.workload.clone(),
-                rows: vec![audited(row)],
-                findings: Vec::new(),
-                remarks: Vec::new(),
-            }),
-        }
-    }
-    for sweep in &mut sweeps {
-        sweep.rows.sort_by_key(|row| row.printed.clients.unwrap_or(u32::MAX));
-    }
-    for index in 0..sweeps.len() {
-        let of_report = |(other, sweep): &(usize, &PublishedSweep)| {
-            *other != index && sweep.report == sweeps[index].report
-        };
-        let others: Vec<&AuditedRow> =
-            sweeps.iter().enumerate().filter(of_report).flat_map(|(_, sweep)| &sweep.rows).collect();
-        let found = findings(&sweeps[index].rows, &others);
-        let remarks = remarks::remarks(&sweeps[index].rows);
-        (sweeps[index].findings, sweeps[index].remarks) = (found, remarks);
-    }
+    let name = |row: &PublishedRow| (row.report.clone(), row.workload.clone());
+    let sweep = |(report, workload): (String, String)| {
+        let its = rows.iter().filter(|row| row.report == report && row.workload == workload);
+        let mut rows: Vec<AuditedRow> = its.clone().map(audited).collect();
+        rows.sort_by_key(|row| row.printed.clients.unwrap_or(u32::MAX));
+        let system = its.map(|row| row.system.clone()).next().unwrap_or_default();
+        let remarks = remarks::remarks(&rows);
+        PublishedSweep { report, system, workload, rows, findings: Vec::new(), remarks }
+    };
+    let mut sweeps: Vec<PublishedSweep> = distinct(rows.iter().map(name)).into_iter().map(sweep).collect();
+    let found = |sweep: &PublishedSweep| {
+        let others = sweeps.iter().filter(|of| of.report == sweep.report && of.workload != sweep.workload);
+        findings(&sweep.rows, &others.flat_map(|of| &of.rows).collect::<Vec<_>>())
+    };
+    let found: Vec<_> = sweeps.iter().map(found).collect();
+    sweeps.iter_mut().zip(found).for_each(|(sweep, found)| sweep.findings = found);
     let count = |which: fn(&PublishedSweep) -> u32| sweeps.iter().map(which).sum();
     Audit { off: count(PublishedSweep::off), checked: count(PublishedSweep::checked), sweeps }
 }
@@ -235,7 +242,7 @@ impl PublishedSweep {
 
     /// The lowest and the highest residual, as people write them: `−16.2 to +27.7 %`.
     pub fn residuals(&self) -> Option<String> {
-        spread(self.rows.iter().filter_map(|row| Some(row.residual?.value * 100.0)), signed, "%")
+        residuals(self.rows.iter())
     }
 }
 
@@ -273,29 +280,21 @@ impl AuditedRow {
 
 fn audited(row: &PublishedRow) -> AuditedRow {
     // Of two readings the one that speaks for the row: what it then still misses, it misses either way.
-    let successes = row.success_share.filter(|share| share.value < 1.0 && share.value > 0.0);
-    let (plain, divided) = (residual(row, None), successes.and_then(|share| residual(row, Some(share))));
-    let nearer = divided.zip(plain).filter(|(divided, plain)| divided.value.abs() < plain.value.abs());
-    let (residual, counted) = match nearer {
-        Some((divided, _)) => (Some(divided), Counted::Successes),
-        None => (plain, Counted::Attempts),
+    let share = row.success_share.filter(|share| share.value < 1.0 && share.value > 0.0);
+    let (plain, divided) = (residual(row, None), share.and_then(|share| residual(row, Some(share))));
+    let is_nearer =
+        divided.zip(plain).is_some_and(|(divided, plain)| divided.value.abs() < plain.value.abs());
+    let (residual, counted, share) = match is_nearer {
+        true => (divided, Counted::Successes, share),
+        false => (plain, Counted::Attempts, None),
     };
-    let share = successes.filter(|_| counted == Counted::Successes);
-    let missing_ms = law(row).map(|(clients, throughput, latency)| {
-        let rate = attempts(throughput, share);
-        let per_request = |rps: f64| clients / rps * 1e3;
-        Range {
-            value: per_request(rate.value) - latency.value,
-            low: per_request(rate.high) - latency.high(),
-            high: per_request(rate.low) - latency.low(),
-        }
-    });
+    let missing_ms = law(row, share)
+        .map(|(clients, rate, latency)| rate.with(latency, |rps, ms| clients / rps * 1e3 - ms));
+    let accounted = |(of, clients): (Range, u32)| (1.0 + of.value) * f64::from(clients);
     AuditedRow {
         printed: row.clone(),
         counted,
-        clients_accounted: residual
-            .zip(row.clients)
-            .map(|(of, clients)| (1.0 + of.value) * f64::from(clients)),
+        clients_accounted: residual.zip(row.clients).map(accounted),
         residual,
         missing_ms: missing_ms.filter(|of| of.value.is_finite()),
         standing: match residual.map(|of| of.value) {
@@ -307,30 +306,25 @@ fn audited(row: &PublishedRow) -> AuditedRow {
     }
 }
 
-/// What Little's law needs: clients, throughput, latency.
-fn law(row: &PublishedRow) -> Option<(f64, Figure, Figure)> {
-    Some((f64::from(row.clients?), row.throughput_rps?, row.latency_ms?))
+/// What Little's law needs: clients; all requests per second, if the throughput counts all of them or, with a `share` of successes,
+/// those alone; and the latency.
+fn law(row: &PublishedRow, share: Option<Figure>) -> Option<(f64, Range, Range)> {
+    Some((f64::from(row.clients?), attempts(row.throughput_rps?, share), row.latency_ms?.into()))
 }
 
-/// X · R against N, if the throughput counts all requests or, with a `share` of successes, those alone.
+/// X · R against N.
 ///
 /// Without think time every client is always in a request, so X · R = N; with it, below N. Never above.
 /// Source: Little, A Proof for the Queuing Formula L = λW (1961).
 fn residual(row: &PublishedRow, share: Option<Figure>) -> Option<Range> {
-    let (clients, throughput, latency) = law(row)?;
-    let rate = attempts(throughput, share);
-    let of = |rps: f64, ms: f64| rps * ms / 1e3 / clients - 1.0;
-    Some(Range {
-        value: of(rate.value, latency.value),
-        low: of(rate.low, latency.low()),
-        high: of(rate.high, latency.high()),
-    })
+    let (clients, rate, latency) = law(row, share)?;
+    Some(rate.with(latency, |rps, ms| rps * ms / 1e3 / clients - 1.0))
 }
 
 /// All requests per second, from those that succeeded and their share.
 fn attempts(throughput: Figure, share: Option<Figure>) -> Range {
-    let (value, low, high) = share.map_or((1.0, 1.0, 1.0), |of| (of.value, of.low(), of.high().min(1.0)));
-    Range { value: throughput.value / value, low: throughput.low() / high, high: throughput.high() / low }
+    let Some(share) = share else { return throughput.into() };
+    Range::from(throughput).with(share.into(), |rps, share| rps / share.min(1.0))
 }
 
 fn findings(rows: &[AuditedRow], others: &[&AuditedRow]) -> Vec<AuditFinding> {
@@ -338,15 +332,12 @@ fn findings(rows: &[AuditedRow], others: &[&AuditedRow]) -> Vec<AuditFinding> {
     let mut findings = Vec::new();
     for cause in CAUSES {
         let Some((found, reason)) = (cause.find)(&Seen { rows, open: &open, others }) else { continue };
-        let explained =
-            if cause.explains { open.iter().filter(|i| found.contains(i)).count() as u32 } else { 0 };
-        if cause.explains {
-            open.retain(|i| !found.contains(i));
-        }
+        let were_open = open.len();
+        open.retain(|i| !cause.explains || !found.contains(i));
         findings.push(AuditFinding {
             cause: cause.name,
             clients: found.iter().filter_map(|i| rows[*i].printed.clients).collect(),
-            explained,
+            explained: (were_open - open.len()) as u32,
             reason,
             to_be_sure: cause.to_be_sure,
         });
@@ -362,42 +353,41 @@ fn whole_milliseconds(seen: &Seen) -> Option<Found> {
             of.value >= CUT_MS.0 && of.value <= CUT_MS.1 && of.high - of.low <= CUT_MS.1 - CUT_MS.0
         })
     };
+    let is_readable = |row: &AuditedRow| row.missing_ms.is_some();
     let cut: Vec<usize> = (0..seen.rows.len()).filter(|i| is_cut(&seen.rows[*i])).collect();
-    let checked = seen.rows.iter().filter(|row| row.missing_ms.is_some()).count();
+    let checked = seen.rows.iter().filter(|row| is_readable(row)).count();
     if 3 * cut.len() < 2 * checked || !seen.open.iter().any(|i| cut.contains(i)) {
         return None;
     }
     let missing = cut.iter().filter_map(|i| Some(seen.rows[*i].missing_ms?.value));
     let missing = spread(missing, |ms| format!("{ms:.2}"), "ms")?;
-    let mut reason = match cut.len() {
-        1 => {
-            let elsewhere = seen.others.iter().filter(|row| is_cut(row)).count();
-            let readable = seen.others.iter().filter(|row| row.missing_ms.is_some()).count();
-            let mut reason =
-                format!("{missing} per request is missing; one row cannot show that this is constant");
-            if elsewhere > 0 {
-                let _ = write!(
-                    reason,
-                    ", but it is near 0.5 ms in {elsewhere} of the report’s {readable} other rows"
-                );
-            }
-            reason
-        }
-        many => format!("{missing} per request is missing in {many} of {checked} rows, whatever the load"),
+    let elsewhere = seen.others.iter().filter(|row| is_cut(row)).count();
+    let readable = seen.others.iter().filter(|row| is_readable(row)).count();
+    let constant = match (cut.len(), elsewhere) {
+        (1, 0) => "; one row cannot show that this is constant".to_owned(),
+        (1, _) => format!(
+            "; one row cannot show that this is constant, but it is near 0.5 ms in {elsewhere} of the report’s \
+             {readable} other rows"
+        ),
+        (many, _) => format!(" in {many} of {checked} rows, whatever the load"),
     };
-    reason.push_str("; cutting samples to whole milliseconds takes 0.5 ms on average, and a constant pause between requests looks the same");
+    let reason = format!(
+        "{missing} per request is missing{constant}; cutting samples to whole milliseconds takes 0.5 ms on average, \
+         and a constant pause between requests looks the same"
+    );
     Some((cut, reason))
 }
 
 fn lost_latency(seen: &Seen) -> Option<Found> {
     let (least, most, apart) = LOST;
-    let rows: Vec<usize> = (0..seen.rows.len()).filter(|i| seen.rows[*i].residual.is_some()).collect();
-    let lost: Vec<f64> = rows.iter().filter_map(|i| Some(-seen.rows[*i].residual?.value)).collect();
-    let missing: Vec<f64> = rows.iter().filter_map(|i| Some(seen.rows[*i].missing_ms?.value)).collect();
-    let (low, high) = ends(lost.iter().copied())?;
-    let (first, last) = (*missing.first()?, *missing.last()?);
+    let checked: Vec<(usize, f64, f64)> = (seen.rows.iter().enumerate())
+        .filter_map(|(i, row)| Some((i, -row.residual?.value, row.missing_ms?.value)))
+        .collect();
+    let (low, high) = ends(checked.iter().map(|(_, lost, _)| *lost))?;
+    let ((_, _, first), (_, _, last)) = (checked.first()?, checked.last()?);
+    let rows: Vec<usize> = checked.iter().map(|(i, ..)| *i).collect();
     // A constant pause would weigh less and less; a lost share of the latency grows with it.
-    let grows = last >= 2.0 * first;
+    let grows = *last >= 2.0 * first;
     let fits = rows.len() >= 3 && low >= least && high <= most && high - low <= apart && grows;
     (fits && rows == seen.open).then(|| {
         let reason = format!(
@@ -412,60 +402,53 @@ fn lost_latency(seen: &Seen) -> Option<Found> {
 
 fn different_runs(seen: &Seen) -> Option<Found> {
     let above = seen.above();
-    let elsewhere =
-        seen.rows.iter().any(|row| row.residual.is_some() && row.standing != AuditStanding::Above);
-    if above.is_empty() || !elsewhere {
+    let is_possible = |row: &AuditedRow| row.residual.is_some() && row.standing != AuditStanding::Above;
+    if above.is_empty() || !seen.rows.iter().any(is_possible) {
         return None;
     }
-    let mut reason =
-        format!("{}, more than there were, which no single run can print", seen.accounted(&above));
     // What is left below belongs to it as well: nothing else accounts for it, and the sweep is known to be mixed.
-    if above.len() < seen.open.len() {
-        let _ =
-            write!(reason, "; residuals of both signs stand in one sweep ({})", seen.residuals(seen.open));
-    }
-    Some((seen.open.to_vec(), reason))
+    let mixed = match above.len() < seen.open.len() {
+        true => format!("; residuals of both signs stand in one sweep ({})", seen.residuals()),
+        false => String::new(),
+    };
+    let accounted = seen.accounted(&above);
+    Some((
+        seen.open.to_vec(),
+        format!("{accounted}, more than there were, which no single run can print{mixed}"),
+    ))
 }
 
 fn errors_as_throughput(seen: &Seen) -> Option<Found> {
-    let mut found = Vec::new();
-    let mut clauses = Vec::new();
-    for (i, row) in seen.rows.iter().enumerate() {
-        let (Some(failed), Some(is)) = (row.failed_share(), row.residual) else { continue };
-        let otherwise = residual(&row.printed, row.printed.success_share).filter(|of| of.value.is_finite());
-        let Some(otherwise) = otherwise else { continue };
-        let (Some(throughput), Some(goodput)) = (row.printed.throughput_rps, row.goodput_rps()) else {
-            continue;
-        };
-        if row.counted == Counted::Successes || otherwise.value.abs() <= OFF {
-            continue;
+    let clause = |i: usize| {
+        let row = &seen.rows[i];
+        let (failed, is, throughput) = (row.failed_share()?, row.residual?, row.printed.throughput_rps?);
+        let goodput = row.goodput_rps()?;
+        let otherwise = residual(&row.printed, row.printed.success_share)?.value;
+        if row.counted == Counted::Successes || !otherwise.is_finite() || otherwise.abs() <= OFF {
+            return None;
         }
-        let mut clause = format!(
+        let below = i.checked_sub(1).map(|below| &seen.rows[below]);
+        let before = below.and_then(|of| Some((of.printed.throughput_rps?.value, of.goodput_rps()?)));
+        let before = before.filter(|(all, good)| *all > 0.0 && *good > 0.0);
+        let falls = match before.filter(|(all, good)| throughput.value > *all && goodput < *good) {
+            Some((all, good)) => format!(
+                "; over the level below throughput changes by {}, goodput by {}",
+                percent(throughput.value / all - 1.0),
+                percent(goodput / good - 1.0)
+            ),
+            None => String::new(),
+        };
+        let clause = format!(
             "at {} {:.0} % of the requests failed, and the law is missed by {} if the throughput counts them and by {} \
-             if not: {throughput} req/s are {goodput:.0} successes per second",
+             if not: {throughput} req/s are {goodput:.0} successes per second{falls}",
             clients(row.printed.clients),
             failed * 100.0,
             percent(is.value),
-            percent(otherwise.value),
+            percent(otherwise),
         );
-        let below = i.checked_sub(1).and_then(|below| seen.rows.get(below));
-        if let Some((before, good)) =
-            below.and_then(|of| Some((of.printed.throughput_rps?.value, of.goodput_rps()?)))
-            && before > 0.0
-            && good > 0.0
-            && throughput.value > before
-            && goodput < good
-        {
-            let _ = write!(
-                clause,
-                "; over the level below throughput changes by {}, goodput by {}",
-                percent(throughput.value / before - 1.0),
-                percent(goodput / good - 1.0)
-            );
-        }
-        found.push(i);
-        clauses.push(clause);
-    }
+        Some((i, clause))
+    };
+    let (found, clauses): (Vec<usize>, Vec<String>) = (0..seen.rows.len()).filter_map(clause).unzip();
     (!found.is_empty()).then(|| (found, clauses.join("; ")))
 }
 
@@ -478,31 +461,29 @@ fn impossible(seen: &Seen) -> Option<Found> {
     for (i, row) in seen.rows.iter().enumerate() {
         let at = clients(row.printed.clients);
         let PublishedRow { p50_ms, p99_ms, disk_util_pct, .. } = &row.printed;
-        let mut broken = Vec::new();
-        if let Some((p50, p99)) = p50_ms.zip(*p99_ms).filter(|(p50, p99)| p50.low() > p99.high()) {
-            broken.push(format!("at {at} the p50 of {p50} ms is above the p99 of {p99} ms"));
-        }
-        if let Some(busy) = disk_util_pct.filter(|busy| busy.low() > 100.0) {
-            broken.push(format!("at {at} the disk is busy for {busy} % of the time"));
-        }
+        let percentiles = p50_ms.zip(*p99_ms).filter(|(p50, p99)| p50.low() > p99.high());
+        let percentiles =
+            percentiles.map(|(p50, p99)| format!("at {at} the p50 of {p50} ms is above the p99 of {p99} ms"));
+        let disk = disk_util_pct.filter(|busy| busy.low() > 100.0);
+        let disk = disk.map(|busy| format!("at {at} the disk is busy for {busy} % of the time"));
+        let broken: Vec<String> = percentiles.into_iter().chain(disk).collect();
         if !broken.is_empty() && !found.contains(&i) {
             found.push(i);
         }
-        clauses.append(&mut broken);
+        clauses.extend(broken);
     }
     // A row with its residual explained may stand here for its percentiles; it is not explained a second time.
     (!found.is_empty()).then(|| (found, clauses.join("; ")))
 }
 
 fn unexplained(seen: &Seen) -> Option<Found> {
-    let rounded = seen.open.iter().all(|i| seen.rows[*i].rounding_decides());
-    let why = match rounded {
+    let why = match seen.open.iter().all(|i| seen.rows[*i].rounding_decides()) {
         true => "the rounding of the printed digits alone may be the reason",
         false => {
             "time between requests, outside the latency, would look so: thinking, connecting, backing off"
         }
     };
-    (!seen.open.is_empty()).then(|| (seen.open.to_vec(), format!("{}; {why}", seen.residuals(seen.open))))
+    (!seen.open.is_empty()).then(|| (seen.open.to_vec(), format!("{}; {why}", seen.residuals())))
 }
 
 impl Seen<'_> {
@@ -521,19 +502,21 @@ impl Seen<'_> {
         format!("X·R comes to {}", each.collect::<Vec<_>>().join(", "))
     }
 
-    fn residuals(&self, rows: &[usize]) -> String {
-        let values = rows.iter().filter_map(|i| Some(self.rows[*i].residual?.value * 100.0));
-        spread(values, signed, "%").unwrap_or_default()
+    /// Those of the open rows.
+    fn residuals(&self) -> String {
+        residuals(self.open.iter().map(|i| &self.rows[*i])).unwrap_or_default()
     }
+}
+
+/// The lowest and the highest residual, as people write them: `−16.2 to +27.7 %`.
+fn residuals<'a>(rows: impl Iterator<Item = &'a AuditedRow>) -> Option<String> {
+    spread(rows.filter_map(|row| Some(row.residual?.value * 100.0)), signed, "%")
 }
 
 /// `20 clients`.
 fn clients(count: Option<u32>) -> String {
-    match count {
-        Some(1) => "1 client".to_owned(),
-        Some(count) => format!("{count} clients"),
-        None => "a number of clients that is not printed".to_owned(),
-    }
+    let unknown = "a number of clients that is not printed";
+    count.map_or(unknown.to_owned(), |clients| crate::count(clients as usize, "client"))
 }
 
 /// `+16 %`, with a minus as wide as the plus; two digits at least.
@@ -554,10 +537,8 @@ fn spread(values: impl Iterator<Item = f64>, say: fn(f64) -> String, unit: &str)
 }
 
 fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    values.fold(None, |ends, value| {
-        let (low, high) = ends.unwrap_or((value, value));
-        Some((value.min(low), value.max(high)))
-    })
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| stats::range(&values))
 }
 
 #[cfg(test)]

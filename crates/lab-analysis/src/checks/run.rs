@@ -1,6 +1,7 @@
 //! The checks of a workload at all its levels, and of the whole run.
 
 use super::{Checked, OfWorkload};
+use crate::count;
 use crate::rows::Row;
 use kv::proto::CheckOutcome;
 use lab_data::results::{Results, Selftest, Trial};
@@ -169,8 +170,4 @@ pub(super) fn repeatable(results: &Results) -> Checked {
 
 fn fact<'a>(results: &'a Results, name: &str) -> Option<&'a str> {
     results.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-}
-
-fn count(n: usize, noun: &str) -> String {
-    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }

@@ -5,7 +5,7 @@ use crate::steady;
 use crate::{Capacity, WorkloadFindings};
 use serde::Serialize;
 use stats::RUNS_LEAST;
-use stats::ratio::Uncertain;
+use stats::ratio::{Quotient, Uncertain};
 use stats::steady::Verdict;
 
 /// Below this corrected p-value there is a difference.
@@ -24,38 +24,34 @@ pub struct CapacityRatio {
 }
 
 /// Compares a workload of two sides; `None` where one does not have it. [`correct`] is still to be applied.
-pub(super) fn ratio(first: &Input, other: &Input, workload: &str) -> Option<CapacityRatio> {
-    let found = [first.workload(workload)?, other.workload(workload)?];
-    let plateaus = found.map(|of| match &of.capacity {
-        Capacity::Reached { levels, .. } => levels.clone(),
-        _ => Vec::new(),
-    });
-    let at_clients = match plateaus.iter().any(Vec::is_empty) {
-        false => None,
-        true => match common(found) {
-            Some(level) => Some(level),
-            None => {
-                let ratio = super::ratio(Err(Lacking::NoCommonLevel), Kind::Rate, [false; 2], false);
-                return Some(CapacityRatio { at_clients: None, ratio, p_holm: None });
-            }
-        },
+pub(super) fn ratio(sides: [&Input; 2], workload: &str) -> Option<CapacityRatio> {
+    let found = [sides[0].workload(workload)?, sides[1].workload(workload)?];
+    let (levels, at_clients) = match found.map(|of| &of.capacity) {
+        [Capacity::Reached { levels: a, .. }, Capacity::Reached { levels: b, .. }] => {
+            (Some([a.clone(), b.clone()]), None)
+        }
+        _ => {
+            let level = common(found);
+            (level.map(|level| [vec![level], vec![level]]), level)
+        }
     };
-    let levels = at_clients.map_or(plateaus, |level| [vec![level], vec![level]]);
-    let inputs = [first, other];
-    let [a, b] = [0, 1].map(|i| runs(inputs[i], workload, &levels[i]));
-    let bins = || Some((bins(first, workload, &levels[0])?, bins(other, workload, &levels[1])?));
-    // Two runs know little of their spread, but more than a run without ten steady seconds does.
-    let few = a.len().min(b.len()) < RUNS_LEAST;
-    let within = few.then(bins).flatten().and_then(|(a, b)| stats::ratio::within(&a, &b));
-    let quotient = within
-        .or_else(|| over_runs(&a, &b, other.interleaved, 0.0))
-        .ok_or_else(|| super::lacking([&a, &b], [&first.name, &other.name]));
+    let quotient = levels.ok_or(Lacking::NoCommonLevel).and_then(|levels| quotient(sides, workload, &levels));
     let limited = found.map(WorkloadFindings::generator_limited);
-    Some(CapacityRatio {
-        at_clients,
-        ratio: super::ratio(quotient, Kind::Rate, limited, false),
-        p_holm: None,
-    })
+    let ratio = super::ratio(quotient, Kind::Rate, limited, false);
+    Some(CapacityRatio { at_clients, ratio, p_holm: None })
+}
+
+/// The quotient of goodput at some levels of either side.
+fn quotient(sides: [&Input; 2], workload: &str, levels: &[Vec<u32>; 2]) -> Result<Quotient, Lacking> {
+    let [a, b] = [0, 1].map(|i| runs(sides[i], workload, &levels[i]));
+    // Two runs know little of their spread, but more than a run without ten steady seconds does.
+    if a.len().min(b.len()) < RUNS_LEAST
+        && let [Some(a), Some(b)] = [0, 1].map(|i| bins(sides[i], workload, &levels[i]))
+        && let Some(quotient) = stats::ratio::within(&a, &b)
+    {
+        return Ok(quotient);
+    }
+    over_runs([&a, &b], sides, 0.0)
 }
 
 /// Applies Holm's correction to all ratios of capacities: among many, one would often show a difference by chance.

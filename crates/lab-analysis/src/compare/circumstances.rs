@@ -1,7 +1,8 @@
 //! What else differs between the sides, as far as the results tell.
 
 use kv::proto::LoadReport;
-use lab_data::results::{Placement, Results, Trial};
+use lab_data::distinct;
+use lab_data::results::{Placement, Results};
 use serde::Serialize;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -30,9 +31,7 @@ pub(super) fn differences(all: &[&Results], workloads: &[&str]) -> Vec<Differenc
 }
 
 fn of_run(results: &Results) -> Values {
-    let of_loads = |read: fn(&LoadReport) -> String| {
-        of_trials(results.trials.iter(), |trial| Some(read(trial.load.as_ref()?)))
-    };
+    let of_loads = |read: fn(&LoadReport) -> String| of_trials(results, None, read);
     let part = |placed: &Placement| {
         let cores: Vec<String> = placed.cores.iter().map(usize::to_string).collect();
         format!("{} on {}", placed.part, cores.join(" "))
@@ -63,10 +62,7 @@ fn of_run(results: &Results) -> Values {
 }
 
 fn of_workload(results: &Results, workload: &str) -> Values {
-    let value = |read: fn(&LoadReport) -> String| {
-        let trials = results.trials.iter().filter(|trial| trial.workload == workload);
-        of_trials(trials, |trial| Some(read(trial.load.as_ref()?)).filter(|value| !value.is_empty()))
-    };
+    let value = |read: fn(&LoadReport) -> String| of_trials(results, Some(workload), read);
     let mix = |load: &LoadReport| {
         let shares: Vec<String> = load.mix.iter().map(|(name, share)| format!("{name} {share}")).collect();
         shares.join(", ")
@@ -84,14 +80,11 @@ fn of_workload(results: &Results, workload: &str) -> Values {
 
 /// Everything that is in one of the lists, in their order.
 fn side_by_side(sides: Vec<Values>) -> Vec<Difference> {
-    let mut all: Vec<Difference> = Vec::new();
-    for (what, _) in sides.iter().flatten() {
-        if all.iter().all(|of| of.what != *what) {
-            let value = |side: &Values| side.iter().find(|(name, _)| name == what)?.1.clone();
-            all.push(Difference { what: what.clone(), of: sides.iter().map(value).collect() });
-        }
-    }
-    all
+    let difference = |what: &String| {
+        let value = |side: &Values| side.iter().find(|(name, _)| name == what)?.1.clone();
+        Difference { what: what.clone(), of: sides.iter().map(value).collect() }
+    };
+    distinct(sides.iter().flatten().map(|(what, _)| what)).into_iter().map(difference).collect()
 }
 
 fn differ<'a>(mut values: impl Iterator<Item = &'a Option<String>>) -> bool {
@@ -99,16 +92,10 @@ fn differ<'a>(mut values: impl Iterator<Item = &'a Option<String>>) -> bool {
     values.any(|value| Some(value) != first)
 }
 
-/// The values that occur in the trials, each once, in their order.
-fn of_trials<'a>(
-    trials: impl Iterator<Item = &'a Trial>,
-    read: impl Fn(&Trial) -> Option<String>,
-) -> Option<String> {
-    let mut seen: Vec<String> = Vec::new();
-    for value in trials.filter_map(read) {
-        if !seen.contains(&value) {
-            seen.push(value);
-        }
-    }
-    (!seen.is_empty()).then(|| seen.join(" or "))
+/// The values that occur in the trials, of one workload or of all, each once and in their order.
+fn of_trials(results: &Results, workload: Option<&str>, read: fn(&LoadReport) -> String) -> Option<String> {
+    let trials = results.trials.iter().filter(|trial| workload.is_none_or(|name| trial.workload == name));
+    let values = trials.filter_map(|trial| trial.load.as_ref()).map(read);
+    let values = distinct(values.filter(|value| !value.is_empty()));
+    (!values.is_empty()).then(|| values.join(" or "))
 }

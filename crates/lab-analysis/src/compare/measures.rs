@@ -1,5 +1,6 @@
 //! What is compared: figures of one run, each a row of [`MEASURES`].
 
+use Kind::{Latency, ProcessorTime, Rate};
 use kv::proto::LoadReport;
 use lab_data::results::{Results, Trial};
 
@@ -18,7 +19,7 @@ pub struct Measure {
     /// Whether its ratio is formed and tested.
     pub compared: bool,
     /// The figure of one run; `None` where it was not read.
-    pub read: fn(&Results, &Trial, &LoadReport) -> Option<f64>,
+    pub read: Read,
 }
 
 /// What a figure measures, and so what a generator at its limit does to it.
@@ -35,71 +36,53 @@ pub enum Kind {
 impl Kind {
     /// The relative resolution of one run: a percentile is the end of a bucket of a histogram of three digits.
     pub fn resolution(self) -> f64 {
-        if self == Kind::Latency { 1e-3 } else { 0.0 }
+        if self == Latency { 1e-3 } else { 0.0 }
     }
 }
 
 /// The figures, in the order of the tables.
 pub const MEASURES: &[Measure] = &[
-    Measure {
-        name: "goodput_rps",
-        label: "goodput",
-        heading: "goodput",
-        unit: "req/s",
-        kind: Kind::Rate,
-        compared: true,
-        read: |_, _, load| Some(load.goodput_rps),
-    },
-    Measure {
-        name: "cpu_us_per_attempt",
-        label: "CPU per request",
-        heading: "CPU",
-        unit: "µs/request",
-        kind: Kind::ProcessorTime,
-        compared: true,
-        read: |results, trial, load| {
-            Some(cores_busy(results, trial)? * load.window_secs / load.attempts as f64 * 1e6)
-        },
-    },
-    Measure {
-        name: "successes_per_core_sec",
-        label: "successes per core-second",
-        heading: "successes",
-        unit: "per core-second",
-        kind: Kind::ProcessorTime,
-        compared: true,
-        read: |results, trial, load| {
-            Some(load.successes as f64 / load.window_secs / cores_busy(results, trial)?)
-        },
-    },
-    Measure {
-        name: "latency_us_p50",
-        label: "median latency",
-        heading: "p50",
-        unit: "latency",
-        kind: Kind::Latency,
-        compared: true,
-        read: |_, _, load| (load.latency.count > 0).then_some(load.latency.us_p50),
-    },
-    Measure {
-        name: "latency_us_p99",
-        label: "99th percentile",
-        heading: "p99",
-        unit: "latency",
-        kind: Kind::Latency,
-        compared: false,
-        read: |_, _, load| (load.latency.count > 0).then_some(load.latency.us_p99),
-    },
-    Measure {
-        name: "cores_used",
-        label: "cores used",
-        heading: "cores used",
-        unit: "mean",
-        kind: Kind::ProcessorTime,
-        compared: false,
-        read: |results, trial, _| cores_busy(results, trial),
-    },
+    measure("goodput_rps", "goodput", ["goodput", "req/s"], Rate, true, |_, _, load| Some(load.goodput_rps)),
+    measure(
+        "cpu_us_per_attempt",
+        "CPU per request",
+        ["CPU", "µs/request"],
+        ProcessorTime,
+        true,
+        |of, trial, load| Some(cores_busy(of, trial)? * load.window_secs / load.attempts as f64 * 1e6),
+    ),
+    measure(
+        "successes_per_core_sec",
+        "successes per core-second",
+        ["successes", "per core-second"],
+        ProcessorTime,
+        true,
+        |of, trial, load| Some(load.successes as f64 / load.window_secs / cores_busy(of, trial)?),
+    ),
+    measure("latency_us_p50", "median latency", ["p50", "latency"], Latency, true, |_, _, load| {
+        (load.latency.count > 0).then_some(load.latency.us_p50)
+    }),
+    measure("latency_us_p99", "99th percentile", ["p99", "latency"], Latency, false, |_, _, load| {
+        (load.latency.count > 0).then_some(load.latency.us_p99)
+    }),
+    measure("cores_used", "cores used", ["cores used", "mean"], ProcessorTime, false, |of, trial, _| {
+        cores_busy(of, trial)
+    }),
 ];
+
+/// The figure of one run; `None` where it was not read.
+type Read = fn(&Results, &Trial, &LoadReport) -> Option<f64>;
+
+const fn measure(
+    name: &'static str,
+    label: &'static str,
+    [heading, unit]: [&'static str; 2],
+    kind: Kind,
+    compared: bool,
+    read: Read,
+) -> Measure {
+    Measure { name, label, heading, unit, kind, compared, read }
+}
 
 /// The parts of the lab itself.
 const OWN_PARTS: [&str; 2] = ["generator", "link"];

@@ -17,6 +17,7 @@ use super::rows::Row;
 use super::{Findings, WorkloadFindings, findings};
 use kv::Error;
 use kv::proto::LoadReport;
+use lab_data::distinct;
 use lab_data::results::{Results, Trial};
 use serde::Serialize;
 use stats::{Estimate, median};
@@ -201,12 +202,8 @@ pub fn compare(all: &[&Results]) -> Result<Comparison, Error> {
             interleaved: are_interleaved(all[0], results),
         })
         .collect();
-    let mut planned: Vec<&str> = Vec::new();
-    for workload in inputs.iter().flat_map(|input| &input.found.workloads) {
-        if !planned.contains(&workload.name.as_str()) {
-            planned.push(&workload.name);
-        }
-    }
+    let planned = inputs.iter().flat_map(|input| &input.found.workloads);
+    let planned = distinct(planned.map(|workload| workload.name.as_str()));
     let mut workloads: Vec<ComparedWorkload> =
         planned.iter().map(|name| workload(&inputs, name)).filter(|of| !of.levels.is_empty()).collect();
     if workloads.is_empty() {
@@ -244,9 +241,9 @@ fn are_interleaved(a: &Results, b: &Results) -> bool {
 
 /// The targets' names where they tell the sides apart, letters elsewhere.
 fn names(all: &[&Results]) -> Vec<String> {
-    let target = |results: &&Results| Some(results.measured.as_ref()?.target.clone());
-    let targets: Vec<String> = all.iter().filter_map(target).filter(|name| !name.is_empty()).collect();
-    if targets.len() == all.len() && targets.iter().collect::<BTreeSet<_>>().len() == all.len() {
+    let targets = all.iter().filter_map(|results| Some(results.measured.as_ref()?.target.clone()));
+    let targets = distinct(targets.filter(|name| !name.is_empty()));
+    if targets.len() == all.len() {
         return targets;
     }
     // More than two come from one run, and have names.
@@ -289,29 +286,23 @@ impl Input<'_> {
 }
 
 fn workload(inputs: &[Input], name: &str) -> ComparedWorkload {
-    let found: Vec<Option<&WorkloadFindings>> = inputs.iter().map(|input| input.workload(name)).collect();
-    let row = |of: &Option<&WorkloadFindings>, clients| -> Option<Row> {
-        of.as_ref()?.rows.iter().find(|row| row.level == clients).cloned()
+    let found = || inputs.iter().filter_map(|input| input.workload(name));
+    let clients: BTreeSet<u32> = found().flat_map(|found| &found.rows).map(|row| row.level).collect();
+    let levels = clients.into_iter().map(|clients| level(inputs, name, clients));
+    let (levels, alone): (Vec<_>, Vec<_>) =
+        levels.partition(|level| level.sides.iter().flatten().count() > 1);
+    let only = |level: ComparedLevel| {
+        let side = level.sides.iter().position(Option::is_some)?;
+        Some((level.clients, inputs[side].name.clone()))
     };
-    let rows = found.iter().flatten().flat_map(|found| &found.rows);
-    let (mut levels, mut alone) = (Vec::new(), Vec::new());
-    for clients in rows.map(|row| row.level).collect::<BTreeSet<u32>>() {
-        let rows: Vec<Option<Row>> = found.iter().map(|of| row(of, clients)).collect();
-        let mut present = inputs.iter().zip(&rows).filter(|(_, row)| row.is_some());
-        match (present.next(), present.next()) {
-            (Some((only, _)), None) => alone.push((clients, only.name.clone())),
-            _ => levels.push(level(inputs, name, clients, &rows)),
-        }
-    }
-    let about = found.iter().flatten().map(|found| found.about.clone()).find(|about| !about.is_empty());
-    let capacity = |(i, input)| if i == 0 { None } else { capacity::ratio(&inputs[0], input, name) };
+    let capacity = |i| if i == 0 { None } else { capacity::ratio([&inputs[0], &inputs[i]], name) };
     ComparedWorkload {
         name: name.to_owned(),
-        about: about.unwrap_or_default(),
+        about: found().map(|found| found.about.clone()).find(|about| !about.is_empty()).unwrap_or_default(),
         writes: inputs.iter().flat_map(|input| input.loads(name)).any(|(_, load)| writes(load)),
-        capacities: inputs.iter().enumerate().map(capacity).collect(),
+        capacities: (0..inputs.len()).map(capacity).collect(),
         levels,
-        alone,
+        alone: alone.into_iter().filter_map(only).collect(),
     }
 }
 
@@ -322,26 +313,23 @@ fn writes(load: &LoadReport) -> bool {
         || load.mix.iter().any(|(name, share)| is_write(name) && *share > 0.0)
 }
 
-fn level(inputs: &[Input], workload: &str, clients: u32, rows: &[Option<Row>]) -> ComparedLevel {
-    let mut sides: Vec<Option<SideOfLevel>> = inputs
-        .iter()
-        .zip(rows)
-        .map(|(input, row)| Some(side_of_level(input, workload, row.as_ref()?)))
-        .collect();
+fn level(inputs: &[Input], workload: &str, clients: u32) -> ComparedLevel {
+    let mut sides: Vec<Option<SideOfLevel>> =
+        inputs.iter().map(|input| side_of_level(input, workload, clients)).collect();
     if let Some((Some(first), others)) = sides.split_first_mut() {
         for (other, input) in others.iter_mut().zip(&inputs[1..]) {
             let Some(other) = other else { continue };
-            let names = [inputs[0].name.as_str(), input.name.as_str()];
-            let ratio = |i| ratio_of_figures(i, first, other, names, input.interleaved);
+            let ratio = |i| ratio_of_figures(i, [first, other], [&inputs[0], input]);
             other.ratios = (0..MEASURES.len()).map(ratio).collect();
         }
     }
     ComparedLevel { clients, sides }
 }
 
-fn side_of_level(input: &Input, workload: &str, row: &Row) -> SideOfLevel {
+fn side_of_level(input: &Input, workload: &str, clients: u32) -> Option<SideOfLevel> {
+    let found = input.workload(workload)?;
     let figure = |measure: &Measure| {
-        let runs = input.loads(workload).filter(|(trial, _)| trial.level == row.level);
+        let runs = input.loads(workload).filter(|(trial, _)| trial.level == clients);
         let of_runs: Vec<(u32, f64)> = runs
             .filter_map(|(trial, load)| Some((trial.repetition, (measure.read)(input.results, trial, load)?)))
             .filter(|(_, value)| value.is_finite())
@@ -350,33 +338,26 @@ fn side_of_level(input: &Input, workload: &str, row: &Row) -> SideOfLevel {
         let estimate = Estimate::of(&values).filter(|_| measure.kind != Kind::Latency);
         Some(Figure { value: estimate.map(|of| of.mean).or_else(|| median(&values))?, estimate, of_runs })
     };
-    SideOfLevel {
-        row: row.clone(),
-        generator_limited: input.workload(workload).is_some_and(WorkloadFindings::generator_limited),
+    Some(SideOfLevel {
+        row: found.rows.iter().find(|row| row.level == clients)?.clone(),
+        generator_limited: found.generator_limited(),
         figures: MEASURES.iter().map(figure).collect(),
         ratios: vec![None; MEASURES.len()],
-    }
+    })
 }
 
-/// The ratio of one figure of two sides with these names.
-fn ratio_of_figures(
-    measure: usize,
-    first: &SideOfLevel,
-    other: &SideOfLevel,
-    names: [&str; 2],
-    interleaved: bool,
-) -> Option<Ratio> {
+/// The ratio of one figure at one level of two sides.
+fn ratio_of_figures(measure: usize, at: [&SideOfLevel; 2], sides: [&Input; 2]) -> Option<Ratio> {
     let Measure { compared: true, kind, .. } = MEASURES[measure] else { return None };
-    let (a, b) = (first.figures[measure].as_ref()?, other.figures[measure].as_ref()?);
-    let quotient = over_runs(&a.of_runs, &b.of_runs, interleaved, kind.resolution())
-        .ok_or_else(|| lacking([&a.of_runs, &b.of_runs], names));
-    let failed = [first, other]
-        .into_iter()
-        .zip(names)
-        .flat_map(|(side, name)| side.failed().map(move |checked| (checked.id, name.to_owned())));
-    let limited = [first, other].map(|side| side.generator_limited);
-    let invalid = first.row.excluded.is_some() || other.row.excluded.is_some();
-    Some(Ratio { failed: failed.collect(), ..ratio(quotient, kind, limited, invalid) })
+    let [a, b] = at.map(|at| at.figures[measure].as_ref());
+    let quotient = over_runs([&a?.of_runs, &b?.of_runs], sides, kind.resolution());
+    let failed = (at.into_iter().zip(sides))
+        .flat_map(|(at, side)| at.failed().map(|checked| (checked.id, side.name.clone())));
+    let invalid = at.iter().any(|at| at.row.excluded.is_some());
+    Some(Ratio {
+        failed: failed.collect(),
+        ..ratio(quotient, kind, at.map(|at| at.generator_limited), invalid)
+    })
 }
 
 /// What follows from a quotient, if the generator was the limit on the sides that are `limited`.
@@ -388,43 +369,40 @@ fn ratio(quotient: Result<Quotient, Lacking>, kind: Kind, limited: [bool; 2], in
         _ => None,
     };
     let has_limit = limited.contains(&true) && kind != Kind::ProcessorTime;
-    let (quotient, lacking) = match quotient {
-        Ok(quotient) => (Some(quotient), None),
-        Err(lacking) => (None, Some(lacking)),
-    };
-    let conclusion = match quotient.and_then(|of| of.interval) {
+    let conclusion = match quotient.as_ref().ok().and_then(|of| of.interval) {
         _ if unusable || has_limit => Conclusion::NotComparable,
         None => Conclusion::NoInterval,
         Some((low, _)) if low > 1.0 => Conclusion::OtherMore,
         Some((_, high)) if high < 1.0 => Conclusion::FirstMore,
         Some(_) => Conclusion::NotShown,
     };
-    Ratio { quotient, lacking, conclusion, bound, failed: Vec::new() }
+    Ratio {
+        lacking: quotient.as_ref().err().cloned(),
+        quotient: quotient.ok(),
+        conclusion,
+        bound,
+        failed: Vec::new(),
+    }
 }
 
 /// The quotient of two sides' runs, each with its repetition: paired if they were measured in turns.
-fn over_runs(
-    first: &[(u32, f64)],
-    other: &[(u32, f64)],
-    interleaved: bool,
-    resolution: f64,
-) -> Option<Quotient> {
-    if interleaved {
+fn over_runs(runs: [&[(u32, f64)]; 2], sides: [&Input; 2], resolution: f64) -> Result<Quotient, Lacking> {
+    let [first, other] = runs;
+    let quotient = if sides[1].interleaved {
         let partner = |run: u32| other.iter().find(|(of, _)| *of == run).map(|(_, value)| *value);
         let pairs = first.iter().filter_map(|(run, value)| Some((*value, partner(*run)?)));
-        return stats::ratio::paired(&pairs.collect::<Vec<_>>(), resolution);
-    }
-    let values = |runs: &[(u32, f64)]| runs.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
-    stats::ratio::welch(&values(first), &values(other), resolution)
-}
-
-/// Why [`over_runs`] has no quotient.
-fn lacking(runs: [&[(u32, f64)]; 2], names: [&str; 2]) -> Lacking {
-    let zero = runs.into_iter().zip(names).find_map(|(runs, name)| {
-        let (repetition, _) = runs.iter().find(|(_, value)| *value <= 0.0)?;
-        Some(Lacking::Zero { run: repetition + 1, side: name.to_owned() })
-    });
-    zero.unwrap_or(Lacking::NoCommonRun)
+        stats::ratio::paired(&pairs.collect::<Vec<_>>(), resolution)
+    } else {
+        let values = |runs: &[(u32, f64)]| runs.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
+        stats::ratio::welch(&values(first), &values(other), resolution)
+    };
+    quotient.ok_or_else(|| {
+        let zero = runs.into_iter().zip(sides).find_map(|(runs, side)| {
+            let (repetition, _) = runs.iter().find(|(_, value)| *value <= 0.0)?;
+            Some(Lacking::Zero { run: repetition + 1, side: side.name.clone() })
+        });
+        zero.unwrap_or(Lacking::NoCommonRun)
+    })
 }
 
 #[cfg(any(test, feature = "test-support"))]
