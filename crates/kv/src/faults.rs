@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A fault, by the resource it loads. Each is the index of its row in [`FAULTS`].
+/// A fault, by the resource it loads. Each is the index of its name in [`FAULTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The processor of the worker that handles the request.
@@ -19,104 +19,64 @@ pub enum Fault {
     Worker,
     /// No resource: only the client waits.
     Delay,
-    /// The lock that all writes hold.
+    /// The lock that all writes hold. It is there from the start or never.
     Lock,
     /// The session of a store worker.
     StoreWorker,
     /// The flush of the embedded store.
     Flush,
-    /// No resource: requests fail at once.
+    /// No resource: requests fail at once. The only one whose value is a count; the others' are times up to [`TIME_MAX`].
     Fail,
 }
 
-/// What a fault's value is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// A duration as [`Span`] writes it, up to [`TIME_MAX`].
-    Time,
-    /// A whole number.
-    Count,
-}
-
-/// A fault by name.
-#[derive(Debug)]
-pub struct FaultRow {
-    /// As written after `--inject`.
-    pub name: &'static str,
-    /// One sentence.
-    pub about: &'static str,
-    /// What its value is.
-    pub unit: Unit,
-}
-
-/// Every fault, in the order of [`Fault`].
-pub const FAULTS: &[FaultRow] = &[
-    FaultRow {
-        name: "cpu",
-        about: "each request uses this much processor time of its worker",
-        unit: Unit::Time,
-    },
-    FaultRow { name: "worker", about: "each request blocks its worker for this time", unit: Unit::Time },
-    FaultRow {
-        name: "delay",
-        about: "each request waits this long before it is handled, without blocking its worker",
-        unit: Unit::Time,
-    },
-    FaultRow {
-        name: "lock",
-        about: "each write holds one lock of the server until its commit and this much longer; only from the start",
-        unit: Unit::Time,
-    },
-    FaultRow {
-        name: "store_worker",
-        about: "each batch holds its store session this much longer",
-        unit: Unit::Time,
-    },
-    FaultRow {
-        name: "flush",
-        about: "each flush of the embedded store takes this much longer, one flush at a time",
-        unit: Unit::Time,
-    },
-    FaultRow {
-        name: "fail",
-        about: "while more than this many requests are in the server, every tenth is answered 500 at once",
-        unit: Unit::Count,
-    },
-];
-
-const COUNT: usize = FAULTS.len();
+/// Every fault as written after `--inject`, in the order of [`Fault`].
+pub const FAULTS: [&str; 7] = ["cpu", "worker", "delay", "lock", "store_worker", "flush", "fail"];
 
 /// Longest injected delay, so that a typing error does not block a server for hours.
 pub const TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The names of all faults, for messages.
 pub fn names() -> String {
-    FAULTS.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")
+    FAULTS.join(", ")
+}
+
+fn is_count(index: usize) -> bool {
+    index == Fault::Fail as usize
 }
 
 /// Faults to inject: nanoseconds or a count for each, in the order of [`FAULTS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FaultSpec([Option<u64>; COUNT]);
+pub struct FaultSpec([Option<u64>; FAULTS.len()]);
 
 impl FaultSpec {
-    /// From `name=value` pairs. Errors: one line that names the pair, with a remedy.
-    pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<FaultSpec, Error> {
+    /// From `name=value` words. Errors: one line that names the word, with a remedy.
+    pub fn parse(words: &[impl AsRef<str>]) -> Result<FaultSpec, Error> {
         let mut spec = FaultSpec::default();
-        for (name, value) in pairs {
-            let index = find(name)?;
-            let amount = match FAULTS[index].unit {
-                Unit::Time => {
-                    let time = value.parse::<Span>().map_err(|why| why.at(format_args!("{name}={value}")))?.0;
-                    if time > TIME_MAX {
-                        return Err(Error::input(format_args!("{name}={value} is too long"))
+        for word in words.iter().map(|word| word.as_ref().trim()) {
+            let (name, value) =
+                word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+            let index = FAULTS.iter().position(|known| *known == name).ok_or_else(|| {
+                Error::input(format_args!("unknown fault \"{name}\""))
+                    .hint(format_args!("expected one of: {}", names()))
+            })?;
+            let value = value.ok_or_else(|| {
+                let example = if is_count(index) { "40" } else { "250us" };
+                Error::input(format_args!("{name} has no value")).hint(format_args!("write {name}={example}"))
+            })?;
+            let amount = match is_count(index) {
+                // Less than `NONE`.
+                true => u64::from(
+                    value
+                        .parse::<u32>()
+                        .map_err(|_| Error::input("a count is a whole number, as in fail=40").at(word))?,
+                ),
+                false => match value.parse::<Span>().map_err(|why| why.at(word))?.0 {
+                    time if time <= TIME_MAX => time.as_nanos() as u64,
+                    _ => {
+                        return Err(Error::input(format_args!("{word} is too long"))
                             .hint(format_args!("at most {}", Span(TIME_MAX))));
                     }
-                    time.as_nanos() as u64
-                }
-                // Less than `NONE`.
-                Unit::Count => u64::from(value.parse::<u32>().map_err(|_| {
-                    Error::input(format_args!("{name}={value}: a count is a whole number, as in {name}=40"))
-                })?),
+                },
             };
             if spec.0[index].replace(amount).is_some() {
                 return Err(Error::input(format_args!("{name} is given twice")).hint("give it once"));
@@ -125,51 +85,14 @@ impl FaultSpec {
         Ok(spec)
     }
 
-    /// From `name=value` words, as a flag has them. Errors: as [`FaultSpec::of`].
-    pub fn parse<S: AsRef<str>>(words: &[S]) -> Result<FaultSpec, Error> {
-        let pairs = words.iter().map(|word| {
-            let word = word.as_ref().trim();
-            word.split_once('=').ok_or_else(|| match find(word) {
-                Ok(index) => Error::input(format_args!("{word} has no value"))
-                    .hint(format_args!("write {word}={}", FAULTS[index].unit.example())),
-                Err(unknown) => unknown,
-            })
-        });
-        FaultSpec::of(pairs.collect::<Result<Vec<_>, _>>()?)
-    }
-
     /// As `name=value` words.
     pub fn words(&self) -> Vec<String> {
-        let word = |(row, amount): (&FaultRow, &Option<u64>)| {
-            let amount = (*amount)?;
-            Some(match row.unit {
-                Unit::Time => format!("{}={}", row.name, Span(Duration::from_nanos(amount))),
-                Unit::Count => format!("{}={amount}", row.name),
-            })
+        let word = |(index, amount): (usize, &Option<u64>)| {
+            let (name, amount) = (FAULTS[index], (*amount)?);
+            let time = Span(Duration::from_nanos(amount));
+            Some(if is_count(index) { format!("{name}={amount}") } else { format!("{name}={time}") })
         };
-        FAULTS.iter().zip(&self.0).filter_map(word).collect()
-    }
-
-    fn get(&self, fault: Fault) -> Option<u64> {
-        self.0[fault as usize]
-    }
-}
-
-/// The index of the fault called `name`.
-fn find(name: &str) -> Result<usize, Error> {
-    let index = FAULTS.iter().position(|row| row.name == name);
-    index.ok_or_else(|| {
-        Error::input(format_args!("unknown fault \"{name}\""))
-            .hint(format_args!("expected one of: {}", names()))
-    })
-}
-
-impl Unit {
-    fn example(self) -> &'static str {
-        match self {
-            Unit::Time => "250us",
-            Unit::Count => "40",
-        }
+        self.0.iter().enumerate().filter_map(word).collect()
     }
 }
 
@@ -179,7 +102,7 @@ pub struct FaultInjector {
     base: FaultSpec,
     /// Nanoseconds or a count, in the order of [`FAULTS`]; [`NONE`] for nothing. A reader may see old and new values together
     /// while they change.
-    now: [AtomicU64; COUNT],
+    now: [AtomicU64; FAULTS.len()],
     /// Whether any of them concerns the requests of a connection.
     on_requests: AtomicBool,
 }
@@ -190,11 +113,7 @@ const NONE: u64 = u64::MAX;
 impl FaultInjector {
     /// Injects `base` until the process ends.
     pub fn new(base: FaultSpec) -> FaultInjector {
-        let injector = FaultInjector {
-            base,
-            now: std::array::from_fn(|_| AtomicU64::new(NONE)),
-            on_requests: AtomicBool::new(false),
-        };
+        let injector = FaultInjector { base, now: Default::default(), on_requests: AtomicBool::new(false) };
         injector.set(&FaultSpec::default());
         injector
     }
@@ -204,12 +123,12 @@ impl FaultInjector {
         &self.base
     }
 
-    /// Injects `added` on top of the faults given at the start, in place of what was added before. Times add up; of two counts
-    /// the smaller is used.
+    /// Injects `added` on top of the faults given at the start, in place of what was added before: nothing removes that. Times
+    /// add up; of two counts the smaller is used.
     ///
     /// Errors: `added` has the lock, and the server was started without it. Nothing changes then.
     pub fn add(&self, added: &FaultSpec) -> Result<(), Error> {
-        if added.get(Fault::Lock).is_some() && !self.has_lock() {
+        if added.0[Fault::Lock as usize].is_some() && !self.has_lock() {
             return Err(
                 Error::input("this server has no lock to hold longer").hint("start it with --inject lock=0s")
             );
@@ -218,14 +137,9 @@ impl FaultInjector {
         Ok(())
     }
 
-    /// Removes all that was added.
-    pub fn remove_added(&self) {
-        self.set(&FaultSpec::default());
-    }
-
     /// Whether writes hold a lock. It is there from the start or never.
     pub fn has_lock(&self) -> bool {
-        self.base.get(Fault::Lock).is_some()
+        self.base.0[Fault::Lock as usize].is_some()
     }
 
     /// Whether connections have to ask which faults their requests get.
@@ -243,20 +157,17 @@ impl FaultInjector {
 
     /// While more requests than this are in the server, every tenth fails.
     pub fn fail_above(&self) -> Option<u64> {
-        match self.now[Fault::Fail as usize].load(Relaxed) {
-            NONE => None,
-            count => Some(count),
-        }
+        Some(self.now[Fault::Fail as usize].load(Relaxed)).filter(|count| *count != NONE)
     }
 
     fn set(&self, added: &FaultSpec) {
-        for (index, row) in FAULTS.iter().enumerate() {
-            let amount = match (self.base.0[index], added.0[index], row.unit) {
-                (Some(base), Some(added), Unit::Time) => base + added,
-                (Some(base), Some(added), Unit::Count) => base.min(added),
-                (base, added, _) => base.or(added).unwrap_or(NONE),
+        for (index, now) in self.now.iter().enumerate() {
+            let amount = match (self.base.0[index], added.0[index]) {
+                (Some(base), Some(added)) if is_count(index) => base.min(added),
+                (Some(base), Some(added)) => base + added,
+                (base, added) => base.or(added).unwrap_or(NONE),
             };
-            self.now[index].store(amount, Relaxed);
+            now.store(amount, Relaxed);
         }
         let times = [Fault::Cpu, Fault::Worker, Fault::Delay];
         let any = times.iter().any(|fault| !self.time(*fault).is_zero()) || self.fail_above().is_some();
@@ -329,10 +240,9 @@ mod tests {
     fn every_fault_has_its_row_and_its_place() {
         use Fault::{Cpu, Delay, Fail, Flush, Lock, StoreWorker, Worker};
         let all = [Cpu, Worker, Delay, Lock, StoreWorker, Flush, Fail];
-        for (fault, row) in all.iter().zip(FAULTS) {
-            assert_eq!(format!("{fault:?}").to_lowercase(), row.name.replace('_', ""));
-            assert!(row.about.len() > 20 && !row.about.ends_with('.'), "{}", row.name);
-            let word = format!("{}={}", row.name, row.unit.example());
+        for (fault, name) in all.iter().zip(FAULTS) {
+            assert_eq!(format!("{fault:?}").to_lowercase(), name.replace('_', ""));
+            let word = format!("{name}={}", if *fault == Fail { "40" } else { "250us" });
             assert_eq!(spec(&word).words(), [word]);
         }
     }
@@ -372,7 +282,7 @@ mod tests {
         assert_eq!((now(), injector.fail_above()), ((1250, 2000), Some(10)));
         injector.add(&spec("cpu=0.5ms,fail=0")).unwrap();
         assert_eq!((now(), injector.fail_above()), ((1500, 0), Some(0)));
-        injector.remove_added();
+        injector.add(&FaultSpec::default()).unwrap();
         assert_eq!((now(), injector.fail_above()), ((1000, 0), Some(10)));
     }
 
@@ -391,7 +301,7 @@ mod tests {
         let injector = FaultInjector::new(FaultSpec::default());
         injector.add(&spec("cpu=1ms")).unwrap();
         assert!(injector.are_on_requests());
-        injector.remove_added();
+        injector.add(&FaultSpec::default()).unwrap();
         assert!(!injector.are_on_requests());
     }
 

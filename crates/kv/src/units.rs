@@ -18,27 +18,21 @@ impl Span {
     }
 }
 
+const TIMES: &[(&str, f64)] = &[("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6)];
+
 impl FromStr for Span {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Span, Error> {
-        const UNITS: &[(&str, f64)] = &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-        let secs = scaled(text, UNITS).ok_or_else(|| {
-            Error::input("a duration is a number with us, ms, s, m or h").hint("write it as in 500ms")
-        })?;
+        let secs = scaled(text, TIMES)
+            .ok_or_else(|| wrong("a duration is a number with us, ms, s, m or h", "500ms"))?;
         Duration::try_from_secs_f64(secs).map(Span).map_err(|_| Error::input("this duration is too long"))
     }
 }
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let secs = self.secs();
-        match secs {
-            _ if secs == 0.0 => write!(f, "0s"),
-            _ if secs < 1e-3 => write!(f, "{}us", trimmed(secs * 1e6)),
-            _ if secs < 1.0 => write!(f, "{}ms", trimmed(secs * 1e3)),
-            _ => write!(f, "{}s", trimmed(secs)),
-        }
+        if self.0.is_zero() { f.write_str("0s") } else { write_scaled(f, self.secs(), &TIMES[2..]) }
     }
 }
 
@@ -54,9 +48,7 @@ impl FromStr for Rate {
         let rate = scaled(text.strip_suffix("/s").unwrap_or(text), UNITS);
         // Within what its text keeps the digits of.
         let rate = rate.filter(|rate| (1e-3..=1e9).contains(rate));
-        rate.map(Rate).ok_or_else(|| {
-            Error::input("a rate is a number per second from 0.001 up").hint("write it as in 500 or 20k")
-        })
+        rate.map(Rate).ok_or_else(|| wrong("a rate is a number per second from 0.001 up", "500 or 20k"))
     }
 }
 
@@ -77,26 +69,21 @@ impl BitRate {
     }
 }
 
+const BIT_RATES: &[(&str, f64)] = &[("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
+
 impl FromStr for BitRate {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<BitRate, Error> {
-        const UNITS: &[(&str, f64)] = &[("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9), ("bit", 1.0)];
-        let rate = scaled(text, UNITS).filter(|rate| (1.0..=1e12).contains(rate));
-        rate.map(BitRate).ok_or_else(|| {
-            Error::input("a bit rate is a number with bit, kbit, mbit or gbit").hint("write it as in 10mbit")
-        })
+        let rate = scaled(text, BIT_RATES).filter(|rate| (1.0..=1e12).contains(rate));
+        rate.map(BitRate)
+            .ok_or_else(|| wrong("a bit rate is a number with bit, kbit, mbit or gbit", "10mbit"))
     }
 }
 
 impl fmt::Display for BitRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            rate if rate >= 1e9 => write!(f, "{}gbit", trimmed(rate / 1e9)),
-            rate if rate >= 1e6 => write!(f, "{}mbit", trimmed(rate / 1e6)),
-            rate if rate >= 1e3 => write!(f, "{}kbit", trimmed(rate / 1e3)),
-            rate => write!(f, "{}bit", trimmed(rate)),
-        }
+        write_scaled(f, self.0, BIT_RATES)
     }
 }
 
@@ -119,10 +106,8 @@ impl FromStr for Size {
             ("B", 1.0),
             ("", 1.0),
         ];
-        let bytes = scaled(text, UNITS).ok_or_else(|| {
-            Error::input("a size is a number of bytes, or one with KiB, MiB, GiB")
-                .hint("write it as in 64MiB")
-        })?;
+        let bytes = scaled(text, UNITS)
+            .ok_or_else(|| wrong("a size is a number of bytes, or one with KiB, MiB, GiB", "64MiB"))?;
         if bytes > 9e18 || bytes.fract() != 0.0 {
             return Err(Error::input("this size is not a whole number of bytes below 2^63"));
         }
@@ -177,6 +162,16 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let number: f64 = text[..end].replace('_', "").parse().ok()?;
     let unit = text[end..].trim_start();
     units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, factor)| number * factor)
+}
+
+fn wrong(what: &str, example: &str) -> Error {
+    Error::input(what).hint(format_args!("write it as in {example}"))
+}
+
+/// Writes `value` with the largest of `units` that it reaches, or with the last, which is the smallest.
+fn write_scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(&str, f64)]) -> fmt::Result {
+    let unit = units.iter().find(|(_, factor)| value >= *factor).or(units.last());
+    unit.map_or(Ok(()), |(name, factor)| write!(f, "{}{name}", trimmed(value / factor)))
 }
 
 /// A number with at most three decimals and no trailing zeros.

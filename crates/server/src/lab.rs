@@ -27,8 +27,8 @@ pub(super) enum Action {
     /// The first primes, this many.
     Primes(usize),
     Hash(Vec<u8>),
-    /// On top of those it was started with; `None` removes what was added.
-    Inject(Option<FaultSpec>),
+    /// On top of those it was started with, in place of what was added before.
+    Inject(FaultSpec),
 }
 
 impl Action {
@@ -120,21 +120,18 @@ fn hash(_: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
 }
 
 fn add_faults(_: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
-    let pairs = params.iter().map(|(name, value)| {
-        let text = |bytes| std::str::from_utf8(bytes).ok();
-        text(name).zip(text(value)).ok_or_else(|| wrong_query("the query is not UTF-8"))
-    });
-    let pairs = pairs.collect::<Result<Vec<_>, Failure>>()?;
-    if pairs.is_empty() {
+    let words = params.iter().map(|(name, value)| String::from_utf8([name, b"=", value].concat()));
+    let words = words.collect::<Result<Vec<_>, _>>().map_err(|_| wrong_query("the query is not UTF-8"))?;
+    if words.is_empty() {
         let known = faults::names();
         return Err(wrong_query(format!("write ?NAME=VALUE&NAME=VALUE with any of {known}")));
     }
-    FaultSpec::of(pairs).map(|spec| Action::Inject(Some(spec))).map_err(|why| wrong_query(String::from(why)))
+    FaultSpec::parse(&words).map(Action::Inject).map_err(|why| wrong_query(String::from(why)))
 }
 
 fn remove_faults(head: &Head<'_, '_>, _: Params) -> Result<Action, Failure> {
     match memchr::memchr(b'?', head.target) {
-        None => Ok(Action::Inject(None)),
+        None => Ok(Action::Inject(FaultSpec::default())),
         Some(_) => Err(wrong_query("this removes all added faults; leave the query out")),
     }
 }
@@ -164,13 +161,8 @@ pub(super) async fn perform(shared: &Shared, action: Action, body: Vec<u8>) -> R
             let faults = faults.ok_or_else(|| {
                 Failure::new(404, "no_route", "this server injects no faults").not_applied()
             })?;
-            match spec {
-                Some(spec) => faults
-                    .injector
-                    .add(&spec)
-                    .map_err(|why| Failure::new(409, "no_lock", String::from(why)).not_applied())?,
-                None => faults.injector.remove_added(),
-            }
+            let added = faults.injector.add(&spec);
+            added.map_err(|why| Failure::new(409, "no_lock", String::from(why)).not_applied())?;
             Ok(Done::Written { status: 204, version: None })
         }
         Action::Primes(count) => {
@@ -231,8 +223,8 @@ mod tests {
         check("HEAD /compute/hash?text=a", "405 this route takes GET");
         check("GET /compute", "-");
         check("GET /kv/preload", "-");
-        check("PUT /inject?cpu=250us&fail=3", "Inject(Some(");
-        check("DELETE /inject", "Inject(None)");
+        check("PUT /inject?cpu=250us&fail=3", "Inject(FaultSpec([Some(250000), None");
+        check("DELETE /inject", "Inject(FaultSpec([None, None, None, None, None, None, None]))");
         check("DELETE /inject?cpu=1ms", "400 this removes all added faults");
         check("GET /inject", "405 this route takes PUT, DELETE");
         check("PUT /inject", "400 write ?NAME=VALUE&NAME=VALUE with any of cpu, worker, delay,");

@@ -60,7 +60,7 @@ fn the_tables_of_the_reference_are_those_of_the_code() {
     let tables = [
         ("## Policies", names(POLICIES.iter().map(|row| row.name))),
         ("## Compatibility APIs", names(COMPAT_APIS.iter().map(|row| row.name))),
-        ("## Fault injection", names(FAULTS.iter().map(|row| row.name))),
+        ("## Fault injection", names(FAULTS)),
         ("## Stores", names(SCHEMES.iter().map(|row| row.prefix))),
         ("## Workloads", names(WORKLOADS.iter().map(|row| row.name))),
         ("### Mixes", names(MIX_ENTRIES.iter().map(|(name, _)| *name))),
