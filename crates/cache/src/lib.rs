@@ -183,18 +183,18 @@ impl Cache {
     /// Whether it is there now. It is not where there is no room for it at all: it is larger than a shard's share of the
     /// bytes, or that of the entries is 0; nor where it replaced a smaller one and the policy then chose it to leave.
     pub fn insert(&self, place: Place, row: Row) -> bool {
-        let mut state = self.lock(place.shard);
-        if let Some(shadows) = &mut state.shadows {
-            shadows.written(place.hash, row.cost());
-        }
-        state.rows.insert(place.hash, row)
+        self.enter(place, row, ShadowPolicies::written)
     }
 
     /// The same with a row that was read.
     pub fn fill(&self, place: Place, row: Row) -> bool {
+        self.enter(place, row, ShadowPolicies::filled)
+    }
+
+    fn enter(&self, place: Place, row: Row, report: impl FnOnce(&mut ShadowPolicies, u64, usize)) -> bool {
         let mut state = self.lock(place.shard);
         if let Some(shadows) = &mut state.shadows {
-            shadows.filled(place.hash, row.cost());
+            report(shadows, place.hash, row.cost());
         }
         state.rows.insert(place.hash, row)
     }

@@ -3,7 +3,6 @@
 //! A policy sees slot numbers and hashes only, never keys or rows, and runs under its shard's lock.
 
 mod lru;
-mod fifo;
 mod clock;
 mod sieve;
 mod s3fifo;
@@ -13,8 +12,7 @@ mod recent_evictions;
 mod sketch;
 
 pub use clock::Clock;
-pub use fifo::Fifo;
-pub use lru::Lru;
+pub use lru::{Fifo, Lru};
 pub use s3fifo::S3Fifo;
 pub use sieve::Sieve;
 pub use w_tinylfu::WTinyLfu;
@@ -48,44 +46,18 @@ pub trait Policy: Send {
 pub struct PolicyRow {
     /// As written after `--cache-policy`.
     pub name: &'static str,
-    /// One sentence.
-    pub about: &'static str,
     /// One for an empty shard.
     pub new: fn() -> Box<dyn Policy>,
 }
 
 /// Every policy there is.
 pub const POLICIES: &[PolicyRow] = &[
-    PolicyRow {
-        name: "lru",
-        about: "the row not asked for the longest leaves",
-        new: || Box::new(Lru::default()),
-    },
-    PolicyRow {
-        name: "fifo",
-        about: "the row that came in first leaves, asked for or not",
-        new: || Box::new(Fifo::default()),
-    },
-    PolicyRow {
-        name: "clock",
-        about: "as fifo, but a row asked for meanwhile gets another round",
-        new: || Box::new(Clock::default()),
-    },
-    PolicyRow {
-        name: "sieve",
-        about: "a hand sifts the rows from old to young and takes the first not asked for since it last came by",
-        new: || Box::new(Sieve::default()),
-    },
-    PolicyRow {
-        name: "s3fifo",
-        about: "new rows prove themselves in a small queue; the main one is a clock of up to three rounds",
-        new: || Box::new(S3Fifo::default()),
-    },
-    PolicyRow {
-        name: "w-tinylfu",
-        about: "a row leaves a small window for the rest only if asked for more often than the one it pushes out",
-        new: || Box::new(WTinyLfu::default()),
-    },
+    PolicyRow { name: "lru", new: || Box::new(Lru::default()) },
+    PolicyRow { name: "fifo", new: || Box::new(Fifo::default()) },
+    PolicyRow { name: "clock", new: || Box::new(Clock::default()) },
+    PolicyRow { name: "sieve", new: || Box::new(Sieve::default()) },
+    PolicyRow { name: "s3fifo", new: || Box::new(S3Fifo::default()) },
+    PolicyRow { name: "w-tinylfu", new: || Box::new(WTinyLfu::default()) },
 ];
 
 /// The policy called `name`.
