@@ -14,7 +14,7 @@ mod memory;
 mod mysql;
 mod part;
 mod postgres;
-mod setup;
+mod sql;
 
 pub use batcher::{
     Batcher, Batching, Config, Meters, Observer, Receiver, Reply, Sender, Status, WorkerMeters, WriteRequest,
@@ -25,7 +25,11 @@ pub use flush::Flush;
 pub use part::{Part, Role, SHARDS_MAX, shard_of};
 pub use postgres::replica;
 
+use fjall::Fjall;
 use kv::{Key, Row, Write};
+use memory::Memory;
+use mysql::Mysql;
+use postgres::Postgres;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -109,8 +113,6 @@ impl Found {
 pub struct Scheme {
     /// What its URLs begin with.
     pub prefix: &'static str,
-    /// One sentence.
-    pub about: &'static str,
     /// A URL of this kind.
     pub example: &'static str,
     open: fn(&str) -> Result<Box<dyn Store>, Error>,
@@ -118,30 +120,18 @@ pub struct Scheme {
 
 /// Every kind of store there is.
 pub const SCHEMES: &[Scheme] = &[
-    Scheme {
-        prefix: "fjall:",
-        about: "the embedded store: a directory on this machine, durable",
-        example: "fjall:./weir-data",
-        open: |url| Ok(Box::new(fjall::Fjall::open(url)?)),
-    },
+    Scheme { prefix: "fjall:", example: "fjall:./weir-data", open: |url| Ok(Box::new(Fjall::open(url)?)) },
     Scheme {
         prefix: "postgres://",
-        about: "a PostgreSQL server; the table weir_kv is made on the first start",
         example: "postgres://user:password@127.0.0.1:5432/database",
-        open: |url| Ok(Box::new(postgres::Postgres::open(url)?)),
+        open: |url| Ok(Box::new(Postgres::open(url)?)),
     },
     Scheme {
         prefix: "mysql://",
-        about: "a MySQL or MariaDB server; the table weir_kv is made on the first start",
         example: "mysql://user:password@127.0.0.1:3306/database",
-        open: |url| Ok(Box::new(mysql::Mysql::open(url)?)),
+        open: |url| Ok(Box::new(Mysql::open(url)?)),
     },
-    Scheme {
-        prefix: "memory:",
-        about: "this process's memory: gone with the server, for trials only",
-        example: "memory:",
-        open: |url| Ok(Box::new(memory::Memory::open(url)?)),
-    },
+    Scheme { prefix: "memory:", example: "memory:", open: |url| Ok(Box::new(Memory::open(url)?)) },
 ];
 
 /// Makes sense of a store's URL. Touches neither disk nor network: that is [`Store::lease`]'s.

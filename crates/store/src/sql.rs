@@ -1,4 +1,4 @@
-//! What the drivers of database servers share while they connect and set up: errors, and a limit of time.
+//! What the drivers of database servers share: how a step may fail, and what follows from it.
 
 use super::{Error, Kind};
 use std::time::Duration;
@@ -6,28 +6,103 @@ use std::time::Duration;
 /// Most time to acquire a lease or to start a session.
 const SETUP_MAX: Duration = Duration::from_secs(15);
 
-/// A step of the setup. The error is a store's [`Error`] or the driver's.
-pub(super) type Setup<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
-
-/// Runs a step of the setup of the store `shown`. A server that does not answer counts as unavailable.
-pub(super) async fn in_time<T>(shown: &str, step: impl Future<Output = Setup<T>>) -> Setup<T> {
-    tokio::time::timeout(SETUP_MAX, step).await.unwrap_or_else(|_| {
-        let message = format!("the store {shown} does not answer within {} s", SETUP_MAX.as_secs());
-        Err(Error::new(Kind::Unavailable, message).into())
-    })
+/// Why a step failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It has been explained already.
+    Known(Error),
+    /// The database or its connection failed: what that means, and the reason on one line.
+    Database(Meaning, String),
 }
 
-/// The error of a step; `translate` makes it from the driver's.
-pub(super) fn explain<E: std::error::Error + 'static>(
-    error: Box<dyn std::error::Error + Send + Sync>,
-    translate: impl FnOnce(&E) -> Error,
-) -> Error {
-    match error.downcast::<Error>() {
-        Ok(known) => *known,
-        Err(other) => match other.downcast_ref::<E>() {
-            Some(error) => translate(error),
-            None => Error::new(Kind::Unavailable, other.to_string()),
-        },
+/// What a failure says about the next try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// The connection is of no more use.
+    Ended,
+    /// The server accepts neither this user nor this database.
+    Login,
+    /// The server takes no writes; another may.
+    ReadOnly,
+    /// The server rolled the transaction back, because of another one.
+    RolledBack,
+    /// A lock was not to be had, or a statement was cut short.
+    Again,
+    /// Something in the statement: one row may be at fault for all.
+    Unfit,
+    /// Something with the server or the tables.
+    Refused,
+}
+
+/// What a step was for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step<'w> {
+    /// What a connection begins with; the text completes "cannot … in".
+    Setup(&'w str),
+    Read,
+    /// Before the commit: whatever fails, nothing has happened.
+    Write,
+    Commit,
+}
+
+/// A step of the setup.
+pub(super) type Setup<T> = Result<T, Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Known(error)
+    }
+}
+
+impl Failure {
+    /// The same, of a connection that is of no more use after it.
+    pub(super) fn and_ended(self) -> Failure {
+        match self {
+            Failure::Database(_, cause) => Failure::Database(Meaning::Ended, cause),
+            known => known,
+        }
+    }
+
+    /// The error of the store `shown`, where `step` failed so.
+    pub(super) fn of(self, shown: &str, step: Step) -> Error {
+        let (meaning, cause) = match self {
+            Failure::Known(error) => return error,
+            Failure::Database(meaning, cause) => (meaning, cause),
+        };
+        let (kind, what) = match (step, meaning) {
+            // Trying again does not help, unless the server is away or busy.
+            (Step::Setup(what), Meaning::ReadOnly | Meaning::Unfit | Meaning::Refused) => {
+                return Error::new(Kind::Config, format!("cannot {what} in {shown}: {cause}"));
+            }
+            (Step::Setup(_), _) => {
+                let kind = if meaning == Meaning::Login { Kind::Config } else { Kind::Unavailable };
+                return Error::new(kind, format!("cannot reach store {shown}: {cause}"));
+            }
+            (Step::Read, Meaning::Ended) => (Kind::Unavailable, "was lost while reading"),
+            (Step::Read, _) => (Kind::Rejected, "refused to read"),
+            (Step::Write, Meaning::Ended) => (Kind::Unavailable, "was lost before a commit"),
+            (Step::Commit, Meaning::Ended) => (Kind::Unknown, "was lost during a commit"),
+            (_, Meaning::ReadOnly) => (Kind::Unavailable, "takes no writes now"),
+            (_, Meaning::RolledBack | Meaning::Again) => (Kind::Retry, "rolled a write back"),
+            (_, Meaning::Unfit) => (Kind::Rejected, "refused a write"),
+            (_, Meaning::Login | Meaning::Refused) => (Kind::Refused, "refuses to write"),
+        };
+        Error::new(kind, format!("the store {shown} {what}: {cause}"))
+    }
+}
+
+/// Runs a step of the setup of the store `shown`. A server that does not answer counts as unavailable.
+pub(super) async fn setup<T>(
+    shown: &str,
+    what: &str,
+    step: impl Future<Output = Setup<T>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(SETUP_MAX, step).await {
+        Ok(done) => done.map_err(|failure| failure.of(shown, Step::Setup(what))),
+        Err(_) => {
+            let message = format!("the store {shown} does not answer within {} s", SETUP_MAX.as_secs());
+            Err(Error::new(Kind::Unavailable, message))
+        }
     }
 }
 
@@ -40,4 +115,9 @@ pub(super) fn taken(shown: &str, holder: &str) -> Error {
 /// A newer lease exists.
 pub(super) fn overtaken(shown: &str) -> Error {
     Error::new(Kind::Unavailable, format!("the store {shown} was taken over by another server meanwhile"))
+}
+
+/// A reason on one line.
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

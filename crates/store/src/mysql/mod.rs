@@ -14,17 +14,14 @@
 
 mod session;
 
-use super::setup::{Setup, explain, in_time, overtaken, taken};
+use super::sql::{self, Failure, Meaning, Setup, one_line, overtaken, taken};
 use super::{Answer, Error, Kind, Lease, Part, Session, Store, Workers, redacted};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder};
 use session::{MysqlSession, PREPARED_MAX};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::task::JoinHandle;
 
 /// How often the owner asks whether it still is: an idle connection does not notice its end.
 const WATCH_PAUSE: Duration = Duration::from_millis(500);
@@ -111,38 +108,6 @@ impl Mysql {
         Ok((connection, format!("weir.{}.", hash.unwrap_or_default())))
     }
 
-    /// Runs a step of the setup in limited time; `what` it does is for the message.
-    async fn setup<T>(&self, what: &str, step: impl Future<Output = Setup<T>>) -> Result<T, Error> {
-        let done = in_time(&self.shown, step).await;
-        done.map_err(|error| explain(error, |error| self.setup_error(what, error)))
-    }
-
-    fn setup_error(&self, what: &str, error: &mysql_async::Error) -> Error {
-        use mysql_async::DriverError::{
-            CleartextPluginDisabled, MysqlOldPasswordDisabled, UnknownAuthPlugin,
-        };
-        // Trying again does not help: wrong password or unknown user (class 28), unknown database, host not allowed,
-        // password expired, account locked, TLS required, a login method that the driver does not know.
-        let is_login = match error {
-            mysql_async::Error::Server(refusal) => {
-                refusal.state.starts_with("28")
-                    || matches!(refusal.code, 1044 | 1049 | 1130 | 1251 | 1862 | 3118 | 3159 | 4151)
-            }
-            mysql_async::Error::Driver(
-                UnknownAuthPlugin { .. } | MysqlOldPasswordDisabled | CleartextPluginDisabled,
-            ) => true,
-            _ => false,
-        };
-        let (shown, cause) = (&self.shown, cause(error));
-        match meaning(error) {
-            _ if is_login => Error::new(Kind::Config, format!("cannot reach store {shown}: {cause}")),
-            Meaning::Unfit | Meaning::Refused => {
-                Error::new(Kind::Config, format!("cannot {what} in {shown}: {cause}"))
-            }
-            _ => Error::new(Kind::Unavailable, format!("cannot reach store {shown}: {cause}")),
-        }
-    }
-
     async fn take(&self, part: Part) -> Setup<Lease> {
         let (mut owner, prefix) = self.dial(OWNER_SETTINGS).await?;
         let lock = format!("{prefix}owner");
@@ -166,8 +131,7 @@ impl Mysql {
         self.outlast_earlier_writes(&mut owner, &prefix).await?;
         let epoch: i64 = owner.query_first(EPOCH).await?.unwrap_or_default();
         self.warn_of_losses(&mut owner).await?;
-        let watch = Watch(tokio::spawn(watch(owner, lock, epoch)));
-        Ok(Lease { epoch: epoch as u64, lost: Box::pin(watch) })
+        Ok(Lease { epoch: epoch as u64, lost: Box::pin(watch(owner, lock, epoch)) })
     }
 
     /// Raises the epoch, which waits for every write of an earlier lease that is in flight.
@@ -175,7 +139,7 @@ impl Mysql {
         for _ in 0..TERMINATIONS_MAX {
             match owner.query_drop(RAISE).await {
                 Ok(()) => return Ok(()),
-                Err(error) if matches!(meaning(&error), Meaning::Again) => {}
+                Err(error) if matches!(meaning(&error), Meaning::Again | Meaning::RolledBack) => {}
                 Err(error) => return Err(error.into()),
             }
             // A write waits for rows that somebody else locks, or its server stopped in the middle.
@@ -231,7 +195,7 @@ impl Mysql {
         taken(&self.shown, &holder)
     }
 
-    async fn session(&self, epoch: u64) -> Setup<MysqlSession> {
+    async fn session(&self, epoch: u64) -> Setup<Box<dyn Session>> {
         let (mut connection, prefix) = self.dial(SESSION_SETTINGS).await?;
         let tag = format!("SELECT GET_LOCK('{prefix}{}', 0), @@SESSION.max_allowed_packet", connection.id());
         let tagged: Option<(Option<i64>, u64)> = connection.query_first(tag).await?;
@@ -239,48 +203,27 @@ impl Mysql {
         if current != Some(epoch as i64) {
             return Err(overtaken(&self.shown).into());
         }
-        Ok(MysqlSession {
+        Ok(Box::new(MysqlSession {
             shown: Arc::clone(&self.shown),
             connection,
             epoch,
             packet_bytes_max: tagged.map_or(0, |(_, bytes)| bytes) as usize,
-        })
+        }))
     }
 }
 
 impl Store for Mysql {
     fn acquire(&self, part: Part) -> Answer<'_, Lease> {
-        Box::pin(self.setup("set up the tables", self.take(part)))
+        Box::pin(sql::setup(&self.shown, "set up the tables", self.take(part)))
     }
 
     fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
-        Box::pin(async move {
-            let session = self.setup("start a session", self.session(epoch)).await?;
-            Ok(Box::new(session) as Box<dyn Session>)
-        })
+        Box::pin(sql::setup(&self.shown, "start a session", self.session(epoch)))
     }
 
     fn workers(&self) -> Workers {
         // As with PostgreSQL: one batch is made ready while the other waits for its flush; see docs/decisions/0004.
         Workers { read: 2, write: 2 }
-    }
-}
-
-/// The task that watches the connection of the owner; it ends with this.
-struct Watch(JoinHandle<String>);
-
-impl Future for Watch {
-    type Output = String;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<String> {
-        let ended = Pin::new(&mut self.0).poll(context);
-        ended.map(|reason| reason.unwrap_or_else(|_| "the owner's connection was dropped".to_owned()))
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 
@@ -299,28 +242,33 @@ async fn watch(mut owner: Conn, lock: String, epoch: i64) -> String {
     }
 }
 
-/// What an error says about the next try.
-enum Meaning {
-    /// The connection is of no more use.
-    Ended,
-    /// The server takes no writes; another may.
-    ReadOnly,
-    /// A lock was not to be had, or a statement was cut short.
-    Again,
-    /// Something in the statement: one row may be at fault for all.
-    Unfit,
-    /// Something with the server or the tables.
-    Refused,
+impl From<mysql_async::Error> for Failure {
+    fn from(error: mysql_async::Error) -> Failure {
+        Failure::Database(meaning(&error), cause(&error))
+    }
 }
 
 fn meaning(error: &mysql_async::Error) -> Meaning {
-    let mysql_async::Error::Server(refusal) = error else { return Meaning::Ended };
+    use mysql_async::DriverError::{CleartextPluginDisabled, MysqlOldPasswordDisabled, UnknownAuthPlugin};
+    let refusal = match error {
+        mysql_async::Error::Server(refusal) => refusal,
+        // A login method that the driver does not know.
+        mysql_async::Error::Driver(
+            UnknownAuthPlugin { .. } | MysqlOldPasswordDisabled | CleartextPluginDisabled,
+        ) => return Meaning::Login,
+        _ => return Meaning::Ended,
+    };
     match (refusal.code, refusal.state.get(..2)) {
+        // Wrong password or unknown user (class 28), unknown database, host not allowed, password expired, account locked,
+        // TLS required.
+        (1044 | 1049 | 1130 | 1251 | 1862 | 3118 | 3159 | 4151, _) | (_, Some("28")) => Meaning::Login,
         // Shut down, killed, cut off, timed out for idling.
         (1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 3169 | 4031, _) => Meaning::Ended,
         (1290 | 1792 | 1836, _) => Meaning::ReadOnly,
-        // Lock wait, deadlock, interrupted, out of time, rolled back by the group.
-        (1205 | 1213 | 1317 | 1969 | 3024 | 3101 | 3572, _) | (_, Some("40")) => Meaning::Again,
+        // A deadlock; the nodes of a cluster that disagree when one commits.
+        (1213 | 3101, _) => Meaning::RolledBack,
+        // Lock wait, interrupted, out of time.
+        (1205 | 1317 | 1969 | 3024 | 3572, _) | (_, Some("40")) => Meaning::Again,
         // A packet, a row or a blob too large for a setting; a check.
         (1048 | 1118 | 1153 | 1301 | 1364 | 1366 | 3819 | 4025, _) | (_, Some("22" | "23")) => Meaning::Unfit,
         _ => Meaning::Refused,
@@ -329,13 +277,12 @@ fn meaning(error: &mysql_async::Error) -> Meaning {
 
 /// The reason, on one line.
 fn cause(error: &mysql_async::Error) -> String {
-    let text = match error {
+    one_line(&match error {
         mysql_async::Error::Server(refusal) => format!("{} ({})", refusal.message, refusal.code),
         mysql_async::Error::Io(mysql_async::IoError::Io(error)) => error.to_string(),
         mysql_async::Error::Driver(error) => error.to_string(),
         other => other.to_string(),
-    };
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    })
 }
 
 #[cfg(test)]
@@ -367,7 +314,8 @@ mod tests {
             let refusal = mysql_async::ServerError { code, state: state.into(), message: String::new() };
             meaning(&mysql_async::Error::Server(refusal))
         };
-        assert!(matches!(kind(1213, "40001"), Meaning::Again), "deadlock");
+        assert!(matches!(kind(1213, "40001"), Meaning::RolledBack), "deadlock");
+        assert!(matches!(kind(1045, "28000"), Meaning::Login), "wrong password");
         assert!(matches!(kind(1205, "HY000"), Meaning::Again), "lock wait");
         assert!(matches!(kind(1406, "22001"), Meaning::Unfit), "too long");
         assert!(matches!(kind(1021, "HY000"), Meaning::Refused), "disk full");

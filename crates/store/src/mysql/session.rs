@@ -4,8 +4,7 @@
 //! its commit, so only a commit that is not answered leaves a doubt.
 
 use super::super::{Answer, Error, Found, Kind, Session};
-use super::{Meaning, cause, meaning};
-use crate::setup::overtaken;
+use crate::sql::{Failure, Meaning, Step, overtaken};
 use kv::{Change, Key, Row, Version, Write};
 use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, Params, Value};
@@ -53,14 +52,12 @@ pub(super) struct MysqlSession {
 }
 
 impl MysqlSession {
-    async fn read_now(&mut self, keys: &[Key]) -> Result<Vec<Option<Row>>, Error> {
+    async fn read_now(&mut self, keys: &[Key]) -> Result<Vec<Option<Row>>, Failure> {
         let mut rows = HashMap::with_capacity(keys.len());
         for keys in keys.chunks(STATEMENT_KEYS_MAX) {
             type Found = (Vec<u8>, Vec<u8>, Vec<u8>, i64);
-            let found: Result<Vec<Found>, Failure> = self.ask(listed(READ, keys.len()), values(keys)).await;
-            for (key, value, content_type, version) in found.map_err(|failure| self.unread(&failure))? {
-                rows.insert(key, (value, content_type, version));
-            }
+            let found: Vec<Found> = self.ask(listed(READ, keys.len()), values(keys)).await?;
+            rows.extend(found.into_iter().map(|(key, value, kind, version)| (key, (value, kind, version))));
         }
         let row = |key: &Key| {
             let (value, content_type, version) = rows.remove(key.as_bytes())?;
@@ -77,14 +74,13 @@ impl MysqlSession {
         self.check_fit(writes)?;
         let done = match self.transact(writes).await {
             Ok(found) => self.commit().await.map(|()| found),
-            Err(error) => Err(error),
+            Err(failure) => Err(failure.of(&self.shown, Step::Write)),
         };
         match done {
             // The next transaction would commit what this one left: it ends here, or with its connection.
             Err(error) if !error.kind().ends_session() => {
-                in_time(self.connection.query_drop("ROLLBACK")).await.map_err(|failure| {
-                    self.error(Kind::Unavailable, "did not roll a write back", &failure.to_string())
-                })?;
+                let ended = in_time(self.connection.query_drop("ROLLBACK")).await;
+                ended.map_err(|failure| failure.and_ended().of(&self.shown, Step::Write))?;
                 Err(error)
             }
             done => done,
@@ -92,7 +88,7 @@ impl MysqlSession {
     }
 
     /// Everything but the commit.
-    async fn transact(&mut self, writes: &[Write]) -> Result<Vec<Found>, Error> {
+    async fn transact(&mut self, writes: &[Write]) -> Result<Vec<Found>, Failure> {
         self.begin().await?;
         if let [write] = writes {
             // The count of one row says what a look would: 1 inserted, 2 replaced, 0 left as it is.
@@ -120,35 +116,36 @@ impl MysqlSession {
         match self.change(writes).await? {
             changed if changed == expected => Ok(found),
             // The look holds no locks, so that workers cannot hold each other up.
-            _ => Err(self.error(Kind::Retry, "rolled a write back", "something else writes its table")),
+            _ => {
+                let why = "something else writes its table".to_owned();
+                Err(Failure::Database(Meaning::RolledBack, why))
+            }
         }
     }
 
     /// Begins a transaction that no later lease can come before.
-    async fn begin(&mut self) -> Result<(), Error> {
+    async fn begin(&mut self) -> Result<(), Failure> {
         let begun = async {
             let mut answers = self.connection.query_iter(BEGIN).await?;
             answers.collect::<mysql_async::Row>().await?; // of the first statement, which has none
             answers.collect_and_drop::<i64>().await
         };
-        let epoch = in_time(begun).await.map_err(|failure| self.unwritten(&failure))?;
-        if epoch == [self.epoch as i64] { Ok(()) } else { Err(overtaken(&self.shown)) }
+        let epoch = in_time(begun).await?;
+        if epoch == [self.epoch as i64] { Ok(()) } else { Err(overtaken(&self.shown).into()) }
     }
 
     /// The versions that are there.
-    async fn look(&mut self, writes: &[Write]) -> Result<HashMap<Vec<u8>, i64>, Error> {
+    async fn look(&mut self, writes: &[Write]) -> Result<HashMap<Vec<u8>, i64>, Failure> {
         let mut there = HashMap::with_capacity(writes.len());
         for writes in writes.chunks(STATEMENT_KEYS_MAX) {
             let keys = writes.iter().map(|write| &write.key);
-            let found: Result<Vec<(Vec<u8>, i64)>, Failure> =
-                self.ask(listed(LOOK, writes.len()), values(keys)).await;
-            there.extend(found.map_err(|failure| self.unwritten(&failure))?);
+            there.extend(self.ask::<(Vec<u8>, i64)>(listed(LOOK, writes.len()), values(keys)).await?);
         }
         Ok(there)
     }
 
     /// Sends the changes; how many rows the server counts as changed.
-    async fn change(&mut self, writes: &[Write]) -> Result<u64, Error> {
+    async fn change(&mut self, writes: &[Write]) -> Result<u64, Failure> {
         let mut changed = 0;
         let mut puts: Vec<(&Write, &Row)> = Vec::with_capacity(writes.len());
         let mut bytes = 0;
@@ -180,7 +177,7 @@ impl MysqlSession {
         Ok(changed)
     }
 
-    async fn put(&mut self, puts: &[(&Write, &Row)]) -> Result<u64, Error> {
+    async fn put(&mut self, puts: &[(&Write, &Row)]) -> Result<u64, Failure> {
         // The same row again changes nothing and is not counted; the smallest costs least.
         let filler = puts.iter().min_by_key(|(_, row)| row.bytes());
         let bytes = |(_, row): &(&Write, &Row)| row.bytes() + ROW_OVERHEAD_BYTES;
@@ -212,35 +209,31 @@ impl MysqlSession {
         let rows = in_time(async {
             self.connection.exec_iter(statement, values).await?.try_collect_and_drop::<T>().await
         });
-        rows.await?.into_iter().collect::<Result<_, _>>().map_err(|_| Failure::Strange)
+        rows.await?.into_iter().collect::<Result<_, _>>().map_err(|_| {
+            let why = "its table weir_kv is not the one that weir makes";
+            Failure::Database(Meaning::Refused, why.to_owned())
+        })
     }
 
     /// Runs a statement; how many rows it changed.
-    async fn count(&mut self, statement: String, values: Params) -> Result<u64, Error> {
+    async fn count(&mut self, statement: String, values: Params) -> Result<u64, Failure> {
         let run = async {
             let answer = self.connection.exec_iter(statement, values).await?;
             let changed = answer.affected_rows();
             answer.drop_result().await?;
             Ok(changed)
         };
-        in_time(run).await.map_err(|failure| self.unwritten(&failure))
+        in_time(run).await
     }
 
     async fn commit(&mut self) -> Result<(), Error> {
         in_time(self.connection.query_drop("COMMIT")).await.map_err(|failure| {
-            let (kind, what) = match &failure {
-                // A cluster that finds a conflict when it commits. The outcome of any other failed commit is unknown.
-                Failure::Refused(mysql_async::Error::Server(refusal))
-                    if matches!(refusal.code, 1213 | 3101) =>
-                {
-                    (Kind::Retry, "rolled a write back")
-                }
-                Failure::Refused(error) if matches!(meaning(error), Meaning::ReadOnly) => {
-                    (Kind::Unavailable, "takes no writes now")
-                }
-                _ => (Kind::Unknown, "was lost during a commit"),
+            let failure = match failure {
+                known @ Failure::Database(Meaning::RolledBack | Meaning::ReadOnly, _) => known,
+                // The outcome of any other failed commit is unknown.
+                other => other.and_ended(),
             };
-            self.error(kind, what, &failure.to_string())
+            failure.of(&self.shown, Step::Commit)
         })
     }
 
@@ -249,48 +242,24 @@ impl MysqlSession {
         let room = self.packet_bytes_max.saturating_sub(STATEMENT_OVERHEAD_BYTES + ROW_OVERHEAD_BYTES);
         match writes.iter().map(Write::bytes).max() {
             Some(bytes) if bytes > room => {
-                let limit = self.packet_bytes_max;
-                let why = format!("{bytes} bytes and max_allowed_packet is {limit}; raise it there");
-                Err(self.error(Kind::Rejected, "has no room for a row", &why))
+                let (shown, limit) = (&self.shown, self.packet_bytes_max);
+                let message = format!(
+                    "the store {shown} has no room for a row: {bytes} bytes and max_allowed_packet is {limit}; \
+                     raise it there"
+                );
+                Err(Error::new(Kind::Rejected, message))
             }
             _ => Ok(()),
         }
-    }
-
-    fn unread(&self, failure: &Failure) -> Error {
-        match failure {
-            Failure::Silent => self.error(Kind::Unavailable, "was lost while reading", &failure.to_string()),
-            Failure::Refused(error) if matches!(meaning(error), Meaning::Ended) => {
-                self.error(Kind::Unavailable, "was lost while reading", &failure.to_string())
-            }
-            _ => self.error(Kind::Rejected, "refused to read", &failure.to_string()),
-        }
-    }
-
-    /// What follows when a statement before the commit failed so. Whatever it was, nothing has happened.
-    fn unwritten(&self, failure: &Failure) -> Error {
-        let (kind, what) = match failure {
-            Failure::Silent => (Kind::Unavailable, "was lost before a commit"),
-            Failure::Strange => (Kind::Refused, "refuses to write"),
-            Failure::Refused(error) => match meaning(error) {
-                Meaning::Ended => (Kind::Unavailable, "was lost before a commit"),
-                Meaning::ReadOnly => (Kind::Unavailable, "takes no writes now"),
-                Meaning::Again => (Kind::Retry, "rolled a write back"),
-                Meaning::Unfit => (Kind::Rejected, "refused a write"),
-                Meaning::Refused => (Kind::Refused, "refuses to write"),
-            },
-        };
-        self.error(kind, what, &failure.to_string())
-    }
-
-    fn error(&self, kind: Kind, what: &str, why: &str) -> Error {
-        Error::new(kind, format!("the store {} {what}: {why}", self.shown))
     }
 }
 
 impl Session for MysqlSession {
     fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
-        Box::pin(self.read_now(keys))
+        Box::pin(async {
+            let rows = self.read_now(keys).await;
+            rows.map_err(|failure| failure.of(&self.shown, Step::Read))
+        })
     }
 
     fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
@@ -299,38 +268,25 @@ impl Session for MysqlSession {
 
     fn clear(&mut self) -> Answer<'_, ()> {
         Box::pin(async {
-            self.begin().await?;
             // Not TRUNCATE: that ends the transaction, and with it what keeps a later lease out.
-            let gone = in_time(self.connection.query_drop("DELETE FROM weir_kv")).await;
-            gone.map_err(|failure| self.unwritten(&failure))?;
+            let gone = match self.begin().await {
+                Ok(()) => in_time(self.connection.query_drop("DELETE FROM weir_kv")).await,
+                failed => failed,
+            };
+            gone.map_err(|failure| failure.of(&self.shown, Step::Write))?;
             self.commit().await
         })
     }
 }
 
-/// How a statement failed.
-enum Failure {
-    Refused(mysql_async::Error),
-    Silent,
-    /// The rows are not of the types that we made the tables with.
-    Strange,
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Failure::Refused(error) => f.write_str(&cause(error)),
-            Failure::Silent => write!(f, "it did not answer within {} s", ANSWER_MAX.as_secs()),
-            Failure::Strange => f.write_str("its table weir_kv is not the one that weir makes"),
-        }
-    }
-}
-
 async fn in_time<T>(step: impl Future<Output = Result<T, mysql_async::Error>>) -> Result<T, Failure> {
-    match tokio::time::timeout(ANSWER_MAX, step).await {
-        Ok(done) => done.map_err(Failure::Refused),
-        Err(_) => Err(Failure::Silent),
-    }
+    tokio::time::timeout(ANSWER_MAX, step).await.map_or_else(
+        |_| {
+            let why = format!("it did not answer within {} s", ANSWER_MAX.as_secs());
+            Err(Failure::Database(Meaning::Ended, why))
+        },
+        |done| done.map_err(Failure::from),
+    )
 }
 
 /// How long a list is made, so that there are few statements to prepare: 1, 2, 3, 4, 6, 8, 12, 16, … keys.

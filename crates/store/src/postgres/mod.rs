@@ -9,9 +9,10 @@
 
 pub mod replica;
 
-use super::setup::{Setup, explain, in_time, overtaken, taken};
+use super::sql::{self, Failure, Meaning, Setup, Step, one_line, overtaken, taken};
 use super::{Answer, Error, Found, Kind, Lease, Part, Session, Store, Workers, redacted};
 use kv::{Change, Key, Row, Version, Write};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
@@ -132,29 +133,7 @@ impl Postgres {
 
     /// Runs a step of the setup in limited time; `what` it does is for the message.
     async fn setup<T>(&self, what: &str, step: impl Future<Output = Setup<T>>) -> Result<T, Error> {
-        in_time(&self.shown, step).await.map_err(|error| self.explain(what, error))
-    }
-
-    fn explain(&self, what: &str, error: Box<dyn std::error::Error + Send + Sync>) -> Error {
-        explain(error, |error: &tokio_postgres::Error| {
-            let refusal = error.as_db_error();
-            // Wrong password, unknown role or database: trying again does not help.
-            let is_login = refusal.is_some_and(|refusal| {
-                let code = refusal.code();
-                code.code().starts_with("28") || code == &SqlState::INVALID_CATALOG_NAME
-            });
-            let (shown, cause) = (&self.shown, cause(error));
-            let unreachable = format!("cannot reach store {shown}: {cause}");
-            match refusal {
-                _ if is_login || cause.contains("invalid configuration") => {
-                    Error::new(Kind::Config, unreachable)
-                }
-                Some(refusal) if !ends(refusal) => {
-                    Error::new(Kind::Config, format!("cannot {what} in {shown}: {cause}"))
-                }
-                _ => Error::new(Kind::Unavailable, unreachable),
-            }
-        })
+        sql::setup(&self.shown, what, step).await
     }
 
     async fn take(&self, part: Part) -> Setup<Lease> {
@@ -244,7 +223,7 @@ impl Postgres {
         taken(&self.shown, &format!(" (backend {pid} from {host}, since {since})"))
     }
 
-    async fn session(&self, epoch: u64) -> Setup<PostgresSession> {
+    async fn session(&self, epoch: u64) -> Setup<Box<dyn Session>> {
         let (client, ended) = self.dial("session").await?;
         let hold = format!("SELECT pg_advisory_lock_shared({LOCK_SPACE}, {LOCK_SESSIONS})");
         client.batch_execute(&hold).await?;
@@ -265,12 +244,12 @@ impl Postgres {
     }
 
     /// The session on a connection that lacks only its statements.
-    async fn prepared(&self, client: Client, ended: JoinHandle<String>) -> Setup<PostgresSession> {
+    async fn prepared(&self, client: Client, ended: JoinHandle<String>) -> Setup<Box<dyn Session>> {
         let both = format!(
             "WITH gone AS ({}), came AS ({PUT}) TABLE gone UNION ALL TABLE came",
             DELETE.replace("$1", "$5")
         );
-        Ok(PostgresSession {
+        Ok(Box::new(PostgresSession {
             shown: Arc::clone(&self.shown),
             ended,
             read_one: client.prepare(READ_ONE).await?,
@@ -280,7 +259,7 @@ impl Postgres {
             delete: client.prepare(DELETE).await?,
             put_and_delete: client.prepare(&both).await?,
             client,
-        })
+        }))
     }
 }
 
@@ -301,10 +280,7 @@ impl Store for Postgres {
     }
 
     fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
-        Box::pin(async move {
-            let session = self.setup("start a session", self.session(epoch)).await?;
-            Ok(Box::new(session) as Box<dyn Session>)
-        })
+        Box::pin(self.setup("start a session", self.session(epoch)))
     }
 
     fn workers(&self) -> Workers {
@@ -336,15 +312,12 @@ impl PostgresSession {
                 self.client.query(&self.read_many, &[&keys]).await
             }
         };
-        let found = found.map_err(|error| match error.as_db_error() {
-            Some(refusal) if !ends(refusal) => self.error(Kind::Rejected, "refused to read", &error),
-            _ => self.error(Kind::Unavailable, "was lost while reading", &error),
-        })?;
+        let found = found.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))?;
         let rows = by_key(&found);
         Ok(keys
             .iter()
             .map(|key| {
-                let row = find(&rows, key)?;
+                let row = rows.get(key.as_bytes())?;
                 Some(Row::new(key, row.get(2), row.get(1), Version(row.get::<_, i64>(3) as u64)))
             })
             .collect())
@@ -386,41 +359,17 @@ impl PostgresSession {
                 self.client.query(&self.put_and_delete, &[keys, values, types, versions, &gone]).await
             }
         };
-        let changed = changed.map_err(|error| self.write_error(&error))?;
+        // A statement is a transaction of its own.
+        let changed = changed.map_err(|error| Failure::from(error).of(&self.shown, Step::Commit))?;
         let changed = by_key(&changed);
         Ok(writes
             .iter()
-            .map(|write| match (find(&changed, &write.key), &write.change) {
+            .map(|write| match (changed.get(write.key.as_bytes()), &write.change) {
                 (Some(row), _) => Found::present(row.get(1)),
                 (None, Change::Delete) => Found::Absent,
                 (None, Change::Put(_)) => Found::Newer,
             })
             .collect())
-    }
-
-    /// Whether a statement that failed so may have taken effect.
-    fn write_error(&self, error: &tokio_postgres::Error) -> Error {
-        let Some(refusal) = error.as_db_error() else {
-            return self.error(Kind::Unknown, "was lost during a write", error);
-        };
-        let code = refusal.code();
-        let (kind, what) = match code.code().get(..2) {
-            // A server that says goodbye may say so after the commit.
-            _ if ends(refusal) => (Kind::Unknown, "went away during a write"),
-            _ if code == &SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => {
-                (Kind::Unknown, "lost sight of a write")
-            }
-            _ if code == &SqlState::READ_ONLY_SQL_TRANSACTION => (Kind::Unavailable, "takes no writes now"),
-            Some("40") => (Kind::Retry, "rolled a write back"),
-            // The values, the table's own rules, or a size: one row may be at fault for all.
-            Some("22" | "23" | "54") => (Kind::Rejected, "refused a write"),
-            _ => (Kind::Refused, "refuses to write"),
-        };
-        self.error(kind, what, error)
-    }
-
-    fn error(&self, kind: Kind, what: &str, error: &tokio_postgres::Error) -> Error {
-        Error::new(kind, format!("the store {} {what}: {}", self.shown, cause(error)))
     }
 }
 
@@ -447,36 +396,48 @@ impl Session for PostgresSession {
             self.client
                 .batch_execute("SET enable_seqscan = on; DELETE FROM weir_kv")
                 .await
-                .map_err(|error| self.write_error(&error))
+                .map_err(|error| Failure::from(error).of(&self.shown, Step::Commit))
         })
     }
 }
 
-/// Rows whose first column is the key, by it. The server mostly gives them in this order already.
-fn by_key(rows: &[tokio_postgres::Row]) -> Vec<(&[u8], &tokio_postgres::Row)> {
-    let mut rows: Vec<(&[u8], _)> = rows.iter().map(|row| (row.get(0), row)).collect();
-    rows.sort_unstable_by_key(|(key, _)| *key);
-    rows
+/// Rows whose first column is the key, by it.
+fn by_key(rows: &[tokio_postgres::Row]) -> HashMap<&[u8], &tokio_postgres::Row, foldhash::fast::RandomState> {
+    rows.iter().map(|row| (row.get(0), row)).collect()
 }
 
-fn find<'r>(rows: &[(&[u8], &'r tokio_postgres::Row)], key: &Key) -> Option<&'r tokio_postgres::Row> {
-    let at = rows.binary_search_by_key(&key.as_bytes(), |(key, _)| key).ok()?;
-    Some(rows[at].1)
-}
-
-/// Whether an error answer means the end of the session: fatal ones, and class 57P (the server is shut down or crashed).
-fn ends(refusal: &tokio_postgres::error::DbError) -> bool {
-    use tokio_postgres::error::Severity;
-    refusal.code().code().starts_with("57P")
-        || matches!(refusal.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Failure {
+        let cause = cause(&error);
+        let Some(refusal) = error.as_db_error() else {
+            let is_login = cause.contains("invalid configuration");
+            return Failure::Database(if is_login { Meaning::Login } else { Meaning::Ended }, cause);
+        };
+        use tokio_postgres::error::Severity::{Fatal, Panic};
+        let code = refusal.code();
+        let meaning = match code.code().get(..2) {
+            // Wrong password, unknown role or database.
+            Some("28") => Meaning::Login,
+            _ if code == &SqlState::INVALID_CATALOG_NAME => Meaning::Login,
+            // The server is shut down or crashed, and may say so after a commit; or it lost sight of a write.
+            _ if matches!(refusal.parsed_severity(), Some(Fatal | Panic)) => Meaning::Ended,
+            _ if code.code().starts_with("57P") => Meaning::Ended,
+            _ if code == &SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => Meaning::Ended,
+            _ if code == &SqlState::READ_ONLY_SQL_TRANSACTION => Meaning::ReadOnly,
+            Some("40") => Meaning::RolledBack,
+            // The values, the table's own rules, or a size: one row may be at fault for all.
+            Some("22" | "23" | "54") => Meaning::Unfit,
+            _ => Meaning::Refused,
+        };
+        Failure::Database(meaning, cause)
+    }
 }
 
 /// The innermost reason, on one line.
 fn cause(error: &tokio_postgres::Error) -> String {
-    let text = match (error.as_db_error(), std::error::Error::source(error)) {
+    one_line(&match (error.as_db_error(), std::error::Error::source(error)) {
         (Some(refusal), _) => format!("{} ({})", refusal.message(), refusal.code().code()),
         (None, Some(source)) => source.to_string(),
         (None, None) => error.to_string(),
-    };
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    })
 }

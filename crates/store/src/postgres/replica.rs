@@ -4,12 +4,11 @@
 //! `weir_1` and so on, whose slot in the store has the same name. Shards hold distinct keys, so one table takes all.
 
 use super::{Postgres, ROWS, ROWS_TABLE, TABLES, cause, make_tables};
-use crate::setup::{Setup, in_time};
+use crate::sql::{Failure, Setup, Step};
 use crate::{Answer, Error, Kind, Lease, Part, Session, Store, Workers};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_postgres::config::{Host, SslMode};
@@ -62,7 +61,7 @@ pub async fn init(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<St
     let part = |index| Part { index, of: primaries.len() };
     for (index, primary) in primaries.iter().enumerate() {
         let source = Source::prepare(primary, part(index)).await;
-        let source = source.map_err(|error| primary.explain("publish weir_kv", error))?;
+        let source = source.map_err(|error| error.of(&primary.shown, Step::Setup("publish weir_kv")))?;
         target.subscribe(&source).await.map_err(|error| target.explain(error))?;
     }
     let mut lines = Vec::new();
@@ -80,12 +79,14 @@ pub async fn status(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<
     let target = Target::connect(&replica, "replica status").await?;
     let mut lines = Vec::new();
     for (index, primary) in primaries.iter().enumerate() {
-        let state = target.state(index).await.map_err(|error| target.explain(error))?;
-        let follows = match state {
-            None => "not followed; run weir replica init".to_owned(),
-            Some(state) => state.to_string(),
+        let follows = match target.state(index).await.map_err(|error| target.explain(error))? {
+            None => "not followed; run weir replica init",
+            Some(State { is_copied: true, is_enabled: true }) => "copied",
+            Some(State { is_copied: false, is_enabled: true }) => "being copied",
+            Some(State { is_copied: true, .. }) => "copied, held back (its subscription is disabled)",
+            Some(_) => "being copied, held back (its subscription is disabled)",
         };
-        let lag = match in_time(&primary.shown, primary.dial("replica status")).await {
+        let lag = match primary.setup("connect", primary.dial("replica status")).await {
             Ok((client, _)) => lag_bytes(&client, &name_of(index)).await.ok().flatten(),
             Err(_) => None,
         };
@@ -114,7 +115,7 @@ impl<'p> Source<'p> {
     /// Checks the store and publishes its rows.
     async fn prepare(primary: &'p Postgres, part: Part) -> Setup<Source<'p>> {
         let shown = &primary.shown;
-        let (client, _) = in_time(shown, primary.dial("replica init")).await?;
+        let (client, _) = primary.setup("connect", primary.dial("replica init")).await?;
         make_tables(&client, &TABLES).await?;
         primary.admits(&client, part).await?;
         let name = name_of(part.index);
@@ -132,19 +133,15 @@ impl<'p> Source<'p> {
                  run ALTER SYSTEM SET wal_level = 'logical' there and restart it"
             ));
         }
-        match (row.get(3), row.get(4)) {
-            (false, _) => {
-                // A TRUNCATE by hand would take the rows of all shards with it on the other side.
-                let publish =
-                    "CREATE PUBLICATION weir FOR TABLE weir_kv WITH (publish = 'insert, update, delete')";
-                client.batch_execute(publish).await?;
-            }
-            (true, true) => {}
-            (true, false) => {
-                return refuse(format!(
-                    "the publication weir in {shown} is without weir_kv; run ALTER PUBLICATION weir ADD TABLE weir_kv there"
-                ));
-            }
+        if !row.get::<_, bool>(3) {
+            // A TRUNCATE by hand would take the rows of all shards with it on the other side.
+            let publish =
+                "CREATE PUBLICATION weir FOR TABLE weir_kv WITH (publish = 'insert, update, delete')";
+            client.batch_execute(publish).await?;
+        } else if !row.get::<_, bool>(4) {
+            return refuse(format!(
+                "the publication weir in {shown} is without weir_kv; run ALTER PUBLICATION weir ADD TABLE weir_kv there"
+            ));
         }
         let connection = connection(&primary.config, row.get(5), row.get(6));
         Ok(Source { primary, name, connection, system: row.get(1), has_slot: row.get(2) })
@@ -163,25 +160,14 @@ struct State {
     is_copied: bool,
 }
 
-impl std::fmt::Display for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let copied = if self.is_copied { "copied" } else { "being copied" };
-        write!(
-            f,
-            "{copied}{}",
-            if self.is_enabled { "" } else { ", held back (its subscription is disabled)" }
-        )
-    }
-}
-
 impl<'r> Target<'r> {
     async fn connect(replica: &'r Postgres, purpose: &str) -> Result<Target<'r>, Error> {
         let (client, _) = replica.setup("connect", replica.dial(purpose)).await?;
         Ok(Target { replica, client })
     }
 
-    fn explain(&self, error: Box<dyn std::error::Error + Send + Sync>) -> Error {
-        self.replica.explain("set up the replica", error)
+    fn explain(&self, failure: Failure) -> Error {
+        failure.of(&self.replica.shown, Step::Setup("set up the replica"))
     }
 
     /// Makes the table. A database that holds other rows is refused.
@@ -343,7 +329,7 @@ impl Replica {
         }
         let (client, ended) = self.postgres.dial("replica session").await?;
         client.batch_execute("SET default_transaction_read_only = on").await?;
-        Ok(Box::new(self.postgres.prepared(client, ended).await?))
+        self.postgres.prepared(client, ended).await
     }
 }
 
@@ -361,12 +347,10 @@ impl Store for Replica {
     }
 }
 
-/// How far the replica is behind each store: one thread that asks them about once a second, until dropped.
+/// How far the replica is behind each store: one thread that asks them about once a second, until this is dropped.
 pub struct Lag {
     bytes: Arc<Mutex<Vec<Option<u64>>>>,
-    /// Dropped first: the thread ends then.
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _stop: oneshot::Sender<()>,
 }
 
 impl Lag {
@@ -376,27 +360,23 @@ impl Lag {
         let bytes = Arc::new(Mutex::new(vec![None; primaries.len()]));
         let cannot = |error| config(format!("cannot start the thread weir-lag: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-        let (stop, stopped) = oneshot::channel::<()>();
-        let shown = Arc::clone(&bytes);
-        let thread = std::thread::Builder::new().name("weir-lag".into()).spawn(move || {
-            runtime.block_on(async {
-                for (index, primary) in primaries.into_iter().enumerate() {
-                    let shown = Arc::clone(&shown);
-                    tokio::spawn(async move {
-                        loop {
-                            let why = ask(&primary, index, |lag| shown.lock()[index] = lag).await;
-                            // Of a store that is away nothing is known: that is not zero.
-                            shown.lock()[index] = None;
-                            log::debug!("the lag behind shard {} is not known: {why}", index + 1);
-                            tokio::time::sleep(LAG_EVERY).await;
-                        }
-                    });
+        let (stop, stopped) = oneshot::channel();
+        for (index, primary) in primaries.into_iter().enumerate() {
+            let shown = Arc::clone(&bytes);
+            runtime.spawn(async move {
+                loop {
+                    let why = ask(&primary, index, |lag| shown.lock()[index] = lag).await;
+                    // Of a store that is away nothing is known: that is not zero.
+                    shown.lock()[index] = None;
+                    log::debug!("the lag behind shard {} is not known: {why}", index + 1);
+                    tokio::time::sleep(LAG_EVERY).await;
                 }
-                // Either way it is over.
-                let _ = stopped.await;
             });
-        });
-        Ok(Lag { bytes, stop: Some(stop), thread: Some(thread.map_err(cannot)?) })
+        }
+        let thread = std::thread::Builder::new().name("weir-lag".into());
+        // What it waits for is never sent, but dropped.
+        thread.spawn(move || runtime.block_on(stopped).unwrap_or_default()).map_err(cannot)?;
+        Ok(Lag { bytes, _stop: stop })
     }
 
     /// What the replica has not confirmed of the store's log, in bytes; `None` where that is unknown now.
@@ -405,20 +385,10 @@ impl Lag {
     }
 }
 
-impl Drop for Lag {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // It cannot panic on its own account, and there is nothing to do if it did.
-            let _ = thread.join();
-        }
-    }
-}
-
 /// Tells the lag again and again until the store is lost; why that was.
 async fn ask(primary: &Postgres, index: usize, tell: impl Fn(Option<u64>)) -> String {
     let name = name_of(index);
-    let (client, mut ended) = match in_time(&primary.shown, primary.dial("replica lag")).await {
+    let (client, mut ended) = match primary.setup("connect", primary.dial("replica lag")).await {
         Ok(connected) => connected,
         Err(error) => return error.to_string(),
     };
