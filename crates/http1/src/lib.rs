@@ -63,25 +63,8 @@ impl Reject {
 }
 
 /// Whether a byte may stand in a method or a field name (`tchar` of RFC 9110, 5.6.2).
-const fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'!' | b'#'
-                | b'$'
-                | b'%'
-                | b'&'
-                | b'\''
-                | b'*'
-                | b'+'
-                | b'-'
-                | b'.'
-                | b'^'
-                | b'_'
-                | b'`'
-                | b'|'
-                | b'~'
-        )
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Appends bytes that must stay on their line. A line end in a value could end the head and begin another message, so each is
@@ -94,22 +77,54 @@ fn append_in_line(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Appends one field. A name that is no token, or a value with a line end, is our own mistake.
-fn append_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    debug_assert!(!name.is_empty() && name.bytes().all(is_token), "not a field name: {name:?}");
-    debug_assert!(memchr::memchr3(b'\r', b'\n', 0, value).is_none(), "a line end in the value of {name}");
-    append_in_line(out, name.as_bytes());
-    out.extend_from_slice(b": ");
-    append_in_line(out, value);
-    out.extend_from_slice(b"\r\n");
+/// Appends the head of a message to a buffer; [`request::write`] and [`response::write`] begin one.
+pub struct Writer<'o> {
+    out: &'o mut Vec<u8>,
 }
 
-/// Appends one field with a number.
-fn append_number(out: &mut Vec<u8>, name: &'static str, value: u64) {
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
-    out.extend_from_slice(b"\r\n");
+impl Writer<'_> {
+    /// Adds a field. A name that is no token, or a value with a line end, is our own mistake.
+    pub fn field(self, name: &str, value: &[u8]) -> Self {
+        debug_assert!(!name.is_empty() && name.bytes().all(is_token), "not a field name: {name:?}");
+        debug_assert!(memchr::memchr3(b'\r', b'\n', 0, value).is_none(), "a line end in the value of {name}");
+        append_in_line(self.out, name.as_bytes());
+        self.out.extend_from_slice(b": ");
+        append_in_line(self.out, value);
+        self.lines("\r\n")
+    }
+
+    /// Adds a field with a number.
+    pub fn field_number(self, name: &'static str, value: u64) -> Self {
+        self.out.extend_from_slice(name.as_bytes());
+        self.line_around(": ", value, "\r\n")
+    }
+
+    /// Adds whole lines as they stand: fields that seldom change.
+    pub fn lines(self, lines: &str) -> Self {
+        debug_assert!(
+            lines.ends_with("\r\n") && head::lines_end_in_crlf(lines.as_bytes()).is_ok(),
+            "{lines:?}"
+        );
+        self.out.extend_from_slice(lines.as_bytes());
+        self
+    }
+
+    /// Adds a line of a number between texts that never change.
+    pub fn line_around(self, before: &'static str, value: u64, after: &'static str) -> Self {
+        self.out.extend_from_slice(before.as_bytes());
+        self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        self.lines(after)
+    }
+
+    /// Ends the head with this `Content-Length`; the caller appends the body (or not, for HEAD and 304).
+    pub fn end_with_length(self, bytes: u64) {
+        self.field_number("Content-Length", bytes).end();
+    }
+
+    /// Ends the head of a message that has neither body nor length.
+    pub fn end(self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
 }
 
 #[cfg(test)]
@@ -133,14 +148,13 @@ mod tests {
     #[cfg(debug_assertions)]
     #[should_panic(expected = "a line end in the value of X")]
     fn a_line_end_in_a_value_is_a_mistake_of_ours() {
-        append_field(&mut Vec::new(), "X", b"a\r\nB: c");
+        Writer { out: &mut Vec::new() }.field("X", b"a\r\nB: c");
     }
 
     #[test]
     fn numbers_are_written_in_full() {
         let mut out = Vec::new();
-        append_number(&mut out, "Age", 0);
-        append_number(&mut out, "Content-Length", u64::MAX);
+        Writer { out: &mut out }.field_number("Age", 0).field_number("Content-Length", u64::MAX);
         assert_eq!(out, b"Age: 0\r\nContent-Length: 18446744073709551615\r\n");
     }
 }

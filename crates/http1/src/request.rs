@@ -4,7 +4,7 @@
 //! the target is handed on as sent.
 
 use super::head::{self, Meaning};
-use super::{Framing, Limits, Reject, Slots, append_field, append_in_line, append_number, is_token};
+use super::{Framing, Limits, Reject, Slots, Writer, append_in_line, is_token};
 use httparse::Status;
 use std::ops::Range;
 
@@ -258,58 +258,31 @@ fn is_authority(authority: &[u8]) -> bool {
         }
 }
 
-/// Whether a byte may stand in a registered name or an IPv4 address.
-const fn is_host_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')')
-        || matches!(byte, b'*' | b'+' | b',' | b';' | b'=')
-}
-
-/// [`is_host_name`] of every byte: each request has a host to be looked at.
+/// Whether a byte may stand in a registered name or an IPv4 address: each request has a host to be looked at.
 const HOST_NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
-    while byte < table.len() {
-        table[byte] = is_host_name(byte as u8);
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
         byte += 1;
+    }
+    let (signs, mut at) = (b"-._~%!$&'()*+,;=", 0);
+    while at < signs.len() {
+        table[signs[at] as usize] = true;
+        at += 1;
     }
     table
 };
 
-/// Appends a request's head to a buffer.
-pub struct Writer<'o> {
-    out: &'o mut Vec<u8>,
-}
-
-impl<'o> Writer<'o> {
-    /// Starts with the request line and `Host`.
-    pub fn new(out: &'o mut Vec<u8>, method: &str, target: &str, host: &str) -> Writer<'o> {
-        debug_assert!(!method.is_empty() && method.bytes().all(is_token), "not a method: {method:?}");
-        debug_assert!(target.bytes().all(|byte| matches!(byte, 0x21..=0x7e)), "not a target: {target:?}");
-        append_in_line(out, method.as_bytes());
-        out.push(b' ');
-        append_in_line(out, target.as_bytes());
-        out.extend_from_slice(b" HTTP/1.1\r\n");
-        append_field(out, "Host", host.as_bytes());
-        Writer { out }
-    }
-
-    /// Adds a field.
-    pub fn field(self, name: &str, value: &[u8]) -> Self {
-        append_field(self.out, name, value);
-        self
-    }
-
-    /// Ends the head of a request without a body.
-    pub fn end(self) {
-        self.out.extend_from_slice(b"\r\n");
-    }
-
-    /// Ends the head of a request whose body of `bytes` bytes follows.
-    pub fn end_with_length(self, bytes: u64) {
-        append_number(self.out, "Content-Length", bytes);
-        self.end();
-    }
+/// Begins a request's head with the request line and `Host`.
+pub fn write<'o>(out: &'o mut Vec<u8>, method: &str, target: &str, host: &str) -> Writer<'o> {
+    debug_assert!(!method.is_empty() && method.bytes().all(is_token), "not a method: {method:?}");
+    debug_assert!(target.bytes().all(|byte| matches!(byte, 0x21..=0x7e)), "not a target: {target:?}");
+    append_in_line(out, method.as_bytes());
+    out.push(b' ');
+    append_in_line(out, target.as_bytes());
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    Writer { out }.field("Host", host.as_bytes())
 }
 
 #[cfg(test)]
@@ -417,7 +390,7 @@ mod tests {
     #[test]
     fn what_is_written_is_parsed_again() {
         let mut out = Vec::new();
-        Writer::new(&mut out, "PUT", "/kv/a?b", "h:80").field("X", b"y\xff").end_with_length(3);
+        write(&mut out, "PUT", "/kv/a?b", "h:80").field("X", b"y\xff").end_with_length(3);
         assert_eq!(out, b"PUT /kv/a?b HTTP/1.1\r\nHost: h:80\r\nX: y\xff\r\nContent-Length: 3\r\n\r\n");
         let head_bytes = out.len();
         out.extend_from_slice(b"abc");
@@ -431,7 +404,7 @@ mod tests {
     #[test]
     fn a_request_without_body_has_no_length() {
         let mut out = Vec::new();
-        Writer::new(&mut out, "GET", "/", "h").end();
+        write(&mut out, "GET", "/", "h").end();
         assert_eq!(out, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     }
 }

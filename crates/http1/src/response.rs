@@ -4,7 +4,7 @@
 //! for it would be taken for the answer to another request.
 
 use super::head::{self, Meaning};
-use super::{Framing, Reject, Slots, append_field, append_number};
+use super::{Framing, Reject, Slots, Writer};
 use httparse::Status;
 use std::ops::Range;
 
@@ -14,6 +14,14 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// A response's head, borrowed from the buffer it was parsed from.
 #[derive(Debug)]
 pub struct Head<'s, 'b> {
+    /// All but its fields.
+    pub outline: Outline,
+    fields: &'s [httparse::Header<'b>],
+}
+
+/// The head of a response without its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outline {
     /// The status: 100 to 599. An interim (1xx) response has no body, and the final one follows.
     pub status: u16,
     /// How the body ends.
@@ -22,7 +30,6 @@ pub struct Head<'s, 'b> {
     pub keep_alive: bool,
     /// Bytes of the head, blank line included: the body starts there.
     pub bytes: usize,
-    fields: &'s [httparse::Header<'b>],
 }
 
 impl<'s, 'b> Head<'s, 'b> {
@@ -73,33 +80,7 @@ pub fn parse<'s, 'b>(
         None => Framing::UntilClose,
     };
     let keep_alive = meaning.keep_alive(minor) && framing != Framing::UntilClose;
-    Ok(Some(Head { status, framing, keep_alive, bytes, fields }))
-}
-
-/// A field rendered once, to be written many times.
-#[derive(Debug, Default)]
-pub struct Line(Vec<u8>);
-
-impl Line {
-    /// Renders a field.
-    pub fn new(name: &str, value: &[u8]) -> Line {
-        let mut line = Vec::new();
-        append_field(&mut line, name, value);
-        Line(line)
-    }
-}
-
-/// The head of a response without its fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outline {
-    /// As [`Head::status`].
-    pub status: u16,
-    /// As [`Head::framing`].
-    pub framing: Framing,
-    /// As [`Head::keep_alive`].
-    pub keep_alive: bool,
-    /// As [`Head::bytes`].
-    pub bytes: usize,
+    Ok(Some(Head { outline: Outline { status, framing, keep_alive, bytes }, fields }))
 }
 
 /// The last head that came over a connection, by which the next one is known again.
@@ -127,15 +108,13 @@ impl Familiar {
             return Ok(self.outline);
         }
         let mut slots = Slots::default();
-        let Some(head) = parse(input, false, &mut slots)? else { return Ok(None) };
-        let Head { status, framing, keep_alive, bytes, fields } = head;
-        let outline = Some(Outline { status, framing, keep_alive, bytes });
+        let Some(Head { outline, fields }) = parse(input, false, &mut slots)? else { return Ok(None) };
         self.gaps.clear();
         self.bytes.clear();
         self.outline = None;
-        if bytes <= FAMILIAR_BYTES_MAX {
-            self.outline = outline;
-            self.bytes.extend_from_slice(&input[..bytes]);
+        if outline.bytes <= FAMILIAR_BYTES_MAX {
+            self.outline = Some(outline);
+            self.bytes.extend_from_slice(&input[..outline.bytes]);
             let varies = |name: &str| VARYING.iter().any(|varying| name.eq_ignore_ascii_case(varying));
             // What is empty need not lie in the input.
             let varying = fields.iter().filter(|field| varies(field.name) && !field.value.is_empty());
@@ -144,7 +123,7 @@ impl Familiar {
                 start..start + field.value.len()
             }));
         }
-        Ok(outline)
+        Ok(Some(outline))
     }
 
     /// Whether `input` begins with the last head, but for what stands in its gaps.
@@ -164,70 +143,13 @@ impl Familiar {
     }
 }
 
-/// Appends a response's head to a buffer.
-pub struct Writer<'o> {
-    out: &'o mut Vec<u8>,
-}
-
-impl<'o> Writer<'o> {
-    /// Starts with the status line; its reason phrase is [`reason`].
-    pub fn new(out: &'o mut Vec<u8>, status: u16) -> Writer<'o> {
-        debug_assert!(matches!(status, 100..=599), "not a status: {status}");
-        match status_line(status) {
-            "" => {
-                out.extend_from_slice(b"HTTP/1.1 ");
-                out.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
-                out.extend_from_slice(b" \r\n");
-            }
-            line => out.extend_from_slice(line.as_bytes()),
-        }
-        Writer { out }
-    }
-
-    /// Adds a field.
-    pub fn field(self, name: &str, value: &[u8]) -> Self {
-        append_field(self.out, name, value);
-        self
-    }
-
-    /// Adds a rendered field.
-    pub fn line(self, line: &Line) -> Self {
-        self.out.extend_from_slice(&line.0);
-        self
-    }
-
-    /// Adds whole lines as they stand: fields that never change.
-    pub fn lines(self, lines: &'static str) -> Self {
-        debug_assert!(
-            lines.ends_with("\r\n") && head::lines_end_in_crlf(lines.as_bytes()).is_ok(),
-            "{lines:?}"
-        );
-        self.out.extend_from_slice(lines.as_bytes());
-        self
-    }
-
-    /// Adds a line of a number between texts that never change.
-    pub fn line_around(self, before: &'static str, value: u64, after: &'static str) -> Self {
-        self.out.extend_from_slice(before.as_bytes());
-        self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
-        self.lines(after)
-    }
-
-    /// Adds a field with a number.
-    pub fn field_number(self, name: &'static str, value: u64) -> Self {
-        append_number(self.out, name, value);
-        self
-    }
-
-    /// Ends the head with this `Content-Length`; the caller appends the body (or not, for HEAD and 304).
-    pub fn end_with_length(self, bytes: u64) {
-        append_number(self.out, "Content-Length", bytes);
-        self.end();
-    }
-
-    /// Ends the head of an answer that has neither body nor length: 1xx, 204.
-    pub fn end(self) {
-        self.out.extend_from_slice(b"\r\n");
+/// Begins a response's head with the status line; its reason phrase is [`reason`].
+pub fn write(out: &mut Vec<u8>, status: u16) -> Writer<'_> {
+    debug_assert!(matches!(status, 100..=599), "not a status: {status}");
+    let writer = Writer { out };
+    match status_line(status) {
+        "" => writer.line_around("HTTP/1.1 ", u64::from(status), " \r\n"),
+        line => writer.lines(line),
     }
 }
 
@@ -288,7 +210,8 @@ mod tests {
     /// The status and the length of the head, or the status of the refusal.
     fn check(input: &[u8], expected: Result<Option<(u16, usize)>, u16>) {
         let mut slots = Slots::default();
-        let parsed = parse(input, false, &mut slots).map(|head| head.map(|head| (head.status, head.bytes)));
+        let parsed = parse(input, false, &mut slots)
+            .map(|head| head.map(|head| (head.outline.status, head.outline.bytes)));
         assert_eq!(parsed.map_err(|reject| reject.status), expected);
     }
 
@@ -296,7 +219,7 @@ mod tests {
     fn every_status_that_is_written_is_parsed_again() {
         for status in 100..=599 {
             let mut out = Vec::new();
-            Writer::new(&mut out, status).end();
+            write(&mut out, status).end();
             check(&out, Ok(Some((status, out.len()))));
         }
     }
@@ -321,14 +244,7 @@ mod tests {
         familiar.parse(before).expect("a good head");
         let found = familiar.parse(head);
         let mut slots = Slots::default();
-        let alone = parse(head, false, &mut slots).map(|head| {
-            head.map(|Head { status, framing, keep_alive, bytes, .. }| Outline {
-                status,
-                framing,
-                keep_alive,
-                bytes,
-            })
-        });
+        let alone = parse(head, false, &mut slots).map(|head| head.map(|head| head.outline));
         assert_eq!(found, alone, "{}", head.escape_ascii());
         // Nor has it forgotten what it is to be compared with.
         assert_eq!(familiar.parse(before), Familiar::default().parse(before));
@@ -376,14 +292,14 @@ mod tests {
     #[test]
     fn a_response_is_written_as_one_would_type_it() {
         let mut out = b"before ".to_vec();
-        Writer::new(&mut out, 200).field("ETag", b"\"7\"").field_number("Age", 12).end_with_length(5);
+        write(&mut out, 200).field("ETag", b"\"7\"").field_number("Age", 12).end_with_length(5);
         assert_eq!(out, b"before HTTP/1.1 200 OK\r\nETag: \"7\"\r\nAge: 12\r\nContent-Length: 5\r\n\r\n");
     }
 
     #[test]
     fn a_status_without_a_reason_keeps_the_blank_before_it() {
         let mut out = Vec::new();
-        Writer::new(&mut out, 299).end();
+        write(&mut out, 299).end();
         assert_eq!(out, b"HTTP/1.1 299 \r\n\r\n");
     }
 

@@ -36,7 +36,7 @@ impl CompiledTemplate {
     ) -> CompiledTemplate {
         // The head contains the placeholders until it is cut.
         let mut head = Vec::new();
-        let mut writer = http1::request::Writer::new(&mut head, &form.method, &form.path, authority);
+        let mut writer = http1::request::write(&mut head, &form.method, &form.path, authority);
         for (name, value) in &form.headers {
             writer = writer.field(name, value.as_bytes());
         }

@@ -1,7 +1,7 @@
 //! Failures as answers: which status, which code, whether the write happened.
 
 use crate::tiered::{Error, Kind, WriteError};
-use http1::{Reject, response};
+use http1::{Reject, Writer, response};
 use kv::proto::{self, Problem};
 use kv::{Outcome, Version};
 use std::borrow::Cow;
@@ -80,7 +80,7 @@ impl Failure {
         body
     }
 
-    pub(super) fn write_head(&self, writer: response::Writer<'_>, body_bytes: usize) {
+    pub(super) fn write_head(&self, writer: Writer<'_>, body_bytes: usize) {
         let writer = writer.field("Content-Type", b"application/problem+json");
         let writer = match self.extra {
             Extra::None => writer,

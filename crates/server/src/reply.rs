@@ -6,7 +6,7 @@ use super::error::Failure;
 use super::routes::Unless;
 use crate::tiered::Served;
 use http1::request::{Head, Method};
-use http1::{Framing, response};
+use http1::{Framing, Writer, response};
 use kv::Row;
 use std::cell::RefCell;
 use std::time::{Duration, Instant, SystemTime};
@@ -71,10 +71,9 @@ pub(super) fn start<'o>(
     output: &'o mut Vec<u8>,
     status: u16,
     persistence: Option<&'static str>,
-) -> response::Writer<'o> {
+) -> Writer<'o> {
     output.reserve(HEAD_BYTES_USUAL);
-    let writer = response::Writer::new(output, status);
-    let writer = with_date(|date| writer.line(date));
+    let writer = with_date(response::write(output, status));
     match persistence {
         None => writer,
         Some(said) => writer.field("Connection", said.as_bytes()),
@@ -184,11 +183,11 @@ pub(super) fn cache_status(served: Served) -> &'static str {
     }
 }
 
-fn with_etag(writer: response::Writer<'_>, version: u64) -> response::Writer<'_> {
+fn with_etag(writer: Writer<'_>, version: u64) -> Writer<'_> {
     writer.line_around("ETag: \"", version, "\"\r\n")
 }
 
-fn with_timing<'o>(writer: response::Writer<'o>, timing: Option<&Timing>) -> response::Writer<'o> {
+fn with_timing<'o>(writer: Writer<'o>, timing: Option<&Timing>) -> Writer<'o> {
     let Some(Timing { cache, beyond }) = timing else { return writer };
     let parts = [
         ("cache", *cache),
@@ -202,18 +201,18 @@ fn with_timing<'o>(writer: response::Writer<'o>, timing: Option<&Timing>) -> res
 }
 
 thread_local! {
-    /// What `Date` says in this thread; empty until it is asked for.
-    static DATE: RefCell<Option<response::Line>> = const { RefCell::new(None) };
+    /// The line `Date` of answers of this thread; empty until it is asked for.
+    static DATE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// Makes `Date` say the time of now. Called by the worker several times a second, so that no answer reads the clock.
 pub(super) fn renew_date() {
-    DATE.set(Some(response::Line::new("Date", httpdate::fmt_http_date(SystemTime::now()).as_bytes())));
+    DATE.set(format!("Date: {}\r\n", httpdate::fmt_http_date(SystemTime::now())));
 }
 
-fn with_date<R>(use_date: impl FnOnce(&response::Line) -> R) -> R {
-    if DATE.with_borrow(Option::is_none) {
+fn with_date(writer: Writer<'_>) -> Writer<'_> {
+    if DATE.with_borrow(String::is_empty) {
         renew_date();
     }
-    DATE.with_borrow(|date| use_date(date.as_ref().unwrap_or(&response::Line::default())))
+    DATE.with_borrow(|date| writer.lines(date))
 }

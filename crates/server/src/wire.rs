@@ -120,7 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             body.reserve_exact(bytes as usize);
         }
         if request.expects_continue && !decoder.is_done() && self.input.is_empty() {
-            response::Writer::new(&mut self.output, 100).end();
+            response::write(&mut self.output, 100).end();
             self.flush().await?;
         }
         let timeouts = self.worker.shared.options.timeouts;

@@ -3,7 +3,7 @@
 //! No `Date`, no `Server`. Head and body go out in one piece; there they are two, which costs a delayed acknowledgement.
 
 use super::CompatApi;
-use http1::response::Writer;
+use http1::response;
 use kv::Row;
 use std::borrow::Cow;
 
@@ -69,7 +69,7 @@ impl Reply {
             false => ("Connection", &b"close"[..]),
         };
         let length = bytes as u64;
-        let mut writer = Writer::new(output, self.status);
+        let mut writer = response::write(output, self.status);
         if is_head {
             writer = writer.field("Accept-Ranges", b"bytes");
         }

@@ -41,7 +41,7 @@ pub(crate) fn parse(run: &Run) {
     let heads = run.at_most(1 << 18);
     let side = |(name, fields): &(&str, &[(&str, &str)])| {
         let mut head = Vec::new();
-        let writer = request::Writer::new(&mut head, "GET", TARGET, "127.0.0.1:8080");
+        let writer = request::write(&mut head, "GET", TARGET, "127.0.0.1:8080");
         fields.iter().fold(writer, |writer, (name, value)| writer.field(name, value.as_bytes())).end();
         let title = format!("{name}, {} bytes", head.len());
         Side::new(title, move || {
@@ -65,7 +65,7 @@ pub(crate) fn write(run: &Run) {
     let value = Side::new("200 with a value", move || {
         let mut is_right = || {
             out.clear();
-            response::Writer::new(&mut out, black_box(200))
+            response::write(&mut out, black_box(200))
                 .field("Date", b"Sun, 06 Nov 1994 08:49:37 GMT")
                 .field("ETag", b"\"8796093022209\"")
                 .field("Cache-Status", b"weir; hit")
@@ -80,7 +80,7 @@ pub(crate) fn write(run: &Run) {
     let made = Side::new("204", move || {
         let mut is_right = || {
             out.clear();
-            response::Writer::new(&mut out, black_box(204))
+            response::write(&mut out, black_box(204))
                 .field("Date", b"Sun, 06 Nov 1994 08:49:37 GMT")
                 .field("ETag", b"\"8796093022209\"")
                 .end();

@@ -90,7 +90,7 @@ impl Connection {
             },
             Reader::Client | Reader::HeadClient => {
                 let to_head = matches!(self.reader, Reader::HeadClient);
-                match response::parse(&self.pending, to_head, &mut slots)? {
+                match response::parse(&self.pending, to_head, &mut slots)?.map(|head| head.outline) {
                     Some(head) => (head.status.to_string(), head.framing, head.keep_alive, false, head.bytes),
                     None => return Ok(None),
                 }
