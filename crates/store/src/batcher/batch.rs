@@ -8,11 +8,8 @@ use super::{Batching, WriteRequest, Written};
 use crate::{Error, Found, Kind};
 use kv::{Change, Key, Precondition, Version, Write};
 
-/// The requests of one key, in the order they queued.
-pub(super) struct Group(Vec<WriteRequest>);
-
-/// A group with its preconditions decided.
-pub(super) struct DecidedGroup {
+/// The requests of one key, in the order they queued, with their preconditions decided once [`Group::decide`] was called.
+pub(super) struct Group {
     requests: Vec<(WriteRequest, Decision)>,
     /// The index of the last request that changes the key.
     last: Option<usize>,
@@ -20,6 +17,7 @@ pub(super) struct DecidedGroup {
     existed: Option<bool>,
 }
 
+#[derive(Clone, Copy)]
 enum Decision {
     Applies(Version),
     Fails(Option<Version>),
@@ -31,9 +29,11 @@ pub(super) fn group(mut batch: Vec<WriteRequest>) -> Vec<Group> {
     batch.sort_by(|a, b| a.key.cmp(&b.key));
     let mut groups: Vec<Group> = Vec::with_capacity(batch.len());
     for request in batch {
-        match groups.last_mut() {
-            Some(group) if group.key() == &request.key => group.0.push(request),
-            _ => groups.push(Group(vec![request])),
+        let same = groups.last_mut().filter(|group| group.key() == &request.key);
+        let undecided = (request, Decision::Fails(None));
+        match same {
+            Some(group) => group.requests.push(undecided),
+            None => groups.push(Group { requests: vec![undecided], last: None, existed: None }),
         }
     }
     groups
@@ -41,60 +41,34 @@ pub(super) fn group(mut batch: Vec<WriteRequest>) -> Vec<Group> {
 
 impl Group {
     pub(super) fn key(&self) -> &Key {
-        &self.0[0].key
+        &self.requests[0].0.key
     }
 
     pub(super) fn is_conditional(&self) -> bool {
-        self.0.iter().any(|request| request.condition != Precondition::None)
+        self.requests.iter().any(|(request, _)| request.condition != Precondition::None)
     }
 
     pub(super) fn fail(self, error: &Error) {
-        self.0.into_iter().for_each(|mut request| request.reply.give(Err(error.clone())));
+        self.requests.into_iter().for_each(|(mut request, _)| request.reply.give(Err(error.clone())));
     }
 
     /// `current` is the key's version before the batch (`Some(None)`: absent; `None`: not read, no conditions).
     pub(super) fn decide(
-        self,
+        &mut self,
         current: Option<Option<Version>>,
         mut next_version: impl FnMut() -> Version,
-    ) -> DecidedGroup {
-        let existed = current.map(|version| version.is_some());
+    ) {
+        self.existed = current.map(|version| version.is_some());
+        self.last = None;
         let mut now = current.flatten();
-        let mut last = None;
-        let requests = self
-            .0
-            .into_iter()
-            .enumerate()
-            .map(|(index, request)| {
-                if !request.condition.holds(now) {
-                    return (request, Decision::Fails(now));
-                }
+        for (index, (request, decision)) in self.requests.iter_mut().enumerate() {
+            *decision = Decision::Fails(now);
+            if request.condition.holds(now) {
                 let version = next_version();
                 now = request.row.is_some().then_some(version);
-                last = Some(index);
-                (request, Decision::Applies(version))
-            })
-            .collect();
-        DecidedGroup { requests, last, existed }
-    }
-}
-
-impl DecidedGroup {
-    /// The requests again, as if nothing had been decided.
-    pub(super) fn undo(self) -> Group {
-        Group(self.requests.into_iter().map(|(request, _)| request).collect())
-    }
-
-    /// Answers requests whose write another has overtaken on its way into the store.
-    fn answer_overtaken(self) {
-        for (mut request, decision) in self.requests {
-            let written = match decision {
-                Decision::Fails(current) => Written::ConditionFailed(current),
-                Decision::Applies(version) => {
-                    Written::Applied { version, existed: true, row: request.row, superseded: true }
-                }
-            };
-            request.reply.give(Ok(written));
+                self.last = Some(index);
+                *decision = Decision::Applies(version);
+            }
         }
     }
 
@@ -110,43 +84,34 @@ impl DecidedGroup {
 }
 
 /// At most one write for each group.
-pub(super) fn writes(groups: &[DecidedGroup]) -> Vec<Write> {
-    groups.iter().filter_map(DecidedGroup::write).collect()
+pub(super) fn writes(groups: &[Group]) -> Vec<Write> {
+    groups.iter().filter_map(Group::write).collect()
 }
 
 /// Answers every request; `found` says of each of [`writes`] what it found.
-pub(super) fn answer(groups: Vec<DecidedGroup>, found: &[Found], batching: Batching) {
+pub(super) fn answer(groups: Vec<Group>, found: &[Found], batching: Batching) {
     let mut found = found.iter();
-    for decided in groups {
+    for group in groups {
+        let found = group.last.and_then(|_| found.next());
+        let is_overtaken = found == Some(&Found::Newer);
+        // Without batches the newer one is of another of our workers, and was under way at the same time: this one came
+        // just before.
+        if is_overtaken && batching == Batching::On {
+            let what = "the store holds a newer version of this key: something else writes it";
+            group.fail(&Error::new(Kind::Rejected, what));
+            continue;
+        }
         // What was read and what the write found agree: nothing else writes the key meanwhile.
-        let existed = match decided.last.and_then(|_| found.next()) {
-            // The newer one is of another of our workers, and was under way at the same time: this one came just before.
-            Some(Found::Newer) if batching == Batching::Off => {
-                decided.answer_overtaken();
-                continue;
-            }
-            Some(Found::Newer) => {
-                let what = "the store holds a newer version of this key: something else writes it";
-                decided.undo().fail(&Error::new(Kind::Rejected, what));
-                continue;
-            }
-            Some(found) => Some(*found == Found::Present),
-            None => decided.existed,
-        };
-        let DecidedGroup { requests, last, .. } = decided;
-        let mut existed = existed.unwrap_or(false);
-        for (index, (mut request, decision)) in requests.into_iter().enumerate() {
+        let mut existed = found.map_or(group.existed.unwrap_or(false), |found| *found != Found::Absent);
+        for (index, (mut request, decision)) in group.requests.into_iter().enumerate() {
             let written = match decision {
                 Decision::Fails(current) => Written::ConditionFailed(current),
-                Decision::Applies(version) => {
-                    let before = std::mem::replace(&mut existed, request.row.is_some());
-                    Written::Applied {
-                        version,
-                        existed: before,
-                        row: request.row.map(|row| row.with_version(version)),
-                        superseded: last != Some(index),
-                    }
-                }
+                Decision::Applies(version) => Written::Applied {
+                    version,
+                    existed: std::mem::replace(&mut existed, request.row.is_some()),
+                    row: request.row.map(|row| row.with_version(version)),
+                    superseded: is_overtaken || group.last != Some(index),
+                },
             };
             request.reply.give(Ok(written));
         }

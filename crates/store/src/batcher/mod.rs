@@ -149,13 +149,15 @@ pub enum Status {
     Stopped,
 }
 
-/// Is notified when the store is owned and when it is lost, on the owner thread.
+/// Is notified when the store is owned and when it is lost, on the owner thread. `()` ignores it.
 pub trait Observer: Send + Sync {
     /// The server owns the store and no earlier statement can take effect any more; requests will be served from now on.
-    fn store_up(&self);
+    fn store_up(&self) {}
     /// The store is lost; it may be another's, or change, from now on.
-    fn store_down(&self);
+    fn store_down(&self) {}
 }
+
+impl Observer for () {}
 
 /// What the workers count.
 #[derive(Debug, Default)]

@@ -5,20 +5,13 @@ use crate::contract::scripted::{Act, Scripted, Stage, Step};
 use crate::{Answer, Lease, Session};
 use std::sync::mpsc;
 
-struct Deaf;
-
-impl Observer for Deaf {
-    fn store_up(&self) {}
-    fn store_down(&self) {}
-}
-
 fn key(name: &str) -> Key {
     Key::new(name.as_bytes()).unwrap()
 }
 
 fn start() -> (Batcher, Stage) {
     let (store, stage) = Scripted::new();
-    (Batcher::start(Box::new(store), Config::default(), Arc::new(Deaf)).unwrap(), stage)
+    (Batcher::start(Box::new(store), Config::default(), Arc::new(())).unwrap(), stage)
 }
 
 type Answered = mpsc::Receiver<(String, Result<Written, Error>)>;
@@ -186,7 +179,7 @@ fn who_has_seen_that_the_store_is_up_is_not_refused() {
     let end = Arc::new(tokio::sync::Semaphore::new(0));
     let store = SlowToAcquire { store, leases: AtomicUsize::new(0), end: Arc::clone(&end) };
     let config = Config { role: Role::Replica, ..Config::default() };
-    let batcher = Batcher::start(Box::new(store), config, Arc::new(Deaf)).unwrap();
+    let batcher = Batcher::start(Box::new(store), config, Arc::new(())).unwrap();
     let (sender, receiver) = mpsc::channel();
     let read = || {
         let sender = sender.clone();
@@ -213,7 +206,7 @@ fn who_has_seen_that_the_store_is_up_is_not_refused() {
 fn too_long_a_queue_is_refused_at_once() {
     let (store, stage) = Scripted::new();
     let config = Config { queue_requests: 2, ..Config::default() };
-    let batcher = Batcher::start(Box::new(store), config, Arc::new(Deaf)).unwrap();
+    let batcher = Batcher::start(Box::new(store), config, Arc::new(())).unwrap();
     let first = write(&batcher, "a=1");
     let in_flight = stage.next();
     let rest = write(&batcher, "b=1 c=1 d=1");
@@ -285,7 +278,7 @@ fn a_clear_of_which_nobody_knows_costs_the_lease() {
 fn start_two() -> (Batcher, Stage) {
     let (store, stage) = Scripted::new();
     let config = Config { workers: Some(Workers { read: 1, write: 2 }), ..Config::default() };
-    (Batcher::start(Box::new(store), config, Arc::new(Deaf)).unwrap(), stage)
+    (Batcher::start(Box::new(store), config, Arc::new(())).unwrap(), stage)
 }
 
 /// Two letters whose keys are in a queue.

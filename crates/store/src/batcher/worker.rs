@@ -1,10 +1,10 @@
 //! A store worker: a thread, a session and one batch in flight, of its own queue or, while flushes are slow, of all queues.
 
-use super::batch::{self, DecidedGroup};
+use super::batch;
 use super::queue::{Consumer, Queued, Queues};
 use super::replies::answer_batch;
 use super::{Batching, ReadRequest, Reply, Shared, Status, WorkerMeters, WriteRequest, Written, overloaded};
-use crate::{Answer, Error, Kind, Session};
+use crate::{Answer, Error, Found, Kind, Session};
 use kv::faults::{self, Fault};
 use kv::{Key, Row};
 use std::collections::VecDeque;
@@ -436,63 +436,49 @@ impl Request for WriteRequest {
 /// If the store refuses a batch of several groups, they come back in `refused` unanswered.
 async fn commit(
     session: &mut dyn Session,
-    groups: Vec<batch::Group>,
+    mut groups: Vec<batch::Group>,
     shared: &Shared,
     refused: &mut Vec<batch::Group>,
 ) -> Result<Instant, Error> {
-    let decided = match decide(session, groups, shared).await {
-        Ok(decided) => decided,
-        Err(error) => return if error.kind().ends_session() { Err(error) } else { Ok(Instant::now()) },
-    };
-    let writes = batch::writes(&decided);
-    let mut tries = 0;
-    let answer = loop {
-        match session.write(&writes).await {
-            Err(error) if error.kind() == Kind::Retry && tries < RETRIES_MAX => tries += 1,
-            answer => break answer,
-        }
-    };
-    match answer {
-        Ok(found) => Ok(answer_batch(|| batch::answer(decided, &found, shared.config.batching))),
-        Err(error) if error.kind() == Kind::Rejected && decided.len() > 1 => {
-            refused.extend(decided.into_iter().map(DecidedGroup::undo));
+    match write(session, &mut groups, shared).await {
+        Ok(found) => Ok(answer_batch(|| batch::answer(groups, &found, shared.config.batching))),
+        Err(error) if error.kind() == Kind::Rejected && groups.len() > 1 => {
+            refused.extend(groups);
             Ok(Instant::now())
         }
         Err(error) => {
-            let answered = answer_batch(|| decided.into_iter().for_each(|group| group.undo().fail(&error)));
+            let answered = answer_batch(|| groups.into_iter().for_each(|group| group.fail(&error)));
             if error.kind().ends_session() { Err(error) } else { Ok(answered) }
         }
     }
 }
 
-/// Decides the preconditions, reading the keys that have any, and gives every write its version.
-async fn decide(
+/// Decides the preconditions, reading the keys that have any, gives every write its version, and sends what is to be written.
+async fn write(
     session: &mut dyn Session,
-    groups: Vec<batch::Group>,
+    groups: &mut [batch::Group],
     shared: &Shared,
-) -> Result<Vec<DecidedGroup>, Error> {
+) -> Result<Vec<Found>, Error> {
     let conditional: Vec<Key> =
         groups.iter().filter(|group| group.is_conditional()).map(|group| group.key().clone()).collect();
-    let rows = match session.read(&conditional).await {
-        Ok(rows) => rows,
-        Err(error) => {
-            // Nothing was sent to be written.
-            let error = Error::new(
-                if error.kind() == Kind::Unknown { Kind::Unavailable } else { error.kind() },
-                error.to_string(),
-            );
-            groups.into_iter().for_each(|group| group.fail(&error));
-            return Err(error);
-        }
-    };
+    let rows = session.read(&conditional).await.map_err(|error| match error.kind() {
+        // Nothing was sent to be written.
+        Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
+        _ => error,
+    })?;
     let mut rows = rows.into_iter();
-    Ok(groups
-        .into_iter()
-        .map(|group| {
-            let current = group.is_conditional().then(|| rows.next().flatten().map(|row| row.version()));
-            group.decide(current, || shared.next_version())
-        })
-        .collect())
+    for group in &mut *groups {
+        let current = group.is_conditional().then(|| rows.next().flatten().map(|row| row.version()));
+        group.decide(current, || shared.next_version());
+    }
+    let writes = batch::writes(groups);
+    let mut tries = 0;
+    loop {
+        match session.write(&writes).await {
+            Err(error) if error.kind() == Kind::Retry && tries < RETRIES_MAX => tries += 1,
+            answer => return answer,
+        }
+    }
 }
 
 #[cfg(test)]
