@@ -3,51 +3,33 @@
 //! A *flight* is one read of the store for all requests that wait for the key. A write of the key detaches it: requests that
 //! already wait get its result, later ones do not, and the result does not enter the cache.
 
-use kv::{Key, Row};
+use super::Read;
+use kv::Key;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use store::{Error, Receiver, Sender, channel};
-
-/// The result of a flight.
-#[derive(Clone, Debug)]
-pub(super) struct Fetched {
-    pub(super) result: Result<Option<Row>, Error>,
-    /// Whether the row entered the cache.
-    pub(super) stored: bool,
-    /// How long the read waited for its batch.
-    pub(super) queued: std::time::Duration,
-}
+use store::{Batching, Error, Receiver, Sender, channel};
 
 /// A read of the store in flight.
 pub(super) struct Flight {
-    waiting: Mutex<Vec<Sender<Fetched>>>,
+    waiting: Mutex<Vec<Sender<Result<Read, Error>>>>,
     generation: u64,
 }
 
 impl Flight {
     /// Answers all requests that wait.
-    pub(super) fn answer(&self, fetched: Fetched) {
+    pub(super) fn answer(&self, result: &Result<Read, Error>) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         for sender in waiting {
-            sender.send(fetched.clone());
+            sender.send(result.clone());
         }
     }
 
-    fn wait(&self) -> Receiver<Fetched> {
+    fn wait(&self) -> Receiver<Result<Read, Error>> {
         let (sender, receiver) = channel();
         self.waiting.lock().push(sender);
         receiver
     }
-}
-
-/// In which order the writes of a key end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// In the order of their commits.
-    OfCommits,
-    /// In any order: it is not known which of two overlapping writes the store holds in the end.
-    None,
 }
 
 /// The keys of one shard that have reads or writes in flight.
@@ -59,7 +41,8 @@ pub(super) struct Flights {
     suspensions: u32,
     /// Counts the leases and the ends of suspensions: what began in an earlier generation does not enter the cache.
     generation: u64,
-    order: Order,
+    /// Without batches the writes of a key end in any order: it is not known which of two that overlap the store holds in the end.
+    batching: Batching,
 }
 
 /// What is in flight for one key.
@@ -83,12 +66,12 @@ impl KeyState {
 
 impl Flights {
     /// Nothing in flight, closed.
-    pub(super) fn new(order: Order) -> Flights {
-        Flights { keys: HashMap::new(), is_open: false, suspensions: 0, generation: 0, order }
+    pub(super) fn new(batching: Batching) -> Flights {
+        Flights { keys: HashMap::new(), is_open: false, suspensions: 0, generation: 0, batching }
     }
 
     /// Waits for the flight of `key`, if there is one to join.
-    pub(super) fn join(&self, key: &Key) -> Option<Receiver<Fetched>> {
+    pub(super) fn join(&self, key: &Key) -> Option<Receiver<Result<Read, Error>>> {
         Some(self.keys.get(key)?.flight.as_ref()?.wait())
     }
 
@@ -98,7 +81,7 @@ impl Flights {
     }
 
     /// Starts a flight that others may join.
-    pub(super) fn start(&mut self, key: &Key) -> (Arc<Flight>, Receiver<Fetched>) {
+    pub(super) fn start(&mut self, key: &Key) -> (Arc<Flight>, Receiver<Result<Read, Error>>) {
         let flight = Arc::new(Flight { waiting: Mutex::default(), generation: self.generation });
         let receiver = flight.wait();
         self.keys.entry(key.clone()).or_default().flight = Some(Arc::clone(&flight));
@@ -134,7 +117,7 @@ impl Flights {
         // A store worker answers before it closes its session, and a new lease waits for all sessions to close. So the lease
         // that settles this outcome is still to come, even if the write was queued before the last one.
         state.unknown_outcome |= unknown_outcome;
-        let calm = !state.unknown_outcome && (self.order == Order::OfCommits || !state.overlapped);
+        let calm = !state.unknown_outcome && (self.batching == Batching::On || !state.overlapped);
         state.overlapped &= state.writes > 0;
         if state.is_over() {
             self.keys.remove(key);

@@ -16,13 +16,13 @@ pub use shards::{Shard, Tiers};
 pub use store::{Error, Flush, Kind, Meters, SHARDS_MAX, Status, WorkerMeters, Workers};
 
 use cache::{Cache, Place};
-use flight::{Fetched, Flight, Flights, Order};
+use flight::{Flight, Flights};
 use kv::counters::Counter;
 use kv::{Key, Precondition, Row, Version};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Batcher, Batching, Config, Observer, Receiver, Reply, Store, WriteRequest, Written, channel};
+use store::{Batcher, Config, Observer, Receiver, Reply, Store, WriteRequest, Written, channel};
 
 /// The cache and the store behind it.
 pub struct Tiered {
@@ -108,12 +108,7 @@ impl Tiered {
         config: Config,
         deadline: Duration,
     ) -> Result<Tiered, Error> {
-        let order = match config.batching {
-            Batching::On => Order::OfCommits,
-            Batching::Off => Order::None,
-        };
-        let flights = (0..cache.shard_count()).map(|_| Mutex::new(Flights::new(order))).collect();
-
+        let flights = (0..cache.shard_count()).map(|_| Mutex::new(Flights::new(config.batching))).collect();
         let tier = Arc::new(Tier { cache, flights, meters: TierMeters::default() });
         let batcher = Batcher::start(store, config, Arc::clone(&tier) as Arc<dyn Observer>)?;
         Ok(Tiered { tier, batcher, deadline })
@@ -133,29 +128,34 @@ impl Tiered {
     /// The row under `key`, from the cache or the store.
     pub async fn get(&self, key: &Key) -> Result<Read, Error> {
         let place = self.tier.cache.place(key.as_bytes());
-        let (receiver, flight) = match self.tier.look_up(place, key) {
-            Lookup::Cached(row) => {
+        let (receiver, flight) = {
+            let mut flights = self.tier.flights[place.shard].lock();
+            // A flight of this key may have completed since the caller looked.
+            if let Some(row) = self.tier.cache.get(place, key.as_bytes()) {
                 return Ok(Read { row: Some(row), served: Served::Hit, queued: Duration::ZERO });
             }
-            Lookup::UnknownOutcome => {
+            if flights.has_unknown_outcome(key) {
                 let what = "the outcome of an earlier write of this key is unknown until the store is back";
                 return Err(Error::new(Kind::Unavailable, what));
             }
-            Lookup::Joined(receiver) => (receiver, None),
-            Lookup::Started(receiver, flight) => (receiver, Some(flight)),
+            self.tier.cache.missed(place);
+            match flights.join(key) {
+                Some(receiver) => (receiver, None),
+                None => {
+                    let (flight, receiver) = flights.start(key);
+                    (receiver, Some(flight))
+                }
+            }
         };
         self.tier.meters.misses.add(1);
-        let joined = flight.is_none();
-        if let Some(flight) = flight {
-            let (tier, key_read) = (Arc::clone(&self.tier), key.clone());
-            let complete = move |result, queued| tier.complete(place, &key_read, &flight, result, queued);
-            self.batcher.read(key.clone(), Reply::new(complete));
-        } else {
+        let Some(flight) = flight else {
             self.tier.meters.collapsed.add(1);
-        }
-        let fetched = self.answer(receiver).await?;
-        let served = if joined { Served::Collapsed } else { Served::Miss { stored: fetched.stored } };
-        fetched.result.map(|row| Read { row, served, queued: fetched.queued })
+            return self.answer(receiver).await?.map(|read| Read { served: Served::Collapsed, ..read });
+        };
+        let (tier, key_read) = (Arc::clone(&self.tier), key.clone());
+        let complete = move |result, queued| tier.complete(place, &key_read, &flight, result, queued);
+        self.batcher.read(key.clone(), Reply::new(complete));
+        self.answer(receiver).await?
     }
 
     /// Creates or replaces a row.
@@ -257,35 +257,7 @@ enum Fill {
     Never,
 }
 
-/// How a read goes on after it looked into the cache again.
-enum Lookup {
-    Cached(Row),
-    /// The outcome of an earlier write of the key is unknown.
-    UnknownOutcome,
-    Joined(Receiver<Fetched>),
-    Started(Receiver<Fetched>, Arc<Flight>),
-}
-
 impl Tier {
-    fn look_up(&self, place: Place, key: &Key) -> Lookup {
-        let mut flights = self.flights[place.shard].lock();
-        // A flight of this key may have completed since the caller looked.
-        if let Some(row) = self.cache.get(place, key.as_bytes()) {
-            return Lookup::Cached(row);
-        }
-        if flights.has_unknown_outcome(key) {
-            return Lookup::UnknownOutcome;
-        }
-        self.cache.missed(place);
-        match flights.join(key) {
-            Some(receiver) => Lookup::Joined(receiver),
-            None => {
-                let (flight, receiver) = flights.start(key);
-                Lookup::Started(receiver, flight)
-            }
-        }
-    }
-
     /// The store answered a read: fills the cache if the one rule allows it, then answers the requests that wait.
     fn complete(
         &self,
@@ -309,7 +281,7 @@ impl Tier {
                 _ => false,
             }
         };
-        flight.answer(Fetched { result, stored, queued });
+        flight.answer(&result.map(|row| Read { row, served: Served::Miss { stored }, queued }));
     }
 
     /// A read that overlapped a write may have seen its commit before the cache was updated. Requests that wait for the read
@@ -353,16 +325,14 @@ impl Tier {
         let unknown_outcome = matches!(result, Err(error) if error.kind() == Kind::Unknown);
         let may_fill = flights.end_write(key, generation, unknown_outcome) && fill == Fill::IfAllowed;
         match result {
-            // Its successor in the same commit comes right after. The cached row is older than both, and must not be served
-            // after this write was acknowledged.
-            Ok(Written::Applied { superseded: true, .. }) => drop(self.cache.remove(place, key.as_bytes())),
-            Ok(Written::ConditionFailed(_)) => {}
-            Ok(Written::Applied { row: Some(row), .. }) if may_fill => {
+            // Of one that is superseded, the successor in the same commit comes right after. The cached row is older than both,
+            // and must not be served after this write was acknowledged.
+            Ok(Written::Applied { row: Some(row), superseded: false, .. }) if may_fill => {
                 self.cache.insert(place, row.clone());
             }
             Ok(Written::Applied { .. }) => drop(self.cache.remove(place, key.as_bytes())),
             Err(_) if unknown_outcome => drop(self.cache.remove(place, key.as_bytes())),
-            Err(_) => {}
+            Ok(Written::ConditionFailed(_)) | Err(_) => {}
         }
     }
 }

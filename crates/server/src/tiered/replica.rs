@@ -9,7 +9,7 @@ use kv::{Key, Row};
 use std::sync::Arc;
 use std::time::Duration;
 use store::replica::Lag;
-use store::{Batcher, Config, Observer, Reply, Role, Store, channel};
+use store::{Batcher, Config, Reply, Role, Store, channel};
 
 /// A store that follows the others and is only read.
 pub struct Replica {
@@ -17,14 +17,6 @@ pub struct Replica {
     lag: Lag,
     reads: Counter,
     deadline: Duration,
-}
-
-/// There is nothing above that would have to learn of the replica's coming and going.
-struct NoObserver;
-
-impl Observer for NoObserver {
-    fn store_up(&self) {}
-    fn store_down(&self) {}
 }
 
 impl Replica {
@@ -36,7 +28,8 @@ impl Replica {
         deadline: Duration,
     ) -> Result<Replica, Error> {
         let config = Config { role: Role::Replica, ..config };
-        let batcher = Batcher::start(store, config, Arc::new(NoObserver))?;
+        // There is nothing above that would have to learn of the replica's coming and going.
+        let batcher = Batcher::start(store, config, Arc::new(()))?;
         Ok(Replica { batcher, lag, reads: Counter::default(), deadline })
     }
 

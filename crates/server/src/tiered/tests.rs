@@ -5,6 +5,7 @@ use cache::{Limits, policy};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::future::Future;
+use store::Batching;
 use store::contract::scripted::{Act, Scripted, Stage, Step};
 use tokio::task::JoinHandle;
 
