@@ -6,17 +6,18 @@
 use super::error::{Extra, Failure};
 use super::faults::FaultGuard;
 use super::head::refuse;
+use super::metrics::JSON;
 use super::reply::{
     Request, Timing, cache_status, write_failure, write_made, write_page, write_row, write_row_head,
 };
-use super::routes::{Action, Unless, route};
+use super::routes::{Action, Operation, route};
 use super::wire::{End, OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
-use super::{Worker, lab, metrics};
+use super::{Worker, lab};
 use crate::tiered::{Made, Read, Served};
 use bytes::Buf;
 use http1::request::{self, Method};
 use http1::{Framing, Slots};
-use kv::{KEY_BYTES_MAX, Key, Row};
+use kv::{KEY_BYTES_MAX, Key, Precondition, Row};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -25,7 +26,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 const COPY_BYTES_MAX: usize = 32 << 10;
 /// Up to this a cached value is copied under the cache's lock, which costs less than to share its row: some 50 ns.
 const LOCKED_BYTES_MAX: usize = 2 << 10;
-const TEXT: &str = "text/plain";
 
 pub(super) struct Connection<S> {
     wire: Wire<S>,
@@ -41,15 +41,13 @@ enum Task {
     Incomplete,
     /// Its faults have to be injected first; the head stays in the input.
     InjectFaults,
-    /// It is answered already.
-    Answered {
-        keep_alive: bool,
-    },
+    /// It is answered already; whether the connection goes on.
+    Answered(bool),
     /// A cached row has to be sent after the lock of the cache was released.
     Send {
         request: Request,
         row: Row,
-        unless: Unless,
+        unless: Option<Precondition>,
         timing: bool,
     },
     /// The store has to be asked, or a body read.
@@ -104,9 +102,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.faults = Some(Box::new(Box::pin(self.wire.worker.inject_faults()).await));
                     continue;
                 }
-                Task::Answered { keep_alive } => keep_alive,
+                Task::Answered(keep_alive) => keep_alive,
                 Task::Send { request, row, unless, timing } => {
-                    let keep_alive = self.send_hit(&request, &row, &unless, timing).await?;
+                    let keep_alive = self.send_hit(&request, &row, unless.as_ref(), timing).await?;
                     self.wire.arrived = Instant::now();
                     keep_alive
                 }
@@ -163,14 +161,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         // A cached row answers a request without a body on the spot.
-        if let Ok(Action::Get { key, unless, timing }) = &routed
+        if let Ok(Action::Data { key, operation: Operation::Get { unless }, timing }) = &routed
             && request.framing == Framing::Length(0)
             && let Some((hit, shard)) = self.wire.worker.shared.tiers.cached(key, |row| {
                 // Under the cache's lock. What takes longer is done outside, with a shared row.
                 if row.value().len() > LOCKED_BYTES_MAX || *timing || options.timing {
                     return Hit::Row(row.clone());
                 }
-                Hit::Answered(write_row(&mut self.wire.output, &request, row, unless, Served::Hit, None))
+                Hit::Answered(write_row(
+                    &mut self.wire.output,
+                    &request,
+                    row,
+                    unless.as_ref(),
+                    Served::Hit,
+                    None,
+                ))
             })
         {
             self.wire.worker.metrics.hits[shard].add(1);
@@ -179,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Hit::Answered(status) => {
                     self.wire.worker.metrics.counted(request.method, status);
                     self.wire.answered_at_once += 1;
-                    Task::Answered { keep_alive: request.keep_alive }
+                    Task::Answered(request.keep_alive)
                 }
             };
             self.wire.input.advance(head_bytes);
@@ -198,7 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         &mut self,
         request: &Request,
         row: &Row,
-        unless: &Unless,
+        unless: Option<&Precondition>,
         timing: bool,
     ) -> Result<bool, End> {
         let worker = Rc::clone(&self.wire.worker);
@@ -215,26 +220,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (tiers, options) = (&worker.shared.tiers, &worker.shared.options);
         // Only PUT and preload use a body. Others may have one (RFC 9110, 9.3.1), which is read and dropped.
         let limit = match &action {
-            Action::Put { .. } | Action::Lab(lab::Action::Preload { .. }) => options.value_bytes,
+            Action::Data { operation: Operation::Put { .. }, .. }
+            | Action::Lab(lab::Action::Preload { .. }) => options.value_bytes,
             _ => UNUSED_BODY_BYTES_MAX,
         };
         let body = match self.wire.read_body(&request, limit).await? {
             Ok(body) => body,
             Err(failure) => return self.refuse(&request, &failure.closing()).await,
         };
-        if matches!(action, Action::Get { .. } | Action::Put { .. } | Action::Delete { .. } | Action::Lab(_))
-        {
+        if !matches!(action, Action::Page(_)) {
             // Earlier answers need not wait for the store.
             self.wire.flush().await?;
         }
-        let cache = matches!(action, Action::Get { .. }).then(|| request.started.elapsed());
+        let is_get = matches!(action, Action::Data { operation: Operation::Get { .. }, .. });
+        let cache = is_get.then(|| request.started.elapsed());
         let asked_at = Instant::now();
         let timed = |asked: bool, queued: Duration| {
             let store = asked_at.elapsed().saturating_sub(queued);
             (asked || options.timing).then_some(Timing { cache, beyond: Some((queued, store)) })
         };
         let done = match action {
-            Action::Get { key, unless, timing } => {
+            Action::Data { key, operation: Operation::Get { unless }, timing } => {
                 let got = tiers.get(&key).await;
                 request.keep_alive &= !worker.is_draining();
                 match got {
@@ -243,7 +249,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                             worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
                         }
                         let timing = timed(timing, queued);
-                        Ok(self.send_row(&request, &row, &unless, served, timing.as_ref()).await?)
+                        Ok(self.send_row(&request, &row, unless.as_ref(), served, timing.as_ref()).await?)
                     }
                     Ok(Read { row: None, served: served @ Served::Replica, .. }) => {
                         Err(Failure::absent().with(Extra::CacheStatus(cache_status(served))))
@@ -252,20 +258,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Err(error) => Err(Failure::of_read(&error)),
                 }
             }
-            Action::Put { key, content_type, condition, timing } => {
+            Action::Data { key, operation: Operation::Put { content_type, condition }, timing } => {
                 let put = tiers.tier_of(&key).put(&key, &content_type, body, condition);
                 let put = worker.locked(put).await;
                 request.keep_alive &= !worker.is_draining();
                 put.map_err(Failure::of_write).map(|Made { version, existed, queued }| {
                     let status = if existed { 204 } else { 201 };
-                    self.write_made(&request, status, Some(version.0), timed(timing, queued).as_ref())
+                    write_made(
+                        &mut self.wire.output,
+                        &request,
+                        status,
+                        Some(version.0),
+                        timed(timing, queued).as_ref(),
+                    )
                 })
             }
-            Action::Delete { key, condition, timing } => {
+            Action::Data { key, operation: Operation::Delete { condition }, timing } => {
                 let deleted = worker.locked(tiers.tier_of(&key).delete(&key, condition)).await;
                 request.keep_alive &= !worker.is_draining();
                 deleted.map_err(Failure::of_write).map(|Made { queued, .. }| {
-                    self.write_made(&request, 204, None, timed(timing, queued).as_ref())
+                    write_made(&mut self.wire.output, &request, 204, None, timed(timing, queued).as_ref())
                 })
             }
             Action::Lab(action) => {
@@ -273,22 +285,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 request.keep_alive &= !worker.is_draining();
                 done.map(|done| match done {
                     lab::Done::Written { status, version } => {
-                        self.write_made(&request, status, version, None)
+                        write_made(&mut self.wire.output, &request, status, version, None)
                     }
-                    lab::Done::Page(json) => self.write_page(&request, 200, "application/json", &json),
+                    lab::Done::Page(json) => write_page(&mut self.wire.output, &request, 200, JSON, &json),
                 })
             }
-            Action::Healthz => Ok(self.write_page(&request, 200, TEXT, "alive\n")),
-            Action::Readyz => Ok(match metrics::not_ready(tiers) {
-                _ if worker.is_draining() => self.write_page(&request, 503, TEXT, "draining\n"),
-                None => self.write_page(&request, 200, TEXT, "ready\n"),
-                Some(why) => self.write_page(&request, 503, TEXT, &format!("{why}\n")),
-            }),
-            Action::Metrics => {
-                let text = metrics::prometheus(&worker);
-                Ok(self.write_page(&request, 200, "text/plain; version=0.0.4", &text))
+            Action::Page(page) => {
+                let (status, content_type, text) = page(&worker);
+                Ok(write_page(&mut self.wire.output, &request, status, content_type, &text))
             }
-            Action::Stats => Ok(self.write_page(&request, 200, "application/json", &metrics::json(&worker))),
         };
         match done {
             Ok(status) => {
@@ -297,22 +302,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Err(failure) => Ok(self.answer_failure(&request, &failure)),
         }
-    }
-
-    fn write_made(
-        &mut self,
-        request: &Request,
-        status: u16,
-        version: Option<u64>,
-        timing: Option<&Timing>,
-    ) -> u16 {
-        write_made(&mut self.wire.output, request, status, version, timing);
-        status
-    }
-
-    fn write_page(&mut self, request: &Request, status: u16, content_type: &str, body: &str) -> u16 {
-        write_page(&mut self.wire.output, request, status, content_type, body);
-        status
     }
 
     /// Answers a refused request; whether the connection goes on.
@@ -346,7 +335,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         &mut self,
         request: &Request,
         row: &Row,
-        unless: &Unless,
+        unless: Option<&Precondition>,
         served: Served,
         timing: Option<&Timing>,
     ) -> Result<u16, End> {

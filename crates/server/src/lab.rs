@@ -14,15 +14,13 @@ use kv::faults::{self, FaultSpec};
 use kv::proto::is_well_encoded;
 use std::borrow::Cow;
 
-/// What such a request asks for.
-#[derive(Debug, PartialEq, Eq)]
+/// What such a request asks for. A preload goes into the store and not into the cache; the value is the body.
+#[derive(Debug)]
 pub(super) enum Action {
-    /// Into the store and not into the cache; the value is the body.
     Preload {
         key: Key,
         content_type: String,
     },
-    /// Everything goes.
     Clear,
     /// The first primes, this many.
     Primes(usize),
@@ -38,13 +36,9 @@ impl Action {
     }
 }
 
-/// What became of it.
+/// What became of it. A page is JSON.
 pub(super) enum Done {
-    Written {
-        status: u16,
-        version: Option<u64>,
-    },
-    /// JSON.
+    Written { status: u16, version: Option<u64> },
     Page(String),
 }
 

@@ -9,6 +9,7 @@ use super::{Shared, Worker};
 use crate::tiered::{SHARDS_MAX, ShadowCounts, Status, Tiered, Tiers};
 use http1::request::Method;
 use kv::counters::{Counter, Distribution, Histogram, micros};
+use kv::proto;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -84,9 +85,9 @@ impl Metrics {
 }
 
 /// The samples of all metrics, now.
-fn collect(worker: &Worker) -> Page {
+fn collect(worker: &Worker) -> Samples {
     let Shared { metrics, tiers, faults, .. } = &*worker.shared;
-    let mut page = Page::default();
+    let mut page = Samples::default();
     for (m, method) in Method::NAMES.iter().enumerate() {
         for (s, status) in STATUSES.iter().enumerate() {
             let count = metrics.sum(|worker| &worker.requests[m][s]);
@@ -138,17 +139,7 @@ fn collect(worker: &Worker) -> Page {
     page
 }
 
-/// Prometheus text, version 0.0.4.
-pub(super) fn prometheus(worker: &Worker) -> String {
-    collect(worker).prometheus()
-}
-
-/// One flat JSON object: name with labels → number; histograms by their `_sum` and `_count`.
-pub(super) fn json(worker: &Worker) -> String {
-    collect(worker).json()
-}
-
-fn collect_shard(page: &mut Page, tiered: &Tiered, hits: f64) {
+fn collect_shard(page: &mut Samples, tiered: &Tiered, hits: f64) {
     let (tier, store, cache) = (tiered.meters(), tiered.store().meters(), tiered.cache().counts());
     let collapsed = tier.collapsed.get();
     let misses = tier.misses.get().saturating_sub(collapsed);
@@ -193,8 +184,24 @@ fn secs(nanos: &Counter) -> f64 {
     nanos.get() as f64 * 1e-9
 }
 
+/// A page about the server: status, content type and text.
+pub(super) type Page = fn(&Worker) -> (u16, &'static str, String);
+
+pub(super) const PAGES: &[(&str, Page)] = &[
+    (proto::HEALTHZ, |_| (200, TEXT, "alive\n".to_owned())),
+    (proto::READYZ, |worker| match not_ready(&worker.shared.tiers) {
+        _ if worker.is_draining() => (503, TEXT, "draining\n".to_owned()),
+        None => (200, TEXT, "ready\n".to_owned()),
+        Some(why) => (503, TEXT, why + "\n"),
+    }),
+    (proto::METRICS, |worker| (200, "text/plain; version=0.0.4", collect(worker).prometheus())),
+    (proto::STATS, |worker| (200, JSON, collect(worker).json())),
+];
+const TEXT: &str = "text/plain";
+pub(super) const JSON: &str = "application/json";
+
 /// Why the server cannot serve every key now; `None` if it can.
-pub(super) fn not_ready(tiers: &Tiers) -> Option<String> {
+fn not_ready(tiers: &Tiers) -> Option<String> {
     let of = tiers.shards().len();
     let away = tiers.shards().iter().enumerate().filter_map(|(index, tiered)| {
         let name = if of == 1 { "the store".to_owned() } else { format!("shard {} of {of}", index + 1) };
@@ -256,8 +263,8 @@ const HELP: &[(&str, &str)] = &[
 
 /// The samples of all metrics.
 #[derive(Default)]
-struct Page {
-    samples: Vec<Sample>,
+struct Samples {
+    list: Vec<Sample>,
     /// A label that samples get after their own; empty for none.
     shard: String,
 }
@@ -279,7 +286,7 @@ enum Kind {
     Bucket,
 }
 
-impl Page {
+impl Samples {
     fn number(&mut self, name: &'static str, labels: &str, value: f64) {
         self.add(name, Kind::Number, "", &[labels], value);
     }
@@ -312,13 +319,14 @@ impl Page {
         let labels = own.iter().chain(&shard).chain(bound);
         let labels = labels.copied().filter(|label| !label.is_empty()).collect::<Vec<_>>().join(",");
         let suffix = if labels.is_empty() { suffix.to_owned() } else { format!("{suffix}{{{labels}}}") };
-        self.samples.push(Sample { name, suffix, value, kind });
+        self.list.push(Sample { name, suffix, value, kind });
     }
 
+    /// Prometheus text, version 0.0.4.
     fn prometheus(&self) -> String {
         let mut text = String::new();
         for (name, help) in HELP {
-            let mut samples = self.samples.iter().filter(|sample| sample.name == *name).peekable();
+            let mut samples = self.list.iter().filter(|sample| sample.name == *name).peekable();
             let Some(first) = samples.peek() else { continue };
             let kind = match first.kind {
                 Kind::Number if name.ends_with("_total") => "counter",
@@ -334,8 +342,9 @@ impl Page {
         text
     }
 
+    /// One flat JSON object: name with labels → number; histograms by their `_sum` and `_count`.
     fn json(&self) -> String {
-        let shown = self.samples.iter().filter(|sample| sample.kind != Kind::Bucket);
+        let shown = self.list.iter().filter(|sample| sample.kind != Kind::Bucket);
         let shown =
             shown.map(|Sample { name, suffix, value, .. }| (format!("{name}{suffix}"), (*value).into()));
         let object: serde_json::Map<String, serde_json::Value> = shown.collect();

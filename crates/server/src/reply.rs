@@ -3,11 +3,10 @@
 //! Pure but for the clock of the `Date` field.
 
 use super::error::Failure;
-use super::routes::Unless;
 use crate::tiered::Served;
 use http1::request::{Head, Method};
 use http1::{Framing, Writer, response};
-use kv::Row;
+use kv::{Precondition, Row};
 use std::cell::RefCell;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -85,7 +84,7 @@ pub(super) fn write_row(
     output: &mut Vec<u8>,
     request: &Request,
     row: &Row,
-    unless: &Unless,
+    unless: Option<&Precondition>,
     served: Served,
     timing: Option<&Timing>,
 ) -> u16 {
@@ -101,11 +100,12 @@ pub(super) fn write_row_head(
     output: &mut Vec<u8>,
     request: &Request,
     row: &Row,
-    unless: &Unless,
+    unless: Option<&Precondition>,
     served: Served,
     timing: Option<&Timing>,
 ) -> u16 {
-    let status = if unless.matches(row.version()) { 304 } else { 200 };
+    let is_known = unless.is_some_and(|condition| condition.holds(Some(row.version())));
+    let status = if is_known { 304 } else { 200 };
     let writer = with_etag(start(output, status, request.persistence()), row.version().0);
     let writer = match served {
         Served::Hit => writer.lines("Cache-Status: weir; hit\r\n"),
@@ -125,31 +125,36 @@ pub(super) fn write_row_head(
     status
 }
 
-/// Appends the answer to a write that was made.
+/// Appends the answer to a write that was made; the status.
 pub(super) fn write_made(
     output: &mut Vec<u8>,
     request: &Request,
     status: u16,
     version: Option<u64>,
     timing: Option<&Timing>,
-) {
+) -> u16 {
     let mut writer = start(output, status, request.persistence());
     if let Some(version) = version {
         writer = with_etag(writer, version);
     }
     let writer = with_timing(writer, timing);
     // 204 has neither body nor length.
-    if status == 204 { writer.end() } else { writer.end_with_length(0) }
+    if status == 204 {
+        writer.end()
+    } else {
+        writer.end_with_length(0)
+    }
+    status
 }
 
-/// Appends a text of the server's own.
+/// Appends a text of the server's own; the status.
 pub(super) fn write_page(
     output: &mut Vec<u8>,
     request: &Request,
     status: u16,
     content_type: &str,
     body: &str,
-) {
+) -> u16 {
     start(output, status, request.persistence())
         .field("Content-Type", content_type.as_bytes())
         .field("Cache-Control", b"no-store")
@@ -157,6 +162,7 @@ pub(super) fn write_page(
     if request.method != Some(Method::Head) {
         output.extend_from_slice(body.as_bytes());
     }
+    status
 }
 
 /// Appends the answer to a request that failed.

@@ -5,85 +5,51 @@
 use super::error::{Extra, Failure};
 use super::head::{content_type, origin_form, refuse};
 use super::lab;
+use super::metrics::{self, Page};
 use http1::request::{Head, Method};
 use kv::proto;
 use kv::{Key, Precondition, Version};
 
 /// What a request asks for. The key is a slice of the read buffer, or of the buffer it was decoded into, until [`Action::owned`].
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Action<K> {
-    Get { key: K, unless: Unless, timing: bool },
-    Put { key: K, content_type: String, condition: Precondition, timing: bool },
-    Delete { key: K, condition: Precondition, timing: bool },
-    Healthz,
-    Readyz,
-    Metrics,
-    Stats,
+    Data { key: K, operation: Operation, timing: bool },
+    Page(Page),
     Lab(lab::Action),
+}
+
+/// What is done with the value of a key. A read is answered with 304 if `unless` (`If-None-Match`) holds of the row.
+#[derive(Debug)]
+pub(super) enum Operation {
+    Get { unless: Option<Precondition> },
+    Put { content_type: String, condition: Precondition },
+    Delete { condition: Precondition },
 }
 
 impl Action<&[u8]> {
     pub(super) fn owned(self) -> Action<Key> {
-        // `route` accepts only keys of a legal length.
-        let owned = |key| Key::new(key).unwrap_or_else(|| unreachable!("a routed key has a legal length"));
         match self {
-            Action::Get { key, unless, timing } => Action::Get { key: owned(key), unless, timing },
-            Action::Put { key, content_type, condition, timing } => {
-                Action::Put { key: owned(key), content_type, condition, timing }
-            }
-            Action::Delete { key, condition, timing } => {
-                Action::Delete { key: owned(key), condition, timing }
+            Action::Data { key, operation, timing } => {
+                // `route` accepts only keys of a legal length.
+                let key = Key::new(key).unwrap_or_else(|| unreachable!("a routed key has a legal length"));
+                Action::Data { key, operation, timing }
             }
             Action::Lab(action) => Action::Lab(action),
-            Action::Healthz => Action::Healthz,
-            Action::Readyz => Action::Readyz,
-            Action::Metrics => Action::Metrics,
-            Action::Stats => Action::Stats,
+            Action::Page(page) => Action::Page(page),
         }
     }
 
     /// Whether it is a request for values or computations, not one about the server.
     pub(super) fn is_work(&self) -> bool {
         match self {
-            Action::Get { .. } | Action::Put { .. } | Action::Delete { .. } => true,
+            Action::Data { .. } => true,
             Action::Lab(action) => action.is_work(),
-            Action::Healthz | Action::Readyz | Action::Metrics | Action::Stats => false,
+            Action::Page(_) => false,
         }
     }
 }
 
-/// `If-None-Match` of a read: answer 304 instead of these versions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unless {
-    Never,
-    Any,
-    VersionIn(Vec<Version>),
-}
-
-impl Unless {
-    pub(super) fn matches(&self, version: Version) -> bool {
-        match self {
-            Unless::Never => false,
-            Unless::Any => true,
-            Unless::VersionIn(versions) => versions.contains(&version),
-        }
-    }
-}
-
-/// An operation's place.
-struct Place {
-    path: &'static str,
-    methods: &'static str,
-    action: fn() -> Action<&'static [u8]>,
-}
-
-const PLACES: &[Place] = &[
-    Place { path: proto::HEALTHZ, methods: "GET, HEAD", action: || Action::Healthz },
-    Place { path: proto::READYZ, methods: "GET, HEAD", action: || Action::Readyz },
-    Place { path: proto::METRICS, methods: "GET, HEAD", action: || Action::Metrics },
-    Place { path: proto::STATS, methods: "GET, HEAD", action: || Action::Stats },
-];
-
+const PAGE_METHODS: &str = "GET, HEAD";
 const DATA_METHODS: &str = "GET, HEAD, PUT, DELETE";
 
 /// Finds the route; an encoded key is decoded into `scratch`.
@@ -106,11 +72,11 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
         let key = key.map_err(|why| refuse(head.method, Failure::new(400, "bad_key", why.as_str())))?;
         return data(head, key);
     }
-    if let Some(place) = PLACES.iter().find(|place| place.path.as_bytes() == path) {
-        return if is_read { Ok((place.action)()) } else { Err(wrong_method(place.methods)) };
+    if let Some((_, page)) = metrics::PAGES.iter().find(|(known, _)| known.as_bytes() == path) {
+        return if is_read { Ok(Action::Page(*page)) } else { Err(wrong_method(PAGE_METHODS)) };
     }
     let later = match path {
-        b"/kv" => Some(("GET, HEAD", "listing keys is not built yet; read them one by one")),
+        b"/kv" => Some((PAGE_METHODS, "listing keys is not built yet; read them one by one")),
         b"/batch" => Some(("POST", "batches are not built yet; send the operations one by one, pipelined")),
         _ => None,
     };
@@ -139,21 +105,21 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8]) -> Result<Action<&'k [u8]>, Fail
             _ => {}
         }
     }
-    let timing = fields.timing;
-    match head.method {
-        Method::Get | Method::Head => Ok(Action::Get { key, unless: unless(&fields.if_none_match), timing }),
+    let operation = match head.method {
+        Method::Get | Method::Head => Operation::Get { unless: unless(&fields.if_none_match) },
         // A part taken for the whole would replace what it was meant to complete (RFC 9110, 14.4).
         Method::Put if fields.is_part => {
             let what = "a PUT replaces the whole value; send all of it, without Content-Range";
-            Err(Failure::new(400, "bad_header", what).not_applied())
+            return Err(Failure::new(400, "bad_header", what).not_applied());
         }
-        Method::Put => {
-            let content_type = content_type(fields.content_type)?;
-            Ok(Action::Put { key, content_type, condition: condition(&fields, true)?, timing })
-        }
-        Method::Delete => Ok(Action::Delete { key, condition: condition(&fields, false)?, timing }),
-        Method::Post | Method::Options | Method::Other => Err(wrong_method(DATA_METHODS)),
-    }
+        Method::Put => Operation::Put {
+            content_type: content_type(fields.content_type)?,
+            condition: condition(&fields, true)?,
+        },
+        Method::Delete => Operation::Delete { condition: condition(&fields, false)? },
+        Method::Post | Method::Options | Method::Other => return Err(wrong_method(DATA_METHODS)),
+    };
+    Ok(Action::Data { key, operation, timing: fields.timing })
 }
 
 #[derive(Default)]
@@ -183,11 +149,11 @@ fn condition(fields: &DataFields<'_>, may_create: bool) -> Result<Precondition, 
 }
 
 /// The precondition of a read. What is not understood matches nothing, so that the row is sent.
-fn unless(lists: &[&[u8]]) -> Unless {
+fn unless(lists: &[&[u8]]) -> Option<Precondition> {
     match lists {
-        [] => Unless::Never,
-        [only] if only.trim_ascii() == b"*" => Unless::Any,
-        lists => tags(lists, false).map_or(Unless::Never, Unless::VersionIn),
+        [] => None,
+        [only] if only.trim_ascii() == b"*" => Some(Precondition::Present),
+        lists => tags(lists, false).map(Precondition::VersionIn),
     }
 }
 
@@ -230,14 +196,17 @@ mod tests {
         let (mut slots, mut scratch) = (Slots::default(), Vec::new());
         let head = request::parse(text.as_bytes(), &Limits::default(), &mut slots).unwrap().unwrap();
         let got = match route(&head, &mut scratch) {
-            Ok(Action::Get { key, unless, .. }) => format!("get {} {unless:?}", key.escape_ascii()),
-            Ok(Action::Put { key, condition, content_type, .. }) => {
-                format!("put {} {condition:?} {content_type}", key.escape_ascii())
+            Ok(Action::Data { key, operation, .. }) => {
+                let key = key.escape_ascii();
+                match operation {
+                    Operation::Get { unless } => format!("get {key} {unless:?}"),
+                    Operation::Put { condition, content_type } => {
+                        format!("put {key} {condition:?} {content_type}")
+                    }
+                    Operation::Delete { condition } => format!("delete {key} {condition:?}"),
+                }
             }
-            Ok(Action::Delete { key, condition, .. }) => {
-                format!("delete {} {condition:?}", key.escape_ascii())
-            }
-            Ok(other) => format!("{other:?}"),
+            Ok(_) => "page".to_owned(),
             Err(failure) => format!("{} {}", failure.status, failure.code),
         };
         assert_eq!(got, expected, "{start} {fields}");
@@ -245,10 +214,10 @@ mod tests {
 
     #[test]
     fn a_key_is_what_stands_behind_the_prefix() {
-        check("GET /kv/a", "", "get a Never");
-        check("GET /kv/a/../b//c", "", "get a/../b//c Never");
-        check("GET /kv/%00%2Fx", "", "get \\x00/x Never");
-        check("GET http://h:80/kv/a", "", "get a Never");
+        check("GET /kv/a", "", "get a None");
+        check("GET /kv/a/../b//c", "", "get a/../b//c None");
+        check("GET /kv/%00%2Fx", "", "get \\x00/x None");
+        check("GET http://h:80/kv/a", "", "get a None");
         check("GET /kv/", "", "400 bad_key");
         check("GET /kv/%zz", "", "400 bad_key");
         check("GET /kv/a?b", "", "400 bad_query");
@@ -262,7 +231,7 @@ mod tests {
         check("BREW /kv/a", "", "405 method_not_allowed");
         check("get /kv/a", "", "405 method_not_allowed");
         check("PUT /healthz", "", "405 method_not_allowed");
-        check("HEAD /stats", "", "Stats");
+        check("HEAD /stats", "", "page");
         check("GET /nowhere", "", "404 no_route");
         check("GET http://h", "", "404 no_route");
         check("GET http://h?/kv/a", "", "404 no_route");
@@ -285,9 +254,9 @@ mod tests {
         check("PUT /kv/a", "If-Match: \"1\"\r\nIf-None-Match: *\r\n", "400 bad_precondition");
         check("DELETE /kv/a", "If-Match: \"7\"\r\n", "delete a VersionIn([Version(7)])");
         check("DELETE /kv/a", "If-None-Match: *\r\n", "400 bad_precondition");
-        check("GET /kv/a", "If-None-Match: W/\"3\"\r\n", "get a VersionIn([Version(3)])");
-        check("GET /kv/a", "If-None-Match: *\r\n", "get a Any");
-        check("GET /kv/a", "If-None-Match: what\r\n", "get a Never");
+        check("GET /kv/a", "If-None-Match: W/\"3\"\r\n", "get a Some(VersionIn([Version(3)]))");
+        check("GET /kv/a", "If-None-Match: *\r\n", "get a Some(Present)");
+        check("GET /kv/a", "If-None-Match: what\r\n", "get a None");
         check("PUT /kv/a", &format!("Content-Type: {}\r\n", "x".repeat(256)), "400 bad_header");
     }
 }

@@ -9,6 +9,8 @@ use crate::query::Params;
 use crate::tiered::{Kind, Made, Served, Tiered, WriteError};
 use http1::request::Method;
 use kv::{Key, Precondition, Row};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The content type of values, where the plain interface reads them.
@@ -18,9 +20,9 @@ const CONTENT_TYPE: &str = "text/plain";
 const EXCHANGES_MAX: usize = 64;
 
 /// A request and its server.
-pub(super) struct Call<'c> {
-    pub(super) worker: &'c Worker,
-    pub(super) state: &'c CompatState,
+pub(super) struct Call {
+    pub(super) worker: Rc<Worker>,
+    pub(super) state: Arc<CompatState>,
     /// HEAD is routed like GET.
     pub(super) method: Method,
     pub(super) method_name: &'static str,
@@ -28,10 +30,12 @@ pub(super) struct Call<'c> {
     pub(super) path: Vec<u8>,
     /// Of the query, then of the form.
     pub(super) params: Params,
+    /// Whether the body is a form.
+    pub(super) is_form: bool,
     pub(super) body: Vec<u8>,
 }
 
-impl Call<'_> {
+impl Call {
     pub(super) fn count(&self, add: impl FnOnce(&mut Counts)) {
         add(&mut self.state.counts.lock());
     }
@@ -67,18 +71,23 @@ impl Call<'_> {
     /// Puts a value; whether the key was in the cache before.
     pub(super) async fn put(&self, key: &Key, value: Vec<u8>) -> Result<bool, Failure> {
         self.count(|counts| counts.puts += 1);
-        let (since, was_cached) = (Instant::now(), self.is_cached(key));
-        self.write(key, value, Precondition::None).await.map_err(Failure::of_write)?;
-        self.count(|counts| counts.store_writes.add(since.elapsed()));
-        Ok(was_cached)
+        self.change(key, self.write(key, value, Precondition::None)).await
     }
 
     /// Deletes a key; whether it was in the cache before.
     pub(super) async fn delete(&self, key: &Key) -> Result<bool, Failure> {
         self.count(|counts| counts.deletes += 1);
-        let (since, was_cached) = (Instant::now(), self.is_cached(key));
         let delete = self.tier(key).delete(key, Precondition::None);
-        self.worker.locked(delete).await.map_err(Failure::of_write)?;
+        self.change(key, self.worker.locked(delete)).await
+    }
+
+    async fn change(
+        &self,
+        key: &Key,
+        change: impl Future<Output = Result<Made, WriteError>>,
+    ) -> Result<bool, Failure> {
+        let (since, was_cached) = (Instant::now(), self.tier(key).is_cached(key.as_bytes()));
+        change.await.map_err(Failure::of_write)?;
         self.count(|counts| counts.store_writes.add(since.elapsed()));
         Ok(was_cached)
     }
@@ -115,10 +124,6 @@ impl Call<'_> {
         self.worker.locked(self.tier(key).put(key, CONTENT_TYPE, value, condition)).await
     }
 
-    fn is_cached(&self, key: &Key) -> bool {
-        self.tier(key).is_cached(key.as_bytes())
-    }
-
     fn tier(&self, key: &Key) -> &Tiered {
         self.worker.shared.tiers.tier_of(key)
     }
@@ -139,14 +144,11 @@ impl Call<'_> {
 
     /// The hash of a text, and whether it was remembered.
     pub(super) async fn hash(&self, text: &[u8]) -> Result<(u32, bool), Full> {
-        let known = self.state.hashes.lock().get(text);
-        self.count(|counts| match known {
-            Some(_) => counts.hash_hits += 1,
-            None => counts.hash_misses += 1,
-        });
-        if let Some(hash) = known {
+        if let Some(hash) = self.state.hashes.lock().get(text) {
+            self.count(|counts| counts.hash_hits += 1);
             return Ok((hash, true));
         }
+        self.count(|counts| counts.hash_misses += 1);
         let text = text.to_vec();
         let (hash, text) = self.compute(move || (compute::hash(&text), text)).await?;
         self.state.hashes.lock().insert(text, hash);

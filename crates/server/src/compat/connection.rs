@@ -38,18 +38,9 @@ enum Input {
     /// No whole head yet.
     Incomplete,
     /// A head; the body follows.
-    Head(Request, ParsedHead),
+    Head(Request, Call),
     /// A request that cannot be served, and the status for it.
     Refused(Request, u16),
-}
-
-/// What a call needs of the head.
-struct ParsedHead {
-    method: Method,
-    method_name: &'static str,
-    path: Vec<u8>,
-    params: Params,
-    is_form: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -78,7 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.wire.fill_head().await?;
                     continue;
                 }
-                Input::Head(request, head) => self.handle(request, head).await?,
+                Input::Head(request, call) => self.handle(request, call).await?,
                 Input::Refused(request, status) => self.answer(&request, &Reply::empty(status)),
             };
             if !keep_alive {
@@ -107,7 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let input = match method_name {
             Some(method_name) if has_length(&head, method_name) => {
-                Input::Head(request, parsed(&head, method_name))
+                Input::Head(request, self.call(&head, method_name))
             }
             // It is not known whether a body follows.
             _ => Input::Refused(Request { keep_alive: false, ..request }, 400),
@@ -117,17 +108,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         input
     }
 
+    /// What is asked for, without the body.
+    fn call(&self, head: &Head<'_, '_>, method_name: &'static str) -> Call {
+        let target = origin_form(head.target);
+        let path_end = memchr::memchr(b'?', target).unwrap_or(target.len());
+        let mut params = Params::default();
+        params.add(target.get(path_end + 1..).unwrap_or_default());
+        let kind = head.field("content-type").unwrap_or_default();
+        Call {
+            worker: Rc::clone(&self.wire.worker),
+            state: Arc::clone(&self.state),
+            method: if head.method == Method::Head { Method::Get } else { head.method },
+            method_name,
+            path: decode(&target[..path_end], false),
+            params,
+            is_form: kind.starts_with(b"application/x-www-form-urlencoded"),
+            body: Vec::new(),
+        }
+    }
+
     /// Reads the body, handles the request and answers; whether the connection goes on.
-    async fn handle(&mut self, request: Request, head: ParsedHead) -> Result<bool, End> {
-        let worker = Rc::clone(&self.wire.worker);
-        let value_bytes = worker.shared.options.value_bytes;
-        let ParsedHead { method, method_name, path, mut params, is_form } = head;
-        let limit = match method {
-            _ if is_form => FORM_BYTES_MAX.min(value_bytes),
+    async fn handle(&mut self, request: Request, mut call: Call) -> Result<bool, End> {
+        let value_bytes = call.worker.shared.options.value_bytes;
+        let limit = match call.method {
+            _ if call.is_form => FORM_BYTES_MAX.min(value_bytes),
             Method::Put | Method::Post => value_bytes,
             _ => UNUSED_BODY_BYTES_MAX,
         };
-        let body = match self.wire.read_body(&request, limit).await? {
+        call.body = match self.wire.read_body(&request, limit).await? {
             Ok(body) => body,
             Err(failure) => {
                 // The rest of the body would be taken for a request.
@@ -135,14 +143,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Ok(self.answer(&Request { keep_alive: false, ..request }, &Reply::empty(status)));
             }
         };
-        if is_form {
-            params.add(&body);
+        if call.is_form {
+            call.params.add(&call.body);
         }
         // Earlier answers need not wait for the store.
         self.wire.flush().await?;
-        let state = Arc::clone(&self.state);
-        let call = Call { worker: &worker, state: &state, method, method_name, path, params, body };
-        let reply = (state.api.handle)(call).await.unwrap_or_else(|reply| reply);
+        let reply = (self.state.api.handle)(call).await.unwrap_or_else(|reply| reply);
         Ok(self.answer(&request, &reply))
     }
 
@@ -178,21 +184,4 @@ fn further_method(input: &[u8]) -> Option<&'static str> {
 fn has_length(head: &Head<'_, '_>, method_name: &str) -> bool {
     let needs = matches!(method_name, "PUT" | "POST" | "PATCH");
     !needs || head.framing != Framing::Length(0) || head.field("content-length").is_some()
-}
-
-fn parsed(head: &Head<'_, '_>, method_name: &'static str) -> ParsedHead {
-    let target = origin_form(head.target);
-    let path_end = memchr::memchr(b'?', target).unwrap_or(target.len());
-    let mut params = Params::default();
-    if let Some(query) = target.get(path_end + 1..) {
-        params.add(query);
-    }
-    let kind = head.field("content-type").unwrap_or_default();
-    ParsedHead {
-        method: if head.method == Method::Head { Method::Get } else { head.method },
-        method_name,
-        path: decode(&target[..path_end], false),
-        params,
-        is_form: kind.starts_with(b"application/x-www-form-urlencoded"),
-    }
 }

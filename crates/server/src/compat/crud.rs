@@ -10,7 +10,7 @@ use super::statistics::Counts;
 use crate::error::Failure;
 use http1::request::Method;
 
-pub(super) async fn handle(call: Call<'_>) -> Handled {
+pub(super) async fn handle(call: Call) -> Handled {
     let failed = |_: Failure| Reply::text(500, "DB Error\n");
     let not_deleted = |_: Failure| Reply::text(500, "Database error\n");
     let name = call.params.get("key").unwrap_or_default();

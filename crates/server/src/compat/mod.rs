@@ -28,8 +28,6 @@ use std::pin::Pin;
 pub struct CompatApi {
     /// As written after `--compat`.
     pub name: &'static str,
-    /// One sentence.
-    pub about: &'static str,
     /// The value of `Keep-Alive` on an answer that leaves the connection open.
     keep_alive: &'static str,
     /// Whether an answer of status 400 or more ends the connection.
@@ -38,51 +36,40 @@ pub struct CompatApi {
     pub(super) computes: bool,
     /// Whether it has a route that clears the store.
     pub clears: bool,
-    handle: for<'c> fn(Call<'c>) -> Pin<Box<dyn Future<Output = Handled> + 'c>>,
+    handle: fn(Call) -> Pin<Box<dyn Future<Output = Handled>>>,
 }
 
 /// The reply to a request; the error is one that needed no further work.
 type Handled = Result<Reply, Reply>;
 
+/// What most of the APIs have in common.
+const USUAL: CompatApi = CompatApi {
+    name: "",
+    keep_alive: "timeout=5, max=100",
+    failure_closes: true,
+    computes: false,
+    clears: false,
+    handle: |_| Box::pin(async { Err(Reply::empty(404)) }),
+};
+
 /// Every compatibility API.
 pub const COMPAT_APIS: &[CompatApi] = &[
-    CompatApi {
-        name: "put-kv",
-        about: "PUT, GET and DELETE on /kv/{key}; a read says CACHE HIT or DB HIT",
-        keep_alive: "timeout=5, max=100",
-        failure_closes: true,
-        computes: false,
-        clears: false,
-        handle: |call| Box::pin(put_kv::handle(call)),
-    },
+    CompatApi { name: "put-kv", handle: |call| Box::pin(put_kv::handle(call)), ..USUAL },
     CompatApi {
         name: "crud",
-        about: "POST /create, GET /get, DELETE /delete with forms and queries; /preload, /clear and /cache-stats",
-        keep_alive: "timeout=5, max=100",
         // Version 0.26 of the library; the others are later.
         failure_closes: false,
-        computes: false,
         clears: true,
         handle: |call| Box::pin(crud::handle(call)),
+        ..USUAL
     },
     CompatApi {
         name: "root",
-        about: "POST, GET and DELETE on /{key}; /metrics as text",
         keep_alive: "timeout=0, max=100",
-        failure_closes: true,
-        computes: false,
-        clears: false,
         handle: |call| Box::pin(root::handle(call)),
+        ..USUAL
     },
-    CompatApi {
-        name: "rpc",
-        about: "/kv/create, /kv/read and /kv/delete with queries, /compute/prime and /compute/hash, answers in JSON",
-        keep_alive: "timeout=5, max=100",
-        failure_closes: true,
-        computes: true,
-        clears: false,
-        handle: |call| Box::pin(rpc::handle(call)),
-    },
+    CompatApi { name: "rpc", computes: true, handle: |call| Box::pin(rpc::handle(call)), ..USUAL },
 ];
 
 /// The API called `name`.

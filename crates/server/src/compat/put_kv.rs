@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::tiered::Served;
 use http1::request::Method;
 
-pub(super) async fn handle(mut call: Call<'_>) -> Handled {
+pub(super) async fn handle(mut call: Call) -> Handled {
     let failed = |failure: Failure| Reply::exception(failure.detail);
     let name = call.path.strip_prefix(b"/kv/").filter(|rest| !rest.is_empty());
     match (call.method, name) {

@@ -9,7 +9,7 @@ use http1::request::Method;
 
 const BANNER: &str = "Synchronous KV Server with LRU Cache is running!";
 
-pub(super) async fn handle(mut call: Call<'_>) -> Handled {
+pub(super) async fn handle(mut call: Call) -> Handled {
     let name = call.path.strip_prefix(b"/").unwrap_or(&call.path);
     match (call.method, name) {
         (Method::Get, b"") => Ok(Reply::text(200, BANNER)),
@@ -43,7 +43,7 @@ fn joined(status: u16, words: &str, bytes: &[u8]) -> Reply {
     Reply::bytes(status, [words.as_bytes(), bytes].concat())
 }
 
-fn metrics(call: &Call<'_>) -> String {
+fn metrics(call: &Call) -> String {
     let counts = call.counts();
     let entries = call.worker.shared.tiers.cache_counts().entries;
     let lines = [

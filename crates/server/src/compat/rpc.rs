@@ -13,7 +13,7 @@ use kv::Key;
 
 const PRIMES_DEFAULT: i32 = 10;
 
-pub(super) async fn handle(call: Call<'_>) -> Handled {
+pub(super) async fn handle(call: Call) -> Handled {
     let failed = |_: Failure| error(500, "db error");
     let full = |Full| error(503, "overloaded");
     let key = || match call.params.get("key") {
@@ -85,7 +85,7 @@ pub(super) async fn handle(call: Call<'_>) -> Handled {
     }
 }
 
-fn status(call: &Call<'_>) -> String {
+fn status(call: &Call) -> String {
     let counts = call.counts();
     let cache = call.worker.shared.tiers.cache_counts();
     let hashes = call.state.hashes.lock();
