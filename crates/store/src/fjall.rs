@@ -6,6 +6,7 @@ use super::{Answer, Error, Flush, Found, Kind, Lease, Part, Session, Store, Work
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use kv::{Change, Key, Row, Version, Write};
 use parking_lot::Mutex;
+use std::future::ready;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -39,31 +40,28 @@ impl Fjall {
     fn begin_epoch(&self, part: Part) -> Result<Lease, Error> {
         // The engine locks its directory: the handle of an earlier lease has to go first.
         *self.owned.lock() = None;
-        let database = Database::builder(&self.directory).open().map_err(|error| self.cannot_open(&error))?;
-        let keyspaces = (|| {
-            let meta = database.keyspace("meta", KeyspaceCreateOptions::default)?;
-            let rows = database.keyspace("rows", KeyspaceCreateOptions::default)?;
-            Ok((meta.get(MAP)?, rows.is_empty()?, meta, rows))
-        })();
-        let (map, is_empty, meta, rows) = keyspaces.map_err(|error| self.cannot_open(&error))?;
-        let map = map.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let is_new = part.admit(map.as_deref(), !is_empty, &self.shown())?;
-        let tables = (|| {
-            let last = meta
-                .get(EPOCH)?
-                .and_then(|bytes| bytes.as_ref().try_into().ok())
-                .map_or(0, u64::from_be_bytes);
-            let epoch = last + 1;
-            meta.insert(EPOCH, epoch.to_be_bytes())?;
-            if is_new {
-                meta.insert(MAP, part.map())?;
-            }
-            database.persist(PersistMode::SyncAll)?;
-            Ok((epoch, Arc::new(Tables { database, rows })))
-        })();
-        let (epoch, tables) = tables.map_err(|error| self.cannot_open(&error))?;
-        *self.owned.lock() = Some((epoch, tables));
+        let opened = self.open_tables(part).map_err(|error| self.cannot_open(&error))?;
+        let (epoch, tables) = opened?;
+        *self.owned.lock() = Some((epoch, Arc::new(tables)));
         Ok(Lease { epoch, lost: Box::pin(std::future::pending()) })
+    }
+
+    /// Opens the engine and raises the epoch. The inner error: it is not this part.
+    fn open_tables(&self, part: Part) -> fjall::Result<Result<(u64, Tables), Error>> {
+        let database = Database::builder(&self.directory).open()?;
+        let meta = database.keyspace("meta", KeyspaceCreateOptions::default)?;
+        let rows = database.keyspace("rows", KeyspaceCreateOptions::default)?;
+        let map = meta.get(MAP)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        match part.admit(map.as_deref(), !rows.is_empty()?, &self.shown()) {
+            Ok(true) => meta.insert(MAP, part.map())?,
+            Ok(false) => {}
+            Err(error) => return Ok(Err(error)),
+        }
+        let last = meta.get(EPOCH)?.and_then(|bytes| bytes.as_ref().try_into().ok());
+        let epoch = last.map_or(0, u64::from_be_bytes) + 1;
+        meta.insert(EPOCH, epoch.to_be_bytes())?;
+        database.persist(PersistMode::SyncAll)?;
+        Ok(Ok((epoch, Tables { database, rows })))
     }
 
     fn shown(&self) -> String {
@@ -72,17 +70,18 @@ impl Fjall {
 
     fn cannot_open(&self, error: &fjall::Error) -> Error {
         let shown = self.shown();
-        match error {
-            fjall::Error::Locked => Error::new(
+        let (kind, message) = match error {
+            fjall::Error::Locked => (
                 Kind::Taken,
                 format!("another server holds the store {shown}; stop it, or use another directory"),
             ),
-            fjall::Error::Io(cause) => Error::new(
+            fjall::Error::Io(cause) => (
                 Kind::Config,
                 format!("cannot open the store {shown}: {cause}; name a directory that can be written"),
             ),
-            other => Error::new(Kind::Config, format!("cannot open the store {shown}: {other:?}")),
-        }
+            other => (Kind::Config, format!("cannot open the store {shown}: {other:?}")),
+        };
+        Error::new(kind, message)
     }
 }
 
@@ -158,18 +157,15 @@ impl FjallSession {
 
 impl Session for FjallSession {
     fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
-        let rows = self.read_now(keys);
-        Box::pin(async { rows })
+        Box::pin(ready(self.read_now(keys)))
     }
 
     fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
-        let done = self.write_now(writes);
-        Box::pin(async { done })
+        Box::pin(ready(self.write_now(writes)))
     }
 
     fn clear(&mut self) -> Answer<'_, ()> {
-        let done = self.clear_now();
-        Box::pin(async { done })
+        Box::pin(ready(self.clear_now()))
     }
 }
 
