@@ -6,18 +6,17 @@
 use super::error::{Extra, Failure};
 use super::faults::FaultGuard;
 use super::head::refuse;
-use super::metrics::JSON;
 use super::reply::{
-    Request, Timing, cache_status, write_failure, write_made, write_page, write_row, write_row_head,
+    Answer, Request, Timing, cache_status, write_failure, write_made, write_page, write_row, write_row_head,
 };
 use super::routes::{Action, Operation, route};
 use super::wire::{End, OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
 use super::{Worker, lab};
-use crate::tiered::{Made, Read, Served};
+use crate::tiered::{Read, Served};
 use bytes::Buf;
 use http1::request::{self, Method};
 use http1::{Framing, Slots};
-use kv::{KEY_BYTES_MAX, Key, Precondition, Row};
+use kv::{KEY_BYTES_MAX, Key, Row};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -44,12 +43,7 @@ enum Task {
     /// It is answered already; whether the connection goes on.
     Answered(bool),
     /// A cached row has to be sent after the lock of the cache was released.
-    Send {
-        request: Request,
-        row: Row,
-        unless: Option<Precondition>,
-        timing: bool,
-    },
+    Send(Request, Answer, Option<Timing>),
     /// The store has to be asked, or a body read.
     Perform(Request, Action<Key>),
     Refused(Request, Failure),
@@ -103,8 +97,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     continue;
                 }
                 Task::Answered(keep_alive) => keep_alive,
-                Task::Send { request, row, unless, timing } => {
-                    let keep_alive = self.send_hit(&request, &row, unless.as_ref(), timing).await?;
+                Task::Send(request, answer, timing) => {
+                    let keep_alive = self.send(&request, &answer, timing.as_ref()).await?;
                     self.wire.arrived = Instant::now();
                     keep_alive
                 }
@@ -180,7 +174,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         {
             self.wire.worker.metrics.hits[shard].add(1);
             let task = match hit {
-                Hit::Row(row) => Task::Send { request, row, unless: unless.clone(), timing: *timing },
+                Hit::Row(row) => {
+                    let cache = Some(request.started.elapsed());
+                    let timing = (*timing || options.timing).then_some(Timing { cache, beyond: None });
+                    let answer = Answer::Row { row, unless: unless.clone(), served: Served::Hit };
+                    Task::Send(request, answer, timing)
+                }
                 Hit::Answered(status) => {
                     self.wire.worker.metrics.counted(request.method, status);
                     self.wire.answered_at_once += 1;
@@ -196,22 +195,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         self.wire.input.advance(head_bytes);
         task
-    }
-
-    /// Answers a hit; whether the connection goes on.
-    async fn send_hit(
-        &mut self,
-        request: &Request,
-        row: &Row,
-        unless: Option<&Precondition>,
-        timing: bool,
-    ) -> Result<bool, End> {
-        let worker = Rc::clone(&self.wire.worker);
-        let timing = (timing || worker.shared.options.timing)
-            .then(|| Timing { cache: Some(request.started.elapsed()), beyond: None });
-        let status = self.send_row(request, row, unless, Served::Hit, timing.as_ref()).await?;
-        worker.metrics.answered(request.method, status, request.started.elapsed());
-        Ok(request.keep_alive)
     }
 
     /// Performs what may wait; whether the connection goes on. A drain that began meanwhile ends it with this answer.
@@ -232,74 +215,53 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // Earlier answers need not wait for the store.
             self.wire.flush().await?;
         }
-        let is_get = matches!(action, Action::Data { operation: Operation::Get { .. }, .. });
+        let (is_get, is_timed) = match &action {
+            Action::Data { operation, timing, .. } => {
+                (matches!(operation, Operation::Get { .. }), *timing || options.timing)
+            }
+            _ => (false, false),
+        };
         let cache = is_get.then(|| request.started.elapsed());
-        let asked_at = Instant::now();
-        let timed = |asked: bool, queued: Duration| {
-            let store = asked_at.elapsed().saturating_sub(queued);
-            (asked || options.timing).then_some(Timing { cache, beyond: Some((queued, store)) })
-        };
-        let done = match action {
-            Action::Data { key, operation: Operation::Get { unless }, timing } => {
-                let got = tiers.get(&key).await;
-                request.keep_alive &= !worker.is_draining();
-                match got {
-                    Ok(Read { row: Some(row), served, queued }) => {
-                        if served == Served::Hit {
-                            worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
-                        }
-                        let timing = timed(timing, queued);
-                        Ok(self.send_row(&request, &row, unless.as_ref(), served, timing.as_ref()).await?)
+        let (asked_at, mut queued) = (Instant::now(), Duration::ZERO);
+        let answer = match action {
+            Action::Data { key, operation: Operation::Get { unless }, .. } => match tiers.get(&key).await {
+                Ok(Read { row: Some(row), served, queued: waited }) => {
+                    if served == Served::Hit {
+                        worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
                     }
-                    Ok(Read { row: None, served: served @ Served::Replica, .. }) => {
-                        Err(Failure::absent().with(Extra::CacheStatus(cache_status(served))))
-                    }
-                    Ok(Read { row: None, .. }) => Err(Failure::absent()),
-                    Err(error) => Err(Failure::of_read(&error)),
+                    queued = waited;
+                    Ok(Answer::Row { row, unless, served })
                 }
-            }
-            Action::Data { key, operation: Operation::Put { content_type, condition }, timing } => {
+                Ok(Read { served: served @ Served::Replica, .. }) => {
+                    Err(Failure::absent().with(Extra::CacheStatus(cache_status(served))))
+                }
+                Ok(_) => Err(Failure::absent()),
+                Err(error) => Err(Failure::of_read(&error)),
+            },
+            Action::Data { key, operation: Operation::Put { content_type, condition }, .. } => {
                 let put = tiers.tier_of(&key).put(&key, &content_type, body, condition);
-                let put = worker.locked(put).await;
-                request.keep_alive &= !worker.is_draining();
-                put.map_err(Failure::of_write).map(|Made { version, existed, queued }| {
-                    let status = if existed { 204 } else { 201 };
-                    write_made(
-                        &mut self.wire.output,
-                        &request,
-                        status,
-                        Some(version.0),
-                        timed(timing, queued).as_ref(),
-                    )
+                worker.locked(put).await.map_err(Failure::of_write).map(|made| {
+                    queued = made.queued;
+                    Answer::Made { status: if made.existed { 204 } else { 201 }, version: Some(made.version) }
                 })
             }
-            Action::Data { key, operation: Operation::Delete { condition }, timing } => {
-                let deleted = worker.locked(tiers.tier_of(&key).delete(&key, condition)).await;
-                request.keep_alive &= !worker.is_draining();
-                deleted.map_err(Failure::of_write).map(|Made { queued, .. }| {
-                    write_made(&mut self.wire.output, &request, 204, None, timed(timing, queued).as_ref())
+            Action::Data { key, operation: Operation::Delete { condition }, .. } => {
+                let delete = tiers.tier_of(&key).delete(&key, condition);
+                worker.locked(delete).await.map_err(Failure::of_write).map(|made| {
+                    queued = made.queued;
+                    Answer::Made { status: 204, version: None }
                 })
             }
-            Action::Lab(action) => {
-                let done = lab::perform(&worker.shared, action, body).await;
-                request.keep_alive &= !worker.is_draining();
-                done.map(|done| match done {
-                    lab::Done::Written { status, version } => {
-                        write_made(&mut self.wire.output, &request, status, version, None)
-                    }
-                    lab::Done::Page(json) => write_page(&mut self.wire.output, &request, 200, JSON, &json),
-                })
-            }
-            Action::Page(page) => {
-                let (status, content_type, text) = page(&worker);
-                Ok(write_page(&mut self.wire.output, &request, status, content_type, &text))
-            }
+            Action::Lab(action) => lab::perform(&worker.shared, action, body).await,
+            Action::Page(page) => Ok(page(&worker)),
         };
-        match done {
-            Ok(status) => {
-                worker.metrics.answered(request.method, status, request.started.elapsed());
-                Ok(request.keep_alive)
-            }
+        request.keep_alive &= !worker.is_draining();
+        let timing = is_timed.then(|| {
+            let store = asked_at.elapsed().saturating_sub(queued);
+            Timing { cache, beyond: Some((queued, store)) }
+        });
+        match answer {
+            Ok(answer) => self.send(&request, &answer, timing.as_ref()).await,
             Err(failure) => Ok(self.answer_failure(&request, &failure)),
         }
     }
@@ -331,22 +293,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         keep_alive
     }
 
-    async fn send_row(
+    /// Answers; whether the connection goes on.
+    async fn send(
         &mut self,
         request: &Request,
-        row: &Row,
-        unless: Option<&Precondition>,
-        served: Served,
+        answer: &Answer,
         timing: Option<&Timing>,
-    ) -> Result<u16, End> {
-        if row.value().len() <= COPY_BYTES_MAX {
-            return Ok(write_row(&mut self.wire.output, request, row, unless, served, timing));
-        }
-        let status = write_row_head(&mut self.wire.output, request, row, unless, served, timing);
-        if status == 200 && request.method != Some(Method::Head) {
-            self.wire.flush().await?;
-            self.wire.send(row.value()).await?;
-        }
-        Ok(status)
+    ) -> Result<bool, End> {
+        let output = &mut self.wire.output;
+        let status = match answer {
+            Answer::Row { row, unless, served } if row.value().len() > COPY_BYTES_MAX => {
+                let status = write_row_head(output, request, row, unless.as_ref(), *served, timing);
+                if status == 200 && request.method != Some(Method::Head) {
+                    self.wire.flush().await?;
+                    self.wire.send(row.value()).await?;
+                }
+                status
+            }
+            Answer::Row { row, unless, served } => {
+                write_row(output, request, row, unless.as_ref(), *served, timing)
+            }
+            Answer::Made { status, version } => {
+                write_made(output, request, *status, *version, timing);
+                *status
+            }
+            Answer::Page { status, content_type, text } => {
+                write_page(output, request, *status, content_type, text);
+                *status
+            }
+        };
+        self.wire.worker.metrics.answered(request.method, status, request.started.elapsed());
+        Ok(request.keep_alive)
     }
 }

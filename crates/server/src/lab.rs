@@ -7,6 +7,7 @@ use super::compute::{self, Full, PRIMES_MAX, TEXT_BYTES_MAX};
 use super::error::{Extra, Failure};
 use super::head::{content_type, origin_form, refuse};
 use super::query::Params;
+use super::reply::{Answer, JSON};
 use crate::tiered::WriteError;
 use http1::request::Head;
 use kv::Key;
@@ -34,12 +35,6 @@ impl Action {
     pub(super) fn is_work(&self) -> bool {
         matches!(self, Action::Primes(_) | Action::Hash(_))
     }
-}
-
-/// What became of it. A page is JSON.
-pub(super) enum Done {
-    Written { status: u16, version: Option<u64> },
-    Page(String),
 }
 
 struct Place {
@@ -135,19 +130,19 @@ fn wrong_query(what: impl Into<Cow<'static, str>>) -> Failure {
 }
 
 /// Does it. `body` is the value of a preload.
-pub(super) async fn perform(shared: &Shared, action: Action, body: Vec<u8>) -> Result<Done, Failure> {
+pub(super) async fn perform(shared: &Shared, action: Action, body: Vec<u8>) -> Result<Answer, Failure> {
     let full = |Full| Failure::no_room_to_compute();
     match action {
         Action::Preload { key, content_type } => {
             let made = shared.tiers.tier_of(&key).preload(&key, &content_type, body).await;
             let made = made.map_err(Failure::of_write)?;
             let status = if made.existed { 204 } else { 201 };
-            Ok(Done::Written { status, version: Some(made.version.0) })
+            Ok(Answer::Made { status, version: Some(made.version) })
         }
         Action::Clear => {
             let cleared = shared.tiers.clear().await;
             cleared.map_err(|error| Failure::of_write(WriteError::Store(error)))?;
-            Ok(Done::Written { status: 204, version: None })
+            Ok(Answer::Made { status: 204, version: None })
         }
         Action::Inject(spec) => {
             // `cmd` gives an injector to every server with `--lab`.
@@ -157,18 +152,19 @@ pub(super) async fn perform(shared: &Shared, action: Action, body: Vec<u8>) -> R
             })?;
             let added = faults.injector.add(&spec);
             added.map_err(|why| Failure::new(409, "no_lock", String::from(why)).not_applied())?;
-            Ok(Done::Written { status: 204, version: None })
+            Ok(Answer::Made { status: 204, version: None })
         }
         Action::Primes(count) => {
             let pool = shared.compute.as_ref().ok_or(Full).map_err(full)?;
             let primes = pool.run(move || compute::primes(count)).await.map_err(full)?;
             let primes: Vec<String> = primes.iter().map(u32::to_string).collect();
-            Ok(Done::Page(format!("{{\"count\":{count},\"primes\":[{}]}}\n", primes.join(","))))
+            let text = format!("{{\"count\":{count},\"primes\":[{}]}}\n", primes.join(","));
+            Ok(Answer::page(200, JSON, text))
         }
         Action::Hash(text) => {
             let pool = shared.compute.as_ref().ok_or(Full).map_err(full)?;
             let hash = pool.run(move || compute::hash(&text)).await.map_err(full)?;
-            Ok(Done::Page(format!("{{\"hash\":{hash}}}\n")))
+            Ok(Answer::page(200, JSON, format!("{{\"hash\":{hash}}}\n")))
         }
     }
 }

@@ -5,6 +5,7 @@
 use super::busy::Busy;
 use super::compute;
 use super::faults::Faults;
+use super::reply::{Answer, JSON, TEXT};
 use super::{Shared, Worker};
 use crate::tiered::{SHARDS_MAX, ShadowCounts, Status, Tiered, Tiers};
 use http1::request::Method;
@@ -184,21 +185,19 @@ fn secs(nanos: &Counter) -> f64 {
     nanos.get() as f64 * 1e-9
 }
 
-/// A page about the server: status, content type and text.
-pub(super) type Page = fn(&Worker) -> (u16, &'static str, String);
+/// A page about the server.
+pub(super) type Page = fn(&Worker) -> Answer;
 
 pub(super) const PAGES: &[(&str, Page)] = &[
-    (proto::HEALTHZ, |_| (200, TEXT, "alive\n".to_owned())),
+    (proto::HEALTHZ, |_| Answer::page(200, TEXT, "alive\n")),
     (proto::READYZ, |worker| match not_ready(&worker.shared.tiers) {
-        _ if worker.is_draining() => (503, TEXT, "draining\n".to_owned()),
-        None => (200, TEXT, "ready\n".to_owned()),
-        Some(why) => (503, TEXT, why + "\n"),
+        _ if worker.is_draining() => Answer::page(503, TEXT, "draining\n"),
+        None => Answer::page(200, TEXT, "ready\n"),
+        Some(why) => Answer::page(503, TEXT, why + "\n"),
     }),
-    (proto::METRICS, |worker| (200, "text/plain; version=0.0.4", collect(worker).prometheus())),
-    (proto::STATS, |worker| (200, JSON, collect(worker).json())),
+    (proto::METRICS, |worker| Answer::page(200, "text/plain; version=0.0.4", collect(worker).prometheus())),
+    (proto::STATS, |worker| Answer::page(200, JSON, collect(worker).json())),
 ];
-const TEXT: &str = "text/plain";
-pub(super) const JSON: &str = "application/json";
 
 /// Why the server cannot serve every key now; `None` if it can.
 fn not_ready(tiers: &Tiers) -> Option<String> {

@@ -50,8 +50,8 @@ fn start() -> Option<Rc<Timer>> {
 
 struct Timer {
     fd: AsyncFd<OwnedFd>,
-    /// By the end of the pause; the number makes equal ends distinct.
-    pauses: RefCell<BTreeMap<(Instant, u64), oneshot::Sender<()>>>,
+    /// By the end of the pause.
+    pauses: RefCell<BTreeMap<Instant, Vec<oneshot::Sender<()>>>>,
 }
 
 impl Timer {
@@ -68,11 +68,8 @@ impl Timer {
         let until = Instant::now() + time;
         let is_first = {
             let mut pauses = self.pauses.borrow_mut();
-            // Later than all pauses that end at the same instant.
-            let number = pauses.range((until, 0)..=(until, u64::MAX)).next_back();
-            let number = number.map_or(0, |((_, number), _)| number + 1);
-            pauses.insert((until, number), wake);
-            pauses.first_key_value().is_some_and(|(first, _)| *first == (until, number))
+            pauses.entry(until).or_default().push(wake);
+            pauses.first_key_value().is_some_and(|(first, _)| *first == until)
         };
         if is_first {
             self.set(until);
@@ -86,12 +83,13 @@ impl Timer {
         let now = Instant::now();
         let mut pauses = self.pauses.borrow_mut();
         while let Some(first) = pauses.first_entry() {
-            let (until, _) = *first.key();
-            if until > now {
-                return self.set(until);
+            if *first.key() > now {
+                return self.set(*first.key());
             }
-            // The task may have ended.
-            let _ = first.remove().send(());
+            for wake in first.remove() {
+                // The task may have ended.
+                let _ = wake.send(());
+            }
         }
     }
 

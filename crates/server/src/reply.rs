@@ -6,7 +6,7 @@ use super::error::Failure;
 use crate::tiered::Served;
 use http1::request::{Head, Method};
 use http1::{Framing, Writer, response};
-use kv::{Precondition, Row};
+use kv::{Precondition, Row, Version};
 use std::cell::RefCell;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -51,6 +51,22 @@ impl Request {
             (true, true) => Some("keep-alive"),
             (false, _) => Some("close"),
         }
+    }
+}
+
+/// An answer that is no failure.
+pub(super) enum Answer {
+    Row { row: Row, unless: Option<Precondition>, served: Served },
+    Made { status: u16, version: Option<Version> },
+    Page { status: u16, content_type: &'static str, text: String },
+}
+
+pub(super) const TEXT: &str = "text/plain";
+pub(super) const JSON: &str = "application/json";
+
+impl Answer {
+    pub(super) fn page(status: u16, content_type: &'static str, text: impl Into<String>) -> Answer {
+        Answer::Page { status, content_type, text: text.into() }
     }
 }
 
@@ -106,7 +122,7 @@ pub(super) fn write_row_head(
 ) -> u16 {
     let is_known = unless.is_some_and(|condition| condition.holds(Some(row.version())));
     let status = if is_known { 304 } else { 200 };
-    let writer = with_etag(start(output, status, request.persistence()), row.version().0);
+    let writer = with_etag(start(output, status, request.persistence()), row.version());
     let writer = match served {
         Served::Hit => writer.lines("Cache-Status: weir; hit\r\n"),
         _ => writer.field("Cache-Status", cache_status(served).as_bytes()),
@@ -125,36 +141,31 @@ pub(super) fn write_row_head(
     status
 }
 
-/// Appends the answer to a write that was made; the status.
+/// Appends the answer to a write that was made.
 pub(super) fn write_made(
     output: &mut Vec<u8>,
     request: &Request,
     status: u16,
-    version: Option<u64>,
+    version: Option<Version>,
     timing: Option<&Timing>,
-) -> u16 {
+) {
     let mut writer = start(output, status, request.persistence());
     if let Some(version) = version {
         writer = with_etag(writer, version);
     }
     let writer = with_timing(writer, timing);
     // 204 has neither body nor length.
-    if status == 204 {
-        writer.end()
-    } else {
-        writer.end_with_length(0)
-    }
-    status
+    if status == 204 { writer.end() } else { writer.end_with_length(0) }
 }
 
-/// Appends a text of the server's own; the status.
+/// Appends a text of the server's own.
 pub(super) fn write_page(
     output: &mut Vec<u8>,
     request: &Request,
     status: u16,
     content_type: &str,
     body: &str,
-) -> u16 {
+) {
     start(output, status, request.persistence())
         .field("Content-Type", content_type.as_bytes())
         .field("Cache-Control", b"no-store")
@@ -162,7 +173,6 @@ pub(super) fn write_page(
     if request.method != Some(Method::Head) {
         output.extend_from_slice(body.as_bytes());
     }
-    status
 }
 
 /// Appends the answer to a request that failed.
@@ -189,8 +199,8 @@ pub(super) fn cache_status(served: Served) -> &'static str {
     }
 }
 
-fn with_etag(writer: Writer<'_>, version: u64) -> Writer<'_> {
-    writer.line_around("ETag: \"", version, "\"\r\n")
+fn with_etag(writer: Writer<'_>, version: Version) -> Writer<'_> {
+    writer.line_around("ETag: \"", version.0, "\"\r\n")
 }
 
 fn with_timing<'o>(writer: Writer<'o>, timing: Option<&Timing>) -> Writer<'o> {
