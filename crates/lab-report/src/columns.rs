@@ -2,7 +2,7 @@
 //!
 //! A column is a row of [`COLUMNS`]: what a person reads and what a program reads, from the same row.
 
-use super::format::{self, UNKNOWN, residual, slug};
+use super::format::{self, finite, residual, slug};
 use super::published::latency_us;
 use Read::{EachResource, Open, Published, Row};
 use kv::units::{micros, short};
@@ -14,14 +14,13 @@ use lab_data::results::Results;
 pub struct Column {
     /// In the header of the CSV, unit last.
     pub name: &'static str,
-    /// What a person reads above it, and the unit below that; `None` keeps the column to the CSV.
-    pub heading: Option<(&'static str, &'static str)>,
-    /// What stands in it.
-    pub read: Read,
+    /// What a person reads above it, and the unit behind a comma; empty of a column for programs alone.
+    heading: &'static str,
+    read: Read,
 }
 
 /// Where a column's cells come from.
-pub enum Read {
+enum Read {
     /// One cell of a row.
     Row(fn(&LevelRow) -> Cell),
     /// One column for each resource, named after it.
@@ -32,108 +31,92 @@ pub enum Read {
     Published(fn(&AuditedRow) -> Option<f64>),
 }
 
-/// What stands in a cell.
-pub struct Cell {
+/// What stands in a cell; `None` where nothing is known.
+pub(super) struct Cell {
     /// For people.
-    pub text: String,
-    /// For programs: a plain number or word, empty where nothing is known.
-    pub value: String,
+    pub(super) text: Option<String>,
+    /// For programs: a plain number or word.
+    pub(super) value: Option<String>,
 }
 
-/// A column for people and programs.
-const fn shown(name: &'static str, heading: (&'static str, &'static str), read: Read) -> Column {
-    Column { name, heading: Some(heading), read }
-}
-
-/// A column for programs alone.
-const fn data(name: &'static str, read: Read) -> Column {
-    Column { name, heading: None, read }
+const fn column(name: &'static str, heading: &'static str, read: Read) -> Column {
+    Column { name, heading, read }
 }
 
 /// The columns, in order.
 pub const COLUMNS: &[Column] = &[
-    shown("clients", ("clients", ""), Row(|row| cell(Some(row.level.into()), |_| row.level.to_string()))),
-    data("runs", Row(|row| number(Some(row.runs.into())))),
-    shown("offered_rps", ("offered", "req/s"), Open(|row| cell(row.offered_rps, short))),
-    shown("goodput_rps", ("goodput", "req/s"), Row(goodput)),
-    data("goodput_low_rps", Row(|row| number(row.goodput_rps.map(|of| of.low)))),
-    data("goodput_high_rps", Row(|row| number(row.goodput_rps.map(|of| of.high)))),
-    data("attempts_rps", Row(|row| number(row.attempts_rps))),
-    shown("latency_us_mean", ("mean", "latency"), Row(|row| cell(row.latency_us_mean, micros))),
-    shown("latency_us_p50", ("p50", "latency"), Row(|row| cell(row.latency_us_p50, micros))),
-    shown("latency_us_p99", ("p99", "latency"), Row(|row| cell(row.latency_us_p99, micros))),
-    shown("latency_us_p999", ("p99.9", "latency"), Row(|row| cell(row.latency_us_p999, micros))),
-    shown("service_us_mean", ("mean", "service"), Open(|row| cell(row.service_us_mean, micros))),
-    shown("send_lag_us_p99", ("p99", "send lag"), Open(|row| cell(row.send_lag_us_p99, micros))),
-    shown("error_ratio", ("errors", "ratio"), Row(|row| cell(row.error_ratio, error_percent))),
-    shown("little_residual_ratio", ("Little", "residual"), Row(|row| cell(row.little_residual, residual))),
-    shown("checks_failed", ("checks", "failed"), Row(checks_failed)),
-    data("checks_not_checked", Row(checks_not_checked)),
-    data("excluded", Row(excluded)),
-    shown("utilization", ("", "busy"), EachResource(|of| cell(of.utilization, |of| format!("{of:.2}")))),
-    data("demand_us", EachResource(|of| number(of.demand_us))),
-    data("published_throughput_rps", Published(|row| Some(row.printed.throughput_rps?.value))),
-    data("published_latency_us_mean", Published(latency_us)),
-    data("published_server_cpu_pct", Published(|row| Some(row.printed.server_cpu_pct?.value))),
-    data("published_disk_util_pct", Published(|row| Some(row.printed.disk_util_pct?.value))),
-    data("published_success_ratio", Published(|row| Some(row.printed.success_share?.value))),
-    data("published_little_residual_ratio", Published(|row| Some(row.residual?.value))),
+    column("clients", "clients", Row(|row| word(row.level.to_string()))),
+    column("runs", "", Row(|row| word(row.runs.to_string()))),
+    column("offered_rps", "offered, req/s", Open(|row| cell(row.offered_rps, short))),
+    column("goodput_rps", "goodput, req/s", Row(goodput)),
+    column("goodput_low_rps", "", Row(|row| number(row.goodput_rps.map(|of| of.low)))),
+    column("goodput_high_rps", "", Row(|row| number(row.goodput_rps.map(|of| of.high)))),
+    column("attempts_rps", "", Row(|row| number(row.attempts_rps))),
+    column("latency_us_mean", "mean, latency", Row(|row| cell(row.latency_us_mean, micros))),
+    column("latency_us_p50", "p50, latency", Row(|row| cell(row.latency_us_p50, micros))),
+    column("latency_us_p99", "p99, latency", Row(|row| cell(row.latency_us_p99, micros))),
+    column("latency_us_p999", "p99.9, latency", Row(|row| cell(row.latency_us_p999, micros))),
+    column("service_us_mean", "mean, service", Open(|row| cell(row.service_us_mean, micros))),
+    column("send_lag_us_p99", "p99, send lag", Open(|row| cell(row.send_lag_us_p99, micros))),
+    column("error_ratio", "errors, ratio", Row(|row| cell(row.error_ratio, error_percent))),
+    column("little_residual_ratio", "Little, residual", Row(|row| cell(row.little_residual, residual))),
+    column("checks_failed", "checks, failed", Row(checks_failed)),
+    column("checks_not_checked", "", Row(|row| word(ids(row, Outcome::NotChecked)))),
+    column("excluded", "", Row(excluded)),
+    column("utilization", "busy", EachResource(|of| cell(of.utilization, |of| format!("{of:.2}")))),
+    column("demand_us", "", EachResource(|of| number(of.demand_us))),
+    column("published_throughput_rps", "", Published(|row| Some(row.printed.throughput_rps?.value))),
+    column("published_latency_us_mean", "", Published(latency_us)),
+    column("published_server_cpu_pct", "", Published(|row| Some(row.printed.server_cpu_pct?.value))),
+    column("published_disk_util_pct", "", Published(|row| Some(row.printed.disk_util_pct?.value))),
+    column("published_success_ratio", "", Published(|row| Some(row.printed.success_share?.value))),
+    column("published_little_residual_ratio", "", Published(|row| Some(row.residual?.value))),
 ];
 
-/// A column of a concrete table.
+/// A column of the table of one run.
 pub(super) struct Bound {
     /// In the CSV.
     pub(super) name: String,
-    /// For people: heading and unit.
-    pub(super) heading: Option<(String, String)>,
-    read: &'static Read,
+    /// For people; empty of a column for programs alone.
+    pub(super) heading: String,
+    /// The cell of a row.
+    pub(super) cell: Box<dyn Fn(&LevelRow) -> Cell>,
     /// Of a column of a resource, its index.
     pub(super) resource: Option<usize>,
 }
 
-impl Bound {
-    /// The cell of `row`.
-    pub(super) fn cell(&self, row: &LevelRow) -> Cell {
-        match self.read {
-            Row(read) | Open(read) => read(row),
-            EachResource(read) => {
-                self.resource.and_then(|i| row.resources.get(i)).map_or_else(|| number(None), read)
-            }
-            Published(read) => number(row.printed.as_ref().and_then(read)),
-        }
-    }
-}
-
 /// [`COLUMNS`] for these results, with one for each resource.
 pub(super) fn columns(results: &Results) -> Vec<Bound> {
-    let owned = |(heading, unit): (&str, &str)| (heading.to_owned(), unit.to_owned());
-    let is_open =
-        results.trials.iter().filter_map(|trial| trial.load.as_ref()).any(|load| load.schedule.is_some());
-    let bind = |column: &'static Column| -> Vec<Bound> {
-        let read = &column.read;
-        match read {
-            Published(_) if results.published.is_empty() => Vec::new(),
-            Open(_) if !is_open => Vec::new(),
-            Row(_) | Open(_) | Published(_) => {
-                let (name, heading) = (column.name.to_owned(), column.heading.map(owned));
-                vec![Bound { name, heading, read, resource: None }]
+    let mut loads = results.trials.iter().filter_map(|trial| trial.load.as_ref());
+    let is_open = loads.any(|load| load.schedule.is_some());
+    let mut all = Vec::new();
+    for Column { name, heading, read } in COLUMNS {
+        let cell: Box<dyn Fn(&LevelRow) -> Cell> = match *read {
+            Open(_) if !is_open => continue,
+            Published(_) if results.published.is_empty() => continue,
+            Row(read) | Open(read) => Box::new(read),
+            Published(read) => Box::new(move |row| number(row.printed.as_ref().and_then(read))),
+            EachResource(read) => {
+                all.extend(results.resources.iter().enumerate().map(|(i, of)| Bound {
+                    name: format!("{}_{name}", slug(&of.name)),
+                    heading: if heading.is_empty() {
+                        String::new()
+                    } else {
+                        format!("{}, {heading}", of.name)
+                    },
+                    cell: Box::new(move |row| row.resources.get(i).map_or_else(|| number(None), read)),
+                    resource: Some(i),
+                }));
+                continue;
             }
-            EachResource(_) => (results.resources.iter().enumerate())
-                .map(|(resource, of)| Bound {
-                    name: format!("{}_{}", slug(&of.name), column.name),
-                    heading: column.heading.map(|(_, unit)| (of.name.clone(), unit.to_owned())),
-                    read,
-                    resource: Some(resource),
-                })
-                .collect(),
-        }
-    };
-    COLUMNS.iter().flat_map(bind).collect()
+        };
+        all.push(Bound { name: (*name).to_owned(), heading: (*heading).to_owned(), cell, resource: None });
+    }
+    all
 }
 
 fn goodput(row: &LevelRow) -> Cell {
-    let text = row.goodput_rps.as_ref().map_or(UNKNOWN.to_owned(), format::spread);
-    Cell { text, ..number(row.goodput_rps.map(|of| of.mean)) }
+    Cell { text: row.goodput_rps.as_ref().map(format::spread), ..number(row.goodput_rps.map(|of| of.mean)) }
 }
 
 fn error_percent(share: f64) -> String {
@@ -142,37 +125,36 @@ fn error_percent(share: f64) -> String {
 
 /// Names for people, ids for programs.
 fn checks_failed(row: &LevelRow) -> Cell {
-    let failed = || row.checks.iter().filter(|of| of.failed());
-    let text = match row.excluded {
-        Some(Excluded::NoNumbers) => "no run".to_owned(),
-        _ if failed().next().is_none() => "none".to_owned(),
-        _ => failed().map(|of| of.check().name).collect::<Vec<_>>().join(", "),
-    };
-    Cell { text, value: failed().map(|of| of.id).collect::<Vec<_>>().join(" ") }
+    Cell { text: Some(failed_checks(row)), ..word(ids(row, Outcome::Fail)) }
 }
 
-fn checks_not_checked(row: &LevelRow) -> Cell {
-    let unknown = row.checks.iter().filter(|of| of.outcome == Outcome::NotChecked);
-    word(&unknown.map(|of| of.id).collect::<Vec<_>>().join(" "))
+/// The names of the checks that the row failed.
+pub(super) fn failed_checks(row: &LevelRow) -> String {
+    let failed: Vec<&str> = row.checks.iter().filter(|of| of.failed()).map(|of| of.check().name).collect();
+    match row.excluded {
+        Some(Excluded::NoNumbers) => "no run".to_owned(),
+        _ if failed.is_empty() => "none".to_owned(),
+        _ => failed.join(", "),
+    }
+}
+
+fn ids(row: &LevelRow, outcome: Outcome) -> String {
+    let ids = row.checks.iter().filter(|of| of.outcome == outcome).map(|of| of.id);
+    ids.collect::<Vec<_>>().join(" ")
 }
 
 fn excluded(row: &LevelRow) -> Cell {
-    word(match row.excluded {
-        None => "",
-        Some(Excluded::NoNumbers) => "no_numbers",
-        Some(Excluded::Errors) => "errors",
-        Some(Excluded::OverCapacity) => "over_capacity",
-    })
+    word(row.excluded.map(super::csv::name).unwrap_or_default())
 }
 
 fn cell(value: Option<f64>, say: impl Fn(f64) -> String) -> Cell {
-    Cell { text: format::known(value, say), ..number(value) }
+    Cell { text: finite(value).map(say), ..number(value) }
 }
 
 fn number(value: Option<f64>) -> Cell {
-    word(&format::finite(value).map(|value| value.to_string()).unwrap_or_default())
+    word(finite(value).map(|value| value.to_string()).unwrap_or_default())
 }
 
-fn word(text: &str) -> Cell {
-    Cell { text: text.to_owned(), value: text.to_owned() }
+fn word(text: String) -> Cell {
+    Cell { text: Some(text.clone()), value: Some(text) }
 }

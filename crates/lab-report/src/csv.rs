@@ -3,43 +3,60 @@
 //! The unit stands last in every name. Columns that begin with `level_` repeat, on every trial's line, what
 //! its level says over all runs.
 
-use super::columns::{Bound, columns};
-use lab_analysis::{Findings, row};
+use super::columns::columns;
+use super::document::{Column, column};
+use lab_analysis::{Findings, Row, row};
 use lab_data::results::Results;
+use serde::Serialize;
+
+/// A planned trial and its level.
+struct Line<'a> {
+    workload: &'a str,
+    repetition: u32,
+    trial: Row,
+    level: &'a Row,
+}
 
 /// The table.
 pub(super) fn write(results: &Results, findings: &Findings) -> String {
-    let columns = columns(results);
-    let of_level: Vec<&Bound> = columns.iter().filter(|column| column.name != "clients").collect();
-    let names = ["workload", "repetition", "failure"].into_iter().map(str::to_owned);
-    let names = names.chain(columns.iter().map(|column| column.name.clone()));
-    let names = names.chain(of_level.iter().map(|column| format!("level_{}", column.name)));
-    let mut records = vec![names.collect()];
+    let mut lines = Vec::new();
     for found in &findings.workloads {
         for level in &found.rows {
-            for repetition in 0..level.planned {
-                let trial = row(results, &found.name, level.level, Some(repetition), None);
-                let failure: Vec<&str> = trial.failures.keys().map(String::as_str).collect();
-                let head = [found.name.clone(), repetition.to_string(), failure.join("; ")];
-                let trial = columns.iter().map(|column| column.cell(&trial).value);
-                let level = of_level.iter().map(|column| column.cell(level).value);
-                records.push(head.into_iter().chain(trial).chain(level).collect());
-            }
+            lines.extend((0..level.planned).map(|repetition| Line {
+                workload: &found.name,
+                repetition,
+                trial: row(results, &found.name, level.level, Some(repetition), None),
+                level,
+            }));
         }
     }
-    text(records)
+    let figures = columns(results);
+    let failures = |line: &Line| line.trial.failures.keys().cloned().collect::<Vec<_>>().join("; ");
+    let mut columns: Vec<Column<Line>> = vec![
+        column("workload", |line: &Line| Some(line.workload.to_owned())),
+        column("repetition", |line: &Line| Some(line.repetition.to_string())),
+        column("failure", move |line: &Line| Some(failures(line))),
+    ];
+    columns.extend(figures.iter().map(|of| column(&of.name, |line: &Line| (of.cell)(&line.trial).value)));
+    let of_level = figures.iter().filter(|of| of.name != "clients");
+    columns.extend(
+        of_level.map(|of| column(format!("level_{}", of.name), |line: &Line| (of.cell)(line.level).value)),
+    );
+    text(&lines, &columns)
 }
 
-/// The records as text, by RFC 4180. All have the same number of cells.
-pub(super) fn text(records: Vec<Vec<String>>) -> String {
+/// A line for each of `rows`, by RFC 4180. A cell of `None` is empty.
+pub(super) fn text<R, F: Fn(&R) -> Option<String>>(rows: &[R], columns: &[(impl AsRef<str>, F)]) -> String {
     let mut writer = ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new());
-    for record in records {
-        writer.write_record(record).expect("memory takes every record");
-    }
+    let names = columns.iter().map(|(name, _)| name.as_ref().to_owned()).collect();
+    let cells = |row: &R| columns.iter().map(|(_, cell)| cell(row).unwrap_or_default()).collect();
+    let records = std::iter::once(names).chain(rows.iter().map(cells));
+    records.for_each(|record: Vec<String>| writer.write_record(record).expect("memory takes every record"));
     String::from_utf8(writer.into_inner().expect("memory takes every record")).expect("cells are text")
 }
 
 /// The name of a variant, as in JSON.
-pub(super) fn name(of: serde_json::Result<serde_json::Value>) -> Option<String> {
-    of.ok()?.as_str().map(str::to_owned)
+pub(super) fn name(of: impl Serialize) -> String {
+    let name = serde_json::to_value(of).expect("a variant is a word");
+    name.as_str().unwrap_or_default().to_owned()
 }

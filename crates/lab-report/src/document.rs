@@ -1,5 +1,6 @@
 //! A page before it is written as HTML, Markdown or plain text. All text in it is plain: a writer escapes it.
 
+use super::format::UNKNOWN;
 use super::svg::Svg;
 
 /// A file of a report.
@@ -33,11 +34,9 @@ pub(super) enum Block {
     /// A reason not to believe the page.
     Warning(String),
     /// The answers for each workload, and their drawings beside each other.
-    Front { cards: Vec<Card>, drawings: Vec<Drawing>, caption: String },
-    /// A section that opens on demand, and on paper is open.
-    Fold { title: String, anchor: String, blocks: Vec<Block> },
-    /// The heading of a section and the name it is linked by.
-    Section { title: String, anchor: String },
+    Front { cards: Vec<Card>, figure: Figure },
+    /// A section that opens on demand, and on paper is open: its title, the name it is linked by, and what is in it.
+    Section(String, String, Vec<Block>),
     /// A heading within a section.
     Part(String),
     /// A paragraph.
@@ -46,20 +45,10 @@ pub(super) enum Block {
     Notes(Vec<String>),
     /// A table.
     Table(Table),
-    /// A drawing and how to read it.
-    Figure { drawing: Drawing, caption: String },
+    /// Drawings and how to read them.
+    Figure(Figure),
     /// Text to be kept as it is.
     Verbatim(String),
-}
-
-/// The heading of a section.
-pub(super) fn section(title: &str, anchor: &str) -> Block {
-    Block::Section { title: title.to_owned(), anchor: anchor.to_owned() }
-}
-
-/// A section that opens on demand.
-pub(super) fn fold(title: &str, anchor: &str, blocks: Vec<Block>) -> Block {
-    Block::Fold { title: title.to_owned(), anchor: anchor.to_owned(), blocks }
 }
 
 /// The answers for one workload.
@@ -80,19 +69,14 @@ pub(super) struct Answer {
     pub(super) said: String,
     /// What belongs to it, the most important first.
     pub(super) details: Vec<String>,
-    /// Whether it needs care.
-    pub(super) tone: Tone,
+    /// Whether it needs care: a class of the style sheet, empty where it does not.
+    pub(super) class: &'static str,
 }
 
-/// How an answer is to be taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
-    /// As it is.
-    Plain,
-    /// Together with its details.
-    Care,
-    /// Not at all.
-    Stop,
+/// Drawings beside each other, and how to read them.
+pub(super) struct Figure {
+    pub(super) drawings: Vec<Drawing>,
+    pub(super) caption: String,
 }
 
 /// A drawing and its file.
@@ -105,6 +89,22 @@ pub(super) struct Drawing {
     pub(super) svg: Svg,
 }
 
+impl Block {
+    /// Whether there is nothing to be written.
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Block::Notes(notes) => notes.is_empty(),
+            Block::Table(table) => table.rows.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// One drawing.
+    pub(super) fn figure(drawing: Drawing, caption: impl Into<String>) -> Block {
+        Block::Figure(Figure { drawings: vec![drawing], caption: caption.into() })
+    }
+}
+
 /// A table. Every row has a cell for every column.
 pub(super) struct Table {
     pub(super) columns: Vec<TableColumn>,
@@ -112,7 +112,6 @@ pub(super) struct Table {
 }
 
 /// The head of a column.
-#[derive(Clone)]
 pub(super) struct TableColumn {
     pub(super) heading: String,
     /// The unit, below the heading.
@@ -128,54 +127,71 @@ pub(super) struct TableRow {
     pub(super) is_grey: bool,
 }
 
-impl TableColumn {
-    /// A column of figures.
-    pub(super) fn figures(heading: impl Into<String>, unit: impl Into<String>) -> TableColumn {
-        TableColumn { heading: heading.into(), unit: unit.into(), is_words: false }
-    }
+/// A column of a table about `R`: its heading as in [`Table::of`], and the cell of a row.
+pub(super) type Column<'a, R> = (String, Box<dyn Fn(&R) -> Option<String> + 'a>);
+
+/// A column whose heading or cell is made while the page is.
+pub(super) fn column<'a, R>(
+    heading: impl Into<String>,
+    cell: impl Fn(&R) -> Option<String> + 'a,
+) -> Column<'a, R> {
+    (heading.into(), Box::new(cell))
 }
 
 impl Table {
-    /// A table without rows; a heading that begins with `<` is one of words.
-    pub(super) fn new(headings: &[&str]) -> Table {
-        let column = |heading: &&str| TableColumn {
-            is_words: heading.starts_with('<'),
-            ..TableColumn::figures(heading.trim_start_matches('<'), "")
+    /// A line for each of `rows`. `None` is a dash, and a column of dashes is left out. A heading that begins with `<` is one
+    /// of words; what follows a comma is the unit.
+    pub(super) fn of<R, F: Fn(&R) -> Option<String>>(
+        rows: &[R],
+        columns: &[(impl AsRef<str>, F)],
+        is_grey: impl Fn(&R) -> bool,
+    ) -> Table {
+        let is_known = |(_, cell): &&(_, F)| rows.iter().any(|row| cell(row).is_some());
+        let shown: Vec<_> = columns.iter().filter(is_known).collect();
+        let line = |row: &R| {
+            let cells = shown.iter().map(|(_, cell)| cell(row).unwrap_or_else(|| UNKNOWN.to_owned()));
+            TableRow { cells: cells.collect(), is_grey: is_grey(row) }
         };
-        Table::of(headings.iter().map(column).collect())
+        Table {
+            columns: shown.iter().map(|(heading, _)| TableColumn::new(heading.as_ref())).collect(),
+            rows: rows.iter().map(line).collect(),
+        }
     }
 
-    /// A table without rows.
-    pub(super) fn of(columns: Vec<TableColumn>) -> Table {
-        Table { columns, rows: Vec::new() }
+    /// A table of these cells.
+    pub(super) fn new<const N: usize>(headings: [&str; N], rows: Vec<[String; N]>) -> Table {
+        let row = |cells: [String; N]| TableRow { cells: cells.into(), is_grey: false };
+        Table { columns: headings.map(TableColumn::new).into(), rows: rows.into_iter().map(row).collect() }
     }
+}
 
-    /// Adds a row.
-    pub(super) fn push(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.push_row(cells, false);
-    }
-
-    /// Adds a row that may be grey.
-    pub(super) fn push_row(&mut self, cells: impl IntoIterator<Item = String>, is_grey: bool) {
-        self.rows.push(TableRow { cells: cells.into_iter().collect(), is_grey });
+impl TableColumn {
+    fn new(heading: &str) -> TableColumn {
+        let (name, unit) = heading.split_once(", ").unwrap_or((heading, ""));
+        TableColumn {
+            heading: name.trim_start_matches('<').to_owned(),
+            unit: unit.to_owned(),
+            is_words: heading.starts_with('<'),
+        }
     }
 }
 
 impl Document {
-    /// All drawings, in their order.
-    pub(super) fn drawings(&self) -> Vec<&Drawing> {
-        fn collect<'a>(blocks: &'a [Block], all: &mut Vec<&'a Drawing>) {
-            for block in blocks {
-                match block {
-                    Block::Front { drawings, .. } => all.extend(drawings),
-                    Block::Fold { blocks, .. } => collect(blocks, all),
-                    Block::Figure { drawing, .. } => all.push(drawing),
-                    _ => {}
-                }
-            }
-        }
-        let mut all = Vec::new();
-        collect(&self.blocks, &mut all);
-        all
+    /// The files of all drawings.
+    pub(super) fn drawings(&self) -> Vec<File> {
+        let all = figures(&self.blocks).into_iter().flat_map(|figure| &figure.drawings);
+        all.map(|of| File::text(&of.file, of.svg.file(&of.label))).collect()
     }
+}
+
+fn figures(blocks: &[Block]) -> Vec<&Figure> {
+    let mut all = Vec::new();
+    for block in blocks {
+        match block {
+            Block::Front { figure, .. } | Block::Figure(figure) => all.push(figure),
+            Block::Section(_, _, blocks) => all.extend(figures(blocks)),
+            _ => {}
+        }
+    }
+    all
 }

@@ -1,14 +1,16 @@
 //! What speaks for the limit that is named: the table of candidates, and the interventions.
 
 use super::document::{Block, Drawing, Table};
-use super::format::{self, UNKNOWN, finite, known, latency, percent};
+use super::format::{self, count, elasticity, finite, latency, loss, percent, trimmed};
+use super::plots::bars::{Bar, Bars, drawn};
 use super::sentences::{self, how_slowed, slowed};
+use super::svg::Colour;
 use kv::units::short;
 use lab_analysis::{Effect, Evidence, Grade, Interval, WorkloadFindings};
 use lab_data::results::{Limit, ResourceKind};
 
-/// Why this limit and no other. `drawing` is that of the interventions.
-pub(super) fn blocks(found: &WorkloadFindings, drawing: Option<Drawing>) -> Vec<Block> {
+/// Why this limit and no other; the file of the drawing is named after `slug`.
+pub(super) fn blocks(found: &WorkloadFindings, slug: &str) -> Vec<Block> {
     if sentences::is_open(found) || found.rows.iter().all(|row| row.runs == 0) {
         return Vec::new();
     }
@@ -18,9 +20,10 @@ pub(super) fn blocks(found: &WorkloadFindings, drawing: Option<Drawing>) -> Vec<
         _ => "What the resources show".to_owned(),
     };
     let mut page = vec![Block::Part(heading), Block::Notes(sentences::evidence(found))];
-    let table = candidates(found);
-    if !table.rows.is_empty() {
-        page.push(Block::Table(table));
+    let candidates = candidates(found);
+    if !candidates.is_empty() {
+        let is_grey = |row: &Candidate| !row.is_named && !bottleneck.named.is_empty();
+        page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         page.push(Block::Notes(vec![format!(
             "At {}. Demand: busy time per request, ± its standard deviation over these levels. Full at: the throughput at \
              which the resource would be busy all the time. Queue growth: of each client more, how many wait there. \
@@ -28,44 +31,47 @@ pub(super) fn blocks(found: &WorkloadFindings, drawing: Option<Drawing>) -> Vec<
             format::levels(&bottleneck.levels)
         )]));
     }
-    if let Some(drawing) = drawing {
-        page.push(Block::Figure {
-            drawing,
-            caption: "Bar and whisker: the share of goodput lost, with its interval over the rounds. Upright line: what would \
-                      be lost if the resource were the limit. Thicker: the resource that is named."
-                .to_owned(),
-        });
-        page.push(Block::Table(interventions(found)));
+    if let Some(first) = found.effects.first() {
+        let caption = "Bar and whisker: the share of goodput lost, with its interval over the rounds. Upright line: what would \
+                       be lost if the resource were the limit. Grey: the control.";
+        page.push(Block::figure(drawing(found, first, slug), caption));
+        page.push(Block::Table(Table::of(&found.effects, INTERVENTIONS, |_| false)));
     }
     page
 }
 
-/// A column of the candidates; `None` where a candidate has nothing of the kind.
-type Column = (&'static str, fn(&WorkloadFindings, &Evidence) -> Option<String>);
+/// What could be the limit of a workload.
+struct Candidate<'a> {
+    found: &'a WorkloadFindings,
+    of: &'a Evidence,
+    is_named: bool,
+}
 
-const CANDIDATES: &[Column] = &[
-    ("utilization", |_, of| of.waiting.is_none().then(|| format!("{:.2}", of.utilization))),
-    ("demand", |_, of| {
-        let varies = finite(of.demand_variation).map(|share| format!(" ±{:.0} %", share * 100.0));
-        Some(latency(Some(of.demand_us?)) + &varies.unwrap_or_default())
+/// Heading and cell; `None` where a candidate has nothing of the kind.
+const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
+    ("<candidate", |row| Some(format!("{}{}", row.of.resource, if row.is_named { " (named)" } else { "" }))),
+    ("utilization", |row| row.of.waiting.is_none().then(|| format!("{:.2}", row.of.utilization))),
+    ("demand", |row| {
+        let varies = finite(row.of.demand_variation).map(|share| format!(" ±{:.0} %", share * 100.0));
+        Some(latency(Some(row.of.demand_us?)) + &varies.unwrap_or_default())
     }),
-    ("full at, req/s", |_, of| finite(of.ceiling_rps).map(short)),
-    ("queue growth", |_, of| Some(format!("{:.2}", finite(of.queue_growth)?).replace('-', "−"))),
-    ("elasticity", |found, of| {
-        let raised = |effect: &&Effect| effect.change.raises.contains(&of.id);
-        let effect = || found.effects.iter().find(raised).map(|effect| effect.elasticity);
-        of.elasticity.or_else(effect).as_ref().map(format::elasticity)
+    ("full at, req/s", |row| finite(row.of.ceiling_rps).map(short)),
+    ("queue growth", |row| Some(format!("{:.2}", finite(row.of.queue_growth)?).replace('-', "−"))),
+    ("elasticity", |row| {
+        let raised = |effect: &&Effect| effect.change.raises.contains(&row.of.id);
+        let effect = || row.found.effects.iter().find(raised).map(|effect| effect.elasticity);
+        row.of.elasticity.or_else(effect).as_ref().map(elasticity)
     }),
-    ("<waits", |_, of| of.waiting.as_ref().map(sentences::waiting_of)),
-    ("<pressure", |_, of| of.pressure.map(|of| format!("{} {}", of.of.name(), percent(of.share)))),
-    ("<called", |_, of| {
-        let called = of.limit.filter(|limit| *limit != Limit::Other).map(Limit::name)?;
-        (called != of.resource).then(|| called.to_owned())
+    ("<waits", |row| row.of.waiting.as_ref().map(sentences::waiting_of)),
+    ("<pressure", |row| row.of.pressure.map(|of| format!("{} {}", of.of.name(), percent(of.share)))),
+    ("<called", |row| {
+        let called = row.of.limit.filter(|limit| *limit != Limit::Other).map(Limit::name)?;
+        (called != row.of.resource).then(|| called.to_owned())
     }),
 ];
 
 /// All that could be the limit, what is named first; what was never busy is left out.
-fn candidates(found: &WorkloadFindings) -> Table {
+fn candidates(found: &WorkloadFindings) -> Vec<Candidate<'_>> {
     /// Less than this is no candidate.
     const SHOWN_MIN: f64 = 0.02;
     let named = &found.bottleneck.named;
@@ -75,41 +81,56 @@ fn candidates(found: &WorkloadFindings) -> Table {
     };
     let mut others: Vec<&Evidence> = found.bottleneck.candidates.iter().filter(is_other).collect();
     others.sort_by(|a, b| b.utilization.total_cmp(&a.utilization));
-    let all: Vec<&Evidence> = named.iter().chain(others).collect();
-    // A column of dashes says nothing.
-    let is_known = |column: &&Column| all.iter().any(|of| (column.1)(found, of).is_some());
-    let shown: Vec<&Column> = CANDIDATES.iter().filter(is_known).collect();
-    let headings: Vec<&str> =
-        std::iter::once("<candidate").chain(shown.iter().map(|column| column.0)).collect();
-    let mut table = Table::new(&headings);
-    for (i, of) in all.iter().enumerate() {
-        let is_named = i < named.len();
-        let name = if is_named { format!("{} (named)", of.resource) } else { of.resource.clone() };
-        let cells = shown.iter().map(|column| (column.1)(found, of).unwrap_or_else(|| UNKNOWN.to_owned()));
-        table.push_row(std::iter::once(name).chain(cells), !is_named && !named.is_empty());
-    }
-    table
+    let candidate = |(i, of)| Candidate { found, of, is_named: i < named.len() };
+    named.iter().chain(others).enumerate().map(candidate).collect()
 }
 
-fn interventions(found: &WorkloadFindings) -> Table {
-    let mut table =
-        Table::new(&["<made slower", "<by", "clients", "rounds", "a limit loses", "lost", "elasticity"]);
-    let percent =
-        |share: f64| known(Some(share), |share| format!("{:.1} %", share * 100.0 + 0.0).replace('-', "−"));
-    for effect in &found.effects {
-        let loss = &effect.loss;
-        let lost = match loss.interval {
-            Interval::Single => percent(loss.mean),
-            _ => format!("{} ({} to {})", percent(loss.mean), percent(loss.low), percent(loss.high)),
+/// Heading and cell; nothing is expected of a control.
+const INTERVENTIONS: &[(&str, fn(&Effect) -> Option<String>)] = &[
+    ("<made slower", |of| Some(slowed(of))),
+    ("<by", |of| Some(how_slowed(of))),
+    ("clients", |of| Some(of.level.to_string())),
+    ("rounds", |of| Some(of.rounds.to_string())),
+    ("a limit loses", |of| (!is_control(of)).then(|| loss(of.expected_loss))),
+    ("lost", |of| Some(format::with_ends(&of.loss, loss))),
+    ("elasticity", |of| (!is_control(of)).then(|| elasticity(&of.elasticity))),
+];
+
+fn is_control(of: &Effect) -> bool {
+    of.change.raises.is_empty()
+}
+
+/// A bar of goodput lost for each intervention, beside what a limit would have had to lose.
+fn drawing(found: &WorkloadFindings, first: &Effect, slug: &str) -> Drawing {
+    let bar = |of: &Effect| {
+        let is_named = found.bottleneck.named.iter().any(|named| named.is_slowed_by(of));
+        let (colour, said) = match (is_control(of), is_named) {
+            (true, _) => (Colour::Soft, "control".to_owned()),
+            (_, true) => (Colour::Series(1), elasticity(&of.elasticity) + ", named"),
+            (_, false) => (Colour::Series(0), elasticity(&of.elasticity)),
         };
-        let (expected, elasticity) = match effect.change.raises.is_empty() {
-            true => (UNKNOWN.to_owned(), UNKNOWN.to_owned()),
-            false => (percent(effect.expected_loss), format::elasticity(&effect.elasticity)),
-        };
-        let (level, rounds) = (effect.level.to_string(), effect.rounds.to_string());
-        table.push([slowed(effect), how_slowed(effect), level, rounds, expected, lost, elasticity]);
+        Bar {
+            name: slowed(of),
+            below: how_slowed(of),
+            colour,
+            value: of.loss.mean,
+            interval: (of.loss.interval != Interval::Single).then_some((of.loss.low, of.loss.high)),
+            expected: (!is_control(of)).then_some(of.expected_loss),
+            opacity: 0.45,
+            said,
+        }
+    };
+    let bars = Bars {
+        title: format!("Goodput lost when one resource is made slower, at {}", count(first.level, "client")),
+        said: "elasticity",
+        tick: |share| trimmed(&format!("{:.1} %", share * 100.0)),
+        bars: found.effects.iter().map(bar).collect(),
+    };
+    Drawing {
+        file: format!("plots/{slug}.interventions.svg"),
+        label: format!("{}: goodput lost when one resource was made slower", found.name),
+        svg: drawn(&[bars]),
     }
-    table
 }
 
 #[cfg(test)]

@@ -65,17 +65,23 @@ fn like(mean: &str, half: f64) -> String {
     format!("{:.digits$}{suffix}", half / scale)
 }
 
-/// `0.93 ± 0.05`: an elasticity is about 1 at the limit, so it needs two decimals and no suffix.
-pub(super) fn elasticity(of: &Estimate) -> String {
-    let said = |value: f64| format!("{:.2}", value + 0.0).replace('-', "−");
+/// A mean and, where more than one run knows them, both ends of its interval: `1.02 (0.93 to 1.11)`.
+pub(super) fn with_ends(of: &Estimate, say: impl Fn(f64) -> String) -> String {
     match of.interval {
         _ if ![of.mean, of.low, of.high].iter().all(|value| value.is_finite()) => UNKNOWN.to_owned(),
-        Interval::Single => said(of.mean),
-        Interval::Range => format!("{} ({} to {})", said(of.mean), said(of.low), said(of.high)),
-        Interval::StudentT | Interval::Bootstrap => {
-            format!("{} ± {}", said(of.mean), said((of.high - of.mean).max(of.mean - of.low)))
-        }
+        Interval::Single => say(of.mean),
+        _ => format!("{} ({} to {})", say(of.mean), say(of.low), say(of.high)),
     }
+}
+
+/// An elasticity is about 1 at the limit, so it needs two decimals and no suffix.
+pub(super) fn elasticity(of: &Estimate) -> String {
+    with_ends(of, |value| format!("{:.2}", value + 0.0).replace('-', "−"))
+}
+
+/// A share of goodput that was lost: `16.7 %`.
+pub(super) fn loss(share: f64) -> String {
+    known(Some(share), |share| format!("{:.1} %", share * 100.0 + 0.0).replace('-', "−"))
 }
 
 /// `16–64 clients`, or `16 clients`.

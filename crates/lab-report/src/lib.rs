@@ -25,10 +25,9 @@ mod svg;
 mod text;
 
 pub use accuracy::selftest_lines;
-pub use columns::{COLUMNS, Cell, Column, Read};
+pub use columns::COLUMNS;
 pub use document::File;
-pub use plots::{Figure, PLOTS, Plot, Scale, apart};
-pub use series::{Fill, Kind, Point, Series};
+pub use plots::{PLOTS, apart};
 pub use svg::{Anchor, Colour, Svg};
 
 use document::Document;
@@ -59,10 +58,7 @@ pub const WRITERS: &[Writer] = &[
     Writer {
         name: "plots/WORKLOAD.svg",
         about: "Goodput and latency of a workload by clients; .resources, .seconds and .interventions are its other plots.",
-        write: |report| {
-            let drawings = report.document.drawings().into_iter();
-            drawings.map(|of| File::text(&of.file, of.svg.file(&of.label))).collect()
-        },
+        write: |report| report.document.drawings(),
     },
     Writer {
         name: "results.csv",

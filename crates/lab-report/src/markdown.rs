@@ -1,110 +1,88 @@
 //! A page as Markdown: for a repository or a merge request, with its drawings as files.
 
-use super::document::{Block, Card, Document, Drawing, Table};
-use std::fmt::Write;
+use super::document::{Block, Card, Document, Figure, Table};
 
 /// Writes the page.
 pub(super) fn write(document: &Document) -> String {
-    let mut text = format!("# {}\n\n{}\n\n", escape(&document.title), escape(&document.above));
-    write_blocks(&mut text, &document.blocks);
-    text.trim_end().to_owned() + "\n"
+    let head = format!("# {}\n\n{}\n\n", escape(&document.title), escape(&document.above));
+    (head + &blocks(&document.blocks)).trim_end().to_owned() + "\n"
 }
 
-fn write_blocks(text: &mut String, blocks: &[Block]) {
-    for block in blocks {
-        match block {
-            Block::Warning(warning) => paragraph(text, &format!("> **{}**", escape(warning))),
-            Block::Front { cards, drawings, caption } => {
-                write_cards(text, cards);
-                drawings.iter().for_each(|drawing| write_drawing(text, drawing));
-                paragraph(text, &escape(caption));
-            }
-            Block::Fold { title, blocks, .. } => {
-                paragraph(text, &format!("## {}", escape(title)));
-                write_blocks(text, blocks);
-            }
-            Block::Section { title, .. } => paragraph(text, &format!("## {}", escape(title))),
-            Block::Part(title) => paragraph(text, &format!("### {}", escape(title))),
-            Block::Text(words) => paragraph(text, &escape(words)),
-            Block::Notes(notes) => {
-                let notes: Vec<String> = notes.iter().map(|note| format!("- {}", escape(note))).collect();
-                paragraph(text, &notes.join("\n"));
-            }
-            Block::Table(table) => write_table(text, table),
-            Block::Figure { drawing, caption } => {
-                write_drawing(text, drawing);
-                paragraph(text, &escape(caption));
-            }
-            Block::Verbatim(verbatim) => {
-                // A fence longer than any in the text, so that the text cannot end it.
-                let longest = verbatim.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-                let fence = "`".repeat(longest.max(2) + 1);
-                paragraph(text, &format!("{fence}\n{}\n{fence}", verbatim.trim_end()));
-            }
+fn blocks(all: &[Block]) -> String {
+    let paragraphs = all.iter().map(block).filter(|text| !text.is_empty());
+    paragraphs.map(|text| text + "\n\n").collect()
+}
+
+fn block(of: &Block) -> String {
+    match of {
+        _ if of.is_empty() => String::new(),
+        Block::Warning(warning) => format!("> **{}**", escape(warning)),
+        Block::Front { cards, figure } => self::cards(cards) + "\n\n" + &self::figure(figure),
+        Block::Section(title, _, blocks) => {
+            format!("## {}\n\n{}", escape(title), self::blocks(blocks).trim_end())
+        }
+        Block::Part(title) => format!("### {}", escape(title)),
+        Block::Text(words) => escape(words),
+        Block::Notes(notes) => lines(notes.iter().map(|note| format!("- {}", escape(note)))),
+        Block::Table(table) => self::table(table),
+        Block::Figure(figure) => self::figure(figure),
+        Block::Verbatim(verbatim) => {
+            // A fence longer than any in the text, so that the text cannot end it.
+            let longest = verbatim.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+            let fence = "`".repeat(longest.max(2) + 1);
+            format!("{fence}\n{}\n{fence}", verbatim.trim_end())
         }
     }
 }
 
-fn paragraph(text: &mut String, words: &str) {
-    if !words.is_empty() {
-        text.push_str(words);
-        text.push_str("\n\n");
-    }
+fn lines(lines: impl Iterator<Item = String>) -> String {
+    lines.collect::<Vec<_>>().join("\n")
 }
 
-fn write_drawing(text: &mut String, drawing: &Drawing) {
-    paragraph(text, &format!("![{}]({})", escape(&drawing.label), drawing.file));
+fn figure(figure: &Figure) -> String {
+    let drawings = figure.drawings.iter().map(|of| format!("![{}]({})\n\n", escape(&of.label), of.file));
+    drawings.collect::<String>() + &escape(&figure.caption)
 }
 
 /// The answers: a row for each workload.
-fn write_cards(text: &mut String, cards: &[Card]) {
-    let Some(first) = cards.first() else { return };
-    let labels = first.answers.iter().map(|answer| answer.label.to_owned());
-    row(text, std::iter::once("workload".to_owned()).chain(labels));
-    row(text, (0..=first.answers.len()).map(|_| ":--".to_owned()));
-    for card in cards {
+fn cards(cards: &[Card]) -> String {
+    let answers = cards.first().map_or(&[][..], |card| &card.answers);
+    let labels = std::iter::once("workload").chain(answers.iter().map(|answer| answer.label));
+    let heads = labels.map(|label| (label.to_owned(), true)).collect();
+    let row = |card: &Card| {
         let answers = card.answers.iter().map(|answer| {
-            let details: String =
-                answer.details.iter().map(|detail| format!("; {}", escape(detail))).collect();
-            format!("**{}**{details}", escape(&answer.said))
+            let details = answer.details.iter().map(|detail| format!("; {}", escape(detail)));
+            format!("**{}**{}", escape(&answer.said), details.collect::<String>())
         });
-        row(text, std::iter::once(escape(&card.name)).chain(answers));
-    }
-    text.push('\n');
-}
-
-fn write_table(text: &mut String, table: &Table) {
-    let heading = |heading: &str, unit: &str| match unit {
-        "" => escape(heading),
-        unit => format!("{}, {}", escape(heading), escape(unit)),
+        std::iter::once(escape(&card.name)).chain(answers).collect()
     };
-    row(text, table.columns.iter().map(|column| heading(&column.heading, &column.unit)));
-    row(text, table.columns.iter().map(|of| if of.is_words { ":--" } else { "--:" }.to_owned()));
-    for of in &table.rows {
-        row(text, of.cells.iter().map(|cell| escape(cell)));
-    }
-    text.push('\n');
+    aligned(heads, cards.iter().map(row))
 }
 
-fn row(text: &mut String, cells: impl Iterator<Item = String>) {
-    // Writing into a string does not fail.
-    let _ = writeln!(text, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+fn table(table: &Table) -> String {
+    let heads = table.columns.iter().map(|of| {
+        let unit = if of.unit.is_empty() { String::new() } else { format!(", {}", escape(&of.unit)) };
+        (escape(&of.heading) + &unit, of.is_words)
+    });
+    aligned(heads.collect(), table.rows.iter().map(|row| row.cells.iter().map(|cell| escape(cell)).collect()))
+}
+
+/// Headings, each with whether its column is one of words, and rows.
+fn aligned(heads: Vec<(String, bool)>, rows: impl Iterator<Item = Vec<String>>) -> String {
+    let alignments = heads.iter().map(|(_, is_words)| if *is_words { ":--" } else { "--:" }.to_owned());
+    let alignments = alignments.collect();
+    let heads = heads.into_iter().map(|(heading, _)| heading).collect();
+    lines([heads, alignments].into_iter().chain(rows).map(|cells| format!("| {} |", cells.join(" | "))))
 }
 
 /// Keeps names from being read as markup, and every line in its place.
 fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' | '\r' => safe.push(' '),
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' => {
-                safe.push('\\');
-                safe.push(c);
-            }
-            _ => safe.push(c),
-        }
-    }
-    safe
+    let escaped = |c: char| match c {
+        '\n' | '\r' => " ".to_owned(),
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' => format!("\\{c}"),
+        _ => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }

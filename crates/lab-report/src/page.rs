@@ -4,17 +4,18 @@ use super::accuracy;
 use super::answers::answers;
 use super::checks;
 use super::columns::{Bound, columns};
-use super::document::{Block, Card, Document, Table, TableColumn, fold};
+use super::document::{Block, Card, Column, Document, Figure, Table, column};
 use super::evidence;
-use super::format::{UNKNOWN, known, slug, tally};
-use super::plots::{Figure, figure, interventions};
+use super::format::{slug, tally};
+use super::plots::{self, figure};
 use super::published;
 use super::resources;
 use super::search;
 use super::sentences;
 use kv::units::short;
-use lab_analysis::{Findings, Row, WorkloadFindings};
-use lab_data::results::Results;
+use lab_analysis::{Findings, HitRatio, Row, WorkloadFindings};
+use lab_data::results::{Placement, Results};
+use std::collections::BTreeSet;
 
 /// The page.
 pub(super) fn document(results: &Results, findings: &Findings) -> Document {
@@ -22,19 +23,27 @@ pub(super) fn document(results: &Results, findings: &Findings) -> Document {
     let workloads = || findings.workloads.iter().zip(&slugs);
     let mut blocks: Vec<Block> = accuracy::warning(results).map(Block::Warning).into_iter().collect();
     blocks.extend(published::front(findings));
+    let overview = |(found, slug): (&WorkloadFindings, &String)| figure(plots::Figure::Overview, found, slug);
     let rows: Vec<&Row> = findings.workloads.iter().flat_map(|found| &found.rows).collect();
     blocks.push(Block::Front {
         cards: cards(findings),
-        drawings: workloads().filter_map(|(found, slug)| figure(Figure::Overview, found, slug)).collect(),
-        caption: sentences::overview_caption(&rows),
+        figure: Figure {
+            drawings: workloads().filter_map(overview).collect(),
+            caption: sentences::overview_caption(&rows),
+        },
     });
-    blocks.push(fold("Checks", "checks", checks::blocks(results, findings)));
-    blocks.push(fold("Accuracy of the load generator", "accuracy", accuracy::blocks(results)));
-    blocks.extend(hit_ratios(findings).map(|blocks| fold("Hit ratio by policy", "hits", blocks)));
-    for (found, slug) in workloads() {
-        blocks.push(fold(&found.name, slug, workload(results, found, slug)));
+    let mut section = |title: &str, anchor: &str, inner| {
+        blocks.push(Block::Section(title.to_owned(), anchor.to_owned(), inner));
+    };
+    section("Checks", "checks", checks::blocks(results, findings));
+    section("Accuracy of the load generator", "accuracy", accuracy::blocks(results));
+    if findings.workloads.iter().any(|found| !found.hit_ratios.is_empty()) {
+        section("Hit ratio by policy", "hits", hit_ratios(findings));
     }
-    blocks.push(fold("Environment, and how to repeat it", "environment", environment(results)));
+    for (found, slug) in workloads() {
+        section(&found.name, slug, workload(results, found, slug));
+    }
+    section("Environment, and how to repeat it", "environment", environment(results));
     Document {
         title: results.title.clone(),
         above: format!("weir {} · {} · {}", results.weir_version, results.name, results.started),
@@ -47,7 +56,7 @@ pub(super) fn cards(findings: &Findings) -> Vec<Card> {
     let card = |(found, anchor): (&WorkloadFindings, String)| Card {
         name: found.name.clone(),
         anchor,
-        answers: answers(found, findings),
+        answers: answers(found),
     };
     findings.workloads.iter().zip(slugs(findings)).map(card).collect()
 }
@@ -64,117 +73,97 @@ fn slugs(findings: &Findings) -> Vec<String> {
     slugs
 }
 
-/// Policies beside each other, where the target simulated some.
-fn hit_ratios(findings: &Findings) -> Option<Vec<Block>> {
-    let workloads = &findings.workloads;
-    let mut policies: Vec<&str> =
-        workloads.iter().flat_map(|found| &found.hit_ratios).filter_map(|of| of.policy.as_deref()).collect();
-    policies.sort_unstable();
-    policies.dedup();
-    if policies.is_empty() {
-        return None;
+/// The cache beside the policies that the target simulated.
+fn hit_ratios(findings: &Findings) -> Vec<Block> {
+    fn of<'a>(found: &'a WorkloadFindings, policy: Option<&str>) -> Option<&'a HitRatio> {
+        found.hit_ratios.iter().find(|of| of.policy.as_deref() == policy)
     }
-    let mut table = Table::new(&[&["<workload", "reads", "the cache"], policies.as_slice()].concat());
-    for found in workloads.iter().filter(|found| !found.hit_ratios.is_empty()) {
-        let of = |policy: Option<&str>| found.hit_ratios.iter().find(|of| of.policy.as_deref() == policy);
-        let ratio = |policy| known(of(policy).map(|of| of.hit_ratio), |ratio| format!("{ratio:.3}"));
-        let reads = known(of(None).map(|of| of.reads), short);
-        let cells = policies.iter().map(|policy| ratio(Some(*policy)));
-        table.push([found.name.clone(), reads, ratio(None)].into_iter().chain(cells));
-    }
+    let workloads: Vec<&WorkloadFindings> =
+        findings.workloads.iter().filter(|found| !found.hit_ratios.is_empty()).collect();
+    let policies: BTreeSet<Option<&str>> =
+        workloads.iter().flat_map(|found| &found.hit_ratios).map(|of| of.policy.as_deref()).collect();
+    let mut columns: Vec<Column<&WorkloadFindings>> = vec![
+        column("<workload", |found: &&WorkloadFindings| Some(found.name.clone())),
+        column("reads", |found: &&WorkloadFindings| Some(short(of(found, None)?.reads))),
+    ];
+    // The first is the cache itself.
+    columns.extend(policies.into_iter().map(|policy| {
+        column(policy.unwrap_or("the cache"), move |found: &&WorkloadFindings| {
+            Some(format!("{:.3}", of(found, policy)?.hit_ratio))
+        })
+    }));
     let note = "Hits over reads, 0 to 1, in the windows of all trials of the workload. The cache itself has the policy it was \
                 started with. The others were simulated beside it on the same requests and limits, without rows (--shadow-policies).";
-    Some(vec![Block::Table(table), Block::Notes(vec![note.to_owned()])])
+    vec![Block::Table(Table::of(&workloads, &columns, |_| false)), Block::Notes(vec![note.to_owned()])]
 }
 
 fn workload(results: &Results, found: &WorkloadFindings, slug: &str) -> Vec<Block> {
-    let mut page = Vec::new();
-    if !found.about.is_empty() {
-        page.push(Block::Text(found.about.clone()));
-    }
-    page.extend(sentences::pacing(found).map(Block::Text));
+    let about = Some(found.about.clone()).filter(|about| !about.is_empty());
+    let mut page: Vec<Block> = about.into_iter().chain(sentences::pacing(found)).map(Block::Text).collect();
     page.push(Block::Part("Every level".to_owned()));
     page.push(Block::Table(levels(results, found)));
-    let mut notes = sentences::failures(found);
-    let errors = errors(found);
-    if errors.is_none() && found.rows.iter().any(|row| row.runs > 0) {
+    let mut notes = sentences::failures(&found.rows.iter().collect::<Vec<_>>());
+    let failed: Vec<&Row> = found.rows.iter().filter(|row| !row.errors.is_empty()).collect();
+    if failed.is_empty() && found.rows.iter().any(|row| row.runs > 0) {
         notes.push("No attempt failed at any level.".to_owned());
     }
     page.push(Block::Notes(notes));
-    if let Some(errors) = errors {
+    if !failed.is_empty() {
         page.push(Block::Part("Failed attempts by class".to_owned()));
-        page.push(Block::Table(errors));
+        page.push(Block::Table(errors(&failed)));
     }
     page.extend(search::blocks(found));
     page.extend(published::blocks(found));
-    page.extend(evidence::blocks(found, interventions::figure(found, slug)));
-    if let Some(drawing) = figure(Figure::Resources, found, slug) {
+    page.extend(evidence::blocks(found, slug));
+    if let Some(drawing) = figure(plots::Figure::Resources, found, slug) {
         page.push(Block::Part("Latency and resources by clients".to_owned()));
-        page.push(Block::Figure { drawing, caption: sentences::plots_caption(found) });
+        page.push(Block::figure(drawing, sentences::plots_caption(found)));
     }
     page.extend(resources::blocks(found));
-    if let Some((of, drawing)) = found.time_series.as_ref().zip(figure(Figure::TimeSeries, found, slug)) {
+    if let Some((of, drawing)) =
+        found.time_series.as_ref().zip(figure(plots::Figure::TimeSeries, found, slug))
+    {
         page.push(Block::Part("A run near the knee".to_owned()));
-        page.push(Block::Figure { drawing, caption: sentences::time_series_caption(of) });
+        page.push(Block::figure(drawing, sentences::time_series_caption(of)));
     }
     page
 }
 
 fn levels(results: &Results, found: &WorkloadFindings) -> Table {
-    let columns = columns(results);
-    // A resource that no trial of this workload has is not shown as a column of dashes.
-    let is_read = |column: &&Bound| column.resource.is_none_or(|i| found.rows.iter().any(|row| row.uses(i)));
-    let (shown, heads): (Vec<&Bound>, Vec<TableColumn>) = (columns.iter().filter(is_read))
-        .filter_map(|column| {
-            let (heading, unit) = column.heading.clone()?;
-            Some((column, TableColumn::figures(heading, unit)))
-        })
-        .unzip();
-    let mut table = Table::of(heads);
-    for row in &found.rows {
-        table.push_row(shown.iter().map(|column| column.cell(row).text), !row.usable());
-    }
-    table
+    // A resource that no trial of this workload uses is not shown.
+    let is_used = |of: &Bound| of.resource.is_none_or(|i| found.rows.iter().any(|row| row.uses(i)));
+    let shown = columns(results).into_iter().filter(|of| !of.heading.is_empty() && is_used(of));
+    let columns: Vec<_> = shown.map(|of| (of.heading, move |row: &Row| (of.cell)(row).text)).collect();
+    Table::of(&found.rows, &columns, |row| !row.usable())
 }
 
-/// Failed attempts by level and class, of all runs together. `None` where none failed.
-fn errors(found: &WorkloadFindings) -> Option<Table> {
-    let mut classes: Vec<&str> =
-        found.rows.iter().flat_map(|row| row.errors.keys().map(String::as_str)).collect();
-    classes.sort_unstable();
-    classes.dedup();
-    let mut table = Table::new(&[&["clients"], classes.as_slice()].concat());
-    for row in found.rows.iter().filter(|row| !row.errors.is_empty()) {
-        let counts = classes.iter().map(|class| tally(row.errors.get(*class).copied().unwrap_or(0)));
-        table.push(std::iter::once(row.level.to_string()).chain(counts));
-    }
-    (!classes.is_empty()).then_some(table)
+/// Failed attempts by level and class, of all runs together.
+fn errors(rows: &[&Row]) -> Table {
+    let classes: BTreeSet<&String> = rows.iter().flat_map(|row| row.errors.keys()).collect();
+    let mut columns: Vec<Column<&Row>> = vec![column("clients", |row: &&Row| Some(row.level.to_string()))];
+    columns.extend(classes.into_iter().map(|class| {
+        column(class, move |row: &&Row| Some(tally(row.errors.get(class).copied().unwrap_or(0))))
+    }));
+    Table::of(rows, &columns, |_| false)
 }
+
+const PINNING: &[(&str, fn(&Placement) -> Option<String>)] = &[
+    ("<part", |of| Some(of.part.clone())),
+    ("<cores", |of| Some(of.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))),
+    ("<shares them with", |of| (!of.shares_with.is_empty()).then(|| of.shares_with.join(", "))),
+];
 
 /// Where it was measured and how to do it again.
 fn environment(results: &Results) -> Vec<Block> {
-    let mut environment = Table::new(&["<environment", "<"]);
-    for (name, value) in &results.environment {
-        environment.push([name.clone(), value.clone()]);
-    }
-    environment.push(["seed".to_owned(), results.seed.to_string()]);
-    let mut page = vec![Block::Table(environment)];
-    if !results.placements.is_empty() {
-        let mut pinning = Table::new(&["<part", "<cores", "<shares them with"]);
-        for part in &results.placements {
-            let cores: Vec<String> = part.cores.iter().map(usize::to_string).collect();
-            let with =
-                if part.shares_with.is_empty() { UNKNOWN.to_owned() } else { part.shares_with.join(", ") };
-            pinning.push([part.part.clone(), cores.join(", "), with]);
-        }
-        page.push(Block::Table(pinning));
-    }
-    page.extend([
+    let known = results.environment.iter().map(|(name, value)| [name.clone(), value.clone()]);
+    let environment = known.chain([["seed".to_owned(), results.seed.to_string()]]).collect();
+    vec![
+        Block::Table(Table::new(["<environment", "<"], environment)),
+        Block::Table(Table::of(&results.placements, PINNING, |_| false)),
         Block::Part("The experiment".to_owned()),
         Block::Text(sentences::as_run(results)),
         Block::Verbatim(results.experiment_toml.clone()),
         Block::Part("To do it again".to_owned()),
         Block::Verbatim(results.command.clone()),
-    ]);
-    page
+    ]
 }

@@ -2,97 +2,80 @@
 //!
 //! All levels of either side are listed. What one side does not have is a dash.
 
-use super::document::{Block, Table, TableColumn};
-use super::format::{self, UNKNOWN};
+use super::document::{Block, Column, Table, column};
+use super::format::{self, latency};
 use super::sentences;
 use kv::units::short;
 use lab_analysis::rows::Use;
 use lab_analysis::{AuditedRow, Findings, PublishedSweep, Row, WorkloadFindings};
 
-/// A line of the table: what both sides have of one level.
+/// What both sides have of one level.
 struct Pair<'a> {
     clients: u32,
     published: Option<&'a AuditedRow>,
     measured: Option<&'a Row>,
 }
 
-/// A cell; `None` where that side does not have it.
-type Cell = fn(&Pair) -> Option<String>;
-
 /// A figure that both sides may have: its heading, what is published and what is measured.
-type Figures = (&'static str, Cell, Cell);
-
-const THROUGHPUT: &str = "req/s";
+type Figures = (&'static str, fn(&AuditedRow) -> Option<String>, fn(&Row) -> Option<String>);
 
 const FIGURES: &[Figures] = &[
-    (
-        THROUGHPUT,
-        |pair| Some(short(pair.published?.printed.throughput_rps?.value)),
-        |pair| Some(short(pair.measured?.goodput_rps?.mean)),
-    ),
-    (
-        "latency",
-        |pair| Some(format::latency(Some(latency_us(pair.published?)?))),
-        |pair| Some(format::latency(Some(pair.measured?.latency_us_mean?))),
-    ),
+    ("req/s", |row| Some(short(row.printed.throughput_rps?.value)), |row| Some(short(row.goodput_rps?.mean))),
+    ("latency", |row| Some(latency(Some(latency_us(row)?))), |row| Some(latency(Some(row.latency_us_mean?)))),
     (
         "server CPU",
-        |pair| Some(format!("{} %", pair.published?.printed.server_cpu_pct?)),
-        |pair| share(server_cpu(pair.measured?)?.utilization?),
+        |row| Some(format!("{} %", row.printed.server_cpu_pct?)),
+        |row| share(server_cpu(row)?.utilization?),
     ),
     (
         "disk busy",
-        |pair| Some(format!("{} %", pair.published?.printed.disk_util_pct?)),
-        |pair| share(disk(pair.measured?)?.utilization?),
+        |row| Some(format!("{} %", row.printed.disk_util_pct?)),
+        |row| share(disk(row)?.utilization?),
     ),
-    (
-        "success",
-        |pair| share(pair.published?.printed.success_share?.value),
-        |pair| share(1.0 - pair.measured?.error_ratio?),
-    ),
+    ("success", |row| share(row.printed.success_share?.value), |row| share(1.0 - row.error_ratio?)),
     (
         "Little",
-        |pair| Some(format::residual(pair.published?.residual?.value)),
-        |pair| Some(format::residual(pair.measured?.little_residual?)),
+        |row| Some(format::residual(row.residual?.value)),
+        |row| Some(format::residual(row.little_residual?)),
     ),
 ];
 
 /// Measured throughput over published.
-fn ratio(pair: &Pair) -> Option<String> {
-    let ratio = pair.measured?.goodput_rps?.mean / pair.published?.printed.throughput_rps?.value;
-    ratio.is_finite().then(|| format!("{}×", short(ratio)))
+fn ratio(measured: Option<f64>, published: Option<f64>) -> Option<String> {
+    format::finite(Some(measured? / published?)).map(|ratio| format!("{}×", short(ratio)))
 }
+
+/// A workload that has published rows.
+type Published<'a> = (&'a WorkloadFindings, &'a PublishedSweep);
+
+fn most_published((_, sweep): &Published) -> Option<f64> {
+    sweep.rows.iter().filter_map(|row| Some(row.printed.throughput_rps?.value)).max_by(f64::total_cmp)
+}
+
+const FRONT: &[(&str, fn(&Published) -> Option<String>)] = &[
+    ("<workload", |(found, _)| Some(found.name.clone())),
+    ("published, req/s", |of| most_published(of).map(short)),
+    ("measured, req/s", |(found, _)| sentences::most_completed(found).map(short)),
+    ("ratio", |of| ratio(sentences::most_completed(of.0), most_published(of))),
+    ("break Little’s law", |(_, sweep)| Some(format!("{} of {}", sweep.off(), sweep.checked()))),
+];
 
 /// The beginning of the page: the most that was published of each workload beside the most that was measured. Nothing
 /// where nothing was published.
 pub(super) fn front(findings: &Findings) -> Vec<Block> {
-    let sweeps: Vec<(&WorkloadFindings, &PublishedSweep)> =
+    let sweeps: Vec<Published> =
         findings.workloads.iter().filter_map(|found| Some((found, found.printed.as_ref()?))).collect();
     if sweeps.is_empty() {
         return Vec::new();
     }
-    let (off, checked) =
-        sweeps.iter().fold((0, 0), |(off, all), (_, of)| (off + of.off(), all + of.checked()));
-    let said = match checked {
+    let off: u32 = sweeps.iter().map(|(_, sweep)| sweep.off()).sum();
+    let said = match sweeps.iter().map(|(_, sweep)| sweep.checked()).sum::<u32>() {
         0 => "No published row can be checked by Little’s law.".to_owned(),
-        _ => format!("{off} of {checked} published rows break Little’s law by more than 5 %."),
+        checked => format!("{off} of {checked} published rows break Little’s law by more than 5 %."),
     };
-    let mut table =
-        Table::new(&["<workload", "published, req/s", "measured, req/s", "ratio", "break Little’s law"]);
-    for (found, sweep) in sweeps {
-        let most = |values: &mut dyn Iterator<Item = f64>| values.max_by(f64::total_cmp);
-        let published =
-            most(&mut sweep.rows.iter().filter_map(|row| Some(row.printed.throughput_rps?.value)));
-        let measured = most(&mut found.rows.iter().filter_map(|row| Some(row.goodput_rps?.mean)));
-        let ratio = measured.zip(published).map(|(measured, published)| measured / published);
-        let breaking = format!("{} of {}", sweep.off(), sweep.checked());
-        let [published, measured] = [published, measured].map(|rps| format::known(rps, short));
-        let ratio = format::known(ratio, |ratio| format!("{}×", short(ratio)));
-        table.push([found.name.clone(), published, measured, ratio, breaking]);
-    }
     vec![
         Block::Text(format!("Published beside measured, each at its best level. {said}")),
-        Block::Table(table),
+        Block::Table(Table::of(&sweeps, FRONT, |_| false)),
     ]
 }
 
@@ -101,10 +84,18 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     let Some(sweep) = &found.printed else { return Vec::new() };
     let mut blocks =
         vec![Block::Part("Published beside measured".to_owned()), Block::Text(sentences::published(sweep))];
-    let pairs = pairs(sweep, &found.rows);
+    let published = sweep.rows.iter().filter_map(|row| Some((row.printed.clients?, Some(row))));
+    let is_alone = |row: &&Row| sweep.rows.iter().all(|of| of.printed.clients != Some(row.level));
+    let alone = found.rows.iter().filter(is_alone).map(|row| (row.level, None));
+    let pair = |(clients, published)| {
+        let measured = found.rows.iter().find(|row| row.level == clients);
+        Pair { clients, published, measured }
+    };
+    let mut pairs: Vec<Pair> = published.chain(alone).map(pair).collect();
+    pairs.sort_by_key(|pair| pair.clients);
+    let is_published = |of: &&Figures| pairs.iter().any(|pair| pair.published.and_then(of.1).is_some());
+    let (shown, absent): (Vec<&Figures>, Vec<&Figures>) = FIGURES.iter().partition(is_published);
     // Without a published level the table would be that of the levels again.
-    let (shown, absent): (Vec<&Figures>, Vec<&Figures>) =
-        FIGURES.iter().partition(|of| pairs.iter().any(|pair| (of.1)(pair).is_some()));
     if pairs.iter().any(|pair| pair.published.is_some()) {
         blocks.push(Block::Table(table(&pairs, &shown)));
     }
@@ -113,18 +104,16 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
 }
 
 fn table(pairs: &[Pair], figures: &[&Figures]) -> Table {
-    let mut columns: Vec<(&str, &str, Cell)> = vec![("clients", "", |pair| Some(pair.clients.to_string()))];
+    let mut columns: Vec<Column<Pair>> =
+        vec![column("clients", |pair: &Pair| Some(pair.clients.to_string()))];
     for (name, published, measured) in figures {
-        columns.extend([(*name, "published", *published), (*name, "measured", *measured)]);
-        columns.extend((*name == THROUGHPUT).then_some((*name, "ratio", ratio as Cell)));
+        columns.push(column(format!("{name}, published"), |pair: &Pair| published(pair.published?)));
+        columns.push(column(format!("{name}, measured"), |pair: &Pair| measured(pair.measured?)));
     }
-    let mut table =
-        Table::of(columns.iter().map(|(name, unit, _)| TableColumn::figures(*name, *unit)).collect());
-    for pair in pairs {
-        let cells = columns.iter().map(|(.., cell)| cell(pair).unwrap_or_else(|| UNKNOWN.to_owned()));
-        table.push_row(cells, pair.published.is_some_and(AuditedRow::off));
-    }
-    table
+    columns.push(column("req/s, ratio", |pair: &Pair| {
+        ratio(Some(pair.measured?.goodput_rps?.mean), Some(pair.published?.printed.throughput_rps?.value))
+    }));
+    Table::of(pairs, &columns, |pair| pair.published.is_some_and(AuditedRow::off))
 }
 
 /// Mean latency of a published row, in the unit of ours.
@@ -142,42 +131,29 @@ pub(super) fn disk(row: &Row) -> Option<&Use> {
     row.resources.iter().find(|of| of.name.starts_with("disk"))
 }
 
-fn pairs<'a>(sweep: &'a PublishedSweep, rows: &'a [Row]) -> Vec<Pair<'a>> {
-    let published = sweep.rows.iter().filter_map(|row| Some((row.printed.clients?, row)));
-    let mut pairs: Vec<Pair> =
-        published.map(|(clients, row)| Pair { clients, published: Some(row), measured: None }).collect();
-    for row in rows {
-        match pairs.iter_mut().find(|pair| pair.clients == row.level) {
-            Some(pair) => pair.measured = Some(row),
-            None => pairs.push(Pair { clients: row.level, published: None, measured: Some(row) }),
-        }
-    }
-    pairs.sort_by_key(|pair| pair.clients);
-    pairs
-}
-
 fn notes(sweep: &PublishedSweep, pairs: &[Pair], absent: &[&Figures]) -> Vec<String> {
     let mut notes = Vec::new();
     if sweep.checked() > 0 {
-        let ours =
-            |of: fn(&Row) -> Option<&Use>| pairs.iter().find_map(|pair| Some(&*of(pair.measured?)?.name));
-        let beside = [("server CPU", ours(server_cpu)), ("disk busy", ours(disk))];
-        let shown = |what: &str| absent.iter().all(|of| of.0 != what);
-        let beside = (beside.iter().filter(|(what, _)| shown(what)))
-            .filter_map(|(what, name)| Some(format!(" Measured “{what}” is that of {}.", (*name)?)));
         let absent: Vec<&str> = absent.iter().map(|of| of.0).collect();
-        let absent =
-            if absent.is_empty() { String::new() } else { format!(" Not published: {}.", absent.join(", ")) };
-        notes.push(format!(
-            "Published throughput is beside measured goodput; the ratio is measured over published. Grey: published rows that \
-             break Little’s law by more than 5 %.{absent}{}",
-            beside.collect::<String>()
-        ));
+        let mut note = "Published throughput is beside measured goodput; the ratio is measured over published. Grey: published \
+                        rows that break Little’s law by more than 5 %."
+            .to_owned();
+        if !absent.is_empty() {
+            note += &format!(" Not published: {}.", absent.join(", "));
+        }
+        let beside: [(&str, fn(&Row) -> Option<&Use>); 2] = [("server CPU", server_cpu), ("disk busy", disk)];
+        for (what, ours) in beside.iter().filter(|(what, _)| !absent.contains(what)) {
+            let ours = pairs.iter().find_map(|pair| ours(pair.measured?));
+            note +=
+                &ours.map_or_else(String::new, |of| format!(" Measured “{what}” is that of {}.", of.name));
+        }
+        notes.push(note);
     }
     notes.extend(sweep.remarks.iter().map(|remark| format!("Published: {remark}")));
-    for row in sweep.rows.iter().filter(|row| !row.printed.note.is_empty() && row.printed.clients.is_some()) {
-        let at = format::count(row.printed.clients.unwrap_or_default(), "client");
-        notes.push(format!("Published at {at}: {}.", row.printed.note.trim_end_matches('.')));
+    for row in sweep.rows.iter().filter(|row| !row.printed.note.is_empty()) {
+        let Some(clients) = row.printed.clients else { continue };
+        let (at, note) = (format::count(clients, "client"), row.printed.note.trim_end_matches('.'));
+        notes.push(format!("Published at {at}: {note}."));
     }
     notes
 }

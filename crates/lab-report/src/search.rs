@@ -1,27 +1,46 @@
 //! The search for the highest rate under a limit on latency: the table of the rates that were tried.
 
 use super::document::{Block, Table};
-use super::format::{UNKNOWN, capitalized, count, tally};
+use super::format::{capitalized, count, tally};
 use super::sentences::{asked, between, rate};
 use kv::units::{micros, short};
 use lab_analysis::{Searched, Tried, WorkloadFindings};
 use lab_data::results::{SearchEnd, SearchPlan};
 use lab_data::search::Says;
 
+/// A rate, and the repetition of its search where there are several.
+type Line<'a> = (Option<u32>, &'a Tried);
+
+const COLUMNS: &[(&str, fn(&Line) -> Option<String>)] = &[
+    ("repetition", |(repetition, _)| Some((*repetition)?.to_string())),
+    ("offered, req/s", |(_, of)| Some(rate(of.tally.rate_rps))),
+    ("passed", |(_, of)| Some(tally(of.tally.passed.into()))),
+    ("failed", |(_, of)| Some(tally(of.tally.failed.into()))),
+    ("spoiled", |(_, of)| Some(tally(of.tally.spoiled.into()))),
+    ("p99 of them", |(_, of)| {
+        let (least, most) = of.latency_us_p99.map(|(least, most)| (micros(least), micros(most)))?;
+        Some(if least == most { most } else { format!("{least}–{most}") })
+    }),
+    ("<the limit", |(_, of)| {
+        let says = match of.says {
+            Says::Holds => "holds",
+            Says::Breaks => "breaks",
+            Says::Mixed => "trials disagree",
+            Says::Spoiled => "the generator is the limit",
+            Says::Open => "not decided",
+        };
+        Some(says.to_owned())
+    }),
+];
+
 /// The part of a workload's section: every rate that had trials of full length.
 pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     let Some(of) = &found.under_limit else { return Vec::new() };
-    let several = of.searches.len() > 1;
-    let head: &[&str] = &["offered, req/s", "passed", "failed", "spoiled", "p99 of them", "<the limit"];
-    let head = if several { [&["repetition"], head].concat() } else { head.to_vec() };
-    let mut table = Table::new(&head);
-    for search in &of.searches {
-        for tried in &search.rates {
-            let number = several.then(|| (search.repetition + 1).to_string());
-            let is_decided = matches!(tried.says, Says::Holds | Says::Breaks);
-            table.push_row(number.into_iter().chain(cells(tried)), !is_decided);
-        }
-    }
+    let repetition = |search: &Searched| (of.searches.len() > 1).then_some(search.repetition + 1);
+    let lines: Vec<Line> = (of.searches.iter())
+        .flat_map(|search| search.rates.iter().map(move |tried| (repetition(search), tried)))
+        .collect();
+    let is_open = |(_, of): &Line| !matches!(of.says, Says::Holds | Says::Breaks);
     let plan = &of.plan;
     let mut notes = vec![format!(
         "Open loop of {} arrivals on {}, trials of {} s; latency counts from the instant a request was due. A rate is decided \
@@ -30,35 +49,17 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         count(plan.clients, "connection"),
         plan.trial_secs,
     )];
-    notes.extend(of.searches.iter().map(|search| ended(search, plan, several)));
+    notes.extend(of.searches.iter().map(|search| ended(search, plan, repetition(search))));
     vec![
         Block::Part(format!("Highest rate with {}", asked(plan))),
         Block::Text(capitalized(&format!("{}.", between(of)))),
-        Block::Table(table),
+        Block::Table(Table::of(&lines, COLUMNS, is_open)),
         Block::Notes(notes),
     ]
 }
 
-fn cells(tried: &Tried) -> [String; 6] {
-    let p99 = match tried.latency_us_p99 {
-        None => UNKNOWN.to_owned(),
-        Some((least, most)) if micros(least) == micros(most) => micros(most),
-        Some((least, most)) => format!("{}–{}", micros(least), micros(most)),
-    };
-    let says = match tried.says {
-        Says::Holds => "holds",
-        Says::Breaks => "breaks",
-        Says::Mixed => "trials disagree",
-        Says::Spoiled => "the generator is the limit",
-        Says::Open => "not decided",
-    };
-    let of = &tried.tally;
-    let [passed, failed, spoiled] = [of.passed, of.failed, of.spoiled].map(|n| tally(n.into()));
-    [rate(of.rate_rps), passed, failed, spoiled, p99, says.to_owned()]
-}
-
-fn ended(search: &Searched, plan: &SearchPlan, several: bool) -> String {
-    let of = if several { format!(" of repetition {}", search.repetition + 1) } else { String::new() };
+fn ended(search: &Searched, plan: &SearchPlan, repetition: Option<u32>) -> String {
+    let of = repetition.map_or_else(String::new, |of| format!(" of repetition {of}"));
     let why = match search.ended {
         Some(SearchEnd::Reached) => "found both ends".to_owned(),
         Some(SearchEnd::Time) => format!("ended after its time of {} s", short(plan.most_secs)),
@@ -69,7 +70,7 @@ fn ended(search: &Searched, plan: &SearchPlan, several: bool) -> String {
     };
     let spoiled = match search.reasons.as_slice() {
         [] => String::new(),
-        reasons => format!(" Spoiled: {}.", reasons.iter().take(3).cloned().collect::<Vec<_>>().join("; ")),
+        reasons => format!(" Spoiled: {}.", reasons[..reasons.len().min(3)].join("; ")),
     };
     format!("The search{of} {why}, after {}.{spoiled}", count(search.trials, "trial"))
 }

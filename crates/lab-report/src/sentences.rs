@@ -3,8 +3,8 @@
 use super::format::{self, UNKNOWN, capitalized, count, each_level, known, latency, listed, percent, spread};
 use kv::units::{micros, short};
 use lab_analysis::{
-    AuditedRow, Capacity, Dominant, Effect, Evidence, FastFail, Growth, Interval, Knee, PublishedSweep,
-    Reason, Row, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
+    Capacity, Dominant, Effect, Evidence, FastFail, Growth, Interval, Knee, PublishedSweep, Reason, Row,
+    TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
 };
 use lab_data::results::{Limit, Placement, Results, SearchEnd, SearchPlan};
 use lab_data::search::Says;
@@ -66,29 +66,12 @@ pub(super) fn waiting_of(waiting: &Waiting) -> String {
     format!("{:.1} of {:.0} {whose}", waiting.sessions, waiting.places)
 }
 
-/// The numbers behind knee and limit.
+/// What led to knee and limit, beside the table of candidates.
 pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
-    let mut said: Vec<String> = found.knee.iter().map(knee).collect();
     let bottleneck = &found.bottleneck;
-    for of in &bottleneck.named {
-        said.extend(of.waiting.as_ref().map(|waiting| wait(&of.resource, waiting)));
-    }
-    let limits = bottleneck.named.iter().chain(&bottleneck.load_dependent);
-    for of in limits.filter(|of| of.waiting.is_none()) {
-        said.push(format!(
-            "At {} {} is busy for {:.1} % of the time and takes {} per request ({} over these levels). It would be full \
-             at {} req/s{}.",
-            format::levels(&bottleneck.levels),
-            of.resource,
-            of.utilization * 100.0,
-            latency(of.demand_us),
-            known(of.demand_variation, |share| format!("±{:.1} %", share * 100.0)),
-            known(of.ceiling_rps, short),
-            if of.load_dependent { "; but batching lowers its demand, so it is not named" } else { "" },
-        ));
-    }
-    said.extend(bottleneck.because.iter().map(reason));
-    said
+    let wait = |of: &Evidence| Some(wait(&of.resource, of.waiting.as_ref()?));
+    let waits = bottleneck.named.iter().filter_map(wait);
+    found.knee.iter().map(knee).chain(waits).chain(bottleneck.because.iter().map(reason)).collect()
 }
 
 /// What led to the conclusion.
@@ -225,11 +208,6 @@ pub(super) fn how_slowed(effect: &Effect) -> String {
     }
 }
 
-/// Whether an effect is of a resource that is named as the limit.
-pub(super) fn is_named(found: &WorkloadFindings, effect: &Effect) -> bool {
-    found.bottleneck.named.iter().any(|of| of.is_slowed_by(effect))
-}
-
 /// What a search asked for: `p99 ≤ 5.00 ms and errors ≤ 0.1 %`.
 pub(super) fn asked(plan: &SearchPlan) -> String {
     format!("p99 ≤ {} and errors ≤ {} %", micros(plan.p99_us), (plan.error_ratio * 1e6).round() / 1e4)
@@ -243,24 +221,24 @@ pub(super) fn under_limit(of: &UnderLimit) -> String {
 /// Between which rates a search found the limit: `between 8.10k and 8.26k req/s`.
 pub(super) fn between(of: &UnderLimit) -> String {
     let ended = |end| of.searches.iter().any(|search| search.ended == Some(end));
+    let why = if ended(SearchEnd::Generator) {
+        "the generator could not offer more"
+    } else {
+        "the upper end was not decided"
+    };
     match (of.holds_rps, of.breaks_rps) {
         (Some(holds), Some(breaks)) => format!("between {} and {} req/s", rate(holds), rate(breaks)),
-        (Some(holds), None) if ended(SearchEnd::Generator) => {
-            format!("at least {} req/s; the generator could not offer more", rate(holds))
-        }
-        (Some(holds), None) => format!("at least {} req/s; the upper end was not decided", rate(holds)),
+        (Some(holds), None) => format!("at least {} req/s; {why}", rate(holds)),
         (None, Some(breaks)) => format!("less than {} req/s; the lower end was not decided", rate(breaks)),
         (None, None) if ended(SearchEnd::Broken) => "unknown: trials delivered no numbers".to_owned(),
         (None, None) => {
-            let all = of.searches.iter().flat_map(|search| &search.rates);
-            let mixed = || all.clone().filter(|of| of.says == Says::Mixed).map(|of| of.tally.rate_rps);
+            let mixed =
+                of.searches.iter().flat_map(|search| &search.rates).filter(|of| of.says == Says::Mixed);
+            let mixed: Vec<String> = mixed.map(|of| rate(of.tally.rate_rps)).collect();
             let said = "unknown: no rate was decided in the time given";
-            match mixed().min_by(f64::total_cmp).zip(mixed().max_by(f64::total_cmp)) {
-                Some((least, most)) if least < most => {
-                    format!("{said}; trials disagree from {} to {} req/s", rate(least), rate(most))
-                }
-                Some((only, _)) => format!("{said}; trials disagree at {} req/s", rate(only)),
-                None => said.to_owned(),
+            match mixed.is_empty() {
+                true => said.to_owned(),
+                false => format!("{said}; trials disagree at {} req/s", mixed.join(", ")),
             }
         }
     }
@@ -282,8 +260,12 @@ pub(super) fn published(sweep: &PublishedSweep) -> String {
     let system = if system.is_empty() { String::new() } else { format!(" of {system}") };
     let report = if report.is_empty() { String::new() } else { format!(" in report {report}") };
     let mut said = format!("Published{report} as {workload}{system}.");
-    for row in sweep.rows.iter().filter(|row| row.printed.clients.is_none()) {
-        said += &format!(" {}", without_clients(row));
+    for row in sweep.rows.iter().map(|row| &row.printed).filter(|row| row.clients.is_none()) {
+        let rps = row.throughput_rps.map(|rps| format!("{} req/s", short(rps.value)));
+        let latency = row.latency_ms.map(|ms| format!("a latency of {}", micros(ms.value * 1e3)));
+        let note = if row.note.is_empty() { String::new() } else { format!(" ({})", row.note) };
+        let figures: Vec<String> = rps.into_iter().chain(latency).collect();
+        said += &format!(" Without a number of clients: {}{note}.", figures.join(" and "));
     }
     said += &match (sweep.checked(), sweep.residuals()) {
         (0, _) | (_, None) => " No published row can be checked by Little’s law.".to_owned(),
@@ -292,23 +274,11 @@ pub(super) fn published(sweep: &PublishedSweep) -> String {
             sweep.off()
         ),
     };
-    for (i, found) in findings.iter().enumerate() {
-        let which = if i == 0 { "Consistent with" } else { "Also consistent with" };
-        said += &format!(" {which} {}: {}. To be sure: {}", found.cause, found.reason, found.to_be_sure);
+    for found in findings {
+        said +=
+            &format!(" Consistent with {}: {}. To be sure: {}", found.cause, found.reason, found.to_be_sure);
     }
     said
-}
-
-/// A published row that names no number of clients.
-fn without_clients(row: &AuditedRow) -> String {
-    let published = &row.printed;
-    let figures = [
-        published.throughput_rps.map(|rps| format!("{} req/s", short(rps.value))),
-        published.latency_ms.map(|ms| format!("a latency of {}", micros(ms.value * 1e3))),
-    ];
-    let figures: Vec<String> = figures.into_iter().flatten().collect();
-    let note = if published.note.is_empty() { String::new() } else { format!(" ({})", published.note) };
-    format!("Without a number of clients: {}{note}.", figures.join(" and "))
 }
 
 /// Which parts share cores.
@@ -371,24 +341,20 @@ pub(super) fn plots_caption(found: &WorkloadFindings) -> String {
                  generator is less sure. ";
     }
     if found.printed.is_some() {
-        said +=
-            "Dashed lines with squares: as published; hollow squares break Little’s law by more than 5 %. ";
+        said += "Dashed lines: as published; hollow points break Little’s law by more than 5 %. ";
     }
     said + "Dashed, upright: the knee."
 }
 
 /// How to read the plots at the beginning of the page.
 pub(super) fn overview_caption(rows: &[&Row]) -> String {
-    let mut said = "Whiskers: interval over runs. Band: capacity and its interval. Thin lines: where a resource would be full. \
-                    Dashed, upright: the knee."
-        .to_owned();
-    if rows.iter().any(|row| row.runs > 0 && !row.usable()) {
-        said += " Hollow: not valid, a check failed.";
-    }
-    if rows.iter().any(|row| row.runs == 0) {
-        said += " No point: no run delivered numbers.";
-    }
-    said
+    let said = "Whiskers: interval over runs. Band: capacity and its interval. Thin lines: where a resource would be full. \
+                Dashed, upright: the knee.";
+    let hollow = rows.iter().any(|row| row.runs > 0 && !row.usable());
+    let none = rows.iter().any(|row| row.runs == 0);
+    let hollow = if hollow { " Hollow: not valid, a check failed." } else { "" };
+    let none = if none { " No point: no run delivered numbers." } else { "" };
+    format!("{said}{hollow}{none}")
 }
 
 /// How a run went.
@@ -402,15 +368,12 @@ pub(super) fn time_series_caption(of: &TimeSeries) -> String {
     format!("Run {} at {clients}, {bins}. {}{cut}", of.repetition + 1, of.said)
 }
 
-/// What is wrong at which levels, and what to do about it: check by check, then the runs without numbers.
-pub(super) fn failures(found: &WorkloadFindings) -> Vec<String> {
-    let mut said = Vec::new();
-    for row in &found.rows {
+/// The runs without numbers, and why.
+pub(super) fn failures(rows: &[&Row]) -> Vec<String> {
+    let of_row = |row: &Row| {
         let (planned, at) = (count(row.planned, "run"), each_level(&[row.level]));
-        let failures = row.failures.iter();
-        said.extend(
-            failures.map(|(why, runs)| format!("{runs} of {planned} at {at} without numbers: {why}.")),
-        );
-    }
-    said
+        let line = move |(why, runs)| format!("{runs} of {planned} at {at} without numbers: {why}.");
+        row.failures.iter().map(line).collect::<Vec<_>>()
+    };
+    rows.iter().flat_map(|row| of_row(row)).collect()
 }

@@ -6,7 +6,9 @@ use super::published::{disk, latency_us, server_cpu};
 use super::svg::Colour;
 use kv::units::short;
 use lab_analysis::rows::Use;
-use lab_analysis::{AuditedRow, Capacity, FIGURES, Group, Place, Population, Row, WorkloadFindings};
+use lab_analysis::{
+    AuditedRow, Capacity, FIGURES, Group, Place, Population, Row, TimeSeries, WorkloadFindings,
+};
 use lab_data::results::ResourceKind;
 use std::collections::BTreeSet;
 
@@ -23,33 +25,20 @@ pub struct Series {
 }
 
 /// Where a series comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// Measured: a thick line with dots.
+    /// Measured: a line with dots.
     Measured,
-    /// Published by somebody: dashed, with squares.
+    /// Published by somebody: dashed, with dots.
     Published,
     /// Published without a number of clients: dashed, from side to side.
     PublishedPeak,
-    /// Computed: a thin line, left out where it is far above all that was measured.
-    Ceiling,
-    /// Measured second by second: a line without dots.
-    TimeSeries,
-    /// Measured: a band between the ends of its points' intervals.
-    Area(Fill),
+    /// Computed, or measured second by second: a thin line.
+    Thin,
+    /// A band of this opacity, between a point's value and the lower end of its interval.
+    Area(f64),
     /// Measured: dots alone.
     Dots,
-}
-
-/// How a band is filled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fill {
-    /// Clients that wait.
-    Full,
-    /// Clients that are served.
-    Light,
-    /// Background, and what is unaccounted for.
-    Pale,
 }
 
 /// A point of a series.
@@ -91,6 +80,11 @@ impl Point {
     }
 }
 
+/// How bands are filled: clients that wait, clients that are served, and what is unaccounted for or background.
+pub(super) const FULL: f64 = 0.85;
+const LIGHT: f64 = 0.4;
+pub(super) const PALE: f64 = 0.15;
+
 /// A value from the first to the last of some levels.
 fn across(levels: &[u32], value: f64) -> Vec<Point> {
     let ends = [levels.first(), levels.last()].into_iter().flatten();
@@ -103,21 +97,26 @@ pub(super) fn goodput(found: &WorkloadFindings) -> Vec<Series> {
         let mut band = across(levels, rps.high);
         band.iter_mut().for_each(|point| point.interval = Some((rps.low, rps.high)));
         let label = format!("capacity {}", short(rps.mean));
-        all.push(Series::new(label, Colour::Soft, Kind::Area(Fill::Light), band));
+        all.push(Series::new(label, Colour::Soft, Kind::Area(LIGHT), band));
     }
-    let levels = levels(found);
-    all.extend(found.ceilings.iter().map(|of| {
-        let points = across(&levels, of.ceiling_rps);
-        Series::new(format!("{} full", of.resource), Colour::Soft, Kind::Ceiling, points)
-    }));
     let colour = Colour::Series(0);
     let points = found.rows.iter().filter_map(|row| {
         let of = row.goodput_rps?;
-        Some(Point { interval: (of.low < of.high).then_some((of.low, of.high)), ..Point::of(row, of.mean) })
+        let interval = (of.low < of.high).then_some((of.low.max(0.0), of.high));
+        Some(Point { interval, ..Point::of(row, of.mean) })
     });
     all.push(Series::new("goodput", colour, Kind::Measured, points.collect()));
     all.extend(published(found, "published", colour, |row| Some(row.printed.throughput_rps?.value)));
-    all
+    // One far above all that was measured is left out, so that it does not press the curves down.
+    const CEILING_MAX: f64 = 1.6;
+    let ends = all.iter().flat_map(|of| &of.points).map(|of| of.interval.map_or(of.value, |(_, high)| high));
+    let most = ends.fold(0.0, f64::max);
+    let levels = levels(found);
+    let ceilings = found.ceilings.iter().filter(|of| of.ceiling_rps <= CEILING_MAX * most).map(|of| {
+        let points = across(&levels, of.ceiling_rps);
+        Series::new(format!("{} full", of.resource), Colour::Soft, Kind::Thin, points)
+    });
+    ceilings.chain(all).collect()
 }
 
 /// A line of the latency panel: its name, its colour, and its figure of a row.
@@ -196,31 +195,14 @@ pub(super) fn utilization(found: &WorkloadFindings) -> Vec<Series> {
     all
 }
 
-/// A share of the clients: those that wait for a resource, or that it serves.
-struct Band {
-    label: String,
-    colour: Colour,
-    fill: Fill,
-    /// 0–1, at every level.
-    shares: Vec<f64>,
-}
-
-impl Band {
-    /// Whether it is wide enough at some level to be named.
-    fn is_wide(&self) -> bool {
-        const WIDE_MIN: f64 = 0.02;
-        self.shares.iter().any(|share| *share >= WIDE_MIN)
-    }
-}
-
 /// Bands that add up to all clients: those at the resources, in the order of a request's way, then all others.
 pub(super) fn clients(found: &WorkloadFindings) -> Vec<Series> {
     let counted: Vec<(&Row, &Population)> =
         found.rows.iter().filter_map(|row| Some((row, row.population.as_ref()?))).collect();
     let Some((first, of_first)) = counted.first() else { return Vec::new() };
-    let band = |label: String, colour, fill, read: &dyn Fn(&Population) -> f64| {
-        let shares = counted.iter().map(|(_, of)| (read(of) / of.clients).max(0.0)).collect();
-        Band { label, colour, fill, shares }
+    // The shares of the clients, 0–1, at every level.
+    let shares = |read: &dyn Fn(&Population) -> f64| -> Vec<f64> {
+        counted.iter().map(|(_, of)| (read(of) / of.clients).max(0.0)).collect()
     };
     let colours = colours(first);
     let mut bands = Vec::new();
@@ -231,31 +213,25 @@ pub(super) fn clients(found: &WorkloadFindings) -> Vec<Series> {
         let at = |of: &Population, read: fn(&Place) -> Option<f64>| {
             of.places.iter().find(|place| place.resource == *name).and_then(read).unwrap_or(0.0)
         };
-        bands.push(band(format!("before {name}"), colour, Fill::Full, &|of| at(of, |place| place.waiting)));
-        bands.push(band(format!("in {name}"), colour, Fill::Light, &|of| at(of, |place| place.serving)));
+        bands.push((format!("before {name}"), colour, FULL, shares(&|of| at(of, |place| place.waiting))));
+        bands.push((format!("in {name}"), colour, LIGHT, shares(&|of| at(of, |place| place.serving))));
     }
-    bands.push(band("thinking or resting".into(), Colour::Soft, Fill::Light, &|of| of.away));
-    let (mut bands, narrow): (Vec<Band>, Vec<Band>) = bands.into_iter().partition(Band::is_wide);
-    let sum = |level: usize| narrow.iter().map(|of| of.shares[level]).sum();
-    let (colour, fill) = (Colour::Soft, Fill::Light);
-    bands.push(Band {
-        label: "elsewhere".into(),
-        colour,
-        fill,
-        shares: (0..counted.len()).map(sum).collect(),
-    });
-    bands.push(band("unaccounted".into(), Colour::Soft, Fill::Pale, &|of| of.unaccounted));
-
+    bands.push(("thinking or resting".to_owned(), Colour::Soft, LIGHT, shares(&|of| of.away)));
+    // Whether a band is wide enough at some level to be named.
+    let is_wide = |shares: &[f64]| shares.iter().any(|share| *share >= SHOWN_MIN);
+    let (mut bands, narrow): (Vec<_>, Vec<_>) = bands.into_iter().partition(|(.., shares)| is_wide(shares));
+    let elsewhere = (0..counted.len()).map(|level| narrow.iter().map(|(.., of)| of[level]).sum());
+    bands.push(("elsewhere".to_owned(), Colour::Soft, LIGHT, elsewhere.collect()));
+    bands.push(("unaccounted".to_owned(), Colour::Soft, PALE, shares(&|of| of.unaccounted)));
     let mut ground = vec![0.0; counted.len()];
-    let stacked = bands.into_iter().filter_map(|band| {
-        let mut points = Vec::new();
-        for (((row, _), ground), share) in counted.iter().zip(&mut ground).zip(&band.shares) {
+    let stacked = bands.into_iter().filter_map(|(label, colour, opacity, shares)| {
+        let point = |(((row, _), ground), share): ((&(&Row, _), &mut f64), &f64)| {
             let low = *ground;
             *ground += share;
-            points.push(Point { interval: Some((low, *ground)), ..Point::of(row, *ground) });
-        }
-        let is_wide = band.is_wide();
-        is_wide.then(|| Series::new(band.label, band.colour, Kind::Area(band.fill), points))
+            Point { interval: Some((low, *ground)), ..Point::of(row, *ground) }
+        };
+        let points = counted.iter().zip(&mut ground).zip(&shares).map(point).collect();
+        is_wide(&shares).then(|| Series::new(label, colour, Kind::Area(opacity), points))
     });
     stacked.collect()
 }
@@ -284,18 +260,16 @@ pub(super) fn residuals(found: &WorkloadFindings) -> Vec<Series> {
     let residual = Series::measured(found, "residual", Colour::Series(0), |row| row.little_residual);
     let band = |of: &Point| Point { interval: Some((-ALLOWED, ALLOWED)), ..Point::new(of.at, ALLOWED) };
     let band = residual.points.iter().map(band).collect();
-    let allowed = Series::new("±2 %", Colour::Soft, Kind::Area(Fill::Pale), band);
+    let allowed = Series::new("±2 %", Colour::Soft, Kind::Area(PALE), band);
     vec![allowed, Series { kind: Kind::Dots, ..residual }]
 }
 
 pub(super) fn goodput_by_second(found: &WorkloadFindings) -> Vec<Series> {
-    let values = found.time_series.iter().flat_map(|series| series.goodput_rps.iter().copied().map(Some));
-    vec![by_second(found, "goodput", Colour::Series(0), values)]
+    by_second(found, "goodput", Colour::Series(0), |of, bin| of.goodput_rps.get(bin).copied())
 }
 
 pub(super) fn latency_by_second(found: &WorkloadFindings) -> Vec<Series> {
-    let values = found.time_series.iter().flat_map(|series| series.latency_us_mean.iter().copied());
-    vec![by_second(found, "mean", Colour::Series(2), values)]
+    by_second(found, "mean", Colour::Series(2), |of, bin| *of.latency_us_mean.get(bin)?)
 }
 
 /// A figure at the middle of every second.
@@ -303,12 +277,12 @@ fn by_second(
     found: &WorkloadFindings,
     label: &str,
     colour: Colour,
-    values: impl Iterator<Item = Option<f64>>,
-) -> Series {
-    let secs = found.time_series.as_ref().map_or(1.0, |series| series.bin_secs);
-    let points =
-        values.enumerate().filter_map(|(bin, value)| Some(Point::new((bin as f64 + 0.5) * secs, value?)));
-    Series::new(label, colour, Kind::TimeSeries, points.collect())
+    read: fn(&TimeSeries, usize) -> Option<f64>,
+) -> Vec<Series> {
+    let Some(of) = &found.time_series else { return Vec::new() };
+    let point = |bin| Some(Point::new((bin as f64 + 0.5) * of.bin_secs, read(of, bin)?));
+    let points = (0..of.goodput_rps.len()).filter_map(point).collect();
+    vec![Series::new(label, colour, Kind::Thin, points)]
 }
 
 /// What was published of one figure: a curve, and a line from side to side for each row without clients.

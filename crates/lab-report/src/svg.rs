@@ -3,7 +3,6 @@
 //! Colours are attributes that any viewer understands; a style sheet replaces them on a dark page.
 
 use super::format::escape;
-use std::fmt::Write;
 
 /// A colour by what it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,15 +44,11 @@ fn light(of: Colour) -> &'static str {
 
 /// The style sheet that replaces the colours on a dark page.
 pub(super) fn style() -> String {
-    let mut css = String::from("@media screen and (prefers-color-scheme: dark) {\n");
-    for (_, light, dark) in PALETTE {
-        // Writing into a string does not fail, here and below.
-        let _ = writeln!(
-            css,
-            "svg [stroke=\"{light}\"] {{ stroke: {dark}; }} svg [fill=\"{light}\"] {{ fill: {dark}; }}"
-        );
-    }
-    css + "}\n"
+    let rule = |(_, light, dark): &(Colour, &str, &str)| {
+        format!("svg [stroke=\"{light}\"] {{ stroke: {dark}; }} svg [fill=\"{light}\"] {{ fill: {dark}; }}\n")
+    };
+    let rules: String = PALETTE.iter().map(rule).collect();
+    format!("@media screen and (prefers-color-scheme: dark) {{\n{rules}}}\n")
 }
 
 /// Which end of a text is at its place.
@@ -72,7 +67,7 @@ pub(crate) type Place = (f64, f64);
 
 /// A drawing that is being made.
 pub struct Svg {
-    width: f64,
+    pub(super) width: f64,
     height: f64,
     body: String,
 }
@@ -85,44 +80,30 @@ impl Svg {
 
     /// A line through `points`.
     pub fn line(&mut self, points: &[Place], colour: Colour, width: f64) {
-        self.dashed(points, colour, width, "");
+        self.dashed(points, colour, width, "none");
     }
 
     /// A line through `points`; `dashes` as in SVG: `6 4`.
     pub fn dashed(&mut self, points: &[Place], colour: Colour, width: f64, dashes: &str) {
-        let dashes =
-            if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
         let (points, colour) = (list(points), light(colour));
-        let _ = writeln!(
-            self.body,
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes}/>"
+        self.body += &format!(
+            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" stroke-dasharray=\"{dashes}\"/>\n"
         );
     }
 
     /// What lies within `outline`, filled.
     pub fn area(&mut self, outline: &[Place], colour: Colour, opacity: f64) {
         let (points, colour) = (list(outline), light(colour));
-        let _ = writeln!(
-            self.body,
-            "<polygon points=\"{points}\" fill=\"{colour}\" fill-opacity=\"{opacity}\"/>"
-        );
+        self.body +=
+            &format!("<polygon points=\"{points}\" fill=\"{colour}\" fill-opacity=\"{opacity}\"/>\n");
     }
 
     /// A dot; a hollow one is filled with paper.
     pub fn dot(&mut self, (x, y): Place, radius: f64, colour: Colour, hollow: bool) {
-        let shape = format!("<circle cx=\"{}\" cy=\"{}\" r=\"{radius}\"", short(x), short(y));
-        self.filled(&shape, colour, hollow);
-    }
-
-    /// A square; a hollow one is filled with paper.
-    pub fn square(&mut self, (x, y): Place, half: f64, colour: Colour, hollow: bool) {
-        let (x, y, side) = (short(x - half), short(y - half), 2.0 * half);
-        self.filled(&format!("<rect x=\"{x}\" y=\"{y}\" width=\"{side}\" height=\"{side}\""), colour, hollow);
-    }
-
-    fn filled(&mut self, shape: &str, colour: Colour, hollow: bool) {
         let (fill, stroke) = (light(if hollow { Colour::Paper } else { colour }), light(colour));
-        let _ = writeln!(self.body, "{shape} fill=\"{fill}\" stroke=\"{stroke}\"/>");
+        let (x, y) = (short(x), short(y));
+        self.body +=
+            &format!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"{fill}\" stroke=\"{stroke}\"/>\n");
     }
 
     /// Words whose middle line is at `at`.
@@ -133,9 +114,8 @@ impl Svg {
             Anchor::End => "end",
         };
         let (x, y, colour, words) = (short(x), short(y), light(colour), escape(words));
-        let _ = writeln!(
-            self.body,
-            "<text x=\"{x}\" y=\"{y}\" dy=\".35em\" font-size=\"{size}\" fill=\"{colour}\" text-anchor=\"{anchor}\">{words}</text>"
+        self.body += &format!(
+            "<text x=\"{x}\" y=\"{y}\" dy=\".35em\" font-size=\"{size}\" fill=\"{colour}\" text-anchor=\"{anchor}\">{words}</text>\n"
         );
     }
 

@@ -17,34 +17,27 @@ const GAP: &str = "  ";
 
 /// The page, without a line end behind its last line.
 pub(super) fn write(document: &Document) -> String {
-    let mut text = format!("{}\n{}\n\n", document.title, document.above);
-    write_blocks(&mut text, &document.blocks);
+    let text = format!("{}\n{}\n\n{}", document.title, document.above, blocks(&document.blocks));
     text.trim_end().to_owned()
 }
 
-fn write_blocks(text: &mut String, blocks: &[Block]) {
-    for block in blocks {
-        let written = match block {
-            Block::Warning(words) | Block::Text(words) => wrapped(words, 0),
-            Block::Front { cards, .. } => self::cards(cards),
-            Block::Fold { title, blocks, .. } => {
-                text.push_str(&underlined(title));
-                write_blocks(text, blocks);
-                continue;
-            }
-            Block::Section { title, .. } | Block::Part(title) => {
-                text.push_str(&underlined(title));
-                continue;
-            }
-            Block::Notes(notes) => notes.iter().map(|note| wrapped(&format!("- {note}"), 2)).collect(),
-            Block::Table(table) => aligned(table),
-            Block::Figure { .. } => continue,
-            Block::Verbatim(verbatim) => format!("{}\n", verbatim.trim_end()),
-        };
-        if !written.is_empty() {
-            text.push_str(&written);
-            text.push('\n');
+fn blocks(all: &[Block]) -> String {
+    all.iter().map(block).collect()
+}
+
+fn block(of: &Block) -> String {
+    match of {
+        _ if of.is_empty() => String::new(),
+        Block::Warning(words) | Block::Text(words) => wrapped(words, 0) + "\n",
+        Block::Front { cards, .. } => self::cards(cards) + "\n",
+        Block::Section(title, _, blocks) => underlined(title) + &self::blocks(blocks),
+        Block::Part(title) => underlined(title),
+        Block::Notes(notes) => {
+            notes.iter().map(|note| wrapped(&format!("- {note}"), 2)).collect::<String>() + "\n"
         }
+        Block::Table(table) => aligned(table) + "\n",
+        Block::Figure(_) => String::new(),
+        Block::Verbatim(verbatim) => format!("{}\n\n", verbatim.trim_end()),
     }
 }
 
@@ -62,23 +55,22 @@ pub(super) fn headline(warning: Option<String>, answers: &[Card]) -> String {
 /// A line for each answer of each workload. Details without room on it are left out.
 fn cards(cards: &[Card]) -> String {
     const NAME_MAX: usize = 24;
-    let names: Vec<String> = cards.iter().map(|card| shortened(&card.name, NAME_MAX)).collect();
-    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    let labels = cards.iter().flat_map(|card| &card.answers).map(|answer| answer.label.len());
-    let label_width = labels.max().unwrap_or(0);
+    const LABEL_WIDTH: usize = "throughput".len();
+    let name = |card: &Card| shortened(&card.name, NAME_MAX);
+    let width = cards.iter().map(|card| name(card).chars().count()).max().unwrap_or(0);
     let mut text = String::new();
-    for (card, name) in cards.iter().zip(&names) {
-        for (i, answer) in card.answers.iter().enumerate() {
-            let name = if i == 0 { name } else { "" };
-            let mut line = format!("{name:width$}{GAP}{:label_width$}{GAP}{}", answer.label, answer.said);
+    for card in cards {
+        let mut name = name(card);
+        for answer in &card.answers {
+            let mut line = format!("{name:width$}{GAP}{:LABEL_WIDTH$}{GAP}{}", answer.label, answer.said);
             for detail in &answer.details {
                 if line.chars().count() + 2 + detail.chars().count() > ANSWER_WIDTH {
                     break;
                 }
-                line = format!("{line}; {detail}");
+                line += &format!("; {detail}");
             }
-            text.push_str(&shortened(&line, ANSWER_WIDTH));
-            text.push('\n');
+            text += &(shortened(&line, ANSWER_WIDTH) + "\n");
+            name.clear();
         }
     }
     text
@@ -86,44 +78,42 @@ fn cards(cards: &[Card]) -> String {
 
 /// Lines of at most [`WIDTH`], those behind the first indented.
 fn wrapped(text: &str, indent: usize) -> String {
-    let lines = folded(text, WIDTH - indent);
-    lines.join(&format!("\n{:indent$}", "")) + "\n"
+    folded(text, WIDTH - indent).join(&format!("\n{:indent$}", "")) + "\n"
 }
 
 fn aligned(table: &Table) -> String {
-    let heading = table.columns.iter().map(|of| of.heading.clone()).collect();
-    let units: Vec<String> = table.columns.iter().map(|of| of.unit.clone()).collect();
-    let mut lines: Vec<Vec<String>> = vec![heading];
-    lines.extend(Some(units).filter(|units| units.iter().any(|unit| !unit.is_empty())));
-    lines.extend(table.rows.iter().map(|row| row.cells.clone()));
-    let width = |column: usize| lines.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0);
-    let mut widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
-    let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1);
+    let mut lines: Vec<Vec<&str>> = vec![table.columns.iter().map(|of| of.heading.as_str()).collect()];
+    if table.columns.iter().any(|of| !of.unit.is_empty()) {
+        lines.push(table.columns.iter().map(|of| of.unit.as_str()).collect());
+    }
+    lines.extend(table.rows.iter().map(|row| row.cells.iter().map(String::as_str).collect()));
+    let longest =
+        |texts: &mut dyn Iterator<Item = &str>| texts.map(|text| text.chars().count()).max().unwrap_or(0);
+    let columns = 0..table.columns.len();
+    let mut widths: Vec<usize> =
+        columns.clone().map(|i| longest(&mut lines.iter().map(|cells| cells[i]))).collect();
     // A column of words can be as narrow as its longest word.
-    let longest_word = |column: usize| {
-        let words = lines.iter().flat_map(|cells| cells[column].split(' '));
-        words.map(|word| word.chars().count()).max().unwrap_or(0).min(WORD_MAX)
-    };
-    while total(&widths) > WIDTH {
-        let is_foldable = |i: &usize| table.columns[*i].is_words && widths[*i] > longest_word(*i);
-        let Some(widest) = (0..widths.len()).filter(is_foldable).max_by_key(|i| widths[*i]) else { break };
+    let least = |i: usize| longest(&mut lines.iter().flat_map(|cells| cells[i].split(' '))).min(WORD_MAX);
+    while widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1) > WIDTH {
+        let is_foldable = |i: &usize| table.columns[*i].is_words && widths[*i] > least(*i);
+        let Some(widest) = columns.clone().filter(is_foldable).max_by_key(|i| widths[*i]) else { break };
         widths[widest] -= 1;
     }
     let mut text = String::new();
-    for cells in lines {
+    for cells in &lines {
         let folded: Vec<Vec<String>> =
             cells.iter().zip(&widths).map(|(cell, width)| folded(cell, *width)).collect();
         for i in 0..folded.iter().map(Vec::len).max().unwrap_or(0) {
-            let cell = |(column, lines): (usize, &Vec<String>)| {
-                let (part, width) = (lines.get(i).map_or("", String::as_str), widths[column]);
-                match table.columns[column].is_words {
-                    true => format!("{part:<width$}"),
-                    false => format!("{part:>width$}"),
+            let cell = |column: usize| {
+                let (part, width) = (folded[column].get(i).map_or("", String::as_str), widths[column]);
+                if table.columns[column].is_words {
+                    format!("{part:<width$}")
+                } else {
+                    format!("{part:>width$}")
                 }
             };
-            let line: Vec<String> = folded.iter().enumerate().map(cell).collect();
-            text.push_str(line.join(GAP).trim_end());
-            text.push('\n');
+            let line: Vec<String> = columns.clone().map(cell).collect();
+            text += &(line.join(GAP).trim_end().to_owned() + "\n");
         }
     }
     text

@@ -1,7 +1,8 @@
 //! `compare.csv`: one line for each figure of each side at each level. The unit stands last in the figure's name.
 
-use super::page::{conclusion, failed};
+use super::sentences::{conclusion, failed};
 use crate::csv;
+use crate::format::finite;
 use lab_analysis::compare::{ComparedWorkload, Figure, Measure, Ratio, SideOfLevel};
 use lab_analysis::{Comparison, MEASURES};
 
@@ -34,9 +35,9 @@ const COLUMNS: &[Column] = &[
     ("ratio_low", |line| number(line.ratio?.quotient?.interval?.0)),
     ("ratio_high", |line| number(line.ratio?.quotient?.interval?.1)),
     ("ratio_runs", |line| Some(line.ratio?.quotient?.runs.to_string())),
-    ("ratio_method", |line| csv::name(serde_json::to_value(line.ratio?.quotient?.method))),
+    ("ratio_method", |line| Some(csv::name(line.ratio?.quotient?.method))),
     ("difference", |line| Some(conclusion(line.comparison, line.side, line.ratio?))),
-    ("bound", |line| csv::name(serde_json::to_value(line.ratio?.bound?))),
+    ("bound", |line| Some(csv::name(line.ratio?.bound?))),
     ("ratio_failed_checks", |line| Some(failed(line.ratio?))),
     ("failed_checks", |line| Some(line.of.failed().map(|checked| checked.id).collect::<Vec<_>>().join(" "))),
     ("acknowledges_a_write", |line| {
@@ -46,23 +47,21 @@ const COLUMNS: &[Column] = &[
 
 /// The table.
 pub(super) fn table(comparison: &Comparison) -> String {
-    let mut records = vec![COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect()];
+    let mut lines = Vec::new();
     for workload in &comparison.workloads {
         for level in &workload.levels {
-            for (side, of) in level.sides.iter().enumerate() {
-                let Some(of) = of else { continue };
-                for (index, measure) in MEASURES.iter().enumerate() {
-                    let (figure, ratio) = (of.figures[index].as_ref(), of.ratios[index].as_ref());
-                    let clients = level.clients;
-                    let line = Line { comparison, workload, clients, side, of, measure, figure, ratio };
-                    records.push(COLUMNS.iter().map(|(_, cell)| cell(&line).unwrap_or_default()).collect());
-                }
+            let sides = level.sides.iter().enumerate().filter_map(|(side, of)| Some((side, of.as_ref()?)));
+            for (side, of) in sides {
+                lines.extend(MEASURES.iter().enumerate().map(|(i, measure)| {
+                    let (figure, ratio) = (of.figures[i].as_ref(), of.ratios[i].as_ref());
+                    Line { comparison, workload, clients: level.clients, side, of, measure, figure, ratio }
+                }));
             }
         }
     }
-    csv::text(records)
+    csv::text(&lines, COLUMNS)
 }
 
 fn number(value: f64) -> Option<String> {
-    value.is_finite().then(|| value.to_string())
+    finite(Some(value)).map(|value| value.to_string())
 }

@@ -6,6 +6,7 @@
 mod csv;
 mod page;
 mod plot;
+mod sentences;
 
 use super::document::File;
 use super::{html, markdown, text};
@@ -19,7 +20,7 @@ pub fn render(comparison: &Comparison) -> Vec<File> {
         File::text("compare.md", markdown::write(&page)),
         File::text("compare.csv", csv::table(comparison)),
     ];
-    files.extend(page.drawings().into_iter().map(|of| File::text(&of.file, of.svg.file(&of.label))));
+    files.extend(page.drawings());
     files
 }
 
@@ -30,7 +31,7 @@ pub fn text(comparison: &Comparison) -> String {
 
 /// What the comparison says, in one line of plain text for each workload and other side.
 pub fn headline(comparison: &Comparison) -> String {
-    let front = page::front(comparison);
+    let front = sentences::front(comparison);
     let width = front.iter().map(|(workload, _)| workload.chars().count()).max().unwrap_or(0);
     let lines = front.iter().map(|(workload, said)| format!("{workload:width$}  {said}"));
     lines.collect::<Vec<_>>().join("\n")

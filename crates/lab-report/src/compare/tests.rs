@@ -57,7 +57,7 @@ fn all_targets_stand_beside_each_other_at_each_level() {
     assert!(page.contains("| successes, per core-second | ratio, to weir, 95 % | difference |"), "{page}");
     assert!(page.contains("| cores used, mean |"), "{page}");
     assert!(
-        page.contains("|  | nginx |") && page.contains("nginx more") && page.contains("weir more"),
+        page.contains("| 16 | nginx |") && page.contains("nginx more") && page.contains("weir more"),
         "{page}"
     );
     assert!(page.contains("![Processor time per request](compare.svg)"), "{page}");

@@ -1,7 +1,7 @@
 //! What the report shows of evidence that is filled in by hand: effects, places.
 
 use crate::answers::answers;
-use crate::series::{Fill, Kind, clients};
+use crate::series::{FULL, Kind, PALE, clients};
 use crate::{File, WRITERS, rendered};
 use lab_analysis::{Effect, Estimate, Findings, Grade, Growth, Place, Population, Reason, Shown, findings};
 use lab_data::results::{Change, Limit, Results};
@@ -134,7 +134,14 @@ fn interventions_are_bars_with_what_a_limit_would_lose() {
     let svg = text(&files, "plots/get.interventions.svg");
     check(
         &svg,
-        &["at 16 clients", "1.00 ± 0.11, named", "nothing: the control", ">control<", "cpu, +250 µs", "20 %"],
+        &[
+            "at 16 clients",
+            "1.00 (0.89 to 1.11), named",
+            "nothing: the control",
+            ">control<",
+            "cpu, +250 µs",
+            "20 %",
+        ],
     );
     let markdown = text(&files, "report.md");
     check(
@@ -143,7 +150,7 @@ fn interventions_are_bars_with_what_a_limit_would_lose() {
             "(plots/get.interventions.svg)",
             "### Why commit path",
             "Of each client added, 0.98 wait for cpu (from 4 to 16 clients).",
-            "| cpu (named) | 1.00 | 20.0 ms ±0 % | 50.0 | 0.98 | 1.00 ± 0.11 | commit path |",
+            "| cpu (named) | 1.00 | 20.0 ms ±0 % | 50.0 | 0.98 | 1.00 (0.89 to 1.11) | commit path |",
             "| disk | store\\_worker, +250 µs | 16 | 3 | 20.0 % | 0.1 % (−0.6 % to 0.8 %) |",
             "| nothing: the control | delay, +250 µs | 16 | 3 | – |",
         ],
@@ -158,8 +165,8 @@ fn bands_add_up_to_all_clients_and_leave_out_what_is_counted_elsewhere() {
     let names: Vec<&str> = bands.iter().map(|band| band.label.as_str()).collect();
     assert_eq!(names, ["before cpu", "in cpu", "in disk", "unaccounted"]);
     let fills: Vec<Kind> = bands.iter().map(|band| band.kind).collect();
-    assert_eq!(fills[0], Kind::Area(Fill::Full));
-    assert_eq!(fills[3], Kind::Area(Fill::Pale));
+    assert_eq!(fills[0], Kind::Area(FULL));
+    assert_eq!(fills[3], Kind::Area(PALE));
     for i in 0..LEVELS.len() {
         let ends: Vec<(f64, f64)> = bands.iter().map(|band| band.points[i].interval.unwrap()).collect();
         // What waits for the disk is too little for a band of its own, and still there.
@@ -171,7 +178,7 @@ fn bands_add_up_to_all_clients_and_leave_out_what_is_counted_elsewhere() {
 #[test]
 fn a_bottleneck_is_called_what_it_is_and_says_where_it_was_seen() {
     let (_, findings) = proven();
-    let limit = |i: usize| answers(&findings.workloads[i], &findings).remove(2).said;
+    let limit = |i: usize| answers(&findings.workloads[i]).remove(2).said;
     assert_eq!(limit(0), "commit path, cpu 100 % busy (confirmed)");
     assert_eq!(limit(1), "cpu, 100 % busy (supported)");
 }

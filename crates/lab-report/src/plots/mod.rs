@@ -1,10 +1,9 @@
-//! The plots: panels of one workload, one below the other, on a shared axis.
+//! The plots: panels of one workload, one below the other, on a shared axis; and bars.
 //!
 //! A panel is a row of [`PLOTS`]. Series are named where they end, not in a legend.
 
-mod across;
 mod axis;
-pub(super) mod interventions;
+pub(super) mod bars;
 mod panel;
 
 use super::document::Drawing;
@@ -12,27 +11,50 @@ use super::format::{self, shortened, trimmed};
 use super::series::{self, Series};
 use super::svg::{Anchor, Colour, Svg};
 use Figure::{Overview, Resources, TimeSeries};
-use Scale::{Around, Linear, Log, Share};
-use across::Across;
-pub(super) use axis::Axis;
-pub use axis::Scale;
+use Scale::{Linear, Log};
+use axis::{Axis, Scale};
 use kv::units::{micros, short};
 use lab_analysis::WorkloadFindings;
 use panel::Panel;
-pub use panel::{Figure, Plot, apart};
+pub use panel::apart;
+pub(super) use panel::{Figure, Plot};
 
 /// The panels, from top to bottom.
 pub const PLOTS: &[Plot] = &[
-    plot("goodput", "Goodput, req/s", Overview, Linear, 130.0, rps, series::goodput),
+    plot("goodput", "Goodput, req/s", Overview, Linear(0.0), 130.0, rps, series::goodput),
     plot("p50 and p99", "Latency, logarithmic", Overview, Log, 90.0, time, series::latency_overview),
     plot("latency", "Latency of all requests, logarithmic", Resources, Log, 135.0, time, series::latency),
-    plot("utilization", "Utilization, 0–1", Resources, Share, 105.0, share, series::utilization),
+    plot("utilization", "Utilization, 0–1", Resources, Linear(1.0), 105.0, share, series::utilization),
     plot("demand", "Busy time per request, logarithmic", Resources, Log, 100.0, time, series::demand),
-    plot("clients", "Where the clients are, 0–1", Resources, Share, 120.0, share, series::clients),
-    plot("pressure", "Pressure, share of the time, 0–1", Resources, Share, 60.0, share, series::pressure),
-    plot("Little’s law", LITTLE, Resources, Around(0.02), 56.0, residual, series::residuals),
-    plot("goodput by second", "Goodput, req/s", TimeSeries, Linear, 150.0, rps, series::goodput_by_second),
-    plot("latency by second", "Mean latency", TimeSeries, Linear, 150.0, time, series::latency_by_second),
+    plot("clients", "Where the clients are, 0–1", Resources, Linear(1.0), 120.0, share, series::clients),
+    plot(
+        "pressure",
+        "Pressure, share of the time, 0–1",
+        Resources,
+        Linear(1.0),
+        60.0,
+        share,
+        series::pressure,
+    ),
+    plot("Little’s law", LITTLE, Resources, Linear(0.0), 56.0, residual, series::residuals),
+    plot(
+        "goodput by second",
+        "Goodput, req/s",
+        TimeSeries,
+        Linear(0.0),
+        150.0,
+        rps,
+        series::goodput_by_second,
+    ),
+    plot(
+        "latency by second",
+        "Mean latency",
+        TimeSeries,
+        Linear(0.0),
+        150.0,
+        time,
+        series::latency_by_second,
+    ),
 ];
 
 const LITTLE: &str = "Little’s law: clients accounted for, less those there, %";
@@ -49,7 +71,7 @@ const fn plot(
     Plot { name, title, figure, scale, height, tick, series }
 }
 
-fn rps(value: f64) -> String {
+pub(super) fn rps(value: f64) -> String {
     trimmed(&short(value))
 }
 
@@ -65,52 +87,62 @@ fn residual(share: f64) -> String {
     format!("{:+.0}", share * 100.0).replace('-', "−").replace("+0", "0")
 }
 
+/// Left of the panels, for their ticks.
+const LEFT: f64 = 60.0;
 /// Below the last panel: the ticks, their name and that of the vertical line.
 const FOOT: f64 = 46.0;
 
 /// A figure of a workload, whose file is named after `slug`. `None` where nothing was measured.
 pub(super) fn figure(of: Figure, found: &WorkloadFindings, slug: &str) -> Option<Drawing> {
-    if found.rows.iter().all(|row| row.runs == 0) {
+    if found.rows.iter().all(|row| row.runs == 0 || row.level == 0) {
         return None;
     }
-    let levels = || series::levels(found).into_iter().map(f64::from);
-    let bins = || found.time_series.as_ref();
-    let (end, label, across) = match of {
-        Overview => ("", "goodput and latency by clients", Across::clients(480.0, 132.0, levels())),
-        Resources => {
-            (".resources", "latency and resources by clients", Across::clients(840.0, 170.0, levels()))
-        }
+    let (end, label, width, right) = match of {
+        Overview => ("", "goodput and latency by clients", 480.0, 348.0),
+        Resources => (".resources", "latency and resources by clients", 840.0, 670.0),
+        TimeSeries => (".seconds", "goodput and latency in the window", 840.0, 670.0),
+    };
+    let (x, unit, mark) = match of {
         TimeSeries => {
-            let seconds = bins()?.goodput_rps.len() as f64 * bins()?.bin_secs;
-            (".seconds", "goodput and latency in the window", Across::seconds(840.0, 170.0, seconds))
+            let bins = found.time_series.as_ref()?;
+            let x = Axis::seconds(bins.goodput_rps.len() as f64 * bins.bin_secs, (LEFT, right));
+            let cut = Some(bins.cut_secs).filter(|secs| *secs > 0.0);
+            (x, "seconds", cut.map(|secs| (secs, format!("warm-up {} s", (secs * 10.0).round() / 10.0))))
+        }
+        _ => {
+            let knee = found.knee.as_ref().map(|knee| knee.clients);
+            let knee = knee.map(|clients| (clients, format!("knee {}", format::clients(clients))));
+            (Axis::clients(&series::levels(found), (LEFT, right)), "clients", knee)
         }
     };
     let mut panels: Vec<Panel> = Vec::new();
     for plot in PLOTS.iter().filter(|plot| plot.figure == of) {
-        panels.extend(Panel::of(plot, found, panels.last().map_or(0.0, |above| above.bottom)));
+        panels.extend(Panel::of(plot, found, panels.last().map_or(0.0, |above| above.y.places.0)));
     }
     if of == Overview {
         // Several of them are beside each other.
         panels.first_mut()?.title = format!("{}: {}", shortened(&found.name, 32), panels.first()?.title);
     }
-    let bottom = panels.last()?.bottom;
-    let mut svg = Svg::new(across.width, bottom + FOOT);
-    let mark = match of {
-        TimeSeries => bins()
-            .filter(|of| of.cut_secs > 0.0)
-            .map(|of| (of.cut_secs, format!("warm-up {} s", (of.cut_secs * 10.0).round() / 10.0))),
-        _ => {
-            found.knee.as_ref().map(|knee| (knee.clients, format!("knee {}", format::clients(knee.clients))))
+    let bottom = panels.last()?.y.places.0;
+    let mut svg = Svg::new(width, bottom + FOOT);
+    if let Some((at, name)) = mark.filter(|(at, _)| x.shows(*at)) {
+        for (low, high) in panels.iter().map(|panel| panel.y.places) {
+            svg.dashed(&[(x.at(at), high), (x.at(at), low)], Colour::Soft, 1.0, "4 4");
         }
-    };
-    if let Some((at, name)) = mark.filter(|(at, _)| (across.ends.0..=across.ends.1).contains(at)) {
-        let x = across.x(at);
-        for panel in &panels {
-            svg.dashed(&[(x, panel.top), (x, panel.bottom)], Colour::Soft, 1.0, "4 4");
-        }
-        svg.text(&name, (x, bottom + 32.0), 12.0, Colour::Soft, Anchor::Middle);
+        svg.text(&name, (x.at(at), bottom + 32.0), 12.0, Colour::Soft, Anchor::Middle);
     }
-    panels.iter().for_each(|panel| panel.draw(&mut svg, &across));
-    across.draw(&mut svg, bottom);
+    panels.iter().for_each(|panel| panel.draw(&mut svg, &x));
+    let mut free = f64::MIN;
+    for tick in &x.ticks {
+        let (at, words) = (x.at(*tick), tick.to_string());
+        svg.line(&[(at, bottom), (at, bottom + 4.0)], Colour::Ink, 1.0);
+        let half = words.len() as f64 * 4.0;
+        // One without room for its words keeps its line.
+        if at - half > free {
+            svg.text(&words, (at, bottom + 14.0), 12.0, Colour::Ink, Anchor::Middle);
+            free = at + half + 4.0;
+        }
+    }
+    svg.text(unit, (0.0, bottom + 14.0), 12.0, Colour::Ink, Anchor::Start);
     Some(Drawing { file: format!("plots/{slug}{end}.svg"), label: format!("{}: {label}", found.name), svg })
 }

@@ -1,0 +1,269 @@
+//! Comparisons as sentences, for all formats.
+
+use crate::format::{UNKNOWN, count, each_level};
+use crate::sentences::failures;
+use kv::units::short;
+use lab_analysis::compare::{
+    Bound, CapacityRatio, ComparedWorkload, Conclusion, Lacking, Measure, Method, Ratio, Side, ratios,
+};
+use lab_analysis::{CHECKS, Checked, Comparison, MEASURES, Row};
+
+/// The figures in the sentences at the top.
+const IN_SHORT: &[&str] = &["goodput_rps", "cpu_us_per_attempt", "latency_us_p50"];
+
+/// When a side acknowledges a write.
+pub(super) fn acknowledges(side: &Side) -> &str {
+    side.durability.as_deref().unwrap_or("not stated")
+}
+
+/// When each side acknowledges a write, where the workload writes and the sides differ in it.
+pub(super) fn durability(comparison: &Comparison, workload: &ComparedWorkload) -> Option<String> {
+    let is_there = |i: usize| workload.levels.iter().any(|level| level.sides[i].is_some());
+    let sides = comparison.sides.iter().enumerate().filter(|(i, _)| is_there(*i)).map(|(_, side)| side);
+    let differ = sides.clone().any(|side| acknowledges(side) != acknowledges(&comparison.sides[0]));
+    let each: Vec<String> = sides.map(|side| format!("{}: {}", side.name, acknowledges(side))).collect();
+    (workload.writes && differ).then(|| {
+        format!(
+            "The sides acknowledge a write at different times. {}. Their figures are not for the same guarantee.",
+            each.join("; ")
+        )
+    })
+}
+
+/// A ratio and its interval; in brackets where it is not comparable.
+pub(super) fn ratio(of: &Ratio) -> String {
+    match &of.quotient {
+        None => "no ratio".to_owned(),
+        Some(quotient) if of.conclusion == Conclusion::NotComparable => {
+            format!("[{}{}]", bound(of), times(quotient.ratio))
+        }
+        Some(quotient) => {
+            let ends = |(low, high)| format!("{}–{}", times(low), times(high));
+            format!("{} ({})", times(quotient.ratio), quotient.interval.map_or(UNKNOWN.to_owned(), ends))
+        }
+    }
+}
+
+/// The checks that failed, and on which side: `errors nginx, machine both`.
+pub(super) fn failed(of: &Ratio) -> String {
+    let mut checks: Vec<(&str, &str)> = Vec::new();
+    for (check, side) in &of.failed {
+        match checks.iter_mut().find(|(id, _)| id == check) {
+            Some((_, whose)) => *whose = "both",
+            None => checks.push((check, side)),
+        }
+    }
+    checks.iter().map(|(check, side)| format!("{check} {side}")).collect::<Vec<_>>().join(", ")
+}
+
+fn bound(of: &Ratio) -> &'static str {
+    match of.bound {
+        Some(Bound::AtLeast) => "≥ ",
+        Some(Bound::AtMost) => "≤ ",
+        None => "",
+    }
+}
+
+/// A ratio with as many digits as a quiet run knows.
+fn times(ratio: f64) -> String {
+    match ratio {
+        r if !r.is_finite() => UNKNOWN.to_owned(),
+        r if r >= 99.95 => short(r),
+        r if r >= 9.9995 => format!("{r:.1}"),
+        r if r >= 0.1 => format!("{r:.3}"),
+        r => format!("{r:.5}"),
+    }
+}
+
+/// What a ratio says, and why there is none.
+pub(super) fn conclusion(comparison: &Comparison, other: usize, of: &Ratio) -> String {
+    let said = verdict(comparison, other, of.conclusion);
+    match &of.lacking {
+        Some(Lacking::Zero { run, side }) => format!("{said}: 0 in run {run} of {side}"),
+        Some(Lacking::NoCommonRun) => format!("{said}: no repetition in common"),
+        Some(Lacking::NoCommonLevel) => format!("{said}: no level is valid on both sides"),
+        None => said,
+    }
+}
+
+fn verdict(comparison: &Comparison, other: usize, conclusion: Conclusion) -> String {
+    match conclusion {
+        Conclusion::FirstMore => format!("{} more", comparison.sides[0].name),
+        Conclusion::OtherMore => format!("{} more", comparison.sides[other].name),
+        Conclusion::NotShown => "no difference shown".to_owned(),
+        Conclusion::NoInterval => "no interval".to_owned(),
+        Conclusion::NotComparable => "not comparable".to_owned(),
+    }
+}
+
+/// For each workload and other side: the workload and a sentence.
+pub(super) fn front(comparison: &Comparison) -> Vec<(String, String)> {
+    let mut front = Vec::new();
+    for workload in &comparison.workloads {
+        let others = 1..comparison.sides.len();
+        let mut sentences: Vec<String> =
+            others.filter_map(|other| sentence(comparison, workload, other)).collect();
+        if sentences.is_empty() {
+            sentences.push(format!("Not measured on {}: no ratios.", comparison.sides[0].name));
+        }
+        front.extend(sentences.into_iter().map(|sentence| (workload.name.clone(), sentence)));
+    }
+    front
+}
+
+/// What is said of one other side; `None` where it or the first does not have the workload.
+fn sentence(comparison: &Comparison, workload: &ComparedWorkload, other: usize) -> Option<String> {
+    let levels = workload.levels.iter().filter(|level| level.sides[0].is_some());
+    let both: Vec<_> = levels.filter_map(|level| level.sides[other].as_ref()).collect();
+    let capacity = workload.capacities[other].as_ref().map(|of| capacity(comparison, of, other));
+    let figures = MEASURES.iter().enumerate().filter(|(_, of)| IN_SHORT.contains(&of.name));
+    let figures = figures.filter_map(|(i, measure)| {
+        let ratios: Vec<&Ratio> = both.iter().filter_map(|side| side.ratios[i].as_ref()).collect();
+        (!ratios.is_empty()).then(|| in_short(comparison, other, measure, &ratios))
+    });
+    let clauses: Vec<String> = capacity.into_iter().chain(figures).collect();
+    let said = if clauses.is_empty() { "nothing to compare".to_owned() } else { clauses.join("; ") };
+    let (name, first) = (&comparison.sides[other].name, &comparison.sides[0].name);
+    (!both.is_empty()).then(|| format!("{name} against {first}: {said}."))
+}
+
+/// `capacity 0.502× (0.490–0.515), weir more, p 0.003`.
+fn capacity(comparison: &Comparison, of: &CapacityRatio, other: usize) -> String {
+    let at = of.at_clients.map(|clients| format!("goodput at {}", count(clients, "client")));
+    let what = at.unwrap_or_else(|| "capacity".to_owned());
+    let said = conclusion(comparison, other, &of.ratio);
+    let Some(quotient) = &of.ratio.quotient else { return format!("{what} {said}") };
+    let said = match (of.ratio.conclusion, quotient.interval) {
+        (Conclusion::NotComparable, _) => format!(", {said}: the generator was the limit"),
+        (_, None) => format!(", {said}: it takes two runs on either side, or ten steady seconds in each"),
+        (_, Some((low, high))) => {
+            let p = match of.p_holm {
+                None => String::new(),
+                Some(p) if p < 0.001 => ", p < 0.001".to_owned(),
+                Some(p) if p < 0.1 => format!(", p {p:.3}"),
+                Some(p) => format!(", p {p:.2}"),
+            };
+            let is_within = quotient.method == Method::Within;
+            let within =
+                if is_within { ", within one run: differences between runs are not in it" } else { "" };
+            format!(" ({}–{}), {said}{p}{within}", times(low), times(high))
+        }
+    };
+    format!("{what} {}{}×{said}", bound(&of.ratio), times(quotient.ratio))
+}
+
+/// `goodput 1.10–1.32× (nginx more at 3 of 4 levels, not comparable at 1)`.
+fn in_short(comparison: &Comparison, other: usize, measure: &Measure, ratios: &[&Ratio]) -> String {
+    let usable = ratios.iter().filter(|of| of.conclusion != Conclusion::NotComparable);
+    let usable: Vec<f64> = usable.filter_map(|of| Some(of.quotient?.ratio)).collect();
+    // Two decimals are enough for a sentence.
+    let rounded = |r: f64| if (0.095..99.95).contains(&r) { format!("{r:.2}") } else { times(r) };
+    let (low, high) = stats::range(&usable);
+    let range = match (rounded(low), rounded(high)) {
+        _ if usable.is_empty() => String::new(),
+        (low, high) if low == high => format!(" {low}×"),
+        (low, high) => format!(" {low}–{high}×"),
+    };
+    let mut counts: Vec<(usize, Conclusion)> = Vec::new();
+    for of in ratios {
+        match counts.iter_mut().find(|(_, conclusion)| *conclusion == of.conclusion) {
+            Some((count, _)) => *count += 1,
+            None => counts.push((1, of.conclusion)),
+        }
+    }
+    counts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    let clause =
+        |(count, of): &(usize, Conclusion)| format!("{} at {count}", verdict(comparison, other, *of));
+    let mut clauses: Vec<String> = counts.iter().map(clause).collect();
+    clauses[0] += &format!(" of {}", count(ratios.len() as u32, "level"));
+    format!("{}{range} ({})", measure.label, clauses.join(", "))
+}
+
+/// Failed checks with their remedies, failed runs, and what only one side has.
+pub(super) fn notes(comparison: &Comparison, workload: &ComparedWorkload) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (i, side) in comparison.sides.iter().enumerate() {
+        let levels = workload.levels.iter();
+        let rows: Vec<&Row> = levels.filter_map(|level| Some(&level.sides[i].as_ref()?.row)).collect();
+        for check in CHECKS {
+            let of_row = |row: &&'_ Row| {
+                Some((row.level, row.checks.iter().find(|of| of.id == check.id && of.failed())?.clone()))
+            };
+            let failed: Vec<(u32, Checked)> = rows.iter().filter_map(of_row).collect();
+            let Some((_, Checked { remedy, .. })) = failed.first() else { continue };
+            let clause = |(level, of): &(u32, Checked)| format!("at {}: {}", each_level(&[*level]), of.seen);
+            let seen: Vec<String> = failed.iter().map(clause).collect();
+            notes.push(format!("{}: {} {}. {remedy}", side.name, check.name, seen.join("; ")));
+        }
+        notes.extend(failures(&rows).into_iter().map(|said| format!("{}: {said}", side.name)));
+        let alone = workload.alone.iter().filter(|(_, name)| *name == side.name);
+        let alone: Vec<u32> = alone.map(|(clients, _)| *clients).collect();
+        if !alone.is_empty() {
+            notes.push(format!("Only {} has {}.", side.name, each_level(&alone)));
+        } else if rows.is_empty() {
+            notes.push(format!("Not measured on {}.", side.name));
+        }
+    }
+    notes
+}
+
+/// How to read the tables.
+pub(super) fn reading(comparison: &Comparison) -> Vec<String> {
+    let has = |wanted: fn(&Ratio) -> bool| ratios(&comparison.workloads).any(wanted);
+    let tested = match comparison.tested {
+        0 if !has(|_| true) => "No ratio was tested: there is none.".to_owned(),
+        0 if !has(|of| of.conclusion == Conclusion::NoInterval) => {
+            "No ratio was tested: none is comparable. The failed checks stand beside each.".to_owned()
+        }
+        0 => "No ratio was tested: an interval takes two runs on either side.".to_owned(),
+        n => format!(
+            "{} tested for a difference, each at 95 %. Without any difference about {:.1} of them would show one by chance.",
+            if n == 1 { "1 ratio was".to_owned() } else { format!("{n} ratios were") },
+            f64::from(n) * 0.05
+        ),
+    };
+    let ratio = format!(
+        "A ratio is the other’s figure over that of {}, of geometric means over runs, with its 95 % interval. \
+         An interval that contains 1 shows no difference; there may be one.",
+        comparison.sides[0].name
+    );
+    let is_paired = has(|of| of.quotient.is_some_and(|of| of.method == Method::Paired));
+    let is_welch = has(|of| of.quotient.is_some_and(|of| of.method == Method::Welch));
+    let notes = READING.iter().filter(|(method, _)| match method {
+        Some(Method::Paired) => is_paired,
+        Some(Method::Welch) => is_welch,
+        _ => true,
+    });
+    [ratio, tested].into_iter().chain(notes.map(|(_, note)| (*note).to_owned())).collect()
+}
+
+/// What holds of all comparisons, or of those with one method.
+const READING: &[(Option<Method>, &str)] = &[
+    (
+        Some(Method::Paired),
+        "The targets were measured in turns: Student’s t on the logarithms of their ratios, repetition by repetition.",
+    ),
+    (
+        Some(Method::Welch),
+        "The sides were not measured in turns: Welch’s t on the logarithms of the runs. What changed on the machine in \
+     between is in the ratio and not in its interval.",
+    ),
+    (
+        None,
+        "The sentences at the top compare capacities: the mean over the levels of the plateau, or goodput at the highest level \
+     that both have. p is corrected by Holm’s method for the number of these sentences; below 0.05 there is a difference. With \
+     fewer than three runs the interval is that of the seconds within the runs.",
+    ),
+    (
+        None,
+        "CPU is the processor time of all parts of a target without the generator, over all requests, failed ones included. \
+     Successes per core-second are over the same time. Work of the kernel outside of these processes (interrupts, flushing, \
+     journal) is in neither. Latency is that of all attempts, median over runs.",
+    ),
+    (
+        None,
+        "A ratio in square brackets is not comparable: a check failed, or the generator was the limit. Then goodput is a lower \
+     bound, and latency contains the generator’s own waiting; processor time stays comparable.",
+    ),
+    (None, "– was not read, or has too few runs for an interval."),
+];
