@@ -268,10 +268,15 @@ mod tests {
     use crate::request::KEPT_BYTES_MAX;
 
     fn request(operation: Operation, expected: &str) -> Request {
-        request_in(Dialect::default_dialect(), operation, expected)
+        request_in("weir", operation, expected)
     }
 
-    fn request_in(dialect: &'static Dialect, operation: Operation, expected: &str) -> Request {
+    fn request_in(dialect: &str, operation: Operation, expected: &str) -> Request {
+        let dialect: &'static Dialect = dialect.parse().unwrap();
+        request_of(dialect, operation, expected)
+    }
+
+    fn request_of(dialect: &'static Dialect, operation: Operation, expected: &str) -> Request {
         let rule = &dialect.form(operation).unwrap().rule;
         let keeps_bytes = if rule.keeps_body { expected.len() + KEPT_BYTES_MAX } else { 0 };
         Request { operation, expected: expected.into(), rule, keeps_bytes, ..Request::default() }
@@ -356,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_text_may_stand_anywhere_in_a_body_where_the_dialect_says_so() {
-        let etcd = Dialect::named("etcd").unwrap();
+        let etcd = "etcd";
         let read = request_in(etcd, Operation::Get, "\"value\":\"YWJj");
         let ok = |body: &str| format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         let there = "{\"kvs\":[{\"value\":\"YWJjZA==\"}]}";
@@ -377,23 +382,23 @@ mod tests {
         assert_eq!(answer.verdict(&read, true), Ok(Success::Done));
 
         let null = "[get]\npath = \"/{key}\"\nabsent_if = \"null\"\nholds = \"{value}\"";
-        let null = request_in(Dialect::of_file("a.toml", null).unwrap(), Operation::Get, "k=");
+        let null = request_of(Dialect::of_file("a.toml", null).unwrap(), Operation::Get, "k=");
         check(&null, &ok("\"k=ab\""), false, Ok(Success::Done));
         check(&null, &ok("null"), false, Err(Fault::WrongValue));
 
-        let put = request_in(Dialect::named("webdis").unwrap(), Operation::Put, "{\"SET\":[true,");
+        let put = request_in("webdis", Operation::Put, "{\"SET\":[true,");
         check(&put, &ok("{\"SET\":[true,\"OK\"]}"), false, Ok(Success::Done));
         check(&put, &ok("{\"SET\":[false,\"ERR\"]}"), false, Err(Fault::Malformed));
         check(&put, "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n", false, Err(Fault::Malformed));
 
-        let fixed = request_in(Dialect::named("fixed").unwrap(), Operation::Get, "");
+        let fixed = request_in("fixed", Operation::Get, "");
         check(&fixed, &ok("whatever"), false, Ok(Success::Done));
         check(&fixed, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", false, Err(Fault::Http4xx));
     }
 
     #[test]
     fn no_more_of_a_body_is_kept_than_its_beginning() {
-        let read = request_in(Dialect::named("etcd").unwrap(), Operation::Get, "\"value\":\"YWJj");
+        let read = request_in("etcd", Operation::Get, "\"value\":\"YWJj");
         let body = format!("\"kvs\":[{}", "x".repeat(4 * KEPT_BYTES_MAX));
         let mut answer = Answer::default();
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -493,7 +498,7 @@ mod tests {
         // Other statuses say it by themselves, and other dialects know no such field.
         let other = unavailable("Weir-Outcome: unknown\r\n").replace("503", "500");
         check(&put, &other, false, Err(Fault::Http5xx));
-        let silent = request_in(Dialect::named("etcd").unwrap(), Operation::Put, "");
+        let silent = request_in("etcd", Operation::Put, "");
         check(&silent, &unavailable("Weir-Outcome: unknown\r\n"), false, Err(Fault::Http5xx));
 
         // One after the other on one connection, as heads that resemble each other.

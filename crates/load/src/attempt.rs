@@ -2,7 +2,6 @@
 
 use super::answer::{Fault, Success};
 use super::mix::Operation;
-use super::schedule::Schedule;
 use std::time::{Duration, Instant};
 
 /// The connection that a request went over.
@@ -33,24 +32,4 @@ pub(super) struct Attempt {
     pub(super) connection: Connection,
     /// Whether the value it brought was compared as a whole.
     pub(super) verified: bool,
-}
-
-/// A request of an open loop at the moment it is sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Launch {
-    /// When it was due.
-    pub(super) intended: Instant,
-    /// Since when the connection that carries it was free.
-    pub(super) free_since: Instant,
-    /// When it is sent.
-    pub(super) sent: Instant,
-}
-
-/// What is unfinished when a run has ended.
-#[derive(Debug)]
-pub(super) struct Unfinished {
-    /// When each request in flight was sent.
-    pub(super) in_flight: Vec<Instant>,
-    /// With what was due and not sent.
-    pub(super) schedule: Schedule,
 }

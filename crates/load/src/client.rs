@@ -36,21 +36,13 @@ pub(super) struct ClientOptions {
 /// What all clients of a thread share.
 pub(super) struct Shared {
     pub(super) registry: Registry,
-    pub(super) address: SocketAddr,
-    pub(super) connect: Connect,
-    pub(super) absent_is_success: bool,
+    pub(super) options: ClientOptions,
     scratch: Box<[u8]>,
 }
 
 impl Shared {
     pub(super) fn new(registry: Registry, options: ClientOptions) -> Shared {
-        Shared {
-            registry,
-            address: options.address,
-            connect: options.connect,
-            absent_is_success: options.absent_is_success,
-            scratch: vec![0; READ_BYTES].into_boxed_slice(),
-        }
+        Shared { registry, options, scratch: vec![0; READ_BYTES].into_boxed_slice() }
     }
 }
 
@@ -208,7 +200,7 @@ impl Client {
         self.peer_closed = false;
         self.connection = Connection::Begun;
         self.begun_at = Instant::now();
-        let mut stream = match TcpStream::connect(shared.address) {
+        let mut stream = match TcpStream::connect(shared.options.address) {
             Ok(stream) => stream,
             Err(error) if is_ours(&error) => return Err(error),
             Err(error) => return Ok(Some(self.lost(self.fault_of(&error)))),
@@ -270,12 +262,13 @@ impl Client {
     fn answered(&mut self, shared: &Shared) -> Step {
         // An answer before the end of the request leaves the rest of it on a connection that nobody will read. Where
         // each request has a connection of its own, this end does not wait for a server that keeps it open anyway.
-        let is_last = shared.connect == Connect::Each || !self.answer.keeps_alive();
+        let is_last = shared.options.connect == Connect::Each || !self.answer.keeps_alive();
         if is_last || self.sent < self.request.bytes.len() {
             self.stream = None;
         }
         self.rest = BACKOFF_MIN;
-        Step::Over { result: self.answer.verdict(&self.request, shared.absent_is_success), broken: false }
+        let result = self.answer.verdict(&self.request, shared.options.absent_is_success);
+        Step::Over { result, broken: false }
     }
 
     fn at_end(&mut self, shared: &Shared) -> Step {

@@ -6,47 +6,19 @@
 use super::mix::Operation;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::str::FromStr;
 use std::sync::LazyLock;
 
-/// A row of [`DIALECTS`].
-#[derive(Clone, Copy, Debug)]
-pub struct DialectRow {
-    /// What `--dialect` calls it.
-    pub name: &'static str,
-    /// Whose it is, in one sentence.
-    pub about: &'static str,
-    /// The file, as anybody may write one.
-    pub text: &'static str,
-}
-
 /// Every built-in dialect. The first is the default.
-pub static DIALECTS: &[DialectRow] = &[
-    DialectRow {
-        name: "weir",
-        about: "GET, PUT and DELETE on /kv/{key}: weir, and servers with the same routes.",
-        text: include_str!("dialects/weir.toml"),
-    },
-    DialectRow {
-        name: "fixed",
-        about: "GET of /, whatever the key; any answer 200 is good, nothing is written or compared.",
-        text: include_str!("dialects/fixed.toml"),
-    },
-    DialectRow {
-        name: "webdis",
-        about: "webdis 0.1, which speaks HTTP in front of Redis.",
-        text: include_str!("dialects/webdis.toml"),
-    },
-    DialectRow {
-        name: "etcd",
-        about: "The JSON gateway of etcd 3.4 and later.",
-        text: include_str!("dialects/etcd.toml"),
-    },
-];
-
-/// The rows, parsed once.
-static BUILT_IN: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
-    let parsed = DIALECTS.iter().map(|row| Dialect::parse(row.name, row.text));
-    parsed.collect::<Result<_, _>>().expect("a test has parsed every row")
+pub static DIALECTS: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
+    let files = [
+        ("weir", include_str!("dialects/weir.toml")),
+        ("fixed", include_str!("dialects/fixed.toml")),
+        ("webdis", include_str!("dialects/webdis.toml")),
+        ("etcd", include_str!("dialects/etcd.toml")),
+    ];
+    files.map(|(name, text)| Dialect::parse(name, text).expect("the tests have parsed all of them")).into()
 });
 
 /// How requests to one kind of server look.
@@ -54,30 +26,46 @@ static BUILT_IN: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
 pub struct Dialect {
     /// What `--dialect` called it; of a file, the file's name without folders.
     pub name: String,
+    /// Whose it is, in one sentence.
+    pub about: String,
     /// The shortest value the server takes.
     pub value_bytes_min: u64,
     /// What it was parsed from, for those who have no such file.
-    pub(super) text: String,
+    text: String,
     /// By `operation as usize`; `None` for what the server cannot be asked.
     forms: [Option<OperationTemplate>; Operation::ALL.len()],
 }
 
+impl FromStr for &'static Dialect {
+    type Err = String;
+
+    /// The dialect of [`DIALECTS`] called so, or that of a file: whatever looks like one.
+    fn from_str(name: &str) -> Result<&'static Dialect, String> {
+        if let Some(dialect) = DIALECTS.iter().find(|dialect| dialect.name == name) {
+            return Ok(dialect);
+        }
+        if !name.ends_with(".toml") && !name.contains('/') {
+            let known: Vec<&str> = DIALECTS.iter().map(|row| row.name.as_str()).collect();
+            return Err(format!("expected one of: {}, or the path of a FILE.toml", known.join(", ")));
+        }
+        let text = std::fs::read_to_string(name).map_err(|error| format!("cannot read it: {error}"))?;
+        // The report has the name of the file without its folders.
+        let own = Path::new(name).file_name().map_or(name.into(), |own| own.to_string_lossy());
+        Dialect::of_file(&own, &text)
+    }
+}
+
 impl Dialect {
-    /// The dialect of [`DIALECTS`] called `name`.
-    pub fn named(name: &str) -> Option<&'static Dialect> {
-        BUILT_IN.iter().find(|dialect| dialect.name == name)
-    }
-
-    /// The default.
-    pub fn default_dialect() -> &'static Dialect {
-        &BUILT_IN[0]
-    }
-
     /// The dialect that the file called `name` describes in `text`. `Err` is one line, the remedy behind a semicolon.
     ///
     /// It is never freed: a run has one, and all its threads use it.
     pub fn of_file(name: &str, text: &str) -> Result<&'static Dialect, String> {
         Dialect::parse(name, text).map(|dialect| &*Box::leak(Box::new(dialect)))
+    }
+
+    /// Whether it is the one that is used unless another is named.
+    pub fn is_default(&self) -> bool {
+        self.name == DIALECTS[0].name
     }
 
     /// Whether it has words for `operation`.
@@ -119,6 +107,7 @@ impl Dialect {
         }
         Ok(Dialect {
             name: name.to_owned(),
+            about: file.about,
             text: text.to_owned(),
             value_bytes_min: file.value_bytes_min,
             forms,
@@ -141,10 +130,7 @@ pub(super) mod as_text {
         D: Deserializer<'de>,
     {
         let (name, text) = <(String, String)>::deserialize(deserializer)?;
-        match Dialect::named(&name) {
-            Some(known) if known.text == text => Ok(known),
-            _ => Dialect::of_file(&name, &text).map_err(D::Error::custom),
-        }
+        Dialect::of_file(&name, &text).map_err(D::Error::custom)
     }
 }
 
@@ -167,7 +153,7 @@ pub(super) struct OperationTemplate {
 }
 
 /// How to judge the answer to a request, apart from what its body must hold.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Rule {
     /// Statuses that mean success.
     pub(super) ok: Vec<u16>,
@@ -185,18 +171,10 @@ pub(super) struct Rule {
     pub(super) outcome_header: Option<String>,
 }
 
-impl Rule {
-    /// Of a request that was never rendered.
-    pub(super) fn none() -> &'static Rule {
-        static NONE: Rule = Rule {
-            ok: Vec::new(),
-            absent: Vec::new(),
-            absent_if: None,
-            absent_unless: None,
-            anywhere: false,
-            keeps_body: false,
-            outcome_header: None,
-        };
+/// Of a request that was never rendered.
+impl Default for &'static Rule {
+    fn default() -> &'static Rule {
+        static NONE: LazyLock<Rule> = LazyLock::new(Rule::default);
         &NONE
     }
 }
@@ -272,6 +250,8 @@ fn placeholders(template: &str) -> impl Iterator<Item = (usize, &str)> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    #[serde(default)]
+    about: String,
     #[serde(default)]
     value_bytes_min: u64,
     outcome_header: Option<String>,
@@ -442,31 +422,29 @@ mod tests {
 
     #[test]
     fn every_row_can_be_spoken() {
-        for row in DIALECTS {
-            let dialect =
-                Dialect::parse(row.name, row.text).unwrap_or_else(|why| panic!("{}: {why}", row.name));
-            assert_eq!(Dialect::named(row.name).map(|known| &known.name), Some(&dialect.name));
-            assert!(row.about.ends_with('.') && dialect.supports(Operation::Get), "{}", row.name);
+        for dialect in DIALECTS.iter() {
+            assert!(std::ptr::eq(dialect.name.parse::<&Dialect>().unwrap(), dialect));
+            assert!(dialect.about.ends_with('.') && dialect.supports(Operation::Get), "{}", dialect.name);
         }
-        assert_eq!(Dialect::default_dialect().name, "weir");
-        let rule = &Dialect::default_dialect().form(Operation::Put).unwrap().rule;
+        assert_eq!(DIALECTS[0].name, "weir");
+        let rule = &DIALECTS[0].form(Operation::Put).unwrap().rule;
         assert_eq!(rule.outcome_header.as_deref(), Some(kv::proto::OUTCOME));
-        assert!(Operation::ALL.into_iter().all(|operation| Dialect::default_dialect().supports(operation)));
-        assert!(!Dialect::named("fixed").unwrap().names_key(Operation::Get));
-        assert!(Dialect::named("no one's").is_none());
+        assert!(Operation::ALL.into_iter().all(|operation| DIALECTS[0].supports(operation)));
+        assert!(!"fixed".parse::<&Dialect>().unwrap().names_key(Operation::Get));
+        assert!("no one's".parse::<&Dialect>().is_err());
     }
 
     #[test]
     fn the_usual_dialect_has_the_routes_of_this_crate() {
         let key = path_of_key(&Key::new(b"~").unwrap()).replace('~', "{key}");
         for operation in [Operation::Get, Operation::Put, Operation::Delete] {
-            assert_eq!(Dialect::default_dialect().form(operation).unwrap().path, key);
+            assert_eq!(DIALECTS[0].form(operation).unwrap().path, key);
         }
         for (operation, route) in [
             (Operation::ComputePrime, kv::proto::COMPUTE_PRIME),
             (Operation::ComputeHash, kv::proto::COMPUTE_HASH),
         ] {
-            assert!(Dialect::default_dialect().form(operation).unwrap().path.starts_with(route));
+            assert!(DIALECTS[0].form(operation).unwrap().path.starts_with(route));
         }
     }
 

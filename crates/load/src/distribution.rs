@@ -8,9 +8,10 @@ use std::fmt;
 pub(super) const THETA_DEFAULT: f64 = 0.99;
 
 /// Which keys requests name.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Distribution {
     /// Every key equally likely.
+    #[default]
     Uniform,
     /// Few keys often, many seldom: the r-th in proportion to r^−theta. Which keys are the frequent ones is scattered
     /// over all of them.
@@ -42,9 +43,7 @@ pub enum Distribution {
 /// A row of [`DISTRIBUTIONS`].
 #[derive(Debug)]
 pub struct DistributionRow {
-    /// What it is called.
-    pub name: &'static str,
-    /// How it is written, with what may follow the name.
+    /// How it is written: its name, and what may follow it.
     pub shape: &'static str,
     /// What it does, in one sentence.
     pub about: &'static str,
@@ -52,16 +51,21 @@ pub struct DistributionRow {
     parse: fn(Option<&str>) -> Option<Distribution>,
 }
 
+impl DistributionRow {
+    /// What it is called.
+    pub fn name(&self) -> &'static str {
+        self.shape.split(['[', ':']).next().unwrap_or_default()
+    }
+}
+
 /// Every distribution of keys.
 pub static DISTRIBUTIONS: &[DistributionRow] = &[
     DistributionRow {
-        name: "uniform",
         shape: "uniform",
         about: "Every key equally likely.",
         parse: |rest| rest.is_none().then_some(Distribution::Uniform),
     },
     DistributionRow {
-        name: "zipfian",
         shape: "zipfian[:THETA]",
         about: "The r-th most frequent key in proportion to r^-THETA (0.99; above 0, at most 10), scattered over all keys.",
         parse: |rest| {
@@ -70,13 +74,11 @@ pub static DISTRIBUTIONS: &[DistributionRow] = &[
         },
     },
     DistributionRow {
-        name: "latest",
         shape: "latest",
         about: "As zipfian, over the keys from the newest back; every PUT makes a new key of its client.",
         parse: |rest| rest.is_none().then_some(Distribution::Latest),
     },
     DistributionRow {
-        name: "hotspot",
         shape: "hotspot[:OPERATIONS/KEYS]",
         about: "So many per cent of the operations go to so many per cent of the keys (80/20), the others to the others.",
         parse: |rest| {
@@ -90,31 +92,26 @@ pub static DISTRIBUTIONS: &[DistributionRow] = &[
         },
     },
     DistributionRow {
-        name: "popular",
         shape: "popular:N",
         about: "The first N keys, each equally likely.",
         parse: |rest| rest?.parse().ok().filter(|count| *count > 0).map(Distribution::Popular),
     },
     DistributionRow {
-        name: "sequence",
         shape: "sequence",
         about: "All clients walk all keys together, over and over, each taking its share in turn.",
         parse: |rest| rest.is_none().then_some(Distribution::Sequence),
     },
     DistributionRow {
-        name: "own",
         shape: "own",
         about: "Each client writes keys of its own in sequence, and reads or deletes one of those it wrote last.",
         parse: |rest| rest.is_none().then_some(Distribution::OwnSequence),
     },
     DistributionRow {
-        name: "scan",
         shape: "scan",
         about: "All keys in their order, over and over, each client from an offset of its own.",
         parse: |rest| rest.is_none().then_some(Distribution::Scan),
     },
     DistributionRow {
-        name: "single",
         shape: "single",
         about: "The first key only.",
         parse: |rest| rest.is_none().then_some(Distribution::Single),
@@ -129,7 +126,7 @@ impl std::str::FromStr for Distribution {
             Some((name, rest)) => (name, Some(rest)),
             None => (text, None),
         };
-        match DISTRIBUTIONS.iter().find(|row| row.name == name) {
+        match DISTRIBUTIONS.iter().find(|row| row.name() == name) {
             Some(row) => (row.parse)(rest).ok_or_else(|| format!("write {}: {}", row.shape, row.about)),
             None => {
                 let known: Vec<&str> = DISTRIBUTIONS.iter().map(|row| row.shape).collect();
@@ -181,7 +178,7 @@ mod tests {
             assert_eq!(shown.parse(), Ok(distribution));
         }
         for row in DISTRIBUTIONS {
-            assert!(row.shape.starts_with(row.name) && row.about.ends_with('.'), "{row:?}");
+            assert!(row.shape.starts_with(row.name()) && row.about.ends_with('.'), "{row:?}");
         }
     }
 

@@ -6,7 +6,7 @@
 use super::Plan;
 use super::distribution::{Distribution, THETA_DEFAULT};
 use super::draw::{Scatter, Zipf, below, unit};
-use super::mix::{GET, Operation, Step, turn};
+use super::mix::{MIX_ENTRIES, Operation, Step};
 use super::value_size::{Sizes, ValueSize};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -67,16 +67,16 @@ enum KeyChooser {
 impl KeySpace {
     pub(super) fn new(plan: &Plan) -> KeySpace {
         let mut below = 0;
-        let mix_entries = plan.mix_entries().iter().map(|turn| {
-            below += u64::from(turn.weight);
-            let choice = KeyChooser::new(plan.distribution_of(turn), plan.keys, plan.seed);
-            WeightedEntry { below, steps: turn.steps, choice }
+        let mix_entries = plan.mix_entries().iter().map(|entry| {
+            below += u64::from(entry.weight);
+            let choice = KeyChooser::new(plan.distribution_of(entry), plan.keys(), plan.seed);
+            WeightedEntry { below, steps: entry.steps, choice }
         });
         KeySpace {
             mix_entries: mix_entries.collect(),
-            keys: plan.keys,
+            keys: plan.keys(),
             clients: u64::from(plan.clients),
-            sizes: Sizes::new(plan.value_size),
+            sizes: Sizes::new(plan.value_size()),
         }
     }
 }
@@ -140,13 +140,10 @@ pub(super) fn streams(seed: u64, clients: u32) -> Vec<OperationStream> {
 ///
 /// There are `keys` keys, at least one. Neither workload nor server is needed.
 pub fn key_numbers(distribution: Distribution, keys: u64, seed: u64) -> impl Iterator<Item = u64> {
-    let reads = WeightedEntry {
-        below: 1,
-        steps: turn(1, GET).steps,
-        choice: KeyChooser::new(distribution, keys, seed),
-    };
+    let (_, get) = MIX_ENTRIES[0];
+    let reads = WeightedEntry { below: 1, steps: get, choice: KeyChooser::new(distribution, keys, seed) };
     let space =
-        KeySpace { mix_entries: vec![reads], keys, clients: 1, sizes: Sizes::new(ValueSize::Fixed(0)) };
+        KeySpace { mix_entries: vec![reads], keys, clients: 1, sizes: Sizes::new(ValueSize::default()) };
     let mut client = streams(seed, 1).swap_remove(0);
     std::iter::repeat_with(move || client.next(&space).number)
 }
@@ -261,13 +258,19 @@ mod tests {
     const DRAWS: usize = 200_000;
 
     fn space(workload: &str, keys: u64, clients: u32) -> KeySpace {
-        KeySpace::new(&Plan { keys, clients, ..Plan::example(workload) })
+        KeySpace::new(&Plan { keys: Some(keys), clients, ..Plan::example(workload) })
     }
 
     fn stated(mix: &str, distribution: &str, keys: u64, clients: u32) -> KeySpace {
         let mix: Mix = mix.parse().unwrap();
         let distribution = Some(distribution.parse().unwrap());
-        KeySpace::new(&Plan { mix: Some(mix), distribution, keys, clients, ..Plan::example("get_all") })
+        KeySpace::new(&Plan {
+            mix: Some(mix),
+            distribution,
+            keys: Some(keys),
+            clients,
+            ..Plan::example("get_all")
+        })
     }
 
     fn first(count: usize, seed: u64, client: usize, space: &KeySpace) -> Vec<(Operation, u64)> {
@@ -410,9 +413,9 @@ mod tests {
 
     #[test]
     fn the_observed_mix_is_the_one_asked_for() {
-        for workload in WORKLOADS {
-            let drawn = first(100_000, 3, 0, &space(workload.name, 1000, 1));
-            for (operation, share) in mix::shares(workload.mix) {
+        for workload in WORKLOADS.iter() {
+            let drawn = first(100_000, 3, 0, &space(&workload.name, 1000, 1));
+            for (operation, share) in mix::shares(&workload.mix.entries) {
                 let seen = drawn.iter().filter(|(drawn, _)| *drawn == operation).count() as f64;
                 let sigma = (100_000.0 * share * (1.0 - share)).sqrt();
                 assert!((seen - 100_000.0 * share).abs() <= 3.0 * sigma + 1.0, "{} {seen}", workload.name);
@@ -445,7 +448,7 @@ mod tests {
     #[test]
     fn lengths_are_drawn_for_writes_only_and_only_where_they_vary() {
         let of = |value_size: &str| {
-            let plan = Plan { value_size: value_size.parse().unwrap(), ..Plan::example("mixed") };
+            let plan = Plan { value_size: Some(value_size.parse().unwrap()), ..Plan::example("mixed") };
             let mut stream = streams(1, 1)[0].clone();
             let space = KeySpace::new(&plan);
             (0..1000).map(|_| stream.next(&space)).collect::<Vec<RequestSpec>>()

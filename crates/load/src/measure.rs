@@ -9,20 +9,21 @@ use super::client::ClientOptions;
 use super::early_end::EarlyEnd;
 use super::keys::{self, KeySpace, OperationStream};
 use super::mix;
-use super::pacing::Pacing;
 use super::reactor::{Driver, Reactor};
 use super::recorder::{Recorder, Window};
 use super::request::{Request, Requests};
 use super::schedule::{self, Schedule};
-use super::seconds::{Second, SecondMerger, TimeSeries};
+use super::seconds::{Second, SecondMerger, TimeSeries, whole_bins};
 use super::staleness::{SharedHistory, StalenessChecker};
 use super::tally::Tally;
-use super::{Error, Notice, Plan};
+use super::{Plan, machine_error};
+use kv::Error;
 use kv::proto::{FORMAT, LoadEvent, LoadReport};
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,38 +31,61 @@ use std::time::{Duration, Instant};
 /// end of the window.
 const LINGER: Duration = Duration::from_millis(30);
 
-/// What is reported while a load runs.
-pub(super) enum Progress<'a> {
-    /// An edge of the window is reached.
-    Event(LoadEvent),
-    /// All threads are past this second, or this bin.
-    Second(&'a Second),
+/// What a thread reports.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum FromThread {
+    /// It is past this second, or this bin.
+    Second(Second),
+    /// It has ended.
+    Tally(Box<Tally>),
 }
+
+/// What threads report, by their numbers; `Err` is the end of one.
+pub(super) type Messages = Receiver<(usize, std::io::Result<FromThread>)>;
 
 /// Puts the load of `plan` on `address` and says what came back.
 pub(super) fn measure(
     plan: &Plan,
     address: SocketAddr,
     early_end: &EarlyEnd,
-    observer: &mut dyn FnMut(Notice),
+    observer: &mut dyn FnMut(LoadEvent),
 ) -> Result<LoadReport, Error> {
-    let mut series = TimeSeries::new(plan);
-    let tally = count(plan, &(0..plan.clients), address, early_end, &mut |progress| match progress {
-        Progress::Event(event) => observer(Notice::Event(event)),
-        Progress::Second(second) => series.push(second, observer),
-    })?;
-    Ok(report(plan, &tally, series))
+    let clients = 0..plan.clients;
+    run_threads(plan, &clients, address, early_end, |begin, messages| {
+        let mut collector = Collector::new(plan, begin, threads(plan, &clients));
+        loop {
+            let received = match collector.next_edge() {
+                Some(at) => messages.recv_timeout(at.saturating_duration_since(Instant::now())),
+                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            collector.window.end = early_end.get().unwrap_or(collector.window.end);
+            // First, because an edge is to be reported at its instant.
+            collector.report_edges(Instant::now(), observer);
+            match received {
+                Ok((thread, message)) => collector.add(thread, message.map_err(machine_error)?, observer),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(collector.finish(observer)),
+            }
+        }
+    })
 }
 
-/// Carries out the part of `plan` that is of these clients, at least one; returns when the window is over.
-pub(super) fn count(
+/// How many threads drive these clients.
+pub(super) fn threads(plan: &Plan, clients: &Range<u32>) -> u32 {
+    plan.threads.min(clients.len() as u32)
+}
+
+/// Carries out the part of `plan` that is of these clients, at least one. `collect` is told when it began, and takes what the
+/// threads report until all have ended; where it fails, they are stopped.
+pub(super) fn run_threads<R>(
     plan: &Plan,
     clients: &Range<u32>,
     address: SocketAddr,
     early_end: &EarlyEnd,
-    observer: &mut dyn FnMut(Progress<'_>),
-) -> Result<Tally, Error> {
-    let threads = plan.threads.min(clients.len() as u32);
+    collect: impl FnOnce(Instant, Messages) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let threads = threads(plan, clients);
     let space = &KeySpace::new(plan);
     let requests = &Requests::new(plan, plan.connect);
     let history = &SharedHistory::new(plan.verify);
@@ -85,11 +109,9 @@ pub(super) fn count(
     }
     let stop = AtomicBool::new(false);
     let begin = Instant::now();
-    let start = begin + plan.warmup;
-    let window = Window { start, end: start + plan.window };
+    let window = Window::of(plan, begin);
     early_end.set_window(window);
-    let open = matches!(plan.pacing, Pacing::Open { .. });
-    let (sender, receiver) = mpsc::channel();
+    let (sender, messages) = mpsc::channel();
     thread::scope(|scope| {
         for (thread, (streams, clocks)) in shares.into_iter().enumerate() {
             let numbers = streams.iter().map(OperationStream::client);
@@ -98,7 +120,7 @@ pub(super) fn count(
                 requests,
                 checker: history.as_ref().map(|history| StalenessChecker::new(history, requests, numbers)),
                 streams,
-                recorder: Recorder::new(window, begin, open, plan.bin),
+                recorder: Recorder::new(window, begin, plan.pacing.rate.is_some(), plan.bin),
                 early_end,
                 at_start: None,
                 used: ThreadUsage::default(),
@@ -109,56 +131,76 @@ pub(super) fn count(
             let schedule = Schedule::new(plan.pacing, clocks, plan.clients, begin);
             let sender = sender.clone();
             scope.spawn(move || {
+                let tally = work(driver, options, schedule, begin);
                 // The receiver is gone only if another thread failed.
-                let _ = sender.send(FromThread::Over(Box::new(work(driver, options, schedule, begin))));
+                let _ = sender.send((thread, tally.map(|tally| FromThread::Tally(Box::new(tally)))));
                 thread::sleep(LINGER);
             });
         }
         // Now the channel ends with the last thread, even if one panics.
         drop(sender);
-
-        let mut total = Tally::new(open);
-        let mut merger = SecondMerger::new(threads as usize);
-        let mut edges = Edges::new(window);
-        loop {
-            let received = match edges.next() {
-                Some(at) => receiver.recv_timeout(at.saturating_duration_since(Instant::now())),
-                None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            };
-            edges.window.end = early_end.get().unwrap_or(window.end);
-            // First, because an edge is to be reported at its instant.
-            edges.report(Instant::now(), &mut |event| observer(Progress::Event(event)));
-            match received {
-                Ok(FromThread::Second(thread, second)) => {
-                    // A second that the window's end cuts off is not reported.
-                    let length = edges.window.length();
-                    let past = merger.add(thread, &second);
-                    for second in past.iter().filter(|second| second.ends_within(length, plan.bin)) {
-                        observer(Progress::Second(second));
-                    }
-                }
-                Ok(FromThread::Over(result)) => match *result {
-                    Ok(tally) => total.add(&tally),
-                    Err(error) => {
-                        stop.store(true, Ordering::Relaxed);
-                        return Err(Error::Machine(error));
-                    }
-                },
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-        }
-        edges.report(Instant::now().max(edges.window.end), &mut |event| observer(Progress::Event(event)));
-        Ok(total)
+        let collected = collect(begin, messages);
+        stop.store(true, Ordering::Relaxed);
+        collected
     })
 }
 
-/// What a thread sends.
-enum FromThread {
-    /// This one is past a second, or a bin.
-    Second(usize, Second),
-    /// It has ended.
-    Over(Box<std::io::Result<Tally>>),
+/// Adds up what threads report, be it here or in the workers, and reports the progress of all.
+pub(super) struct Collector<'a> {
+    plan: &'a Plan,
+    pub(super) window: Window,
+    /// How many edges of the window have been reported.
+    edges: usize,
+    merger: SecondMerger,
+    series: TimeSeries,
+    total: Tally,
+}
+
+impl Collector<'_> {
+    /// Of this many threads, which began to carry out `plan` at `begin`.
+    pub(super) fn new(plan: &Plan, begin: Instant, threads: u32) -> Collector<'_> {
+        Collector {
+            plan,
+            window: Window::of(plan, begin),
+            edges: 0,
+            merger: SecondMerger::new(threads as usize),
+            series: TimeSeries::new(plan),
+            total: Tally::new(plan.pacing.rate.is_some()),
+        }
+    }
+
+    /// When the next edge of the window is due.
+    pub(super) fn next_edge(&self) -> Option<Instant> {
+        [self.window.start, self.window.end].get(self.edges).copied()
+    }
+
+    /// Reports the edges of the window that are due, each once.
+    pub(super) fn report_edges(&mut self, now: Instant, observer: &mut dyn FnMut(LoadEvent)) {
+        while self.next_edge().is_some_and(|edge| now >= edge) {
+            observer(if self.edges == 0 { LoadEvent::WindowStart } else { LoadEvent::WindowEnd });
+            self.edges += 1;
+        }
+    }
+
+    /// Adds what a thread reports.
+    pub(super) fn add(&mut self, thread: usize, message: FromThread, observer: &mut dyn FnMut(LoadEvent)) {
+        match message {
+            FromThread::Tally(tally) => self.total.add(&tally),
+            FromThread::Second(second) => {
+                // A second that the window's end cuts off is not reported.
+                let bins = whole_bins(self.window.length(), self.plan.bin);
+                for second in self.merger.add(thread, &second).iter().filter(|second| second.number < bins) {
+                    self.series.push(second, observer);
+                }
+            }
+        }
+    }
+
+    /// What there is to say when all threads have ended.
+    pub(super) fn finish(mut self, observer: &mut dyn FnMut(LoadEvent)) -> LoadReport {
+        self.report_edges(Instant::now().max(self.window.end), observer);
+        report(self.plan, &self.total, self.series)
+    }
 }
 
 /// Runs one thread's share to the end of the window.
@@ -171,7 +213,8 @@ fn work(
     let mut reactor = Reactor::new(driver.streams.len(), options, schedule)?;
     reactor.run(begin, &mut driver)?;
     let until = driver.recorder.window.end.max(Instant::now());
-    driver.recorder.ended(reactor.into_unfinished(), until);
+    let (in_flight, schedule) = reactor.into_unfinished();
+    driver.recorder.ended(&in_flight, schedule, until);
     let ThreadUsage { cpu, run_delay } = driver.used;
     Ok(Tally { threads: 1, cpu, run_delay, ..driver.recorder.into_tally() })
 }
@@ -192,7 +235,7 @@ struct Measured<'a> {
     used: ThreadUsage,
     /// Which of the threads this is.
     thread: usize,
-    sender: mpsc::Sender<FromThread>,
+    sender: mpsc::Sender<(usize, std::io::Result<FromThread>)>,
     stop: &'a AtomicBool,
 }
 
@@ -242,7 +285,7 @@ impl Driver for Measured<'_> {
         self.update_end();
         for second in self.recorder.past(now) {
             // The receiver is gone only if another thread failed.
-            let _ = self.sender.send(FromThread::Second(self.thread, second));
+            let _ = self.sender.send((self.thread, Ok(FromThread::Second(second))));
         }
         let Window { start, end } = self.recorder.window;
         if now >= start {
@@ -294,34 +337,8 @@ impl ThreadUsage {
     }
 }
 
-/// The two edges of the window, each reported once, at its instant.
-pub(super) struct Edges {
-    pub(super) window: Window,
-    /// How many have been reported.
-    reported: usize,
-}
-
-impl Edges {
-    pub(super) fn new(window: Window) -> Edges {
-        Edges { window, reported: 0 }
-    }
-
-    /// When the next one is due.
-    pub(super) fn next(&self) -> Option<Instant> {
-        [self.window.start, self.window.end].get(self.reported).copied()
-    }
-
-    /// Reports those that are due.
-    pub(super) fn report(&mut self, now: Instant, observer: &mut dyn FnMut(LoadEvent)) {
-        while self.next().is_some_and(|edge| now >= edge) {
-            observer(if self.reported == 0 { LoadEvent::WindowStart } else { LoadEvent::WindowEnd });
-            self.reported += 1;
-        }
-    }
-}
-
 /// What there is to say of `tally`, which is of all clients of `plan`.
-pub(super) fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
+fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
     let (seconds, bins) = series.reports();
     let (attempts, successes) = (tally.attempts(), tally.successes());
     let shares = mix::shares(plan.mix_entries());
@@ -331,13 +348,13 @@ pub(super) fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadRepo
     let window_secs = tally.window.as_secs_f64();
     LoadReport {
         format: FORMAT,
-        workload: plan.workload.name.to_owned(),
-        about: plan.workload.about.to_owned(),
+        workload: plan.workload.name.clone(),
+        about: plan.workload.about.clone(),
         dialect: plan.dialect.name.clone(),
         mix: shares.iter().map(|(operation, share)| (operation.name().to_owned(), *share)).collect(),
         distribution: if keyed { plan.distribution_names() } else { String::new() },
-        keys: if keyed { plan.keys } else { 0 },
-        value_bytes: if keyed { plan.value_size.to_string() } else { String::new() },
+        keys: if keyed { plan.keys() } else { 0 },
+        value_bytes: if keyed { plan.value_size().to_string() } else { String::new() },
         clients: plan.clients,
         pacing: plan.pacing.to_string(),
         threads: tally.threads,
@@ -350,10 +367,7 @@ pub(super) fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadRepo
         error_ratio: if attempts == 0 { 0.0 } else { (attempts - successes) as f64 / attempts as f64 },
         latency: tally.latency(),
         service: tally.service(),
-        schedule: match plan.pacing {
-            Pacing::Open { rate, .. } => tally.schedule(rate.0),
-            Pacing::Closed { .. } => None,
-        },
+        schedule: plan.pacing.rate.and_then(|rate| tally.schedule(rate.0)),
         operations: tally.operations(operations()),
         errors: tally.errors(),
         verify: plan.verify.to_string(),
@@ -379,12 +393,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_edges_of_the_window_are_told_once_and_in_order() {
+    fn the_edges_of_the_window_are_reported_once_and_in_order() {
         let begun = Instant::now();
         let ms = |ms| begun + Duration::from_millis(ms);
-        let window = Window { start: ms(100), end: ms(1000) };
-        let mut edges = Edges::new(window);
-        let mut told = Vec::new();
+        let plan = Plan::of_flags(&["--warmup", "100ms", "--window", "900ms"]);
+        let mut collector = Collector::new(&plan, begun, 1);
+        let mut reported = Vec::new();
         for (now, next) in [
             (ms(10), Some(ms(100))),
             (ms(100), Some(ms(1000))),
@@ -392,9 +406,9 @@ mod tests {
             (ms(1000), None),
             (ms(1100), None),
         ] {
-            edges.report(now, &mut |event| told.push((now, event)));
-            assert_eq!(edges.next(), next);
+            collector.report_edges(now, &mut |event| reported.push((now, event)));
+            assert_eq!(collector.next_edge(), next);
         }
-        assert_eq!(told, [(ms(100), LoadEvent::WindowStart), (ms(1000), LoadEvent::WindowEnd)]);
+        assert_eq!(reported, [(ms(100), LoadEvent::WindowStart), (ms(1000), LoadEvent::WindowEnd)]);
     }
 }

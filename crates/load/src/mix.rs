@@ -7,9 +7,10 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A kind of request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Read.
+    #[default]
     Get,
     /// Create or replace.
     Put,
@@ -54,59 +55,45 @@ pub struct Step {
 /// Requests that a client sends one after the other, each counted as one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MixEntry {
-    /// How often it is drawn, relative to the sum of all weights; at least 1.
-    pub weight: u32,
+    /// What `--mix` calls it.
+    pub name: &'static str,
     /// At least one.
     pub steps: &'static [Step],
     /// Which keys it names, where not those of the workload.
     pub distribution: Option<Distribution>,
+    /// How often it is drawn, relative to the sum of all weights; at least 1.
+    pub weight: u32,
 }
-
-/// A single read.
-pub(super) const GET: &[Step] = &[step(Operation::Get)];
-/// A single write.
-pub(super) const PUT: &[Step] = &[step(Operation::Put)];
-/// A single removal.
-pub(super) const DELETE: &[Step] = &[step(Operation::Delete)];
-/// Primes, once.
-pub(super) const COMPUTE_PRIME: &[Step] = &[step(Operation::ComputePrime)];
-/// A hash, once.
-pub(super) const COMPUTE_HASH: &[Step] = &[step(Operation::ComputeHash)];
-/// A read, then a write of the same key.
-pub(super) const READ_MODIFY_WRITE: &[Step] =
-    &[step(Operation::Get), Step { operation: Operation::Put, first_key: true }];
-/// Two writes, then the first of them undone: one of two keys stays.
-pub(super) const PUT_PUT_DELETE: &[Step] =
-    &[step(Operation::Put), step(Operation::Put), Step { operation: Operation::Delete, first_key: true }];
 
 /// What a mix may be made of, by the names of `--mix`.
 pub static MIX_ENTRIES: &[(&str, &[Step])] = &[
-    ("get", GET),
-    ("put", PUT),
-    ("delete", DELETE),
-    ("read_modify_write", READ_MODIFY_WRITE),
-    ("put_put_delete", PUT_PUT_DELETE),
-    ("compute_prime", COMPUTE_PRIME),
-    ("compute_hash", COMPUTE_HASH),
+    ("get", &[step(Operation::Get)]),
+    ("put", &[step(Operation::Put)]),
+    ("delete", &[step(Operation::Delete)]),
+    // A read, then a write of the same key.
+    ("read_modify_write", &[step(Operation::Get), with_first_key(Operation::Put)]),
+    // Two writes, then the first of them undone: one of two keys stays.
+    ("put_put_delete", &[step(Operation::Put), step(Operation::Put), with_first_key(Operation::Delete)]),
+    ("compute_prime", &[step(Operation::ComputePrime)]),
+    ("compute_hash", &[step(Operation::ComputeHash)]),
 ];
 
 const fn step(operation: Operation) -> Step {
     Step { operation, first_key: false }
 }
 
-/// `steps`, drawn by `weight`.
-pub(super) const fn turn(weight: u32, steps: &'static [Step]) -> MixEntry {
-    MixEntry { weight, steps, distribution: None }
+const fn with_first_key(operation: Operation) -> Step {
+    Step { operation, first_key: true }
 }
 
-/// What each operation makes of all requests, in the order in which the turns name them.
+/// What each operation makes of all requests, in the order in which the entries name them.
 pub(super) fn shares(mix_entries: &[MixEntry]) -> Vec<(Operation, f64)> {
     let mut counts: Vec<(Operation, u64)> = Vec::new();
-    for turn in mix_entries {
-        for step in turn.steps {
+    for entry in mix_entries {
+        for step in entry.steps {
             match counts.iter_mut().find(|(operation, _)| *operation == step.operation) {
-                Some((_, count)) => *count += u64::from(turn.weight),
-                None => counts.push((step.operation, u64::from(turn.weight))),
+                Some((_, count)) => *count += u64::from(entry.weight),
+                None => counts.push((step.operation, u64::from(entry.weight))),
             }
         }
     }
@@ -117,18 +104,14 @@ pub(super) fn shares(mix_entries: &[MixEntry]) -> Vec<(Operation, f64)> {
 /// A mix as people write it: `get=50,put=30,delete=20`. The weights need not add up to anything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
-    /// At least one, each with a weight.
-    pub mix_entries: Vec<MixEntry>,
+    /// At least one.
+    pub entries: Vec<MixEntry>,
 }
 
 impl fmt::Display for Mix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, turn) in self.mix_entries.iter().enumerate() {
-            let row = MIX_ENTRIES.iter().find(|(_, steps)| *steps == turn.steps);
-            let comma = if place == 0 { "" } else { "," };
-            write!(f, "{comma}{}={}", row.map_or("", |(name, _)| name), turn.weight)?;
-        }
-        Ok(())
+        let entries: Vec<String> = self.entries.iter().map(MixEntry::to_string).collect();
+        f.write_str(&entries.join(","))
     }
 }
 
@@ -136,34 +119,56 @@ impl FromStr for Mix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Mix, String> {
-        const SHAPE: &str = "write weights, as in get=50,put=30,delete=20";
-        // More would be no weight that anybody can see in a run.
-        const WEIGHT_MAX: u32 = 1_000_000;
-        let mut mix_entries: Vec<MixEntry> = Vec::new();
+        let mut entries: Vec<MixEntry> = Vec::new();
         for part in text.split(',') {
-            let Some((name, weight)) = part.split_once('=') else {
-                return Err(format!("`{part}` has no weight; hint: {SHAPE}"));
-            };
-            let Some((_, steps)) = MIX_ENTRIES.iter().find(|(known, _)| *known == name) else {
-                let known: Vec<&str> = MIX_ENTRIES.iter().map(|(name, _)| *name).collect();
-                return Err(format!(
-                    "unknown operation `{name}`; hint: expected one of: {}",
-                    known.join(", ")
-                ));
-            };
-            if mix_entries.iter().any(|turn| turn.steps == *steps) {
-                return Err(format!("{name} is given twice; hint: {SHAPE}"));
+            let entry: MixEntry = part.parse()?;
+            if entries
+                .iter()
+                .any(|other| (other.name, other.distribution) == (entry.name, entry.distribution))
+            {
+                return Err(format!("{} is given twice; hint: {SHAPE}", entry.name));
             }
-            match weight.parse() {
-                Ok(weight @ 1..=WEIGHT_MAX) => mix_entries.push(turn(weight, steps)),
-                _ => {
-                    return Err(format!(
-                        "`{weight}` is no weight from 1 to {WEIGHT_MAX}; hint: leave out what is not wanted"
-                    ));
-                }
-            }
+            entries.push(entry);
         }
-        Ok(Mix { mix_entries })
+        Ok(Mix { entries })
+    }
+}
+
+const SHAPE: &str = "write weights, as in get=50,put=30,delete=20";
+/// More would be no weight that anybody can see in a run.
+const WEIGHT_MAX: u32 = 1_000_000;
+
+impl fmt::Display for MixEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        if let Some(distribution) = self.distribution {
+            write!(f, "@{distribution}")?;
+        }
+        write!(f, "={}", self.weight)
+    }
+}
+
+impl FromStr for MixEntry {
+    type Err = String;
+
+    /// `get=50`, or `get@popular:20=50` with a distribution of its own.
+    fn from_str(text: &str) -> Result<MixEntry, String> {
+        let (name, weight) =
+            text.split_once('=').ok_or_else(|| format!("`{text}` has no weight; hint: {SHAPE}"))?;
+        let (name, distribution) = match name.split_once('@') {
+            Some((name, distribution)) => (name, Some(distribution.parse()?)),
+            None => (name, None),
+        };
+        let (name, steps) = MIX_ENTRIES.iter().find(|(known, _)| *known == name).ok_or_else(|| {
+            let known: Vec<&str> = MIX_ENTRIES.iter().map(|(name, _)| *name).collect();
+            format!("unknown operation `{name}`; hint: expected one of: {}", known.join(", "))
+        })?;
+        match weight.parse() {
+            Ok(weight @ 1..=WEIGHT_MAX) => Ok(MixEntry { name, steps, distribution, weight }),
+            _ => Err(format!(
+                "`{weight}` is no weight from 1 to {WEIGHT_MAX}; hint: leave out what is not wanted"
+            )),
+        }
     }
 }
 
@@ -173,11 +178,14 @@ mod tests {
 
     #[test]
     fn a_mix_is_what_was_written() {
-        let mix: Mix = "get=50,put=30,delete=20".parse().unwrap();
-        assert_eq!(mix.mix_entries, [turn(50, GET), turn(30, PUT), turn(20, DELETE)]);
-        assert_eq!(mix.to_string(), "get=50,put=30,delete=20");
+        for text in ["get=50,put=30,delete=20", "get@popular:20=21,get=49,put=20"] {
+            assert_eq!(text.parse::<Mix>().unwrap().to_string(), text);
+        }
+        let mix: Mix = "get=50,put@scan=30".parse().unwrap();
+        assert_eq!(mix.entries[1].distribution, Some(Distribution::Scan));
         for (name, steps) in MIX_ENTRIES {
-            assert_eq!(format!("{name}=7").parse::<Mix>().unwrap().mix_entries, [turn(7, steps)]);
+            let expected = MixEntry { name, steps, distribution: None, weight: 7 };
+            assert_eq!(format!("{name}=7").parse::<Mix>().unwrap().entries, [expected]);
         }
         for (wrong, told) in [
             ("", "has no weight"),
@@ -187,6 +195,7 @@ mod tests {
             ("get=0", "no weight from 1"),
             ("get=-1", "no weight from 1"),
             ("get=1,get=2", "twice"),
+            ("get@normal=1", "expected one of: uniform"),
         ] {
             let why = wrong.parse::<Mix>().unwrap_err();
             assert!(why.contains(told), "{wrong}: {why}");
@@ -194,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_requests_not_of_turns() {
+    fn shares_are_of_requests_not_of_entries() {
         let third = 1.0 / 3.0;
         for (mix, expected) in [
             ("put=1,get=3", vec![(Operation::Put, 0.25), (Operation::Get, 0.75)]),
             ("get=50,read_modify_write=50", vec![(Operation::Get, 2.0 * third), (Operation::Put, third)]),
             ("put_put_delete=1", vec![(Operation::Put, 2.0 * third), (Operation::Delete, third)]),
         ] {
-            assert_eq!(shares(&mix.parse::<Mix>().unwrap().mix_entries), expected, "{mix}");
+            assert_eq!(shares(&mix.parse::<Mix>().unwrap().entries), expected, "{mix}");
         }
     }
 

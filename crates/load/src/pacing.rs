@@ -1,7 +1,8 @@
-//! When requests are sent: a value, as the flags state it.
+//! When requests are sent: the flags, which are the value.
 //!
 //! What follows from it for each client is `schedule`'s.
 
+use clap::ValueEnum;
 use kv::units::{Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -9,49 +10,53 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// What decides when a client sends.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Pacing {
-    /// A closed loop: a client sends again when its answer is there and it has thought.
-    Closed {
-        /// Between an answer and the next request.
-        think: Think,
-    },
-    /// An open loop: requests are sent at instants fixed beforehand, whatever became of those before.
-    Open {
-        /// Of all clients together; positive and finite.
-        rate: Rate,
-        /// How the instants lie.
-        arrivals: Arrivals,
-    },
-}
+///
+/// A closed loop unless there is a rate: a client sends again when its answer is there and it has thought. In an open loop
+/// requests are sent at instants fixed beforehand, whatever became of those before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Pacing")]
+pub struct Pacing {
+    /// Send this many requests per second, all clients together, without waiting for answers: an open loop
+    #[arg(long, value_name = "N", conflicts_with = "think")]
+    pub rate: Option<Rate>,
 
-impl Default for Pacing {
-    /// A closed loop without think time.
-    fn default() -> Pacing {
-        Pacing::Closed { think: Think::None }
-    }
+    /// Gaps between the requests of an open loop: constant, or poisson for random ones
+    #[arg(long, value_name = "HOW", default_value = "constant", requires = "rate")]
+    pub arrivals: Arrivals,
+
+    /// Let clients wait between an answer and the next request, as in 10ms or exponential:10ms
+    #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true)]
+    pub think: Think,
 }
 
 impl fmt::Display for Pacing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Pacing::Closed { think: Think::None } => f.write_str("closed"),
-            Pacing::Closed { think } => write!(f, "closed, think {think}"),
-            Pacing::Open { rate, arrivals } => write!(f, "{arrivals} {rate}"),
+        match (self.rate, self.arrivals) {
+            (Some(rate), Arrivals::Constant) => write!(f, "constant {rate}"),
+            (Some(rate), Arrivals::Poisson) => write!(f, "poisson {rate}"),
+            (None, _) if self.think == Think::default() => f.write_str("closed"),
+            (None, _) => write!(f, "closed, think {}", self.think),
         }
     }
 }
 
-/// How long a client of a closed loop waits between an answer and its next request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Think {
-    /// Not at all.
+/// How the instants of an open loop lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub enum Arrivals {
+    /// Evenly
     #[default]
-    None,
-    /// Always as long.
-    Constant(Duration),
-    /// Exponentially distributed with this mean, as people who do not know of each other.
-    Exponential(Duration),
+    Constant,
+    /// As a Poisson process has them: gaps are exponentially distributed, and none knows of another
+    Poisson,
+}
+
+/// How long a client of a closed loop waits between an answer and its next request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Think {
+    /// The mean, or always; not at all where it is zero.
+    pub mean: Duration,
+    /// Whether it is exponentially distributed, as with people who do not know of each other.
+    pub exponential: bool,
 }
 
 const EXPONENTIAL: &str = "exponential:";
@@ -62,36 +67,18 @@ impl FromStr for Think {
     /// `10ms`, or `exponential:10ms`.
     fn from_str(text: &str) -> Result<Think, String> {
         let (text, exponential) = text.strip_prefix(EXPONENTIAL).map_or((text, false), |mean| (mean, true));
-        let Span(time) = text.parse()?;
-        Ok(match exponential {
-            _ if time.is_zero() => Think::None,
-            true => Think::Exponential(time),
-            false => Think::Constant(time),
-        })
+        let Span(mean) = text.parse()?;
+        Ok(Think { mean, exponential: exponential && !mean.is_zero() })
     }
 }
 
 impl fmt::Display for Think {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Think::None => write!(f, "0s"),
-            Think::Constant(time) => write!(f, "{}", Span(*time)),
-            Think::Exponential(mean) => write!(f, "{EXPONENTIAL}{}", Span(*mean)),
-        }
+        write!(f, "{}{}", if self.exponential { EXPONENTIAL } else { "" }, Span(self.mean))
     }
 }
 
-/// How the instants of an open loop lie.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Arrivals {
-    /// Evenly.
-    #[default]
-    Constant,
-    /// As a Poisson process has them: gaps are exponentially distributed, and none knows of another.
-    Poisson,
-}
-
-crate::named_values!(Arrivals: "constant" = Arrivals::Constant, "poisson" = Arrivals::Poisson);
+kv::serde_as_text!(Think);
 
 #[cfg(test)]
 mod tests {
@@ -99,13 +86,15 @@ mod tests {
 
     #[test]
     fn pacing_reads_as_its_flags_do() {
-        let ms = Duration::from_millis(10);
+        let closed = |think: &str| Pacing { think: think.parse().unwrap(), ..Pacing::default() };
+        let open = |rate, arrivals| Pacing { rate: Some(Rate(rate)), arrivals, ..Pacing::default() };
         for (pacing, shown) in [
             (Pacing::default(), "closed"),
-            (Pacing::Closed { think: Think::Constant(ms) }, "closed, think 10ms"),
-            (Pacing::Closed { think: Think::Exponential(ms) }, "closed, think exponential:10ms"),
-            (Pacing::Open { rate: Rate(1000.0), arrivals: Arrivals::Constant }, "constant 1000/s"),
-            (Pacing::Open { rate: Rate(0.5), arrivals: Arrivals::Poisson }, "poisson 0.5/s"),
+            (closed("exponential:0s"), "closed"),
+            (closed("10ms"), "closed, think 10ms"),
+            (closed("exponential:10ms"), "closed, think exponential:10ms"),
+            (open(1000.0, Arrivals::Constant), "constant 1000/s"),
+            (open(0.5, Arrivals::Poisson), "poisson 0.5/s"),
         ] {
             assert_eq!(pacing.to_string(), shown);
         }
@@ -117,10 +106,5 @@ mod tests {
         {
             assert!(text.parse::<Think>().unwrap_err().contains(why));
         }
-        for (name, arrivals) in [("constant", Arrivals::Constant), ("poisson", Arrivals::Poisson)] {
-            assert_eq!(name.parse(), Ok(arrivals));
-            assert_eq!(arrivals.to_string(), name);
-        }
-        assert_eq!("even".parse::<Arrivals>(), Err("expected one of: constant, poisson".into()));
     }
 }

@@ -9,7 +9,8 @@ use super::mix::Operation;
 use super::reactor::{Driver, Reactor};
 use super::request::{Request, Requests};
 use super::schedule::Schedule;
-use super::{Connect, Error, Notice, Plan};
+use super::{Connect, Plan, machine_error};
+use kv::Error;
 use kv::proto::LoadEvent;
 use kv::units::Span;
 use std::net::SocketAddr;
@@ -24,22 +25,21 @@ const NOTICE_EVERY: u64 = 500;
 pub(super) fn preload(
     plan: &Plan,
     address: SocketAddr,
-    observer: &mut dyn FnMut(Notice),
+    observer: &mut dyn FnMut(LoadEvent),
 ) -> Result<(), Error> {
     let began = Instant::now();
     let keys = plan.preload_keys();
     let clients = keys.min(CLIENTS) as usize;
-    let (timeout, connect) = (plan.timeout, Connect::Once);
     let options = ClientOptions {
         address,
-        timeout,
-        connect,
+        timeout: plan.timeout,
+        connect: Connect::Once,
         absent_is_success: false,
         threads: 1,
         added_cpu: Duration::ZERO,
     };
     let requests = &Requests::new(plan, Connect::Once);
-    let mut reactor = Reactor::new(clients, options, Schedule::none()).map_err(Error::Machine)?;
+    let mut reactor = Reactor::new(clients, options, Schedule::none()).map_err(machine_error)?;
     for operation in [Operation::Put, Operation::Get] {
         let mut pass = Pass {
             requests,
@@ -51,13 +51,19 @@ pub(super) fn preload(
             bad: None,
             observer,
         };
-        reactor.run(Instant::now(), &mut pass).map_err(Error::Machine)?;
+        reactor.run(Instant::now(), &mut pass).map_err(machine_error)?;
         if let Some((number, attempt)) = pass.bad {
-            return Err(Error::Preload { key: requests.key(number), cause: describe(plan, &attempt) });
+            let hint = match plan.dialect.is_default() {
+                true => "the server must store values under /kv/{key}; try one with `curl -T FILE`",
+                false => {
+                    "the server must store values and give them back as the dialect says; try its requests with `curl -i`"
+                }
+            };
+            let (key, why) = (requests.key(number), describe(plan, &attempt));
+            return Err(Error::new(format_args!("cannot preload key {key}: {why}")).hint(hint));
         }
     }
-    let event = LoadEvent::Preloaded { keys, secs: began.elapsed().as_secs_f64() };
-    observer(Notice::Event(event));
+    observer(LoadEvent::Preloaded { keys, secs: began.elapsed().as_secs_f64() });
     Ok(())
 }
 
@@ -72,7 +78,7 @@ struct Pass<'a> {
     current: Vec<u64>,
     /// The first key that failed.
     bad: Option<(u64, Attempt)>,
-    observer: &'a mut dyn FnMut(Notice),
+    observer: &'a mut dyn FnMut(LoadEvent),
 }
 
 impl Driver for Pass<'_> {
@@ -97,7 +103,7 @@ impl Driver for Pass<'_> {
         }
         if self.done.is_multiple_of(NOTICE_EVERY) {
             let before = if self.operation == Operation::Get { self.keys } else { 0 };
-            (self.observer)(Notice::Preloading { requests: before + self.done, of: 2 * self.keys });
+            (self.observer)(LoadEvent::Preloading { requests: before + self.done, of: 2 * self.keys });
         }
     }
 

@@ -8,7 +8,7 @@
 //! free it waits, and its latency counts from when it was due.
 
 use super::answer::{Fault, Success};
-use super::attempt::{Attempt, Launch, Unfinished};
+use super::attempt::Attempt;
 use super::client::{Client, ClientOptions, Shared, State, Step};
 use super::recorder::Recorder;
 use super::request::Request;
@@ -66,20 +66,11 @@ pub(super) struct Reactor {
     /// Connections of an open loop that carry nothing, the one that has been free longest in front.
     free: VecDeque<usize>,
     in_flight: u32,
-    timeout: Duration,
-    added_cpu: Duration,
-    /// Clients that start together.
-    start_group: usize,
     schedule: Schedule,
     /// Where there are instants to keep that a poll's milliseconds are too coarse for.
     timer: Option<Timer>,
     /// The last reading of the clock.
     now: Instant,
-}
-
-/// How many of a reactor's clients start together.
-fn start_group(threads: u32) -> usize {
-    (START_GROUP / threads as usize).max(1)
 }
 
 impl Reactor {
@@ -95,9 +86,6 @@ impl Reactor {
             waiting: BinaryHeap::with_capacity(clients),
             free: VecDeque::new(),
             in_flight: 0,
-            timeout: options.timeout,
-            added_cpu: options.added_cpu,
-            start_group: start_group(options.threads),
             schedule,
             timer,
             now,
@@ -108,15 +96,17 @@ impl Reactor {
     /// flight are left.
     pub(super) fn run(&mut self, begun: Instant, driver: &mut impl Driver) -> io::Result<()> {
         // Seldom enough to cost nothing, often enough that a request is given up a tenth late at most.
-        let sweep_every = (self.timeout / 10).clamp(Duration::from_millis(1), SWEEP_MAX);
+        let ClientOptions { timeout, threads, .. } = self.shared.options;
+        let sweep_every = (timeout / 10).clamp(Duration::from_millis(1), SWEEP_MAX);
         let mut events = Events::with_capacity(EVENTS_MAX);
         self.now = Instant::now();
         let mut sweep_at = self.now + sweep_every;
+        let start_group = (START_GROUP / threads as usize).max(1);
         for index in 0..self.clients.len() {
             let client = &mut self.clients[index];
             client.state = State::Starting;
             client.since = begun;
-            self.waiting.push(Reverse((begun + START_EVERY * (index / self.start_group) as u32, index)));
+            self.waiting.push(Reverse((begun + START_EVERY * (index / start_group) as u32, index)));
         }
         self.wake(driver)?;
         while driver.should_continue(self.now) {
@@ -177,7 +167,7 @@ impl Reactor {
     ) -> io::Result<Step> {
         let client = &mut self.clients[index];
         client.since = self.now;
-        compute(self.added_cpu);
+        compute(self.shared.options.added_cpu);
         if driver.next(source, &mut client.request) {
             if let Some(recorder) = driver.recorder() {
                 recorder.in_flight(self.now, self.in_flight);
@@ -281,11 +271,7 @@ impl Reactor {
             // Sending the one before took its time.
             self.now = Instant::now();
             if let Some(recorder) = driver.recorder() {
-                recorder.launched(&Launch {
-                    intended,
-                    free_since: self.clients[index].since,
-                    sent: self.now,
-                });
+                recorder.launched(intended, self.clients[index].since, self.now);
             }
             let step = self.begin(index, source, intended, driver)?;
             self.follow(index, step, driver)?;
@@ -297,7 +283,7 @@ impl Reactor {
     fn sweep(&mut self, driver: &mut impl Driver) -> io::Result<()> {
         for index in 0..self.clients.len() {
             let client = &mut self.clients[index];
-            let late = self.now.saturating_duration_since(client.since) >= self.timeout;
+            let late = self.now.saturating_duration_since(client.since) >= self.shared.options.timeout;
             if client.state == State::InFlight && late {
                 let step = client.time_out();
                 self.follow(index, step, driver)?;
@@ -328,9 +314,9 @@ impl Reactor {
         }
     }
 
-    /// What the last run left undone.
-    pub(super) fn into_unfinished(self) -> Unfinished {
+    /// What the last run left undone: when each request in flight was sent, and the schedule with what was due and not sent.
+    pub(super) fn into_unfinished(self) -> (Vec<Instant>, Schedule) {
         let flying = self.clients.iter().filter(|client| client.state == State::InFlight);
-        Unfinished { in_flight: flying.map(|client| client.since).collect(), schedule: self.schedule }
+        (flying.map(|client| client.since).collect(), self.schedule)
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! Reads no clock: every instant is a parameter.
 
+use super::Plan;
 use super::answer::Success;
-use super::attempt::{Attempt, Connection, Launch, Unfinished};
+use super::attempt::{Attempt, Connection};
+use super::schedule::Schedule;
 use super::seconds::{Current, Second};
 use super::tally::Tally;
 use std::time::{Duration, Instant};
@@ -16,6 +18,12 @@ pub(super) struct Window {
 }
 
 impl Window {
+    /// Of a run of `plan` that began at `begin`.
+    pub(super) fn of(plan: &Plan, begin: Instant) -> Window {
+        let start = begin + plan.warmup;
+        Window { start, end: start + plan.window }
+    }
+
     pub(super) fn length(&self) -> Duration {
         self.end.duration_since(self.start)
     }
@@ -119,10 +127,9 @@ impl Recorder {
         self.in_flight_until = now;
     }
 
-    /// Counts a request of an open loop that is sent.
-    pub(super) fn launched(&mut self, launch: &Launch) {
+    /// Counts a request of an open loop that was due at `intended` and is `sent` over a connection that was free since `free_since`.
+    pub(super) fn launched(&mut self, intended: Instant, free_since: Instant, sent: Instant) {
         let Some(open) = &mut self.tally.open else { return };
-        let Launch { intended, free_since, sent } = *launch;
         if sent < self.window.start {
             return;
         }
@@ -141,19 +148,20 @@ impl Recorder {
         open.waited_time += waited;
     }
 
-    /// Counts what was left when the run had ended at `until`, with its window or after it.
-    pub(super) fn ended(&mut self, rest: Unfinished, until: Instant) {
+    /// Counts what was left when the run had ended at `until`, with its window or after it: the requests `in_flight`, by when
+    /// they were sent, and what of the `schedule` was due and not sent.
+    pub(super) fn ended(&mut self, in_flight: &[Instant], schedule: Schedule, until: Instant) {
         let Window { start, end } = self.window;
-        for sent in rest.in_flight {
-            self.cut_off(sent, until);
+        for sent in in_flight {
+            self.cut_off(*sent, until);
         }
         if let Some(open) = &mut self.tally.open {
-            let next = rest.schedule.next_at();
+            let next = schedule.next_at();
             open.behind_at_end = next.map_or(Duration::ZERO, |next| end.saturating_duration_since(next));
             // Nothing was sent in the window: what was due first is due still.
             let behind = next.map_or(Duration::ZERO, |next| start.saturating_duration_since(next));
             open.behind_at_start.get_or_insert(behind);
-            open.due += rest.schedule.untaken(start, end);
+            open.due += schedule.untaken(start, end);
         }
     }
 
@@ -174,8 +182,8 @@ mod tests {
     use super::*;
     use crate::answer::Fault;
     use crate::mix::Operation;
-    use crate::pacing::{Arrivals, Pacing};
-    use crate::schedule::{Schedule, clocks};
+    use crate::pacing::Pacing;
+    use crate::schedule::clocks;
     use crate::seconds::SECOND;
     use kv::proto::Latency;
     use kv::units::Rate;
@@ -285,9 +293,8 @@ mod tests {
         let (start, end) = (window.start, window.end);
         recorder.record(&attempt(Ok(Success::Done), start - 7 * MS, start + 3 * MS));
         recorder.record(&attempt(Ok(Success::Done), start + 3 * MS, start + 95 * MS));
-        let schedule = Schedule::none();
         recorder.record(&attempt(Ok(Success::Done), start + 95 * MS, end + MS));
-        recorder.ended(Unfinished { in_flight: vec![start - 200 * MS, end + MS], schedule }, end + 2 * MS);
+        recorder.ended(&[start - 200 * MS, end + MS], Schedule::none(), end + 2 * MS);
         let latencies = recorder.tally.latency().us_mean * recorder.tally.attempts() as f64 / 1e6;
         assert!((latencies + recorder.tally.edge_secs - 0.2).abs() < 1e-9, "two clients for 100 ms");
         assert_eq!((recorder.tally.attempts(), recorder.tally.in_flight_at_end), (2, 2));
@@ -311,8 +318,7 @@ mod tests {
         let window = window(100 * MS);
         let mut recorder = Recorder::new(window, window.start, true, SECOND);
         let at = |ms: u32| window.start + ms * MS;
-        let mut launch =
-            |intended, free_since, sent| recorder.launched(&Launch { intended, free_since, sent });
+        let mut launch = |intended, free_since, sent| recorder.launched(intended, free_since, sent);
         // Was due before the window, sent in it; then one in time, one late, one that had to wait.
         launch(window.start - 20 * MS, at(0), at(1));
         launch(at(10), at(5), at(10));
@@ -322,12 +328,12 @@ mod tests {
         launch(at(89), at(5), at(101));
         // Its end is the first instant that is not in it.
         launch(at(100), at(5), at(102));
-        let pacing = Pacing::Open { rate: Rate(1000.0), arrivals: Arrivals::Constant };
+        let pacing = Pacing { rate: Some(Rate(1000.0)), ..Pacing::default() };
         let mut schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start);
         for _ in 0..90 {
             schedule.take();
         }
-        recorder.ended(Unfinished { in_flight: Vec::new(), schedule }, window.end);
+        recorder.ended(&[], schedule, window.end);
         let report = recorder.tally.schedule(1000.0).unwrap();
         assert_eq!((report.due, report.sent), (3 + 10 + 1, 3), "eleven were not sent in it");
         assert_eq!((report.send_lag.count, report.send_lag.us_max), (4, 3000.0));
@@ -340,9 +346,9 @@ mod tests {
     fn what_was_due_and_never_sent_is_more_than_the_target_takes() {
         let window = window(100 * MS);
         let mut recorder = Recorder::new(window, window.start - 50 * MS, true, SECOND);
-        let pacing = Pacing::Open { rate: Rate(1000.0), arrivals: Arrivals::Constant };
+        let pacing = Pacing { rate: Some(Rate(1000.0)), ..Pacing::default() };
         let schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start - 50 * MS);
-        recorder.ended(Unfinished { in_flight: vec![window.start - 50 * MS], schedule }, window.end);
+        recorder.ended(&[window.start - 50 * MS], schedule, window.end);
         let report = recorder.tally.schedule(1000.0).unwrap();
         assert_eq!((report.due, report.sent, report.over_capacity), (100, 0, true));
         assert_eq!((report.behind_secs_at_start, report.behind_secs_at_end), (0.050, 0.150));

@@ -5,25 +5,32 @@ use kv::proto::{Bucket, Latency};
 use serde::{Deserialize, Serialize};
 
 /// With a coarser unit the digits would be right only from a thousand units up.
-pub(super) const LOWEST_NS: u64 = 1;
-pub(super) const HIGHEST_NS: u64 = 60_000_000_000;
+const LOWEST_NS: u64 = 1;
+const HIGHEST_NS: u64 = 60_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// A latency distribution in the making: a histogram up to 60 s, three digits of it right.
-#[derive(Debug, Serialize, Deserialize)]
+/// A latency distribution in the making: a histogram up to 60 s, three digits of it right unless fewer are asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Samples {
     #[serde(with = "as_buckets")]
     pub(super) histogram: Histogram<u64>,
     /// For the mean: the histogram alone would give it to three digits only.
-    pub(super) sum_ns: u128,
-    pub(super) min_ns: u64,
-    pub(super) max_ns: u64,
-    pub(super) clipped: u64,
+    sum_ns: u128,
+    min_ns: u64,
+    max_ns: u64,
+    clipped: u64,
 }
 
 impl Default for Samples {
     fn default() -> Samples {
-        let histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS);
+        Samples::new(SIGNIFICANT_DIGITS)
+    }
+}
+
+impl Samples {
+    /// None yet, of which so many digits are to be right.
+    pub(super) fn new(digits: u8) -> Samples {
+        let histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, digits);
         Samples {
             histogram: histogram.expect("the bounds are constants that fit"),
             sum_ns: 0,
@@ -32,10 +39,9 @@ impl Default for Samples {
             clipped: 0,
         }
     }
-}
 
-impl Samples {
     /// Keeps one latency.
+    #[inline]
     pub fn record(&mut self, ns: u64) {
         self.histogram.saturating_record(ns.min(HIGHEST_NS));
         self.sum_ns += u128::from(ns);
@@ -89,30 +95,21 @@ impl Samples {
 }
 
 /// Histograms in messages between processes: digits, and of each bucket that holds samples the shortest value and their number.
-pub(super) mod as_buckets {
+mod as_buckets {
     use super::{HIGHEST_NS, LOWEST_NS};
-    use hdrhistogram::{Counter, Histogram};
+    use hdrhistogram::Histogram;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(crate) fn serialize<C, S>(histogram: &Histogram<C>, serializer: S) -> Result<S::Ok, S::Error>
-    where
-        C: Counter + Serialize,
-        S: Serializer,
-    {
-        let recorded = histogram.iter_recorded();
-        let buckets: Vec<(u64, C)> = recorded
-            .map(|at| (histogram.lowest_equivalent(at.value_iterated_to()), at.count_at_value()))
-            .collect();
-        (histogram.sigfig(), buckets).serialize(serializer)
+    pub(super) fn serialize<S: Serializer>(histogram: &Histogram<u64>, to: S) -> Result<S::Ok, S::Error> {
+        let bucket = |value| histogram.lowest_equivalent(value);
+        let recorded =
+            histogram.iter_recorded().map(|at| (bucket(at.value_iterated_to()), at.count_at_value()));
+        (histogram.sigfig(), recorded.collect::<Vec<(u64, u64)>>()).serialize(to)
     }
 
-    pub(crate) fn deserialize<'de, C, D>(deserializer: D) -> Result<Histogram<C>, D::Error>
-    where
-        C: Counter + Deserialize<'de>,
-        D: Deserializer<'de>,
-    {
-        let (digits, buckets): (u8, Vec<(u64, C)>) = Deserialize::deserialize(deserializer)?;
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Histogram<u64>, D::Error> {
+        let (digits, buckets): (u8, Vec<(u64, u64)>) = Deserialize::deserialize(from)?;
         let mut histogram =
             Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, digits).map_err(D::Error::custom)?;
         for (ns, count) in buckets {

@@ -78,7 +78,7 @@ impl Schedule {
 
     /// Whether instants are fixed beforehand.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.pacing, Pacing::Open { .. })
+        self.pacing.rate.is_some()
     }
 
     /// Whether there are instants to wait for that are not a socket's: those deserve a timer finer than a millisecond.
@@ -88,13 +88,8 @@ impl Schedule {
 
     /// How long client `index` of a closed loop thinks this time.
     pub(super) fn think(&mut self, index: usize) -> Duration {
-        match self.pacing {
-            Pacing::Closed { think: Think::Constant(time) } => time,
-            Pacing::Closed { think: Think::Exponential(mean) } => {
-                mean.mul_f64(exponential(&mut self.clients[index].random))
-            }
-            _ => Duration::ZERO,
-        }
+        let Think { mean, exponential: true } = self.pacing.think else { return self.pacing.think.mean };
+        mean.mul_f64(exponential(&mut self.clients[index].random))
     }
 
     /// When the next request of an open loop is to be sent, be it in the past.
@@ -109,22 +104,16 @@ impl Schedule {
         Some((self.begun + Duration::from_nanos(ns), index))
     }
 
-    /// How many requests were to be sent from `from` to before `until` and were not taken. Of a Poisson process, instants
-    /// beyond [`DRAWN_MAX`] are not drawn: as many are counted as are to be expected.
+    /// How many requests were to be sent from `from` to before `until` and were not taken. Instants beyond [`DRAWN_MAX`]
+    /// are not drawn: as many are counted as are to be expected.
     pub(super) fn untaken(self, from: Instant, until: Instant) -> u64 {
-        let Pacing::Open { rate, arrivals } = self.pacing else { return 0 };
+        let Pacing { rate: Some(rate), arrivals, .. } = self.pacing else { return 0 };
         let ns = |instant: Instant| instant.saturating_duration_since(self.begun).as_nanos() as u64;
         let (from, until) = (ns(from), ns(until));
         let gap_ns = 1e9 / rate.0 * self.of as f64;
         let drawn_max = DRAWN_MAX / self.clients.len().max(1) as u64;
         let of_client = |Reverse((next, index)): Reverse<(u64, usize)>| {
             let mut clock = self.clients[index].clone();
-            if arrivals == Arrivals::Constant {
-                // The next one was taken from the clock already.
-                let first = clock.taken - 1;
-                let before = |ns: u64| clock.first_at(ns, self.of, rate.0).max(first);
-                return before(until).saturating_sub(before(from));
-            }
             let (mut at, mut count) = (next, 0);
             for _ in 0..drawn_max {
                 if at >= until {
@@ -133,14 +122,14 @@ impl Schedule {
                 count += u64::from(at >= from);
                 at = clock.next_ns(arrivals, self.of, rate.0);
             }
-            count + (until.saturating_sub(at.max(from)) as f64 / gap_ns).round() as u64
+            count + (until.saturating_sub(at.max(from)) as f64 / gap_ns).ceil() as u64
         };
         self.due.into_iter().map(of_client).sum()
     }
 
     /// Fixes the next instant of client `index`.
     fn advance(&mut self, index: usize) {
-        let Pacing::Open { rate, arrivals } = self.pacing else { return };
+        let Pacing { rate: Some(rate), arrivals, .. } = self.pacing else { return };
         let ns = self.clients[index].next_ns(arrivals, self.of, rate.0);
         self.due.push(Reverse((ns, index)));
     }
@@ -152,27 +141,14 @@ impl Clock {
         let number = self.taken;
         self.taken += 1;
         match arrivals {
-            Arrivals::Constant => self.constant_ns(number, of, rate),
+            // From whole numbers, so that no error adds up. The clients take turns, and each keeps its place.
+            Arrivals::Constant => ((number * of + self.client) as f64 * 1e9 / rate) as u64,
             // Poisson processes of all clients, laid over each other, are one of the sum of their rates.
             Arrivals::Poisson => {
                 self.at_ns += exponential(&mut self.random) * 1e9 / rate * of as f64;
                 self.at_ns as u64
             }
         }
-    }
-
-    /// Instant `number` of an even schedule: from whole numbers, so that no error adds up. The clients take turns, and each
-    /// keeps its place.
-    fn constant_ns(&self, number: u64, of: u64, rate: f64) -> u64 {
-        ((number * of + self.client) as f64 * 1e9 / rate) as u64
-    }
-
-    /// The number of the first instant of an even schedule at `ns` or later.
-    fn first_at(&self, ns: u64, of: u64, rate: f64) -> u64 {
-        // Near enough, and then put right by as much as rounding can be off.
-        let near = (ns as f64 * rate / 1e9 / of as f64) as u64;
-        let first = near.saturating_sub(2);
-        (first..).find(|number| self.constant_ns(*number, of, rate) >= ns).unwrap_or(first)
     }
 }
 
@@ -188,7 +164,7 @@ mod tests {
     use kv::units::Rate;
 
     fn open(rate: f64, arrivals: Arrivals) -> Pacing {
-        Pacing::Open { rate: Rate(rate), arrivals }
+        Pacing { rate: Some(Rate(rate)), arrivals, ..Pacing::default() }
     }
 
     /// The first `count` instants of `clients` clients dealt to `threads` threads, in nanoseconds, sorted.
@@ -261,14 +237,15 @@ mod tests {
     #[test]
     fn thoughts_have_the_mean_they_were_given() {
         let ms = Duration::from_millis(10);
-        let mean_ms = |think: Think| {
-            let mut schedule = Schedule::new(Pacing::Closed { think }, clocks(1, 1), 1, Instant::now());
+        let mean_ms = |mean: Duration, exponential: bool| {
+            let pacing = Pacing { think: Think { mean, exponential }, ..Pacing::default() };
+            let mut schedule = Schedule::new(pacing, clocks(1, 1), 1, Instant::now());
             (0..10_000).map(|_| schedule.think(0).as_secs_f64()).sum::<f64>() / 10.0
         };
-        assert_eq!(mean_ms(Think::None), 0.0);
-        assert!((mean_ms(Think::Constant(ms)) - 10.0).abs() < 1e-6);
+        assert_eq!(mean_ms(Duration::ZERO, false), 0.0);
+        assert!((mean_ms(ms, false) - 10.0).abs() < 1e-6);
         // Three standard deviations of the mean of so many.
-        assert!((mean_ms(Think::Exponential(ms)) - 10.0).abs() < 0.3);
+        assert!((mean_ms(ms, true) - 10.0).abs() < 0.3);
     }
 
     #[test]

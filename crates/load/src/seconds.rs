@@ -2,10 +2,9 @@
 //!
 //! A bin is handed over once it is past, so that only a few are ever held. Reads no clock.
 
-use super::samples::{HIGHEST_NS, LOWEST_NS, as_buckets};
-use super::{Notice, Plan};
-use hdrhistogram::Histogram;
-use kv::proto::{Bins, SecondReport};
+use super::Plan;
+use super::samples::Samples;
+use kv::proto::{Bins, LoadEvent, SecondReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,68 +19,40 @@ pub(super) const SECOND: Duration = Duration::from_secs(1);
 pub(super) struct Second {
     /// In bins, counted from the window's start; those of the warm-up are below zero.
     pub(super) number: i64,
-    pub(super) attempts: u64,
-    pub(super) successes: u64,
-    pub(super) sum_ns: u64,
-    pub(super) max_ns: u64,
-    #[serde(with = "as_buckets")]
-    pub(super) histogram: Histogram<u32>,
+    successes: u64,
+    /// Of all attempts.
+    latency: Samples,
 }
 
 impl Second {
     /// Nothing, yet.
-    pub(super) fn new(number: i64) -> Second {
-        let histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS);
-        Second {
-            number,
-            attempts: 0,
-            successes: 0,
-            sum_ns: 0,
-            max_ns: 0,
-            histogram: histogram.expect("the bounds are constants that fit"),
-        }
+    fn new(number: i64) -> Second {
+        Second { number, successes: 0, latency: Samples::new(SIGNIFICANT_DIGITS) }
     }
 
     /// Keeps one attempt.
     #[inline]
-    pub(super) fn record(&mut self, latency_ns: u64, success: bool) {
-        self.attempts += 1;
+    fn record(&mut self, latency_ns: u64, success: bool) {
         self.successes += u64::from(success);
-        self.sum_ns += latency_ns;
-        self.max_ns = self.max_ns.max(latency_ns);
-        self.histogram.saturating_record(latency_ns);
+        self.latency.record(latency_ns);
     }
 
     /// Takes over what somebody else saw in the same bin, or what was seen in a bin of this second.
-    pub(super) fn add(&mut self, other: &Second) {
-        self.attempts += other.attempts;
+    fn add(&mut self, other: &Second) {
         self.successes += other.successes;
-        self.sum_ns += other.sum_ns;
-        self.max_ns = self.max_ns.max(other.max_ns);
-        self.histogram.add(&other.histogram).expect("all have the same bounds");
-    }
-
-    /// Whether it, a bin of this length, is over when a window is.
-    pub(super) fn ends_within(&self, window: Duration, bin: Duration) -> bool {
-        self.number < whole_bins(window, bin)
+        self.latency.add(&other.latency);
     }
 
     /// What there is to say of it.
-    pub(super) fn report(&self) -> SecondReport {
-        let us = |quantile: f64| {
-            let ns = self.histogram.median_equivalent(self.histogram.value_at_quantile(quantile));
-            ns.min(self.max_ns) as f64 / 1e3
-        };
-        if self.attempts == 0 {
-            return SecondReport::default();
-        }
+    fn report(&self) -> SecondReport {
+        let latency = self.latency.summary();
         SecondReport {
-            attempts: self.attempts,
+            attempts: latency.count,
             successes: self.successes,
-            latency_us_mean: self.sum_ns as f64 / self.attempts as f64 / 1e3,
-            latency_us_p50: us(0.5),
-            latency_us_p99: us(0.99),
-            latency_us_max: self.max_ns as f64 / 1e3,
+            latency_us_mean: latency.us_mean,
+            latency_us_p50: latency.us_p50,
+            latency_us_p99: latency.us_p99,
+            latency_us_max: latency.us_max,
         }
     }
 }
@@ -149,14 +120,14 @@ impl TimeSeries {
     }
 
     /// Adds the next bin, and reports it and the second that it ends.
-    pub(super) fn push(&mut self, bin: &Second, observer: &mut dyn FnMut(Notice)) {
+    pub(super) fn push(&mut self, bin: &Second, observer: &mut dyn FnMut(LoadEvent)) {
         let each = whole_bins(SECOND, self.bin);
         if each > 1 {
             let report = bin.report();
             if bin.number >= 0 {
                 self.bins.push(report);
             }
-            observer(Notice::Bin { bin: bin.number, report });
+            observer(LoadEvent::Bin { bin: bin.number, report });
         }
         let number = bin.number.div_euclid(each);
         let mut second = self.so_far.take().unwrap_or_else(|| Second::new(number));
@@ -169,7 +140,7 @@ impl TimeSeries {
         if number >= 0 {
             self.seconds.push(report);
         }
-        observer(Notice::Second { second: number, report });
+        observer(LoadEvent::Second { second: number, report });
     }
 
     /// The seconds of the window, and its bins where they are shorter.
@@ -236,16 +207,16 @@ mod tests {
 
     #[test]
     fn seconds_are_put_together_from_their_bins() {
-        let plan = Plan { bin: Duration::from_millis(500), ..Plan::example("get_all") };
+        let plan = Plan { bin: Duration::from_millis(500), ..Plan::of_flags(&[]) };
         let (mut told, mut heard) = (TimeSeries::new(&plan), Vec::new());
         // Of the warm-up only half a second is left, and of the last second as much.
         for number in -1..5 {
             let mut bin = Second::new(number);
             bin.record(1_000_000 * (number + 2) as u64, number > 0);
-            told.push(&bin, &mut |notice| match notice {
-                Notice::Bin { bin, report } => heard.push(("bin", bin, report.attempts)),
-                Notice::Second { second, report } => heard.push(("second", second, report.attempts)),
-                _ => panic!("{notice:?}"),
+            told.push(&bin, &mut |event| match event {
+                LoadEvent::Bin { bin, report } => heard.push(("bin", bin, report.attempts)),
+                LoadEvent::Second { second, report } => heard.push(("second", second, report.attempts)),
+                _ => panic!("{event:?}"),
             });
         }
         let seconds: Vec<_> = heard.iter().filter(|(what, ..)| *what == "second").collect();
@@ -265,9 +236,13 @@ mod tests {
         current.pass(at(999), &mut ended);
         assert!(ended.is_empty());
         current.record(at(3000), 7_000, false, &mut ended);
-        let told: Vec<(i64, u64)> = ended.iter().map(|second| (second.number, second.attempts)).collect();
+        let told: Vec<(i64, u64)> =
+            ended.iter().map(|second| (second.number, second.report().attempts)).collect();
         assert_eq!(told, [(-1, 1), (0, 0), (1, 0)]);
-        assert_eq!((current.second.number, current.second.attempts, current.second.successes), (2, 1, 0));
+        assert_eq!(
+            (current.second.number, current.second.report().attempts, current.second.successes),
+            (2, 1, 0)
+        );
     }
 
     #[test]

@@ -16,32 +16,18 @@ const THETA: f64 = 0.99;
 
 /// Lengths of values in bytes, written `100`, `100-1000` or `zipfian:100-100000`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueSize {
-    /// All alike.
-    Fixed(u64),
-    /// From `min` to `max`, every length equally likely.
-    Uniform {
-        /// The shortest.
-        min: u64,
-        /// The longest.
-        max: u64,
-    },
-    /// From `min` to `max`, the shorter the likelier: the n-th length in proportion to n^−0.99.
-    Zipfian {
-        /// The shortest.
-        min: u64,
-        /// The longest.
-        max: u64,
-    },
+pub struct ValueSize {
+    /// The shortest.
+    pub min: u64,
+    /// The longest.
+    pub max: u64,
+    /// The shorter the likelier: the n-th length in proportion to n^−0.99. Otherwise every length is equally likely.
+    pub zipfian: bool,
 }
 
-impl ValueSize {
-    /// The shortest length.
-    pub fn min(self) -> u64 {
-        match self {
-            ValueSize::Fixed(bytes) => bytes,
-            ValueSize::Uniform { min, .. } | ValueSize::Zipfian { min, .. } => min,
-        }
+impl Default for ValueSize {
+    fn default() -> ValueSize {
+        ValueSize { min: 100, max: 100, zipfian: false }
     }
 }
 
@@ -62,24 +48,24 @@ impl FromStr for ValueSize {
             }
             Ok(bytes)
         };
-        match range.split_once('-') {
-            None if zipfian => Err(format!("zipfian takes a range; hint: {SHAPE}")),
-            None => Ok(ValueSize::Fixed(bytes(range)?)),
-            Some((min, max)) => match (bytes(min)?, bytes(max)?) {
-                (min, max) if min > max => Err(format!("{min} is more than {max}: the shortest comes first")),
-                (min, max) if zipfian => Ok(ValueSize::Zipfian { min, max }),
-                (min, max) => Ok(ValueSize::Uniform { min, max }),
-            },
+        let (min, max) = match range.split_once('-') {
+            None if zipfian => return Err(format!("zipfian takes a range; hint: {SHAPE}")),
+            None => (bytes(range)?, bytes(range)?),
+            Some((min, max)) => (bytes(min)?, bytes(max)?),
+        };
+        if min > max {
+            return Err(format!("{min} is more than {max}: the shortest comes first"));
         }
+        Ok(ValueSize { min, max, zipfian })
     }
 }
 
 impl fmt::Display for ValueSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ValueSize::Fixed(bytes) => write!(f, "{bytes}"),
-            ValueSize::Uniform { min, max } => write!(f, "{min}-{max}"),
-            ValueSize::Zipfian { min, max } => write!(f, "zipfian:{min}-{max}"),
+        match *self {
+            ValueSize { min, max, zipfian: false } if min == max => write!(f, "{min}"),
+            ValueSize { min, max, zipfian: false } => write!(f, "{min}-{max}"),
+            ValueSize { min, max, zipfian: true } => write!(f, "zipfian:{min}-{max}"),
         }
     }
 }
@@ -89,35 +75,25 @@ impl fmt::Display for ValueSize {
 pub(super) struct Sizes {
     /// No value is shorter, in bytes.
     pub(super) min: usize,
-    rule: Rule,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Rule {
-    Fixed,
     /// The number of lengths, from the shortest on.
-    Uniform(u64),
-    Zipfian(Zipf),
+    lengths: u64,
+    zipf: Option<Zipf>,
 }
 
 impl Sizes {
-    pub(super) fn new(size: ValueSize) -> Sizes {
-        let (min, rule) = match size {
-            ValueSize::Fixed(bytes) => (bytes, Rule::Fixed),
-            ValueSize::Uniform { min, max } => (min, Rule::Uniform(max - min + 1)),
-            ValueSize::Zipfian { min, max } => (min, Rule::Zipfian(Zipf::new(max - min + 1, THETA))),
-        };
-        Sizes { min: min as usize, rule }
+    pub(super) fn new(ValueSize { min, max, zipfian }: ValueSize) -> Sizes {
+        let lengths = max - min + 1;
+        Sizes { min: min as usize, lengths, zipf: zipfian.then(|| Zipf::new(lengths, THETA)) }
     }
 
     /// The next value's length. Where there is nothing to draw, nothing is drawn, and the stream goes on unchanged.
     pub(super) fn draw(&self, random: &mut impl Rng) -> usize {
-        self.min
-            + match &self.rule {
-                Rule::Fixed => 0,
-                Rule::Uniform(lengths) => below(random, *lengths) as usize,
-                Rule::Zipfian(zipf) => zipf.draw(random) as usize,
-            }
+        let more = match &self.zipf {
+            _ if self.lengths == 1 => 0,
+            None => below(random, self.lengths),
+            Some(zipf) => zipf.draw(random),
+        };
+        self.min + more as usize
     }
 
     /// The length of the value that the preload writes under key `number`.
@@ -135,14 +111,14 @@ mod tests {
     #[test]
     fn sizes_read_back_as_written() {
         for (text, size) in [
-            ("100", ValueSize::Fixed(100)),
-            ("0", ValueSize::Fixed(0)),
-            ("100-1000", ValueSize::Uniform { min: 100, max: 1000 }),
-            ("zipfian:100-100000", ValueSize::Zipfian { min: 100, max: 100_000 }),
+            ("100", ValueSize::default()),
+            ("0", ValueSize { min: 0, max: 0, zipfian: false }),
+            ("100-1000", ValueSize { min: 100, max: 1000, zipfian: false }),
+            ("zipfian:100-100000", ValueSize { min: 100, max: 100_000, zipfian: true }),
         ] {
             assert_eq!((text.parse(), size.to_string().as_str()), (Ok(size), text));
         }
-        assert_eq!("1KiB-1MiB".parse(), Ok(ValueSize::Uniform { min: 1024, max: 1 << 20 }));
+        assert_eq!("1KiB-1MiB".parse(), Ok(ValueSize { min: 1024, max: 1 << 20, zipfian: false }));
         for (wrong, told) in [
             ("", "a size is a number"),
             ("100-", "a size is a number"),

@@ -6,10 +6,19 @@ use std::collections::BTreeMap;
 /// The JSON schema of a [`LoadReport`], made of its types and their comments: what is published in docs/schemas.
 pub const LOAD_REPORT_SCHEMA: &str = include_str!("../../../../docs/schemas/load-report.schema.json");
 
-/// A line of `weir load --events`: what just happened, for whoever samples the machine meanwhile.
+/// What just happened in a load: a line of `weir load --events`, for whoever samples the machine meanwhile.
+///
+/// The preload's progress and what is counted in the warm-up are for the display of `weir load` and are no such lines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum LoadEvent {
+    /// The keys are being written and read back.
+    Preloading {
+        /// Requests that succeeded.
+        requests: u64,
+        /// Of how many.
+        of: u64,
+    },
     /// Every key of the workload is written and read back.
     Preloaded {
         /// How many keys.
@@ -21,16 +30,16 @@ pub enum LoadEvent {
     WindowStart,
     /// All clients are past a second of the window.
     Second {
-        /// Which, counted from 0.
-        second: u64,
+        /// Which, counted from the window's start; those of the warm-up are below zero.
+        second: i64,
         /// What was seen in it.
         #[serde(flatten)]
         report: SecondReport,
     },
     /// They are past a bin of it that is shorter than a second; only where `--bin` asked for such.
     Bin {
-        /// Which, counted from 0.
-        bin: u64,
+        /// Which, counted likewise.
+        bin: i64,
         /// What was seen in it.
         #[serde(flatten)]
         report: SecondReport,

@@ -156,7 +156,7 @@ impl Run<'_> {
                         outcome.opened = Some((Instant::now(), samplers.read()));
                         deadline = Instant::now() + self.window.0 + limits.grace;
                     }
-                    LoadEvent::Second { .. } => {}
+                    LoadEvent::Preloading { .. } | LoadEvent::Second { .. } => {}
                     LoadEvent::Bin { report, .. } => {
                         bins.push(report);
                         if outcome.closed.is_none() && self.enough.is_some_and(|enough| enough(&bins)) {

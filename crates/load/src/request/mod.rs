@@ -24,7 +24,7 @@ pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
 const TEXT_BYTES: usize = 100;
 
 /// A request ready to be sent, and what its answer must hold. Its buffers are used again and again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Request {
     pub(super) operation: Operation,
     /// Head and body.
@@ -49,22 +49,6 @@ impl Request {
     /// Has the answer's body kept as far as the longest value could reach.
     pub(super) fn keep_all(&mut self) {
         self.keeps_bytes = self.expected.len() + KEPT_BYTES_MAX + base64_bytes(VALUE_BYTES_MAX);
-    }
-}
-
-impl Default for Request {
-    fn default() -> Request {
-        Request {
-            operation: Operation::Get,
-            bytes: Vec::new(),
-            expected: Vec::new(),
-            exact: false,
-            keeps_bytes: 0,
-            rule: Rule::none(),
-            scratch: Vec::new(),
-            value_at: 0,
-            watch: None,
-        }
     }
 }
 
@@ -102,12 +86,12 @@ struct SlotValues<'d> {
 impl Requests {
     /// For the workload of `plan`, over connections as `connect` says.
     pub(super) fn new(plan: &Plan, connect: Connect) -> Requests {
-        let prefix = plan.workload.key_prefix;
+        let prefix = &plan.workload.key_prefix;
         let dialect: &'static Dialect = plan.dialect;
         let cut = |form| CompiledTemplate::new(form, prefix, plan.target.authority(), connect);
         Requests {
             key_prefix: prefix,
-            sizes: Sizes::new(plan.value_size),
+            sizes: Sizes::new(plan.value_size()),
             verify: plan.verify,
             forms: Operation::ALL.map(|operation| dialect.form(operation).map(cut)),
         }
@@ -310,8 +294,8 @@ mod tests {
     }
 
     fn requests_in(dialect: &str, value_size: &str, connect: Connect) -> Requests {
-        let dialect = Dialect::named(dialect).unwrap();
-        let plan = Plan { dialect, value_size: value_size.parse().unwrap(), ..Plan::example("mixed") };
+        let dialect = dialect.parse().unwrap();
+        let plan = Plan { dialect, value_size: Some(value_size.parse().unwrap()), ..Plan::example("mixed") };
         Requests::new(&plan, connect)
     }
 
@@ -505,13 +489,13 @@ mod tests {
         let put = "[put]\npath = \"/{key}\"\nbody = \"{value}\"\n[get]\npath = \"/{key}\"\n";
         let holds = Dialect::of_file("holds", &format!("{put}holds = '\"is\":\"{{value}}\"'")).unwrap();
         let begins = Dialect::of_file("begins", &format!("{put}begins = 'v={{value}}, '")).unwrap();
-        let named = |name| Dialect::named(name).unwrap();
+        let named = |name: &str| -> &'static Dialect { name.parse().unwrap() };
         for dialect in [named("weir"), named("webdis"), named("etcd"), holds, begins] {
             for size in ["100", "33-200", "1-200"] {
                 let plan = Plan {
                     dialect,
                     verify: Verify::all(),
-                    value_size: size.parse().unwrap(),
+                    value_size: Some(size.parse().unwrap()),
                     ..Plan::example("mixed")
                 };
                 let requests = Requests::new(&plan, Connect::Once);

@@ -3,15 +3,14 @@
 //! One thread reads from each worker; everything else happens in the caller's thread. A worker that fails or is lost ends the run
 //! with an error: figures without its clients would be those of another load.
 
-use super::super::measure::{self, Edges};
-use super::super::recorder::Window;
-use super::super::seconds::{SecondMerger, TimeSeries};
+use super::super::measure::{Collector, FromThread, threads};
 use super::super::tally::Tally;
-use super::super::{Error, Notice, Pacing, Plan, plain_cause};
-use super::{FromWorker, ToWorker};
+use super::super::{Plan, plain_cause};
+use super::{FromWorker, ToWorker, send};
+use kv::Error;
 use kv::proto::{FORMAT, LoadEvent, LoadReport, WorkerReport};
 use kv::units::Span;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -20,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// How long a command may take to get a worker running: ssh may have to ask its user for a password.
 const HELLO_MAX: Duration = Duration::from_secs(60);
-/// How long reaching the target or preloading may take.
+/// How long reaching the target and preloading may take.
 const PREPARE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// A worker under load reports each second; one that is silent for so long is lost.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -30,11 +29,18 @@ const QUOTED_MAX: usize = 200;
 /// Carries out `plan` by the workers that these commands start, and says what all their clients saw.
 ///
 /// Blocks as [`super::super::run`] does.
-pub fn run(plan: &Plan, commands: &[String], observer: &mut dyn FnMut(Notice)) -> Result<LoadReport, Error> {
+pub fn run(
+    plan: &Plan,
+    commands: &[String],
+    observer: &mut dyn FnMut(LoadEvent),
+) -> Result<LoadReport, Error> {
     plan.check()?;
     let (sender, received) = mpsc::channel();
     let parts = commands.iter().zip(shares(plan.clients, commands.len())).enumerate();
-    let workers = parts.map(|(number, (command, clients))| Worker::start(number, command, clients, &sender));
+    let workers = parts.map(|(number, (command, clients))| {
+        Worker::start(number, command, clients, &sender)
+            .map_err(|error| worker_error(command, format_args!("cannot run sh: {}", plain_cause(&error))))
+    });
     let workers: Vec<Worker> = workers.collect::<Result<_, _>>()?;
     let mut coordinator = Coordinator { plan, workers, received };
     coordinator.prepare(observer)?;
@@ -58,21 +64,17 @@ struct Worker {
     heard_at: Instant,
     /// From the order to start to its confirmation.
     start_delay: Duration,
-    tally: Option<Box<Tally>>,
+    /// Of its threads that have ended.
+    tally: Tally,
+    /// Its threads that have not.
+    running: u32,
 }
 
-/// A line of worker number `worker`. `Err` is why no more will come.
+/// A line of worker number `worker`. `Err` is why no more will come: this line is no message, or standard output ended.
 struct Received {
     worker: usize,
     at: Instant,
-    message: Result<FromWorker, Lost>,
-}
-
-enum Lost {
-    /// Its standard output ended.
-    Ended,
-    /// This line is no message.
-    Unreadable(Vec<u8>),
+    message: Result<FromWorker, Option<Vec<u8>>>,
 }
 
 impl Worker {
@@ -81,21 +83,17 @@ impl Worker {
         command: &str,
         clients: Range<u32>,
         sender: &Sender<Received>,
-    ) -> Result<Worker, Error> {
-        let mut process = Command::new("sh")
-            .args(["-c", command])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| worker_error(command, format!("cannot run sh: {}", plain_cause(&error))))?;
+    ) -> std::io::Result<Worker> {
+        let mut process =
+            Command::new("sh").args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (input, output) = (process.stdin.take(), process.stdout.take());
         let sender = sender.clone();
         thread::spawn(move || {
             let mut lines = BufReader::new(output.expect("it is piped")).split(b'\n');
             loop {
                 let message = match lines.next() {
-                    Some(Ok(line)) => serde_json::from_slice(&line).map_err(|_| Lost::Unreadable(line)),
-                    _ => Err(Lost::Ended),
+                    Some(Ok(line)) => serde_json::from_slice(&line).map_err(|_| Some(line)),
+                    _ => Err(None),
                 };
                 let last = message.is_err();
                 let received = Received { worker: number, at: Instant::now(), message };
@@ -112,37 +110,36 @@ impl Worker {
             input,
             heard_at: Instant::now(),
             start_delay: Duration::ZERO,
-            tally: None,
+            tally: Tally::default(),
+            running: 0,
         })
     }
 
     fn send(&mut self, message: &ToWorker) {
-        let mut line = serde_json::to_vec(message).expect("messages have no keys but texts");
-        line.push(b'\n');
         if let Some(input) = &mut self.input {
             // Where this fails, the worker is gone, and the thread that reads from it will say so.
-            let _ = input.write_all(&line);
+            let _ = send(input, message);
         }
     }
 
-    fn error(&self, cause: impl Into<String>) -> Error {
+    fn error(&self, cause: impl std::fmt::Display) -> Error {
         worker_error(&self.command, cause)
     }
 
-    fn lost(&mut self, how: Lost) -> Error {
-        if let Lost::Unreadable(line) = how {
+    /// Why no more comes from it after `line`, which is no message, or at the end of its standard output.
+    fn lost(&mut self, line: Option<Vec<u8>>) -> Error {
+        if let Some(line) = line {
             let line = String::from_utf8_lossy(&line);
             let line: String = line.chars().filter(|sign| !sign.is_control()).take(QUOTED_MAX).collect();
-            return self.error(format!(
-                "`{line}` is no message of weir load-worker; hint: the command may print nothing else on standard output"
-            ));
+            return self
+                .error(format_args!("`{line}` is no message of weir load-worker"))
+                .hint("the command may print nothing else on standard output");
         }
         self.end();
         let status =
             self.process.wait().map_or_else(|error| plain_cause(&error), |status| status.to_string());
-        self.error(format!(
-            "it ended before its result was there ({status}); hint: see its own messages, or run the command by itself"
-        ))
+        self.error(format_args!("it ended before its result was there ({status})"))
+            .hint("see its own messages, or run the command by itself")
     }
 
     /// Has it end. The end of its input ends `weir load-worker` even where another process is its parent.
@@ -152,15 +149,15 @@ impl Worker {
         let _ = self.process.kill();
     }
 
-    fn report(&self, tally: &Tally) -> WorkerReport {
+    fn report(&self) -> WorkerReport {
         WorkerReport {
             command: self.command.clone(),
             clients: self.clients.len() as u32,
-            threads: tally.threads,
-            attempts: tally.attempts(),
-            successes: tally.successes(),
-            latency: tally.latency(),
-            cpu_secs: tally.cpu.as_secs_f64(),
+            threads: self.tally.threads,
+            attempts: self.tally.attempts(),
+            successes: self.tally.successes(),
+            latency: self.tally.latency(),
+            cpu_secs: self.tally.cpu.as_secs_f64(),
             start_delay_us: self.start_delay.as_secs_f64() * 1e6,
         }
     }
@@ -173,8 +170,8 @@ impl Drop for Worker {
     }
 }
 
-fn worker_error(command: &str, cause: impl Into<String>) -> Error {
-    Error::Worker { command: command.to_owned(), cause: cause.into() }
+fn worker_error(command: &str, cause: impl std::fmt::Display) -> Error {
+    Error::new(format_args!("worker `{command}`: {cause}"))
 }
 
 struct Coordinator<'a> {
@@ -196,41 +193,38 @@ impl Coordinator<'_> {
         match message {
             Ok(FromWorker::Failed { why }) => Err(worker.error(why)),
             Ok(message) => Ok(Some((number, at, message))),
-            Err(_) if worker.tally.is_some() => Ok(None),
-            Err(how) => Err(worker.lost(how)),
+            Err(_) if worker.tally.threads > 0 && worker.running == 0 => Ok(None),
+            Err(line) => Err(worker.lost(line)),
         }
     }
 
-    /// Waits until each of `workers` has sent a message that `is_expected`.
+    /// Waits until each worker has sent a message that `is_expected`.
     fn expect(
         &mut self,
-        mut workers: Vec<usize>,
         timeout: Duration,
-        observer: &mut dyn FnMut(Notice),
+        observer: &mut dyn FnMut(LoadEvent),
         is_expected: impl Fn(&FromWorker) -> bool,
     ) -> Result<(), Error> {
         let until = Instant::now() + timeout;
-        while let Some(first) = workers.first() {
+        let mut missing: Vec<usize> = (0..self.workers.len()).collect();
+        while let Some(first) = missing.first() {
             let Some((number, _, message)) = self.receive(until)? else {
-                let why = format!("it did not answer within {}; hint: see its own messages", Span(timeout));
-                return Err(self.workers[*first].error(why));
+                let why = format!("it did not answer within {}", Span(timeout));
+                return Err(self.workers[*first].error(why).hint("see its own messages"));
             };
             if is_expected(&message) {
-                workers.retain(|waited_for| *waited_for != number);
+                missing.retain(|worker| *worker != number);
             }
             match message {
-                FromWorker::Preloading { requests, of } => observer(Notice::Preloading { requests, of }),
-                FromWorker::Preloaded { keys, secs } => {
-                    observer(Notice::Event(LoadEvent::Preloaded { keys, secs }));
-                }
+                FromWorker::Event(event) => observer(event),
                 FromWorker::Hello { version, format }
                     if (version.as_str(), format) != (env!("CARGO_PKG_VERSION"), FORMAT) =>
                 {
-                    return Err(self.workers[number].error(format!(
-                        "it is weir {version} (format {format}), and this is weir {} (format {FORMAT}); hint: \
-                         use the same version on both sides",
-                        env!("CARGO_PKG_VERSION")
-                    )));
+                    let own = env!("CARGO_PKG_VERSION");
+                    let what = format!(
+                        "it is weir {version} (format {format}), and this is weir {own} (format {FORMAT})"
+                    );
+                    return Err(self.workers[number].error(what).hint("use the same version on both sides"));
                 }
                 _ => {}
             }
@@ -239,67 +233,56 @@ impl Coordinator<'_> {
     }
 
     /// Gets all workers ready to start.
-    fn prepare(&mut self, observer: &mut dyn FnMut(Notice)) -> Result<(), Error> {
-        let all: Vec<usize> = (0..self.workers.len()).collect();
-        self.expect(all.clone(), HELLO_MAX, observer, |message| matches!(message, FromWorker::Hello { .. }))?;
+    fn prepare(&mut self, observer: &mut dyn FnMut(LoadEvent)) -> Result<(), Error> {
+        self.expect(HELLO_MAX, observer, |message| matches!(message, FromWorker::Hello { .. }))?;
+        // Once is enough, and the first can do it as well as any.
+        let mut preload = self.plan.preload_keys() > 0;
         for worker in &mut self.workers {
             let (plan, clients) = (Box::new(self.plan.clone()), worker.clients.clone());
-            worker.send(&ToWorker::Prepare { plan, clients });
+            worker.send(&ToWorker::Prepare { plan, clients, preload });
+            preload = false;
         }
-        self.expect(all, PREPARE_MAX, observer, |message| matches!(message, FromWorker::Ready))?;
-        if self.plan.preload_keys() > 0 {
-            // Once is enough, and the first can do it as well as any.
-            self.workers[0].send(&ToWorker::Preload);
-            let is_done = |message: &FromWorker| matches!(message, FromWorker::Preloaded { .. });
-            self.expect(vec![0], PREPARE_MAX, observer, is_done)?;
-        }
-        Ok(())
+        self.expect(PREPARE_MAX, observer, |message| matches!(message, FromWorker::Ready))
     }
 
-    /// Starts all workers and receives their seconds and tallies.
-    fn measure(&mut self, observer: &mut dyn FnMut(Notice)) -> Result<LoadReport, Error> {
+    /// Starts all workers and receives what their threads report.
+    fn measure(&mut self, observer: &mut dyn FnMut(LoadEvent)) -> Result<LoadReport, Error> {
         let begin = Instant::now();
+        // The threads of all workers are counted one after the other; this is the first of each.
+        let (mut first_thread, mut all_threads) = (Vec::new(), 0);
         for worker in &mut self.workers {
             worker.send(&ToWorker::Start);
             worker.heard_at = begin;
+            worker.tally = Tally::new(self.plan.pacing.rate.is_some());
+            worker.running = threads(self.plan, &worker.clients);
+            first_thread.push(all_threads as usize);
+            all_threads += worker.running;
         }
-        let start = begin + self.plan.warmup;
-        let mut edges = Edges::new(Window { start, end: start + self.plan.window });
-        let mut merger = SecondMerger::new(self.workers.len());
-        let mut series = TimeSeries::new(self.plan);
-        while self.workers.iter().any(|worker| worker.tally.is_none()) {
+        let mut collector = Collector::new(self.plan, begin, all_threads);
+        while self.workers.iter().any(|worker| worker.running > 0) {
             let silent_at = Instant::now() + SILENCE_MAX;
-            let received = self.receive(edges.next().map_or(silent_at, |edge| edge.min(silent_at)))?;
-            edges.report(Instant::now(), &mut |event| observer(Notice::Event(event)));
+            let received =
+                self.receive(collector.next_edge().map_or(silent_at, |edge| edge.min(silent_at)))?;
+            collector.report_edges(Instant::now(), observer);
             match received {
                 Some((number, at, FromWorker::Started)) => self.workers[number].start_delay = at - begin,
-                Some((number, _, FromWorker::Tally(tally))) => self.workers[number].tally = Some(tally),
-                Some((number, _, FromWorker::Second(second))) => {
-                    for second in merger.add(number, &second) {
-                        series.push(&second, observer);
+                Some((number, _, FromWorker::Thread(thread, message))) => {
+                    if let FromThread::Tally(tally) = &message {
+                        self.workers[number].tally.add(tally);
+                        self.workers[number].running -= 1;
                     }
+                    collector.add(first_thread[number] + thread, message, observer);
                 }
                 _ => {}
             }
-            let is_silent =
-                |worker: &&Worker| worker.tally.is_none() && worker.heard_at.elapsed() > SILENCE_MAX;
+            let is_silent = |worker: &&Worker| worker.running > 0 && worker.heard_at.elapsed() > SILENCE_MAX;
             if let Some(worker) = self.workers.iter().find(is_silent) {
-                let limit = Span(SILENCE_MAX);
-                return Err(
-                    worker.error(format!("nothing came from it for {limit}; hint: see its own messages"))
-                );
+                let what = format!("nothing came from it for {}", Span(SILENCE_MAX));
+                return Err(worker.error(what).hint("see its own messages"));
             }
         }
-        edges.report(Instant::now().max(edges.window.end), &mut |event| observer(Notice::Event(event)));
-        let mut total = Tally::new(matches!(self.plan.pacing, Pacing::Open { .. }));
-        let mut workers = Vec::new();
-        for worker in &self.workers {
-            if let Some(tally) = &worker.tally {
-                total.add(tally);
-                workers.push(worker.report(tally));
-            }
-        }
-        Ok(LoadReport { workers, ..measure::report(self.plan, &total, series) })
+        let workers = self.workers.iter().map(Worker::report).collect();
+        Ok(LoadReport { workers, ..collector.finish(observer) })
     }
 }
 

@@ -12,20 +12,19 @@ pub use coordinator::run;
 pub use worker::work;
 
 use super::Plan;
-use super::seconds::Second;
-use super::tally::Tally;
+use super::measure::FromThread;
+use kv::proto::LoadEvent;
 use serde::{Deserialize, Serialize};
+use std::io::Write;
 use std::ops::Range;
 
 /// What a coordinator sends.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ToWorker {
-    /// The whole plan, and which of its clients are this worker's. The answer is `ready` once the target is reached.
-    Prepare { plan: Box<Plan>, clients: Range<u32> },
-    /// Write the keys and read them back. The answer is `preloaded`.
-    Preload,
-    /// Begin. The answer is `started` at once, `tally` at the end.
+    /// The whole plan, which of its clients are this worker's, and whether it is to preload the keys. The answer is `ready`.
+    Prepare { plan: Box<Plan>, clients: Range<u32>, preload: bool },
+    /// Begin. The answer is `started` at once, and then what the threads report.
     Start,
 }
 
@@ -38,22 +37,22 @@ enum FromWorker {
         version: String,
         format: u32,
     },
+    /// How the preload goes.
+    Event(LoadEvent),
     Ready,
-    Preloading {
-        requests: u64,
-        of: u64,
-    },
-    Preloaded {
-        keys: u64,
-        secs: f64,
-    },
     Started,
-    /// A second, or a bin, is over on all its threads.
-    Second(Second),
-    /// What was counted in the window.
-    Tally(Box<Tally>),
+    /// What a thread reports, with its number among those of this worker.
+    Thread(usize, FromThread),
     /// The order could not be carried out.
     Failed {
         why: String,
     },
+}
+
+/// Sends a message: a JSON document on a line. This fails only if the other side is gone.
+fn send(output: &mut impl Write, message: &impl Serialize) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    output.write_all(&line)?;
+    output.flush()
 }

@@ -20,7 +20,7 @@ pub(crate) fn keys(run: &Run) {
             numbers.by_ref().take(draws).filter(|number| black_box(*number) < keys).count()
         })
     };
-    let sides = DISTRIBUTIONS.iter().map(|row| side(row.name)).collect();
+    let sides = DISTRIBUTIONS.iter().map(|row| side(row.name())).collect();
     run.compare(&format!("a key of {keys}"), draws, sides);
 }
 

@@ -4,7 +4,7 @@
 use super::load::{plan, run, weir_load};
 use super::support::{self, Client, until};
 use kv::proto::LoadReport;
-use load::{self, Connect, Dialect, Mix, Plan, Target, ValueSize, Verify};
+use load::{self, Connect, Dialect, Mix, Plan, Target, Verify};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -129,10 +129,10 @@ fn is_200(address: SocketAddr, path: &str) -> bool {
 /// Where it goes is said by each run.
 fn plan_in(dialect: &str, workload: &str) -> Plan {
     Plan {
-        dialect: Dialect::named(dialect).unwrap(),
+        dialect: dialect.parse().unwrap(),
         clients: 4,
         preload: true,
-        keys: 12,
+        keys: Some(12),
         ..plan(NOWHERE, workload)
     }
 }
@@ -180,18 +180,15 @@ fn check(servers: Servers<'_>, plan: &Plan) {
 
 /// Everything that a dialect of a store promises. `plant` changes a value without the generator's knowledge.
 fn check_store(dialect: &str, servers: Servers<'_>, plant: impl FnOnce(&str, &str)) {
-    for (connect, value_size) in [
-        (Connect::Once, ValueSize::Fixed(100)),
-        (Connect::Once, ValueSize::Uniform { min: 1, max: 3000 }),
-        (Connect::Each, ValueSize::Fixed(100)),
-    ] {
+    for (connect, value_size) in [(Connect::Once, "100"), (Connect::Once, "1-3000"), (Connect::Each, "100")] {
+        let value_size = Some(value_size.parse().unwrap());
         check(servers, &Plan { connect, value_size, ..plan_in(dialect, "mixed_thirds") });
     }
 
     // To the last byte, and in order.
     let verified = Plan {
         verify: Verify::all(),
-        value_size: ValueSize::Uniform { min: 1, max: 300 },
+        value_size: Some("1-300".parse().unwrap()),
         ..plan_in(dialect, "mixed_thirds")
     };
     run_until(servers, &verified, |report| {
@@ -234,7 +231,7 @@ fn webdis_is_spoken_to_in_its_own_words() {
     let webdis = servers();
     let plan = Plan { target: target(webdis.address), ..plan_in("webdis", "get_popular") };
     let error = load::run(&plan, &mut |_| {}).unwrap_err().to_string();
-    assert!(error.ends_with(": PUT was answered 200, but not as one that is done"), "{error}");
+    assert!(error.contains(": PUT was answered 200, but not as one that is done; hint: "), "{error}");
 }
 
 #[test]
@@ -332,7 +329,7 @@ fn what_a_dialect_cannot_say_is_refused_before_anything_is_asked() {
     let mix: Mix = "get=1".parse().unwrap();
     let dialect = Dialect::of_file("reads.toml", "[get]\npath = \"/{key}\"\n").unwrap();
     let reads = Plan { dialect, mix: Some(mix), ..plan(NOWHERE, "mixed") };
-    assert!(matches!(load::run(&reads, &mut |_| {}), Err(load::Error::Unreachable { .. })));
+    assert!(load::run(&reads, &mut |_| {}).unwrap_err().to_string().starts_with("cannot reach "));
     let (_, help, _) = weir_load(&["--help"]);
-    assert!(load::DIALECTS.iter().all(|row| help.contains(row.about)), "{help}");
+    assert!(load::DIALECTS.iter().all(|row| help.contains(&row.about)), "{help}");
 }

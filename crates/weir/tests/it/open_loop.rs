@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 fn open(rate: f64, arrivals: Arrivals) -> Pacing {
-    Pacing::Open { rate: Rate(rate), arrivals }
+    Pacing { rate: Some(Rate(rate)), arrivals, ..Pacing::default() }
 }
 
 /// How many samples of a histogram are longer than `ms`.
@@ -119,11 +119,12 @@ fn what_a_server_can_do_is_sent_as_it_was_asked_for() {
 #[test]
 fn a_client_that_thinks_is_not_in_a_request() {
     const THINK: Duration = Duration::from_millis(100);
-    for think in [Think::Constant(THINK), Think::Exponential(THINK)] {
+    for exponential in [false, true] {
         let server = Server::start(|_| Reply::Value);
-        let pacing = Pacing::Closed { think };
+        let think = Think { mean: THINK, exponential };
+        let pacing = Pacing { think, ..Pacing::default() };
         let report = run_for(30, &Plan { clients: 4, pacing, ..plan(server.address, "get_popular") });
-        if let Think::Constant(_) = think {
+        if !exponential {
             let most = 4.0 * (report.window_secs / THINK.as_secs_f64() + 1.0);
             assert!(report.attempts as f64 <= most, "{report:?}");
         }

@@ -4,7 +4,7 @@ use super::load::{Reply, Server, plan, run, run_for, streams_of, weir_load};
 use super::support;
 use kv::proto::LoadReport;
 use kv::units::Rate;
-use load::{Arrivals, Connect, Pacing, Plan, ValueSize, Verify};
+use load::{Arrivals, Connect, Pacing, Plan, Verify};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -54,8 +54,13 @@ fn a_value_that_was_overwritten_is_stale_and_so_is_every_one_of_them() {
 fn an_older_value_of_another_client_is_stale_too() {
     for threads in [1, 3] {
         let server = Server::start(|_| Reply::Older);
-        let plan =
-            Plan { clients: 6, threads, keys: 3, verify: Verify::all(), ..plan(server.address, "mixed") };
+        let plan = Plan {
+            clients: 6,
+            threads,
+            keys: Some(3),
+            verify: Verify::all(),
+            ..plan(server.address, "mixed")
+        };
         let report = run_for(300, &plan);
         let stale = report.errors.get("stale_value").copied().unwrap_or(0);
         assert!(stale > 0, "{report:?}");
@@ -97,21 +102,21 @@ fn a_server_that_does_as_it_should_is_never_accused() {
         let busy = Plan {
             clients: 16,
             threads: 2,
-            keys: 40,
+            keys: Some(40),
             preload: true,
             verify: Verify::all(),
             window: Duration::from_millis(600),
             ..plan(server.address, "mixed_thirds")
         };
-        let open = Pacing::Open { rate: Rate(4000.0), arrivals: Arrivals::Poisson };
+        let open = Pacing { rate: Some(Rate(4000.0)), arrivals: Arrivals::Poisson, ..Pacing::default() };
         for plan in [
             busy.clone(),
-            Plan { keys: 2, ..busy.clone() },
+            Plan { keys: Some(2), ..busy.clone() },
             // Values of the runs before this one, all of the same length: of others not even the beginning would do.
             Plan { preload: false, verify: "30%".parse().unwrap(), ..busy.clone() },
-            Plan { value_size: ValueSize::Uniform { min: 1, max: 5000 }, ..busy.clone() },
+            Plan { value_size: Some("1-5000".parse().unwrap()), ..busy.clone() },
             // Requests of one client overlap one another, on a few keys.
-            Plan { pacing: open, keys: 4, ..busy.clone() },
+            Plan { pacing: open, keys: Some(4), ..busy.clone() },
             Plan { connect: Connect::Each, window: Duration::from_millis(200), ..busy.clone() },
         ] {
             let seen = || {
@@ -124,7 +129,7 @@ fn a_server_that_does_as_it_should_is_never_accused() {
             assert!((0..5).any(|_| seen() > 0), "some of it is compared as a whole: {plan:?}");
         }
         // Writes that are given up may take effect or not, and late. On a slow machine all are.
-        let hasty = Plan { clients: 64, timeout: Duration::from_millis(1), keys: 4, ..busy.clone() };
+        let hasty = Plan { clients: 64, timeout: Duration::from_millis(1), keys: Some(4), ..busy.clone() };
         check(&run(&Plan { preload: false, ..hasty }));
     }
 }
@@ -147,7 +152,7 @@ fn values_too_short_for_a_mark_are_compared_and_not_called_verified() {
     let server = Server::start(|_| Reply::Store);
     let short = Plan {
         preload: true,
-        value_size: ValueSize::Fixed(20),
+        value_size: Some("20".parse().unwrap()),
         verify: Verify::all(),
         ..plan(server.address, "get_popular")
     };
@@ -161,9 +166,9 @@ fn verification_changes_nothing_of_what_is_asked_for() {
     let streams = |workload: &str, verify: &str, threads| {
         let server = Server::start(|_| Reply::Store);
         let verify = verify.parse().unwrap();
-        let value_size = ValueSize::Uniform { min: 10, max: 200 };
+        let value_size = Some("10-200".parse().unwrap());
         let plan = plan(server.address, workload);
-        streams_of(&Plan { clients: 6, threads, keys: 50, value_size, verify, ..plan }, &server, LENGTH)
+        streams_of(&Plan { clients: 6, threads, keys: Some(50), value_size, verify, ..plan }, &server, LENGTH)
     };
     for workload in ["mixed", "put_delete_67_33", "ycsb_f"] {
         let usual = streams(workload, "none", 1);

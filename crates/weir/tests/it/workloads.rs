@@ -4,7 +4,7 @@
 
 use super::load::{Reply, Server, ok, plan, run, run_for, status, streams_of};
 use kv::proto::{Latency, LoadEvent};
-use load::{self, Notice, Plan, WORKLOADS};
+use load::{self, Plan, WORKLOADS};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -44,14 +44,15 @@ fn each_workload_runs_without_errors_over_its_own_operations() {
         told.push(workload);
         let server = Server::start(|_| Reply::Store);
         // More keys than the popular ones, so that where only those are preloaded some reads find nothing.
-        let plan = Plan { clients: 4, threads: 2, keys: 50, preload: true, ..plan(server.address, workload) };
+        let plan =
+            Plan { clients: 4, threads: 2, keys: Some(50), preload: true, ..plan(server.address, workload) };
         let mut events = Vec::new();
         // On a machine that is busy otherwise, the shortest window may pass before anything comes back.
         let windows = [100, 1000, 10_000].map(Duration::from_millis).into_iter();
         let reports = windows.map(|window| {
             events.clear();
-            let report = load::run(&Plan { window, ..plan.clone() }, &mut |notice| {
-                if let Notice::Event(event) = notice {
+            let report = load::run(&Plan { window, ..plan.clone() }, &mut |event| {
+                if !matches!(event, LoadEvent::Preloading { .. } | LoadEvent::Second { .. }) {
                     events.push(event);
                 }
             });
@@ -79,7 +80,10 @@ fn each_workload_runs_without_errors_over_its_own_operations() {
         };
         assert_eq!(preloaded, keys);
         // The report says what was asked, and what was observed is that.
-        assert_eq!((report.about.as_str(), report.mix.len()), (plan.workload.about, operations.len()));
+        assert_eq!(
+            (report.about.as_str(), report.mix.len()),
+            (plan.workload.about.as_str(), operations.len())
+        );
         let keyed = !workload.starts_with("compute");
         assert_eq!((report.keys, report.distribution.is_empty()), (if keyed { 50 } else { 0 }, !keyed));
         assert_eq!(report.value_bytes, if keyed { "100" } else { "" });
@@ -93,7 +97,7 @@ fn each_workload_runs_without_errors_over_its_own_operations() {
         assert_eq!(events[events.len() - 2..], [LoadEvent::WindowStart, LoadEvent::WindowEnd]);
     }
     told.sort_unstable();
-    let mut all: Vec<&str> = WORKLOADS.iter().map(|row| row.name).collect();
+    let mut all: Vec<&str> = WORKLOADS.iter().map(|row| row.name.as_str()).collect();
     all.sort_unstable();
     assert_eq!(told, all, "every workload is tried");
 }
@@ -104,10 +108,10 @@ fn a_workload_of_ones_own_is_what_was_stated() {
     let plan = Plan {
         preload: true,
         clients: 3,
-        keys: 40,
+        keys: Some(40),
         mix: Some("get=2,put=1,delete=1".parse().unwrap()),
         distribution: Some("single".parse().unwrap()),
-        value_size: "20-60".parse().unwrap(),
+        value_size: Some("20-60".parse().unwrap()),
         ..plan(server.address, "get_all")
     };
     let report = run(&plan);
@@ -168,7 +172,7 @@ fn values_of_any_size_pass_the_read_back() {
         let server = Server::start(|_| Reply::Store);
         let plan = Plan {
             preload: true,
-            value_size: value_size.parse().unwrap(),
+            value_size: Some(value_size.parse().unwrap()),
             ..plan(server.address, "get_popular")
         };
         let report = run_for(10, &plan);
@@ -185,7 +189,7 @@ fn the_same_seed_asks_for_the_same_with_any_number_of_threads() {
     const LENGTH: usize = 30;
     let streams = |workload: &str, seed, threads| {
         let server = Server::start(|_| Reply::Store);
-        let plan = Plan { clients: 7, threads, seed, keys: 1000, ..plan(server.address, workload) };
+        let plan = Plan { clients: 7, threads, seed, keys: Some(1000), ..plan(server.address, workload) };
         streams_of(&plan, &server, LENGTH)
     };
     for workload in ["mixed", "put_all", "ycsb_d", "ycsb_f", "put_delete_67_33"] {

@@ -100,7 +100,10 @@ pub(super) fn window_of(server: &Server, length: &str, args: &[&str]) -> Window 
             LoadEvent::WindowStart => before = Some(spent(server)),
             LoadEvent::WindowEnd => after = Some(spent(server)),
             LoadEvent::Report(said) => report = Some(*said),
-            LoadEvent::Preloaded { .. } | LoadEvent::Second { .. } | LoadEvent::Bin { .. } => {}
+            LoadEvent::Preloading { .. }
+            | LoadEvent::Preloaded { .. }
+            | LoadEvent::Second { .. }
+            | LoadEvent::Bin { .. } => {}
         }
     }
     assert!(child.wait().is_ok_and(|status| status.success()), "weir load failed: {args:?}");

@@ -16,29 +16,29 @@ const ALL: &str = "all";
 const TICKS_PER_HALF: u32 = 5;
 
 /// Which files were asked for.
-#[derive(Debug, Default)]
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
 pub(super) struct Files {
-    /// What the names of percentile distributions begin with, folders included.
-    hdr: Option<String>,
-    seconds: Option<PathBuf>,
+    /// Write percentile distributions for HdrHistogram's plotters: PREFIX.hgrm, PREFIX-get.hgrm and so on
+    #[arg(long, value_name = "PREFIX")]
+    pub(super) hdr: Option<String>,
+
+    /// Write the figures of each second of the window as a table
+    #[arg(long, value_name = "FILE.csv")]
+    pub(super) seconds: Option<PathBuf>,
 }
 
 impl Files {
     /// Checks that they can be written; `histograms` are the names of all there will be.
-    pub(super) fn new(
-        hdr: Option<String>,
-        seconds: Option<PathBuf>,
-        histograms: &[&str],
-    ) -> Result<Files, Error> {
-        if let Some(prefix) = hdr.as_ref().filter(|prefix| prefix.is_empty() || prefix.ends_with('/')) {
+    pub(super) fn check(&self, histograms: &[&str]) -> Result<(), Error> {
+        if let Some(prefix) = self.hdr.as_ref().filter(|prefix| prefix.is_empty() || prefix.ends_with('/')) {
             return Err(Error::input(format_args!("--hdr {prefix} names no file"))
                 .hint("add what the files' names are to begin with, as in --hdr results/run"));
         }
-        let files = Files { hdr, seconds };
-        for path in files.hdr_paths(histograms.iter().copied()).into_iter().chain(files.seconds.clone()) {
+        for path in self.hdr_paths(histograms.iter().copied()).into_iter().chain(self.seconds.clone()) {
             check(&path).map_err(|(what, hint)| Error::input(what).hint(hint))?;
         }
-        Ok(files)
+        Ok(())
     }
 
     fn hdr_paths<'n>(&self, histograms: impl Iterator<Item = &'n str>) -> Vec<PathBuf> {
@@ -226,6 +226,11 @@ mod tests {
 
     const HISTOGRAMS: [&str; 3] = ["all", "get", "service"];
 
+    fn checked(hdr: Option<String>, seconds: Option<PathBuf>, histograms: &[&str]) -> Result<Files, Error> {
+        let files = Files { hdr, seconds };
+        files.check(histograms).map(|()| files)
+    }
+
     /// With these histograms.
     fn report() -> LoadReport {
         let histograms = HISTOGRAMS.map(|name| (name.to_owned(), vec![[1000, 1000, 1]]));
@@ -326,7 +331,7 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         fs::write(path("seconds.csv"), "older").unwrap();
         let prefix = path("run").to_str().unwrap().to_owned();
-        let files = Files::new(Some(prefix), Some(path("seconds.csv")), &HISTOGRAMS).unwrap();
+        let files = checked(Some(prefix), Some(path("seconds.csv")), &HISTOGRAMS).unwrap();
         assert!(files.write(&report()).is_empty());
         let mut names: Vec<String> = (fs::read_dir(folder.path()).unwrap())
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -342,7 +347,7 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         let prefix = path("run").to_str().unwrap().to_owned();
         fs::create_dir(path("gone")).unwrap();
-        let files = Files::new(Some(prefix), Some(path("gone/seconds.csv")), &HISTOGRAMS).unwrap();
+        let files = checked(Some(prefix), Some(path("gone/seconds.csv")), &HISTOGRAMS).unwrap();
         fs::remove_dir(path("gone")).unwrap();
         fs::create_dir(path("run-get.hgrm")).unwrap();
         let failures = files.write(&report());
@@ -359,7 +364,7 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         fs::create_dir(path("taken")).unwrap();
         fs::write(path("file"), "").unwrap();
-        let seconds = |name: &str| Files::new(None, Some(path(name)), &[]).unwrap_err().to_string();
+        let seconds = |name: &str| checked(None, Some(path(name)), &[]).unwrap_err().to_string();
         for (name, said) in [
             ("absent/seconds.csv", "no such file or directory; hint: make its folder first"),
             ("file/seconds.csv", "not a directory; hint: make its folder first"),
@@ -368,12 +373,12 @@ mod tests {
             let failure = seconds(name);
             assert!(failure.contains(said) && failure.contains(name), "{failure}");
         }
-        let failure = Files::new(Some("results/".into()), None, &[]).unwrap_err().to_string();
+        let failure = checked(Some("results/".into()), None, &[]).unwrap_err().to_string();
         assert!(failure.contains("--hdr results/ names no file"), "{failure}");
         // Each of the files, not the first alone.
         fs::create_dir(path("run-service.hgrm")).unwrap();
         let prefix = path("run").to_str().unwrap().to_owned();
-        let failure = Files::new(Some(prefix), None, &HISTOGRAMS).unwrap_err().to_string();
+        let failure = checked(Some(prefix), None, &HISTOGRAMS).unwrap_err().to_string();
         assert!(failure.contains("run-service.hgrm: it is not a regular file"), "{failure}");
     }
 }

@@ -7,7 +7,7 @@ use super::note;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kv::proto::{LoadEvent, SecondReport};
 use kv::units;
-use load::{Notice, Plan};
+use load::Plan;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -66,9 +66,9 @@ impl Live {
         Live { state: State::new(Duration::ZERO, Duration::ZERO), place: Place::Nowhere }
     }
 
-    pub(super) fn hear(&mut self, notice: &Notice) {
+    pub(super) fn hear(&mut self, event: &LoadEvent) {
         let before = self.state.phase.name;
-        self.state.hear(notice);
+        self.state.hear(event);
         match &mut self.place {
             Place::Nowhere => {}
             Place::Screen(bar, every, drawn) => {
@@ -163,17 +163,17 @@ impl State {
         }
     }
 
-    fn hear(&mut self, notice: &Notice) {
-        match *notice {
-            Notice::Preloading { requests, of } => {
+    fn hear(&mut self, event: &LoadEvent) {
+        match *event {
+            LoadEvent::Preloading { requests, of } => {
                 let (requests, of) = (requests as f64, of as f64);
                 let progress = format!("{} of {} requests", units::short(requests), units::short(of));
                 self.phase = Phase { name: PRELOAD, share: requests / of.max(1.0), progress };
             }
-            Notice::Event(LoadEvent::Preloaded { .. }) => self.phase = Phase::timed(WARMUP, 0, self.warmup),
-            Notice::Event(LoadEvent::WindowStart) => self.phase = Phase::timed(WINDOW, 0, self.window),
-            Notice::Second { second, report } => self.count(second, report),
-            Notice::Event(_) | Notice::Bin { .. } => {}
+            LoadEvent::Preloaded { .. } => self.phase = Phase::timed(WARMUP, 0, self.warmup),
+            LoadEvent::WindowStart => self.phase = Phase::timed(WINDOW, 0, self.window),
+            LoadEvent::Second { second, report } => self.count(second, report),
+            LoadEvent::WindowEnd | LoadEvent::Bin { .. } | LoadEvent::Report(_) => {}
         }
     }
 
@@ -338,9 +338,9 @@ mod tests {
     /// A run whose window had these seconds.
     fn state(seconds: &[SecondReport]) -> State {
         let mut state = State::new(WARMUP_TIME, WINDOW_TIME);
-        state.hear(&Notice::Event(LoadEvent::WindowStart));
+        state.hear(&LoadEvent::WindowStart);
         for (second, report) in seconds.iter().enumerate() {
-            state.hear(&Notice::Second { second: second as i64, report: *report });
+            state.hear(&LoadEvent::Second { second: second as i64, report: *report });
         }
         state
     }
@@ -396,7 +396,7 @@ mod tests {
         // Both at once: one redraw shows them, and the next second has its own.
         assert_eq!(state.untold(1).map(|seconds| seconds.len()), Some(2));
         assert!(state.untold(1).is_none());
-        state.hear(&Notice::Second { second: 2, report: second(3, 0, 1.0) });
+        state.hear(&LoadEvent::Second { second: 2, report: second(3, 0, 1.0) });
         assert!(state.untold(2).is_none() && state.untold(1).is_some());
     }
 
@@ -427,9 +427,9 @@ mod tests {
     fn before_the_first_second_there_is_only_the_phase() {
         let mut state = State::new(WARMUP_TIME, WINDOW_TIME);
         assert_eq!(view(&state, 60), ["connecting"]);
-        state.hear(&Notice::Preloading { requests: 5000, of: 20_000 });
+        state.hear(&LoadEvent::Preloading { requests: 5000, of: 20_000 });
         assert_eq!(view(&state, 60), ["preload  ██████░░░░░░░░░░░░░░░░░░░  5.00k of 20.0k requests"]);
-        state.hear(&Notice::Event(LoadEvent::Preloaded { keys: 10_000, secs: 1.5 }));
+        state.hear(&LoadEvent::Preloaded { keys: 10_000, secs: 1.5 });
         assert_eq!(view(&state, 40), ["warm-up  ░░░░░░░░░░░░░░░░░░░░  0s of 2s"]);
     }
 
@@ -454,7 +454,7 @@ mod tests {
             (1, second(2000, 1, 8000.0)),
             (2, second(3000, 0, 1000.0)),
         ] {
-            state.hear(&Notice::Second { second: at, report });
+            state.hear(&LoadEvent::Second { second: at, report });
             lines.extend(state.line(2));
         }
         assert_eq!(

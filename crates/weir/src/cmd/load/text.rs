@@ -2,7 +2,7 @@
 
 use kv::proto::{Latency, LoadReport, ScheduleReport};
 use kv::units::{self, Span};
-use load::{self, Connect, Dialect, Pacing, Plan, Verify};
+use load::{self, Connect, Pacing, Plan, Verify};
 use std::fmt::Write;
 
 /// The report for people.
@@ -180,7 +180,7 @@ fn workers(report: &LoadReport) -> String {
 fn workload_text(plan: &Plan, report: &LoadReport) -> String {
     let mut text = format!("{} on {}", report.workload, plan.target);
     if plan.names_keys() {
-        let _ = write!(text, ", {} keys of {} B", plan.keys, plan.value_size);
+        let _ = write!(text, ", {} keys of {} B", plan.keys(), plan.value_size());
     }
     if plan.distribution.is_some() {
         let _ = write!(text, ", {}", report.distribution);
@@ -190,7 +190,7 @@ fn workload_text(plan: &Plan, report: &LoadReport) -> String {
             let _ = write!(text, ", {} % {operation}", percent(*share));
         }
     }
-    if report.dialect != Dialect::default_dialect().name {
+    if !plan.dialect.is_default() {
         let _ = write!(text, ", dialect {}", report.dialect);
     }
     if plan.connect == Connect::Each {
@@ -237,33 +237,9 @@ fn percent(share: f64) -> String {
 mod tests {
     use super::*;
     use kv::proto::OperationReport;
-    use load::{Arrivals, Workload};
-    use std::time::Duration;
 
     fn plan(pacing: Pacing) -> Plan {
-        let workload = Workload::named("get_popular").unwrap();
-        Plan {
-            target: "http://host:1".parse().unwrap(),
-            dialect: Dialect::default_dialect(),
-            workload,
-            clients: 16,
-            threads: 1,
-            warmup: Duration::from_secs(1),
-            window: Duration::from_secs(10),
-            seed: 1,
-            mix: None,
-            distribution: None,
-            keys: workload.keys_default,
-            value_size: workload.value_size_default,
-            timeout: Duration::from_secs(5),
-            preload: true,
-            pacing,
-            connect: Connect::Once,
-            verify: Verify::NONE,
-            histogram: false,
-            bin: Duration::from_secs(1),
-            added_cpu: Duration::ZERO,
-        }
+        Plan { pacing, ..clap::Parser::parse_from(["load", "http://host:1"]) }
     }
 
     fn latency(count: u64, us: f64) -> Latency {
@@ -281,7 +257,7 @@ mod tests {
     }
 
     fn constant(rate: &str) -> Pacing {
-        Pacing::Open { rate: rate.parse().unwrap(), arrivals: Arrivals::default() }
+        Pacing { rate: Some(rate.parse().unwrap()), ..Pacing::default() }
     }
 
     /// Of an open loop at so many requests per second, all of which succeeded.
@@ -390,7 +366,7 @@ mod tests {
             schedule: None,
             ..open(1000)
         };
-        let text = table(&plan(Pacing::Closed { think: "10ms".parse().unwrap() }), &report);
+        let text = table(&plan(Pacing { think: "10ms".parse().unwrap(), ..Pacing::default() }), &report);
         assert!(text.contains("pacing      closed, think 10ms\n"), "{text}");
         assert!(text.contains("think       12.50 s over all clients\n"), "{text}");
         let plain = table(&plan(Pacing::default()), &report);

@@ -1,0 +1,257 @@
+//! The plan of a load: all that a run needs, as the flags of `weir load` give it.
+
+use super::dialect::{self, Dialect};
+use super::distribution::Distribution;
+use super::mix::{Mix, MixEntry, Operation};
+use super::pacing::Pacing;
+use super::seconds::SECOND;
+use super::target::Target;
+use super::value_size::ValueSize;
+use super::verify::Verify;
+use super::workload::Workload;
+use clap::ValueEnum;
+use clap::builder::ValueParser;
+use kv::Error;
+use kv::faults::TIME_MAX;
+use kv::units::Span;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// All that a run needs: two runs of one plan send the same requests in the same order.
+#[derive(Clone, Debug, clap::Parser, Serialize, Deserialize)]
+// By it the parser sees whether there is a plan; it does not fill the group itself where arguments are flattened.
+#[group(args = ["target"])]
+pub struct Plan {
+    /// The server, as http://host:port
+    #[arg(value_name = "URL")]
+    pub target: Target,
+
+    /// Operations, keys and values; the workloads are listed below
+    #[arg(long, value_name = "NAME", default_value = "get_popular", help_heading = "Load")]
+    pub workload: &'static Workload,
+
+    /// How requests look: a dialect listed below, or a file that describes one
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = "weir", help_heading = "Load")]
+    #[serde(with = "dialect::as_text")]
+    pub dialect: &'static Dialect,
+
+    /// When a client sends.
+    #[command(flatten)]
+    pub pacing: Pacing,
+
+    /// Connections, each with one request in flight
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to(100_000), help_heading = "Load")]
+    pub clients: u32,
+
+    /// Threads that drive the clients; one is enough for about 150k requests per second with short values
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1024), help_heading = "Load")]
+    pub threads: u32,
+
+    /// Time to run before the measurement
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span, help_heading = "Load")]
+    pub warmup: Duration,
+
+    /// Time to measure
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span_not_zero, help_heading = "Load")]
+    pub window: Duration,
+
+    /// What the clients' requests are drawn from: same seed, same requests
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
+    pub seed: u64,
+
+    /// How many keys there are [default: the workload's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Keys and values")]
+    pub keys: Option<u64>,
+
+    /// Operations and their shares, as in get=50,put=30,delete=20 [default: the workload's]
+    #[arg(long, value_name = "WEIGHTS", help_heading = "Load")]
+    pub mix: Option<Mix>,
+
+    /// How keys are chosen; the distributions are listed below [default: the workload's]
+    #[arg(long, value_name = "NAME", help_heading = "Keys and values")]
+    pub distribution: Option<Distribution>,
+
+    /// How long the values are, as in 100, 100-1000 or zipfian:100-100000 [default: the workload's]
+    #[arg(long, value_name = "SIZE", help_heading = "Keys and values")]
+    pub value_size: Option<ValueSize>,
+
+    /// When a client connects: once, or each, for a new connection with each request
+    #[arg(long, value_name = "WHEN", default_value = "once", help_heading = "Connections")]
+    pub connect: Connect,
+
+    // Checked every tenth of it, and every 100 ms at least.
+    /// When to give a request up
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_not_zero, help_heading = "Connections")]
+    pub timeout: Duration,
+
+    /// Do not write and read back all keys before a workload that reads
+    #[arg(long = "no-preload", action = clap::ArgAction::SetFalse, help_heading = "Load")]
+    pub preload: bool,
+
+    /// Which reads to check for a complete value that is not stale: none, all, or a share as in 1%
+    #[arg(long, value_name = "WHICH", default_value = "none", help_heading = "Keys and values")]
+    pub verify: Verify,
+
+    /// Add the latency histograms to --json and --events
+    #[arg(long, help_heading = "Output")]
+    pub histogram: bool,
+
+    /// Add figures for bins of this length, as in 100ms, to --json and --events
+    #[arg(long, value_name = "TIME", value_parser = bin, default_value = "1s", hide_default_value = true, help_heading = "Output")]
+    pub bin: Duration,
+
+    /// Add processor time to each request, as in cpu=2us: to see whether the generator is the limit
+    #[arg(long = "inject", value_name = "FAULT", value_parser = added_cpu, default_value = "cpu=0s", hide = true)]
+    pub added_cpu: Duration,
+}
+
+kv::serde_as_text!(Target, &'static Workload, Mix, Distribution, ValueSize, Verify);
+
+/// When a client makes a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub enum Connect {
+    /// At its first request, and again only when the connection ended
+    #[default]
+    Once,
+    /// For each request anew, as most load generators for coursework do: what is measured is then mostly connecting
+    Each,
+}
+
+impl Plan {
+    /// Which operations, in which shares.
+    pub fn mix_entries(&self) -> &[MixEntry] {
+        &self.mix.as_ref().unwrap_or(&self.workload.mix).entries
+    }
+
+    /// Which keys the requests of `entry` name.
+    pub(super) fn distribution_of(&self, entry: &MixEntry) -> Distribution {
+        self.distribution.or(entry.distribution).unwrap_or(self.workload.distribution)
+    }
+
+    /// The distributions of all entries, each once, in their order.
+    pub(super) fn distribution_names(&self) -> String {
+        let mut names: Vec<String> = Vec::new();
+        for entry in self.mix_entries() {
+            let name = self.distribution_of(entry).to_string();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.join(", ")
+    }
+
+    /// How many keys there are; at least one.
+    pub fn keys(&self) -> u64 {
+        self.keys.unwrap_or(self.workload.keys)
+    }
+
+    /// How long the values are.
+    pub fn value_size(&self) -> ValueSize {
+        self.value_size.unwrap_or(self.workload.value_size)
+    }
+
+    /// The names that the histograms of the report will have.
+    pub fn histogram_names(&self) -> Vec<&'static str> {
+        let asked = Operation::ALL.into_iter().filter(|asked| self.asks(|operation| operation == *asked));
+        let open = ["service", "send_lag"].into_iter().filter(|_| self.pacing.rate.is_some());
+        ["all"].into_iter().chain(asked.map(Operation::name)).chain(open).collect()
+    }
+
+    /// Whether any request names a key.
+    pub fn names_keys(&self) -> bool {
+        self.asks(|operation| self.dialect.names_key(operation))
+    }
+
+    /// How many keys, from the first on, are written and read back before the run. None where nothing is read: only then
+    /// must keys be there. None either where the dialect reads without naming a key.
+    pub fn preload_keys(&self) -> u64 {
+        let reads = |operation| operation == Operation::Get && self.dialect.names_key(operation);
+        let wanted = self.preload && self.asks(reads);
+        if wanted { self.workload.preload_keys_max.unwrap_or(u64::MAX).min(self.keys()) } else { 0 }
+    }
+
+    /// Whether a read that finds nothing is a good answer.
+    pub(super) fn absent_is_success(&self) -> bool {
+        self.workload.absent_is_success || self.asks(|operation| operation == Operation::Delete)
+    }
+
+    /// Whether the dialect supports all of it.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let Dialect { name, value_bytes_min, .. } = self.dialect;
+        let lacks = |operation: &Operation| !self.dialect.supports(*operation);
+        let steps = self.mix_entries().iter().flat_map(|entry| entry.steps);
+        let preload = self.preload_keys() > 0;
+        if let Some(operation) = steps.map(|step| step.operation).find(lacks) {
+            let what = format!("dialect {name} has no [{}], which this load asks for", operation.name());
+            return Err(Error::input(what).hint(
+                "add it to a file of your own for --dialect, or leave it out with --mix, as in --mix get=1",
+            ));
+        }
+        if preload && lacks(&Operation::Put) {
+            return Err(Error::input(format_args!(
+                "dialect {name} has no [put], which the preload asks for"
+            ))
+            .hint("add it to a file of your own for --dialect, or use --no-preload on keys that are there"));
+        }
+        let writes = preload || self.asks(|operation| operation == Operation::Put);
+        if writes && self.value_size().min < *value_bytes_min {
+            let what = format!("dialect {name} takes no values of less than {value_bytes_min} B");
+            return Err(Error::input(what).hint("take a longer --value-size"));
+        }
+        Ok(())
+    }
+
+    fn asks(&self, what: impl Fn(Operation) -> bool) -> bool {
+        self.mix_entries().iter().flat_map(|entry| entry.steps).any(|step| what(step.operation))
+    }
+
+    /// A plan of one client, for tests.
+    #[cfg(test)]
+    pub(super) fn example(workload: &str) -> Plan {
+        Plan::of_flags(&["--workload", workload, "--clients", "1"])
+    }
+
+    /// The plan of these flags, for tests.
+    #[cfg(test)]
+    pub(super) fn of_flags(flags: &[&str]) -> Plan {
+        clap::Parser::parse_from([&["load", "http://host:1"], flags].concat())
+    }
+}
+
+/// More is no load test but a mistyped number, or more than one machine's ports.
+fn up_to(most: i64) -> ValueParser {
+    clap::value_parser!(u32).range(1..=most).into()
+}
+
+/// Longest warm-up, window or time-out: what is longer is a mistyped number.
+const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A duration, as the flags take them.
+pub fn span(text: &str) -> Result<Duration, String> {
+    let Span(time) = text.parse()?;
+    if time > SPAN_MAX { Err("the most is 24h".into()) } else { Ok(time) }
+}
+
+fn span_not_zero(text: &str) -> Result<Duration, String> {
+    let time = span(text)?;
+    if time.is_zero() { Err("it must be longer than 0s".into()) } else { Ok(time) }
+}
+
+/// The length of a bin: seconds are put together from them.
+fn bin(text: &str) -> Result<Duration, String> {
+    /// A shorter bin says more of the machine's clock than of anything else.
+    const BIN_MIN: Duration = Duration::from_millis(10);
+    let time = span(text)?;
+    if time < BIN_MIN || !SECOND.as_nanos().is_multiple_of(time.as_nanos()) {
+        return Err("a second is not a multiple of it, or it is shorter than 10ms; hint: write 100ms, 200ms, 250ms or 500ms".into());
+    }
+    Ok(time)
+}
+
+fn added_cpu(text: &str) -> Result<Duration, String> {
+    let time = text
+        .strip_prefix("cpu=")
+        .ok_or("the generator has one fault; hint: write cpu=TIME, as in cpu=2us")?;
+    let Span(time) = time.parse()?;
+    if time > TIME_MAX { Err(format!("the most is {} a request", Span(TIME_MAX))) } else { Ok(time) }
+}
