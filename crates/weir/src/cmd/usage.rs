@@ -44,21 +44,31 @@ fn one_line(error: &clap::Error, words: &[OsString]) -> Error {
     ) {
         return Error::input(format_args!("{name}: a sub-command is missing")).hint(list);
     }
-    let text = error.render().to_string();
-    let mut paragraphs = text.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
-    let mut what = paragraphs.next().unwrap_or_default();
-    what = what.strip_prefix("error: ").unwrap_or(&what).to_owned();
+    let mut what = first_paragraph(error);
     if let Some(variable) = variable(command, error, words) {
         what += &format!(" in the environment variable {variable}");
     }
+    let text = error.render().to_string();
     let error = Error::input(&what);
-    match paragraphs.next().as_deref().and_then(|text| text.split_once(": ")) {
+    match text.split("\n\n").nth(1).map(on_one_line).as_deref().and_then(|text| text.split_once(": ")) {
         // A value says itself what it should be.
         _ if what.contains("; hint: ") => error,
         Some(("tip", tip)) if !tip.starts_with("to pass") => error.hint(tip),
         Some(("Usage", usage)) if what.contains("required") => error.hint(format_args!("write `{usage}`")),
         _ => error.hint(list),
     }
+}
+
+/// What the parser says first.
+pub(super) fn first_paragraph(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let what = on_one_line(text.split("\n\n").next().unwrap_or_default());
+    what.strip_prefix("error: ").unwrap_or(&what).to_owned()
+}
+
+/// The same words with single spaces between them.
+pub(super) fn on_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The environment variable that the wrong value comes from.

@@ -1,43 +1,54 @@
-//! The settings of `weir serve`, as flags, environment and file have them.
+//! The settings of `weir serve`: flags, environment variables, and the lines of a file.
 
-use cache::policy;
-use kv::Error;
+use crate::cmd::{Cli, Command, usage};
+use cache::policy::{self, PolicyRow};
+use clap::builder::RangedU64ValueParser;
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, FromArgMatches};
 use kv::faults;
 use kv::units::{Size, Span};
-use serde::Deserialize;
+use kv::{Error, VALUE_BYTES_MAX};
+use server::{COMPAT_APIS, CompatListener};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
+use store::Batching;
+use toml::Spanned;
 
 /// Serve an HTTP key-value store: a cache in front of a durable store
 ///
 /// Every setting may also stand in the environment (WEIR_LISTEN, WEIR_STORE, …) and in a TOML file (listen = "…",
 /// cache-bytes = "…"): a flag is stronger than the environment, and that is stronger than the file.
-#[derive(clap::Args, Deserialize, Default)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A TOML file with settings named like the flags
     #[arg(long, value_name = "FILE", env = "WEIR_CONFIG")]
-    #[serde(skip)]
     pub(super) config: Option<PathBuf>,
 
-    /// Where to listen; port 0 takes a free one [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_LISTEN")]
-    pub(super) listen: Option<SocketAddr>,
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_LISTEN", default_value = "127.0.0.1:8080")]
+    pub(super) listen: SocketAddr,
 
     /// Also serve the HTTP API of another system, at an address of its own: put-kv, crud, root or rpc. May be repeated; the
     /// variable and the file take a list
-    #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',')]
-    #[serde(default)]
-    pub(super) compat: Vec<String>,
+    #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
+    pub(super) compat: Vec<CompatListener>,
 
     /// Allow an address that other machines can reach: there is neither TLS nor a password
-    #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_missing_value = "true")]
-    pub(super) insecure: Option<bool>,
+    #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
+    pub(super) insecure: bool,
 
     /// Where values are kept: fjall:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://… alike, or memory:; given
-    /// more than once, the keys are divided among the stores, whose order is theirs for good [default: fjall:./weir-data]
-    #[arg(long, value_name = "URL", env = "WEIR_STORE", hide_env_values = true)]
-    #[serde(default, deserialize_with = "one_or_more")]
+    /// more than once, the keys are divided among the stores, whose order is theirs for good
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "WEIR_STORE",
+        hide_env_values = true,
+        default_value = "fjall:./weir-data"
+    )]
     pub(super) store: Vec<String>,
 
     /// A replica to read from while a store is unavailable; such answers say so, and may be old
@@ -45,148 +56,182 @@ pub(crate) struct Args {
     pub(super) read_fallback: Option<String>,
 
     /// Threads that serve connections [default: the cores this process may use]
-    #[arg(long, value_name = "N", env = "WEIR_WORKERS")]
+    #[arg(long, value_name = "N", env = "WEIR_WORKERS", value_parser = at_least_one())]
     pub(super) workers: Option<usize>,
 
-    // Written by hand the list would miss the next policy.
-    #[arg(long, value_name = "NAME", env = "WEIR_CACHE_POLICY")]
-    #[arg(help = format!("Which row leaves a full cache: {} [default: lru]", policy::names()))]
-    pub(super) cache_policy: Option<String>,
+    // Written by hand the list would miss the next policy, here and below.
+    #[arg(long, value_name = "NAME", env = "WEIR_CACHE_POLICY", default_value = "lru", value_parser = policy_named)]
+    #[arg(help = format!("Which row leaves a full cache: {}", policy::names()))]
+    pub(super) cache_policy: &'static PolicyRow,
 
     /// Shadow policies: simulated on the same requests, without rows; their hit ratios are in /metrics
-    #[arg(long, value_name = "NAME,…", env = "WEIR_SHADOW_POLICIES", value_delimiter = ',')]
-    pub(super) shadow_policies: Option<Vec<String>>,
+    #[arg(long, value_name = "NAME,…", env = "WEIR_SHADOW_POLICIES", value_delimiter = ',', value_parser = policy_named)]
+    pub(super) shadow_policies: Vec<&'static PolicyRow>,
 
-    /// Most rows in the cache; 0 for none [default: 1000000]
-    #[arg(long, value_name = "N", env = "WEIR_CACHE_ENTRIES")]
-    pub(super) cache_entries: Option<usize>,
+    /// Most rows in the cache; 0 for none
+    #[arg(long, value_name = "N", env = "WEIR_CACHE_ENTRIES", default_value = "1000000")]
+    pub(super) cache_entries: usize,
 
-    /// Most bytes in the cache, keys and bookkeeping included [default: 256MiB]
-    #[arg(long, value_name = "SIZE", env = "WEIR_CACHE_BYTES")]
-    pub(super) cache_bytes: Option<Size>,
+    /// Most bytes in the cache, keys and bookkeeping included
+    #[arg(long, value_name = "SIZE", env = "WEIR_CACHE_BYTES", default_value = "256MiB")]
+    pub(super) cache_bytes: Size,
 
-    /// Locks the cache is divided by; with 1 the policy is followed exactly [default: 16]
-    #[arg(long, value_name = "N", env = "WEIR_CACHE_SHARDS")]
-    pub(super) cache_shards: Option<usize>,
+    /// Locks the cache is divided by; with 1 the policy is followed exactly
+    #[arg(long, value_name = "N", env = "WEIR_CACHE_SHARDS", default_value = "16", value_parser = at_least_one())]
+    pub(super) cache_shards: usize,
 
-    /// Longest value, up to 64MiB [default: 8MiB]
-    #[arg(long, value_name = "SIZE", env = "WEIR_VALUE_BYTES")]
-    pub(super) value_bytes: Option<Size>,
+    /// Longest value, up to 64MiB
+    #[arg(long, value_name = "SIZE", env = "WEIR_VALUE_BYTES", default_value = "8MiB", value_parser = value_bytes)]
+    pub(super) value_bytes: usize,
 
-    /// Most connections; more are answered 503 [default: 20000]
-    #[arg(long, value_name = "N", env = "WEIR_CONNECTIONS")]
-    pub(super) connections: Option<usize>,
+    /// Most connections; more are answered 503
+    #[arg(long, value_name = "N", env = "WEIR_CONNECTIONS", default_value = "20000", value_parser = at_least_one())]
+    pub(super) connections: usize,
 
-    /// Longest wait of a request for the store [default: 10s]
-    #[arg(long, value_name = "TIME", env = "WEIR_STORE_TIMEOUT")]
-    pub(super) store_timeout: Option<Span>,
+    /// Longest wait of a request for the store
+    #[arg(long, value_name = "TIME", env = "WEIR_STORE_TIMEOUT", default_value = "10s", value_parser = positive)]
+    pub(super) store_timeout: Duration,
 
-    /// Most requests that may wait in one queue of the store [default: 10000]
-    #[arg(long, value_name = "N", env = "WEIR_STORE_QUEUE")]
-    pub(super) store_queue: Option<usize>,
+    /// Most requests that may wait in one queue of the store
+    #[arg(long, value_name = "N", env = "WEIR_STORE_QUEUE", default_value = "10000", value_parser = at_least_one())]
+    pub(super) store_queue: usize,
 
     /// Threads that read from the store, each with a session [default: what suits the store]
-    #[arg(long, value_name = "N", env = "WEIR_STORE_READ_WORKERS")]
+    #[arg(long, value_name = "N", env = "WEIR_STORE_READ_WORKERS", value_parser = at_least_one())]
     pub(super) store_read_workers: Option<usize>,
 
     /// Threads that write to the store, each with a session [default: what suits the store]
-    #[arg(long, value_name = "N", env = "WEIR_STORE_WRITE_WORKERS")]
+    #[arg(long, value_name = "N", env = "WEIR_STORE_WRITE_WORKERS", value_parser = at_least_one())]
     pub(super) store_write_workers: Option<usize>,
 
-    /// How long a start waits for another server to release the store [default: 10s]
-    #[arg(long, value_name = "TIME", env = "WEIR_LEASE_WAIT")]
-    pub(super) lease_wait: Option<Span>,
+    /// How long a start waits for another server to release the store
+    #[arg(long, value_name = "TIME", env = "WEIR_LEASE_WAIT", default_value = "10s")]
+    pub(super) lease_wait: Span,
 
-    /// How long a kept-alive connection may be idle [default: 75s]
-    #[arg(long, value_name = "TIME", env = "WEIR_IDLE_TIMEOUT")]
-    pub(super) idle_timeout: Option<Span>,
+    /// How long a kept-alive connection may be idle
+    #[arg(long, value_name = "TIME", env = "WEIR_IDLE_TIMEOUT", default_value = "75s", value_parser = positive)]
+    pub(super) idle_timeout: Duration,
 
-    /// How long a client may take to send a head [default: 10s]
-    #[arg(long, value_name = "TIME", env = "WEIR_HEAD_TIMEOUT")]
-    pub(super) head_timeout: Option<Span>,
+    /// How long a client may take to send a head
+    #[arg(long, value_name = "TIME", env = "WEIR_HEAD_TIMEOUT", default_value = "10s", value_parser = positive)]
+    pub(super) head_timeout: Duration,
 
-    /// How long a shutdown waits for requests under way [default: 30s]
-    #[arg(long, value_name = "TIME", env = "WEIR_DRAIN")]
-    pub(super) drain: Option<Span>,
+    /// How long a shutdown waits for requests under way
+    #[arg(long, value_name = "TIME", env = "WEIR_DRAIN", default_value = "30s")]
+    pub(super) drain: Span,
 
     /// Put Server-Timing on every answer of the data routes that is no failure
-    #[arg(long, env = "WEIR_TIMING", num_args = 0..=1, default_missing_value = "true")]
-    pub(super) timing: Option<bool>,
+    #[arg(long, env = "WEIR_TIMING", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
+    pub(super) timing: bool,
 
     /// A server for measurements: lets everybody clear it, make it compute, and turn batching off
-    #[arg(long, env = "WEIR_LAB", num_args = 0..=1, default_missing_value = "true")]
-    pub(super) lab: Option<bool>,
+    #[arg(long, env = "WEIR_LAB", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
+    pub(super) lab: bool,
 
     /// off: one statement per request, as in servers without batches; only with --lab
-    /// [default: on]
-    #[arg(long, value_name = "on|off", env = "WEIR_BATCHING")]
-    pub(super) batching: Option<String>,
+    #[arg(long, value_name = "on|off", env = "WEIR_BATCHING", default_value = "on", value_parser = batching)]
+    pub(super) batching: Batching,
 
-    // As for the policies.
     #[arg(long, value_name = "NAME=VALUE,…", env = "WEIR_INJECT", value_delimiter = ',')]
     #[arg(help = format!("Inject faults: any of {}; only with --lab", faults::names()))]
-    pub(super) inject: Option<Vec<String>>,
+    pub(super) inject: Vec<String>,
 
     /// Acknowledge writes before they are committed. LOSES DATA: how the tests show that they can see a loss
     #[arg(long, hide = true)]
-    #[serde(skip)]
     pub(super) acknowledge_early: bool,
 
     /// Drain and end when standard input does: the process that started this one holds the other end
     #[arg(long, hide = true)]
-    #[serde(skip)]
     pub(super) until_stdin_ends: bool,
 }
 
 impl Args {
-    /// These settings, completed by those of `file`.
-    fn or(mut self, file: Args) -> Args {
-        macro_rules! complete {
-            ($($option:ident)* ; $($list:ident)*) => {
-                $(self.$option = self.$option.or(file.$option);)*
-                $(if self.$list.is_empty() { self.$list = file.$list; })*
+    /// The settings of the command line `words`, completed by those of the file they name: these become the defaults.
+    pub(crate) fn with_file(self, words: &[OsString]) -> Result<Args, Error> {
+        let Some(path) = &self.config else { return Ok(self) };
+        let shown = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Error::input(format!("cannot read {shown}: {error}")).hint("--config names a TOML file")
+        })?;
+        let at_line = |start: usize, what: &str| {
+            let (line, what) = (text[..start].matches('\n').count() + 1, usage::on_one_line(what));
+            Error::input(format!("{shown}, line {line}: {what}"))
+                .hint("`weir serve --help` lists the settings")
+        };
+        let settings: BTreeMap<Spanned<String>, serde_json::Value> = toml::from_str(&text)
+            .map_err(|error| at_line(error.span().map_or(0, |span| span.start), error.message()))?;
+        let mut command = Cli::command();
+        for (name, value) in &settings {
+            let id = name.get_ref().replace('-', "_");
+            let has_setting = |serve: &clap::Command| {
+                // Flags that are no settings have no variable.
+                let mut settings = serve.get_arguments().filter(|arg| arg.get_env().is_some());
+                settings.any(|arg| *arg.get_id() == id.as_str() && id != "config")
             };
+            if !command.find_subcommand("serve").is_some_and(has_setting) {
+                return Err(at_line(name.span().start, &format!("unknown field `{}`", name.get_ref())));
+            }
+            let plain = |value: &serde_json::Value| value.as_str().map_or(value.to_string(), str::to_owned);
+            let values = value.as_array().map_or(vec![plain(value)], |list| list.iter().map(plain).collect());
+            command =
+                command.mut_subcommand("serve", |serve| serve.mut_arg(id, |arg| arg.default_values(values)));
         }
-        complete! {
-            listen insecure read_fallback workers cache_policy shadow_policies cache_entries cache_bytes
-            cache_shards value_bytes connections store_timeout store_queue store_read_workers
-            store_write_workers lease_wait idle_timeout head_timeout drain timing lab batching inject;
-            compat store
+        let parsed = command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
+        match parsed.map(|cli| cli.command) {
+            Ok(Command::Serve(args)) => Ok(*args),
+            Ok(_) => Ok(self),
+            // The command line was parsed before: what is wrong is a value of the file.
+            Err(error) => {
+                let is_wrong = |name: &str| match error.get(ContextKind::InvalidArg) {
+                    Some(ContextValue::String(flag)) => flag.split(' ').next() == Some(&*format!("--{name}")),
+                    _ => false,
+                };
+                let wrong = settings.keys().find(|name| is_wrong(name.get_ref()));
+                let what = usage::first_paragraph(&error);
+                Err(at_line(wrong.map_or(0, |name| name.span().start), &what))
+            }
         }
-        self
-    }
-
-    /// These settings, completed by those of the file they name.
-    ///
-    /// Errors: the file cannot be read, or is no list of settings.
-    pub(super) fn with_file(self) -> Result<Args, Error> {
-        let Some(path) = self.config.clone() else { return Ok(self) };
-        Ok(self.or(read_file(&path)?))
     }
 }
 
-fn read_file(path: &Path) -> Result<Args, Error> {
-    let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Error::input(format!("cannot read {shown}: {error}")).hint("--config names a TOML file")
+fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    let Span(time) = text.parse()?;
+    if time.is_zero() { Err("it has to be longer; hint: write it as in 10s".into()) } else { Ok(time) }
+}
+
+fn value_bytes(text: &str) -> Result<usize, String> {
+    let Size(bytes) = text.parse()?;
+    let fits = usize::try_from(bytes).ok().filter(|bytes| *bytes <= VALUE_BYTES_MAX);
+    fits.ok_or_else(|| format!("{} is too large; hint: most is 64MiB", Size(bytes)))
+}
+
+fn policy_named(name: &str) -> Result<&'static PolicyRow, String> {
+    policy::find(name).ok_or_else(|| format!("it is not known; hint: known are {}", policy::names()))
+}
+
+fn batching(text: &str) -> Result<Batching, String> {
+    match text {
+        "on" => Ok(Batching::On),
+        "off" => Ok(Batching::Off),
+        _ => Err("it is not known; hint: known are on and off".into()),
+    }
+}
+
+/// `NAME=ADDRESS:PORT`.
+fn compat_at(text: &str) -> Result<CompatListener, String> {
+    let (name, address) =
+        text.split_once('=').ok_or("it has no address; hint: write --compat crud=127.0.0.1:8081")?;
+    let api = server::find_compat(name).ok_or_else(|| {
+        let known: Vec<&str> = COMPAT_APIS.iter().map(|api| api.name).collect();
+        format!("{name} is not known; hint: known are {}", known.join(", "))
     })?;
-    toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-        let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        Error::input(format!("{shown}, line {line}: {what}")).hint("`weir serve --help` lists the settings")
-    })
-}
-
-/// A URL, or a list of them.
-fn one_or_more<'de, D: serde::Deserializer<'de>>(file: D) -> Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a store's URL or a list of them")]
-    enum Given {
-        One(String),
-        More(Vec<String>),
-    }
-    Ok(match Given::deserialize(file)? {
-        Given::One(url) => vec![url],
-        Given::More(urls) => urls,
-    })
+    let listen = address.parse().map_err(|_| {
+        let hint = format!("write --compat {name}=127.0.0.1:8081; port 0 takes a free one");
+        format!("{address} is no address with a port; hint: {hint}")
+    })?;
+    Ok(CompatListener { api, listen })
 }

@@ -9,34 +9,34 @@ pub(super) use plan::store_urls;
 use super::{note, say};
 use cache::{self, Cache};
 use kv::Error;
-use plan::{Plan, UNBATCHED_WORKERS, plan};
+use plan::{Plan, plan};
 use rustix::process::{Signal, getpid, kill_process};
 use server::Server;
 use server::tiered::{Replica, Shard, Tiers};
 use std::io;
 use store::{self, Batching, Kind, replica};
 
+/// Without batches, requests in flight are bounded by sessions: as many as servers without batches have connections.
+const UNBATCHED_WORKERS: store::Workers = store::Workers { read: 16, write: 64 };
+
 pub(crate) fn run(args: Args) -> Result<(), Error> {
-    let until_stdin_ends = args.until_stdin_ends;
     let plan = plan(args)?;
     start_log();
     let tiers = start_tiers(&plan).map_err(|error| store_failure(&error))?;
-    if plan.store_config.acknowledge_early {
+    if plan.args.acknowledge_early {
         note("warning: writes are acknowledged before they are committed; they can be lost");
     }
-    if let Some(faults) = &plan.options.faults {
-        let words = faults.base().words();
-        if !words.is_empty() {
-            note(format_args!("warning: injected faults: {}", words.join(", ")));
-        }
+    let faults = plan.faults.as_ref().map(|faults| faults.base().words()).unwrap_or_default();
+    if !faults.is_empty() {
+        note(format_args!("warning: injected faults: {}", faults.join(", ")));
     }
-    let server = Server::start(plan.options, tiers).map_err(|error| {
+    let server = Server::start(plan.options(), tiers).map_err(|error| {
         Error::input(error)
             .hint("stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one")
     })?;
     // Before the address is printed: its reader may end the server at once.
     let wait_for_end = end()?;
-    if until_stdin_ends {
+    if plan.args.until_stdin_ends {
         std::thread::spawn(end_with_stdin);
     }
     say(format_args!("{} {}", kv::proto::LISTENING, server.address()));
@@ -57,35 +57,31 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
 
 /// Opens the stores, gives each its share of the cache, and acquires them.
 fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
-    let of = plan.store_urls.len();
+    let (args, config, of) = (&plan.args, plan.store_config(), plan.store_urls.len());
     // Whole rows and bytes: what does not divide is not used, so that the bounds hold for all together.
-    let share = cache::Limits { entries: plan.cache.entries / of, bytes: plan.cache.bytes / of };
+    let bytes = usize::try_from(args.cache_bytes.0).unwrap_or(usize::MAX);
+    let share = cache::Limits { entries: args.cache_entries / of, bytes: bytes / of };
     let shards = plan.store_urls.iter().map(|url| {
         let store = store::open(url)?;
-        let best = match plan.store_config.batching {
+        let best = match args.batching {
             Batching::On => store.workers(),
             Batching::Off => UNBATCHED_WORKERS,
         };
         let workers = store::Workers {
-            read: plan.workers.0.unwrap_or(best.read),
-            write: plan.workers.1.unwrap_or(best.write),
+            read: args.store_read_workers.unwrap_or(best.read),
+            write: args.store_write_workers.unwrap_or(best.write),
         };
-        let cache = Cache::new(share, plan.cache_shards.div_ceil(of), plan.cache_policy)
-            .with_shadow_policies(&plan.shadow_policies);
-        Ok(Shard {
-            cache,
-            store,
-            config: store::Config { workers: Some(workers), ..plan.store_config.clone() },
-        })
+        let cache = Cache::new(share, args.cache_shards.div_ceil(of), args.cache_policy)
+            .with_shadow_policies(&args.shadow_policies);
+        Ok(Shard { cache, store, config: store::Config { workers: Some(workers), ..config.clone() } })
     });
     // All are opened, and so their URLs are known to make sense, before any is acquired.
     let shards = shards.collect::<Result<_, store::Error>>()?;
-    let Some(url) = &plan.read_fallback else { return Tiers::start(shards, plan.deadline.0) };
+    let Some(url) = &args.read_fallback else { return Tiers::start(shards, args.store_timeout) };
     let (replica, lag) = (replica::open(url)?, replica::Lag::watch(&plan.store_urls)?);
-    let tiers = Tiers::start(shards, plan.deadline.0)?;
-    let config =
-        store::Config { queue_wait_max: plan.store_config.queue_wait_max, ..store::Config::default() };
-    Ok(tiers.with_replica(Replica::start(replica, lag, config, plan.deadline.0)?))
+    let tiers = Tiers::start(shards, args.store_timeout)?;
+    let config = store::Config { queue_wait_max: config.queue_wait_max, ..store::Config::default() };
+    Ok(tiers.with_replica(Replica::start(replica, lag, config, args.store_timeout)?))
 }
 
 fn store_failure(error: &store::Error) -> Error {
