@@ -23,7 +23,7 @@ pub enum Capacity {
         rps: Estimate,
         /// The best level.
         level: u32,
-        /// Whether it is the highest level, with clearly more than the one below it: more clients may get more.
+        /// Whether it is the highest level, and goodput grows there by more than 15 % as clients double: more clients may get more.
         rising: bool,
     },
     /// The loop was open: so much was asked for, whatever the target could do, and nothing follows for its capacity.
@@ -119,6 +119,8 @@ pub struct Decline {
 
 /// Levels are equal if their goodput differs from their middle by no more than this.
 const HALF_WIDTH: f64 = 0.03;
+/// Goodput that stays above this share of the best, while the clients double, no longer rises as it should.
+pub(super) const SHOULDER: f64 = 0.85;
 /// So many of them make a plateau, and so many a knee.
 const LEVELS: usize = 3;
 /// At the lowest level, where that is more than one client, goodput is at most this share of the capacity: nobody waits there yet.
@@ -162,11 +164,14 @@ pub fn capacity(rows: &[Row], seed: u64) -> Capacity {
 /// The capacity of a sweep without a plateau, whose best row is `rows[best]`.
 fn not_reached(rows: &[Row], best: usize) -> Capacity {
     let Some(rps) = rows[best].goodput_rps else { return Capacity::Unknown };
+    let level = rows[best].level;
     let below = rows[..best].iter().rev().find(|row| row.usable());
-    let more =
-        below.and_then(|row| row.goodput_rps).is_some_and(|below| below.mean < (1.0 - HALF_WIDTH) * rps.mean);
+    let more = below.zip(below.and_then(|row| row.goodput_rps)).is_some_and(|(row, below)| {
+        let doublings = (f64::from(level) / f64::from(row.level)).log2();
+        below.mean < SHOULDER.powf(doublings) * rps.mean
+    });
     let rising = more && !rows[best + 1..].iter().any(Row::usable);
-    Capacity::NotReached { rps, level: rows[best].level, rising }
+    Capacity::NotReached { rps, level, rising }
 }
 
 /// What became of the rate an open loop asked for; `None` of a closed loop.

@@ -4,7 +4,7 @@
 //! compared ran within one round, on the same server, in an order that was drawn: of a round only its number says what belongs together.
 
 use super::rows::ERRORS_MAX;
-use lab_data::results::{Change, Intervention, Resource, Results, SLOWER_GENERATOR, Trial};
+use lab_data::results::{Change, Intervention, Resource, Results, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
 use serde::Serialize;
 use stats::{Estimate, Interval, mean};
 
@@ -45,14 +45,15 @@ pub enum Shown {
 }
 
 impl Shown {
-    /// A limit loses what it must: the interval of the loss excludes zero, and holds that share or lies above half of it. What is no limit
-    /// loses less than half.
+    /// A limit loses `expected`, anything else nothing. The interval decides if it holds one of the two and not the other, or lies on
+    /// one side of the middle between them.
     fn of(loss: &Estimate, expected: f64, as_delay: f64) -> Shown {
         let half = 0.5 * expected;
+        let (may_be_none, may_be_all) = (loss.low <= 0.0, loss.high >= expected);
         match loss.interval {
-            Interval::StudentT if loss.high < half => Shown::NotLimit,
-            Interval::StudentT if as_delay >= 0.5 || loss.low <= 0.0 => Shown::Undecided,
-            Interval::StudentT if loss.low >= half || loss.high >= expected => Shown::Limit,
+            Interval::StudentT if loss.high < half || may_be_none && !may_be_all => Shown::NotLimit,
+            Interval::StudentT if as_delay >= 0.5 => Shown::Undecided,
+            Interval::StudentT if loss.low >= half || may_be_all && !may_be_none => Shown::Limit,
             _ => Shown::Undecided,
         }
     }
@@ -76,7 +77,23 @@ pub(super) fn effects(results: &Results, workload: &str) -> Vec<Effect> {
             names.push(name);
         }
     }
-    names.into_iter().filter_map(|(name, level)| effect(&results.resources, &made, name, level)).collect()
+    let mut all: Vec<Effect> =
+        names.into_iter().filter_map(|(name, level)| effect(&results.resources, &made, name, level)).collect();
+    // Cores that slow each other down, as two threads of one core do, make goodput follow both.
+    let is_limit = |of: &Effect, name: &str| of.change.name == name && of.shown == Shown::Limit;
+    if all.iter().any(|of| is_limit(of, SLOWER_SERVER)) {
+        for of in all.iter_mut().filter(|of| is_limit(of, SLOWER_GENERATOR)) {
+            of.shown = Shown::Undecided;
+        }
+    }
+    all
+}
+
+/// Whether slowing the generator and the server of `workload` has shown which of them goodput follows.
+pub fn headroom_is_decided(results: &Results, workload: &str) -> bool {
+    let effects = effects(results, workload);
+    let mut tried = effects.iter().filter(|of| [SLOWER_GENERATOR, SLOWER_SERVER].contains(&&*of.change.name));
+    tried.all(|of| of.shown != Shown::Undecided)
 }
 
 /// What became of it when the generator was made slower; `None` where it was not.

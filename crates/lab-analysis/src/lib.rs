@@ -28,7 +28,7 @@ pub use checks::{CHECKS, Check, CheckCount, Checked, Confidence, Lowered, Outcom
 pub use compare::{Comparison, MEASURES, compare};
 pub use figures::{FIGURES, Figure, Figured, Group, How};
 pub use hits::HitRatio;
-pub use interventions::{Effect, Shown};
+pub use interventions::{Effect, Shown, headroom_is_decided};
 pub use limit::{Searched, Tried, UnderLimit};
 pub use population::{Place, Population};
 pub use rows::{Excluded, FastFail, OfRun, Row, Use};

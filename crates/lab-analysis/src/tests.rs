@@ -1,6 +1,7 @@
 //! What the findings say of targets whose truth is known, and of figures that cannot be true.
 
 use super::*;
+use Capacity::NotReached;
 use lab_data::simulated::tests::{model, sweep};
 
 const LEVELS: &[u32] = &[1, 2, 4, 8, 16, 32, 64];
@@ -51,9 +52,25 @@ fn two_stations_of_equal_demand_share_the_limit() {
 #[test]
 fn a_pure_delay_has_no_bottleneck_and_no_capacity() {
     let found = found("net 0 20ms, cpu 1 50us", &[1, 2, 4, 8, 16]);
-    assert!(matches!(found.capacity, Capacity::NotReached { level: 16, .. }), "{:?}", found.capacity);
+    assert!(matches!(found.capacity, NotReached { level: 16, .. }), "{:?}", found.capacity);
     assert_eq!((found.knee, found.bottleneck.grade), (None, Grade::Delay));
     assert_eq!(found.ceilings[0].resource, "cpu");
+}
+
+/// From 64 to 256 clients a server that batches may get through some 20 % more; where it bends is known all the same.
+#[test]
+fn goodput_that_hardly_rises_over_two_doublings_has_a_knee() {
+    let with_top = |share: f64| {
+        let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[1, 64, 256], 3, "1s");
+        for trial in results.trials.iter_mut().filter(|trial| trial.level == 256) {
+            trial.load.as_mut().unwrap().goodput_rps *= share;
+        }
+        findings(&results).workloads.remove(0)
+    };
+    let NotReached { level: 256, rising: false, .. } = with_top(1.2).capacity else { panic!() };
+    assert!(with_top(1.2).knee.is_some());
+    let NotReached { level: 256, rising: true, .. } = with_top(1.6).capacity else { panic!() };
+    assert!(with_top(1.6).knee.is_none());
 }
 
 #[test]

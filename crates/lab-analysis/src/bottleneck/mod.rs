@@ -33,8 +33,6 @@ pub const SATURATED: f64 = 0.95;
 const CONSTANT: f64 = 0.10;
 /// A resource that is busy already at this share of the capacity can do more than it looks.
 const EARLY: f64 = 0.7;
-/// Goodput that stays above this share of the best, while the clients double, no longer rises as it should.
-const SHOULDER: f64 = 0.85;
 /// So many of the clients added leave no doubt that the queue never empties …
 const NEARLY_ALL: f64 = 0.8;
 /// … and then this much of the time is all of it.
@@ -221,9 +219,7 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
         is_open: matches!(capacity, Capacity::Offered { .. }),
         is_alone: rows.iter().all(|row| row.level == 1),
     };
-    let ruled = RULES.iter().find_map(|rule| (rule.apply)(&case));
-    let ruled = ruled.unwrap_or_else(|| Conclusion::of(Grade::NotIdentified, Vec::new()));
-    let Conclusion { grade, named, because, .. } = grade::graded(&case, ruled, effects, &levels);
+    let Conclusion { grade, named, because, .. } = grade::graded(&case, case.conclude(), effects, &levels);
     let evidence = &case.evidence;
     let of = |ceiling: &Ceiling| evidence.iter().find(|of| of.id == ceiling.resource);
     // A pool that waits for the database has no ceiling of its own, nor have workers that wait for a core.

@@ -15,7 +15,7 @@ const SHARED_CEILING: f64 = 0.05;
 const AT_WORK: f64 = 0.5;
 /// A target with a resource that is busier may be at its own limit.
 const BUSY: f64 = 0.9;
-/// So much of a core's time inside a resource that is named: the name might be the core's.
+/// Nearly saturated: the limit may be this one, too.
 const CLOSE: f64 = 0.85;
 /// So much of a session's time that is computed with makes the processor the session's business.
 const COMPUTES: f64 = 0.3;
@@ -158,11 +158,9 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "slowed",
-        about: "nothing else tells, and goodput follows a processor, a quota or a rate of the target when it is made slower",
-        apply: |case| {
-            let named = case.all(|of| of.is_hard && of.can_limit() && of.slowed == Some(Shown::Limit));
-            (!named.is_empty()).then(|| Conclusion::of(Grade::Supported, named))
-        },
+        about: "no other rule names anything, and goodput follows a nearly saturated processor, quota or rate of the target when it is \
+                made slower",
+        apply: Case::slowed,
     },
     Rule {
         name: "none",
@@ -179,6 +177,24 @@ pub const RULES: &[Rule] = &[
 ];
 
 impl Case {
+    /// What the first rule that applies concludes. Where it names nothing, what was made slower is asked.
+    pub(super) fn conclude(&self) -> Conclusion {
+        let first = RULES.iter().find_map(|rule| (rule.apply)(self));
+        let first = first.unwrap_or_else(|| Conclusion::of(Grade::NotIdentified, Vec::new()));
+        match self.slowed() {
+            Some(slowed) if first.grade == Grade::NotIdentified => {
+                Conclusion { because: first.because, ..slowed }
+            }
+            _ => first,
+        }
+    }
+
+    fn slowed(&self) -> Option<Conclusion> {
+        let follows = |of: &Evidence| of.is_hard && of.can_limit() && of.slowed == Some(Shown::Limit);
+        let named = self.all(|of| follows(of) && of.utilization >= CLOSE);
+        (!named.is_empty()).then(|| Conclusion::of(Grade::Supported, named))
+    }
+
     fn all(&self, which: impl Fn(&Evidence) -> bool) -> Vec<usize> {
         (0..self.evidence.len()).filter(|i| which(&self.evidence[*i])).collect()
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{WorkloadFindings, findings};
-use lab_data::results::{Change, Intervention, Results, Trial};
+use lab_data::results::{Change, Intervention, Results, SLOWER_SERVER, Trial};
 use lab_data::simulated::tests::{Interventions, interventions, model, sweep};
 
 const LEVELS: &[u32] = &[1, 2, 4, 8, 16, 32, 64];
@@ -129,6 +129,35 @@ fn a_lock_that_is_handed_on_is_never_free_though_its_time_has_gaps() {
     // Of workers it is their processor that may lack.
     let workers = scene(&[actor("server workers", Limit::ServerWorkers, queued)]);
     assert_eq!(verdict(&workers), (Grade::NotIdentified, vec![]));
+}
+
+/// The queue says workers, which lack a little of their time; making their processor slower says the rest.
+#[test]
+fn goodput_that_follows_a_nearly_saturated_processor_names_it_where_the_queue_does_not() {
+    let of = |busy: fn(f64) -> State, loss: f64| {
+        let mut results = scene(&[
+            actor("server workers", Limit::ServerWorkers, |_| (0.8, Some(30.0), None)),
+            actor("server CPU", Limit::ServerCpu, busy).within(&["server workers"]),
+        ]);
+        for trial in &mut results.trials {
+            let waiting = 0.8 * f64::from(trial.level) * trial.elapsed_secs;
+            grow(trial, "server workers.waiting", waiting);
+        }
+        let base = results.trials.iter().find(|trial| trial.level == 64).unwrap().clone();
+        for (round, noise) in [-0.02, 0.0, 0.02].into_iter().enumerate() {
+            let mut trial = Trial { repetition: round as u32, ..base.clone() };
+            results.interventions.push(Intervention { change: None, trial: trial.clone() });
+            trial.load.as_mut().unwrap().goodput_rps *= 1.0 - loss + noise;
+            let raises = vec!["server CPU".to_owned()];
+            let change = Change { name: SLOWER_SERVER.into(), raises, added_us: 250.0, factor: None };
+            results.interventions.push(Intervention { change: Some(change), trial });
+        }
+        verdict(&results)
+    };
+    let busy: fn(f64) -> State = |_| (0.9, None, None);
+    assert_eq!(of(busy, 0.3), (Grade::Supported, vec![Limit::ServerCpu]));
+    assert_eq!(of(busy, 0.0), (Grade::NotIdentified, vec![]));
+    assert_eq!(of(|_| (0.6, None, None), 0.3), (Grade::NotIdentified, vec![]), "it idles too much");
 }
 
 /// PostgreSQL flushes for all who wait: more clients get more, and all of them are at the log.

@@ -156,7 +156,7 @@ pub(super) fn repeatable(results: &Results) -> Checked {
         ("the version of weir", !results.weir_version.is_empty()),
         ("the processor", fact(results, "cpu").is_some()),
         ("the kernel", fact(results, "kernel").is_some()),
-        ("the hash of the binary", fact(results, "binary").is_some_and(|binary| binary.contains("SHA-256"))),
+        ("the hash of the binary", fact(results, "binary").is_some_and(|binary| binary.contains("hash"))),
     ];
     let absent: Vec<&str> = parts.iter().filter(|(_, there)| !there).map(|(name, _)| *name).collect();
     match absent.as_slice() {

@@ -127,7 +127,7 @@ fn wrong_answers_fail_and_unread_ones_are_not_checked() {
 fn what_cannot_be_repeated_says_what_is_missing() {
     check("repeatable", |_| {}, "failed: missing: the kernel, the hash of the binary");
     let whole = |results: &mut Results| {
-        let facts = [("kernel", "6.1"), ("binary", "9 bytes, SHA-256 00")];
+        let facts = [("kernel", "6.1"), ("binary", "9 bytes, hash 00")];
         results.environment.extend(facts.map(|(name, value)| (name.to_owned(), value.to_owned())));
     };
     check("repeatable", whole, "passed: seed 7");
@@ -319,6 +319,25 @@ fn without_the_experiment_a_server_at_its_limit_is_never_called_limited_by_the_g
 
 fn named(found: &WorkloadFindings) -> Vec<&str> {
     found.bottleneck.named.iter().map(|of| of.resource.as_str()).collect()
+}
+
+/// Two threads of one core slow each other down.
+#[test]
+fn where_goodput_follows_both_the_generator_is_not_called_the_limit() {
+    let both = found(|results| {
+        slow(results, 0.99, 0.9, SLOWER_GENERATOR, &[0.19, 0.2, 0.21]);
+        slow(results, 0.99, 0.9, SLOWER_SERVER, &[0.19, 0.2, 0.21]);
+    });
+    assert_eq!(headroom_of(&both).0, Outcome::NotChecked);
+    assert_eq!((both.bottleneck.grade, named(&both)), (Grade::Supported, vec!["server CPU"]));
+}
+
+#[test]
+fn an_interval_that_holds_one_of_nothing_and_all_that_a_limit_loses_decides() {
+    // Half-widths of 0.12 or so; a limit loses 0.2.
+    assert_eq!(headroom_of(&slowed(0.3, 0.98, &[0.15, 0.2, 0.25])).0, Outcome::Fail);
+    assert_eq!(headroom_of(&slowed(0.3, 0.98, &[-0.03, 0.02, 0.07])).0, Outcome::Pass);
+    assert_eq!(headroom_of(&slowed(0.3, 0.98, &[0.05, 0.1, 0.15])).0, Outcome::NotChecked);
 }
 
 /// One level alone cannot tell whether a request takes as much at another; making the server slower can.

@@ -20,9 +20,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The rounds that show whether the generator is the limit, and the processor time that is added to each request there, as a share
-/// of what the part works on one at full use of its cores.
+/// After so many rounds it is asked whether they show that the generator is the limit, or is not …
 const HEADROOM_ROUNDS: u32 = 4;
+/// … and so often at most.
+const HEADROOM_TRIES: u32 = 2;
+/// The processor time that is added to each request there, as a share of what the part works on one at full use of its cores.
 const HEADROOM_STRENGTH: f64 = 0.2;
 /// Their trials are short: they are made for every workload of every run, and what they look for is large.
 const HEADROOM_WARMUP_MAX: Duration = Duration::from_millis(150);
@@ -35,6 +37,8 @@ struct Rounds<'a> {
     names: Vec<String>,
     strength: f64,
     numbers: Range<u32>,
+    /// After so many rounds no more are made if those decide it.
+    in_one_try: u32,
     length: Length,
 }
 
@@ -56,7 +60,8 @@ impl<'a> Rounds<'a> {
             level,
             names: names.iter().filter(|name| is_headroom(name)).cloned().collect(),
             strength: HEADROOM_STRENGTH,
-            numbers: asked..asked + HEADROOM_ROUNDS,
+            numbers: asked..asked + HEADROOM_ROUNDS * HEADROOM_TRIES,
+            in_one_try: HEADROOM_ROUNDS,
             length: Length {
                 warmup: Span(experiment.warmup.0.min(HEADROOM_WARMUP_MAX)),
                 window: Span(experiment.window.0.min(HEADROOM_WINDOW_MAX)),
@@ -78,6 +83,7 @@ impl<'a> Rounds<'a> {
             names: names.iter().filter(wanted).cloned().collect(),
             strength,
             numbers: 0..rounds,
+            in_one_try: rounds,
             length: Length { warmup: experiment.warmup, window, adaptive: None },
         })
     }
@@ -141,7 +147,7 @@ impl<'a> TargetRun<'a> {
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<(), String> {
-        let Rounds { workload, level, ref names, strength, ref numbers, length } = *rounds;
+        let Rounds { workload, level, ref names, strength, ref numbers, in_one_try, length } = *rounds;
         let (target, in_round) = (self.subject.name.as_deref(), 1 + names.len());
         let total = numbers.len() * in_round;
         let is_measured = |trial: &Trial| {
@@ -150,6 +156,10 @@ impl<'a> TargetRun<'a> {
         let is_same = |of: &&Trial| of.workload == workload.name && of.level == level && is_measured(of);
         let mut known = results.trials.iter().rev().find(is_same).cloned();
         for round in numbers.clone() {
+            let made = round - numbers.start;
+            if made > 0 && made % in_one_try == 0 && (self.options.is_decided)(results, &workload.name) {
+                break;
+            }
             let mut order = shuffled(names, self.experiment.seed, &workload.name, round);
             if known.is_none() {
                 // Nobody knows yet how much is a share of what.
@@ -160,7 +170,7 @@ impl<'a> TargetRun<'a> {
                 let base = known.as_ref().map(|trial| Base { resources: &results.resources, trial });
                 let change = name.map(|name| runner.change(base.as_ref()?, name, strength));
                 let Some(change) = change.map_or(Some(None), |change| change.map(Some)) else { continue };
-                let number = (round - numbers.start) as usize * in_round + place + 1;
+                let number = made as usize * in_round + place + 1;
                 progress.intervenes(number, total, target, &workload.name, name);
                 let mut trial = runner.intervene(workload, level, round, length, change.as_ref());
                 // An interrupted trial is no failure of the target.
@@ -336,6 +346,7 @@ mod tests {
             scale: None,
             published: Vec::new(),
             enough: |_, _| false,
+            is_decided: |results, _| results.interventions.len() >= 12,
         };
         let target_run = TargetRun::new(&experiment, &experiment.subjects[0], &options, &[0]).unwrap();
         let mut results = target_run.nothing_yet("now");

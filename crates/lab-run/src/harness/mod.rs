@@ -67,6 +67,8 @@ pub struct Options {
     pub published: Vec<PublishedRow>,
     /// Whether a trial whose window may end sooner has seen enough; asked after each of its bins of [`BIN`].
     pub enough: fn(&Precision, &[SecondReport]) -> bool,
+    /// Whether the rounds made so far show, for a workload, if the generator is the limit.
+    pub is_decided: fn(&Results, &str) -> bool,
 }
 
 /// What an experiment asks of a trial that may end before its limit.

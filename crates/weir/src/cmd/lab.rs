@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kv::Error;
 use kv::proto::SecondReport;
 use kv::units::Span;
+use lab_analysis::headroom_is_decided;
 use lab_analysis::steady::{Goal, long_enough};
 use lab_data::experiment::{Adaptive, Experiment, PublishedSource, Target};
 use lab_data::published::{self, PublishedRow};
@@ -78,7 +79,9 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     let program = std::env::current_exe()
         .map_err(|error| Error::new(format_args!("cannot find the weir binary to start: {error}")))?;
     let command = command_line();
-    let options = Options { program, dir: dir.clone(), command, scale: args.scale, published, enough };
+    let is_decided = headroom_is_decided;
+    let options =
+        Options { program, dir: dir.clone(), command, scale: args.scale, published, enough, is_decided };
     let stop = stop_on_signal()?;
     let planned = experiment.trials();
     let trials = if planned == 1 { "trial" } else { "trials" };
