@@ -3,7 +3,7 @@
 //! If a resource is the limit, goodput falls as its demand grows: X′ = X·D/(D + δ). If it is not, hardly anything happens. What is
 //! compared ran within one round, on the same server, in an order that was drawn: of a round only its number says what belongs together.
 
-use super::rows::ERRORS_MAX;
+use super::rows::{ERRORS_MAX, SATURATED};
 use lab_data::results::{Change, Intervention, Resource, Results, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
 use serde::Serialize;
 use stats::{Estimate, Interval, mean};
@@ -45,19 +45,24 @@ pub enum Shown {
 }
 
 impl Shown {
-    /// A limit loses `expected`, anything else nothing. The interval decides if it holds one of the two and not the other, or lies on
-    /// one side of the middle between them.
-    fn of(loss: &Estimate, expected: f64, as_delay: f64) -> Shown {
+    /// A limit loses `expected`, what is no limit nothing: the interval of the loss lies on one side of the middle between them. Where
+    /// it does not, how `busy` the resource is, 0–1, decides between the two if the interval holds that one.
+    fn of(loss: &Estimate, expected: f64, as_delay: f64, busy: f64) -> Shown {
         let half = 0.5 * expected;
         let (may_be_none, may_be_all) = (loss.low <= 0.0, loss.high >= expected);
+        let has_time = busy < HAS_TIME;
         match loss.interval {
-            Interval::StudentT if loss.high < half || may_be_none && !may_be_all => Shown::NotLimit,
-            Interval::StudentT if as_delay >= 0.5 => Shown::Undecided,
-            Interval::StudentT if loss.low >= half || may_be_all && !may_be_none => Shown::Limit,
+            Interval::StudentT if loss.high < half || may_be_none && has_time => Shown::NotLimit,
+            Interval::StudentT if has_time || as_delay >= 0.5 => Shown::Undecided,
+            Interval::StudentT if loss.low >= half => Shown::Limit,
+            Interval::StudentT if may_be_all && (!may_be_none || busy >= SATURATED) => Shown::Limit,
             _ => Shown::Undecided,
         }
     }
 }
+
+/// A resource that is busy for less of the time is no limit, whatever was lost: others took the time, or its neighbour became slower, too.
+const HAS_TIME: f64 = 0.7;
 
 /// Where batches are counted: what the name of a resource's busy time holds, and what that of their number holds in its place.
 const BATCHES: &[(&str, &str)] = &[
@@ -115,6 +120,7 @@ fn effect(resources: &[Resource], made: &[&Intervention], name: &str, level: u32
     };
     let mut expected = Vec::new();
     let mut delays = Vec::new();
+    let mut busy = Vec::new();
     let mut losses = Vec::new();
     let mut ratios = Vec::new();
     let mut of = None;
@@ -128,6 +134,7 @@ fn effect(resources: &[Resource], made: &[&Intervention], name: &str, level: u32
         let loss = 1.0 - after / before;
         expected.push(due.loss);
         delays.push(due.as_delay);
+        busy.push(due.busy);
         losses.push(loss);
         ratios.push(loss / due.loss);
         of = of.or(due.of);
@@ -143,7 +150,7 @@ fn effect(resources: &[Resource], made: &[&Intervention], name: &str, level: u32
         expected_loss,
         as_delay,
         loss,
-        shown: Shown::of(&loss, expected_loss, as_delay),
+        shown: Shown::of(&loss, expected_loss, as_delay, mean(&busy)?),
         elasticity: Estimate::of(&ratios)?,
     })
 }
@@ -165,6 +172,8 @@ struct Due {
     loss: f64,
     /// [`Effect::as_delay`].
     as_delay: f64,
+    /// Busy share of the resource, 0–1; of none, 1.
+    busy: f64,
 }
 
 impl Due {
@@ -177,9 +186,11 @@ impl Due {
         if raised.is_none() && !change.raises.is_empty() {
             return None;
         }
-        let servers = raised.map_or(1.0, |of| base.servers(of));
+        let is_own_time = [SLOWER_GENERATOR, SLOWER_SERVER].contains(&&*change.name);
+        let servers = raised.map_or(1.0, |of| base.servers(of) * if is_own_time { full(of) } else { 1.0 });
         let attempts_per_sec = load.attempts as f64 / load.window_secs;
-        // A limit is busy all the time: what it takes of each request, or of each batch, follows from how many there were.
+        // A limit is busy all the time: what it takes of each request, or of each batch, follows from how many there were. What slows a
+        // part by a share of its own time takes that share whether the part is busy or not.
         let per_sec = match raised.and_then(|of| batches(of, base)) {
             Some(batches) => batches,
             None => attempts_per_sec,
@@ -191,7 +202,8 @@ impl Due {
         let cycle_us = f64::from(base.level) / attempts_per_sec * 1e6;
         let as_delay = added_us / (cycle_us + added_us) / loss;
         let known = loss.is_finite() && loss >= LOSS_LEAST && as_delay.is_finite();
-        known.then(|| Due { of: raised.map(|of| of.name.clone()), loss, as_delay })
+        let busy = raised.map_or(1.0, full);
+        known.then(|| Due { of: raised.map(|of| of.name.clone()), loss, as_delay, busy })
     }
 }
 

@@ -117,6 +117,8 @@ pub enum FastFail {
     MoreAttempts,
 }
 
+/// Busy enough to be the limit: U ≥ 0.95.
+pub const SATURATED: f64 = 0.95;
 /// Of the attempts of a run, how many may fail.
 pub(super) const ERRORS_MAX: f64 = 0.001;
 

@@ -1,8 +1,8 @@
 //! What is known of every resource at the levels that decide: the numbers the rules are asked with.
 
-use super::{CONSTANT, EARLY, Evidence, SATURATED, SHOULDER_FALL};
+use super::{CONSTANT, EARLY, Evidence, SHOULDER_FALL};
 use crate::capacity::{Capacity, Knee, SHOULDER};
-use crate::rows::{POOL_SEEN, Row, Use};
+use crate::rows::{POOL_SEEN, Row, SATURATED, Use};
 use crate::waiting::holding;
 use lab_data::results::{Limit, Resource, ResourceKind};
 use stats::{mean, variation};

@@ -20,15 +20,13 @@ pub use rules::{Case, Conclusion, RULES, Rule};
 use super::capacity::{Capacity, Knee};
 use super::ceilings::{self, Ceiling};
 use super::interventions::{Effect, Shown, headroom};
-use super::rows::{FastFail, Row};
+use super::rows::{FastFail, Row, SATURATED};
 use super::waiting::Waiting;
 use lab_data::results::{Limit, Resource, ResourceKind};
 use queues::Queues;
 use serde::Serialize;
 use stats::Estimate;
 
-/// Busy enough to be the limit: U ≥ 0.95.
-pub const SATURATED: f64 = 0.95;
 /// Constant enough to be a service demand: standard deviation over mean ≤ 10 %.
 const CONSTANT: f64 = 0.10;
 /// A resource that is busy already at this share of the capacity can do more than it looks.

@@ -24,7 +24,7 @@ use std::time::Duration;
 const HEADROOM_ROUNDS: u32 = 4;
 /// … and so often at most.
 const HEADROOM_TRIES: u32 = 2;
-/// The processor time that is added to each request there, as a share of what the part works on one at full use of its cores.
+/// The processor time that is added to each request there, as a share of what the part works on one.
 const HEADROOM_STRENGTH: f64 = 0.2;
 /// Their trials are short: they are made for every workload of every run, and what they look for is large.
 const HEADROOM_WARMUP_MAX: Duration = Duration::from_millis(150);

@@ -31,8 +31,8 @@ struct Batches {
 
 /// How large each is; a row for each of [`lab_data::experiment::INTERVENTIONS`], and two more.
 const SIZES: &[(&str, Size)] = &[
-    (SLOWER_GENERATOR, Size::PerRequest(generator_cpu)),
-    (SLOWER_SERVER, Size::PerRequest(server_cpu)),
+    (SLOWER_GENERATOR, Size::PerRequest(|base| base.in_use(generator_cpu(base)))),
+    (SLOWER_SERVER, Size::PerRequest(|base| base.in_use(server_cpu(base)))),
     ("cpu", Size::PerRequest(server_cpu)),
     ("worker", Size::PerRequest(|base| base.station("server workers", server_cpu(base).servers))),
     // As much as of the processor: a control of the same size, and of nobody's demand.
@@ -86,6 +86,14 @@ impl Base<'_> {
         let resource = self.resources.iter().find(|resource| resource.name == name);
         let servers = resource.map_or(servers, |resource| self.trial.servers(resource));
         Raised { names: vec![name.to_owned()], servers }
+    }
+
+    /// The servers that were busy in the mean. A part that hardly works is slowed by little: by much, and the other part would get
+    /// single requests instead of batches, and take more time for each.
+    fn in_use(&self, raised: Raised) -> Raised {
+        let meant = self.resources.iter().filter(|of| raised.names.contains(&of.name));
+        let busy = meant.filter_map(|of| Some(self.trial.utilization(of)? * self.trial.servers(of)));
+        Raised { servers: busy.reduce(f64::max).unwrap_or(raised.servers), ..raised }
     }
 
     /// By how much the counters whose names are `meant` grew together.
