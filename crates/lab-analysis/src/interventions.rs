@@ -82,8 +82,10 @@ pub(super) fn effects(results: &Results, workload: &str) -> Vec<Effect> {
             names.push(name);
         }
     }
-    let mut all: Vec<Effect> =
-        names.into_iter().filter_map(|(name, level)| effect(&results.resources, &made, name, level)).collect();
+    let mut all: Vec<Effect> = names
+        .into_iter()
+        .filter_map(|(name, level)| effect(&results.resources, &made, name, level))
+        .collect();
     // Cores that slow each other down, as two threads of one core do, make goodput follow both.
     let is_limit = |of: &Effect, name: &str| of.change.name == name && of.shown == Shown::Limit;
     if all.iter().any(|of| is_limit(of, SLOWER_SERVER)) {
