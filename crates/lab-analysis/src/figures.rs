@@ -2,9 +2,12 @@
 //!
 //! A figure is a row of [`FIGURES`]. Nothing is concluded from them here; they are printed.
 
+use Group::{Databases, Disk, Pressure, Processes};
+use How::{Gauge, Growth, PerAttempt, PerSecond};
 use kv::proto::LoadReport;
-use lab_data::results::{Reading, Trial};
+use lab_data::results::{Reading, Run, Trial};
 use serde::Serialize;
+use stats::mean;
 use std::collections::BTreeSet;
 
 /// A figure.
@@ -57,52 +60,42 @@ const LATE: &str = "PostgreSQL’s sessions hand in commits, log syncs and block
 const SAMPLING: &str = "Sampling sockets is the lab’s own use of the cores, in nobody’s processor time. What all of sampling takes of \
      goodput is measured by experiments/sampling.toml and weir compare.";
 
+/// Growth in a second.
+const RATE: How = PerSecond(1.0);
+
 /// The figures, in the order of the report.
 pub const FIGURES: &[Figure] = &[
-    figure("written_mb_per_sec", Group::Disk, "written", "MB/s", "*.written_bytes", How::PerSecond(MEGA)),
-    figure("read_mb_per_sec", Group::Disk, "read", "MB/s", "*.read_bytes", How::PerSecond(MEGA)),
-    figure("writes_per_sec", Group::Disk, "writes", "per s", "*.writes", How::PerSecond(1.0)),
-    figure("reads_per_sec", Group::Disk, "reads", "per s", "*.reads", How::PerSecond(1.0)),
-    figure("flushes_per_sec", Group::Disk, "flushes", "per s", "*.flushes", How::PerSecond(1.0)),
-    figure("queue_mean", Group::Disk, "queue", "mean", "*.queue_secs", How::PerSecond(1.0)),
-    figure("wal_mb_per_sec", Group::Databases, "log", "MB/s", "*.wal_bytes", How::PerSecond(MEGA)),
-    late("wal_syncs_per_sec", "log syncs", "per s", "*.wal_syncs"),
-    late("wal_syncing_mean", "in log sync", "mean", "*.wal_sync_secs"),
-    figure("syncs_per_sec", Group::Databases, "syncs", "per s", "*.syncs", How::PerSecond(1.0)),
+    figure("written_mb_per_sec", Disk, "written", "MB/s", "*.written_bytes", PerSecond(MEGA)),
+    figure("read_mb_per_sec", Disk, "read", "MB/s", "*.read_bytes", PerSecond(MEGA)),
+    figure("writes_per_sec", Disk, "writes", "per s", "*.writes", RATE),
+    figure("reads_per_sec", Disk, "reads", "per s", "*.reads", RATE),
+    figure("flushes_per_sec", Disk, "flushes", "per s", "*.flushes", RATE),
+    figure("queue_mean", Disk, "queue", "mean", "*.queue_secs", RATE),
+    figure("wal_mb_per_sec", Databases, "log", "MB/s", "*.wal_bytes", PerSecond(MEGA)),
+    figure("wal_syncs_per_sec", Databases, "log syncs", "per s", "*.wal_syncs", RATE).but(LATE),
+    figure("wal_syncing_mean", Databases, "in log sync", "mean", "*.wal_sync_secs", RATE).but(LATE),
+    figure("syncs_per_sec", Databases, "syncs", "per s", "*.syncs", RATE),
     figure(
         "write_transactions_per_sec",
-        Group::Databases,
+        Databases,
         "writing transactions",
         "per s",
         "*.write_transactions",
-        How::PerSecond(1.0),
+        RATE,
     ),
-    late("commits_per_sec", "commits", "per s", "*.commits"),
-    late("rollbacks_per_sec", "rollbacks", "per s", "*.rollbacks"),
-    late("blocks_read_per_sec", "pages read", "per s", "*.blocks_read"),
-    figure(
-        "row_lock_waits_per_sec",
-        Group::Databases,
-        "row lock waits",
-        "per s",
-        "*.row_lock_waits",
-        How::PerSecond(1.0),
-    ),
-    figure("checkpoints", Group::Databases, "checkpoints", "a run", "*.checkpoints", How::Growth),
-    figure("connections", Group::Databases, "connections", "", "*.connections", How::Gauge),
-    figure("threads", Group::Processes, "threads", "", "*.threads", How::Gauge),
-    figure("switches_per_request", Group::Processes, "switches", "a request", "*.switches", How::PerAttempt),
-    Figure {
-        name: "sampling_percent_of_core",
-        group: Group::Processes,
-        heading: ("sampling", "% of a core"),
-        source: "*.cost_secs",
-        how: How::PerSecond(100.0),
-        note: Some(SAMPLING),
-    },
-    figure("pressure_some_share", Group::Pressure, "some wait", "share", "*.some_secs", How::PerSecond(1.0)),
-    figure("pressure_full_share", Group::Pressure, "all wait", "share", "*.full_secs", How::PerSecond(1.0)),
-    figure("throttled_share", Group::Pressure, "throttled", "share", "*.throttled_secs", How::PerSecond(1.0)),
+    figure("commits_per_sec", Databases, "commits", "per s", "*.commits", RATE).but(LATE),
+    figure("rollbacks_per_sec", Databases, "rollbacks", "per s", "*.rollbacks", RATE).but(LATE),
+    figure("blocks_read_per_sec", Databases, "pages read", "per s", "*.blocks_read", RATE).but(LATE),
+    figure("row_lock_waits_per_sec", Databases, "row lock waits", "per s", "*.row_lock_waits", RATE),
+    figure("checkpoints", Databases, "checkpoints", "a run", "*.checkpoints", Growth),
+    figure("connections", Databases, "connections", "", "*.connections", Gauge),
+    figure("threads", Processes, "threads", "", "*.threads", Gauge),
+    figure("switches_per_request", Processes, "switches", "a request", "*.switches", PerAttempt),
+    figure("sampling_percent_of_core", Processes, "sampling", "% of a core", "*.cost_secs", PerSecond(100.0))
+        .but(SAMPLING),
+    figure("pressure_some_share", Pressure, "some wait", "share", "*.some_secs", RATE),
+    figure("pressure_full_share", Pressure, "all wait", "share", "*.full_secs", RATE),
+    figure("throttled_share", Pressure, "throttled", "share", "*.throttled_secs", RATE),
 ];
 
 const fn figure(
@@ -116,10 +109,10 @@ const fn figure(
     Figure { name, group, heading: (heading, unit), source, how, note: None }
 }
 
-/// One of PostgreSQL's that come late.
-const fn late(name: &'static str, heading: &'static str, unit: &'static str, source: &'static str) -> Figure {
-    let (group, how) = (Group::Databases, How::PerSecond(1.0));
-    Figure { name, group, heading: (heading, unit), source, how, note: Some(LATE) }
+impl Figure {
+    const fn but(self, note: &'static str) -> Figure {
+        Figure { note: Some(note), ..self }
+    }
 }
 
 /// A figure of one thing at one level.
@@ -134,27 +127,25 @@ pub struct Figured {
 }
 
 /// All figures of the runs of one level, in the order of [`FIGURES`].
-pub fn figures(ran: &[(&Trial, &LoadReport)]) -> Vec<Figured> {
+pub fn figures(ran: &[Run]) -> Vec<Figured> {
     FIGURES.iter().flat_map(|figure| of_figure(figure, ran)).collect()
 }
 
-fn of_figure(figure: &'static Figure, ran: &[(&Trial, &LoadReport)]) -> Vec<Figured> {
+fn of_figure(figure: &'static Figure, ran: &[Run]) -> Vec<Figured> {
     let end = figure.source.trim_start_matches('*');
-    let owners: BTreeSet<&str> = (ran.iter())
-        .flat_map(|(trial, _)| {
-            let all = if figure.how == How::Gauge { &trial.closed.gauges } else { &trial.closed.counters };
-            all.keys().filter_map(|name| name.strip_suffix(end))
-        })
+    let names = ran.iter().flat_map(|(trial, _)| match figure.how {
+        Gauge => trial.closed.gauges.keys(),
+        _ => trial.closed.counters.keys(),
+    });
+    let owners: BTreeSet<&str> = names
+        .filter_map(|name| name.strip_suffix(end))
         // Names of the server's own counters are metrics with labels, and none of ours.
         .filter(|owner| !owner.starts_with("stats.") && !owner.contains(".waits"))
         .collect();
     let of_owner = |owner: &str| {
         let name = format!("{owner}{end}");
-        let values: Vec<f64> = (ran.iter())
-            .filter_map(|(trial, load)| value(figure.how, trial, load, &name))
-            .filter(|value| value.is_finite())
-            .collect();
-        let value = stats::mean(&values)?;
+        let values = ran.iter().filter_map(|(trial, load)| value(figure.how, trial, load, &name));
+        let value = mean(values.filter(|value| value.is_finite()))?;
         Some(Figured { figure: figure.name, of: shown(owner), value })
     };
     owners.into_iter().filter_map(of_owner).collect()
@@ -163,10 +154,10 @@ fn of_figure(figure: &'static Figure, ran: &[(&Trial, &LoadReport)]) -> Vec<Figu
 fn value(how: How, trial: &Trial, load: &LoadReport, name: &str) -> Option<f64> {
     let gauge = |reading: &Reading| reading.gauges.get(name).copied();
     Some(match how {
-        How::PerSecond(unit) => trial.per_sec(name)? * unit,
-        How::PerAttempt => trial.per_sec(name)? * trial.elapsed_secs / load.attempts as f64,
-        How::Growth => trial.growth(name)?,
-        How::Gauge => (gauge(&trial.opened)? + gauge(&trial.closed)?) / 2.0,
+        PerSecond(unit) => trial.per_sec(name)? * unit,
+        PerAttempt => trial.per_sec(name)? * trial.elapsed_secs / load.attempts as f64,
+        Growth => trial.growth(name)?,
+        Gauge => (gauge(&trial.opened)? + gauge(&trial.closed)?) / 2.0,
     })
 }
 

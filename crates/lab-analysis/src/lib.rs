@@ -38,7 +38,7 @@ pub use waiting::{Dominant, Waiting};
 pub use waits::{WAITS, Wait, WaitKind, Whereabouts};
 
 use checks::{OfRow, OfWorkload};
-use lab_data::results::{ResourceKind, Results, WorkloadPlan};
+use lab_data::results::{ResourceKind, Results, Run, Trial, WorkloadPlan};
 use serde::Serialize;
 
 /// Everything concluded from one run of an experiment.
@@ -170,10 +170,12 @@ pub fn findings(results: &Results) -> Findings {
 ///
 /// `below` is the row of the next lower level: checks compare with it.
 pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, below: Option<&Row>) -> Row {
-    let trials = rows::trials(results, workload, level, only);
+    let at_level = results.trials.iter().filter(|trial| trial.workload == workload && trial.level == level);
+    let trials = at_level.filter(|trial| only.is_none_or(|repetition| trial.repetition == repetition));
+    let trials: Vec<&Trial> = trials.collect();
+    let ran: Vec<Run> = trials.iter().filter_map(|trial| Some((*trial, trial.numbers()?))).collect();
     let planned = only.map_or(results.repetitions, |_| 1);
-    let mut row = rows::merged(results, workload, level, &trials, planned, below);
-    let ran = rows::with_numbers(&trials);
+    let mut row = rows::merged(results, workload, level, &trials, &ran, planned, below);
     if !ran.is_empty() {
         row.checks = checks::of_row(&OfRow { results, ran: &ran, row: &row, below });
     }
@@ -223,7 +225,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
         time_series: steady::time_series::time_series(results, &workload.name, &rows, knee.as_ref()),
         decline: capacity::decline(&rows, &capacity),
         hit_ratios: hits::hit_ratios(results, &workload.name),
-        printed: rows::printed_sweep(results, workload),
+        printed: rows::published_sweep(results, &workload.name),
         ceilings,
         waits: waiting::dominant(&rows, &bottleneck.levels),
         under_limit: limit::under_limit(results, &workload.name),

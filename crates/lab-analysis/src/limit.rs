@@ -1,6 +1,8 @@
 //! What gets through under a limit on latency: between which two rates the truth lies, as a search saw it.
 
-use lab_data::results::{Results, SearchEnd, SearchPlan, SearchTrial};
+use kv::proto::LoadReport;
+use lab_data::distinct;
+use lab_data::results::{Results, Search, SearchEnd, SearchPlan, SearchTrial};
 use lab_data::search::{self, Outcome, Says, Tally};
 use serde::Serialize;
 
@@ -53,25 +55,21 @@ pub struct Tried {
 pub fn under_limit(results: &Results, workload: &str) -> Option<UnderLimit> {
     let of_it: Vec<_> = results.searches.iter().filter(|search| search.workload == workload).collect();
     let plan = of_it.first()?.plan.clone();
-    let searches: Vec<Searched> = of_it
-        .into_iter()
-        .map(|search| {
-            let tallies = search::tallies(&search.plan, &search.trials);
-            let (holds, breaks) = search::bounds(&tallies);
-            Searched {
-                repetition: search.repetition,
-                holds_rps: holds.map(|of| of.rate_rps),
-                breaks_rps: breaks.map(|of| of.rate_rps),
-                ended: search.ended,
-                rates: tallies
-                    .iter()
-                    .filter_map(|tally| tried(&search.plan, tally, &search.trials))
-                    .collect(),
-                trials: search.trials.len() as u32,
-                reasons: reasons(&search.plan, &search.trials),
-            }
-        })
-        .collect();
+    let searched = |search: &Search| {
+        let Search { repetition, plan, trials, ended, .. } = search;
+        let tallies = search::tallies(plan, trials);
+        let (holds, breaks) = search::bounds(&tallies);
+        Searched {
+            repetition: *repetition,
+            holds_rps: holds.map(|of| of.rate_rps),
+            breaks_rps: breaks.map(|of| of.rate_rps),
+            ended: *ended,
+            rates: tallies.iter().filter_map(|tally| tried(plan, tally, trials)).collect(),
+            trials: trials.len() as u32,
+            reasons: reasons(plan, trials),
+        }
+    };
+    let searches: Vec<Searched> = of_it.into_iter().map(searched).collect();
     let all = |bound: fn(&Searched) -> Option<f64>| searches.iter().map(bound).collect::<Option<Vec<f64>>>();
     let holds_rps = all(|of| of.holds_rps).and_then(|of| of.into_iter().min_by(f64::total_cmp));
     let breaks_rps = all(|of| of.breaks_rps).and_then(|of| of.into_iter().max_by(f64::total_cmp));
@@ -80,29 +78,22 @@ pub fn under_limit(results: &Results, workload: &str) -> Option<UnderLimit> {
 
 /// `None` of a rate that had short trials only.
 fn tried(plan: &SearchPlan, tally: &Tally, trials: &[SearchTrial]) -> Option<Tried> {
-    let of_it = || {
-        let at_it = trials.iter().filter(|of| of.rate_rps == tally.rate_rps);
-        let full = at_it.filter(|of| search::is_full(plan, of.window_secs));
-        full.filter_map(|of| of.trial.numbers())
-    };
-    let p99 = || of_it().filter(|load| load.latency.count > 0).map(|load| load.latency.us_p99);
-    let latency_us_p99 = p99().min_by(f64::total_cmp).zip(p99().max_by(f64::total_cmp));
+    let full =
+        trials.iter().filter(|of| of.rate_rps == tally.rate_rps && search::is_full(plan, of.window_secs));
+    let loads: Vec<&LoadReport> = full.filter_map(|of| of.trial.numbers()).collect();
+    let answered = loads.iter().filter(|load| load.latency.count > 0);
+    let p99: Vec<f64> = answered.map(|load| load.latency.us_p99).collect();
     (tally.passed + tally.failed + tally.spoiled > 0).then(|| Tried {
         tally: *tally,
         says: tally.says(),
-        latency_us_p99,
-        error_ratio: of_it().map(|load| load.error_ratio).max_by(f64::total_cmp),
+        latency_us_p99: (!p99.is_empty()).then(|| stats::range(&p99)),
+        error_ratio: loads.iter().map(|load| load.error_ratio).max_by(f64::total_cmp),
     })
 }
 
 fn reasons(plan: &SearchPlan, trials: &[SearchTrial]) -> Vec<String> {
-    let mut reasons: Vec<String> = Vec::new();
-    for of in trials {
-        if let Outcome::Spoiled(why) | Outcome::Missing(why) = search::judge(plan, of)
-            && !reasons.contains(&why)
-        {
-            reasons.push(why);
-        }
-    }
-    reasons
+    distinct(trials.iter().filter_map(|of| match search::judge(plan, of) {
+        Outcome::Spoiled(why) | Outcome::Missing(why) => Some(why),
+        Outcome::Passed | Outcome::Failed => None,
+    }))
 }

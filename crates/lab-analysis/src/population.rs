@@ -6,7 +6,7 @@
 //! and once the answer is delivered, the client lies in a socket and is counted there.
 
 use kv::proto::LoadReport;
-use lab_data::results::{Limit, Resource, ResourceKind, Results, Trial};
+use lab_data::results::{Limit, Resource, ResourceKind, Results, Run, Trial};
 use serde::Serialize;
 use stats::mean;
 
@@ -41,7 +41,7 @@ pub struct Place {
 }
 
 /// Where the clients of the runs were; `None` where no resource tells.
-pub(super) fn population(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Option<Population> {
+pub(super) fn population(results: &Results, ran: &[Run]) -> Option<Population> {
     let runs = Runs { results, ran };
     let mut places = runs.places();
     if places.iter().all(Place::is_generator) {
@@ -72,14 +72,13 @@ pub(super) fn population(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Op
 /// The runs of a level.
 struct Runs<'r> {
     results: &'r Results,
-    ran: &'r [(&'r Trial, &'r LoadReport)],
+    ran: &'r [Run<'r>],
 }
 
 impl Runs<'_> {
     /// A figure's mean over the runs; `None` where one has none.
     fn mean(&self, figure: &dyn Fn(&Trial, &LoadReport) -> Option<f64>) -> Option<f64> {
-        let of_runs: Option<Vec<f64>> = self.ran.iter().map(|(trial, load)| figure(trial, load)).collect();
-        of_runs.as_deref().and_then(mean)
+        mean(self.ran.iter().map(|(trial, load)| figure(trial, load)).collect::<Option<Vec<f64>>>()?)
     }
 
     /// What these counters grew by in a second, together; `None` where one was not read, or there are none.

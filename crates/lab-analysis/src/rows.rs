@@ -8,8 +8,9 @@ use super::figures::{self, Figured};
 use super::little::little_residual;
 use super::population::{self, Population};
 use super::waits::{self, Whereabouts};
-use kv::proto::{Latency, LoadReport, ScheduleReport};
-use lab_data::results::{Resource, ResourceKind, Results, Trial, WorkloadPlan};
+use kv::proto::{Latency, LoadReport};
+use lab_data::results::{Resource, ResourceKind, Results, Run, Trial};
+use lab_data::sums;
 use serde::Serialize;
 use stats::{Estimate, mean, median};
 use std::collections::BTreeMap;
@@ -122,10 +123,9 @@ pub const SATURATED: f64 = 0.95;
 /// Of the attempts of a run, how many may fail.
 pub(super) const ERRORS_MAX: f64 = 0.001;
 
-fn excluded(ran: &[(&Trial, &LoadReport)]) -> Option<Excluded> {
-    let fails = |(_, load): &(&Trial, &LoadReport)| load.attempts == 0 || load.error_ratio > ERRORS_MAX;
-    let is_over =
-        |(_, load): &(&Trial, &LoadReport)| load.schedule.as_ref().is_some_and(|of| of.over_capacity);
+fn excluded(ran: &[Run]) -> Option<Excluded> {
+    let fails = |(_, load): &Run| load.attempts == 0 || load.error_ratio > ERRORS_MAX;
+    let is_over = |(_, load): &Run| load.schedule.as_ref().is_some_and(|of| of.over_capacity);
     match () {
         () if ran.is_empty() => Some(Excluded::NoNumbers),
         () if ran.iter().any(fails) => Some(Excluded::Errors),
@@ -135,26 +135,25 @@ fn excluded(ran: &[(&Trial, &LoadReport)]) -> Option<Excluded> {
 }
 
 /// Whether the run that fails most fails fast.
-fn fast_fail(ran: &[(&Trial, &LoadReport)], below: Option<&Row>) -> Option<FastFail> {
+fn fast_fail(ran: &[Run], below: Option<&Row>) -> Option<FastFail> {
     let (_, load) = ran.iter().max_by(|(_, a), (_, b)| a.error_ratio.total_cmp(&b.error_ratio))?;
     if load.error_ratio <= ERRORS_MAX {
         return None;
     }
+    let spent_us = |of: &Latency| of.us_mean * of.count as f64;
     let answered: u64 = load.operations.iter().map(|of| of.latency.count).sum();
-    let answered_us: f64 =
-        load.operations.iter().map(|of| of.latency.us_mean * of.latency.count as f64).sum();
+    let answered_us: f64 = load.operations.iter().map(|of| spent_us(&of.latency)).sum();
     let failed = load.latency.count.saturating_sub(answered);
-    let failed_us = load.latency.us_mean * load.latency.count as f64 - answered_us;
     if load.error_ratio > 0.01 && answered > 0 && failed > 0 {
-        let (success_us, error_us) = (answered_us / answered as f64, failed_us / failed as f64);
+        let success_us = answered_us / answered as f64;
+        let error_us = (spent_us(&load.latency) - answered_us) / failed as f64;
         if error_us < success_us / 2.0 {
             return Some(FastFail::Sooner { error_us, success_us });
         }
     }
-    let below = below?;
-    let attempts = mean(&ran.iter().map(|(_, load)| rate(load)).collect::<Vec<_>>())?;
-    let goodput = mean(&ran.iter().map(|(_, load)| load.goodput_rps).collect::<Vec<_>>())?;
-    let apart = attempts > below.attempts_rps? && goodput < below.goodput_rps?.mean;
+    let attempts = mean(ran.iter().map(|(_, load)| rate(load)))?;
+    let goodput = mean(ran.iter().map(|(_, load)| load.goodput_rps))?;
+    let apart = attempts > below?.attempts_rps? && goodput < below?.goodput_rps?.mean;
     apart.then_some(FastFail::MoreAttempts)
 }
 
@@ -199,23 +198,8 @@ impl Row {
     }
 }
 
-/// The trials of `workload` at `level`: all of them, or the one asked for.
-pub(super) fn trials<'a>(
-    results: &'a Results,
-    workload: &str,
-    level: u32,
-    only: Option<u32>,
-) -> Vec<&'a Trial> {
-    let of_it = results.trials.iter().filter(|trial| trial.workload == workload && trial.level == level);
-    of_it.filter(|trial| only.is_none_or(|repetition| trial.repetition == repetition)).collect()
-}
-
-/// Those that delivered numbers, with them.
-pub(super) fn with_numbers<'a>(trials: &[&'a Trial]) -> Vec<(&'a Trial, &'a LoadReport)> {
-    trials.iter().filter_map(|trial| Some((*trial, trial.numbers()?))).collect()
-}
-
-/// Merges `trials` of `workload` at `level`, of which so many were `planned`. Checks are still to be asked.
+/// Merges `trials` of `workload` at `level`, of which so many were `planned` and those in `ran` have numbers. Checks are still to be
+/// asked.
 ///
 /// `below` is the row of the next lower level.
 pub(super) fn merged(
@@ -223,83 +207,69 @@ pub(super) fn merged(
     workload: &str,
     level: u32,
     trials: &[&Trial],
+    ran: &[Run],
     planned: u32,
     below: Option<&Row>,
 ) -> Row {
-    let ran = with_numbers(trials);
     let planned = planned.max(trials.len() as u32);
-    let goodput: Vec<f64> = ran.iter().map(|(_, load)| load.goodput_rps).collect();
-    let attempts: Vec<f64> = ran.iter().map(|(_, load)| rate(load)).collect();
-    let middle = |figure: fn(&Latency) -> f64| {
-        let of_runs: Vec<f64> = ran
-            .iter()
-            .filter(|(_, load)| load.latency.count > 0)
-            .map(|(_, load)| figure(&load.latency))
-            .collect();
-        median(&of_runs)
-    };
-    let (made, succeeded) = ran
-        .iter()
-        .fold((0, 0), |(made, succeeded), (_, load)| (made + load.attempts, succeeded + load.successes));
-
-    let schedules: Vec<&ScheduleReport> = ran.iter().filter_map(|(_, load)| load.schedule.as_ref()).collect();
-    let thought_secs: f64 = ran.iter().map(|(_, load)| load.think_secs).sum();
-
+    let loads = || ran.iter().map(|(_, load)| *load);
+    let schedules = || loads().filter_map(|load| load.schedule.as_ref());
+    let latencies = || loads().map(|load| &load.latency).filter(|latency| latency.count > 0);
+    let goodput: Vec<f64> = loads().map(|load| load.goodput_rps).collect();
+    let made: u64 = loads().map(|load| load.attempts).sum();
+    let succeeded: u64 = loads().map(|load| load.successes).sum();
+    let thought_secs: f64 = loads().map(|load| load.think_secs).sum();
+    let published = published_sweep(results, workload).map(|sweep| sweep.rows).unwrap_or_default();
     Row {
         level,
-        offered_rps: mean(&schedules.iter().map(|of| of.offered_rps).collect::<Vec<_>>()),
-        over_capacity: schedules.iter().any(|of| of.over_capacity),
+        offered_rps: mean(schedules().map(|of| of.offered_rps)),
+        over_capacity: schedules().any(|of| of.over_capacity),
         planned,
         runs: ran.len() as u32,
         failures: failures(trials, planned),
-        excluded: excluded(&ran),
-        fast_fail: fast_fail(&ran, below),
-        of_runs: ran.iter().map(|(_, load)| of_run(load)).collect(),
+        excluded: excluded(ran),
+        fast_fail: fast_fail(ran, below),
+        of_runs: loads().map(of_run).collect(),
         goodput_rps: Estimate::of(&goodput),
         goodput_rps_of_runs: goodput,
-        attempts_rps: mean(&attempts),
-        latency_us_mean: attempts_mean_us(&ran, |load| Some(load.latency)),
+        attempts_rps: mean(loads().map(rate)),
+        latency_us_mean: attempts_mean_us(loads().map(|load| load.latency)),
         think_us_mean: (made > 0).then(|| thought_secs / made as f64 * 1e6),
-        service_us_mean: attempts_mean_us(&ran, |load| load.service),
-        send_lag_us_p99: median(&schedules.iter().map(|of| of.send_lag.us_p99).collect::<Vec<_>>()),
-        latency_us_p50: middle(|latency| latency.us_p50),
-        latency_us_p99: middle(|latency| latency.us_p99),
-        latency_us_p999: middle(|latency| latency.us_p999),
+        service_us_mean: attempts_mean_us(loads().filter_map(|load| load.service)),
+        send_lag_us_p99: median(schedules().map(|of| of.send_lag.us_p99)),
+        latency_us_p50: median(latencies().map(|latency| latency.us_p50)),
+        latency_us_p99: median(latencies().map(|latency| latency.us_p99)),
+        latency_us_p999: median(latencies().map(|latency| latency.us_p999)),
         error_ratio: (made > 0).then(|| made.saturating_sub(succeeded) as f64 / made as f64),
-        errors: errors(&ran),
+        errors: sums(loads().flat_map(|load| load.errors.clone()).filter(|(_, count)| *count > 0)),
         little_residual: ran
             .iter()
             .filter_map(|(trial, load)| little_residual(trial.level, load))
             .max_by(|a, b| a.abs().total_cmp(&b.abs())),
-        resources: uses(results, &ran),
-        population: population::population(results, &ran).filter(|_| schedules.is_empty()),
-        figures: figures::figures(&ran),
-        waits: waits::whereabouts(&ran.iter().map(|(trial, _)| *trial).collect::<Vec<_>>()),
+        resources: results.resources.iter().map(|resource| of_resource(resource, ran)).collect(),
+        population: population::population(results, ran).filter(|_| schedules().next().is_none()),
+        figures: figures::figures(ran),
+        waits: waits::whereabouts(ran),
         checks: Vec::new(),
-        printed: printed_at(results, workload, level),
+        // The first, should there be several.
+        printed: published.into_iter().find(|row| row.printed.clients == Some(level)),
     }
 }
 
-/// The printed row of `workload` at `level`; the first, should there be several.
-fn printed_at(results: &Results, workload: &str, level: u32) -> Option<AuditedRow> {
+/// All that is published of a workload. `None` where nothing is.
+pub(super) fn published_sweep(results: &Results, workload: &str) -> Option<PublishedSweep> {
     let plan = results.workloads.iter().find(|plan| plan.name == workload)?;
-    printed_sweep(results, plan)?.rows.into_iter().find(|row| row.printed.clients == Some(level))
-}
-
-/// All that is printed of a workload. `None` where nothing is.
-pub(super) fn printed_sweep(results: &Results, workload: &WorkloadPlan) -> Option<PublishedSweep> {
-    let name = workload.published.as_ref().unwrap_or(&workload.name);
+    let name = plan.published.as_ref().unwrap_or(&plan.name);
     // The rows of the other workloads are evidence, too: the audit sees them all.
     audit(&results.published).sweeps.into_iter().find(|sweep| sweep.workload == *name)
 }
 
 /// Mean latency of all attempts of all runs, so that X · R = N holds for the row as it does for its runs. A mean or a
 /// median over runs would not: runs of unequal throughput count unequally.
-fn attempts_mean_us(ran: &[(&Trial, &LoadReport)], of: fn(&LoadReport) -> Option<Latency>) -> Option<f64> {
-    let all: Vec<Latency> = ran.iter().filter_map(|(_, load)| of(load)).collect();
-    let attempts: u64 = all.iter().map(|latency| latency.count).sum();
-    let total: f64 = all.iter().map(|latency| latency.us_mean * latency.count as f64).sum();
-    (attempts > 0).then(|| total / attempts as f64)
+fn attempts_mean_us(of_runs: impl Iterator<Item = Latency>) -> Option<f64> {
+    let add = |(count, us), of: Latency| (count + of.count, us + of.us_mean * of.count as f64);
+    let (attempts, total_us) = of_runs.fold((0, 0.0), add);
+    (attempts > 0).then(|| total_us / attempts as f64)
 }
 
 fn of_run(load: &LoadReport) -> OfRun {
@@ -316,76 +286,46 @@ fn rate(load: &LoadReport) -> f64 {
 }
 
 fn failures(trials: &[&Trial], planned: u32) -> BTreeMap<String, u32> {
-    let mut failures = BTreeMap::new();
-    for trial in trials.iter().filter(|trial| trial.numbers().is_none()) {
-        *failures.entry(trial.failure.as_deref().unwrap_or("no reason given").to_owned()).or_insert(0) += 1;
-    }
+    let failed = trials.iter().filter(|trial| trial.numbers().is_none());
+    let why = failed.map(|trial| trial.failure.clone().unwrap_or_else(|| "no reason given".to_owned()));
     let unrun = planned - trials.len() as u32;
-    if unrun > 0 {
-        failures.insert("did not run".to_owned(), unrun);
-    }
-    failures
-}
-
-fn errors(ran: &[(&Trial, &LoadReport)]) -> BTreeMap<String, u64> {
-    let mut errors = BTreeMap::new();
-    for (class, count) in ran.iter().flat_map(|(_, load)| &load.errors).filter(|(_, count)| **count > 0) {
-        *errors.entry(class.clone()).or_insert(0) += count;
-    }
-    errors
+    let unrun = (unrun > 0).then(|| ("did not run".to_owned(), unrun));
+    sums(why.map(|why| (why, 1)).chain(unrun))
 }
 
 /// Whose processor time a shared resource's use is, but for a tenth at most.
-fn mostly(resource: &Resource, ran: &[(&Trial, &LoadReport)]) -> Option<String> {
+fn mostly(resource: &Resource, ran: &[Run]) -> Option<String> {
     const NEARLY_ALL: f64 = 0.9;
-    if resource.busy.len() < 2 {
-        return None;
-    }
     let grown = |name: &String| ran.iter().map(|(trial, _)| trial.growth(name)).sum::<Option<f64>>();
     let secs: Vec<f64> = resource.busy.iter().map(grown).collect::<Option<_>>()?;
     let all: f64 = secs.iter().sum();
-    let (_, name) =
-        secs.iter().zip(&resource.busy).find(|(secs, _)| **secs >= NEARLY_ALL * all && all > 0.0)?;
-    name.strip_suffix(".cpu_secs").map(str::to_owned)
+    let nearly_all = secs.iter().position(|secs| *secs >= NEARLY_ALL * all && all > 0.0)?;
+    let part = resource.busy[nearly_all].strip_suffix(".cpu_secs").filter(|_| secs.len() > 1);
+    part.map(str::to_owned)
 }
 
 /// Of the time that `resource` was busy, the share in which its threads computed or waited for a core.
-fn computing(resource: &Resource, ran: &[(&Trial, &LoadReport)]) -> Option<f64> {
-    let share = |trial: &Trial| {
-        let secs = resource.computing.iter().map(|name| trial.per_sec(name)).sum::<Option<f64>>()?;
-        Some(secs / (trial.utilization(resource)? * trial.servers(resource)))
-            .filter(|share| share.is_finite())
-    };
-    let known = ran.iter().filter(|_| !resource.computing.is_empty());
-    mean(&known.filter_map(|(trial, _)| share(trial)).collect::<Vec<f64>>())
+fn computing(resource: &Resource, trial: &Trial) -> Option<f64> {
+    let secs = resource.computing.iter().map(|name| trial.per_sec(name)).sum::<Option<f64>>()?;
+    let share = secs / (trial.utilization(resource)? * trial.servers(resource));
+    (share.is_finite() && !resource.computing.is_empty()).then_some(share)
 }
 
-fn uses(results: &Results, ran: &[(&Trial, &LoadReport)]) -> Vec<Use> {
-    let finite = |values: Vec<f64>| mean(&values);
-    results
-        .resources
+/// Means are over the runs that could be read, so that one unreadable run does not hide the others.
+fn of_resource(resource: &Resource, ran: &[Run]) -> Use {
+    let seen: Vec<(f64, f64, f64)> = ran
         .iter()
-        .map(|resource| {
-            // Both are means over the runs that could be read, so that one unreadable run does not hide the others.
-            let seen: Vec<(f64, f64, f64)> = ran
-                .iter()
-                .filter_map(|(trial, load)| {
-                    Some((trial.utilization(resource)?, rate(load), trial.servers(resource)))
-                })
-                .filter(|(utilization, ..)| utilization.is_finite())
-                .collect();
-            Use {
-                name: resource.name.clone(),
-                kind: resource.kind,
-                servers: seen.first().map_or(resource.servers, |(.., servers)| *servers),
-                mostly: mostly(resource, ran),
-                utilization: finite(seen.iter().map(|(utilization, ..)| *utilization).collect()),
-                utilization_max: seen.iter().map(|(utilization, ..)| *utilization).max_by(f64::total_cmp),
-                computing: computing(resource, ran),
-                demand_us: finite(
-                    seen.iter().map(|(utilization, x, servers)| utilization * servers / x * 1e6).collect(),
-                ),
-            }
-        })
-        .collect()
+        .filter_map(|(trial, load)| Some((trial.utilization(resource)?, rate(load), trial.servers(resource))))
+        .filter(|(utilization, ..)| utilization.is_finite())
+        .collect();
+    Use {
+        name: resource.name.clone(),
+        kind: resource.kind,
+        servers: seen.first().map_or(resource.servers, |(.., servers)| *servers),
+        mostly: mostly(resource, ran),
+        utilization: mean(seen.iter().map(|(utilization, ..)| utilization)),
+        utilization_max: seen.iter().map(|(utilization, ..)| *utilization).max_by(f64::total_cmp),
+        computing: mean(ran.iter().filter_map(|(trial, _)| computing(resource, trial))),
+        demand_us: mean(seen.iter().map(|(utilization, x, servers)| utilization * servers / x * 1e6)),
+    }
 }

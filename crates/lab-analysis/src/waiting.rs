@@ -1,9 +1,10 @@
 //! What held the sessions of the databases at the levels that decide.
 
 use super::rows::Row;
-use super::waits::{WAITS, Wait, WaitKind, Whereabouts, class_of, summed};
+use super::waits::{WAITS, WaitKind, Whereabouts, class_of, most_first};
 use serde::Serialize;
 use stats::mean;
+use std::collections::BTreeSet;
 
 /// What held the sessions of a database at some levels.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,34 +35,28 @@ const AT_WORK_SHARE: f64 = 0.1;
 /// What held the sessions of each database at `levels`: those that decide on the bottleneck.
 pub(super) fn dominant(rows: &[Row], levels: &[u32]) -> Vec<Dominant> {
     let at: Vec<&Row> = rows.iter().filter(|row| levels.contains(&row.level)).collect();
-    let clients = mean(&at.iter().map(|row| f64::from(row.level)).collect::<Vec<_>>()).unwrap_or(0.0);
-    let mut parts: Vec<&str> =
+    let clients = mean(at.iter().map(|row| f64::from(row.level))).unwrap_or(0.0);
+    let parts: BTreeSet<&str> =
         at.iter().flat_map(|row| row.waits.iter().map(|of| of.part.as_str())).collect();
-    parts.sort_unstable();
-    parts.dedup();
     let of_part = |part: &str| {
-        let seen: Vec<(u32, &Whereabouts)> = (at.iter())
-            .filter_map(|row| Some((row.level, row.waits.iter().find(|of| of.part == part)?)))
-            .collect();
-        let sessions = seen.iter().flat_map(|(_, of)| &of.sessions);
-        let mut states = summed(sessions.map(|(state, count)| (state, count / seen.len() as f64)));
-        let total = |among: &dyn Fn(&Wait) -> bool| {
-            states.iter().filter(|(state, _)| among(class_of(state))).fold(0.0, |sum, (_, count)| sum + count)
-        };
-        let (sessions, at_work) = (total(&|_| true), total(&|wait| wait.kind != WaitKind::Idle));
+        let of_it =
+            at.iter().filter_map(|row| Some((row.level, row.waits.iter().find(|of| of.part == part)?)));
+        let (levels, seen): (Vec<u32>, Vec<&Whereabouts>) = of_it.unzip();
+        let seen = Whereabouts::means(&seen)?;
+        let sessions = seen.sum(|_| true);
+        let at_work = seen.sum(|state| class_of(state).kind != WaitKind::Idle);
         let idle = at_work < AT_WORK_MIN.max(AT_WORK_SHARE * sessions.min(clients));
-        let most = (WAITS.iter())
-            .filter(|wait| (wait.kind == WaitKind::Idle) == idle)
-            .max_by(|a, b| total(&|of| of.name == a.name).total_cmp(&total(&|of| of.name == b.name)))?;
-        let in_class = total(&|of| of.name == most.name);
-        states.retain(|(state, _)| class_of(state).name == most.name);
+        let classes = WAITS.iter().filter(|wait| (wait.kind == WaitKind::Idle) == idle);
+        let counted = classes.map(|wait| (wait.name, seen.in_class(wait.name)));
+        let (class, in_class) = counted.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+        let states = seen.states_in(class);
         (sessions > 0.0).then(|| Dominant {
             part: part.to_owned(),
-            levels: seen.iter().map(|(level, _)| *level).collect(),
+            levels,
             sessions,
             at_work,
             idle,
-            class: most.name,
+            class,
             in_class,
             states,
         })
@@ -100,16 +95,12 @@ const PART_SHARE: f64 = 0.2;
 pub(super) fn holding(deciding: &[(&Row, f64)]) -> Option<Waiting> {
     let (last, places) = deciding.last()?;
     let sum = |row: &Row, class: &str| row.waits.iter().fold(0.0, |sum, of| sum + of.in_class(class));
-    let shares_of =
-        |class: &str| -> Vec<f64> { deciding.iter().map(|(row, places)| sum(row, class) / places).collect() };
-    let class = (WAITS.iter())
-        .filter(|wait| wait.kind == WaitKind::Limit)
-        .find(|wait| shares_of(wait.name).iter().all(|share| *share >= HELD))?
-        .name;
+    let shares_of = |class| deciding.iter().map(move |(row, places)| sum(row, class) / places);
+    let mut classes = WAITS.iter().filter(|wait| wait.kind == WaitKind::Limit).map(|wait| wait.name);
+    let class = classes.find(|class| shares_of(class).all(|share| share >= HELD))?;
     let sessions = sum(last, class);
     let of_parts = last.waits.iter().filter(|of| of.in_class(class) >= PART_SHARE * sessions);
-    let states = last.waits.iter().flat_map(|of| &of.sessions);
-    let states = states.filter(|(state, _)| class_of(state).name == class);
+    let states = last.waits.iter().flat_map(|of| of.clone().states_in(class));
     Some(Waiting {
         class,
         parts: of_parts.map(|of| of.part.clone()).collect(),
@@ -117,7 +108,7 @@ pub(super) fn holding(deciding: &[(&Row, f64)]) -> Option<Waiting> {
         sessions,
         places: *places,
         pooled: *places < f64::from(last.level),
-        share: mean(&shares_of(class))?,
-        states: summed(states.map(|(state, count)| (state, *count))),
+        share: mean(shares_of(class))?,
+        states: most_first(states),
     })
 }

@@ -3,10 +3,11 @@
 //! A sampler counts session-seconds by state; over the time observed they are the mean number of sessions there. The
 //! states fall into the few classes of [`WAITS`].
 
-use lab_data::results::Trial;
+use lab_data::results::{Run, Trial};
+use lab_data::sums;
 use serde::Serialize;
 use stats::mean;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// A class of states.
 pub struct Wait {
@@ -116,53 +117,29 @@ impl Whereabouts {
     pub fn in_class(&self, class: &str) -> f64 {
         self.sum(|state| class_of(state).name == class)
     }
-}
 
-/// Where the sessions of each database were in the runs of one level; empty where nothing was sampled.
-pub fn whereabouts(ran: &[&Trial]) -> Vec<Whereabouts> {
-    let mut parts: BTreeMap<&str, Vec<Run>> = BTreeMap::new();
-    for trial in ran {
-        for (name, closed) in &trial.closed.counters {
-            let Some(part) = name.strip_suffix(".waits.samples") else { continue };
-            parts.entry(part).or_default().extend(Run::of(trial, part, *closed));
-        }
+    /// The states of a class.
+    pub(super) fn states_in(mut self, class: &str) -> Vec<(String, f64)> {
+        self.sessions.retain(|(state, _)| class_of(state).name == class);
+        self.sessions
     }
-    let of_part = |(part, runs): (&str, Vec<Run>)| {
-        let of_runs = runs.iter().flat_map(|run| &run.sessions);
-        let sessions = summed(of_runs.map(|(state, sessions)| (state, sessions / runs.len() as f64)));
+
+    /// The means over `all`, which are of one database; `None` of none.
+    pub(super) fn means(all: &[&Whereabouts]) -> Option<Whereabouts> {
+        let sessions = all.iter().flat_map(|of| of.sessions.clone());
         Some(Whereabouts {
-            part: part.to_owned(),
-            samples: mean(&runs.iter().map(|run| run.samples).collect::<Vec<_>>())?,
-            sessions,
-            cost_ratio: runs.iter().filter_map(|run| run.cost_ratio).max_by(f64::total_cmp),
+            part: all.first()?.part.clone(),
+            samples: mean(all.iter().map(|of| of.samples))?,
+            sessions: most_first(sessions.map(|(state, count)| (state, count / all.len() as f64))),
+            cost_ratio: all.iter().filter_map(|of| of.cost_ratio).max_by(f64::total_cmp),
         })
-    };
-    parts.into_iter().filter_map(of_part).collect()
-}
+    }
 
-/// The sums by state, most first.
-pub(super) fn summed<'a>(all: impl Iterator<Item = (&'a String, f64)>) -> Vec<(String, f64)> {
-    let mut states: BTreeMap<&String, f64> = BTreeMap::new();
-    all.for_each(|(state, count)| *states.entry(state).or_insert(0.0) += count);
-    let mut states: Vec<(String, f64)> =
-        states.into_iter().map(|(state, count)| (state.clone(), count)).collect();
-    states.sort_by(|a, b| b.1.total_cmp(&a.1));
-    states
-}
-
-/// One run of one database.
-struct Run {
-    samples: f64,
-    sessions: Vec<(String, f64)>,
-    cost_ratio: Option<f64>,
-}
-
-impl Run {
-    /// `None` where nothing was sampled between the readings.
-    fn of(trial: &Trial, part: &str, closed: f64) -> Option<Run> {
-        let samples = closed - trial.opened.counters.get(&format!("{part}.waits.samples"))?;
-        let observed = trial.growth(&format!("{part}.waits.observed_secs")).filter(|secs| *secs > 0.0)?;
+    /// Of one run; `None` where nothing was sampled between the readings.
+    fn of_trial(trial: &Trial, part: &str) -> Option<Whereabouts> {
         let front = format!("{part}.waits.");
+        let growth = |what: &str| trial.growth(&format!("{front}{what}"));
+        let observed = growth("observed_secs").filter(|secs| *secs > 0.0)?;
         let state = |(name, closed): (&String, &f64)| {
             let state = name.strip_prefix(&front)?.strip_suffix("_secs")?;
             // Of a state that had not been seen when the window opened there was nothing.
@@ -170,10 +147,30 @@ impl Run {
             let ours = matches!(state, "observed" | "cost");
             (!ours && closed > opened).then(|| (state.to_owned(), (closed - opened) / observed))
         };
-        Some(Run {
-            samples,
+        Some(Whereabouts {
+            part: part.to_owned(),
+            samples: growth("samples")?,
             sessions: trial.closed.counters.iter().filter_map(state).collect(),
-            cost_ratio: trial.growth(&format!("{part}.waits.cost_secs")).map(|secs| secs / observed),
+            cost_ratio: growth("cost_secs").map(|secs| secs / observed),
         })
     }
+}
+
+/// The sums by state, most first.
+pub(super) fn most_first(all: impl Iterator<Item = (String, f64)>) -> Vec<(String, f64)> {
+    let mut states: Vec<(String, f64)> = sums(all).into_iter().collect();
+    states.sort_by(|a, b| b.1.total_cmp(&a.1));
+    states
+}
+
+/// Where the sessions of each database were in the runs of one level; empty where nothing was sampled.
+pub(super) fn whereabouts(ran: &[Run]) -> Vec<Whereabouts> {
+    let names = ran.iter().flat_map(|(trial, _)| trial.closed.counters.keys());
+    let parts: BTreeSet<&str> = names.filter_map(|name| name.strip_suffix(".waits.samples")).collect();
+    let of_part = |part: &str| {
+        let of_runs: Vec<Whereabouts> =
+            ran.iter().filter_map(|(trial, _)| Whereabouts::of_trial(trial, part)).collect();
+        Whereabouts::means(&of_runs.iter().collect::<Vec<_>>())
+    };
+    parts.into_iter().filter_map(of_part).collect()
 }

@@ -7,6 +7,16 @@ pub mod results;
 pub mod search;
 pub mod simulated;
 
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+/// The sum of what stands under each name.
+pub fn sums<K: Ord, N: Default + AddAssign>(all: impl IntoIterator<Item = (K, N)>) -> BTreeMap<K, N> {
+    let mut sums = BTreeMap::new();
+    all.into_iter().for_each(|(name, number)| *sums.entry(name).or_default() += number);
+    sums
+}
+
 /// Each of `all` once, where it first stands.
 pub fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut seen = Vec::new();

@@ -354,6 +354,9 @@ pub struct Trial {
     pub closed: Reading,
 }
 
+/// A trial that delivered numbers, with them.
+pub type Run<'a> = (&'a Trial, &'a LoadReport);
+
 /// Raw counters and gauges at one instant. Units stand last in every name: `server.cpu_secs`, `disk.vda.written_bytes`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reading {

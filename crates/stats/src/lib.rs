@@ -9,6 +9,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
+use std::borrow::Borrow;
 
 /// A mean over runs and what is known of its spread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -50,8 +51,7 @@ impl Estimate {
             1 => (mean, mean, Interval::Single),
             2 => (least, most, Interval::Range),
             n => {
-                let variance = runs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
-                let half = student_t((n - 1) as f64) * (variance / n as f64).sqrt();
+                let half = student_t((n - 1) as f64) * (variance(runs, mean) / n as f64).sqrt();
                 (mean - half, mean + half, Interval::StudentT)
             }
         };
@@ -63,12 +63,12 @@ impl Estimate {
     ///
     /// With fewer than three runs at some level the interval is the range of all runs. `None` where a level has none.
     pub fn bootstrap(levels: &[(u32, &[f64])], seed: u64) -> Option<Estimate> {
-        let means: Vec<f64> = levels.iter().map(|(_, runs)| mean(runs)).collect::<Option<_>>()?;
-        let mean = mean(&means)?;
+        let means: Vec<f64> = levels.iter().map(|(_, runs)| mean(*runs)).collect::<Option<_>>()?;
+        let mean = mean(means)?;
         let least = levels.iter().map(|(_, runs)| runs.len()).min()?;
         let runs = least as u32;
         if least < RUNS_LEAST {
-            let all: Vec<f64> = levels.iter().flat_map(|(_, runs)| runs.iter().copied()).collect();
+            let all: Vec<f64> = levels.iter().flat_map(|(_, runs)| *runs).copied().collect();
             let (low, high) = range(&all);
             let interval = if all.len() == 1 { Interval::Single } else { Interval::Range };
             return Some(Estimate { mean, low, high, runs, interval });
@@ -133,14 +133,15 @@ pub fn widened(middle: f64, (low, high): (f64, f64), runs: usize, freedom: usize
 }
 
 /// The arithmetic mean; `None` of nothing, or where it is not a finite number.
-pub fn mean(values: &[f64]) -> Option<f64> {
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    mean.is_finite().then_some(mean)
+pub fn mean(values: impl IntoIterator<Item = impl Borrow<f64>>) -> Option<f64> {
+    let add = |(sum, n), value: f64| (sum + value, n + 1.0);
+    let (sum, n) = values.into_iter().map(|value| *value.borrow()).fold((0.0, 0.0), add);
+    Some(sum / n).filter(|mean: &f64| mean.is_finite())
 }
 
 /// The middle value, or the mean of the two in the middle; `None` of nothing.
-pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
+pub fn median(values: impl IntoIterator<Item = impl Borrow<f64>>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().map(|value| *value.borrow()).collect();
     sorted.sort_by(f64::total_cmp);
     let upper = sorted.get(sorted.len() / 2)?;
     Some(if sorted.len() % 2 == 1 { *upper } else { (sorted[sorted.len() / 2 - 1] + upper) / 2.0 })
@@ -149,9 +150,12 @@ pub fn median(values: &[f64]) -> Option<f64> {
 /// Standard deviation over mean; `None` of fewer than two values or a mean of zero.
 pub fn variation(values: &[f64]) -> Option<f64> {
     let mean = mean(values).filter(|mean| *mean > 0.0)?;
-    let n = values.len();
-    let squares = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
-    (n > 1).then(|| (squares / (n - 1) as f64).sqrt() / mean)
+    (values.len() > 1).then(|| variance(values, mean).sqrt() / mean)
+}
+
+/// Of a sample with this mean.
+fn variance(values: &[f64], mean: f64) -> f64 {
+    values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (values.len() as f64 - 1.0)
 }
 
 /// Smallest and largest.
@@ -269,7 +273,7 @@ mod tests {
     #[test]
     fn medians_and_variation_of_small_samples() {
         assert_eq!(
-            (median(&[]), median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0])),
+            (median([0.0; 0]), median([3.0, 1.0, 2.0]), median([4.0, 1.0])),
             (None, Some(2.0), Some(2.5))
         );
         assert_eq!(

@@ -1,6 +1,6 @@
 //! The ratio of two samples with its 95 % interval, on logarithms so that neither sample is privileged; and Holm's correction.
 
-use crate::{mean, student_p, student_t};
+use crate::{mean, student_p, student_t, variance};
 use serde::Serialize;
 
 /// A ratio of two figures and what is known of it.
@@ -142,10 +142,6 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
 /// Not a number where there is no logarithm, and so is all that is computed from it.
 fn log(value: f64) -> f64 {
     if value > 0.0 { value.ln() } else { f64::NAN }
-}
-
-fn variance(values: &[f64], mean: f64) -> f64 {
-    values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64
 }
 
 #[cfg(test)]
