@@ -37,7 +37,7 @@ pub use steady::time_series::TimeSeries;
 pub use waiting::{Dominant, Waiting};
 pub use waits::{WAITS, Wait, WaitKind, Whereabouts};
 
-use checks::{OfRow, OfWorkload};
+use checks::{OfRow, OfWorkload, Test};
 use lab_data::results::{ResourceKind, Results, Run, Trial, WorkloadPlan};
 use serde::Serialize;
 
@@ -136,7 +136,7 @@ impl WorkloadFindings {
 
 /// Concludes all that can be concluded from `results`.
 pub fn findings(results: &Results) -> Findings {
-    let of_run = checks::of_run(results);
+    let of_run = checks::asked(|test| if let Test::Run(test) = test { Some(test(results)) } else { None });
     let workloads: Vec<WorkloadFindings> =
         results.workloads.iter().map(|workload| of_workload(results, workload, &of_run)).collect();
     let of_workloads = workloads.iter().flat_map(|found| &found.checks);
@@ -177,7 +177,8 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
     let planned = only.map_or(results.repetitions, |_| 1);
     let mut row = rows::merged(results, workload, level, &trials, &ran, planned, below);
     if !ran.is_empty() {
-        row.checks = checks::of_row(&OfRow { results, ran: &ran, row: &row, below });
+        let case = OfRow { results, ran: &ran, row: &row, below };
+        row.checks = checks::asked(|test| if let Test::Row(test) = test { Some(test(&case)) } else { None });
     }
     row
 }
@@ -204,13 +205,8 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
         effects: &effects,
         ceilings: &ceilings,
     });
-    let checks = checks::of_workload(&OfWorkload {
-        results,
-        workload: &workload.name,
-        rows: &rows,
-        capacity: &capacity,
-        headroom,
-    });
+    let case = OfWorkload { results, workload: &workload.name, rows: &rows, capacity: &capacity, headroom };
+    let checks = checks::asked(|test| if let Test::Workload(test) = test { Some(test(&case)) } else { None });
     let trust = |levels: &[u32]| checks::trust(&rows, levels, checks.iter().chain(of_run));
     let usable: Vec<u32> = rows.iter().filter(|row| row.usable()).map(|row| row.level).collect();
     let trust = TrustIn {
@@ -240,7 +236,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
 }
 
 /// `1 client`, `2 clients`.
-fn count(n: usize, noun: &str) -> String {
+fn count(n: u32, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 

@@ -516,7 +516,7 @@ fn residuals<'a>(rows: impl Iterator<Item = &'a AuditedRow>) -> Option<String> {
 /// `20 clients`.
 fn clients(count: Option<u32>) -> String {
     let unknown = "a number of clients that is not printed";
-    count.map_or(unknown.to_owned(), |clients| crate::count(clients as usize, "client"))
+    count.map_or(unknown.to_owned(), |clients| crate::count(clients, "client"))
 }
 
 /// `+16 %`, with a minus as wide as the plus; two digits at least.

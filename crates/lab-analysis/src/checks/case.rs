@@ -3,15 +3,14 @@
 use crate::capacity::Capacity;
 use crate::interventions::Effect;
 use crate::rows::Row;
-use kv::proto::LoadReport;
-use lab_data::results::{Results, Trial};
+use lab_data::results::{Results, Run};
 
 /// The runs of one workload at one level, and the row one level below.
 pub struct OfRow<'a> {
     /// Everything measured: resources and placements.
     pub results: &'a Results,
     /// The runs that delivered numbers; never empty.
-    pub ran: &'a [(&'a Trial, &'a LoadReport)],
+    pub ran: &'a [Run<'a>],
     /// The row itself, without its checks.
     pub row: &'a Row,
     /// The row of the next lower level, where there is one.

@@ -102,22 +102,8 @@ impl Checked {
     }
 }
 
-/// Asks every check of one row.
-pub(super) fn of_row(case: &OfRow) -> Vec<Checked> {
-    asked(|test| if let Test::Row(test) = test { Some(test(case)) } else { None })
-}
-
-/// Asks every check of one workload.
-pub(super) fn of_workload(case: &OfWorkload) -> Vec<Checked> {
-    asked(|test| if let Test::Workload(test) = test { Some(test(case)) } else { None })
-}
-
-/// Asks every check of the run.
-pub(super) fn of_run(results: &Results) -> Vec<Checked> {
-    asked(|test| if let Test::Run(test) = test { Some(test(results)) } else { None })
-}
-
-fn asked(ask: impl Fn(&Test) -> Option<Checked>) -> Vec<Checked> {
+/// Asks the checks that are made of what `ask` knows.
+pub(super) fn asked(ask: impl Fn(&Test) -> Option<Checked>) -> Vec<Checked> {
     CHECKS.iter().filter_map(|check| Some(Checked { id: check.id, ..ask(&check.test)? })).collect()
 }
 
@@ -168,7 +154,7 @@ pub(super) fn counts<'a>(all: impl Iterator<Item = &'a Checked>) -> Vec<CheckCou
     let count = |check: &Check| {
         let of = |outcome| all.iter().filter(move |of| of.id == check.id && of.outcome == outcome);
         let number = |outcome| of(outcome).count() as u32;
-        let told = of(Outcome::Fail).next().or_else(|| of(Outcome::Pass).next());
+        let seen = of(Outcome::Fail).next().or_else(|| of(Outcome::Pass).next());
         let missing = of(Outcome::NotChecked).next();
         CheckCount {
             id: check.id,
@@ -176,9 +162,9 @@ pub(super) fn counts<'a>(all: impl Iterator<Item = &'a Checked>) -> Vec<CheckCou
             passed: number(Outcome::Pass),
             failed: number(Outcome::Fail),
             not_checked: number(Outcome::NotChecked),
-            seen: told.map_or_else(String::new, |of| of.seen.clone()),
+            seen: seen.map_or_else(String::new, |of| of.seen.clone()),
             missing: missing.map_or_else(String::new, |of| of.seen.clone()),
-            remedy: told.map_or_else(String::new, |of| of.remedy.clone()),
+            remedy: seen.map_or_else(String::new, |of| of.remedy.clone()),
         }
     };
     CHECKS.iter().map(count).collect()

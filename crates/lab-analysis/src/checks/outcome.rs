@@ -40,16 +40,30 @@ pub struct Checked {
 }
 
 impl Checked {
+    fn of(outcome: Outcome, seen: impl Into<String>, remedy: impl Into<String>) -> Checked {
+        Checked { id: "", outcome, seen: seen.into(), remedy: remedy.into() }
+    }
+
     pub(crate) fn pass(seen: impl Into<String>) -> Checked {
-        Checked { id: "", outcome: Outcome::Pass, seen: seen.into(), remedy: String::new() }
+        Checked::of(Outcome::Pass, seen, "")
     }
 
     pub(crate) fn fail(seen: impl Into<String>, remedy: impl Into<String>) -> Checked {
-        Checked { id: "", outcome: Outcome::Fail, seen: seen.into(), remedy: remedy.into() }
+        Checked::of(Outcome::Fail, seen, remedy)
     }
 
     pub(crate) fn not_checked(missing: impl Into<String>) -> Checked {
-        Checked { id: "", outcome: Outcome::NotChecked, seen: missing.into(), remedy: String::new() }
+        Checked::of(Outcome::NotChecked, missing, "")
+    }
+
+    /// Passed or failed, where the same is seen.
+    pub(crate) fn judged(passes: bool, seen: impl Into<String>, remedy: &str) -> Checked {
+        if passes { Checked::pass(seen) } else { Checked::fail(seen, remedy) }
+    }
+
+    /// Passed unless there is something `wrong`.
+    pub(crate) fn unless(wrong: Option<String>, remedy: &str) -> Checked {
+        wrong.map_or(Checked::pass(""), |seen| Checked::fail(seen, remedy))
     }
 
     /// Whether the rule is broken.

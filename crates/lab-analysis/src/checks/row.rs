@@ -5,7 +5,9 @@ use crate::little::{is_open, little_residual, request_secs};
 use crate::rows::{ERRORS_MAX, FastFail};
 use kv::proto::{Latency, LoadReport, ScheduleReport};
 use kv::units::micros;
-use lab_data::results::Trial;
+use lab_data::results::{Run, Trial};
+use lab_data::sums;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn little(case: &OfRow) -> Checked {
     const LIMIT: f64 = 0.02;
@@ -31,21 +33,16 @@ pub(super) fn little(case: &OfRow) -> Checked {
 }
 
 pub(super) fn percentiles(case: &OfRow) -> Checked {
-    let mut is_empty = true;
-    for (_, load) in case.ran {
-        let operations = load.operations.iter().map(|of| (of.operation.as_str(), &of.latency));
-        let all = std::iter::once(("all attempts", &load.latency)).chain(operations);
-        for (name, latency) in all.filter(|(_, latency)| latency.count > 0) {
-            is_empty = false;
-            if let Some(seen) = disorder(latency) {
-                return Checked::fail(
-                    format!("latency of {name}: {seen}"),
-                    "The histogram is wrong or too short: please report it with results.json.",
-                );
-            }
-        }
+    let of_run = |(_, load): &Run<'_>| {
+        let operations = load.operations.iter().map(|of| (of.operation.clone(), of.latency));
+        std::iter::once(("all attempts".to_owned(), load.latency)).chain(operations).collect::<Vec<_>>()
+    };
+    let mut all = case.ran.iter().flat_map(of_run).filter(|(_, latency)| latency.count > 0).peekable();
+    if all.peek().is_none() {
+        return Checked::not_checked("no request completed");
     }
-    if is_empty { Checked::not_checked("no request completed") } else { Checked::pass("") }
+    let wrong = all.find_map(|(name, latency)| Some(format!("latency of {name}: {}", disorder(&latency)?)));
+    Checked::unless(wrong, "The histogram is wrong or too short: please report it with results.json.")
 }
 
 /// What is out of order in a distribution.
@@ -83,9 +80,13 @@ pub(super) fn errors(case: &OfRow) -> Checked {
     if load.error_ratio <= ERRORS_MAX {
         return Checked::pass(seen);
     }
-    if let Some(fast_fail) = &case.row.fast_fail {
-        seen = format!("{seen}; {}", fast_failure(fast_fail));
-    }
+    seen += &match case.row.fast_fail {
+        Some(FastFail::Sooner { error_us, success_us }) => {
+            format!("; fast-fail: an error takes {error_us:.0} µs, a success {success_us:.0} µs")
+        }
+        Some(FastFail::MoreAttempts) => "; fast-fail: attempts rose while goodput fell".to_owned(),
+        None => String::new(),
+    };
     let class = load.errors.iter().max_by_key(|(_, count)| **count);
     let class = class.map_or_else(String::new, |(class, count)| format!("Most, {count}, are `{class}`. "));
     let below = match case.below {
@@ -98,15 +99,6 @@ pub(super) fn errors(case: &OfRow) -> Checked {
     )
 }
 
-fn fast_failure(of: &FastFail) -> String {
-    match of {
-        FastFail::Sooner { error_us, success_us } => {
-            format!("fast-fail: an error takes {error_us:.0} µs, a success {success_us:.0} µs")
-        }
-        FastFail::MoreAttempts => "fast-fail: attempts rose while goodput fell".to_owned(),
-    }
-}
-
 /// Of its requests' time, how much the generator may wait for a core or send late.
 const LATE_MAX: f64 = 0.01;
 
@@ -116,31 +108,31 @@ pub(super) fn on_time(case: &OfRow) -> Checked {
     let waited = waits.as_ref().and_then(|waits| waits.iter().copied().max_by(f64::total_cmp));
     let lags = case.ran.iter().filter_map(|(_, load)| Some((lag_share(load)?, load.schedule.as_ref()?)));
     let lag = lags.max_by(|(a, _), (b, _)| a.total_cmp(b));
-    match (waited, lag) {
-        (Some(waited), _) if waited > LATE_MAX => Checked::fail(
-            format!("the generator waited for a core for {:.1} % of its requests’ time", waited * 100.0),
-            "Leave the generator’s cores to it; repeat when the machine is quiet.",
-        ),
-        (_, Some((share, ScheduleReport { send_lag, .. })))
-            if share > LATE_MAX && send_lag.us_p99 > LAG_US_P99_MIN =>
-        {
-            Checked::fail(
-                format!(
-                    "{:.1} % of the latency is the generator’s own lateness (mean {}, p99 {})",
-                    share * 100.0,
-                    micros(send_lag.us_mean),
-                    micros(send_lag.us_p99)
-                ),
-                "Give the generator more cores, with [cores] in the experiment, or lower --rate in the workload’s args. \
-                 Service times do not contain it.",
-            )
-        }
-        (_, Some((share, _))) => Checked::pass(format!("{:.1} % of the latency is lateness", share * 100.0)),
-        (Some(waited), _) => {
-            Checked::pass(format!("waited for a core for {:.1} % of the requests’ time", waited * 100.0))
-        }
-        (None, None) => Checked::not_checked("how long the generator waited for a core was not read"),
+    let late = match (waited, lag) {
+        (None, None) => return Checked::not_checked("how long the generator waited for a core was not read"),
+        (Some(waited), None) => return waited_for_core(waited),
+        (Some(waited), _) if waited > LATE_MAX => return waited_for_core(waited),
+        (_, Some(late)) => late,
+    };
+    let (share, ScheduleReport { send_lag, .. }) = late;
+    let percent = share * 100.0;
+    if share <= LATE_MAX || send_lag.us_p99 <= LAG_US_P99_MIN {
+        return Checked::pass(format!("{percent:.1} % of the latency is lateness"));
     }
+    let (mean, p99) = (micros(send_lag.us_mean), micros(send_lag.us_p99));
+    Checked::fail(
+        format!("{percent:.1} % of the latency is the generator’s own lateness (mean {mean}, p99 {p99})"),
+        "Give the generator more cores, with [cores] in the experiment, or lower --rate in the workload’s args. \
+         Service times do not contain it.",
+    )
+}
+
+fn waited_for_core(share: f64) -> Checked {
+    Checked::judged(
+        share <= LATE_MAX,
+        format!("the generator waited for a core for {:.1} % of its requests’ time", share * 100.0),
+        "Leave the generator’s cores to it; repeat when the machine is quiet.",
+    )
 }
 
 /// Below this share of its threads' time nobody could do better: a thread that sleeps until an answer comes waits about two
@@ -151,7 +143,7 @@ const LAG_US_P99_MIN: f64 = 50.0;
 
 /// How long the generator's threads waited for a core, as a share of the time requests were under way: by the sampler,
 /// else by what the generator read of itself.
-fn waited((trial, load): &(&Trial, &LoadReport)) -> Option<f64> {
+fn waited((trial, load): &Run<'_>) -> Option<f64> {
     let sampled = trial.per_sec("generator.run_delay_secs");
     let own = || Some(load.run_delay_secs? / load.window_secs);
     let per_sec = sampled.or_else(own)?;
@@ -179,12 +171,10 @@ pub(super) fn machine(case: &OfRow) -> Checked {
     // machine with every durable write: they are in no process of ours, and no disturbance.
     const FOREIGN_LIMIT: f64 = 0.05;
     let placements = &case.results.placements;
-    let mut cores: Vec<usize> = placements.iter().flat_map(|part| part.cores.clone()).collect();
-    cores.sort_unstable();
-    cores.dedup();
+    let cores: BTreeSet<usize> = placements.iter().flat_map(|part| part.cores.clone()).collect();
     // The most in any run, as busy seconds of all our cores and as a share of them.
     let most = |secs: &dyn Fn(&Trial) -> Option<f64>| {
-        let of_run = |(trial, _): &(&Trial, &LoadReport)| {
+        let of_run = |(trial, _): &Run<'_>| {
             let secs = secs(trial)?;
             let share = secs / (trial.elapsed_secs * cores.len() as f64);
             share.is_finite().then_some((secs, share))
@@ -205,69 +195,64 @@ pub(super) fn machine(case: &OfRow) -> Checked {
     let Some((stolen_secs, stolen)) = most(&|trial| of_cores(trial, "steal")) else {
         return Checked::not_checked("steal of our cores was not read");
     };
-    let foreign = most(&|trial| Some(of_cores(trial, "busy")? - ours(trial)?));
-    let seen = format!("steal {:.2} %", stolen * 100.0);
-    match foreign {
-        _ if stolen > STEAL_LIMIT && stolen_secs >= TICKS_SECS => Checked::fail(
-            format!("the hypervisor took {:.2} % of our cores", stolen * 100.0),
+    let stolen_percent = stolen * 100.0;
+    if stolen > STEAL_LIMIT && stolen_secs >= TICKS_SECS {
+        return Checked::fail(
+            format!("the hypervisor took {stolen_percent:.2} % of our cores"),
             "Repeat when the neighbours are quiet, or on a machine without any.",
-        ),
-        Some((secs, share)) if share > FOREIGN_LIMIT && secs >= TICKS_SECS * cores.len() as f64 => {
-            Checked::fail(
-                format!("other processes used {:.0} % of our cores", share * 100.0),
-                "Stop what else runs on this machine, and repeat.",
-            )
-        }
-        _ if most(&swapped).is_some_and(|(pages, _)| pages > 0.0) => {
-            Checked::fail("the machine swapped", "Give it more memory, or the target less to keep.")
-        }
-        Some((_, share)) => Checked::pass(format!("{seen}, other processes {:.0} %", share.max(0.0) * 100.0)),
-        None => Checked::pass(seen),
+        );
     }
+    let foreign = most(&|trial| Some(of_cores(trial, "busy")? - ours(trial)?));
+    let foreign_percent = foreign.map_or(0.0, |(_, share)| share.max(0.0) * 100.0);
+    if foreign.is_some_and(|(secs, share)| share > FOREIGN_LIMIT && secs >= TICKS_SECS * cores.len() as f64) {
+        return Checked::fail(
+            format!("other processes used {foreign_percent:.0} % of our cores"),
+            "Stop what else runs on this machine, and repeat.",
+        );
+    }
+    if most(&swapped).is_some_and(|(pages, _)| pages > 0.0) {
+        return Checked::fail("the machine swapped", "Give it more memory, or the target less to keep.");
+    }
+    let others = foreign.map_or(String::new(), |_| format!(", other processes {foreign_percent:.0} %"));
+    Checked::pass(format!("steal {stolen_percent:.2} %{others}"))
 }
 
 pub(super) fn mix(case: &OfRow) -> Checked {
-    const SIGMAS: f64 = 3.0;
     if case.ran.iter().any(|(_, load)| load.mix.is_empty()) {
         return Checked::not_checked("the results do not say which mix was asked for");
     }
     if case.ran.iter().all(|(_, load)| load.attempts == 0) {
         return Checked::not_checked("no request completed");
     }
-    for (_, load) in case.ran {
-        let attempts = load.attempts as f64;
-        let observed = |name: &str| {
-            load.operations.iter().filter(|of| of.operation == name).map(|of| of.attempts).sum::<u64>() as f64
-        };
+    let remedy = "By chance alone one row in a few hundred does this: repeat it. If it stays, some operations wait \
+                  longer than the window.";
+    Checked::unless(case.ran.iter().find_map(|(_, load)| another_mix(load)), remedy)
+}
+
+/// The operation that was not as frequent as asked for.
+fn another_mix(load: &LoadReport) -> Option<String> {
+    const SIGMAS: f64 = 3.0;
+    let attempts = load.attempts as f64;
+    let observed = load.operations.iter().map(|of| (of.operation.as_str(), of.attempts as f64));
+    let mut observed: BTreeMap<&str, f64> = sums(observed);
+    load.mix.keys().for_each(|name| *observed.entry(name).or_default() += 0.0);
+    observed.into_iter().find_map(|(name, seen)| {
         // What nobody asked for is asked for with a share of nothing.
-        let strangers = (load.operations.iter().map(|of| of.operation.as_str()))
-            .filter(|name| !load.mix.contains_key(*name))
-            .map(|name| (name, 0.0));
-        for (name, share) in load.mix.iter().map(|(name, share)| (name.as_str(), *share)).chain(strangers) {
-            // Requests that follow each other in a fixed pattern scatter less than drawn ones, but every client is cut
-            // off somewhere within its pattern, and its slowest request is the likeliest to straddle an edge of the
-            // window: that is up to one request of each.
-            let sigma = (attempts * share * (1.0 - share)).sqrt();
-            let slack = if share == 0.0 { 0.0 } else { f64::from(load.clients) };
-            let seen = observed(name);
-            if (seen - attempts * share).abs() > SIGMAS * sigma + slack {
-                return Checked::fail(
-                    format!(
-                        "{:.1} % of the requests were {name}, {:.1} % were asked for",
-                        seen / attempts * 100.0,
-                        share * 100.0
-                    ),
-                    "By chance alone one row in a few hundred does this: repeat it. If it stays, some operations wait longer than the window.",
-                );
-            }
-        }
-    }
-    Checked::pass("")
+        let share = load.mix.get(name).copied().unwrap_or(0.0);
+        // Requests that follow each other in a fixed pattern scatter less than drawn ones, but every client is cut
+        // off somewhere within its pattern, and its slowest request is the likeliest to straddle an edge of the
+        // window: that is up to one request of each.
+        let sigma = (attempts * share * (1.0 - share)).sqrt();
+        let slack = if share == 0.0 { 0.0 } else { f64::from(load.clients) };
+        let (of_all, asked) = (seen / attempts * 100.0, share * 100.0);
+        ((seen - attempts * share).abs() > SIGMAS * sigma + slack)
+            .then(|| format!("{of_all:.1} % of the requests were {name}, {asked:.1} % were asked for"))
+    })
 }
 
 /// Of several checkpoints the mean is fair; of one the window shows some part.
 pub(super) fn checkpoints(case: &OfRow) -> Checked {
-    let of_run = |(trial, _): &(&Trial, &LoadReport)| {
+    let of_run = |(trial, _): &Run<'_>| {
         let names = trial.closed.counters.keys().filter(|name| name.ends_with(".checkpoints"));
         let grown: Option<Vec<f64>> = names.map(|name| trial.growth(name)).collect();
         grown.filter(|grown| !grown.is_empty())
@@ -275,11 +260,11 @@ pub(super) fn checkpoints(case: &OfRow) -> Checked {
     let runs: Option<Vec<Vec<f64>>> = case.ran.iter().map(of_run).collect();
     let Some(runs) = runs else { return Checked::not_checked("no database whose checkpoints are counted") };
     // Counters of whole numbers; anything else would be two readings of different servers.
-    match runs.iter().filter(|grown| grown.iter().any(|count| count.round() == 1.0)).count() {
-        0 => Checked::pass(""),
-        one => Checked::fail(
-            format!("a single checkpoint fell into the window of {one} of {} runs", runs.len()),
-            "Take a longer --window, so that it holds several, or raise max_wal_size and checkpoint_timeout in [postgres] settings, so that it holds none.",
-        ),
-    }
+    let one = runs.iter().filter(|grown| grown.iter().any(|count| count.round() == 1.0)).count();
+    let of = runs.len();
+    Checked::unless(
+        (one > 0).then(|| format!("a single checkpoint fell into the window of {one} of {of} runs")),
+        "Take a longer --window, so that it holds several, or raise max_wal_size and checkpoint_timeout in [postgres] \
+         settings, so that it holds none.",
+    )
 }

@@ -2,24 +2,19 @@
 
 use super::{Checked, OfWorkload};
 use crate::count;
-use crate::rows::Row;
 use kv::proto::CheckOutcome;
 use lab_data::results::{Results, Selftest, Trial};
 use std::collections::BTreeSet;
 
 pub(super) fn complete(case: &OfWorkload) -> Checked {
-    let lacking: Vec<&Row> = case.rows.iter().filter(|row| row.runs < row.planned).collect();
     let planned: u32 = case.rows.iter().map(|row| row.planned).sum();
-    let lost: u32 = lacking.iter().map(|row| row.planned - row.runs).sum();
-    match lacking.first() {
+    let ran: u32 = case.rows.iter().map(|row| row.runs).sum();
+    let runs = count(planned, "run");
+    match case.rows.iter().find(|row| row.runs < row.planned) {
         _ if planned == 0 => Checked::not_checked("nothing was planned"),
-        None => Checked::pass(count(planned as usize, "run")),
+        None => Checked::pass(runs),
         Some(first) => Checked::fail(
-            format!(
-                "{lost} of {} without numbers, at {} first",
-                count(planned as usize, "run"),
-                count(first.level as usize, "client")
-            ),
+            format!("{} of {runs} without numbers, at {} first", planned - ran, count(first.level, "client")),
             "The reason is in the table of the workload; repeat the run once it is removed.",
         ),
     }
@@ -28,14 +23,13 @@ pub(super) fn complete(case: &OfWorkload) -> Checked {
 pub(super) fn repetitions(case: &OfWorkload) -> Checked {
     const RUNS_MIN: u32 = 3;
     let runs = || case.rows.iter().map(|row| row.runs).filter(|runs| *runs > 0);
-    match (runs().min(), runs().filter(|runs| *runs < RUNS_MIN).count()) {
-        (None, _) => Checked::not_checked("nothing was measured"),
-        (Some(least), 0) => Checked::pass(format!("at least {} of each level", count(least as usize, "run"))),
-        (_, few) => Checked::fail(
-            format!("{few} of {} have fewer than {RUNS_MIN} runs", count(runs().count(), "level")),
-            "Run each level three times or more, with --repetitions.",
-        ),
-    }
+    let Some(least) = runs().min() else { return Checked::not_checked("nothing was measured") };
+    let (few, all) = (runs().filter(|runs| *runs < RUNS_MIN).count(), count(runs().count() as u32, "level"));
+    let seen = match few {
+        0 => format!("at least {} of each level", count(least, "run")),
+        _ => format!("{few} of {all} have fewer than {RUNS_MIN} runs"),
+    };
+    Checked::judged(few == 0, seen, "Run each level three times or more, with --repetitions.")
 }
 
 pub(super) fn values(case: &OfWorkload) -> Checked {
@@ -77,13 +71,13 @@ pub(super) fn order(case: &OfWorkload) -> Checked {
     };
     // A few levels come in order now and then by chance.
     let sweeps: Vec<Vec<u32>> = repetitions.iter().map(levels).filter(|levels| levels.len() > 3).collect();
-    let in_order = sweeps.iter().filter(|of| of.is_sorted() || of.iter().rev().is_sorted()).count();
-    let seen = format!("{in_order} of {} up or down level by level", count(sweeps.len(), "sweep"));
-    match sweeps.len() {
-        0 => Checked::not_checked("too few levels to have an order"),
-        all if 2 * in_order < all => Checked::pass(seen),
-        _ => Checked::fail(seen, "Run the levels in random order, as weir lab does."),
+    if sweeps.is_empty() {
+        return Checked::not_checked("too few levels to have an order");
     }
+    let in_order = sweeps.iter().filter(|of| of.is_sorted() || of.iter().rev().is_sorted()).count();
+    let seen = format!("{in_order} of {} up or down level by level", count(sweeps.len() as u32, "sweep"));
+    let is_random = 2 * in_order < sweeps.len();
+    Checked::judged(is_random, seen, "Run the levels in random order, as weir lab does.")
 }
 
 pub(super) fn accuracy(results: &Results) -> Checked {
@@ -95,17 +89,17 @@ pub(super) fn accuracy(results: &Results) -> Checked {
         Some(Selftest::Ran(report)) if report.checks.is_empty() => {
             Checked::not_checked("the test measured nothing")
         }
-        Some(selftest @ Selftest::Ran(report)) => match selftest.failed().as_slice() {
-            [] if !report.passed() => Checked::not_checked(format!(
-                "not checked: {}",
-                report.with(CheckOutcome::NotChecked).join(", ")
-            )),
-            [] => Checked::pass(format!("{} passed", count(report.checks.len(), "part"))),
-            failed => Checked::fail(
-                format!("failed: {}", failed.join(", ")),
-                "Repeat weir selftest on a quiet machine; what stays is a limit of this machine.",
-            ),
-        },
+        Some(Selftest::Ran(report)) => {
+            let not_checked = report.with(CheckOutcome::NotChecked).join(", ");
+            match report.with(CheckOutcome::Fail).as_slice() {
+                [] if !report.passed() => Checked::not_checked(format!("not checked: {not_checked}")),
+                [] => Checked::pass(format!("{} passed", count(report.checks.len() as u32, "part"))),
+                failed => Checked::fail(
+                    format!("failed: {}", failed.join(", ")),
+                    "Repeat weir selftest on a quiet machine; what stays is a limit of this machine.",
+                ),
+            }
+        }
     }
 }
 
@@ -122,31 +116,23 @@ pub(super) fn cores(results: &Results) -> Checked {
     };
     let others: Vec<&str> =
         generator.shares_with.iter().map(String::as_str).filter(|part| *part != LINK).collect();
-    match others.as_slice() {
-        [] => Checked::pass(""),
-        others => Checked::fail(
-            format!("it shares a core with {}", others.join(", ")),
-            "Give the generator cores of its own, with [cores] in the experiment, or other machines.",
-        ),
-    }
+    Checked::unless(
+        (!others.is_empty()).then(|| format!("it shares a core with {}", others.join(", "))),
+        "Give the generator cores of its own, with [cores] in the experiment, or other machines.",
+    )
 }
 
 pub(super) fn full_length(results: &Results) -> Checked {
-    match results.scale {
-        None => Checked::pass(""),
-        Some(share) => Checked::fail(
-            format!("durations are shortened to {share} of the file’s"),
-            "Run it without --scale.",
-        ),
-    }
+    let shortened = results.scale.map(|share| format!("durations are shortened to {share} of the file’s"));
+    Checked::unless(shortened, "Run it without --scale.")
 }
 
 pub(super) fn build(results: &Results) -> Checked {
-    match fact(results, "build") {
-        Some("release") => Checked::pass(""),
-        Some(other) => Checked::fail(format!("a {other} build"), "Build with cargo build --release."),
-        None => Checked::not_checked("the environment does not say"),
-    }
+    let Some(build) = fact(results, "build") else {
+        return Checked::not_checked("the environment does not say");
+    };
+    let other = (build != "release").then(|| format!("a {build} build"));
+    Checked::unless(other, "Build with cargo build --release.")
 }
 
 pub(super) fn repeatable(results: &Results) -> Checked {
@@ -159,13 +145,11 @@ pub(super) fn repeatable(results: &Results) -> Checked {
         ("the hash of the binary", fact(results, "binary").is_some_and(|binary| binary.contains("hash"))),
     ];
     let absent: Vec<&str> = parts.iter().filter(|(_, there)| !there).map(|(name, _)| *name).collect();
-    match absent.as_slice() {
-        [] => Checked::pass(format!("seed {}", results.seed)),
-        absent => Checked::fail(
-            format!("missing: {}", absent.join(", ")),
-            "Measure again with this version of weir.",
-        ),
-    }
+    let seen = match absent.as_slice() {
+        [] => format!("seed {}", results.seed),
+        absent => format!("missing: {}", absent.join(", ")),
+    };
+    Checked::judged(absent.is_empty(), seen, "Measure again with this version of weir.")
 }
 
 fn fact<'a>(results: &'a Results, name: &str) -> Option<&'a str> {
