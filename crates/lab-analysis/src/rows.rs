@@ -249,7 +249,7 @@ pub(super) fn merged(
         resources: results.resources.iter().map(|resource| of_resource(resource, ran)).collect(),
         population: population::population(results, ran).filter(|_| schedules().next().is_none()),
         figures: figures::figures(ran),
-        waits: waits::whereabouts(ran),
+        waits: waits::whereabouts(&ran.iter().map(|(trial, _)| *trial).collect::<Vec<_>>()),
         checks: Vec::new(),
         // The first, should there be several.
         printed: published.into_iter().find(|row| row.printed.clients == Some(level)),

@@ -3,7 +3,7 @@
 //! A sampler counts session-seconds by state; over the time observed they are the mean number of sessions there. The
 //! states fall into the few classes of [`WAITS`].
 
-use lab_data::results::{Run, Trial};
+use lab_data::results::Trial;
 use lab_data::sums;
 use serde::Serialize;
 use stats::mean;
@@ -164,12 +164,12 @@ pub(super) fn most_first(all: impl Iterator<Item = (String, f64)>) -> Vec<(Strin
 }
 
 /// Where the sessions of each database were in the runs of one level; empty where nothing was sampled.
-pub(super) fn whereabouts(ran: &[Run]) -> Vec<Whereabouts> {
-    let names = ran.iter().flat_map(|(trial, _)| trial.closed.counters.keys());
+pub fn whereabouts(ran: &[&Trial]) -> Vec<Whereabouts> {
+    let names = ran.iter().flat_map(|trial| trial.closed.counters.keys());
     let parts: BTreeSet<&str> = names.filter_map(|name| name.strip_suffix(".waits.samples")).collect();
     let of_part = |part: &str| {
         let of_runs: Vec<Whereabouts> =
-            ran.iter().filter_map(|(trial, _)| Whereabouts::of_trial(trial, part)).collect();
+            ran.iter().filter_map(|trial| Whereabouts::of_trial(trial, part)).collect();
         Whereabouts::means(&of_runs.iter().collect::<Vec<_>>())
     };
     parts.into_iter().filter_map(of_part).collect()
