@@ -44,13 +44,10 @@ pub fn hit_ratios(results: &Results, workload: &str) -> Vec<HitRatio> {
 fn ratio(trials: &[&Trial], policy: Option<String>, hit: &str, others: &[String]) -> Option<HitRatio> {
     // Hits and misses of a trial count together or not at all.
     let of_trial = |trial: &&Trial| {
-        let others = others.iter().map(|name| growth(trial, name)).sum::<Option<f64>>()?;
-        Some((growth(trial, hit)?, others))
+        Some((growth(trial, hit)?, others.iter().map(|name| growth(trial, name)).sum::<Option<f64>>()?))
     };
-    let (hits, misses) = (trials.iter().filter_map(of_trial))
-        .fold((0.0, 0.0), |(hits, misses), (more_hits, more_misses)| {
-            (hits + more_hits, misses + more_misses)
-        });
+    let (hits, misses): (Vec<f64>, Vec<f64>) = trials.iter().filter_map(of_trial).unzip();
+    let (hits, misses) = (hits.iter().sum::<f64>(), misses.iter().sum::<f64>());
     let reads = hits + misses;
     (reads > 0.0).then(|| HitRatio { policy, hit_ratio: hits / reads, reads })
 }

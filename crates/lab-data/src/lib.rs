@@ -7,8 +7,15 @@ pub mod results;
 pub mod search;
 pub mod simulated;
 
+use kv::Error;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::AddAssign;
+
+/// A mistake in what was given, that says `what` is wrong and what to do, unless a rule `holds`.
+pub fn ensure(holds: bool, what: impl Display, hint: impl Display) -> Result<(), Error> {
+    if holds { Ok(()) } else { Err(Error::input(what).hint(hint)) }
+}
 
 /// The sum of what stands under each name.
 pub fn sums<K: Ord, N: Default + AddAssign>(all: impl IntoIterator<Item = (K, N)>) -> BTreeMap<K, N> {

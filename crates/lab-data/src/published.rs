@@ -3,6 +3,7 @@
 //! Pure: text in, rows or one line of complaint out. What the rows say, and whether they can be true, is the business
 //! of [`mod@lab_analysis::audit`].
 
+use crate::ensure;
 use kv::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -136,55 +137,37 @@ const REQUIRED: &[&[&str]] = &[&["clients"], &["throughput_rps"], &["latency_ms"
 /// skipped. The error is one line: line, column, what is wrong, what to do.
 pub fn parse(text: &str) -> Result<Table, Error> {
     let mut records = records(text)?.into_iter();
-    let (head_line, head) = records
-        .next()
-        .ok_or_else(|| Error::input("there is no row in it").hint("write the names of the columns first"))?;
+    let empty = || Error::input("there is no row in it").hint("write the names of the columns first");
+    let (head_line, head) = records.next().ok_or_else(empty)?;
+    let at = |line: usize| move |why: Error| why.at(format!("line {line}"));
     let mut seen = BTreeSet::new();
-    if let Some(twice) = head.iter().find(|name| !seen.insert(name.as_str())) {
-        return Err(Error::input(format_args!("line {head_line}, column {twice}: it stands twice"))
-            .hint("rename or remove one"));
+    for name in &head {
+        let is_new = seen.insert(name.as_str());
+        ensure(is_new, format!("column {name} stands twice"), "rename or remove one")
+            .map_err(at(head_line))?;
     }
     for one_of in REQUIRED {
-        match one_of.iter().filter(|name| seen.contains(*name)).count() {
-            0 => {
-                let names = one_of.join(" or ");
-                return Err(Error::input(format_args!("line {head_line}: there is no column {names}"))
-                    .hint("name the column so"));
-            }
-            1 => {}
-            _ => {
-                let names = one_of.join(" and ");
-                return Err(Error::input(format_args!("line {head_line}: columns {names} say the same"))
-                    .hint("remove one"));
-            }
-        }
+        let there = one_of.iter().filter(|name| seen.contains(*name)).count();
+        let none = format!("there is no column {}", one_of.join(" or "));
+        ensure(there > 0, none, "name the column so").map_err(at(head_line))?;
+        let both = format!("columns {} say the same", one_of.join(" and "));
+        ensure(there == 1, both, "remove one").map_err(at(head_line))?;
     }
     let columns: Vec<Option<&Column>> =
         head.iter().map(|name| COLUMNS.iter().find(|(known, _)| known == name)).collect();
     let mut rows = Vec::new();
     for (line, cells) in records {
-        if cells.len() != head.len() {
-            let (has, named) = (cells.len(), head.len());
-            return Err(Error::input(format_args!(
-                "line {line}: it has {has} cells and the head has {named}"
-            ))
-            .hint(
-                "quote cells that hold a comma, and give \
-                 every column a cell",
-            ));
-        }
+        let what = format!("it has {} cells and the head has {}", cells.len(), head.len());
+        let hint = "quote cells that hold a comma, and give every column a cell";
+        ensure(cells.len() == head.len(), what, hint).map_err(at(line))?;
         let mut row = PublishedRow::default();
         for (cell, column) in cells.iter().zip(&columns) {
-            let Some((name, read)) = column else { continue };
-            let cell = cell.trim();
+            let (Some((name, read)), cell) = (column, one_line(cell)) else { continue };
             if !cell.is_empty() {
-                read(&mut row, cell).map_err(|remedy| {
-                    Error::input(format_args!(
-                        "line {line}, column {name}: `{}` does not fit",
-                        one_line(cell)
-                    ))
-                    .hint(format_args!("{remedy}"))
-                })?;
+                let wrong = |hint| Error::input(format!("`{cell}` does not fit")).hint(hint);
+                read(&mut row, &cell)
+                    .map_err(wrong)
+                    .map_err(|why| why.at(format!("line {line}, column {name}")))?;
             }
         }
         rows.push(row);
@@ -194,7 +177,7 @@ pub fn parse(text: &str) -> Result<Table, Error> {
 }
 
 fn text(field: &mut String, cell: &str) -> Result<(), &'static str> {
-    *field = one_line(cell);
+    cell.clone_into(field);
     Ok(())
 }
 
@@ -269,7 +252,7 @@ mod tests {
             (String::new(), "there is no row in it; hint: write"),
             ("clients,latency_ms\n".into(), "line 1: there is no column throughput_rps; hint: name"),
             ("clients,throughput_rps\n".into(), "no column latency_ms or latency_us; hint: name"),
-            ("#\nclients,clients,x\n".into(), "line 2, column clients: it stands twice; hint: rename"),
+            ("#\nclients,clients,x\n".into(), "line 2: column clients stands twice; hint: rename"),
             ("clients,throughput_rps,latency_ms,latency_us\n".into(), "say the same; hint: remove one"),
             (format!("{head}1,2,3\n"), "line 2: it has 3 cells and the head has 4; hint: quote"),
             (format!("{head}\n0,2,3,\n"), "line 3, column clients: `0` does not fit; hint: write a whole"),

@@ -28,7 +28,6 @@ pub struct Results {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
     /// To what share of the file's durations it was scaled down; `None`: not at all.
-    #[serde(default)]
     pub scale: Option<f64>,
     /// What the order of trials and the operation streams were drawn from.
     pub seed: u64,
@@ -178,7 +177,6 @@ pub struct WorkloadPlan {
     /// One sentence: what it asks of the target.
     pub about: String,
     /// Its own load levels.
-    #[serde(default)]
     pub levels: Option<Vec<u32>>,
     /// What the published table calls it, where that is another name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,7 +228,6 @@ pub struct Resource {
     /// How many requests it works on at once: cores, lanes. Utilization is busy seconds / (elapsed · servers).
     pub servers: f64,
     /// The gauge that tells this number for a trial, where trials may differ in it.
-    #[serde(default)]
     pub servers_gauge: Option<String>,
     /// What it is, for the rules.
     pub kind: ResourceKind,

@@ -132,18 +132,16 @@ impl Tally {
     }
 
     fn lean(&self) -> Lean {
-        match (self.says(), self.passed.cmp(&self.failed), self.hint) {
+        match (self.says(), self.passed, self.failed, self.hint) {
             (Says::Holds, ..) => Lean::Up,
             (Says::Breaks | Says::Spoiled, ..) => Lean::Down,
-            (Says::Mixed, ..) => Lean::Neither,
-            (Says::Open, std::cmp::Ordering::Greater, _) => Lean::Up,
-            (Says::Open, std::cmp::Ordering::Less, _) => Lean::Down,
-            // One of either, or none of full length that was not spoiled.
-            (Says::Open, _, _) if self.passed > 0 => Lean::Neither,
-            (Says::Open, _, Some(true)) => Lean::Up,
-            (Says::Open, _, Some(false)) => Lean::Down,
-            // What the generator spoiled once is no way down: it is tried again.
-            (Says::Open, _, None) => Lean::Neither,
+            (Says::Open, passed, failed, _) if passed > failed => Lean::Up,
+            (Says::Open, passed, failed, _) if passed < failed => Lean::Down,
+            // None of full length that was not spoiled.
+            (Says::Open, 0, 0, Some(true)) => Lean::Up,
+            (Says::Open, 0, 0, Some(false)) => Lean::Down,
+            // One of either; and what the generator spoiled once is no way down: it is tried again.
+            (Says::Open | Says::Mixed, ..) => Lean::Neither,
         }
     }
 }
@@ -155,19 +153,18 @@ pub fn judge(plan: &SearchPlan, tried: &SearchTrial) -> Outcome {
     };
     let over = load.schedule.as_ref().is_some_and(|schedule| schedule.over_capacity);
     let answered = load.latency.count > 0;
-    if answered && !over && load.latency.us_p99 <= plan.p99_us && load.error_ratio <= plan.error_ratio {
-        // With the generator's own lateness in it, so all the more without.
-        return Outcome::Passed;
-    }
     let send_lag_us = load.schedule.as_ref().map_or(0.0, |schedule| schedule.send_lag.us_p99);
-    if send_lag_us > SEND_LAG * plan.p99_us && load.error_ratio <= plan.error_ratio {
-        return Outcome::Spoiled(format!("it sent {} late (p99)", kv::units::micros(send_lag_us)));
-    }
     let busy = load.cpu_secs / (load.window_secs * f64::from(load.threads));
-    if busy > BUSY && load.error_ratio <= plan.error_ratio {
-        return Outcome::Spoiled(format!("it used {:.0} % of its cores", busy * 100.0));
+    match () {
+        () if load.error_ratio > plan.error_ratio => Outcome::Failed,
+        // With the generator's own lateness in it, so all the more without.
+        () if answered && !over && load.latency.us_p99 <= plan.p99_us => Outcome::Passed,
+        () if send_lag_us > SEND_LAG * plan.p99_us => {
+            Outcome::Spoiled(format!("it sent {} late (p99)", kv::units::micros(send_lag_us)))
+        }
+        () if busy > BUSY => Outcome::Spoiled(format!("it used {:.0} % of its cores", busy * 100.0)),
+        () => Outcome::Failed,
     }
-    Outcome::Failed
 }
 
 /// Whether a try of that length counts.
@@ -201,11 +198,6 @@ impl Search {
         Search { plan, first_rps, spent_secs: 0.0, missing: 0, tallies: Vec::new() }
     }
 
-    /// The tries so far by rate, ascending.
-    pub fn tallies(&self) -> &[Tally] {
-        &self.tallies
-    }
-
     /// What came of a try, and how long it took in all.
     pub fn take(&mut self, rate_rps: f64, window_secs: f64, outcome: &Outcome, took_secs: f64) {
         self.spent_secs += took_secs;
@@ -234,14 +226,12 @@ impl Search {
 
     /// What to do next.
     pub fn next(&self) -> Next {
-        let next = self.wanted();
-        match next {
-            Next::Try { warmup_secs, window_secs, .. }
-                if self.spent_secs + warmup_secs + window_secs > self.plan.most_secs =>
-            {
+        let left_secs = self.plan.most_secs - self.spent_secs;
+        match self.wanted() {
+            Next::Try { warmup_secs, window_secs, .. } if warmup_secs + window_secs > left_secs => {
                 Next::End(SearchEnd::Time)
             }
-            _ => next,
+            next => next,
         }
     }
 
@@ -299,6 +289,11 @@ impl Search {
             let step = if goals <= 2.0 { width / 2.0 } else { (goals.floor() / 2.0).ceil() * goal };
             return self.attempt(up.rate_rps * step.exp(), 1.0 - (goals.log2() / 4.0).min(1.0));
         }
+        self.decide(up, down)
+    }
+
+    /// Tries the two rates until both are decided.
+    fn decide(&self, up: &Tally, down: &Tally) -> Next {
         let ended = if down.says() == Says::Spoiled { SearchEnd::Generator } else { SearchEnd::Reached };
         self.confirm(&[up, down]).unwrap_or(Next::End(ended))
     }
@@ -316,11 +311,7 @@ impl Search {
         match (up, down) {
             (None, _) => self.attempt(self.undecided(lowest / reach, 1.0 / reach), 1.0),
             (_, None) => self.attempt(self.undecided(highest * reach, reach), 1.0),
-            (Some(up), Some(down)) => {
-                let ended =
-                    if down.says() == Says::Spoiled { SearchEnd::Generator } else { SearchEnd::Reached };
-                self.confirm(&[up, down]).unwrap_or(Next::End(ended))
-            }
+            (Some(up), Some(down)) => self.decide(up, down),
         }
     }
 
@@ -438,7 +429,7 @@ mod tests {
                 let mut queue = Queue { service_rps, noise, stalls, random };
                 let (search, end, spent) =
                     run(&plan, 0.7 * service_rps, |rate, secs| queue.measure(&plan, rate, secs));
-                let (low, high) = bounds(search.tallies());
+                let (low, high) = bounds(&search.tallies);
                 let (low, high) = (low.map(|of| of.rate_rps), high.map(|of| of.rate_rps));
                 assert!(low.zip(high).is_none_or(|(low, high)| low < high));
                 held +=
@@ -457,7 +448,7 @@ mod tests {
         for first_rps in [10.0, 3000.0, 1e6] {
             let holds = |rate: f64, _: f64| if rate <= 4321.0 { Outcome::Passed } else { Outcome::Failed };
             let (search, end, _) = run(&plan(), first_rps, holds);
-            let (low, high) = bounds(search.tallies());
+            let (low, high) = bounds(&search.tallies);
             let (low, high) = (low.unwrap().rate_rps, high.unwrap().rate_rps);
             assert_eq!(end, SearchEnd::Reached, "from {first_rps}");
             assert!(low <= 4321.0 && 4321.0 < high && high / low < 1.0201, "{low}–{high} from {first_rps}");
@@ -482,12 +473,8 @@ mod tests {
             _ => Outcome::Spoiled("it used 99 % of its cores".into()),
         };
         let (search, _, _) = run(&plan(), 3000.0, outcome);
-        let (low, high) = bounds(search.tallies());
-        assert!(
-            (4900.0..5000.0).contains(&low.unwrap().rate_rps) && high.is_none(),
-            "{:?}",
-            search.tallies()
-        );
+        let (low, high) = bounds(&search.tallies);
+        assert!((4900.0..5000.0).contains(&low.unwrap().rate_rps) && high.is_none(), "{:?}", search.tallies);
     }
 
     /// A short stall at a low rate once would have hidden everything above it.
@@ -498,9 +485,9 @@ mod tests {
             tries += 1;
             if rate <= 4000.0 && tries != 1 { Outcome::Passed } else { Outcome::Failed }
         });
-        let (low, high) = bounds(search.tallies());
+        let (low, high) = bounds(&search.tallies);
         assert_eq!(end, SearchEnd::Reached);
-        assert!(low.unwrap().rate_rps > 3900.0 && high.unwrap().rate_rps < 4100.0, "{:?}", search.tallies());
+        assert!(low.unwrap().rate_rps > 3900.0 && high.unwrap().rate_rps < 4100.0, "{:?}", search.tallies);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! The rule: the generator's innocence comes first. Wherever there are two cores it has its own, because a generator
 //! that competes with what it measures measures itself. [`plan`] is pure; [`available`] asks the kernel.
 
-use super::experiment::{Cores, DATABASE, GENERATOR, LINK, SERVER, ensure};
+use super::experiment::{Cores, DATABASE, GENERATOR, LINK, SERVER};
 use super::results::Placement;
-use crate::distinct;
+use crate::{distinct, ensure};
 use kv::Error;
 use std::collections::BTreeMap;
 use std::io;
@@ -62,20 +62,14 @@ fn choose<'p>(
         own.sort_unstable();
         let unknown = format_args!("cores.{part}: this experiment starts no {part}");
         ensure(parts.contains(&part.as_str()), unknown, "remove the line")?;
-        ensure(
-            !own.is_empty() && own.is_sorted_by(|a, b| a < b),
-            format_args!("cores.{part} {own:?} is no set of cores"),
-            "name at least one, and each once",
-        )?;
-        for core in &own {
-            ensure(
-                cores.contains(core),
-                format_args!("cores.{part}: there is no core {core} here"),
-                format_args!(
-                    "use some of {cores:?}, or say with cores.of how many cores the file was written for"
-                ),
-            )?;
-        }
+        let is_set = !own.is_empty() && own.is_sorted_by(|a, b| a < b);
+        let what = format!("cores.{part} {own:?} is no set of cores");
+        ensure(is_set, what, "name at least one, and each once")?;
+        let hint =
+            format!("use some of {cores:?}, or say with cores.of how many cores the file was written for");
+        own.iter().try_for_each(|core| {
+            ensure(cores.contains(core), format!("cores.{part}: there is no core {core} here"), &hint)
+        })?;
         chosen.insert(part, own);
     }
     let rest: Vec<&str> = parts.iter().copied().filter(|part| !wanted.contains_key(*part)).collect();
@@ -89,11 +83,9 @@ fn choose<'p>(
     chosen.extend(planned);
     for (part, own) in &chosen {
         for (other, theirs) in &chosen {
-            ensure(
-                own == theirs || !own.iter().any(|core| theirs.contains(core)),
-                format_args!("cores.{part} {own:?} and cores.{other} {theirs:?} overlap in part"),
-                "give both the same cores, or none in common",
-            )?;
+            let is_clear = own == theirs || !own.iter().any(|core| theirs.contains(core));
+            let what = format!("cores.{part} {own:?} and cores.{other} {theirs:?} overlap in part");
+            ensure(is_clear, what, "give both the same cores, or none in common")?;
         }
     }
     Ok(chosen)

@@ -17,8 +17,8 @@ use super::rows::Row;
 use super::{Findings, WorkloadFindings, findings};
 use kv::Error;
 use kv::proto::LoadReport;
-use lab_data::distinct;
-use lab_data::results::{Results, Trial};
+use lab_data::results::{Results, Run};
+use lab_data::{distinct, ensure};
 use serde::Serialize;
 use stats::{Estimate, median};
 use std::collections::BTreeSet;
@@ -186,14 +186,9 @@ pub enum Bound {
 
 /// Compares `all` with the first of them. The error says in one line why that is not possible.
 pub fn compare(all: &[&Results]) -> Result<Comparison, Error> {
-    if all.len() < 2 {
-        return Err(Error::input("there is nothing to compare with").hint("name a second results directory"));
-    }
-    if (1..all.len()).any(|i| all[..i].contains(&all[i])) {
-        return Err(
-            Error::input("these are the same results twice").hint("name those of another target or run")
-        );
-    }
+    ensure(all.len() > 1, "there is nothing to compare with", "name a second results directory")?;
+    let is_twice = (1..all.len()).any(|i| all[..i].contains(&all[i]));
+    ensure(!is_twice, "these are the same results twice", "name those of another target or run")?;
     let inputs: Vec<Input> = (all.iter().zip(names(all)))
         .map(|(results, name)| Input {
             name,
@@ -206,10 +201,8 @@ pub fn compare(all: &[&Results]) -> Result<Comparison, Error> {
     let planned = distinct(planned.map(|workload| workload.name.as_str()));
     let mut workloads: Vec<ComparedWorkload> =
         planned.iter().map(|name| workload(&inputs, name)).filter(|of| !of.levels.is_empty()).collect();
-    if workloads.is_empty() {
-        return Err(Error::input("the results have no workload and level in common")
-            .hint("compare runs that measured at least one workload at the same number of clients"));
-    }
+    let hint = "compare runs that measured at least one workload at the same number of clients";
+    ensure(!workloads.is_empty(), "the results have no workload and level in common", hint)?;
     capacity::correct(workloads.iter_mut().flat_map(|workload| workload.capacities.iter_mut().flatten()));
     let common: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
     let circumstances = circumstances::differences(all, &common);
@@ -265,7 +258,7 @@ impl Input<'_> {
     }
 
     /// The runs of a workload that delivered numbers.
-    fn loads(&self, workload: &str) -> impl Iterator<Item = (&Trial, &LoadReport)> {
+    fn loads(&self, workload: &str) -> impl Iterator<Item = Run<'_>> {
         let trials = self.results.trials.iter().filter(move |trial| trial.workload == workload);
         trials.filter_map(|trial| Some((trial, trial.numbers()?)))
     }

@@ -7,10 +7,10 @@ use super::{
     Adaptive, Commands, Engine, Experiment, FJALL, GENERATOR, LINK, Link, MARIADB, POSTGRES, Quota, SERVER,
     Subject, Target, Workload, address,
 };
+use crate::ensure;
 use kv::Error;
 use kv::units::Span;
 use std::collections::BTreeSet;
-use std::fmt::Display;
 
 /// A smaller cap on writing would make every start of a database fail.
 const WRITE_CAP_LEAST: u64 = 64 << 10;
@@ -41,20 +41,15 @@ const OWN_FLAGS: &[(&str, &str)] = &[
 /// What a check says.
 pub(super) type Checked = Result<(), Error>;
 
-/// An error of the file that says `what` is wrong and what to do, unless a rule `holds`.
-pub(crate) fn ensure(holds: bool, what: impl Display, hint: impl Display) -> Checked {
-    if holds { Ok(()) } else { Err(Error::input(what).hint(hint)) }
-}
-
 /// Whether the `name` at `key` is one of those there are.
 pub(super) fn is_one_of(key: &str, name: &str, all: &[&str]) -> Checked {
     let hint = if all.is_empty() { "remove it".to_owned() } else { format!("use one of {}", all.join(", ")) };
-    ensure(all.contains(&name), format_args!("{key} `{name}` is unknown"), hint)
+    ensure(all.contains(&name), format!("{key} `{name}` is unknown"), hint)
 }
 
 pub(super) fn is_not_zero(key: &str, span: Span) -> Checked {
-    let hint = format!("write {key} = \"1s\"");
-    ensure(!span.0.is_zero(), format_args!("{key} 0s: it must be longer than zero"), hint)
+    let what = format!("{key} 0s: it must be longer than zero");
+    ensure(!span.0.is_zero(), what, format!("write {key} = \"1s\""))
 }
 
 impl Experiment {
@@ -78,30 +73,21 @@ impl Experiment {
 
     fn check_adaptive(&self, adaptive: &Adaptive) -> Checked {
         let (most, window, least) = (adaptive.most, self.window, Adaptive::LEAST);
-        ensure(
-            most.0 >= window.0,
-            format_args!("adaptive.most {most} is shorter than the window of {window}, which is the least"),
-            "lengthen it, or remove [adaptive]",
-        )?;
+        ensure(most.0 >= window.0, format!("adaptive.most {most} is below window {window}"), "lengthen it")?;
         ensure(
             most.0 >= least.0,
-            format_args!("adaptive.most {most} is shorter than {least}, and nothing shorter is ever known"),
-            format_args!("write most = \"{least}\" or more, or remove [adaptive]"),
+            format!("adaptive.most {most} is below {least}, the least"),
+            "lengthen it",
         )?;
-        [("goodput", adaptive.goodput), ("latency", adaptive.latency())].into_iter().try_for_each(
-            |(key, share)| {
-                ensure(
-                    share > 0.0 && share < 1.0,
-                    format_args!("adaptive.{key} {share} is no share of a mean"),
-                    format_args!("write {key} = 0.02 for ±2 %"),
-                )
-            },
-        )
+        let shares = [("goodput", adaptive.goodput), ("latency", adaptive.latency())];
+        shares.into_iter().try_for_each(|(key, share)| {
+            let is_share = share > 0.0 && share < 1.0;
+            ensure(is_share, format!("adaptive.{key} {share} is no share of a mean"), "write 0.02 for ±2 %")
+        })
     }
 
     fn check_workloads(&self) -> Checked {
-        let hint = "add a [[workload]] with a name, as in experiments/quick.toml";
-        ensure(!self.workloads.is_empty(), "workload: there is none", hint)?;
+        ensure(!self.workloads.is_empty(), "workload: there is none", "add a [[workload]] with a name")?;
         are_distinct("workload.name", self.workloads.iter().map(|workload| &workload.name))?;
         for workload in &self.workloads {
             let name = &workload.name;
@@ -109,43 +95,33 @@ impl Experiment {
             own_flags("workload.args", &workload.args)?;
             own_flags("workload.serve", &workload.serve)?;
             workload.levels.iter().try_for_each(|levels| ascend("workload.levels", levels))?;
-            ensure(
-                workload.write_cap.is_none_or(|cap| cap.0 >= WRITE_CAP_LEAST),
-                format_args!(
-                    "workload.write_cap of `{name}` is below 64KiB a second, which no database survives"
-                ),
-                "write \"10MiB\"",
-            )?;
-            ensure(
-                workload.published.is_none() || self.published.is_some(),
-                format_args!("workload.published of `{name}`: no table of published results is named"),
-                "add [published] with its file",
-            )?;
+            let is_slow = workload.write_cap.is_some_and(|cap| cap.0 < WRITE_CAP_LEAST);
+            ensure(!is_slow, format!("workload.write_cap of `{name}` is below 64KiB"), "write \"10MiB\"")?;
+            let is_named = workload.published.is_none() || self.published.is_some();
+            let no_table = format!("workload.published of `{name}`: no table of published results is named");
+            ensure(is_named, no_table, "add [published] with its file")?;
             let Some(limit) = &workload.limit else { continue };
-            limit.check(self, workload).map_err(|why| why.at(format_args!("workload.limit of `{name}`")))?;
+            limit.check(self, workload).map_err(|why| why.at(format!("workload.limit of `{name}`")))?;
         }
         Ok(())
     }
 
     /// Every target, alone and among the others.
     fn check_subjects(&self) -> Checked {
-        let hint = "add a [target] with a kind, as in experiments/quick.toml";
-        ensure(!self.subjects.is_empty(), "target: there is none", hint)?;
+        ensure(!self.subjects.is_empty(), "target: there is none", "add a [target] with a kind")?;
         let names = || self.subjects.iter().filter_map(|subject| subject.name.as_ref());
         names().try_for_each(|name| is_directory("target.name", name))?;
         are_distinct("target.name", names())?;
         for subject in &self.subjects {
             self.check_subject(subject).map_err(|why| match &subject.name {
-                Some(name) => why.at(format_args!("target `{name}`")),
+                Some(name) => why.at(format!("target `{name}`")),
                 None => why,
             })?;
         }
         self.workloads.iter().try_for_each(|workload| {
-            ensure(
-                self.subjects.iter().any(|subject| subject.takes_part(workload)),
-                format_args!("workload `{}`: no target takes part in it", workload.name),
-                "add it to some target's workloads, or remove it",
-            )
+            let has_target = self.subjects.iter().any(|subject| subject.takes_part(workload));
+            let idle = format!("workload `{}`: no target takes part in it", workload.name);
+            ensure(has_target, idle, "add it to some target's workloads, or remove it")
         })
     }
 
@@ -153,25 +129,17 @@ impl Experiment {
         let all: Vec<&str> = self.workloads.iter().map(|workload| workload.name.as_str()).collect();
         if let Some(named) = &subject.workloads {
             named.iter().try_for_each(|name| is_one_of("workloads:", name, &all))?;
-            let none = "workloads names none: nothing would be measured";
-            ensure(!named.is_empty(), none, "leave it out for all")?;
+            ensure(!named.is_empty(), "workloads names none", "leave it out for all")?;
         }
         own_flags("target.load", &subject.load)?;
         for workload in self.workloads.iter().filter(|workload| subject.takes_part(workload)) {
-            let name = &workload.name;
-            let is_weir = matches!(subject.target, Target::Weir { .. });
-            ensure(
-                is_weir || workload.serve.is_empty() && workload.write_cap.is_none(),
-                format_args!("workload `{name}` has serve or write_cap, but the lab starts no weir here"),
-                "remove them",
-            )?;
-            ensure(
-                workload.write_cap.is_none() || writes_in_one_place(&subject.target),
-                format_args!(
-                    "workload.write_cap of `{name}`: the stores are not all databases of the lab's own, nor all fjall"
-                ),
-                "remove it, or set target.store",
-            )?;
+            let Workload { name, serve, write_cap, .. } = workload;
+            let is_possible = subject.is_weir() || serve.is_empty() && write_cap.is_none();
+            let not_ours = format!("workload `{name}`: serve and write_cap need a target of kind weir");
+            ensure(is_possible, not_ours, "remove them")?;
+            let is_possible = write_cap.is_none() || writes_in_one_place(&subject.target);
+            let mixed = format!("workload.write_cap of `{name}` needs private databases only, or fjall only");
+            ensure(is_possible, mixed, "remove it, or set target.store")?;
         }
         check_target(&subject.target)
     }
@@ -181,11 +149,10 @@ impl Experiment {
         for (section, settings, engine) in
             [(POSTGRES, &self.postgres, Engine::Postgres), (MARIADB, &self.mariadb, Engine::MariaDb)]
         {
-            ensure(
-                settings.is_none() || self.databases().any(|database| database.engine == engine),
-                format_args!("{section}: the target does not use a {section} of the lab's own"),
-                format_args!("remove the section, or set target.store = \"{section}\""),
-            )?;
+            let is_used = self.databases().any(|database| database.engine == engine);
+            let unused = format!("{section}: the target does not use a {section} of the lab's own");
+            let hint = format!("remove the section, or set target.store = \"{section}\"");
+            ensure(settings.is_none() || is_used, unused, hint)?;
         }
         let is_idle = self.limits.memory.is_some() && self.databases().next().is_none();
         ensure(!is_idle, "limits.memory: the lab starts no database here", "remove it")
@@ -196,13 +163,17 @@ impl Subject {
     pub(super) fn takes_part(&self, workload: &Workload) -> bool {
         self.workloads.as_ref().is_none_or(|names| names.contains(&workload.name))
     }
+
+    fn is_weir(&self) -> bool {
+        matches!(self.target, Target::Weir { .. })
+    }
 }
 
 /// Whether either the lab's own databases do all the writing, or the server does.
 fn writes_in_one_place(target: &Target) -> bool {
     let Target::Weir { store, .. } = target else { return false };
-    store.iter().all(|name| [POSTGRES, MARIADB].contains(&name.as_str()))
-        || store.iter().all(|name| name == FJALL)
+    let are = |names: &[&str]| store.iter().all(|name| names.contains(&name.as_str()));
+    are(&[POSTGRES, MARIADB]) || are(&[FJALL])
 }
 
 fn check_target(target: &Target) -> Checked {
@@ -212,29 +183,22 @@ fn check_target(target: &Target) -> Checked {
             store.iter().filter(|name| !is_own(name) && !name.contains(':')).try_for_each(|name| {
                 is_one_of("target.store", name, &[FJALL, "memory:", POSTGRES, MARIADB, "a store URL"])
             })?;
-            let hint = "name at least one, as in store = \"fjall\"";
-            ensure(!store.is_empty(), "target.store has none", hint)?;
-            ensure(
-                !replica || store.iter().all(|name| name == POSTGRES),
-                "target.replica: only PostgreSQL servers of the lab's own are followed",
-                "set target.store to \"postgres\", or remove replica",
-            )?;
-            ensure(
-                flush_delay.is_none() || store.iter().all(is_own),
-                "target.flush_delay: only stores of the lab's own can be slowed down",
-                "set target.store to \"fjall\", \"postgres\" or \"mariadb\", or remove flush_delay",
-            )?;
+            ensure(!store.is_empty(), "target.store has none", "name at least one, as in store = \"fjall\"")?;
+            let can_follow = !replica || store.iter().all(|name| name == POSTGRES);
+            ensure(can_follow, "target.replica: not all stores are \"postgres\"", "remove replica")?;
+            let can_delay = flush_delay.is_none() || store.iter().all(is_own);
+            let hint = "set target.store to \"fjall\", \"postgres\" or \"mariadb\", or remove flush_delay";
+            ensure(can_delay, "target.flush_delay: only stores of the lab's own can be slowed down", hint)?;
             flush_delay.iter().try_for_each(|delay| is_not_zero("target.flush_delay", *delay))?;
             check_quota(quota, target)?;
             link.iter().try_for_each(check_link)?;
             own_flags("target.args", args)
         }
         Target::Command(commands) => check_commands(commands),
-        Target::Url { url } => ensure(
-            address(url).is_some(),
-            format_args!("target.url `{url}` is no address"),
-            "write http://HOST:PORT",
-        ),
+        Target::Url { url } => {
+            let is_address = address(url).is_some();
+            ensure(is_address, format!("target.url `{url}` is no address"), "write http://HOST:PORT")
+        }
         Target::Simulated(model) => model.check().map_err(|why| why.at("target.station")),
     }
 }
@@ -242,21 +206,22 @@ fn check_target(target: &Target) -> Checked {
 fn check_quota(quota: &Quota, target: &Target) -> Checked {
     let parts = [("server", quota.server), ("generator", quota.generator), ("database", quota.database)];
     for (part, cores) in parts.into_iter().filter_map(|(part, cores)| Some((part, cores?))) {
-        ensure(
-            (QUOTA_LEAST..=1024.0).contains(&cores),
-            format_args!(
-                "target.quota.{part} {cores}: cores’ worth of processor time, at least {QUOTA_LEAST}"
-            ),
-            format_args!("write {part} = 0.5"),
-        )?;
+        let is_known = (QUOTA_LEAST..=1024.0).contains(&cores);
+        let what =
+            format!("target.quota.{part} {cores}: at least {QUOTA_LEAST} cores’ worth of processor time");
+        ensure(is_known, what, format!("write {part} = 0.5"))?;
     }
     let is_idle = quota.database.is_some() && target.databases().is_empty();
     ensure(!is_idle, "target.quota.database: the lab starts no database here", "remove it")
 }
 
 fn check_link(link: &Link) -> Checked {
-    let hint = "write link = { rate = \"10mbit\", delay = \"20ms\" }, or one of them";
-    ensure(link.rate.is_some() || link.delay.is_some(), "target.link does nothing", hint)?;
+    let does_something = link.rate.is_some() || link.delay.is_some();
+    ensure(
+        does_something,
+        "target.link does nothing",
+        "write link = { rate = \"10mbit\", delay = \"20ms\" }",
+    )?;
     let Some(rate) = link.rate else { return Ok(()) };
     let what = format!("target.link.rate {rate}: at least 100kbit");
     ensure(rate.0 >= LINK_RATE_LEAST, what, "write rate = \"10mbit\"")
@@ -264,18 +229,12 @@ fn check_link(link: &Link) -> Checked {
 
 fn check_commands(commands: &Commands) -> Checked {
     let Commands { ready, files, fresh: _, processes } = commands;
-    ensure(
-        ready.starts_with('/') && !ready.contains(|c: char| c.is_whitespace() || c.is_control()),
-        format_args!("target.ready `{ready}` is no path"),
-        "write ready = \"/\"",
-    )?;
+    let is_path = ready.starts_with('/') && !ready.contains(|c: char| c.is_whitespace() || c.is_control());
+    ensure(is_path, format!("target.ready `{ready}` is no path"), "write ready = \"/\"")?;
     for (name, text) in files {
         // Inside the directory, and not below another one that nobody makes.
-        ensure(
-            !name.contains('/') && !["", ".", ".."].contains(&name.as_str()),
-            format_args!("target.files `{name}`: a file name without folders"),
-            "rename it",
-        )?;
+        let is_plain = !name.contains('/') && !["", ".", ".."].contains(&name.as_str());
+        ensure(is_plain, format!("target.files `{name}`: a file name without folders"), "rename it")?;
         placeholders(&format!("target.files `{name}`"), text)?;
     }
     are_distinct("target.process.part", processes.iter().map(|process| &process.part))?;
@@ -283,70 +242,57 @@ fn check_commands(commands: &Commands) -> Checked {
         let part = &process.part;
         is_directory("target.process.part", part)?;
         let is_own = OWN_PARTS.contains(&part.as_str());
-        ensure(!is_own, format_args!("target.process.part `{part}` is the lab's own"), "rename it")?;
+        ensure(!is_own, format!("target.process.part `{part}` is the lab's own"), "rename it")?;
         let empty = format!("target.process `{part}`: command is empty");
         ensure(!process.command.is_empty(), empty, "name its program")?;
         let mut words = process.command.iter().chain(&process.version);
         words.try_for_each(|word| placeholders(&format!("target.process `{part}`"), word))?;
     }
-    ensure(
-        processes.iter().any(|process| process.part == SERVER),
-        format_args!("target.process: none is the {SERVER}, which the load goes to"),
-        format_args!("write part = \"{SERVER}\" for one"),
-    )
+    let has_server = processes.iter().any(|process| process.part == SERVER);
+    ensure(has_server, format!("target.process: none is the {SERVER}"), format!("write part = \"{SERVER}\""))
 }
 
 fn placeholders(key: &str, text: &str) -> Checked {
     let known: Vec<String> = PLACEHOLDERS.iter().map(|(name, _)| format!("{{{name}}}")).collect();
     fill(text, |name| is_known(name).then(String::new)).map(drop).map_err(|name| {
-        Error::input(format_args!("{key} has {{{name}}}, which stands for nothing"))
-            .hint(format_args!("use {}", known.join(", ")))
+        Error::input(format!("{key} has {{{name}}}, which stands for nothing"))
+            .hint(format!("use {}", known.join(", ")))
     })
 }
 
 /// Clients of the levels: from at least 1 upwards.
 fn ascend(key: &str, levels: &[u32]) -> Checked {
-    ensure(
-        levels.first().is_some_and(|first| *first > 0) && levels.is_sorted_by(|a, b| a < b),
-        format_args!("{key} {levels:?}: client counts must ascend from at least 1"),
-        "write levels = [1, 2, 4, 8]",
-    )
+    let ascends = levels.first().is_some_and(|first| *first > 0) && levels.is_sorted_by(|a, b| a < b);
+    let what = format!("{key} {levels:?}: client counts must ascend from at least 1");
+    ensure(ascends, what, "write levels = [1, 2, 4, 8]")
 }
 
 fn are_distinct<'a>(key: &str, mut names: impl Iterator<Item = &'a String>) -> Checked {
     let mut seen = BTreeSet::new();
     names.try_for_each(|name| {
-        ensure(seen.insert(name), format_args!("{key} `{name}` stands twice"), "rename or remove one")
+        ensure(seen.insert(name), format!("{key} `{name}` stands twice"), "rename or remove one")
     })
 }
 
 /// It becomes part of file names and of anchors in the report.
 fn is_name(key: &str, name: &str) -> Checked {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    ensure(
-        !name.is_empty() && name.chars().all(fits),
-        format_args!("{key} `{name}`: a name is letters, digits, _ and -"),
-        "rename it",
-    )
+    let is_name = !name.is_empty() && name.chars().all(fits);
+    ensure(is_name, format!("{key} `{name}`: a name is letters, digits, _ and -"), "rename it")
 }
 
 /// It becomes a directory, a log file and a word of counters.
 fn is_directory(key: &str, name: &str) -> Checked {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    ensure(
-        name.starts_with(|c: char| c != '-') && name.chars().all(fits),
-        format_args!("{key} `{name}`: a name is lower-case letters, digits and -"),
-        "rename it",
-    )
+    let is_name = name.starts_with(|c: char| c != '-') && name.chars().all(fits);
+    ensure(is_name, format!("{key} `{name}`: a name is lower-case letters, digits and -"), "rename it")
 }
 
 fn own_flags(key: &str, args: &[String]) -> Checked {
     let mut flags = args.iter().map(|arg| arg.split('=').next().unwrap_or(arg));
     match flags.find_map(|flag| OWN_FLAGS.iter().find(|(own, _)| *own == flag)) {
-        Some((flag, instead)) => {
-            Err(Error::input(format_args!("{key} has {flag}, which the lab sets itself"))
-                .hint(format_args!("use {instead}")))
-        }
+        Some((flag, instead)) => Err(Error::input(format!("{key} has {flag}, which the lab sets itself"))
+            .hint(format!("use {instead}"))),
         None => Ok(()),
     }
 }

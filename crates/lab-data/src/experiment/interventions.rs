@@ -2,8 +2,9 @@
 //!
 //! Only the shape, and which names there are. How one is made is up to the crate `lab-run`.
 
-use super::check::{Checked, ensure, is_not_zero, is_one_of};
+use super::check::{Checked, is_not_zero, is_one_of};
 use super::{Engine, Experiment, FJALL, Target, Workload};
+use crate::ensure;
 use kv::Error;
 use kv::units::Span;
 use serde::Deserialize;
@@ -125,16 +126,9 @@ impl Interventions {
     /// Whether it can be carried out. One line, with the remedy.
     pub(super) fn check(&self, experiment: &Experiment) -> Checked {
         ensure(self.level != Some(0), "interventions.level 0: nobody would ask", "use at least 1")?;
-        ensure(
-            self.rounds > 0,
-            "interventions.rounds 0: nothing would be made slower",
-            "use at least 1, or remove the section",
-        )?;
-        ensure(
-            (0.01..=10.0).contains(&self.strength),
-            format_args!("interventions.strength {}: a share from 0.01 to 10", self.strength),
-            "write strength = 0.3",
-        )?;
+        ensure(self.rounds > 0, "interventions.rounds 0: nothing would be made slower", "use at least 1")?;
+        let what = format!("interventions.strength {}: a share from 0.01 to 10", self.strength);
+        ensure((0.01..=10.0).contains(&self.strength), what, "write strength = 0.3")?;
         is_not_zero("interventions.window", self.window)?;
         let Some(only) = &self.only else { return Ok(()) };
         ensure(!only.is_empty(), "interventions.only names none", "leave it out for all that apply")?;

@@ -2,8 +2,9 @@
 //!
 //! Only what may stand in the file; how it is searched for is the business of [`super::super::search`].
 
-use super::check::{Checked, ensure, is_one_of};
+use super::check::{Checked, is_one_of};
 use super::{Experiment, Subject, Target, Workload};
+use crate::ensure;
 use crate::results::SearchPlan;
 use kv::units::Span;
 use serde::{Deserialize, Deserializer};
@@ -68,19 +69,10 @@ impl LatencyLimit {
         ensure(!self.p99.0.is_zero(), "p99 0s: no answer is that fast", "write p99 = \"5ms\"")?;
         ensure(self.clients > 0, "clients 0: nothing would be sent", "write clients = 64")?;
         is_one_of("arrivals", &self.arrivals, ARRIVALS)?;
-        ensure(
-            !self.trial.0.is_zero() && self.most.0 >= self.shortest(),
-            format_args!(
-                "most {} has no room for {TRIALS_LEAST} trials of {}, and fewer decide nothing",
-                self.most, self.trial
-            ),
-            "lengthen it, or shorten trial",
-        )?;
-        ensure(
-            (0.001..=0.5).contains(&self.goal),
-            "goal: bounds come no nearer than 0.1 % and say nothing beyond 50 %",
-            "write goal = \"2%\"",
-        )?;
+        let has_room = !self.trial.0.is_zero() && self.most.0 >= self.shortest();
+        let what = format!("most {} has no room for {TRIALS_LEAST} trials of {}", self.most, self.trial);
+        ensure(has_room, what, "lengthen it, or shorten trial")?;
+        ensure((0.001..=0.5).contains(&self.goal), "goal: from 0.1 % to 50 %", "write goal = \"2%\"")?;
         let pacing = workload.args.iter().find(|arg| PACING.contains(&arg.split('=').next().unwrap_or(arg)));
         let what = format!("args has {}, but the search sets the rate itself", pacing.map_or("", |arg| arg));
         ensure(pacing.is_none(), what, "remove one of them")?;

@@ -12,7 +12,6 @@ mod sections;
 mod target;
 mod truth;
 
-pub(crate) use check::ensure;
 pub use interventions::{INTERVENTIONS, InterventionRow, Interventions};
 pub use limit::LatencyLimit;
 pub use placeholder::{PLACEHOLDERS, PORT, fill};

@@ -1,7 +1,8 @@
 //! Less of an experiment: some of its workloads, some of its targets, or all of it in less time.
 
-use super::check::{ensure, is_one_of};
+use super::check::is_one_of;
 use super::{Adaptive, Engine, Experiment};
+use crate::ensure;
 use kv::Error;
 use kv::units::Span;
 use std::time::Duration;
@@ -32,11 +33,8 @@ impl Experiment {
     /// Leaves only the targets called `names`, and the workloads that one of them takes part in.
     pub fn keep_targets(&mut self, names: &[String]) -> Result<(), Error> {
         let all: Vec<&str> = self.subjects.iter().filter_map(|subject| subject.name.as_deref()).collect();
-        ensure(
-            !all.is_empty(),
-            "--targets: the experiment has one target, without a name",
-            "leave the flag out",
-        )?;
+        let unnamed = "--targets: the experiment has one target, without a name";
+        ensure(!all.is_empty(), unnamed, "leave the flag out")?;
         names.iter().try_for_each(|name| is_one_of("--targets", name, &all))?;
         self.subjects.retain(|subject| subject.name.as_ref().is_some_and(|name| names.contains(name)));
         let subjects = &self.subjects;

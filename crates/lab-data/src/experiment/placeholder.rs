@@ -22,20 +22,13 @@ pub fn fill(text: &str, mut value: impl FnMut(&str) -> Option<String>) -> Result
     while let Some(start) = rest.find('{') {
         filled.push_str(&rest[..start]);
         rest = &rest[start..];
-        match name_at(rest) {
-            None if let Some(name) = doubled_at(rest) => {
-                filled.push_str(&rest[1..name.len() + 3]);
-                rest = &rest[name.len() + 4..];
-            }
-            Some(name) => {
-                filled.push_str(&value(name).ok_or_else(|| name.to_owned())?);
-                rest = &rest[name.len() + 2..];
-            }
-            None => {
-                filled.push('{');
-                rest = &rest[1..];
-            }
-        }
+        let (text, taken) = match (doubled_at(rest), name_at(rest)) {
+            (Some(name), _) => (format!("{{{name}}}"), name.len() + 4),
+            (None, Some(name)) => (value(name).ok_or_else(|| name.to_owned())?, name.len() + 2),
+            (None, None) => ("{".to_owned(), 1),
+        };
+        filled += &text;
+        rest = &rest[taken..];
     }
     filled.push_str(rest);
     Ok(filled)

@@ -3,9 +3,9 @@
 //! Only the shape and its checks. What it is compared with, and how that is scored, is decided elsewhere.
 
 use super::Experiment;
-use super::check::{Checked, ensure, is_one_of};
-use crate::distinct;
+use super::check::{Checked, is_one_of};
 use crate::results::Limit;
+use crate::{distinct, ensure};
 use kv::Error;
 use serde::Deserialize;
 
@@ -123,19 +123,14 @@ impl Case {
         is_one_of("workload", workload, &names)?;
         Expected::parse(&self.expect)?;
         let Some(reference) = &self.reference else { return Ok(()) };
-        ensure(
-            *reference != self.target,
-            format_args!("reference `{reference}` is the target itself"),
-            "name the one without the limit",
-        )?;
+        let itself = format!("reference `{reference}` is the target itself");
+        ensure(*reference != self.target, itself, "name the one without the limit")?;
         // A cap is the workload's own: without it, it is another workload, the only one of its target.
         let is_capped = experiment.workloads.iter().any(|of| of.name == *workload && of.write_cap.is_some());
         let others = workloads_of("reference", reference)?;
-        ensure(
-            others.contains(workload) || is_capped && others.len() == 1,
-            format_args!("reference `{reference}` takes no part in workload `{workload}`"),
-            "name another, or add it there",
-        )
+        let takes_part = others.contains(workload) || is_capped && others.len() == 1;
+        let what = format!("reference `{reference}` takes no part in workload `{workload}`");
+        ensure(takes_part, what, "name another, or add it there")
     }
 }
 

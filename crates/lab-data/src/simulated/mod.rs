@@ -3,8 +3,8 @@
 //! It yields the same trials as a real target, in milliseconds instead of minutes, so that what the analysis finds
 //! can be compared with what was put in. Touches no clock; the same seed gives the same trial.
 
-use super::experiment::ensure;
 use super::results::{Change, Limit, Reading, Resource, ResourceKind, Trial};
+use crate::ensure;
 use hdrhistogram::Histogram;
 use kv::Error;
 use kv::proto::{FORMAT, Latency, LoadReport, OperationReport, SecondReport};
