@@ -4,8 +4,9 @@
 //! known from a responder that does not wait, and that from a second client that shares no code with the load generator.
 
 use super::cores::{OnEachCore, on_core};
-use super::{Findings, Setup, judge, record};
-use crate::responder::{Options, Record};
+use super::responder::{self, Record};
+use super::{Options, Setup, add, judge, passing, record, require};
+use kv::proto::AccuracyCheck;
 use kv::units::Span;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -35,49 +36,53 @@ const PROBES_BEFORE: usize = 300;
 /// How long it waits for an answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(super) fn run(setup: &Setup) -> Result<Findings, String> {
-    let _awake = OnEachCore::awake(setup.cores);
-    let mut findings = Findings::new(BOUND);
+pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
+    let Options { cores, short, .. } = setup.options;
+    let _awake = OnEachCore::awake(*cores);
+    let mut check = passing(BOUND);
     let mut measured = Vec::new();
     let mut floor = None;
     for (name, delay_us, window_ms, window_short_ms) in CASES {
-        let window_ms = if setup.short { *window_short_ms } else { Some(*window_ms) };
-        let Some(window_ms) = window_ms else { continue };
+        let Some(window_ms) = (if *short { *window_short_ms } else { Some(*window_ms) }) else { continue };
         let delay = Duration::from_micros(*delay_us);
-        let (Excess { median_us, mean_us }, agrees) = excess(setup, delay, Duration::from_millis(window_ms))?;
-        let delay_us = *delay_us as f64;
+        let (of, agrees) = excess(setup, delay, Duration::from_millis(window_ms))?;
         // The mean's error is taken twice: what it must not be below, and what it must not be above.
-        let (error_us, mean_error_us, mean_lower_us) = match floor {
+        let (error_us, mean_error_us, mean_lower_us) = match &floor {
             // Without a delay it is compared with what the other client sees.
             None => {
                 let probed = probe_floor(setup)?;
-                findings.figure("floor_us", median_us);
-                findings.figure("probe_floor_us", probed.median_us);
-                floor = Some(Excess { median_us, mean_us });
+                add(&mut check, [("floor_us", of.median_us), ("probe_floor_us", probed.median_us)]);
                 // The probe has outliers of its own, so its mean is no lower limit; its median is one.
-                (median_us - probed.median_us, mean_us - probed.mean_us, mean_us - probed.median_us)
+                let errors = (
+                    of.median_us - probed.median_us,
+                    of.mean_us - probed.mean_us,
+                    of.mean_us - probed.median_us,
+                );
+                floor = Some(of);
+                errors
             }
-            Some(Excess { median_us: floor_us, mean_us: mean_floor_us }) => {
-                let error_us = mean_us - mean_floor_us;
-                (median_us - floor_us, error_us, error_us)
+            Some(Excess { median_us, mean_us }) => {
+                (of.median_us - median_us, of.mean_us - mean_us, of.mean_us - mean_us)
             }
         };
+        let delay_us = *delay_us as f64;
         let bound_us = BOUND_US.max(delay_us * BOUND_SHARE);
         let mean_bound_us = MEAN_BOUND_US.max(delay_us * MEAN_BOUND_SHARE);
-        findings.require(error_us.abs() <= bound_us && agrees);
         // Latencies that are cut make the mean too short.
-        findings.require(mean_lower_us >= -bound_us && mean_error_us <= mean_bound_us);
-        findings.figure(format!("error_{name}_us"), error_us);
-        findings.figure(format!("mean_error_{name}_us"), mean_error_us);
+        let mean_fits = mean_lower_us >= -bound_us && mean_error_us <= mean_bound_us;
+        require(&mut check, error_us.abs() <= bound_us && mean_fits && agrees);
+        add(
+            &mut check,
+            [(&*format!("error_{name}_us"), error_us), (&*format!("mean_error_{name}_us"), mean_error_us)],
+        );
         let agreement = if agrees { "" } else { " (percentiles are not those of the histogram)" };
         measured.push(format!("{} {error_us:+.1} µs, mean {mean_error_us:+.1} µs{agreement}", Span(delay)));
     }
-    findings.measured = format!("median off by: {}", measured.join("; "));
-    Ok(findings)
+    check.measured = format!("median off by: {}", measured.join("; "));
+    Ok(check)
 }
 
 /// What a client sees beyond the time that the responder took.
-#[derive(Clone, Copy)]
 struct Excess {
     median_us: f64,
     mean_us: f64,
@@ -99,7 +104,7 @@ fn excess(setup: &Setup, delay: Duration, window: Duration) -> Result<(Excess, b
         Span(WARMUP),
         Span(window)
     );
-    let options = Options { delay, ..Options::default() };
+    let options = responder::Options { delay, ..Default::default() };
     let (report, mut record) = setup.load(options, WARMUP + window, &flags)?;
     let all = judge::histogram(&report, "all")?;
     let latency = &report.latency;
@@ -108,9 +113,9 @@ fn excess(setup: &Setup, delay: Duration, window: Duration) -> Result<(Excess, b
 
 /// That of the simplest client there is, without delay, on the load generator's core.
 fn probe_floor(setup: &Setup) -> Result<Excess, String> {
-    let responder = setup.responder(Options::default())?;
+    let responder = setup.responder(responder::Options::default())?;
     let address = responder.address;
-    let mut trips_ns = on_core(setup.cores.map(|cores| cores.generator), || probe(address))
+    let mut trips_ns = on_core(setup.options.cores.map(|cores| cores.generator), || probe(address))
         .map_err(|error| format!("the probe gets no answer: {error}"))?;
     let (median_us, mean_us) = (judge::median(&mut trips_ns) / 1e3, judge::mean(&trips_ns) / 1e3);
     Ok(Excess::new(median_us, mean_us, &mut record(responder)?))

@@ -5,9 +5,9 @@
 //! The responder does not see connections that were refused, but each client counts in its keys.
 
 use super::cores::OnEachCore;
-use super::{Findings, Setup};
+use super::{Setup, add, passing};
 use crate::responder::{ANSWERS, Options, Record, Refusal, schedule};
-use kv::proto::LoadReport;
+use kv::proto::{AccuracyCheck, CheckOutcome, LoadReport};
 use kv::units::Span;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -48,22 +48,23 @@ const SIZE_SHORT: Size = Size {
     window: Duration::from_millis(2700),
 };
 
-pub(super) fn run(setup: &Setup) -> Result<Findings, String> {
-    let size = if setup.short { SIZE_SHORT } else { SIZE };
+pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
+    let size = if setup.options.short { SIZE_SHORT } else { SIZE };
     let mut window = size.window;
     while window <= WINDOW_MAX {
-        let pauses = OnEachCore::pauses(setup.cores);
+        let pauses = OnEachCore::pauses(setup.options.cores);
         let (report, record) = load(setup, &size, window)?;
         let pause = pauses.longest_pause();
         // The last answer of the schedule may still be waited for.
         let ends = record.schedule_secs.map(|secs| secs + (size.timeout + LATE).as_secs_f64());
         if ends.is_some_and(|secs| secs < report.window_secs) {
-            let mut findings = compare(&report, &record);
+            let mut check = compare(&report, &record);
             // Good answers then time out, too.
-            if !findings.passed && pause > size.timeout / 2 {
-                findings.doubt = Some(format!("this machine stood still for {:.1} s", pause.as_secs_f64()));
+            if check.outcome == CheckOutcome::Fail && pause > size.timeout / 2 {
+                check.outcome = CheckOutcome::NotChecked;
+                check.measured = format!("this machine stood still for {:.1} s", pause.as_secs_f64());
             }
-            return Ok(findings);
+            return Ok(check);
         }
         window *= 2;
     }
@@ -72,7 +73,8 @@ pub(super) fn run(setup: &Setup) -> Result<Findings, String> {
 
 fn load(setup: &Setup, size: &Size, window: Duration) -> Result<(LoadReport, Record), String> {
     let Size { clients, refusal, timeout, .. } = *size;
-    let count = |kind: &crate::responder::AnswerKind| if setup.short { kind.count_short } else { kind.count };
+    let count =
+        |kind: &crate::responder::AnswerKind| if setup.options.short { kind.count_short } else { kind.count };
     let options = Options {
         schedule: Some(schedule(count, SEED)),
         refusal: Some(Refusal { clients: clients as usize, length: refusal }),
@@ -91,13 +93,13 @@ fn load(setup: &Setup, size: &Size, window: Duration) -> Result<(LoadReport, Rec
 }
 
 /// Compares the generator's report with the responder's record.
-fn compare(report: &LoadReport, record: &Record) -> Findings {
+fn compare(report: &LoadReport, record: &Record) -> AccuracyCheck {
     let did = |kind: &str| record.answers.get(kind).copied().unwrap_or(0);
     let mut true_counts: BTreeMap<&str, u64> = BTreeMap::from([(REFUSED, record.refused)]);
     for kind in ANSWERS.iter().filter(|kind| !kind.class.is_empty()) {
         *true_counts.entry(kind.class).or_default() += did(kind.name);
     }
-    let mut findings = Findings::new(BOUND);
+    let mut of_faults = passing(BOUND);
     let mut wrong = Vec::new();
     let mut check = |what: &str, said: u64, from: u64, to: u64| {
         if said < from || said > to {
@@ -116,12 +118,13 @@ fn compare(report: &LoadReport, record: &Record) -> Findings {
         check(class, said, count, count);
         lacking += count.saturating_sub(said);
         surplus += said.saturating_sub(count);
-        findings.figure(format!("{class}_count"), count as f64);
+        of_faults.figures.insert(format!("{class}_count"), count as f64);
     }
 
     let absent: u64 = report.operations.iter().map(|operation| operation.absent).sum();
     let good = did("good");
-    check("good answers", report.successes.saturating_sub(absent), good, good);
+    let good_said = report.successes.saturating_sub(absent);
+    check("good answers", good_said, good, good);
     // These go on to the end of the window: some were in flight then, and some clients sent one more before they stopped.
     let clients = u64::from(report.clients);
     let late = did("absent").saturating_sub(report.in_flight_at_end + clients);
@@ -135,16 +138,15 @@ fn compare(report: &LoadReport, record: &Record) -> Findings {
 
     let faults: u64 = true_counts.values().sum();
     let misclassified = lacking.max(surplus);
-    findings.require(wrong.is_empty());
-    findings.figure("faults_count", faults as f64);
-    findings.figure("misclassified_count", misclassified as f64);
-    findings.figure("good_count", good as f64);
-    findings.figure("good_said_count", report.successes.saturating_sub(absent) as f64);
-    findings.measured = match wrong.is_empty() {
-        true => format!("{faults} faults, none misclassified, {good} good answers counted as such"),
-        false => format!("of {faults} faults {misclassified} misclassified: {}", wrong.join(", ")),
-    };
-    findings
+    add(&mut of_faults, [("faults_count", faults as f64), ("misclassified_count", misclassified as f64)]);
+    add(&mut of_faults, [("good_count", good as f64), ("good_said_count", good_said as f64)]);
+    of_faults.measured = format!("{faults} faults, none misclassified, {good} good answers counted as such");
+    if !wrong.is_empty() {
+        of_faults.outcome = CheckOutcome::Fail;
+        of_faults.measured =
+            format!("of {faults} faults {misclassified} misclassified: {}", wrong.join(", "));
+    }
+    of_faults
 }
 
 #[cfg(test)]
@@ -186,8 +188,8 @@ mod tests {
     fn check(change: impl Fn(&mut LoadReport), complaint: &str) {
         let (mut report, record) = pair();
         change(&mut report);
-        let Findings { passed, measured, .. } = compare(&report, &record);
-        assert_eq!(passed, complaint.is_empty(), "{measured}");
+        let AccuracyCheck { outcome, measured, .. } = compare(&report, &record);
+        assert_eq!(outcome == CheckOutcome::Pass, complaint.is_empty(), "{measured}");
         assert!(measured.contains(complaint), "{measured}");
     }
 

@@ -22,15 +22,16 @@ pub(super) fn load(
     length: Duration,
     flags: &str,
 ) -> Result<LoadReport, String> {
-    let mut command = Command::new(&setup.load);
+    let mut command = Command::new(&setup.options.load);
     command.arg("load").arg(format!("http://{address}")).arg("--json").args(flags.split_whitespace());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // The settings of this environment are not part of the check.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("WEIR_")) {
         command.env_remove(name);
     }
-    let mut child = on_core(setup.cores.map(|cores| cores.generator), || command.spawn().map(Running))
-        .map_err(|error| format!("cannot start {}: {error}", setup.load.display()))?;
+    let mut child =
+        on_core(setup.options.cores.map(|cores| cores.generator), || command.spawn().map(Running))
+            .map_err(|error| format!("cannot start {}: {error}", setup.options.load.display()))?;
     let mut stdout = child.0.stdout.take().ok_or("the load generator has no output")?;
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {

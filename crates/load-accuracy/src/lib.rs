@@ -16,7 +16,6 @@ pub use cores::Cores;
 
 use kv::proto::{AccuracyCheck, CheckOutcome, FORMAT, LoadReport, SelftestReport};
 use responder::{Record, Responder};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -37,36 +36,36 @@ pub struct CheckRow {
     pub about: &'static str,
     /// Whether other work on the machine can spoil it, so that it is tried again.
     is_of_time: bool,
-    run: fn(&Setup) -> Result<Findings, String>,
+    /// What it measures; why it could not.
+    run: fn(&Setup) -> Result<AccuracyCheck, String>,
 }
 
 /// Every check, in the order they are made.
 pub static CHECKS: &[CheckRow] = &[
-    CheckRow {
-        name: "delay",
-        about: "A known delay is reported as long as it is.",
-        is_of_time: true,
-        run: delay::run,
-    },
-    CheckRow {
-        name: "stall",
-        about: "In an open loop a stall delays all requests that were due in it.",
-        is_of_time: true,
-        run: stall::run,
-    },
-    CheckRow {
-        name: "rate",
-        about: "In an open loop requests are sent at the rate and with the gaps asked for.",
-        is_of_time: true,
-        run: rate::run,
-    },
-    CheckRow {
-        name: "faults",
-        about: "Every fault is counted in its error class, and every good answer as a success.",
-        is_of_time: false,
-        run: faults::run,
-    },
+    check("delay", true, delay::run, "A known delay is reported as long as it is."),
+    check("stall", true, stall::run, "In an open loop a stall delays all requests that were due in it."),
+    check(
+        "rate",
+        true,
+        rate::run,
+        "In an open loop requests are sent at the rate and with the gaps asked for.",
+    ),
+    check(
+        "faults",
+        false,
+        faults::run,
+        "Every fault is counted in its error class, and every good answer as a success.",
+    ),
 ];
+
+const fn check(
+    name: &'static str,
+    is_of_time: bool,
+    run: fn(&Setup) -> Result<AccuracyCheck, String>,
+    about: &'static str,
+) -> CheckRow {
+    CheckRow { name, about, is_of_time, run }
+}
 
 /// What to check.
 #[derive(Clone, Debug)]
@@ -82,19 +81,17 @@ pub struct Options {
 }
 
 /// What a check is given.
-struct Setup {
-    load: PathBuf,
-    cores: Option<Cores>,
-    short: bool,
+struct Setup<'a> {
+    options: &'a Options,
     /// Which try it is, from 1.
     attempt: u32,
     /// When all checks have to be over.
     deadline: Instant,
 }
 
-impl Setup {
+impl Setup<'_> {
     fn responder(&self, options: responder::Options) -> Result<Responder, String> {
-        Responder::start(options, self.cores.map(|cores| cores.responder))
+        Responder::start(options, self.options.cores.map(|cores| cores.responder))
             .map_err(|error| format!("cannot start the responder: {error}"))
     }
 
@@ -115,30 +112,21 @@ fn record(responder: Responder) -> Result<Record, String> {
     responder.stop().map_err(|error| format!("the responder failed: {error}"))
 }
 
-/// What a check measured.
-#[derive(Clone, Debug)]
-struct Findings {
-    passed: bool,
-    /// Why that does not count.
-    doubt: Option<String>,
-    measured: String,
-    bound: &'static str,
-    figures: BTreeMap<String, f64>,
+/// A check with this bound that has passed so far.
+fn passing(bound: &str) -> AccuracyCheck {
+    AccuracyCheck { outcome: CheckOutcome::Pass, bound: bound.to_owned(), ..AccuracyCheck::default() }
 }
 
-impl Findings {
-    /// Nothing measured yet, and nothing out of bounds.
-    fn new(bound: &'static str) -> Findings {
-        Findings { passed: true, doubt: None, measured: String::new(), bound, figures: BTreeMap::new() }
+/// A check that has passed so far fails unless this holds.
+fn require(check: &mut AccuracyCheck, holds: bool) {
+    if !holds && check.outcome == CheckOutcome::Pass {
+        check.outcome = CheckOutcome::Fail;
     }
+}
 
-    fn require(&mut self, holds: bool) {
-        self.passed &= holds;
-    }
-
-    fn figure(&mut self, name: impl Into<String>, value: f64) {
-        self.figures.insert(name.into(), value);
-    }
+/// Adds figures to a check.
+fn add<const N: usize>(check: &mut AccuracyCheck, figures: [(&str, f64); N]) {
+    check.figures.extend(figures.map(|(name, value)| (name.to_owned(), value)));
 }
 
 /// What to do about a check that did not pass.
@@ -158,46 +146,32 @@ pub fn remedy(check: &AccuracyCheck) -> &'static str {
 pub fn run(options: &Options, done: &mut dyn FnMut(&AccuracyCheck)) -> SelftestReport {
     let begun = Instant::now();
     let deadline = begun + if options.short { LIMIT_SHORT } else { LIMIT };
-    let mut checks = Vec::new();
-    for row in CHECKS {
-        if options.checks.is_empty() || options.checks.iter().any(|name| name == row.name) {
-            let check = check(row, options, deadline);
-            done(&check);
-            checks.push(check);
-        }
-    }
+    let is_asked =
+        |row: &&CheckRow| options.checks.is_empty() || options.checks.iter().any(|name| name == row.name);
+    let checks =
+        CHECKS.iter().filter(is_asked).map(|row| tried(row, options, deadline)).inspect(done).collect();
     SelftestReport { format: FORMAT, short: options.short, secs: begun.elapsed().as_secs_f64(), checks }
 }
 
 /// Makes one check, as often as it may be tried.
-fn check(row: &CheckRow, options: &Options, deadline: Instant) -> AccuracyCheck {
+fn tried(row: &CheckRow, options: &Options, deadline: Instant) -> AccuracyCheck {
     let tries = if row.is_of_time { TRIES } else { 1 };
-    let Options { load, cores, short, .. } = options.clone();
-    let mut setup = Setup { load, cores, short, attempt: 1, deadline };
+    let mut setup = Setup { options, attempt: 1, deadline };
     loop {
         let in_time = || Instant::now() < deadline;
-        let found = if in_time() { (row.run)(&setup) } else { Err(OUT_OF_TIME.to_owned()) };
-        let passed = found.as_ref().is_ok_and(|found| found.passed && found.doubt.is_none());
+        let made = if in_time() { (row.run)(&setup) } else { Err(OUT_OF_TIME.to_owned()) };
+        let mut check = made.unwrap_or_else(|why| AccuracyCheck {
+            measured: why,
+            bound: row.about.to_owned(),
+            ..AccuracyCheck::default()
+        });
         // A try that failed says more than one that ran out of time.
-        if !passed && setup.attempt < tries && in_time() {
-            setup.attempt += 1;
-            continue;
+        if check.outcome == CheckOutcome::Pass || setup.attempt == tries || !in_time() {
+            check.name = row.name.to_owned();
+            add(&mut check, [("tries", f64::from(setup.attempt))]);
+            return check;
         }
-        let mut check = AccuracyCheck { name: row.name.to_owned(), ..AccuracyCheck::default() };
-        match found {
-            Err(why) => (check.measured, check.bound) = (why, row.about.to_owned()),
-            Ok(Findings { passed, doubt, measured, bound, figures }) => {
-                check.outcome = match (&doubt, passed) {
-                    (Some(_), _) => CheckOutcome::NotChecked,
-                    (None, true) => CheckOutcome::Pass,
-                    (None, false) => CheckOutcome::Fail,
-                };
-                (check.measured, check.bound) = (doubt.unwrap_or(measured), bound.to_owned());
-                check.figures = figures;
-            }
-        }
-        check.figures.insert("tries".to_owned(), f64::from(setup.attempt));
-        return check;
+        setup.attempt += 1;
     }
 }
 
@@ -208,7 +182,7 @@ mod tests {
     #[test]
     fn a_check_that_is_not_reached_in_time_is_not_checked() {
         let options = Options { load: "/nowhere".into(), cores: None, short: true, checks: Vec::new() };
-        let check = check(&CHECKS[0], &options, Instant::now());
+        let check = tried(&CHECKS[0], &options, Instant::now());
         assert_eq!((check.outcome, &*check.measured), (CheckOutcome::NotChecked, "out of time"));
         assert!(remedy(&check).contains("the cause"));
     }

@@ -4,9 +4,9 @@
 //! arrives while the queue empties waits as well: of requests at utilization ρ, S/(1 − ρ) seconds' worth are delayed, by
 //! times that are uniform between 0 and S. So P(L > x) = (S − x) / ((1 − ρ)·T) in a window of T.
 
-use super::{Findings, Setup, judge};
+use super::{Setup, judge, passing, require};
 use crate::responder::{Options, Record};
-use kv::proto::{Bucket, Latency, LoadReport};
+use kv::proto::{AccuracyCheck, Bucket, CheckOutcome, Latency, LoadReport};
 use kv::units::Span;
 use std::time::Duration;
 
@@ -27,38 +27,29 @@ const UTILIZATION_MAX: f64 = 0.2;
 /// The percentiles from here up are those of the stall.
 const QUANTILE_MIN: f64 = 0.99;
 
-struct Times {
-    at: Duration,
-    stall: Duration,
-    window: Duration,
-}
+/// When to freeze, for how long, and the window, in milliseconds.
+const TIMES_MS: [u64; 3] = [500, 1000, 2500];
+const TIMES_SHORT_MS: [u64; 3] = [50, 400, 700];
 
-const TIMES: Times = Times {
-    at: Duration::from_millis(500),
-    stall: Duration::from_secs(1),
-    window: Duration::from_millis(2500),
-};
-const TIMES_SHORT: Times = Times {
-    at: Duration::from_millis(50),
-    stall: Duration::from_millis(400),
-    window: Duration::from_millis(700),
-};
-
-pub(super) fn run(setup: &Setup) -> Result<Findings, String> {
-    let (all, times) = if setup.short { (CLIENTS_SHORT, TIMES_SHORT) } else { (CLIENTS, TIMES) };
-    let mut findings = Findings::new(BOUND);
+pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
+    let short = setup.options.short;
+    let (all, times) = if short { (CLIENTS_SHORT, TIMES_SHORT_MS) } else { (CLIENTS, TIMES_MS) };
+    let [at, stall, window] = times.map(Duration::from_millis);
+    let mut check = passing(BOUND);
     let mut measured = Vec::new();
     for clients in all {
         let flags = format!(
             "--rate {RATE} --clients {clients} --threads 1 --no-preload --warmup 0s --window {} --timeout 10s --histogram",
-            Span(times.window),
+            Span(window),
         );
-        let options = Options { stall: Some([times.at, times.stall]), ..Options::default() };
-        let (report, record) = setup.load(options, times.window, &flags)?;
-        measured.push(compare(&report, &record, *clients, &mut findings)?);
+        let options = Options { stall: Some([at, stall]), ..Options::default() };
+        let (report, record) = setup.load(options, window, &flags)?;
+        measured.push(compare(&report, &record, *clients, &mut check)?);
     }
-    findings.measured = measured.join("; ");
-    Ok(findings)
+    if check.outcome != CheckOutcome::NotChecked {
+        check.measured = measured.join("; ");
+    }
+    Ok(check)
 }
 
 /// Compares the report of a run with the theory, and says what it found.
@@ -66,7 +57,7 @@ fn compare(
     report: &LoadReport,
     record: &Record,
     clients: u32,
-    findings: &mut Findings,
+    check: &mut AccuracyCheck,
 ) -> Result<String, String> {
     let [at_secs, stall_secs] = record.stall_secs.ok_or("the responder never froze")?;
     // How fast the queue empties: half of it is enough to tell, and all of it may be more than there was.
@@ -74,8 +65,9 @@ fn compare(
     let end = record.arrivals_ns.len().min(thawed + (RATE * stall_secs / 2.0) as usize);
     let utilization = RATE / judge::rate(&record.arrivals_ns[thawed..end])?;
     if utilization > UTILIZATION_MAX {
-        findings.doubt =
-            Some(format!("the responder's utilization is {utilization:.2}, {UTILIZATION_MAX} is the most"));
+        check.outcome = CheckOutcome::NotChecked;
+        check.measured =
+            format!("the responder's utilization is {utilization:.2}, {UTILIZATION_MAX} is the most");
     }
     let (all, service) = (judge::histogram(report, "all")?, judge::histogram(report, "service")?);
     let from_ns = stall_secs * 1e9 * FROM_SHARE;
@@ -99,9 +91,9 @@ fn compare(
     let percentile_off = latencies.iter().map(off).fold(0.0, f64::max);
     let agrees = latencies.iter().all(|latency| judge::agrees(latency, all));
 
-    findings.require(distance <= DISTANCE_MAX && count_off.abs() <= COUNT_OFF_MAX);
-    findings.require(percentile_off <= PERCENTILE_OFF_MAX && agrees);
-    for (name, value) in [
+    require(check, distance <= DISTANCE_MAX && count_off.abs() <= COUNT_OFF_MAX);
+    require(check, percentile_off <= PERCENTILE_OFF_MAX && agrees);
+    let figures = [
         ("utilization", utilization),
         ("distance", distance),
         ("delayed", delayed),
@@ -109,9 +101,8 @@ fn compare(
         ("percentile_off_share", percentile_off),
         // If latency were counted from the sending, as a generator without correction does.
         ("uncorrected_delayed", uncorrected),
-    ] {
-        findings.figure(format!("{name}_{clients}_clients"), value);
-    }
+    ];
+    check.figures.extend(figures.map(|(name, value)| (format!("{name}_{clients}_clients"), value)));
     let agreement = if agrees { "" } else { ", percentiles are not those of the histogram" };
     Ok(format!(
         "{clients} client{}: distance {distance:.4}, {delayed} delayed ({:+.2} %), percentiles off by {:.2} %, \

@@ -1,6 +1,7 @@
 //! The answers of the responder, good and faulty: one row each, with the error class that the load generator has to report.
 
-use std::fmt::Write;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use std::iter::repeat_n;
 
 /// What happens to the connection once the bytes of an answer are sent.
@@ -69,7 +70,13 @@ pub static ANSWERS: &[AnswerKind] = &[
     row("wrong_value", "wrong_value", |_| good("another"), Then::Keep, [12_001, 201]),
     row("status_400", "http_4xx", |_| head("400 Bad Request", "", ""), Then::Keep, [10_003, 181]),
     row("status_403", "http_4xx", |_| head("403 Forbidden", "", "not for you"), Then::Keep, [10_004, 182]),
-    row("status_429", "http_429", too_many, Then::Keep, [12_011, 211]),
+    row(
+        "status_429",
+        "http_429",
+        |_| head("429 Too Many Requests", "Retry-After: 1\r\n", ""),
+        Then::Keep,
+        [12_011, 211],
+    ),
     row(
         "status_500",
         "http_5xx",
@@ -78,8 +85,20 @@ pub static ANSWERS: &[AnswerKind] = &[
         [12_021, 203],
     ),
     row("status_503", "http_5xx", |_| unavailable(""), Then::Keep, [6002, 124]),
-    row("status_503_not_applied", "http_503_not_applied", not_applied, Then::Keep, [10_013, 207]),
-    row("status_503_unknown", "http_503_unknown", unknown, Then::Keep, [10_033, 219]),
+    row(
+        "status_503_not_applied",
+        "http_503_not_applied",
+        |_| unavailable("weir-outcome: not-applied\r\n"),
+        Then::Keep,
+        [10_013, 207],
+    ),
+    row(
+        "status_503_unknown",
+        "http_503_unknown",
+        |_| unavailable("weir-outcome: unknown\r\n"),
+        Then::Keep,
+        [10_033, 219],
+    ),
     row("status_504", "http_504", |_| head("504 Gateway Timeout", "", ""), Then::Keep, [10_051, 223]),
 ];
 
@@ -87,14 +106,9 @@ pub static ANSWERS: &[AnswerKind] = &[
 pub(crate) fn schedule(count: impl Fn(&AnswerKind) -> u32, seed: u64) -> Vec<u8> {
     let mut places: Vec<u8> =
         ANSWERS.iter().zip(0..).flat_map(|(kind, place)| repeat_n(place, count(kind) as usize)).collect();
-    let mut state = seed;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     for last in (1..places.len()).rev() {
-        // SplitMix64 (Steele, Lea & Flood 2014), scaled; the bias is that of 64 bits over 17.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        places.swap(last, ((u128::from(mixed) * (last as u128 + 1)) >> 64) as usize);
+        places.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
     }
     places
 }
@@ -128,32 +142,13 @@ fn two_lengths(key: &str) -> Vec<u8> {
     head("200 OK", "Content-Length: 3\r\n", &value(key))
 }
 
-fn too_many(_: &str) -> Vec<u8> {
-    head("429 Too Many Requests", "Retry-After: 1\r\n", "")
-}
-
-fn not_applied(_: &str) -> Vec<u8> {
-    unavailable("weir-outcome: not-applied\r\n")
-}
-
-fn unknown(_: &str) -> Vec<u8> {
-    unavailable("weir-outcome: unknown\r\n")
-}
-
 fn unavailable(fields: &str) -> Vec<u8> {
     head("503 Service Unavailable", fields, "")
 }
 
 /// A whole answer with its length.
 fn head(status: &str, fields: &str, body: &str) -> Vec<u8> {
-    let mut text = String::with_capacity(128);
-    // Writing to a string cannot fail.
-    let _ = write!(
-        text,
-        "HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\n\r\n{body}",
-        length = body.len()
-    );
-    text.into_bytes()
+    format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 #[cfg(test)]

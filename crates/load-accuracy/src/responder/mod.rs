@@ -142,15 +142,9 @@ struct State {
     /// In the order of their times, since the delay is the same for all.
     pending: VecDeque<Pending>,
     first_at: Option<Instant>,
-    stalled: Option<(Instant, Duration)>,
-    schedule_over: Option<Instant>,
-    /// By place in [`ANSWERS`].
-    answers: Vec<u64>,
-    requests: u64,
     /// Of each client, how many requests it has made by its own count.
     client_counts: HashMap<u64, u64>,
-    delays_ns: Vec<u64>,
-    arrivals: Vec<Instant>,
+    record: Record,
     scratch: Vec<u8>,
 }
 
@@ -172,14 +166,14 @@ impl State {
             next_id: 0,
             pending: VecDeque::new(),
             first_at: None,
-            stalled: None,
-            schedule_over: None,
-            answers: vec![0; ANSWERS.len()],
-            requests: 0,
             client_counts: HashMap::new(),
-            // Allocated now, so that no request waits for it.
-            delays_ns: Vec::with_capacity(RECORDED_MAX),
-            arrivals: Vec::with_capacity(RECORDED_MAX),
+            record: Record {
+                answers: ANSWERS.iter().map(|kind| (kind.name, 0)).collect(),
+                // Allocated now, so that no request waits for it.
+                delays_ns: Vec::with_capacity(RECORDED_MAX),
+                arrivals_ns: Vec::with_capacity(RECORDED_MAX),
+                ..Record::default()
+            },
             scratch: vec![0; READ_BYTES],
         })
     }
@@ -205,7 +199,11 @@ impl State {
                 let data = event.data;
                 match data.u64() {
                     LISTENER => self.accept()?,
-                    END => return Ok(self.record()),
+                    END => {
+                        let made: u64 = self.client_counts.values().sum();
+                        self.record.refused = made.saturating_sub(self.record.requests);
+                        return Ok(self.record);
+                    }
                     id => self.read(id)?,
                 }
             }
@@ -223,7 +221,7 @@ impl State {
             while begun.elapsed() < length {
                 std::hint::spin_loop();
             }
-            self.stalled = Some((begun, begun.elapsed()));
+            self.record.stall_secs = Some([self.since(begun).as_secs_f64(), begun.elapsed().as_secs_f64()]);
         }
         if let Listening::Paused { until } = self.listening
             && until <= now
@@ -251,26 +249,26 @@ impl State {
 
     /// When to freeze and for how long, if that is still to come.
     fn stall_at(&self) -> Option<(Instant, Duration)> {
-        let [after, length] = self.options.stall.filter(|_| self.stalled.is_none())?;
+        let [after, length] = self.options.stall.filter(|_| self.record.stall_secs.is_none())?;
         Some((self.first_at? + after, length))
     }
 
     fn accept(&mut self) -> io::Result<()> {
         loop {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => return Ok(()),
-                    // The client went away meanwhile.
-                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => continue,
-                    _ => return Err(error),
-                },
-            };
-            let connection = Connection::new(stream)?;
-            let id = self.next_id;
-            self.next_id += 1;
-            epoll::add(&self.epoll, &connection.stream, EventData::new_u64(id), EventFlags::IN)?;
-            self.connections.insert(id, connection);
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    let connection = Connection::new(stream)?;
+                    let id = self.next_id;
+                    self.next_id += 1;
+                    epoll::add(&self.epoll, &connection.stream, EventData::new_u64(id), EventFlags::IN)?;
+                    self.connections.insert(id, connection);
+                }
+                // The client went away meanwhile.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -295,11 +293,10 @@ impl State {
     }
 
     fn count(&mut self, request: &Request, read_at: Instant) {
-        self.requests += 1;
+        self.record.requests += 1;
         self.first_at.get_or_insert(read_at);
-        if self.arrivals.len() < RECORDED_MAX {
-            self.arrivals.push(read_at);
-        }
+        let arrived_ns = self.since(read_at).as_nanos() as u64;
+        push(&mut self.record.arrivals_ns, arrived_ns);
         if let Some(keys) = self.options.keys_per_client {
             let digits = request.key.bytes().rev().take_while(u8::is_ascii_digit).count();
             let number: u64 = request.key[request.key.len() - digits..].parse().unwrap_or(0);
@@ -311,12 +308,10 @@ impl State {
     fn answer(&mut self, id: u64, request: &Request, read_at: Instant) -> io::Result<()> {
         let place = self.next_answer(read_at)?;
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
-        self.answers[place] += 1;
-        let AnswerKind { bytes, then, .. } = &ANSWERS[place];
+        let AnswerKind { name, bytes, then, .. } = &ANSWERS[place];
         let sent = connection.send(&bytes(&request.key));
-        if self.delays_ns.len() < RECORDED_MAX {
-            self.delays_ns.push(read_at.elapsed().as_nanos() as u64);
-        }
+        push(&mut self.record.delays_ns, read_at.elapsed().as_nanos() as u64);
+        *self.record.answers.entry(name).or_default() += 1;
         if *then == Then::Reset {
             sockopt::set_socket_linger(&connection.stream, Some(Duration::ZERO))?;
         }
@@ -346,24 +341,21 @@ impl State {
         let Some(schedule) = &mut self.options.schedule else { return Ok(GOOD) };
         let Some(place) = schedule.pop() else { return Ok(ABSENT) };
         if schedule.is_empty() {
-            self.schedule_over = Some(now);
+            self.record.schedule_secs = self.first_at.map(|first| (now - first).as_secs_f64());
         }
         Ok(usize::from(place))
     }
 
-    fn record(self) -> Record {
-        let first_at = self.first_at.unwrap_or_else(Instant::now);
-        let since = |instant: Instant| instant.saturating_duration_since(first_at);
-        let made: u64 = self.client_counts.values().sum();
-        Record {
-            requests: self.requests,
-            answers: ANSWERS.iter().map(|kind| kind.name).zip(self.answers).collect(),
-            refused: made.saturating_sub(self.requests),
-            schedule_secs: self.schedule_over.map(|over| since(over).as_secs_f64()),
-            delays_ns: self.delays_ns,
-            stall_secs: self.stalled.map(|(at, length)| [since(at).as_secs_f64(), length.as_secs_f64()]),
-            arrivals_ns: self.arrivals.into_iter().map(|at| since(at).as_nanos() as u64).collect(),
-        }
+    /// How long after the first request.
+    fn since(&self, instant: Instant) -> Duration {
+        self.first_at.map_or(Duration::ZERO, |first| instant.saturating_duration_since(first))
+    }
+}
+
+/// Records one more, where there is room: a request must not wait for memory.
+fn push(recorded: &mut Vec<u64>, value: u64) {
+    if recorded.len() < RECORDED_MAX {
+        recorded.push(value);
     }
 }
 
