@@ -3,7 +3,6 @@
 use super::csv;
 use super::document::{Answer, Block, Table};
 use super::format::{capitalized, count, each_level, percent};
-use super::sentences;
 use lab_analysis::{CHECKS, Check, Confidence, Findings, Outcome, Row, Scope, Spot, WorkloadFindings};
 use lab_data::results::Results;
 
@@ -107,12 +106,10 @@ fn summary(results: &Results, findings: &Findings) -> String {
             format!("The load generator used at most {} of its cores ({}).", percent(spot.value), place(spot))
         },
     );
+    let (trials, runs) = (count(findings.ran, "trial"), count(results.repetitions, "run"));
+    let planned = findings.planned;
     format!(
-        "{} of {} planned delivered numbers ({} of each workload at each level). {little} {generator} {}",
-        count(findings.ran, "trial"),
-        findings.planned,
-        count(results.repetitions, "run"),
-        sentences::sharing(&results.placements)
+        "{trials} of {planned} planned delivered numbers ({runs} of each workload at each level). {little} {generator}"
     )
 }
 

@@ -7,7 +7,7 @@ use super::sentences::{self, how_slowed, slowed};
 use super::svg::Colour;
 use kv::units::short;
 use lab_analysis::{Effect, Evidence, Grade, Interval, WorkloadFindings};
-use lab_data::results::{Limit, ResourceKind};
+use lab_data::results::ResourceKind;
 
 /// Why this limit and no other; the file of the drawing is named after `slug`.
 pub(super) fn blocks(found: &WorkloadFindings, slug: &str) -> Vec<Block> {
@@ -65,8 +65,7 @@ const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
     ("<waits", |row| row.of.waiting.as_ref().map(sentences::waiting_of)),
     ("<pressure", |row| row.of.pressure.map(|of| format!("{} {}", of.of.name(), percent(of.share)))),
     ("<called", |row| {
-        let called = row.of.limit.filter(|limit| *limit != Limit::Other).map(Limit::name)?;
-        (called != row.of.resource).then(|| called.to_owned())
+        Some(sentences::limit(row.of)).filter(|name| *name != row.of.resource).map(str::to_owned)
     }),
 ];
 

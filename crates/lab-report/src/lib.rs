@@ -38,34 +38,26 @@ use lab_data::results::Results;
 pub struct Writer {
     /// What it writes: a file's name, or a pattern of names.
     pub name: &'static str,
-    /// What that is good for.
-    pub about: &'static str,
     write: fn(&Report) -> Vec<File>,
 }
 
 /// The formats. `results.json` is not among them: they are made from it.
 pub const WRITERS: &[Writer] = &[
-    Writer {
-        name: "report.html",
-        about: "The whole report in one file, without scripts; prints well.",
-        write: |report| vec![File::text("report.html", html::write(&report.document))],
-    },
-    Writer {
-        name: "report.md",
-        about: "The same as Markdown, with links to the plots.",
-        write: |report| vec![File::text("report.md", markdown::write(&report.document))],
-    },
-    Writer {
-        name: "plots/WORKLOAD.svg",
-        about: "Goodput and latency of a workload by clients; .resources, .seconds and .interventions are its other plots.",
-        write: |report| report.document.drawings(),
-    },
-    Writer {
-        name: "results.csv",
-        about: "One line for each trial, with the figures of its level over all runs.",
-        write: |report| vec![File::text("results.csv", csv::write(report.results, report.findings))],
-    },
+    // The whole report in one file, without scripts; prints well.
+    writer("report.html", |report| vec![File::text("report.html", html::write(&report.document))]),
+    // The same, with links to the plots.
+    writer("report.md", |report| vec![File::text("report.md", markdown::write(&report.document))]),
+    // Goodput and latency by clients; .resources, .seconds and .interventions are its other plots.
+    writer("plots/WORKLOAD.svg", |report| report.document.drawings()),
+    // One line for each trial, with the figures of its level over all runs.
+    writer("results.csv", |report| {
+        vec![File::text("results.csv", csv::write(report.results, report.findings))]
+    }),
 ];
+
+const fn writer(name: &'static str, write: fn(&Report) -> Vec<File>) -> Writer {
+    Writer { name, write }
+}
 
 /// What the formats are written from.
 struct Report<'a> {

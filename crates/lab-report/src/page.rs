@@ -73,28 +73,22 @@ fn slugs(findings: &Findings) -> Vec<String> {
     slugs
 }
 
+/// Heading and cell of a hit ratio and its workload.
+const HIT_RATIOS: &[(&str, fn(&(&str, &HitRatio)) -> Option<String>)] = &[
+    ("<workload", |(workload, _)| Some((*workload).to_owned())),
+    ("<policy", |(_, of)| Some(of.policy.clone().unwrap_or_else(|| "the cache".to_owned()))),
+    ("reads", |(_, of)| Some(short(of.reads))),
+    ("hit ratio", |(_, of)| Some(format!("{:.3}", of.hit_ratio))),
+];
+
 /// The cache beside the policies that the target simulated.
 fn hit_ratios(findings: &Findings) -> Vec<Block> {
-    fn of<'a>(found: &'a WorkloadFindings, policy: Option<&str>) -> Option<&'a HitRatio> {
-        found.hit_ratios.iter().find(|of| of.policy.as_deref() == policy)
-    }
-    let workloads: Vec<&WorkloadFindings> =
-        findings.workloads.iter().filter(|found| !found.hit_ratios.is_empty()).collect();
-    let policies: BTreeSet<Option<&str>> =
-        workloads.iter().flat_map(|found| &found.hit_ratios).map(|of| of.policy.as_deref()).collect();
-    let mut columns: Vec<Column<&WorkloadFindings>> = vec![
-        column("<workload", |found: &&WorkloadFindings| Some(found.name.clone())),
-        column("reads", |found: &&WorkloadFindings| Some(short(of(found, None)?.reads))),
-    ];
-    // The first is the cache itself.
-    columns.extend(policies.into_iter().map(|policy| {
-        column(policy.unwrap_or("the cache"), move |found: &&WorkloadFindings| {
-            Some(format!("{:.3}", of(found, policy)?.hit_ratio))
-        })
-    }));
+    let all: Vec<(&str, &HitRatio)> = (findings.workloads.iter())
+        .flat_map(|found| found.hit_ratios.iter().map(|of| (found.name.as_str(), of)))
+        .collect();
     let note = "Hits over reads, 0 to 1, in the windows of all trials of the workload. The cache itself has the policy it was \
                 started with. The others were simulated beside it on the same requests and limits, without rows (--shadow-policies).";
-    vec![Block::Table(Table::of(&workloads, &columns, |_| false)), Block::Notes(vec![note.to_owned()])]
+    vec![Block::Table(Table::of(&all, HIT_RATIOS, |_| false)), Block::Notes(vec![note.to_owned()])]
 }
 
 fn workload(results: &Results, found: &WorkloadFindings, slug: &str) -> Vec<Block> {
@@ -157,13 +151,15 @@ const PINNING: &[(&str, fn(&Placement) -> Option<String>)] = &[
 fn environment(results: &Results) -> Vec<Block> {
     let known = results.environment.iter().map(|(name, value)| [name.clone(), value.clone()]);
     let environment = known.chain([["seed".to_owned(), results.seed.to_string()]]).collect();
-    vec![
-        Block::Table(Table::new(["<environment", "<"], environment)),
-        Block::Table(Table::of(&results.placements, PINNING, |_| false)),
-        Block::Part("The experiment".to_owned()),
-        Block::Text(sentences::as_run(results)),
-        Block::Verbatim(results.experiment_toml.clone()),
-        Block::Part("To do it again".to_owned()),
-        Block::Verbatim(results.command.clone()),
-    ]
+    let mut page = vec![Block::Table(Table::new(["<environment", "<"], environment))];
+    page.push(match results.placements.is_empty() {
+        true => Block::Text("Nothing was pinned to a core.".to_owned()),
+        false => Block::Table(Table::of(&results.placements, PINNING, |_| false)),
+    });
+    page.push(Block::Part("The experiment".to_owned()));
+    page.extend(sentences::lengths(results).map(Block::Text));
+    page.push(Block::Verbatim(results.experiment_toml.clone()));
+    page.push(Block::Part("To do it again".to_owned()));
+    page.push(Block::Verbatim(results.command.clone()));
+    page
 }

@@ -2,10 +2,10 @@
 //!
 //! All levels of either side are listed. What one side does not have is a dash.
 
-use super::document::{Block, Column, Table, column};
-use super::format::{self, latency};
+use super::document::{Block, Table};
+use super::format::{count, finite, residual};
 use super::sentences;
-use kv::units::short;
+use kv::units::{micros, short};
 use lab_analysis::rows::Use;
 use lab_analysis::{AuditedRow, Findings, PublishedSweep, Row, WorkloadFindings};
 
@@ -16,33 +16,29 @@ struct Pair<'a> {
     measured: Option<&'a Row>,
 }
 
-/// A figure that both sides may have: its heading, what is published and what is measured.
-type Figures = (&'static str, fn(&AuditedRow) -> Option<String>, fn(&Row) -> Option<String>);
-
-const FIGURES: &[Figures] = &[
-    ("req/s", |row| Some(short(row.printed.throughput_rps?.value)), |row| Some(short(row.goodput_rps?.mean))),
-    ("latency", |row| Some(latency(Some(latency_us(row)?))), |row| Some(latency(Some(row.latency_us_mean?)))),
-    (
-        "server CPU",
-        |row| Some(format!("{} %", row.printed.server_cpu_pct?)),
-        |row| share(server_cpu(row)?.utilization?),
-    ),
-    (
-        "disk busy",
-        |row| Some(format!("{} %", row.printed.disk_util_pct?)),
-        |row| share(disk(row)?.utilization?),
-    ),
-    ("success", |row| share(row.printed.success_share?.value), |row| share(1.0 - row.error_ratio?)),
-    (
-        "Little",
-        |row| Some(format::residual(row.residual?.value)),
-        |row| Some(format::residual(row.little_residual?)),
-    ),
+/// Heading and cell.
+const PAIRS: &[(&str, fn(&Pair) -> Option<String>)] = &[
+    ("clients", |pair| Some(pair.clients.to_string())),
+    ("req/s, published", |pair| Some(short(pair.published?.printed.throughput_rps?.value))),
+    ("req/s, measured", |pair| Some(short(pair.measured?.goodput_rps?.mean))),
+    ("req/s, ratio", |pair| {
+        ratio(Some(pair.measured?.goodput_rps?.mean), Some(pair.published?.printed.throughput_rps?.value))
+    }),
+    ("latency, published", |pair| latency_us(pair.published?).map(micros)),
+    ("latency, measured", |pair| pair.measured?.latency_us_mean.map(micros)),
+    ("server CPU, published", |pair| Some(format!("{} %", pair.published?.printed.server_cpu_pct?))),
+    ("server CPU, measured", |pair| share(server_cpu(pair.measured?)?.utilization?)),
+    ("disk busy, published", |pair| Some(format!("{} %", pair.published?.printed.disk_util_pct?))),
+    ("disk busy, measured", |pair| share(disk(pair.measured?)?.utilization?)),
+    ("success, published", |pair| share(pair.published?.printed.success_share?.value)),
+    ("success, measured", |pair| share(1.0 - pair.measured?.error_ratio?)),
+    ("Little, published", |pair| pair.published?.residual.map(|of| residual(of.value))),
+    ("Little, measured", |pair| pair.measured?.little_residual.map(residual)),
 ];
 
 /// Measured throughput over published.
 fn ratio(measured: Option<f64>, published: Option<f64>) -> Option<String> {
-    format::finite(Some(measured? / published?)).map(|ratio| format!("{}×", short(ratio)))
+    finite(Some(measured? / published?)).map(|ratio| format!("{}×", short(ratio)))
 }
 
 /// A workload that has published rows.
@@ -93,27 +89,13 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     };
     let mut pairs: Vec<Pair> = published.chain(alone).map(pair).collect();
     pairs.sort_by_key(|pair| pair.clients);
-    let is_published = |of: &&Figures| pairs.iter().any(|pair| pair.published.and_then(of.1).is_some());
-    let (shown, absent): (Vec<&Figures>, Vec<&Figures>) = FIGURES.iter().partition(is_published);
     // Without a published level the table would be that of the levels again.
     if pairs.iter().any(|pair| pair.published.is_some()) {
-        blocks.push(Block::Table(table(&pairs, &shown)));
+        let is_off = |pair: &Pair| pair.published.is_some_and(AuditedRow::off);
+        blocks.push(Block::Table(Table::of(&pairs, PAIRS, is_off)));
     }
-    blocks.push(Block::Notes(notes(sweep, &pairs, &absent)));
+    blocks.push(Block::Notes(notes(sweep, found)));
     blocks
-}
-
-fn table(pairs: &[Pair], figures: &[&Figures]) -> Table {
-    let mut columns: Vec<Column<Pair>> =
-        vec![column("clients", |pair: &Pair| Some(pair.clients.to_string()))];
-    for (name, published, measured) in figures {
-        columns.push(column(format!("{name}, published"), |pair: &Pair| published(pair.published?)));
-        columns.push(column(format!("{name}, measured"), |pair: &Pair| measured(pair.measured?)));
-    }
-    columns.push(column("req/s, ratio", |pair: &Pair| {
-        ratio(Some(pair.measured?.goodput_rps?.mean), Some(pair.published?.printed.throughput_rps?.value))
-    }));
-    Table::of(pairs, &columns, |pair| pair.published.is_some_and(AuditedRow::off))
 }
 
 /// Mean latency of a published row, in the unit of ours.
@@ -131,30 +113,24 @@ pub(super) fn disk(row: &Row) -> Option<&Use> {
     row.resources.iter().find(|of| of.name.starts_with("disk"))
 }
 
-fn notes(sweep: &PublishedSweep, pairs: &[Pair], absent: &[&Figures]) -> Vec<String> {
+fn notes(sweep: &PublishedSweep, found: &WorkloadFindings) -> Vec<String> {
     let mut notes = Vec::new();
     if sweep.checked() > 0 {
-        let absent: Vec<&str> = absent.iter().map(|of| of.0).collect();
-        let mut note = "Published throughput is beside measured goodput; the ratio is measured over published. Grey: published \
-                        rows that break Little’s law by more than 5 %."
-            .to_owned();
-        if !absent.is_empty() {
-            note += &format!(" Not published: {}.", absent.join(", "));
-        }
-        let beside: [(&str, fn(&Row) -> Option<&Use>); 2] = [("server CPU", server_cpu), ("disk busy", disk)];
-        for (what, ours) in beside.iter().filter(|(what, _)| !absent.contains(what)) {
-            let ours = pairs.iter().find_map(|pair| ours(pair.measured?));
-            note +=
-                &ours.map_or_else(String::new, |of| format!(" Measured “{what}” is that of {}.", of.name));
-        }
-        notes.push(note);
+        let ours =
+            |read: fn(&Row) -> Option<&Use>| found.rows.iter().find_map(read).map_or("none", |of| &of.name);
+        notes.push(format!(
+            "Published throughput is beside measured goodput; the ratio is measured over published. Grey: published rows that \
+             break Little’s law by more than 5 %. The processor measured is {}, the disk {}.",
+            ours(server_cpu),
+            ours(disk)
+        ));
     }
     notes.extend(sweep.remarks.iter().map(|remark| format!("Published: {remark}")));
-    for row in sweep.rows.iter().filter(|row| !row.printed.note.is_empty()) {
-        let Some(clients) = row.printed.clients else { continue };
-        let (at, note) = (format::count(clients, "client"), row.printed.note.trim_end_matches('.'));
-        notes.push(format!("Published at {at}: {note}."));
-    }
+    let noted = sweep.rows.iter().map(|row| &row.printed).filter(|row| !row.note.is_empty());
+    notes.extend(noted.filter_map(|row| {
+        let (at, note) = (count(row.clients?, "client"), row.note.trim_end_matches('.'));
+        Some(format!("Published at {at}: {note}."))
+    }));
     notes
 }
 

@@ -8,7 +8,7 @@ use lab_analysis::waits::class_of;
 use lab_analysis::{FIGURES, Figure, Group, Row, WaitKind, Whereabouts, WorkloadFindings};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// As many states have a column of their own; the others are summed.
+/// As many states have a column, beside idleness and the sum of all.
 const STATES_MAX: usize = 7;
 /// A state in which there is never this much of a session has no column.
 const SESSIONS_MIN: f64 = 0.01;
@@ -33,7 +33,7 @@ fn sessions(found: &WorkloadFindings) -> Vec<Block> {
         return Vec::new();
     }
     let mut page = vec![Block::Part("Where the database’s sessions were".to_owned())];
-    page.extend(sentences::sessions(&found.waits).into_iter().map(Block::Text));
+    page.extend(found.waits.iter().map(|of| Block::Text(sentences::sessions(of))));
     // A database that never did anything needs no table to say so.
     let works = |of: &Whereabouts| of.sum(|state| !is_idle(state)) >= SESSIONS_MIN;
     let working = parts.into_iter().filter(|part| all().any(|of| of.part == *part && works(of)));
@@ -72,19 +72,16 @@ fn states(found: &WorkloadFindings, part: &str) -> Table {
     states.sort_by(|a, b| b.1.total_cmp(&a.1));
     let (idle, work): (Vec<&str>, Vec<&str>) =
         states.into_iter().map(|(state, _)| state).partition(|state| is_idle(state));
-    let named: Vec<&str> = work.iter().take(STATES_MAX).chain(&idle).copied().collect();
+    let named = work.into_iter().take(STATES_MAX).chain(idle);
     let sum = |row: &Row, among: &dyn Fn(&str) -> bool| Some(format!("{:.2}", of(row, part)?.sum(among)));
     let mut columns: Vec<Column<Row>> = vec![column("clients", |row: &Row| Some(row.level.to_string()))];
-    columns.extend(named.iter().map(|state| {
+    columns.extend(named.map(|state| {
         let heading = match state.split_once(':') {
             Some((kind, event)) => format!("{event}, {kind}"),
             None => state.replace('_', " "),
         };
-        column(heading, move |row: &Row| sum(row, &|of| of == *state))
+        column(heading, move |row: &Row| sum(row, &|of| of == state))
     }));
-    if work.len() > STATES_MAX {
-        columns.push(column("others", |row: &Row| sum(row, &|of| !named.contains(&of))));
-    }
     columns.push(column(format!("sessions, {part}"), |row: &Row| sum(row, &|_| true)));
     Table::of(&found.rows, &columns, |row| !row.usable())
 }

@@ -2,7 +2,7 @@
 
 use super::document::{Block, Table};
 use super::format::{capitalized, count, tally};
-use super::sentences::{asked, between, rate};
+use super::sentences::{asked, between};
 use kv::units::{micros, short};
 use lab_analysis::{Searched, Tried, WorkloadFindings};
 use lab_data::results::{SearchEnd, SearchPlan};
@@ -13,7 +13,7 @@ type Line<'a> = (Option<u32>, &'a Tried);
 
 const COLUMNS: &[(&str, fn(&Line) -> Option<String>)] = &[
     ("repetition", |(repetition, _)| Some((*repetition)?.to_string())),
-    ("offered, req/s", |(_, of)| Some(rate(of.tally.rate_rps))),
+    ("offered, req/s", |(_, of)| Some(short(of.tally.rate_rps))),
     ("passed", |(_, of)| Some(tally(of.tally.passed.into()))),
     ("failed", |(_, of)| Some(tally(of.tally.failed.into()))),
     ("spoiled", |(_, of)| Some(tally(of.tally.spoiled.into()))),

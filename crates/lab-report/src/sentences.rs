@@ -6,7 +6,7 @@ use lab_analysis::{
     Capacity, Dominant, Effect, Evidence, FastFail, Growth, Interval, Knee, PublishedSweep, Reason, Row,
     TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
 };
-use lab_data::results::{Limit, Placement, Results, SearchEnd, SearchPlan};
+use lab_data::results::{Limit, Results, SearchEnd, SearchPlan};
 use lab_data::search::Says;
 
 /// Whether a workload was asked for at a rate. Capacity, knee and limit belong to a closed loop.
@@ -41,7 +41,7 @@ pub(super) fn decline(found: &WorkloadFindings) -> Option<String> {
 }
 
 /// The name of a limit: `commit path`, or that of its resource.
-fn limit(of: &Evidence) -> &str {
+pub(super) fn limit(of: &Evidence) -> &str {
     of.limit.filter(|limit| *limit != Limit::Other).map_or(of.resource.as_str(), |limit| limit.name())
 }
 
@@ -167,30 +167,20 @@ fn means(class: &str) -> &'static str {
     WAITS.iter().find(|wait| wait.name == class).map_or(UNKNOWN, |wait| wait.means)
 }
 
-/// Where the sessions of the databases were, and what that means.
-pub(super) fn sessions(of: &[Dominant]) -> Vec<String> {
-    let (idle, busy): (Vec<&Dominant>, Vec<&Dominant>) = of.iter().partition(|of| of.idle);
-    let busy = busy.into_iter().map(|of| {
-        format!(
-            "At {} {} had on average {:.1} sessions, {:.1} of them at work, most of these in {}: {:.1} ({}). This means: {}.",
-            format::levels(&of.levels),
-            of.part,
-            of.sessions,
-            of.at_work,
-            of.class,
-            of.in_class,
-            states(&of.states),
-            means(of.class)
-        )
-    });
-    let idle = idle.first().map(|first| {
-        let parts: Vec<&str> = idle.iter().map(|of| of.part.as_str()).collect();
-        let (levels, parts) = (format::levels(&first.levels), listed(&parts));
-        let at_work: f64 = idle.iter().map(|of| of.at_work).sum();
-        let means = means(first.class);
-        format!("At {levels} the sessions of {parts} were idle, with {at_work:.1} at work on average. This means: {means}.")
-    });
-    busy.chain(idle).collect()
+/// Where the sessions of a database were, and what that means.
+pub(super) fn sessions(of: &Dominant) -> String {
+    format!(
+        "At {} {} had on average {:.1} sessions, {:.1} of them at work. Most {} in {}: {:.1} ({}). This means: {}.",
+        format::levels(&of.levels),
+        of.part,
+        of.sessions,
+        of.at_work,
+        if of.idle { "were" } else { "of these were" },
+        of.class,
+        of.in_class,
+        states(&of.states),
+        means(of.class)
+    )
 }
 
 /// What was made slower: the resources, or that it is the control.
@@ -221,36 +211,24 @@ pub(super) fn under_limit(of: &UnderLimit) -> String {
 /// Between which rates a search found the limit: `between 8.10k and 8.26k req/s`.
 pub(super) fn between(of: &UnderLimit) -> String {
     let ended = |end| of.searches.iter().any(|search| search.ended == Some(end));
-    let why = if ended(SearchEnd::Generator) {
-        "the generator could not offer more"
-    } else {
-        "the upper end was not decided"
-    };
     match (of.holds_rps, of.breaks_rps) {
-        (Some(holds), Some(breaks)) => format!("between {} and {} req/s", rate(holds), rate(breaks)),
-        (Some(holds), None) => format!("at least {} req/s; {why}", rate(holds)),
-        (None, Some(breaks)) => format!("less than {} req/s; the lower end was not decided", rate(breaks)),
+        (Some(holds), Some(breaks)) => format!("between {} and {} req/s", short(holds), short(breaks)),
+        (Some(holds), None) if ended(SearchEnd::Generator) => {
+            format!("at least {} req/s; the generator could not offer more", short(holds))
+        }
+        (Some(holds), None) => format!("at least {} req/s; the upper end was not decided", short(holds)),
+        (None, Some(breaks)) => format!("less than {} req/s; the lower end was not decided", short(breaks)),
         (None, None) if ended(SearchEnd::Broken) => "unknown: trials delivered no numbers".to_owned(),
         (None, None) => {
             let mixed =
                 of.searches.iter().flat_map(|search| &search.rates).filter(|of| of.says == Says::Mixed);
-            let mixed: Vec<String> = mixed.map(|of| rate(of.tally.rate_rps)).collect();
+            let mixed: Vec<String> = mixed.map(|of| short(of.tally.rate_rps)).collect();
             let said = "unknown: no rate was decided in the time given";
             match mixed.is_empty() {
                 true => said.to_owned(),
                 false => format!("{said}; trials disagree at {} req/s", mixed.join(", ")),
             }
         }
-    }
-}
-
-/// With four digits: two rates that are 2 % apart must not read alike.
-pub(super) fn rate(rps: f64) -> String {
-    match rps {
-        rps if rps >= 1e6 => format!("{:.3}M", rps / 1e6),
-        rps if rps >= 1e5 => format!("{:.1}k", rps / 1e3),
-        rps if rps >= 1e3 => format!("{:.2}k", rps / 1e3),
-        rps => format!("{rps:.0}"),
     }
 }
 
@@ -281,51 +259,15 @@ pub(super) fn published(sweep: &PublishedSweep) -> String {
     said
 }
 
-/// Which parts share cores.
-pub(super) fn sharing(placements: &[Placement]) -> String {
-    if placements.is_empty() {
-        return "Nothing was pinned to a core.".to_owned();
-    }
-    // Parts that share do so with the same others: each group is named where its first part stands.
-    let mut shared: Vec<String> = Vec::new();
-    for (index, part) in placements.iter().enumerate() {
-        let others: Vec<&str> = part.shares_with.iter().map(String::as_str).collect();
-        let is_first = !placements[..index].iter().any(|before| others.contains(&before.part.as_str()));
-        if !others.is_empty() && is_first {
-            let all = [&[part.part.as_str()], others.as_slice()].concat();
-            shared.push(format!("{} share their cores.", capitalized(&listed(&all))));
-        }
-    }
-    if shared.is_empty() { "No two parts shared a core.".to_owned() } else { shared.join(" ") }
-}
-
-/// What flags may have changed of the experiment's file.
-pub(super) fn as_run(results: &Results) -> String {
-    let listed = |levels: &[u32]| levels.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    let loads = || results.trials.iter().filter_map(|trial| trial.load.as_ref());
-    let windows = || loads().map(|load| load.window_secs);
-    let (least, most) = (windows().fold(f64::INFINITY, f64::min), windows().fold(0.0, f64::max));
-    let spans = loads().next().map_or_else(String::new, |load| {
-        // Adaptive windows differ.
-        let window = match format!("{least:.1}") == format!("{most:.1}") {
-            true => format!("a window of {least:.1} s"),
-            false => format!("windows of {least:.1} to {most:.1} s"),
-        };
-        format!(", {:.1} s of warm-up and {window}", load.warmup_secs)
-    });
-    let own = results
-        .workloads
-        .iter()
-        .filter_map(|workload| Some(format!("; {} at {}", workload.name, listed(workload.levels.as_ref()?))));
+/// How long the trials were: flags and adaptive windows may make it another length than the experiment's file says.
+pub(super) fn lengths(results: &Results) -> Option<String> {
+    let loads: Vec<_> = results.trials.iter().filter_map(|trial| trial.load.as_ref()).collect();
+    let (least, most) = stats::range(&loads.iter().map(|load| load.window_secs).collect::<Vec<_>>());
+    let window = if least == most { format!("{least:.1}") } else { format!("{least:.1} to {most:.1}") };
     let scaled = results.scale.map_or_else(String::new, |share| {
         format!(" Scaled: durations are {share} of the file’s, and levels may be left out, so slow changes and rare events are missing.")
     });
-    format!(
-        "Run with {} at {} clients each{}{spans}.{scaled}",
-        count(results.repetitions, "repetition"),
-        listed(&results.levels),
-        own.collect::<String>()
-    )
+    Some(format!("Warm-up {:.1} s, windows of {window} s.{scaled}", loads.first()?.warmup_secs))
 }
 
 /// What is to be known of the plots over clients.

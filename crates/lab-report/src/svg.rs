@@ -68,7 +68,7 @@ pub(crate) type Place = (f64, f64);
 /// A drawing that is being made.
 pub struct Svg {
     pub(super) width: f64,
-    height: f64,
+    pub(super) height: f64,
     body: String,
 }
 

@@ -5,8 +5,9 @@ use super::sentences::{self, conclusion, failed, front, ratio};
 use crate::columns::failed_checks;
 use crate::document::{Block, Column, Document, Table, column};
 use crate::format::{self, UNKNOWN, slug};
-use lab_analysis::compare::{ComparedWorkload, Conclusion, Figure, Kind, Measure, Ratio, Side, SideOfLevel};
+use lab_analysis::compare::{ComparedWorkload, Figure, Kind, Measure, Ratio, Side, SideOfLevel};
 use lab_analysis::{Comparison, MEASURES};
+use std::collections::BTreeMap;
 
 /// The figures of each table of a workload.
 const TABLES: &[&[&str]] = &[
@@ -80,16 +81,14 @@ const SIDES: &[(&str, fn(&(bool, &Side)) -> Option<String>)] = &[
 fn circumstances(comparison: &Comparison) -> Table {
     let mut rows = Vec::new();
     for difference in &comparison.circumstances {
-        let mut what = difference.what.clone();
-        for (i, value) in difference.of.iter().enumerate() {
-            if difference.of[..i].contains(value) {
-                continue;
-            }
-            let same = comparison.sides.iter().zip(&difference.of).filter(|(_, other)| *other == value);
-            let names: Vec<&str> = same.map(|(side, _)| side.name.as_str()).collect();
-            let value = value.clone().unwrap_or_else(|| UNKNOWN.to_owned());
-            rows.push([std::mem::take(&mut what), format::listed(&names), value]);
+        let mut sides: BTreeMap<&Option<String>, Vec<&str>> = BTreeMap::new();
+        for (side, value) in comparison.sides.iter().zip(&difference.of) {
+            sides.entry(value).or_default().push(&side.name);
         }
+        rows.extend(sides.into_iter().map(|(value, names)| {
+            let value = value.clone().unwrap_or_else(|| UNKNOWN.to_owned());
+            [difference.what.clone(), format::listed(&names), value]
+        }));
     }
     Table::new(["<", "<of", "<is"], rows)
 }
@@ -145,11 +144,6 @@ fn figure(measure: &Measure, of: &Figure) -> Option<String> {
 
 /// What a ratio says, and the checks that failed.
 fn difference(comparison: &Comparison, other: usize, of: &Ratio) -> String {
-    let said = match of.conclusion {
-        // The heading says what there is none of.
-        Conclusion::NotShown => "none shown".to_owned(),
-        _ => conclusion(comparison, other, of),
-    };
-    let failed = failed(of);
+    let (said, failed) = (conclusion(comparison, other, of), failed(of));
     if failed.is_empty() { said } else { format!("{said}; {failed}") }
 }

@@ -7,6 +7,8 @@ use lab_analysis::compare::{
     Bound, CapacityRatio, ComparedWorkload, Conclusion, Lacking, Measure, Method, Ratio, Side, ratios,
 };
 use lab_analysis::{CHECKS, Checked, Comparison, MEASURES, Row};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// The figures in the sentences at the top.
 const IN_SHORT: &[&str] = &["goodput_rps", "cpu_us_per_attempt", "latency_us_p50"];
@@ -46,12 +48,9 @@ pub(super) fn ratio(of: &Ratio) -> String {
 
 /// The checks that failed, and on which side: `errors nginx, machine both`.
 pub(super) fn failed(of: &Ratio) -> String {
-    let mut checks: Vec<(&str, &str)> = Vec::new();
+    let mut checks: BTreeMap<&str, &str> = BTreeMap::new();
     for (check, side) in &of.failed {
-        match checks.iter_mut().find(|(id, _)| id == check) {
-            Some((_, whose)) => *whose = "both",
-            None => checks.push((check, side)),
-        }
+        checks.entry(check).and_modify(|side| *side = "both").or_insert(side);
     }
     checks.iter().map(|(check, side)| format!("{check} {side}")).collect::<Vec<_>>().join(", ")
 }
@@ -164,17 +163,13 @@ fn in_short(comparison: &Comparison, other: usize, measure: &Measure, ratios: &[
         (low, high) if low == high => format!(" {low}×"),
         (low, high) => format!(" {low}–{high}×"),
     };
-    let mut counts: Vec<(usize, Conclusion)> = Vec::new();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for of in ratios {
-        match counts.iter_mut().find(|(_, conclusion)| *conclusion == of.conclusion) {
-            Some((count, _)) => *count += 1,
-            None => counts.push((1, of.conclusion)),
-        }
+        *counts.entry(verdict(comparison, other, of.conclusion)).or_default() += 1;
     }
-    counts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
-    let clause =
-        |(count, of): &(usize, Conclusion)| format!("{} at {count}", verdict(comparison, other, *of));
-    let mut clauses: Vec<String> = counts.iter().map(clause).collect();
+    let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    let mut clauses: Vec<String> = counts.iter().map(|(of, count)| format!("{of} at {count}")).collect();
     clauses[0] += &format!(" of {}", count(ratios.len() as u32, "level"));
     format!("{}{range} ({})", measure.label, clauses.join(", "))
 }

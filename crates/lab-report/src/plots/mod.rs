@@ -7,7 +7,7 @@ pub(super) mod bars;
 mod panel;
 
 use super::document::Drawing;
-use super::format::{self, shortened, trimmed};
+use super::format::{self, trimmed};
 use super::series::{self, Series};
 use super::svg::{Anchor, Colour, Svg};
 use Figure::{Overview, Resources, TimeSeries};
@@ -15,46 +15,21 @@ use Scale::{Linear, Log};
 use axis::{Axis, Scale};
 use kv::units::{micros, short};
 use lab_analysis::WorkloadFindings;
-use panel::Panel;
 pub use panel::apart;
 pub(super) use panel::{Figure, Plot};
 
 /// The panels, from top to bottom.
 pub const PLOTS: &[Plot] = &[
-    plot("goodput", "Goodput, req/s", Overview, Linear(0.0), 130.0, rps, series::goodput),
-    plot("p50 and p99", "Latency, logarithmic", Overview, Log, 90.0, time, series::latency_overview),
-    plot("latency", "Latency of all requests, logarithmic", Resources, Log, 135.0, time, series::latency),
-    plot("utilization", "Utilization, 0–1", Resources, Linear(1.0), 105.0, share, series::utilization),
-    plot("demand", "Busy time per request, logarithmic", Resources, Log, 100.0, time, series::demand),
-    plot("clients", "Where the clients are, 0–1", Resources, Linear(1.0), 120.0, share, series::clients),
-    plot(
-        "pressure",
-        "Pressure, share of the time, 0–1",
-        Resources,
-        Linear(1.0),
-        60.0,
-        share,
-        series::pressure,
-    ),
-    plot("Little’s law", LITTLE, Resources, Linear(0.0), 56.0, residual, series::residuals),
-    plot(
-        "goodput by second",
-        "Goodput, req/s",
-        TimeSeries,
-        Linear(0.0),
-        150.0,
-        rps,
-        series::goodput_by_second,
-    ),
-    plot(
-        "latency by second",
-        "Mean latency",
-        TimeSeries,
-        Linear(0.0),
-        150.0,
-        time,
-        series::latency_by_second,
-    ),
+    plot("goodput", "Goodput, req/s", Overview, Linear(0.0), rps, series::goodput),
+    plot("p50 and p99", "Latency, logarithmic", Overview, Log, time, series::latency_overview),
+    plot("latency", "Latency of all requests, logarithmic", Resources, Log, time, series::latency),
+    plot("utilization", "Utilization, 0–1", Resources, Linear(1.0), share, series::utilization),
+    plot("demand", "Busy time per request, logarithmic", Resources, Log, time, series::demand),
+    plot("clients", "Where the clients are, 0–1", Resources, Linear(1.0), share, series::clients),
+    plot("pressure", "Pressure, share of the time, 0–1", Resources, Linear(1.0), share, series::pressure),
+    plot("Little’s law", LITTLE, Resources, Linear(0.0), residual, series::residuals),
+    plot("goodput by second", "Goodput, req/s", TimeSeries, Linear(0.0), rps, series::goodput_by_second),
+    plot("latency by second", "Mean latency", TimeSeries, Linear(0.0), time, series::latency_by_second),
 ];
 
 const LITTLE: &str = "Little’s law: clients accounted for, less those there, %";
@@ -64,11 +39,10 @@ const fn plot(
     title: &'static str,
     figure: Figure,
     scale: Scale,
-    height: f64,
     tick: fn(f64) -> String,
     series: fn(&WorkloadFindings) -> Vec<Series>,
 ) -> Plot {
-    Plot { name, title, figure, scale, height, tick, series }
+    Plot { name, title, figure, scale, tick, series }
 }
 
 pub(super) fn rps(value: f64) -> String {
@@ -115,23 +89,16 @@ pub(super) fn figure(of: Figure, found: &WorkloadFindings, slug: &str) -> Option
             (Axis::clients(&series::levels(found), (LEFT, right)), "clients", knee)
         }
     };
-    let mut panels: Vec<Panel> = Vec::new();
+    let mark = mark.filter(|(at, _)| x.shows(*at));
+    let mut svg = Svg::new(width, FOOT);
     for plot in PLOTS.iter().filter(|plot| plot.figure == of) {
-        panels.extend(Panel::of(plot, found, panels.last().map_or(0.0, |above| above.y.places.0)));
+        let bottom = svg.height - FOOT;
+        svg.height = FOOT + panel::draw(&mut svg, plot, found, &x, mark.as_ref().map(|of| of.0), bottom);
     }
-    if of == Overview {
-        // Several of them are beside each other.
-        panels.first_mut()?.title = format!("{}: {}", shortened(&found.name, 32), panels.first()?.title);
-    }
-    let bottom = panels.last()?.y.places.0;
-    let mut svg = Svg::new(width, bottom + FOOT);
-    if let Some((at, name)) = mark.filter(|(at, _)| x.shows(*at)) {
-        for (low, high) in panels.iter().map(|panel| panel.y.places) {
-            svg.dashed(&[(x.at(at), high), (x.at(at), low)], Colour::Soft, 1.0, "4 4");
-        }
+    let bottom = svg.height - FOOT;
+    if let Some((at, name)) = mark {
         svg.text(&name, (x.at(at), bottom + 32.0), 12.0, Colour::Soft, Anchor::Middle);
     }
-    panels.iter().for_each(|panel| panel.draw(&mut svg, &x));
     let mut free = f64::MIN;
     for tick in &x.ticks {
         let (at, words) = (x.at(*tick), tick.to_string());
