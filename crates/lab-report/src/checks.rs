@@ -2,7 +2,7 @@
 
 use super::csv;
 use super::document::{Answer, Block, Table};
-use super::format::{capitalized, count, each_level, percent};
+use super::format::{UNKNOWN, capitalized, count, each_level};
 use lab_analysis::{CHECKS, Check, Confidence, Findings, Outcome, Row, Scope, Spot, WorkloadFindings};
 use lab_data::results::Results;
 
@@ -92,24 +92,19 @@ fn scope(line: &Line) -> String {
 
 /// How much was measured, and how far it is from what would be wrong.
 fn summary(results: &Results, findings: &Findings) -> String {
-    let place = |spot: &Spot| format!("{}, {}", spot.workload, count(spot.level, "client"));
-    let little = findings.worst_little.as_ref().map_or_else(
-        || "Little’s law could not be checked anywhere.".to_owned(),
-        |spot| {
-            let off = spot.value.abs() * 100.0;
-            format!("The row furthest from Little’s law is off by {off:.2} % ({}).", place(spot))
-        },
-    );
-    let generator = findings.busiest_generator.as_ref().map_or_else(
-        || "How busy the load generator’s cores were was not read.".to_owned(),
-        |spot| {
-            format!("The load generator used at most {} of its cores ({}).", percent(spot.value), place(spot))
-        },
-    );
+    let spot = |of: &Option<Spot>, digits: usize| match of {
+        Some(of) => {
+            let (share, clients) = (of.value.abs() * 100.0, count(of.level, "client"));
+            format!("{share:.digits$} % ({}, {clients})", of.workload)
+        }
+        None => UNKNOWN.to_owned(),
+    };
+    let (little, generator) = (spot(&findings.worst_little, 2), spot(&findings.busiest_generator, 0));
     let (trials, runs) = (count(findings.ran, "trial"), count(results.repetitions, "run"));
     let planned = findings.planned;
     format!(
-        "{trials} of {planned} planned delivered numbers ({runs} of each workload at each level). {little} {generator}"
+        "{trials} of {planned} planned delivered numbers ({runs} of each workload at each level). The row furthest from Little’s \
+         law is off by {little}. The load generator used at most {generator} of its cores."
     )
 }
 

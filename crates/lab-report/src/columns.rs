@@ -2,7 +2,7 @@
 //!
 //! A column is a row of [`COLUMNS`]: what a person reads and what a program reads, from the same row.
 
-use super::format::{self, finite, residual, slug};
+use super::format::{self, finite, residual};
 use super::published::latency_us;
 use Read::{EachResource, Open, Published, Row};
 use kv::units::{micros, short};
@@ -98,7 +98,7 @@ pub(super) fn columns(results: &Results) -> Vec<Bound> {
             Published(read) => Box::new(move |row| number(row.printed.as_ref().and_then(read))),
             EachResource(read) => {
                 all.extend(results.resources.iter().enumerate().map(|(i, of)| Bound {
-                    name: format!("{}_{name}", slug(&of.name)),
+                    name: format!("{}_{name}", of.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")),
                     heading: if heading.is_empty() {
                         String::new()
                     } else {

@@ -35,8 +35,8 @@ pub(super) enum Block {
     Warning(String),
     /// The answers for each workload, and their drawings beside each other.
     Front { cards: Vec<Card>, figure: Figure },
-    /// A section that opens on demand, and on paper is open: its title, the name it is linked by, and what is in it.
-    Section(String, String, Vec<Block>),
+    /// A section that opens on demand, and on paper is open: its title and what is in it.
+    Section(String, Vec<Block>),
     /// A heading within a section.
     Part(String),
     /// A paragraph.
@@ -53,10 +53,8 @@ pub(super) enum Block {
 
 /// The answers for one workload.
 pub(super) struct Card {
-    /// The workload.
+    /// The workload, and the title of its section.
     pub(super) name: String,
-    /// Where its section is.
-    pub(super) anchor: String,
     /// In the order in which readers ask.
     pub(super) answers: Vec<Answer>,
 }
@@ -189,7 +187,7 @@ fn figures(blocks: &[Block]) -> Vec<&Figure> {
     for block in blocks {
         match block {
             Block::Front { figure, .. } | Block::Figure(figure) => all.push(figure),
-            Block::Section(_, _, blocks) => all.extend(figures(blocks)),
+            Block::Section(_, blocks) => all.extend(figures(blocks)),
             _ => {}
         }
     }

@@ -1,7 +1,7 @@
 //! What speaks for the limit that is named: the table of candidates, and the interventions.
 
 use super::document::{Block, Drawing, Table};
-use super::format::{self, count, elasticity, finite, latency, loss, percent, trimmed};
+use super::format::{self, count, elasticity, finite, latency, loss, percent, slug, trimmed};
 use super::plots::bars::{Bar, Bars, drawn};
 use super::sentences::{self, how_slowed, slowed};
 use super::svg::Colour;
@@ -9,8 +9,8 @@ use kv::units::short;
 use lab_analysis::{Effect, Evidence, Grade, Interval, WorkloadFindings};
 use lab_data::results::ResourceKind;
 
-/// Why this limit and no other; the file of the drawing is named after `slug`.
-pub(super) fn blocks(found: &WorkloadFindings, slug: &str) -> Vec<Block> {
+/// Why this limit and no other.
+pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     if sentences::is_open(found) || found.rows.iter().all(|row| row.runs == 0) {
         return Vec::new();
     }
@@ -34,7 +34,7 @@ pub(super) fn blocks(found: &WorkloadFindings, slug: &str) -> Vec<Block> {
     if let Some(first) = found.effects.first() {
         let caption = "Bar and whisker: the share of goodput lost, with its interval over the rounds. Upright line: what would \
                        be lost if the resource were the limit. Grey: the control.";
-        page.push(Block::figure(drawing(found, first, slug), caption));
+        page.push(Block::figure(drawing(found, first), caption));
         page.push(Block::Table(Table::of(&found.effects, INTERVENTIONS, |_| false)));
     }
     page
@@ -100,7 +100,7 @@ fn is_control(of: &Effect) -> bool {
 }
 
 /// A bar of goodput lost for each intervention, beside what a limit would have had to lose.
-fn drawing(found: &WorkloadFindings, first: &Effect, slug: &str) -> Drawing {
+fn drawing(found: &WorkloadFindings, first: &Effect) -> Drawing {
     let bar = |of: &Effect| {
         let is_named = found.bottleneck.named.iter().any(|named| named.is_slowed_by(of));
         let (colour, said) = match (is_control(of), is_named) {
@@ -126,7 +126,7 @@ fn drawing(found: &WorkloadFindings, first: &Effect, slug: &str) -> Drawing {
         bars: found.effects.iter().map(bar).collect(),
     };
     Drawing {
-        file: format!("plots/{slug}.interventions.svg"),
+        file: format!("plots/{}.interventions.svg", slug(&found.name)),
         label: format!("{}: goodput lost when one resource was made slower", found.name),
         svg: drawn(&[bars]),
     }

@@ -1,7 +1,7 @@
 //! A page as HTML: one file without scripts, for the screen, light or dark, and for paper.
 
 use super::document::{Answer, Block, Card, Document, Figure, Table, TableRow};
-use super::format::escape;
+use super::format::{escape, slug};
 use super::svg;
 
 /// Writes the page.
@@ -35,9 +35,9 @@ fn block(of: &Block) -> String {
             each(cards, card),
             self::figure(figure)
         ),
-        Block::Section(title, anchor, blocks) => format!(
+        Block::Section(title, blocks) => format!(
             "<details id=\"{}\">\n<summary><h2>{}</h2></summary>\n{}</details>\n",
-            escape(anchor),
+            slug(title),
             prose(title),
             each(blocks, block)
         ),
@@ -58,7 +58,7 @@ fn card(card: &Card) -> String {
         let (said, details) = (prose(said), prose(&details.join("; ")));
         format!("<div class=\"{class}\"><dt>{label}</dt><dd>{said}</dd><dd>{details}</dd></div>\n")
     };
-    let (anchor, name, answers) = (escape(&card.anchor), escape(&card.name), each(&card.answers, answer));
+    let (anchor, name, answers) = (slug(&card.name), escape(&card.name), each(&card.answers, answer));
     format!(
         "<section class=\"card\">\n<h2><a href=\"#{anchor}\">{name}</a></h2>\n<dl>\n{answers}</dl>\n</section>\n"
     )

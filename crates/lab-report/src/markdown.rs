@@ -18,7 +18,7 @@ fn block(of: &Block) -> String {
         _ if of.is_empty() => String::new(),
         Block::Warning(warning) => format!("> **{}**", escape(warning)),
         Block::Front { cards, figure } => self::cards(cards) + "\n\n" + &self::figure(figure),
-        Block::Section(title, _, blocks) => {
+        Block::Section(title, blocks) => {
             format!("## {}\n\n{}", escape(title), self::blocks(blocks).trim_end())
         }
         Block::Part(title) => format!("### {}", escape(title)),

@@ -6,7 +6,7 @@ use super::checks;
 use super::columns::{Bound, columns};
 use super::document::{Block, Card, Column, Document, Figure, Table, column};
 use super::evidence;
-use super::format::{slug, tally};
+use super::format::tally;
 use super::plots::{self, figure};
 use super::published;
 use super::resources;
@@ -19,31 +19,26 @@ use std::collections::BTreeSet;
 
 /// The page.
 pub(super) fn document(results: &Results, findings: &Findings) -> Document {
-    let slugs = slugs(findings);
-    let workloads = || findings.workloads.iter().zip(&slugs);
     let mut blocks: Vec<Block> = accuracy::warning(results).map(Block::Warning).into_iter().collect();
     blocks.extend(published::front(findings));
-    let overview = |(found, slug): (&WorkloadFindings, &String)| figure(plots::Figure::Overview, found, slug);
-    let rows: Vec<&Row> = findings.workloads.iter().flat_map(|found| &found.rows).collect();
+    let overview = |found| figure(plots::Figure::Overview, found);
     blocks.push(Block::Front {
         cards: cards(findings),
         figure: Figure {
-            drawings: workloads().filter_map(overview).collect(),
-            caption: sentences::overview_caption(&rows),
+            drawings: findings.workloads.iter().filter_map(overview).collect(),
+            caption: sentences::OVERVIEW.to_owned(),
         },
     });
-    let mut section = |title: &str, anchor: &str, inner| {
-        blocks.push(Block::Section(title.to_owned(), anchor.to_owned(), inner));
-    };
-    section("Checks", "checks", checks::blocks(results, findings));
-    section("Accuracy of the load generator", "accuracy", accuracy::blocks(results));
+    let mut section = |title: &str, inner| blocks.push(Block::Section(title.to_owned(), inner));
+    section("Checks", checks::blocks(results, findings));
+    section("Accuracy of the load generator", accuracy::blocks(results));
     if findings.workloads.iter().any(|found| !found.hit_ratios.is_empty()) {
-        section("Hit ratio by policy", "hits", hit_ratios(findings));
+        section("Hit ratio by policy", hit_ratios(findings));
     }
-    for (found, slug) in workloads() {
-        section(&found.name, slug, workload(results, found, slug));
+    for found in &findings.workloads {
+        section(&found.name, workload(results, found));
     }
-    section("Environment, and how to repeat it", "environment", environment(results));
+    section("Environment, and how to repeat it", environment(results));
     Document {
         title: results.title.clone(),
         above: format!("weir {} · {} · {}", results.weir_version, results.name, results.started),
@@ -53,24 +48,8 @@ pub(super) fn document(results: &Results, findings: &Findings) -> Document {
 
 /// The answers for every workload.
 pub(super) fn cards(findings: &Findings) -> Vec<Card> {
-    let card = |(found, anchor): (&WorkloadFindings, String)| Card {
-        name: found.name.clone(),
-        anchor,
-        answers: answers(found),
-    };
-    findings.workloads.iter().zip(slugs(findings)).map(card).collect()
-}
-
-/// The name of every workload in links and file names.
-fn slugs(findings: &Findings) -> Vec<String> {
-    let mut slugs: Vec<String> = Vec::new();
-    for found in &findings.workloads {
-        let slug = slug(&found.name);
-        // Two names may differ only in what a file name cannot hold.
-        let slug = if slugs.contains(&slug) { format!("{slug}-{}", slugs.len() + 1) } else { slug };
-        slugs.push(slug);
-    }
-    slugs
+    let card = |found: &WorkloadFindings| Card { name: found.name.clone(), answers: answers(found) };
+    findings.workloads.iter().map(card).collect()
 }
 
 /// Heading and cell of a hit ratio and its workload.
@@ -91,7 +70,7 @@ fn hit_ratios(findings: &Findings) -> Vec<Block> {
     vec![Block::Table(Table::of(&all, HIT_RATIOS, |_| false)), Block::Notes(vec![note.to_owned()])]
 }
 
-fn workload(results: &Results, found: &WorkloadFindings, slug: &str) -> Vec<Block> {
+fn workload(results: &Results, found: &WorkloadFindings) -> Vec<Block> {
     let about = Some(found.about.clone()).filter(|about| !about.is_empty());
     let mut page: Vec<Block> = about.into_iter().chain(sentences::pacing(found)).map(Block::Text).collect();
     page.push(Block::Part("Every level".to_owned()));
@@ -108,15 +87,13 @@ fn workload(results: &Results, found: &WorkloadFindings, slug: &str) -> Vec<Bloc
     }
     page.extend(search::blocks(found));
     page.extend(published::blocks(found));
-    page.extend(evidence::blocks(found, slug));
-    if let Some(drawing) = figure(plots::Figure::Resources, found, slug) {
+    page.extend(evidence::blocks(found));
+    if let Some(drawing) = figure(plots::Figure::Resources, found) {
         page.push(Block::Part("Latency and resources by clients".to_owned()));
         page.push(Block::figure(drawing, sentences::plots_caption(found)));
     }
     page.extend(resources::blocks(found));
-    if let Some((of, drawing)) =
-        found.time_series.as_ref().zip(figure(plots::Figure::TimeSeries, found, slug))
-    {
+    if let Some((of, drawing)) = found.time_series.as_ref().zip(figure(plots::Figure::TimeSeries, found)) {
         page.push(Block::Part("A run near the knee".to_owned()));
         page.push(Block::figure(drawing, sentences::time_series_caption(of)));
     }

@@ -289,15 +289,8 @@ pub(super) fn plots_caption(found: &WorkloadFindings) -> String {
 }
 
 /// How to read the plots at the beginning of the page.
-pub(super) fn overview_caption(rows: &[&Row]) -> String {
-    let said = "Whiskers: interval over runs. Band: capacity and its interval. Thin lines: where a resource would be full. \
-                Dashed, upright: the knee.";
-    let hollow = rows.iter().any(|row| row.runs > 0 && !row.usable());
-    let none = rows.iter().any(|row| row.runs == 0);
-    let hollow = if hollow { " Hollow: not valid, a check failed." } else { "" };
-    let none = if none { " No point: no run delivered numbers." } else { "" };
-    format!("{said}{hollow}{none}")
-}
+pub(super) const OVERVIEW: &str = "Whiskers: interval over runs. Band: capacity and its interval. Thin lines: where a resource would be full. \
+    Dashed, upright: the knee. Hollow: a check failed, the level counts for nothing. No point: no run delivered numbers.";
 
 /// How a run went.
 pub(super) fn time_series_caption(of: &TimeSeries) -> String {

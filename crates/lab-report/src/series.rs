@@ -2,7 +2,7 @@
 //!
 //! How they are drawn is the business of [`super::plots`].
 
-use super::published::{disk, latency_us, server_cpu};
+use super::published::latency_us;
 use super::svg::Colour;
 use kv::units::short;
 use lab_analysis::rows::Use;
@@ -179,19 +179,11 @@ pub(super) fn demand(found: &WorkloadFindings) -> Vec<Series> {
 }
 
 pub(super) fn utilization(found: &WorkloadFindings) -> Vec<Series> {
-    let Some(first) = found.rows.first() else { return Vec::new() };
     let mut all = by_resource(found, |of| of.utilization);
-    // A published figure has the colour of the measured one.
-    let beside = |of: Option<&Use>| {
-        let i = of.and_then(|of| first.resources.iter().position(|other| other.name == of.name));
-        i.map_or(Colour::Series(4), |i| all[i].colour)
-    };
-    let (cpu, disk) = (beside(server_cpu(first)), beside(disk(first)));
-    all.extend(published(found, "published CPU", cpu, |row| Some(row.printed.server_cpu_pct?.value / 100.0)));
-    all.extend(published(found, "published disk", disk, |row| {
-        Some(row.printed.disk_util_pct?.value / 100.0)
-    }));
-    all.retain(|series| !series.points.is_empty());
+    let cpu = |row: &AuditedRow| Some(row.printed.server_cpu_pct?.value / 100.0);
+    let disk = |row: &AuditedRow| Some(row.printed.disk_util_pct?.value / 100.0);
+    all.extend(published(found, "published CPU", Colour::Series(4), cpu));
+    all.extend(published(found, "published disk", Colour::Series(5), disk));
     all
 }
 

@@ -30,7 +30,7 @@ fn block(of: &Block) -> String {
         _ if of.is_empty() => String::new(),
         Block::Warning(words) | Block::Text(words) => wrapped(words, 0) + "\n",
         Block::Front { cards, .. } => self::cards(cards) + "\n",
-        Block::Section(title, _, blocks) => underlined(title) + &self::blocks(blocks),
+        Block::Section(title, blocks) => underlined(title) + &self::blocks(blocks),
         Block::Part(title) => underlined(title),
         Block::Notes(notes) => {
             notes.iter().map(|note| wrapped(&format!("- {note}"), 2)).collect::<String>() + "\n"

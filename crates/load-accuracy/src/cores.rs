@@ -3,9 +3,8 @@
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// A core each.
@@ -53,68 +52,47 @@ pub(crate) fn on_core<T: Send>(
         .unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
 }
 
-/// A helper thread on each core, until dropped.
-pub(crate) struct OnEachCore {
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Duration>>,
+/// Does `what` beside a helper thread on each of the cores; gives the longest time that a helper gives.
+pub(crate) fn beside<T>(
+    cores: Option<Cores>,
+    helper: fn(&AtomicBool) -> Duration,
+    what: impl FnOnce() -> T,
+) -> (T, Duration) {
+    let mut cores: Vec<usize> = cores.into_iter().flat_map(|of| [of.generator, of.responder]).collect();
+    cores.dedup();
+    let stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let help = |core| scope.spawn(move || pin(core).map_or(Duration::ZERO, |()| helper(stop)));
+        let helpers: Vec<_> = cores.into_iter().map(help).collect();
+        let done = what();
+        stop.store(true, Ordering::Relaxed);
+        (done, helpers.into_iter().filter_map(|of| of.join().ok()).max().unwrap_or_default())
+    })
 }
 
-impl OnEachCore {
-    /// Keeps the cores from going to sleep. A sleeping core takes time to wake up, the more the longer it slept (in a virtual
-    /// machine some 100 µs), so a client that waits 10 ms for an answer would see more on top of it than one that waits for
-    /// none, whatever the load generator does.
-    pub(crate) fn awake(cores: Option<Cores>) -> OnEachCore {
-        OnEachCore::start(cores, |stop| {
-            // At any other priority it would take time from the two programs.
-            if setpriority_process(None, 19).is_ok() {
-                while !stop.load(Ordering::Relaxed) {
-                    thread::yield_now();
-                }
-            }
-            Duration::ZERO
-        })
+/// Keeps a core from going to sleep. A sleeping core takes time to wake up, the more the longer it slept (in a virtual
+/// machine some 100 µs), so a client that waits 10 ms for an answer would see more on top of it than one that waits for
+/// none, whatever the load generator does.
+pub(crate) fn keep_awake(stop: &AtomicBool) -> Duration {
+    // At any other priority it would take time from the two programs.
+    if setpriority_process(None, 19).is_ok() {
+        while !stop.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
     }
-
-    /// Measures how late a thread that sleeps for a moment wakes up: [`OnEachCore::longest_pause`].
-    pub(crate) fn pauses(cores: Option<Cores>) -> OnEachCore {
-        const TICK: Duration = Duration::from_millis(5);
-        OnEachCore::start(cores, |stop| {
-            let mut longest = Duration::ZERO;
-            let mut last = Instant::now();
-            while !stop.load(Ordering::Relaxed) {
-                thread::sleep(TICK);
-                longest = longest.max(last.elapsed());
-                last = Instant::now();
-            }
-            longest
-        })
-    }
-
-    fn start(cores: Option<Cores>, work: fn(&AtomicBool) -> Duration) -> OnEachCore {
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut cores: Vec<usize> =
-            cores.into_iter().flat_map(|cores| [cores.generator, cores.responder]).collect();
-        cores.dedup();
-        let thread = |core| {
-            let stop = Arc::clone(&stop);
-            thread::spawn(move || pin(core).map_or(Duration::ZERO, |()| work(&stop)))
-        };
-        OnEachCore { threads: cores.into_iter().map(thread).collect(), stop }
-    }
-
-    /// The longest time in which a core did not run a thread that was ready.
-    pub(crate) fn longest_pause(mut self) -> Duration {
-        self.join()
-    }
-
-    fn join(&mut self) -> Duration {
-        self.stop.store(true, Ordering::Relaxed);
-        self.threads.drain(..).filter_map(|thread| thread.join().ok()).max().unwrap_or_default()
-    }
+    Duration::ZERO
 }
 
-impl Drop for OnEachCore {
-    fn drop(&mut self) {
-        self.join();
+/// Measures the longest time in which a core did not run a thread that was ready: how late one that sleeps for a moment wakes
+/// up.
+pub(crate) fn longest_pause(stop: &AtomicBool) -> Duration {
+    const TICK: Duration = Duration::from_millis(5);
+    let mut longest = Duration::ZERO;
+    let mut last = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        thread::sleep(TICK);
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
     }
+    longest
 }

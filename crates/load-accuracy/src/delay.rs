@@ -3,9 +3,9 @@
 //! One client in a closed loop against a responder that waits for a known time before each answer. What the network adds is
 //! known from a responder that does not wait, and that from a second client that shares no code with the load generator.
 
-use super::cores::{OnEachCore, on_core};
+use super::cores::{beside, keep_awake, on_core};
 use super::responder::{self, Record};
-use super::{Options, Setup, add, judge, passing, record, require};
+use super::{Setup, add, judge, passing, record, require};
 use kv::proto::AccuracyCheck;
 use kv::units::Span;
 use std::io::{self, ErrorKind, Read, Write};
@@ -37,34 +37,33 @@ const PROBES_BEFORE: usize = 300;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
-    let Options { cores, short, .. } = setup.options;
-    let _awake = OnEachCore::awake(*cores);
+    beside(setup.options.cores, keep_awake, || checked(setup)).0
+}
+
+fn checked(setup: &Setup) -> Result<AccuracyCheck, String> {
     let mut check = passing(BOUND);
     let mut measured = Vec::new();
     let mut floor = None;
     for (name, delay_us, window_ms, window_short_ms) in CASES {
-        let Some(window_ms) = (if *short { *window_short_ms } else { Some(*window_ms) }) else { continue };
+        let Some(window_ms) = (if setup.options.short { *window_short_ms } else { Some(*window_ms) }) else {
+            continue;
+        };
         let delay = Duration::from_micros(*delay_us);
         let (of, agrees) = excess(setup, delay, Duration::from_millis(window_ms))?;
-        // The mean's error is taken twice: what it must not be below, and what it must not be above.
-        let (error_us, mean_error_us, mean_lower_us) = match &floor {
-            // Without a delay it is compared with what the other client sees.
+        // The mean is compared twice: what it must not be above, and what it must not be below.
+        let (median_us, mean_us, mean_least_us) = match &floor {
+            // Without a delay the other client says what is right. It has outliers of its own, so its mean is no lower limit;
+            // its median is one.
             None => {
                 let probed = probe_floor(setup)?;
                 add(&mut check, [("floor_us", of.median_us), ("probe_floor_us", probed.median_us)]);
-                // The probe has outliers of its own, so its mean is no lower limit; its median is one.
-                let errors = (
-                    of.median_us - probed.median_us,
-                    of.mean_us - probed.mean_us,
-                    of.mean_us - probed.median_us,
-                );
-                floor = Some(of);
-                errors
+                (probed.median_us, probed.mean_us, probed.median_us)
             }
-            Some(Excess { median_us, mean_us }) => {
-                (of.median_us - median_us, of.mean_us - mean_us, of.mean_us - mean_us)
-            }
+            Some(Excess { median_us, mean_us }) => (*median_us, *mean_us, *mean_us),
         };
+        let (error_us, mean_error_us) = (of.median_us - median_us, of.mean_us - mean_us);
+        let mean_lower_us = of.mean_us - mean_least_us;
+        floor.get_or_insert(of);
         let delay_us = *delay_us as f64;
         let bound_us = BOUND_US.max(delay_us * BOUND_SHARE);
         let mean_bound_us = MEAN_BOUND_US.max(delay_us * MEAN_BOUND_SHARE);

@@ -4,7 +4,7 @@
 //! after its end. All counts are compared to the last one: those of the schedule do not depend on when the window ends.
 //! The responder does not see connections that were refused, but each client counts in its keys.
 
-use super::cores::OnEachCore;
+use super::cores::{beside, longest_pause};
 use super::{Setup, add, passing};
 use crate::responder::{ANSWERS, Options, Record, Refusal, schedule};
 use kv::proto::{AccuracyCheck, CheckOutcome, LoadReport};
@@ -52,9 +52,8 @@ pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     let size = if setup.options.short { SIZE_SHORT } else { SIZE };
     let mut window = size.window;
     while window <= WINDOW_MAX {
-        let pauses = OnEachCore::pauses(setup.options.cores);
-        let (report, record) = load(setup, &size, window)?;
-        let pause = pauses.longest_pause();
+        let (loaded, pause) = beside(setup.options.cores, longest_pause, || load(setup, &size, window));
+        let (report, record) = loaded?;
         // The last answer of the schedule may still be waited for.
         let ends = record.schedule_secs.map(|secs| secs + (size.timeout + LATE).as_secs_f64());
         if ends.is_some_and(|secs| secs < report.window_secs) {

@@ -4,7 +4,7 @@ use super::plot;
 use super::sentences::{self, conclusion, failed, front, ratio};
 use crate::columns::failed_checks;
 use crate::document::{Block, Column, Document, Table, column};
-use crate::format::{self, UNKNOWN, slug};
+use crate::format::{self, UNKNOWN};
 use lab_analysis::compare::{ComparedWorkload, Figure, Kind, Measure, Ratio, Side, SideOfLevel};
 use lab_analysis::{Comparison, MEASURES};
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ pub(super) fn page(comparison: &Comparison) -> Document {
     let answers = front(comparison).into_iter().map(|(workload, said)| [workload, said]).collect();
     let mut blocks = vec![Block::Table(Table::new(["<workload", "<in short"], answers))];
     blocks.extend(plot::figure(comparison));
-    let mut section = |title: &str, inner| blocks.push(Block::Section(title.to_owned(), slug(title), inner));
+    let mut section = |title: &str, inner| blocks.push(Block::Section(title.to_owned(), inner));
     for of in &comparison.workloads {
         section(&of.name, workload(comparison, of));
     }

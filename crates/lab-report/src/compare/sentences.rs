@@ -181,13 +181,10 @@ pub(super) fn notes(comparison: &Comparison, workload: &ComparedWorkload) -> Vec
         let levels = workload.levels.iter();
         let rows: Vec<&Row> = levels.filter_map(|level| Some(&level.sides[i].as_ref()?.row)).collect();
         for check in CHECKS {
-            let of_row = |row: &&'_ Row| {
-                Some((row.level, row.checks.iter().find(|of| of.id == check.id && of.failed())?.clone()))
-            };
-            let failed: Vec<(u32, Checked)> = rows.iter().filter_map(of_row).collect();
-            let Some((_, Checked { remedy, .. })) = failed.first() else { continue };
-            let clause = |(level, of): &(u32, Checked)| format!("at {}: {}", each_level(&[*level]), of.seen);
-            let seen: Vec<String> = failed.iter().map(clause).collect();
+            let failed = |row: &Row| row.checks.iter().find(|of| of.id == check.id && of.failed()).cloned();
+            let Some(Checked { remedy, .. }) = rows.iter().find_map(|row| failed(row)) else { continue };
+            let seen = rows.iter().filter_map(|row| Some((each_level(&[row.level]), failed(row)?.seen)));
+            let seen: Vec<String> = seen.map(|(at, seen)| format!("at {at}: {seen}")).collect();
             notes.push(format!("{}: {} {}. {remedy}", side.name, check.name, seen.join("; ")));
         }
         notes.extend(failures(&rows).into_iter().map(|said| format!("{}: {said}", side.name)));
@@ -213,7 +210,7 @@ pub(super) fn reading(comparison: &Comparison) -> Vec<String> {
         0 => "No ratio was tested: an interval takes two runs on either side.".to_owned(),
         n => format!(
             "{} tested for a difference, each at 95 %. Without any difference about {:.1} of them would show one by chance.",
-            if n == 1 { "1 ratio was".to_owned() } else { format!("{n} ratios were") },
+            count(n, "ratio"),
             f64::from(n) * 0.05
         ),
     };
@@ -222,43 +219,20 @@ pub(super) fn reading(comparison: &Comparison) -> Vec<String> {
          An interval that contains 1 shows no difference; there may be one.",
         comparison.sides[0].name
     );
-    let is_paired = has(|of| of.quotient.is_some_and(|of| of.method == Method::Paired));
-    let is_welch = has(|of| of.quotient.is_some_and(|of| of.method == Method::Welch));
-    let notes = READING.iter().filter(|(method, _)| match method {
-        Some(Method::Paired) => is_paired,
-        Some(Method::Welch) => is_welch,
-        _ => true,
-    });
-    [ratio, tested].into_iter().chain(notes.map(|(_, note)| (*note).to_owned())).collect()
+    [ratio, tested].into_iter().chain(READING.iter().map(|note| (*note).to_owned())).collect()
 }
 
-/// What holds of all comparisons, or of those with one method.
-const READING: &[(Option<Method>, &str)] = &[
-    (
-        Some(Method::Paired),
-        "The targets were measured in turns: Student’s t on the logarithms of their ratios, repetition by repetition.",
-    ),
-    (
-        Some(Method::Welch),
-        "The sides were not measured in turns: Welch’s t on the logarithms of the runs. What changed on the machine in \
-     between is in the ratio and not in its interval.",
-    ),
-    (
-        None,
-        "The sentences at the top compare capacities: the mean over the levels of the plateau, or goodput at the highest level \
+const READING: &[&str] = &[
+    "Targets of one run are measured in turns: Student’s t on the logarithms of their ratios, repetition by repetition. Two runs \
+     are not: Welch’s t on the logarithms of the runs; what changed on the machine in between is in the ratio and not in its \
+     interval.",
+    "The sentences at the top compare capacities: the mean over the levels of the plateau, or goodput at the highest level \
      that both have. p is corrected by Holm’s method for the number of these sentences; below 0.05 there is a difference. With \
      fewer than three runs the interval is that of the seconds within the runs.",
-    ),
-    (
-        None,
-        "CPU is the processor time of all parts of a target without the generator, over all requests, failed ones included. \
+    "CPU is the processor time of all parts of a target without the generator, over all requests, failed ones included. \
      Successes per core-second are over the same time. Work of the kernel outside of these processes (interrupts, flushing, \
      journal) is in neither. Latency is that of all attempts, median over runs.",
-    ),
-    (
-        None,
-        "A ratio in square brackets is not comparable: a check failed, or the generator was the limit. Then goodput is a lower \
+    "A ratio in square brackets is not comparable: a check failed, or the generator was the limit. Then goodput is a lower \
      bound, and latency contains the generator’s own waiting; processor time stays comparable.",
-    ),
-    (None, "– was not read, or has too few runs for an interval."),
+    "– was not read, or has too few runs for an interval.",
 ];

@@ -86,7 +86,7 @@ fn different_promises_are_said_in_words_where_something_is_written() {
 
 #[test]
 fn how_many_ratios_were_tested_is_told() {
-    assert!(text(&of(&results())).contains("32 ratios were tested for a difference"));
+    assert!(text(&of(&results())).contains("32 ratios tested for a difference"));
     let one = text(&of(&run(&[("weir", 50), ("nginx", 100)], &[4], 1)));
     assert!(
         one.contains("No ratio was tested") && one.contains("(–)") && one.contains("no interval"),

@@ -7,7 +7,7 @@ pub(super) mod bars;
 mod panel;
 
 use super::document::Drawing;
-use super::format::{self, trimmed};
+use super::format::{self, slug, trimmed};
 use super::series::{self, Series};
 use super::svg::{Anchor, Colour, Svg};
 use Figure::{Overview, Resources, TimeSeries};
@@ -66,8 +66,8 @@ const LEFT: f64 = 60.0;
 /// Below the last panel: the ticks, their name and that of the vertical line.
 const FOOT: f64 = 46.0;
 
-/// A figure of a workload, whose file is named after `slug`. `None` where nothing was measured.
-pub(super) fn figure(of: Figure, found: &WorkloadFindings, slug: &str) -> Option<Drawing> {
+/// A figure of a workload, `None` where nothing was measured.
+pub(super) fn figure(of: Figure, found: &WorkloadFindings) -> Option<Drawing> {
     if found.rows.iter().all(|row| row.runs == 0 || row.level == 0) {
         return None;
     }
@@ -111,5 +111,6 @@ pub(super) fn figure(of: Figure, found: &WorkloadFindings, slug: &str) -> Option
         }
     }
     svg.text(unit, (0.0, bottom + 14.0), 12.0, Colour::Ink, Anchor::Start);
-    Some(Drawing { file: format!("plots/{slug}{end}.svg"), label: format!("{}: {label}", found.name), svg })
+    let file = format!("plots/{}{end}.svg", slug(&found.name));
+    Some(Drawing { file, label: format!("{}: {label}", found.name), svg })
 }

@@ -1,5 +1,6 @@
 //! The answers of the responder, good and faulty: one row each, with the error class that the load generator has to report.
 
+use Then::{Close, Hang, Keep, Reset};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::iter::repeat_n;
@@ -55,51 +56,27 @@ pub(super) const RESET: usize = 2;
 /// Clients pause after a broken connection and wait for what never comes, so most faults in the schedule keep the
 /// connection. No two classes have the same total: a generator that confuses them is noticed.
 pub static ANSWERS: &[AnswerKind] = &[
-    row("good", "", good, Then::Keep, [60_000, 2000]),
-    row("absent", "", |_| head("404 Not Found", "", ""), Then::Keep, [0, 0]),
-    row("reset", "reset", nothing, Then::Reset, [1001, 41]),
-    row("reset_in_body", "reset", half_a_body, Then::Reset, [501, 21]),
-    row("closed", "reset", nothing, Then::Close, [1001, 41]),
-    row("closed_in_head", "closed_early", half_a_head, Then::Close, [1003, 41]),
-    row("closed_in_body", "closed_early", half_a_body, Then::Close, [1006, 44]),
-    row("long_body", "wrong_length", long_body, Then::Hang, [1007, 46]),
-    row("two_lengths", "wrong_length", two_lengths, Then::Hang, [1012, 51]),
-    row("garbage", "malformed", |_| b"\x00\x01 not HTTP\r\n\r\n".to_vec(), Then::Hang, [1013, 43]),
-    row("slow_body", "slow_body", half_a_body, Then::Hang, [251, 5]),
-    row("silence", "timeout", nothing, Then::Hang, [263, 7]),
-    row("wrong_value", "wrong_value", |_| good("another"), Then::Keep, [12_001, 201]),
-    row("status_400", "http_4xx", |_| head("400 Bad Request", "", ""), Then::Keep, [10_003, 181]),
-    row("status_403", "http_4xx", |_| head("403 Forbidden", "", "not for you"), Then::Keep, [10_004, 182]),
-    row(
-        "status_429",
-        "http_429",
-        |_| head("429 Too Many Requests", "Retry-After: 1\r\n", ""),
-        Then::Keep,
-        [12_011, 211],
-    ),
-    row(
-        "status_500",
-        "http_5xx",
-        |_| head("500 Internal Server Error", "", "sorry"),
-        Then::Keep,
-        [12_021, 203],
-    ),
-    row("status_503", "http_5xx", |_| unavailable(""), Then::Keep, [6002, 124]),
-    row(
-        "status_503_not_applied",
-        "http_503_not_applied",
-        |_| unavailable("weir-outcome: not-applied\r\n"),
-        Then::Keep,
-        [10_013, 207],
-    ),
-    row(
-        "status_503_unknown",
-        "http_503_unknown",
-        |_| unavailable("weir-outcome: unknown\r\n"),
-        Then::Keep,
-        [10_033, 219],
-    ),
-    row("status_504", "http_504", |_| head("504 Gateway Timeout", "", ""), Then::Keep, [10_051, 223]),
+    row("good", "", good, Keep, [60_000, 2000]),
+    row("absent", "", |_| head("404 Not Found", "", ""), Keep, [0, 0]),
+    row("reset", "reset", nothing, Reset, [1001, 41]),
+    row("reset_in_body", "reset", half_a_body, Reset, [501, 21]),
+    row("closed", "reset", nothing, Close, [1001, 41]),
+    row("closed_in_head", "closed_early", half_a_head, Close, [1003, 41]),
+    row("closed_in_body", "closed_early", half_a_body, Close, [1006, 44]),
+    row("long_body", "wrong_length", long_body, Hang, [1007, 46]),
+    row("two_lengths", "wrong_length", two_lengths, Hang, [1012, 51]),
+    row("garbage", "malformed", |_| b"\x00\x01 not HTTP\r\n\r\n".to_vec(), Hang, [1013, 43]),
+    row("slow_body", "slow_body", half_a_body, Hang, [251, 5]),
+    row("silence", "timeout", nothing, Hang, [263, 7]),
+    row("wrong_value", "wrong_value", |_| good("another"), Keep, [12_001, 201]),
+    row("status_400", "http_4xx", |_| head("400 Bad Request", "", ""), Keep, [10_003, 181]),
+    row("status_403", "http_4xx", |_| head("403 Forbidden", "", "not for you"), Keep, [10_004, 182]),
+    row("status_429", "http_429", too_many, Keep, [12_011, 211]),
+    row("status_500", "http_5xx", |_| head("500 Internal Server Error", "", "sorry"), Keep, [12_021, 203]),
+    row("status_503", "http_5xx", |_| unavailable(""), Keep, [6002, 124]),
+    row("status_503_not_applied", "http_503_not_applied", not_applied, Keep, [10_013, 207]),
+    row("status_503_unknown", "http_503_unknown", unknown, Keep, [10_033, 219]),
+    row("status_504", "http_504", |_| head("504 Gateway Timeout", "", ""), Keep, [10_051, 223]),
 ];
 
 /// Places in [`ANSWERS`] in a random order: of each kind as many as `count` says.
@@ -140,6 +117,18 @@ fn long_body(key: &str) -> Vec<u8> {
 
 fn two_lengths(key: &str) -> Vec<u8> {
     head("200 OK", "Content-Length: 3\r\n", &value(key))
+}
+
+fn too_many(_: &str) -> Vec<u8> {
+    head("429 Too Many Requests", "Retry-After: 1\r\n", "")
+}
+
+fn not_applied(_: &str) -> Vec<u8> {
+    unavailable("weir-outcome: not-applied\r\n")
+}
+
+fn unknown(_: &str) -> Vec<u8> {
+    unavailable("weir-outcome: unknown\r\n")
 }
 
 fn unavailable(fields: &str) -> Vec<u8> {
