@@ -12,7 +12,7 @@ const PILES_UP: f64 = 0.5;
 /// longer queue is then chance.
 const SHARED_CEILING: f64 = 0.05;
 /// A generator busy for less of the time has nobody waiting for it for long.
-const AT_WORK: f64 = 0.7;
+const AT_WORK: f64 = 0.5;
 /// A target with a resource that is busier may be at its own limit.
 const BUSY: f64 = 0.9;
 /// Nearly saturated: the limit may be this one, too.
