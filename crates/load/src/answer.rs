@@ -3,7 +3,7 @@
 //! Bytes in, a result out: no sockets, no clock. Bodies are compared as they arrive, and kept only where a dialect has to
 //! search them.
 
-use super::dialect::Rule;
+use super::dialect::OperationTemplate;
 use super::mix::Operation;
 use super::request::Request;
 use http1::response::{self, Familiar};
@@ -88,7 +88,7 @@ pub(super) struct Answer {
     /// Once the head is complete.
     body: Option<Decoder>,
     /// Zero until the head is complete.
-    status: u16,
+    pub(super) status: u16,
     keep_alive: bool,
     until_close: bool,
     /// Of a 503, what it says of its outcome.
@@ -98,7 +98,7 @@ pub(super) struct Answer {
     body_bytes: usize,
     differs: bool,
     /// The body's beginning, where something is to be looked for in it.
-    kept: Vec<u8>,
+    pub(super) kept: Vec<u8>,
 }
 
 impl Answer {
@@ -115,16 +115,6 @@ impl Answer {
     /// Whether another request may follow on the connection of this complete answer.
     pub(super) fn keeps_alive(&self) -> bool {
         self.keep_alive && !self.until_close
-    }
-
-    /// The status; zero before the head is complete.
-    pub(super) fn status(&self) -> u16 {
-        self.status
-    }
-
-    /// The body, as far as it was kept.
-    pub(super) fn body(&self) -> &[u8] {
-        &self.kept
     }
 
     /// Takes what has arrived (not nothing); `Ok(true)` when the answer is complete.
@@ -168,9 +158,9 @@ impl Answer {
 
     /// What a complete answer means for `request`.
     pub(super) fn verdict(&self, request: &Request, absent_is_success: bool) -> Result<Success, Fault> {
-        let rule = request.rule;
-        let ok = rule.ok.contains(&self.status);
-        let absent = rule.absent.contains(&self.status) || ok && self.says_absent(rule);
+        let form = request.form;
+        let ok = form.ok.contains(&self.status);
+        let absent = form.absent.contains(&self.status) || ok && self.says_absent(form);
         match self.status {
             _ if absent && absent_is_success => Ok(Success::Absent),
             _ if ok && !absent && self.is_as_expected(request) => Ok(Success::Done),
@@ -189,14 +179,14 @@ impl Answer {
     }
 
     /// Whether the body of a success says that there is no such key.
-    fn says_absent(&self, rule: &Rule) -> bool {
+    fn says_absent(&self, form: &OperationTemplate) -> bool {
         let holds = |text: &String| memmem::find(&self.kept, text.as_bytes()).is_some();
-        rule.absent_if.as_ref().is_some_and(holds)
-            || rule.absent_unless.as_ref().is_some_and(|text| !holds(text))
+        form.absent_if.as_ref().is_some_and(holds)
+            || form.absent_unless.as_ref().is_some_and(|text| !holds(text))
     }
 
     fn is_as_expected(&self, request: &Request) -> bool {
-        if request.rule.anywhere {
+        if request.form.anywhere {
             return memmem::find(&self.kept, &request.expected).is_some();
         }
         let missing = self.body_bytes < request.expected.len();
@@ -211,7 +201,7 @@ impl Answer {
             let head = self.familiar.parse(&input[used..]).map_err(refused)?;
             let Some(head) = head else { return Ok(used) };
             if head.status == 503
-                && let Some(name) = &request.rule.outcome_header
+                && let Some(name) = &request.form.outcome_header
             {
                 self.outcome = outcome(&input[used..], name);
             }
@@ -277,9 +267,9 @@ mod tests {
     }
 
     fn request_of(dialect: &'static Dialect, operation: Operation, expected: &str) -> Request {
-        let rule = &dialect.form(operation).unwrap().rule;
-        let keeps_bytes = if rule.keeps_body { expected.len() + KEPT_BYTES_MAX } else { 0 };
-        Request { operation, expected: expected.into(), rule, keeps_bytes, ..Request::default() }
+        let form = dialect.form(operation).unwrap();
+        let keeps_bytes = if form.keeps_body { expected.len() + KEPT_BYTES_MAX } else { 0 };
+        Request { operation, expected: expected.into(), form, keeps_bytes, ..Request::default() }
     }
 
     /// The verdict on `wire` is the same in one piece and byte by byte; `ends` closes the connection behind it.
@@ -533,7 +523,7 @@ mod tests {
         );
         assert!(!answer.keeps_alive());
         answer.reset();
-        assert!(!answer.begun && answer.status() == 0);
+        assert!(!answer.begun && answer.status == 0);
         assert_eq!(answer.take(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nk=", &read), Ok(true));
         assert!(answer.keeps_alive());
         assert_eq!(answer.verdict(&read, false), Ok(Success::Done));

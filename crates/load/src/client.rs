@@ -88,13 +88,14 @@ pub(super) struct Client {
     connected: bool,
     /// When the connection was begun.
     begun_at: Instant,
-    /// Of the request in flight.
-    connection: Connection,
+    /// What the last request had to do for its connection.
+    pub(super) connection: Connection,
     /// The peer is known to send nothing more.
     peer_closed: bool,
     /// The peer sent something between two requests, which answers neither.
     unexpected_data: bool,
-    answer: Answer,
+    /// To the last request.
+    pub(super) answer: Answer,
     rest: Duration,
 }
 
@@ -117,21 +118,6 @@ impl Client {
             answer: Answer::default(),
             rest: BACKOFF_MIN,
         }
-    }
-
-    /// The status of the last answer; zero when none was complete.
-    pub(super) fn status(&self) -> u16 {
-        self.answer.status()
-    }
-
-    /// The body of the last answer, as far as the request had it kept.
-    pub(super) fn body(&self) -> &[u8] {
-        self.answer.body()
-    }
-
-    /// What the last request had to do for its connection.
-    pub(super) fn connection(&self) -> Connection {
-        self.connection
     }
 
     /// How long to rest now that the connection broke once more.
@@ -183,7 +169,7 @@ impl Client {
         {
             // A server may refuse a long request before it has read it, and its answer is then still to be had.
             return match self.read(shared) {
-                over @ Step::Over { result, .. } if self.answer.status() != 0 || result.is_ok() => over,
+                over @ Step::Over { result, .. } if self.answer.status != 0 || result.is_ok() => over,
                 _ => self.lost(fault),
             };
         }

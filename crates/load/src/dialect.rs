@@ -80,7 +80,7 @@ impl Dialect {
 
     /// Whether `status` is one of a success.
     pub(super) fn takes(&self, operation: Operation, status: u16) -> bool {
-        self.form(operation).is_some_and(|form| form.rule.ok.contains(&status))
+        self.form(operation).is_some_and(|form| form.ok.contains(&status))
     }
 
     pub(super) fn form(&self, operation: Operation) -> Option<&OperationTemplate> {
@@ -135,7 +135,7 @@ pub(super) mod as_text {
 }
 
 /// An operation on the wire, and what its answers mean.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct OperationTemplate {
     pub(super) method: String,
     /// The request's target.
@@ -144,17 +144,7 @@ pub(super) struct OperationTemplate {
     pub(super) headers: BTreeMap<String, String>,
     /// `None` where a request has neither a body nor a length.
     pub(super) body: Option<String>,
-    /// What the body of a good answer is, or has in it.
-    pub(super) proof: String,
-    /// Whether it must be that and no more; only of a value that is known to its end.
-    pub(super) whole: bool,
-    pub(super) rule: Rule,
     names_key: bool,
-}
-
-/// How to judge the answer to a request, apart from what its body must hold.
-#[derive(Debug, Default)]
-pub(super) struct Rule {
     /// Statuses that mean success.
     pub(super) ok: Vec<u16>,
     /// Statuses that mean to a read that there is no such key.
@@ -163,6 +153,10 @@ pub(super) struct Rule {
     pub(super) absent_if: Option<String>,
     /// The same, if the body of a success lacks this text.
     pub(super) absent_unless: Option<String>,
+    /// What the body of a good answer is, or has in it.
+    pub(super) proof: String,
+    /// Whether it must be that and no more; only of a value that is known to its end.
+    pub(super) whole: bool,
     /// Whether the expected text may be anywhere in the body; else the body begins with it.
     pub(super) anywhere: bool,
     /// Whether the body must be kept until it is complete, because something is to be looked for.
@@ -172,9 +166,9 @@ pub(super) struct Rule {
 }
 
 /// Of a request that was never rendered.
-impl Default for &'static Rule {
-    fn default() -> &'static Rule {
-        static NONE: LazyLock<Rule> = LazyLock::new(Rule::default);
+impl Default for &'static OperationTemplate {
+    fn default() -> &'static OperationTemplate {
+        static NONE: LazyLock<OperationTemplate> = LazyLock::new(OperationTemplate::default);
         &NONE
     }
 }
@@ -294,7 +288,15 @@ impl Section {
         // The answer to a read is the value and nothing else, unless the file says otherwise. The answer to a write is not checked.
         let whole = is_get && self.holds.is_none() && self.begins.is_none();
         let proof = self.holds.or(self.begins).unwrap_or_else(|| if whole { "{value}" } else { "" }.into());
-        let rule = Rule {
+        let method = self.method.unwrap_or_else(|| operation.method().to_owned());
+        let sends = matches!(method.as_str(), "PUT" | "POST" | "PATCH");
+        let mut form = OperationTemplate {
+            method,
+            path: self.path,
+            headers: self.headers,
+            // Without a length a server does not know that such a request has no body.
+            body: self.body.or_else(|| sends.then(String::new)),
+            names_key: false,
             ok: self.ok.unwrap_or_else(|| ok(operation).to_vec()),
             absent: self.absent.unwrap_or_else(|| if is_get { vec![404] } else { Vec::new() }),
             keeps_body: anywhere && !proof.is_empty()
@@ -302,21 +304,10 @@ impl Section {
                 || self.absent_unless.is_some(),
             absent_if: self.absent_if,
             absent_unless: self.absent_unless,
-            anywhere,
-            outcome_header,
-        };
-        let method = self.method.unwrap_or_else(|| operation.method().to_owned());
-        let sends = matches!(method.as_str(), "PUT" | "POST" | "PATCH");
-        let mut form = OperationTemplate {
-            path: self.path,
-            headers: self.headers,
-            // Without a length a server does not know that such a request has no body.
-            body: self.body.or_else(|| sends.then(String::new)),
             proof,
             whole,
-            rule,
-            names_key: false,
-            method,
+            anywhere,
+            outcome_header,
         };
         let is_key =
             |gap: Option<Placeholder>| matches!(gap, Some(Placeholder::Key | Placeholder::KeyBase64));
@@ -335,7 +326,7 @@ impl OperationTemplate {
 
     fn check(&self, operation: Operation) -> Result<(), String> {
         const RESERVED: &[&str] = &["host", "content-length", "transfer-encoding", "connection", "expect"];
-        let OperationTemplate { method, path, headers, rule, .. } = self;
+        let OperationTemplate { method, path, headers, ok, absent, absent_if, absent_unless, .. } = self;
         let fail = |what: String, hint: &str| Err(format!("{what}; hint: {hint}"));
         if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
             return fail(format!("`{method}` is no method"), "write it in capital letters, as in POST");
@@ -357,14 +348,14 @@ impl OperationTemplate {
         if let Some((name, _)) = headers.iter().find(|(_, value)| !is_visible(value)) {
             return fail(format!("header {name} has characters that are not visible ASCII"), "remove them");
         }
-        if rule.ok.is_empty() || !rule.ok.iter().chain(&rule.absent).all(|code| (200..=599).contains(code)) {
+        if ok.is_empty() || !ok.iter().chain(absent).all(|code| (200..=599).contains(code)) {
             return fail("ok needs at least one status, from 200 to 599".into(), "write it as in ok = [200]");
         }
-        if let Some(both) = rule.ok.iter().find(|code| rule.absent.contains(code)) {
+        if let Some(both) = ok.iter().find(|code| absent.contains(code)) {
             let what = format!("has {both} both in ok and in absent, which is [404] by default");
             return fail(what, "remove it from one of them");
         }
-        for text in [&rule.absent_if, &rule.absent_unless].into_iter().flatten() {
+        for text in absent_if.iter().chain(absent_unless) {
             if text.is_empty() {
                 return fail(
                     "has an empty absent_if or absent_unless".into(),
@@ -427,8 +418,8 @@ mod tests {
             assert!(dialect.about.ends_with('.') && dialect.supports(Operation::Get), "{}", dialect.name);
         }
         assert_eq!(DIALECTS[0].name, "weir");
-        let rule = &DIALECTS[0].form(Operation::Put).unwrap().rule;
-        assert_eq!(rule.outcome_header.as_deref(), Some(kv::proto::OUTCOME));
+        let put = DIALECTS[0].form(Operation::Put).unwrap();
+        assert_eq!(put.outcome_header.as_deref(), Some(kv::proto::OUTCOME));
         assert!(Operation::ALL.into_iter().all(|operation| DIALECTS[0].supports(operation)));
         assert!(!"fixed".parse::<&Dialect>().unwrap().names_key(Operation::Get));
         assert!("no one's".parse::<&Dialect>().is_err());

@@ -30,7 +30,10 @@ pub(super) struct KeySpace {
     mix_entries: Vec<WeightedEntry>,
     /// How many keys there are; at least one.
     keys: u64,
-    /// How many clients share them; at least one.
+    scatter: Scatter,
+    /// Where a sequence of all clients begins. It is the seed's, so that a run after it finds new keys where there are enough.
+    first: u64,
+    /// How many clients share the keys; at least one.
     clients: u64,
     sizes: Sizes,
 }
@@ -41,68 +44,45 @@ struct WeightedEntry {
     /// Drawn by every point below it that is not below the one before.
     below: u64,
     steps: &'static [Step],
-    choice: KeyChooser,
-}
-
-/// A distribution, ready to choose keys by.
-#[derive(Clone, Copy, Debug)]
-enum KeyChooser {
-    /// One of the first this many keys.
-    Uniform(u64),
-    Zipfian(Zipf, Scatter),
-    Latest(Zipf),
-    Hotspot {
-        /// Of the operations, 0–1.
-        hot_share: f64,
-        /// The number of hot keys: the first ones.
-        hot_keys: u64,
-    },
-    /// From this key on.
-    Sequence(u64),
-    OwnSequence,
-    Scan,
-    Single,
+    distribution: Distribution,
+    /// Of distributions with a skew.
+    zipf: Zipf,
+    /// Of a hotspot: how many keys are hot, the first ones.
+    hot_keys: u64,
 }
 
 impl KeySpace {
     pub(super) fn new(plan: &Plan) -> KeySpace {
-        let mut below = 0;
-        let mix_entries = plan.mix_entries().iter().map(|entry| {
-            below += u64::from(entry.weight);
-            let choice = KeyChooser::new(plan.distribution_of(entry), plan.keys(), plan.seed);
-            WeightedEntry { below, steps: entry.steps, choice }
+        let entries = plan.mix_entries().iter();
+        let entries = entries.map(|entry| (entry.weight, entry.steps, plan.distribution_of(entry)));
+        KeySpace::of(entries, plan.keys(), plan.seed, plan.clients, plan.value_size())
+    }
+
+    fn of(
+        entries: impl Iterator<Item = (u32, &'static [Step], Distribution)>,
+        keys: u64,
+        seed: u64,
+        clients: u32,
+        value_size: ValueSize,
+    ) -> KeySpace {
+        let mut drawn_below = 0;
+        let mix_entries = entries.map(|(weight, steps, distribution)| {
+            drawn_below += u64::from(weight);
+            let (theta, hot_percent) = match distribution {
+                Distribution::Zipfian { theta } => (theta, 0.0),
+                Distribution::Hotspot { keys_percent, .. } => (THETA_DEFAULT, keys_percent),
+                _ => (THETA_DEFAULT, 0.0),
+            };
+            let hot_keys = ((keys as f64 * hot_percent / 100.0).round() as u64).clamp(1, keys);
+            WeightedEntry { below: drawn_below, steps, distribution, zipf: Zipf::new(keys, theta), hot_keys }
         });
         KeySpace {
             mix_entries: mix_entries.collect(),
-            keys: plan.keys(),
-            clients: u64::from(plan.clients),
-            sizes: Sizes::new(plan.value_size()),
-        }
-    }
-}
-
-impl KeyChooser {
-    fn new(distribution: Distribution, keys: u64, seed: u64) -> KeyChooser {
-        match distribution {
-            Distribution::Uniform => KeyChooser::Uniform(keys),
-            Distribution::Popular(count) => KeyChooser::Uniform(count.min(keys)),
-            Distribution::Zipfian { theta } => {
-                KeyChooser::Zipfian(Zipf::new(keys, theta), Scatter::new(keys))
-            }
-            Distribution::Latest => KeyChooser::Latest(Zipf::new(keys, THETA_DEFAULT)),
-            Distribution::Hotspot { operations_percent, keys_percent } => {
-                let hot_keys = ((keys as f64 * keys_percent / 100.0).round() as u64).clamp(1, keys);
-                // Without cold keys there is nowhere else to go.
-                let hot_share = if hot_keys == keys { 1.0 } else { operations_percent / 100.0 };
-                KeyChooser::Hotspot { hot_share, hot_keys }
-            }
-            // Where a run begins is the seed's, so that a run after it finds new keys where there are enough.
-            Distribution::Sequence => {
-                KeyChooser::Sequence(below(&mut Xoshiro256PlusPlus::seed_from_u64(seed), keys))
-            }
-            Distribution::OwnSequence => KeyChooser::OwnSequence,
-            Distribution::Scan => KeyChooser::Scan,
-            Distribution::Single => KeyChooser::Single,
+            keys,
+            scatter: Scatter::new(keys),
+            first: below(&mut Xoshiro256PlusPlus::seed_from_u64(seed), keys),
+            clients: u64::from(clients),
+            sizes: Sizes::new(value_size),
         }
     }
 }
@@ -141,9 +121,7 @@ pub(super) fn streams(seed: u64, clients: u32) -> Vec<OperationStream> {
 /// There are `keys` keys, at least one. Neither workload nor server is needed.
 pub fn key_numbers(distribution: Distribution, keys: u64, seed: u64) -> impl Iterator<Item = u64> {
     let (_, get) = MIX_ENTRIES[0];
-    let reads = WeightedEntry { below: 1, steps: get, choice: KeyChooser::new(distribution, keys, seed) };
-    let space =
-        KeySpace { mix_entries: vec![reads], keys, clients: 1, sizes: Sizes::new(ValueSize::default()) };
+    let space = KeySpace::of([(1, get, distribution)].into_iter(), keys, seed, 1, ValueSize::default());
     let mut client = streams(seed, 1).swap_remove(0);
     std::iter::repeat_with(move || client.next(&space).number)
 }
@@ -159,60 +137,63 @@ impl OperationStream {
         let (place, at) = self.pending.take().unwrap_or_else(|| {
             let weights = space.mix_entries.last().map_or(1, |last| last.below);
             let point = below(&mut self.random, weights);
-            (space.mix_entries.partition_point(|lot| lot.below <= point), 0)
+            (space.mix_entries.partition_point(|entry| entry.below <= point), 0)
         });
-        let lot = &space.mix_entries[place];
-        let Step { operation, first_key } = lot.steps[at];
+        let entry = &space.mix_entries[place];
+        let Step { operation, first_key } = entry.steps[at];
         let number = match operation {
             Operation::ComputePrime => PRIMES.0 + below(&mut self.random, PRIMES.1 - PRIMES.0 + 1),
             Operation::ComputeHash => self.random.next_u64(),
             _ if first_key => self.first_key,
-            _ => self.key(operation, &lot.choice, space),
+            _ => self.key(operation, entry, space),
         };
         if at == 0 {
             self.first_key = number;
         }
-        self.pending = (at + 1 < lot.steps.len()).then_some((place, at + 1));
+        self.pending = (at + 1 < entry.steps.len()).then_some((place, at + 1));
         let value_bytes = if operation == Operation::Put { space.sizes.draw(&mut self.random) } else { 0 };
         RequestSpec { operation, number, value_bytes }
     }
 
-    fn key(&mut self, operation: Operation, choice: &KeyChooser, space: &KeySpace) -> u64 {
+    fn key(&mut self, operation: Operation, entry: &WeightedEntry, space: &KeySpace) -> u64 {
         let random = &mut self.random;
-        match choice {
-            KeyChooser::Uniform(keys) => below(random, *keys),
-            KeyChooser::Zipfian(zipf, scatter) => scatter.place(zipf.draw(random)),
-            KeyChooser::Latest(_) if operation == Operation::Put => {
+        match entry.distribution {
+            Distribution::Uniform => below(random, space.keys),
+            Distribution::Popular(count) => below(random, count.min(space.keys)),
+            Distribution::Zipfian { .. } => space.scatter.place(entry.zipf.draw(random)),
+            Distribution::Latest if operation == Operation::Put => {
                 let sequence = self.take();
                 self.inserted(sequence, space)
             }
-            KeyChooser::Latest(zipf) => {
+            Distribution::Latest => {
                 // From the newest back: first what this client inserted, then the keys that were there before. Always
                 // over so many ranks as there were keys at first, so that the skew stays as it is while keys are added.
-                let age = zipf.draw(random);
+                let age = entry.zipf.draw(random);
                 match self.taken.checked_sub(age + 1) {
                     Some(sequence) => self.inserted(sequence, space),
                     None => space.keys - 1 - (age - self.taken),
                 }
             }
-            KeyChooser::Hotspot { hot_share, hot_keys } => {
-                if unit(random) < *hot_share {
-                    below(random, *hot_keys)
+            Distribution::Hotspot { operations_percent, .. } => {
+                let (hot_keys, cold_keys) = (entry.hot_keys, space.keys - entry.hot_keys);
+                // Without cold keys there is nowhere else to go.
+                if unit(random) < operations_percent / 100.0 || cold_keys == 0 {
+                    below(random, hot_keys)
                 } else {
-                    hot_keys + below(random, space.keys - hot_keys)
+                    hot_keys + below(random, cold_keys)
                 }
             }
-            KeyChooser::Sequence(first) => {
+            Distribution::Sequence => {
                 let sequence = self.take();
-                ((u128::from(*first) + u128::from(self.interleaved(sequence, space)))
-                    % u128::from(space.keys)) as u64
+                let steps = self.interleaved(sequence, space);
+                ((u128::from(space.first) + u128::from(steps)) % u128::from(space.keys)) as u64
             }
-            KeyChooser::OwnSequence => self.own_key(operation, space),
-            KeyChooser::Scan => {
+            Distribution::OwnSequence => self.own_key(operation, space),
+            Distribution::Scan => {
                 let offset = u128::from(space.keys) * u128::from(self.client) / u128::from(space.clients);
                 ((offset + u128::from(self.take())) % u128::from(space.keys)) as u64
             }
-            KeyChooser::Single => 0,
+            Distribution::Single => 0,
         }
     }
 

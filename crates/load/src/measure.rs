@@ -13,7 +13,7 @@ use super::reactor::{Driver, Reactor};
 use super::recorder::{Recorder, Window};
 use super::request::{Request, Requests};
 use super::schedule::{self, Schedule};
-use super::seconds::{Second, SecondMerger, TimeSeries, whole_bins};
+use super::seconds::{Second, TimeSeries};
 use super::staleness::{SharedHistory, StalenessChecker};
 use super::tally::Tally;
 use super::{Plan, machine_error};
@@ -123,7 +123,6 @@ pub(super) fn run_threads<R>(
                 recorder: Recorder::new(window, begin, plan.pacing.rate.is_some(), plan.bin),
                 early_end,
                 at_start: None,
-                used: ThreadUsage::default(),
                 thread,
                 sender: sender.clone(),
                 stop: &stop,
@@ -151,7 +150,6 @@ pub(super) struct Collector<'a> {
     pub(super) window: Window,
     /// How many edges of the window have been reported.
     edges: usize,
-    merger: SecondMerger,
     series: TimeSeries,
     total: Tally,
 }
@@ -163,8 +161,7 @@ impl Collector<'_> {
             plan,
             window: Window::of(plan, begin),
             edges: 0,
-            merger: SecondMerger::new(threads as usize),
-            series: TimeSeries::new(plan),
+            series: TimeSeries::new(plan.bin, threads as usize),
             total: Tally::new(plan.pacing.rate.is_some()),
         }
     }
@@ -186,13 +183,7 @@ impl Collector<'_> {
     pub(super) fn add(&mut self, thread: usize, message: FromThread, observer: &mut dyn FnMut(LoadEvent)) {
         match message {
             FromThread::Tally(tally) => self.total.add(&tally),
-            FromThread::Second(second) => {
-                // A second that the window's end cuts off is not reported.
-                let bins = whole_bins(self.window.length(), self.plan.bin);
-                for second in self.merger.add(thread, &second).iter().filter(|second| second.number < bins) {
-                    self.series.push(second, observer);
-                }
-            }
+            FromThread::Second(second) => self.series.add(thread, &second, self.window.length(), observer),
         }
     }
 
@@ -215,8 +206,7 @@ fn work(
     let until = driver.recorder.window.end.max(Instant::now());
     let (in_flight, schedule) = reactor.into_unfinished();
     driver.recorder.ended(&in_flight, schedule, until);
-    let ThreadUsage { cpu, run_delay } = driver.used;
-    Ok(Tally { threads: 1, cpu, run_delay, ..driver.recorder.into_tally() })
+    Ok(driver.recorder.into_tally())
 }
 
 /// Asks what the streams say and records what is over in the window.
@@ -230,9 +220,7 @@ struct Measured<'a> {
     recorder: Recorder,
     early_end: &'a EarlyEnd,
     /// What the thread had used when the window began.
-    at_start: Option<ThreadUsage>,
-    /// What it used in the window.
-    used: ThreadUsage,
+    at_start: Option<(Duration, Option<Duration>)>,
     /// Which of the threads this is.
     thread: usize,
     sender: mpsc::Sender<(usize, std::io::Result<FromThread>)>,
@@ -289,9 +277,11 @@ impl Driver for Measured<'_> {
         }
         let Window { start, end } = self.recorder.window;
         if now >= start {
-            let at_start = *self.at_start.get_or_insert_with(ThreadUsage::by_this_thread);
+            let (cpu, delay) = *self.at_start.get_or_insert_with(thread_usage);
             if now >= end {
-                self.used = ThreadUsage::by_this_thread().since(at_start);
+                let (cpu_at_end, delay_at_end) = thread_usage();
+                let delay = delay_at_end.zip(delay).map(|(end, start)| end.saturating_sub(start));
+                self.recorder.used(cpu_at_end.saturating_sub(cpu), delay);
                 return false;
             }
         }
@@ -304,37 +294,19 @@ impl Driver for Measured<'_> {
     }
 }
 
-/// What a thread has used of the machine.
-#[derive(Clone, Copy, Debug, Default)]
-struct ThreadUsage {
-    /// Processor time, user and system.
-    cpu: Duration,
-    run_delay: Option<Duration>,
-}
-
-impl ThreadUsage {
-    /// So far.
-    ///
-    /// By thread, not by process: each then reads it at its own edge of the window, and the live view is not counted as a cost of
-    /// the requests.
-    fn by_this_thread() -> ThreadUsage {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        // Nanoseconds on a core, nanoseconds waiting for one, and how often.
-        let delay = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-        let delay = delay.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
-        ThreadUsage {
-            cpu: Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32),
-            run_delay: delay.map(Duration::from_nanos),
-        }
-    }
-
-    fn since(self, earlier: ThreadUsage) -> ThreadUsage {
-        let delays = self.run_delay.zip(earlier.run_delay);
-        ThreadUsage {
-            cpu: self.cpu.saturating_sub(earlier.cpu),
-            run_delay: delays.map(|(now, then)| now.saturating_sub(then)),
-        }
-    }
+/// What this thread has used of the machine so far: processor time, user and system, and the time it waited for a core.
+///
+/// By thread, not by process: each then reads it at its own edge of the window, and the live view is not counted as a cost of
+/// the requests.
+fn thread_usage() -> (Duration, Option<Duration>) {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    // Nanoseconds on a core, nanoseconds waiting for one, and how often.
+    let delay = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let delay = delay.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    (
+        Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32),
+        delay.map(Duration::from_nanos),
+    )
 }
 
 /// What there is to say of `tally`, which is of all clients of `plan`.

@@ -3,12 +3,11 @@
 //! Knows what replaces a placeholder, not how it is written: `request` does.
 
 use super::Connect;
-use super::dialect::{self, OperationTemplate, Placeholder, Rule};
+use super::dialect::{self, OperationTemplate, Placeholder};
 
 /// The template of an operation, compiled.
 pub(super) struct CompiledTemplate {
-    pub(super) rule: &'static Rule,
-    pub(super) whole: bool,
+    pub(super) form: &'static OperationTemplate,
     /// Head and body.
     pub(super) bytes: Vec<Piece>,
     /// What of the body is the same in every request, in bytes.
@@ -68,8 +67,7 @@ impl CompiledTemplate {
         }
         bytes.extend(body);
         CompiledTemplate {
-            rule: &form.rule,
-            whole: form.whole,
+            form,
             bytes: without_seams(bytes),
             body_bytes,
             body_placeholders,

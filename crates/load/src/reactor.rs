@@ -188,7 +188,7 @@ impl Reactor {
         while let Step::Over { result, broken } = step {
             let client = &self.clients[index];
             let (result, verified) = match client.request.watch {
-                Some(_) => driver.judge(&client.request, client.body(), result),
+                Some(_) => driver.judge(&client.request, &client.answer.kept, result),
                 None => (result, false),
             };
             // Only now: what is complete is also to be checked.
@@ -201,11 +201,11 @@ impl Reactor {
             let attempt = Attempt {
                 operation: client.request.operation,
                 result,
-                status: client.status(),
+                status: client.answer.status,
                 since: client.intended,
                 sent: client.since,
                 until: self.now,
-                connection: client.connection(),
+                connection: client.connection,
                 verified,
             };
             driver.done(client.source, &attempt);
@@ -306,11 +306,8 @@ impl Reactor {
     /// Reports what client `index` did instead of a request until now.
     fn account(&self, index: usize, driver: &mut impl Driver) {
         let Client { state, since, .. } = self.clients[index];
-        let Some(recorder) = driver.recorder() else { return };
-        match state {
-            State::Starting => recorder.started(since, self.now),
-            State::Thinking => recorder.thought(since, self.now),
-            _ => recorder.backed_off(since, self.now),
+        if let Some(recorder) = driver.recorder() {
+            recorder.waited(state, since, self.now);
         }
     }
 

@@ -5,6 +5,7 @@
 use super::Plan;
 use super::answer::Success;
 use super::attempt::{Attempt, Connection};
+use super::client::State;
 use super::schedule::Schedule;
 use super::seconds::{Current, Second};
 use super::tally::Tally;
@@ -103,21 +104,16 @@ impl Recorder {
         }
     }
 
-    /// Counts the part of a back-off that lies in the window.
-    pub(super) fn backed_off(&mut self, since: Instant, until: Instant) {
-        self.tally.backoff += self.window.overlap(since, until);
-    }
-
-    /// Counts the part of the window in which a client of a closed loop had not begun.
-    pub(super) fn started(&mut self, since: Instant, until: Instant) {
-        if self.tally.open.is_none() {
-            self.tally.edge_secs += self.window.overlap(since, until).as_secs_f64();
+    /// Counts what a client did instead of a request, as far as it lies in the window.
+    pub(super) fn waited(&mut self, state: State, since: Instant, until: Instant) {
+        let time = self.window.overlap(since, until);
+        match state {
+            State::BackingOff => self.tally.backoff += time,
+            State::Thinking => self.tally.think += time,
+            // A client of a closed loop that had not begun.
+            State::Starting if self.tally.open.is_none() => self.tally.edge_secs += time.as_secs_f64(),
+            _ => {}
         }
-    }
-
-    /// Counts the part of a thought that lies in the window.
-    pub(super) fn thought(&mut self, since: Instant, until: Instant) {
-        self.tally.think += self.window.overlap(since, until);
     }
 
     /// This many requests were in flight from the last call until `now`.
@@ -171,9 +167,14 @@ impl Recorder {
         self.past.drain(..)
     }
 
-    /// What was counted in the window.
+    /// Counts what the thread used in the window: processor time, and the time it waited for a core.
+    pub(super) fn used(&mut self, cpu: Duration, run_delay: Option<Duration>) {
+        (self.tally.cpu, self.tally.run_delay) = (cpu, run_delay);
+    }
+
+    /// What was counted in the window, by one thread.
     pub(super) fn into_tally(self) -> Tally {
-        Tally { window: self.window.length(), ..self.tally }
+        Tally { window: self.window.length(), threads: 1, ..self.tally }
     }
 }
 
@@ -260,11 +261,11 @@ mod tests {
     fn rests_count_as_far_as_they_lie_in_the_window() {
         let window = window(10 * MS);
         let mut recorder = closed(window);
-        recorder.backed_off(window.start - 5 * MS, window.start - MS);
-        recorder.backed_off(window.start - 5 * MS, window.start + MS);
-        recorder.backed_off(window.start + 2 * MS, window.start + 4 * MS);
-        recorder.backed_off(window.end - MS, window.end + MS);
-        recorder.backed_off(window.end, window.end + MS);
+        recorder.waited(State::BackingOff, window.start - 5 * MS, window.start - MS);
+        recorder.waited(State::BackingOff, window.start - 5 * MS, window.start + MS);
+        recorder.waited(State::BackingOff, window.start + 2 * MS, window.start + 4 * MS);
+        recorder.waited(State::BackingOff, window.end - MS, window.end + MS);
+        recorder.waited(State::BackingOff, window.end, window.end + MS);
         assert_eq!(recorder.tally.backoff, 4 * MS);
     }
 
@@ -289,7 +290,7 @@ mod tests {
     fn the_time_of_requests_at_the_edges_is_accounted_for() {
         let window = window(100 * MS);
         let mut recorder = closed(window);
-        recorder.started(window.start - MS, window.start);
+        recorder.waited(State::Starting, window.start - MS, window.start);
         let (start, end) = (window.start, window.end);
         recorder.record(&attempt(Ok(Success::Done), start - 7 * MS, start + 3 * MS));
         recorder.record(&attempt(Ok(Success::Done), start + 3 * MS, start + 95 * MS));

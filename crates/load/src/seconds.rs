@@ -2,7 +2,6 @@
 //!
 //! A bin is handed over once it is past, so that only a few are ever held. Reads no clock.
 
-use super::Plan;
 use super::samples::Samples;
 use kv::proto::{Bins, LoadEvent, SecondReport};
 use serde::{Deserialize, Serialize};
@@ -58,7 +57,7 @@ impl Second {
 }
 
 /// How many bins of this length are over after `time`.
-pub(super) fn whole_bins(time: Duration, bin: Duration) -> i64 {
+fn whole_bins(time: Duration, bin: Duration) -> i64 {
     (time.as_nanos() / bin.as_nanos()) as i64
 }
 
@@ -103,24 +102,47 @@ impl Current {
     }
 }
 
-/// The time series of the window so far: seconds, put together from their bins where those are shorter.
+/// The time series of a run so far: the bins of all threads added up, and the seconds that these make.
 #[derive(Debug)]
 pub(super) struct TimeSeries {
     bin: Duration,
-    bins: Vec<SecondReport>,
-    seconds: Vec<SecondReport>,
+    /// The latest bin of each thread. Each hands over its bins in order.
+    latest: Vec<i64>,
+    /// What some threads have handed over and others have not.
+    pending: BTreeMap<i64, Second>,
     /// The second whose bins are being added.
     so_far: Option<Second>,
+    bins: Vec<SecondReport>,
+    seconds: Vec<SecondReport>,
 }
 
 impl TimeSeries {
-    /// Nothing, yet, of a run of `plan`.
-    pub(super) fn new(plan: &Plan) -> TimeSeries {
-        TimeSeries { bin: plan.bin, bins: Vec::new(), seconds: Vec::new(), so_far: None }
+    /// Nothing, yet, of this many threads; at least one.
+    pub(super) fn new(bin: Duration, threads: usize) -> TimeSeries {
+        let (latest, pending) = (vec![i64::MIN; threads], BTreeMap::new());
+        TimeSeries { bin, latest, pending, so_far: None, bins: Vec::new(), seconds: Vec::new() }
+    }
+
+    /// Adds a bin of one thread, and reports the bins that all are now past. One that the end of the window cuts off is not
+    /// reported.
+    pub(super) fn add(
+        &mut self,
+        thread: usize,
+        bin: &Second,
+        window: Duration,
+        observer: &mut dyn FnMut(LoadEvent),
+    ) {
+        self.latest[thread] = bin.number;
+        self.pending.entry(bin.number).or_insert_with(|| Second::new(bin.number)).add(bin);
+        let past = self.latest.iter().min().copied().unwrap_or(i64::MAX);
+        let pending = self.pending.split_off(&past.saturating_add(1));
+        let past = std::mem::replace(&mut self.pending, pending).into_values();
+        let end = whole_bins(window, self.bin);
+        past.filter(|bin| bin.number < end).for_each(|bin| self.push(&bin, observer));
     }
 
     /// Adds the next bin, and reports it and the second that it ends.
-    pub(super) fn push(&mut self, bin: &Second, observer: &mut dyn FnMut(LoadEvent)) {
+    fn push(&mut self, bin: &Second, observer: &mut dyn FnMut(LoadEvent)) {
         let each = whole_bins(SECOND, self.bin);
         if each > 1 {
             let report = bin.report();
@@ -147,31 +169,6 @@ impl TimeSeries {
     pub(super) fn reports(self) -> (Vec<SecondReport>, Option<Bins>) {
         let bins = Bins { secs: self.bin.as_secs_f64(), list: self.bins };
         (self.seconds, (self.bin < SECOND).then_some(bins))
-    }
-}
-
-/// Adds up the seconds of several sources: threads or workers. Each source hands over its seconds in order.
-#[derive(Debug)]
-pub(super) struct SecondMerger {
-    /// The latest second of each source.
-    latest: Vec<i64>,
-    /// What some have handed over and others have not.
-    pending: BTreeMap<i64, Second>,
-}
-
-impl SecondMerger {
-    /// Of this many sources; at least one.
-    pub(super) fn new(sources: usize) -> SecondMerger {
-        SecondMerger { latest: vec![i64::MIN; sources], pending: BTreeMap::new() }
-    }
-
-    /// Adds a second of one source; gives the seconds that all are now past.
-    pub(super) fn add(&mut self, source: usize, second: &Second) -> Vec<Second> {
-        self.latest[source] = second.number;
-        self.pending.entry(second.number).or_insert_with(|| Second::new(second.number)).add(second);
-        let past = self.latest.iter().min().copied().unwrap_or(i64::MAX);
-        let pending = self.pending.split_off(&past.saturating_add(1));
-        std::mem::replace(&mut self.pending, pending).into_values().collect()
     }
 }
 
@@ -207,13 +204,12 @@ mod tests {
 
     #[test]
     fn seconds_are_put_together_from_their_bins() {
-        let plan = Plan { bin: Duration::from_millis(500), ..Plan::of_flags(&[]) };
-        let (mut told, mut heard) = (TimeSeries::new(&plan), Vec::new());
+        let (mut series, mut heard) = (TimeSeries::new(Duration::from_millis(500), 1), Vec::new());
         // Of the warm-up only half a second is left, and of the last second as much.
         for number in -1..5 {
             let mut bin = Second::new(number);
             bin.record(1_000_000 * (number + 2) as u64, number > 0);
-            told.push(&bin, &mut |event| match event {
+            series.add(0, &bin, 9 * SECOND, &mut |event| match event {
                 LoadEvent::Bin { bin, report } => heard.push(("bin", bin, report.attempts)),
                 LoadEvent::Second { second, report } => heard.push(("second", second, report.attempts)),
                 _ => panic!("{event:?}"),
@@ -222,7 +218,7 @@ mod tests {
         let seconds: Vec<_> = heard.iter().filter(|(what, ..)| *what == "second").collect();
         assert_eq!(seconds, [&("second", -1, 1), &("second", 0, 2), &("second", 1, 2)]);
         assert_eq!(heard.len() - seconds.len(), 6);
-        let (seconds, bins) = told.reports();
+        let (seconds, bins) = series.reports();
         assert_eq!(bins.map(|bins| (bins.secs, bins.list.len())), Some((0.5, 5)));
         assert_eq!((seconds.len(), seconds[0].successes, seconds[0].latency_us_mean), (2, 1, 2500.0));
     }
@@ -247,15 +243,23 @@ mod tests {
 
     #[test]
     fn a_second_of_several_threads_is_told_when_the_last_has_passed_it() {
-        let mut merge = SecondMerger::new(2);
         let second = |number, ns: u64, success| {
             let mut second = Second::new(number);
             second.record(ns, success);
             second
         };
-        assert!(merge.add(0, &second(0, 1_000_000, true)).is_empty());
-        assert!(merge.add(0, &second(1, 1_000_000, true)).is_empty());
-        let report = merge.add(1, &second(0, 3_000_000, false))[0].report();
+        let (mut series, mut events) = (TimeSeries::new(SECOND, 2), Vec::new());
+        for (thread, bin) in [
+            (0, second(0, 1_000_000, true)),
+            (0, second(1, 1_000_000, true)),
+            (1, second(0, 3_000_000, false)),
+            // The window ends before this one is over.
+            (1, second(1, 3_000_000, false)),
+        ] {
+            assert!(events.is_empty() || bin.number == 1);
+            series.add(thread, &bin, SECOND + SECOND / 2, &mut |event| events.push(event));
+        }
+        let [LoadEvent::Second { second: 0, report }] = events[..] else { panic!("{events:?}") };
         assert_eq!((report.attempts, report.successes), (2, 1));
         assert_eq!((report.latency_us_mean, report.latency_us_max), (2000.0, 3000.0));
         assert!((report.latency_us_p50 - 1000.0).abs() < 10.0, "{report:?}");

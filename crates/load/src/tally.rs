@@ -76,12 +76,8 @@ impl Tally {
             mine.add(theirs);
         }
         self.failures.add(&other.failures);
-        for (mine, theirs) in self.attempts.iter_mut().zip(&other.attempts) {
-            *mine += theirs;
-        }
-        for (mine, theirs) in self.faults.iter_mut().zip(&other.faults) {
-            *mine += theirs;
-        }
+        let counts = self.attempts.iter_mut().chain(&mut self.faults);
+        counts.zip(other.attempts.iter().chain(&other.faults)).for_each(|(mine, theirs)| *mine += theirs);
         self.absent += other.absent;
         self.verified += other.verified;
         self.connects += other.connects;

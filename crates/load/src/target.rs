@@ -29,37 +29,34 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(url: &str) -> Result<Target, String> {
-        const SHAPE: &str = "write http://host:port, as in http://127.0.0.1:8080";
+        let fail =
+            |what: &str| Err(format!("{what}; hint: write http://host:port, as in http://127.0.0.1:8080"));
         let Some(rest) = url.strip_prefix("http://") else {
-            return Err(match url.split_once("://") {
-                Some((scheme, _)) => format!("only http is spoken, not {scheme}; hint: {SHAPE}"),
-                None => format!("the URL does not begin with http://; hint: {SHAPE}"),
-            });
+            return match url.split_once("://") {
+                Some((scheme, _)) => fail(&format!("only http is spoken, not {scheme}")),
+                None => fail("the URL does not begin with http://"),
+            };
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
-            return Err(format!(
-                "the URL has a path, but where keys live is the dialect's matter; hint: {SHAPE}"
-            ));
+            return fail("the URL has a path, but where keys live is the dialect's matter");
         }
-        if authority.contains('@') || authority.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(format!("the URL has more than a host and a port; hint: {SHAPE}"));
+        if authority.contains(|c: char| c == '@' || c.is_whitespace() || c.is_control()) {
+            return fail("the URL has more than a host and a port");
         }
-        match authority.rsplit_once(':') {
-            // A colon inside the brackets of an IPv6 address is not the port's.
-            Some((host, port)) if !port.ends_with(']') => {
-                if host.is_empty() {
-                    return Err(format!("the URL has no host; hint: {SHAPE}"));
-                }
-                if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
-                    return Err("an IPv6 address stands in brackets, as in http://[::1]:8080".into());
-                }
-                match port.parse() {
-                    Ok(1..=u16::MAX) => Ok(Target { authority: authority.to_owned() }),
-                    _ => Err(format!("the port is not a number from 1 to 65535; hint: {SHAPE}")),
-                }
-            }
-            _ => Err(format!("the URL has no port; hint: {SHAPE}")),
+        // A colon inside the brackets of an IPv6 address is not the port's.
+        let Some((host, port)) = authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) else {
+            return fail("the URL has no port");
+        };
+        if host.is_empty() {
+            return fail("the URL has no host");
+        }
+        if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
+            return fail("an IPv6 address is written in brackets, as in http://[::1]:8080");
+        }
+        match port.parse() {
+            Ok(1..=u16::MAX) => Ok(Target { authority: authority.to_owned() }),
+            _ => fail("the port is not a number from 1 to 65535"),
         }
     }
 }
@@ -101,8 +98,8 @@ mod tests {
             ("http://me@a:80", "more than a host"),
             ("", "does not begin"),
         ] {
-            let told = url.parse::<Target>().expect_err(url);
-            assert!(told.contains(why) && !told.contains('\n'), "{url}: {told}");
+            let error = url.parse::<Target>().expect_err(url);
+            assert!(error.contains(why) && !error.contains('\n'), "{url}: {error}");
         }
     }
 }

@@ -5,7 +5,7 @@
 
 mod origin;
 
-use super::dialect::{Dialect, Placeholder, Rule};
+use super::dialect::{Dialect, OperationTemplate, Placeholder};
 use super::encode::{base64_bytes, write_base64, write_percent};
 use super::history::Watch;
 use super::keys::RequestSpec;
@@ -36,7 +36,7 @@ pub(super) struct Request {
     /// How much of the answer's body is to be kept until it is complete, in bytes.
     pub(super) keeps_bytes: usize,
     /// How to judge the answer.
-    pub(super) rule: &'static Rule,
+    pub(super) form: &'static OperationTemplate,
     /// What is encoded before it is written.
     pub(super) scratch: Vec<u8>,
     /// Where the value begins in `expected`.
@@ -143,7 +143,7 @@ impl Requests {
         bytes.clear();
         expected.clear();
         // No run begins that asks for what its dialect lacks.
-        let Some(form) = &self.forms[ask.operation as usize] else { return };
+        let Some(template) = &self.forms[ask.operation as usize] else { return };
         let RequestSpec { number, value_bytes, .. } = ask;
         let mut values = SlotValues { number, digits, value_bytes, mark, body_bytes: 0 };
         if ask.operation == Operation::ComputeHash {
@@ -151,12 +151,12 @@ impl Requests {
             scratch.clear();
             write_text(scratch, ask.number);
         }
-        let lengths = form.body_placeholders.iter().map(|placeholder| self.length(*placeholder, values));
-        values.body_bytes = form.body_bytes + lengths.sum::<usize>();
-        for piece in &form.bytes {
+        let lengths = template.body_placeholders.iter().map(|placeholder| self.length(*placeholder, values));
+        values.body_bytes = template.body_bytes + lengths.sum::<usize>();
+        for piece in &template.bytes {
             self.fill(bytes, scratch, piece, values);
         }
-        for piece in &form.proof {
+        for piece in &template.proof {
             match piece.placeholder {
                 Some(placeholder @ (Placeholder::Value | Placeholder::ValueBase64)) if !exact => {
                     expected.extend_from_slice(&piece.text);
@@ -168,9 +168,10 @@ impl Requests {
             }
         }
         request.operation = ask.operation;
-        request.exact = exact && form.whole;
-        request.keeps_bytes = if form.rule.keeps_body { request.expected.len() + KEPT_BYTES_MAX } else { 0 };
-        request.rule = form.rule;
+        request.form = template.form;
+        request.exact = exact && request.form.whole;
+        request.keeps_bytes =
+            if request.form.keeps_body { request.expected.len() + KEPT_BYTES_MAX } else { 0 };
     }
 
     #[inline]

@@ -21,12 +21,12 @@ impl Requests {
         body: &[u8],
         [whole, scratch]: &mut [Vec<u8>; 2],
     ) -> Result<Option<Mark>, ()> {
-        let Some(form) = &self.forms[Operation::Get as usize] else { return Ok(None) };
+        let Some(template) = &self.forms[Operation::Get as usize] else { return Ok(None) };
         let is_value =
             |piece: &Piece| matches!(piece.placeholder, Some(Placeholder::Value | Placeholder::ValueBase64));
-        let Some(place) = form.proof.iter().position(is_value) else { return Ok(None) };
-        let encoded = form.proof[place].placeholder == Some(Placeholder::ValueBase64);
-        let start = match form.rule.anywhere {
+        let Some(place) = template.proof.iter().position(is_value) else { return Ok(None) };
+        let encoded = template.proof[place].placeholder == Some(Placeholder::ValueBase64);
+        let start = match template.form.anywhere {
             true => memmem::find(body, &request.expected).ok_or(())?,
             false => 0,
         };
@@ -47,9 +47,9 @@ impl Requests {
         let mark = front.get(mark_at..mark_at + MARK_BYTES).and_then(|text| Mark::read(text, number));
         let value_bytes = match &mark {
             Some(mark) => Some(mark.value_bytes),
-            None if form.whole => Some(value.len()),
+            None if template.form.whole => Some(value.len()),
             // Up to the text that follows the value, which has no character of it.
-            None => form.proof.get(place + 1).filter(|next| !next.text.is_empty()).and_then(|next| {
+            None => template.proof.get(place + 1).filter(|next| !next.text.is_empty()).and_then(|next| {
                 let end = memmem::find(value, &next.text)?;
                 scratch.clear();
                 read_base64(scratch, &value[..end]);
@@ -66,10 +66,11 @@ impl Requests {
         }
         whole.clear();
         let values = SlotValues { number, digits, value_bytes, mark, body_bytes: 0 };
-        for piece in &form.proof {
+        for piece in &template.proof {
             self.fill(whole, scratch, piece, values);
         }
-        let right = if form.whole { body == whole.as_slice() } else { body[start..].starts_with(whole) };
+        let right =
+            if template.form.whole { body == whole.as_slice() } else { body[start..].starts_with(whole) };
         if right { Ok(mark) } else { Err(()) }
     }
 }
