@@ -2,15 +2,12 @@
 //!
 //! Reads the file and says row by row what follows from it. What an error means is decided in the analysis.
 
-use super::say;
+use super::{read_text, say, say_document};
 use kv::Error;
-use kv::proto::FORMAT;
 use lab_analysis::audit::{Audit, AuditFinding, Counted};
 use lab_analysis::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
 use lab_data::published::{self, Table};
-use serde::Serialize;
 use std::fmt::Write;
-use std::fs;
 use std::path::PathBuf;
 
 /// Check a printed table of clients, throughput and latency: can its rows be true, and if not, what is it like?
@@ -24,41 +21,23 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Error> {
-    let path = args.file.display();
-    let text = fs::read_to_string(&args.file).map_err(|error| {
-        Error::input(format_args!("cannot read the table {path}: {error}"))
-            .hint("name a CSV file, as in experiments/reports/printed.csv")
-    })?;
-    let table = published::parse(&text).map_err(|why| why.at(format_args!("{path}")))?;
+    let text = read_text(&args.file, "the table ", "name a CSV file, as in experiments/reports/printed.csv")?;
+    let table = published::parse(&text).map_err(|why| why.at(args.file.display()))?;
     let found = audit(&table.rows);
-    match args.json {
-        true => say(json(&found)?),
-        false => say(told(&table, &found)),
+    if args.json {
+        return say_document(&found);
     }
+    say(text_of(&table, &found));
     Ok(())
 }
 
-/// The document for programs.
-#[derive(Serialize)]
-struct Document<'a> {
-    format: u32,
-    #[serde(flatten)]
-    audit: &'a Audit,
-}
-
-fn json(audit: &Audit) -> Result<String, Error> {
-    serde_json::to_string(&Document { format: FORMAT, audit })
-        .map_err(|error| Error::new(format_args!("cannot write the findings as JSON: {error}")))
-}
-
-fn told(table: &Table, audit: &Audit) -> String {
+fn text_of(table: &Table, audit: &Audit) -> String {
     let mut text = String::new();
     for sweep in &audit.sweeps {
-        let names = [&sweep.report, &sweep.workload, &sweep.system];
-        let named: Vec<&str> =
-            names.into_iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+        let names = [&*sweep.report, &*sweep.workload, &*sweep.system];
+        let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
         let _ =
-            writeln!(text, "{}", if named.is_empty() { "all rows".to_owned() } else { named.join(" · ") });
+            writeln!(text, "{}", if names.is_empty() { "all rows".to_owned() } else { names.join(" · ") });
         rows(&mut text, sweep);
         for line in conclusions(sweep) {
             let _ = writeln!(text, "  {line}");
@@ -73,11 +52,7 @@ fn told(table: &Table, audit: &Audit) -> String {
 }
 
 fn rows(text: &mut String, sweep: &PublishedSweep) {
-    let _ = writeln!(
-        text,
-        "{:>9} {:>12} {:>12} {:>8} {:>9}  verdict",
-        "clients", "req/s", "ms", "X·R", "residual"
-    );
+    text.push_str("  clients        req/s           ms      X·R  residual  verdict\n");
     for row in &sweep.rows {
         let printed = &row.printed;
         let cell = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
@@ -115,10 +90,7 @@ fn verdict(row: &AuditedRow) -> String {
 fn conclusions(sweep: &PublishedSweep) -> Vec<String> {
     let mut lines = Vec::new();
     if sweep.findings.is_empty() {
-        lines.push(match sweep.checked() {
-            0 => "no row can be checked".to_owned(),
-            _ => "no row is off".to_owned(),
-        });
+        lines.push(if sweep.checked() == 0 { "no row can be checked" } else { "no row is off" }.to_owned());
     }
     for (i, AuditFinding { cause, reason, to_be_sure, .. }) in sweep.findings.iter().enumerate() {
         let which = if i == 0 { "likely cause" } else { "also" };

@@ -2,13 +2,11 @@
 //!
 //! Finds the results and writes what is said of them; what that is, is decided in the analysis.
 
-use super::{report, say};
+use super::{report, say, say_document};
 use kv::Error;
-use kv::proto::FORMAT;
 use lab_analysis::{Comparison, compare};
 use lab_data::results::Results;
 use lab_report::compare::{render, text};
-use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 /// Set results beside each other: goodput, processor time and latency, with ratios and what may be believed of them.
@@ -28,17 +26,16 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     let comparison = match &args.other {
-        Some(other) => of(&[&report::read(&args.first)?, &report::read(other)?])?,
+        Some(other) => compare(&[&report::read(&args.first)?, &report::read(other)?])?,
         None => of_run(&args.first)?,
     };
     let page = args.out.as_deref().map(|out| write(&comparison, out)).transpose()?;
-    match args.json {
-        true => say(json(&comparison)?),
-        false => say(text(&comparison)),
+    if args.json {
+        return say_document(&comparison);
     }
-    match page {
-        Some(page) if !args.json => say(format_args!("\ncomparison: {}", page.display())),
-        _ => {}
+    say(text(&comparison));
+    if let Some(page) = page {
+        say(format_args!("\ncomparison: {}", page.display()));
     }
     Ok(())
 }
@@ -74,7 +71,7 @@ pub(crate) fn of_run(dir: &Path) -> Result<Comparison, Error> {
         let what = if all.is_empty() { "no results" } else { "the results of one target alone" };
         return Err(Error::input(format_args!("{shown} holds {what}")).hint(REMEDY));
     }
-    let mut comparison = of(&all.iter().collect::<Vec<_>>())?;
+    let mut comparison = compare(&all.iter().collect::<Vec<_>>())?;
     comparison.absent = among;
     comparison.absent.retain(|name| all.iter().all(|results| target(results).as_ref() != Some(name)));
     Ok(comparison)
@@ -84,21 +81,4 @@ pub(crate) fn of_run(dir: &Path) -> Result<Comparison, Error> {
 pub(crate) fn write(comparison: &Comparison, dir: &Path) -> Result<PathBuf, Error> {
     report::write_files(dir, &render(comparison))?;
     Ok(dir.join("compare.html"))
-}
-
-fn of(all: &[&Results]) -> Result<Comparison, Error> {
-    compare(all)
-}
-
-/// The document for programs.
-#[derive(Serialize)]
-struct Document<'a> {
-    format: u32,
-    #[serde(flatten)]
-    comparison: &'a Comparison,
-}
-
-fn json(comparison: &Comparison) -> Result<String, Error> {
-    serde_json::to_string(&Document { format: FORMAT, comparison })
-        .map_err(|error| Error::new(format_args!("cannot write the comparison as JSON: {error}")))
 }

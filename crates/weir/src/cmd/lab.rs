@@ -2,7 +2,7 @@
 //!
 //! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
-use super::{compare, note, report, say, usage};
+use super::{compare, note, read_text, report, say, usage};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kv::Error;
 use kv::proto::SecondReport;
@@ -170,10 +170,8 @@ fn of_target(target: Option<&str>, workload: &str) -> String {
 /// The experiment of the file, with the flags in place of what they replace.
 fn read(args: &Args) -> Result<Experiment, Error> {
     let path = args.experiment.display();
-    let text = fs::read_to_string(&args.experiment).map_err(|error| {
-        Error::input(format_args!("cannot read the experiment {path}: {error}"))
-            .hint("name a TOML file, as in experiments/quick.toml")
-    })?;
+    let text =
+        read_text(&args.experiment, "the experiment ", "name a TOML file, as in experiments/quick.toml")?;
     let mut experiment = Experiment::parse(&text).map_err(|why| why.at(format_args!("{path}")))?;
     let Args { seed, repetitions, levels, workloads, targets, warmup, window, scale, .. } = args;
     experiment.find_dialects_in(args.experiment.parent().unwrap_or(Path::new("")));
@@ -232,10 +230,8 @@ fn published_rows(file: &Path, experiment: &Experiment) -> Result<Vec<PublishedR
     let Some(PublishedSource { file: table, report }) = &experiment.published else { return Ok(Vec::new()) };
     let path = file.parent().unwrap_or(Path::new("")).join(table);
     let shown = path.display();
-    let text = fs::read_to_string(&path).map_err(|error| {
-        Error::input(format_args!("cannot read the published results {shown}: {error}"))
-            .hint("name a CSV file in published.file, relative to the experiment file")
-    })?;
+    let hint = "name a CSV file in published.file, relative to the experiment file";
+    let text = read_text(&path, "the published results ", hint)?;
     let table = published::parse(&text).map_err(|why| why.at(format_args!("{shown}")))?;
     let mut rows = table.rows;
     rows.retain(|row| row.report == *report);

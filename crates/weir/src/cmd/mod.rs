@@ -102,6 +102,33 @@ pub(crate) fn note(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// Prints a value as one line of JSON. Standard output is flushed at the end of every line, so that it passes a pipe at once.
+pub(crate) fn say_json(value: &impl serde::Serialize) -> Result<(), Error> {
+    let line = serde_json::to_string(value)
+        .map_err(|error| Error::new(format_args!("cannot write the result as JSON: {error}")))?;
+    say(line);
+    Ok(())
+}
+
+/// Prints a document for programs: its version, and what is in it.
+#[cfg(feature = "lab")]
+pub(crate) fn say_document(content: &impl serde::Serialize) -> Result<(), Error> {
+    #[derive(serde::Serialize)]
+    struct Document<'a, T> {
+        format: u32,
+        #[serde(flatten)]
+        content: &'a T,
+    }
+    say_json(&Document { format: kv::proto::FORMAT, content })
+}
+
+/// Reads what the command line names: `what` it is, and what to name instead.
+pub(crate) fn read_text(path: &std::path::Path, what: &str, hint: &str) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|error| {
+        Error::input(format_args!("cannot read {what}{}: {error}", path.display())).hint(hint)
+    })
+}
+
 fn complain(error: &Error) {
     note(format_args!("error: {error}"));
 }

@@ -33,17 +33,15 @@ struct Ends {
 pub(crate) fn run(args: Args) -> Result<(), kv::Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| kv::Error::new(format!("cannot make a runtime: {error}")))?;
-    let told = match &args.action {
-        Action::Init(ends) => {
-            let stores = store_urls(&ends.store)?;
-            runtime.block_on(replica::init(&ends.replica, &stores))
+    let (Action::Init(ends) | Action::Status(ends)) = &args.action;
+    let stores = store_urls(&ends.store)?;
+    let lines = runtime.block_on(async {
+        match args.action {
+            Action::Init(_) => replica::init(&ends.replica, &stores).await,
+            Action::Status(_) => replica::status(&ends.replica, &stores).await,
         }
-        Action::Status(ends) => {
-            let stores = store_urls(&ends.store)?;
-            runtime.block_on(replica::status(&ends.replica, &stores))
-        }
-    };
-    told.map_err(|error| failure(&error))?.iter().for_each(say);
+    });
+    lines.map_err(|error| failure(&error))?.iter().for_each(say);
     Ok(())
 }
 

@@ -56,29 +56,17 @@ pub(crate) fn read(path: &Path) -> Result<Results, Error> {
     }
     let file = path.join("results.json");
     let targets = if file.exists() { Vec::new() } else { below(path).unwrap_or_default() };
-    match targets.first().and_then(|target| target.parent()) {
-        Some(target) => {
-            Err(Error::input(format_args!("{} holds the results of several targets", path.display())).hint(
-                format_args!(
-                    "name one of them, as {}; `weir compare {}` compares all of them",
-                    target.display(),
-                    path.display()
-                ),
-            ))
-        }
-        None => read_file(&file),
-    }
+    let Some(target) = targets.first().and_then(|target| target.parent()) else { return read_file(&file) };
+    let (shown, target) = (path.display(), target.display());
+    Err(Error::input(format_args!("{shown} holds the results of several targets"))
+        .hint(format_args!("name one of them, as {target}; `weir compare {shown}` compares all of them")))
 }
 
 /// The results of each target of the run in `dir`, by name.
 pub(super) fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut below: Vec<PathBuf> = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path().join("results.json");
-        if path.is_file() {
-            below.push(path);
-        }
-    }
+    let paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path().join("results.json")));
+    let mut below: Vec<PathBuf> = paths.collect::<io::Result<_>>()?;
+    below.retain(|path| path.is_file());
     below.sort();
     Ok(below)
 }

@@ -1,6 +1,6 @@
 //! `weir selftest`: checks the accuracy of the load generator on this machine, and prints a line per check as it is done.
 
-use super::say;
+use super::{say, say_json};
 use kv::Error;
 use kv::proto::{AccuracyCheck, CheckOutcome};
 use load_accuracy::{CHECKS, Cores, Options};
@@ -50,20 +50,15 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         }
     });
     if args.json {
-        let text = serde_json::to_string(&report)
-            .map_err(|error| Error::new(format_args!("cannot write the report as JSON: {error}")))?;
-        say(text);
+        say_json(&report)?;
     } else {
         let passed = report.with(CheckOutcome::Pass).len();
         say(format_args!("{passed} of {} checks pass; {:.1} s", report.checks.len(), report.secs));
     }
-    let ended = |outcome: CheckOutcome, text: &str| {
-        let names = report.with(outcome).join(", ");
-        (!names.is_empty()).then(|| format!("{text}: {names}"))
-    };
-    let wrong =
-        [ended(CheckOutcome::Fail, "checks that fail"), ended(CheckOutcome::NotChecked, "not checked")];
-    let wrong: Vec<String> = wrong.into_iter().flatten().collect();
+    let outcomes = [(CheckOutcome::Fail, "checks that fail"), (CheckOutcome::NotChecked, "not checked")];
+    let wrong = outcomes.map(|(outcome, text)| (report.with(outcome).join(", "), text)).into_iter();
+    let wrong = wrong.filter(|(names, _)| !names.is_empty()).map(|(names, text)| format!("{text}: {names}"));
+    let wrong: Vec<String> = wrong.collect();
     if wrong.is_empty() {
         return Ok(());
     }

@@ -27,75 +27,57 @@ const BAR_MAX: usize = 30;
 /// Shows how a run goes.
 pub(super) struct Live {
     state: State,
-    place: Place,
-}
-
-enum Place {
-    Nowhere,
-    /// On a terminal, with the time between two redraws and that of the last one; it counts only while there are no seconds.
-    Screen(ProgressBar, Duration, Instant),
-    /// Elsewhere, with the time between two lines and that of the last one, likewise.
-    Lines(Duration, Instant),
+    /// On a terminal; elsewhere there are lines.
+    bar: Option<ProgressBar>,
+    /// Between two redraws or two lines; zero: nothing is shown.
+    every: Duration,
+    /// When something was shown last; it counts only while there are no seconds.
+    shown_at: Instant,
 }
 
 impl Live {
     /// For a run of `plan`. Without an interval the usual one; nothing at all if it is zero.
     pub(super) fn start(plan: &Plan, interval: Option<Duration>) -> Live {
         let terminal = ProgressDrawTarget::stderr();
-        let place = match (interval, terminal.is_hidden()) {
-            (Some(Duration::ZERO), _) => Place::Nowhere,
-            (_, false) => {
-                let style = ProgressStyle::with_template("{msg}").expect("a constant that parses");
-                let bar = ProgressBar::with_draw_target(None, terminal).with_style(style);
-                Place::Screen(bar, interval.unwrap_or(REDRAW_EVERY), Instant::now())
-            }
-            (_, true) => Place::Lines(interval.unwrap_or(LINE_EVERY), Instant::now()),
-        };
-        let mut live = Live { state: State::new(plan.warmup, plan.window), place };
+        let usual = if terminal.is_hidden() { LINE_EVERY } else { REDRAW_EVERY };
+        let every = interval.unwrap_or(usual);
+        let bar = (!every.is_zero() && !terminal.is_hidden()).then(|| {
+            let style = ProgressStyle::with_template("{msg}").expect("a constant that parses");
+            ProgressBar::with_draw_target(None, terminal).with_style(style)
+        });
+        let mut state = State::new(plan.warmup, plan.window);
         if plan.preload_keys() == 0 {
-            live.state.phase = Phase::timed(WARMUP, 0, plan.warmup);
+            state.begin(WARMUP);
         }
-        if let Place::Screen(bar, ..) = &live.place {
-            bar.set_message(view(&live.state, width()).join("\n"));
+        if let Some(bar) = &bar {
+            bar.set_message(view(&state, width()).join("\n"));
         }
-        live
-    }
-
-    /// Shows nothing.
-    pub(super) fn silent() -> Live {
-        Live { state: State::new(Duration::ZERO, Duration::ZERO), place: Place::Nowhere }
+        Live { state, bar, every, shown_at: Instant::now() }
     }
 
     pub(super) fn hear(&mut self, event: &LoadEvent) {
-        let before = self.state.phase.name;
-        self.state.hear(event);
-        match &mut self.place {
-            Place::Nowhere => {}
-            Place::Screen(bar, every, drawn) => {
-                // By seconds, not by the clock: a second that is reported late is followed by one in time.
-                let is_due = match self.state.phase.name {
-                    PRELOAD => drawn.elapsed() >= *every,
-                    _ => self.state.untold(whole_seconds(*every)).is_some(),
-                };
-                if is_due || self.state.phase.name != before {
-                    bar.set_message(view(&self.state, width()).join("\n"));
-                    *drawn = Instant::now();
-                }
-            }
-            Place::Lines(every, told) => {
-                if let Some(line) = self.state.line(whole_seconds(*every)) {
-                    note(line);
-                } else if self.state.phase.name == PRELOAD && told.elapsed() >= *every {
-                    note(format!("{PRELOAD:<7}  {}", self.state.phase.progress));
-                    *told = Instant::now();
-                }
-            }
+        if self.every.is_zero() {
+            return;
         }
+        let before = self.state.phase;
+        self.state.hear(event);
+        // By seconds, not by the clock: a second that is reported late is followed by one in time.
+        let line = self.state.line(whole_seconds(self.every));
+        let in_preload = self.state.phase == PRELOAD && self.shown_at.elapsed() >= self.every;
+        match (&self.bar, line) {
+            (Some(bar), line) if line.is_some() || in_preload || self.state.phase != before => {
+                bar.set_message(view(&self.state, width()).join("\n"));
+            }
+            (None, Some(line)) => note(line),
+            (None, None) if in_preload => note(format!("{PRELOAD:<7}  {}", self.state.progress())),
+            _ => return,
+        }
+        self.shown_at = Instant::now();
     }
 
     /// Takes the view off the screen; lines stay.
     pub(super) fn end(&self) {
-        if let Place::Screen(bar, ..) = &self.place {
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
@@ -108,15 +90,18 @@ fn whole_seconds(every: Duration) -> usize {
 
 /// Columns of the terminal at standard error.
 fn width() -> usize {
-    let told = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
-    if told == 0 { WIDTH_USUAL } else { told }
+    let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { WIDTH_USUAL } else { columns }
 }
 
 /// What is known of a run so far.
 struct State {
     warmup: Duration,
     window: Duration,
-    phase: Phase,
+    /// Where the run is, how much of it is over, and of how much: requests of the preload, seconds of anything else.
+    phase: &'static str,
+    done: f64,
+    of: f64,
     /// The last seconds, warm-up included, the latest at the end.
     seconds: VecDeque<SecondReport>,
     /// What the latest of them belongs to, and how many seconds of that are over.
@@ -125,88 +110,88 @@ struct State {
     /// Failed requests of that part.
     failures: u64,
     /// The seconds of that part that no line and no redraw has shown.
-    untold: Vec<SecondReport>,
+    not_shown: Vec<SecondReport>,
 }
 
+const CONNECTING: &str = "connecting";
 const PRELOAD: &str = "preload";
 const WARMUP: &str = "warm-up";
 const WINDOW: &str = "window";
-
-/// Where a run is, and how far.
-#[derive(Clone, Debug)]
-struct Phase {
-    name: &'static str,
-    /// How much of it is over, 0–1.
-    share: f64,
-    /// The same in words.
-    progress: String,
-}
-
-impl Phase {
-    fn timed(name: &'static str, over: i64, of: Duration) -> Phase {
-        let share = over as f64 / of.as_secs_f64().max(1e-9);
-        Phase { name, share, progress: format!("{over}s of {}", units::Span(of)) }
-    }
-}
 
 impl State {
     fn new(warmup: Duration, window: Duration) -> State {
         State {
             warmup,
             window,
-            phase: Phase { name: "connecting", share: 0.0, progress: String::new() },
+            phase: CONNECTING,
+            done: 0.0,
+            of: 0.0,
             seconds: VecDeque::new(),
             part: "",
             over: 0,
             failures: 0,
-            untold: Vec::new(),
+            not_shown: Vec::new(),
+        }
+    }
+
+    /// Begins the warm-up or the window.
+    fn begin(&mut self, phase: &'static str) {
+        let of = if phase == WARMUP { self.warmup } else { self.window };
+        (self.phase, self.done, self.of) = (phase, 0.0, of.as_secs_f64());
+    }
+
+    /// How far the phase is, in words.
+    fn progress(&self) -> String {
+        let State { phase, done, of, .. } = *self;
+        match phase {
+            CONNECTING => String::new(),
+            PRELOAD => format!("{} of {} requests", units::short(done), units::short(of)),
+            _ => format!("{done}s of {}", units::Span(Duration::from_secs_f64(of))),
         }
     }
 
     fn hear(&mut self, event: &LoadEvent) {
         match *event {
             LoadEvent::Preloading { requests, of } => {
-                let (requests, of) = (requests as f64, of as f64);
-                let progress = format!("{} of {} requests", units::short(requests), units::short(of));
-                self.phase = Phase { name: PRELOAD, share: requests / of.max(1.0), progress };
+                (self.phase, self.done, self.of) = (PRELOAD, requests as f64, of as f64);
             }
-            LoadEvent::Preloaded { .. } => self.phase = Phase::timed(WARMUP, 0, self.warmup),
-            LoadEvent::WindowStart => self.phase = Phase::timed(WINDOW, 0, self.window),
+            LoadEvent::Preloaded { .. } => self.begin(WARMUP),
+            LoadEvent::WindowStart => self.begin(WINDOW),
             LoadEvent::Second { second, report } => self.count(second, report),
             LoadEvent::WindowEnd | LoadEvent::Bin { .. } | LoadEvent::Report(_) => {}
         }
     }
 
     fn count(&mut self, second: i64, report: SecondReport) {
-        let (part, over, of) = match second {
-            ..0 => (WARMUP, self.warmup.as_secs_f64().ceil() as i64 + second + 1, self.warmup),
-            0.. => (WINDOW, second + 1, self.window),
+        let (part, over) = match second {
+            ..0 => (WARMUP, self.warmup.as_secs_f64().ceil() as i64 + second + 1),
+            0.. => (WINDOW, second + 1),
         };
         // The last second of the warm-up is reported when the window has begun.
-        if part == WINDOW || self.phase.name != WINDOW {
-            self.phase = Phase::timed(part, over, of);
+        if part == WINDOW || self.phase != WINDOW {
+            self.begin(part);
+            self.done = over as f64;
         }
         if part != self.part {
-            self.untold.clear();
+            self.not_shown.clear();
             self.failures = 0;
         }
         (self.part, self.over) = (part, over);
         self.failures += failures(&report);
-        self.untold.push(report);
+        self.not_shown.push(report);
         self.seconds.push_back(report);
         if self.seconds.len() > SPARKS_MAX {
             self.seconds.pop_front();
         }
     }
 
-    /// Takes the seconds that were not shown, if there are at least `every`.
-    fn untold(&mut self, every: usize) -> Option<Vec<SecondReport>> {
-        (self.untold.len() >= every).then(|| std::mem::take(&mut self.untold))
-    }
-
-    /// A line on the last `every` seconds, if it is time for one.
+    /// A line on the seconds that were not shown, if there are at least `every`.
     fn line(&mut self, every: usize) -> Option<String> {
-        let seconds = self.untold(every)?;
+        let seconds = std::mem::take(&mut self.not_shown);
+        if seconds.len() < every {
+            self.not_shown = seconds;
+            return None;
+        }
         Some(line(self.over, self.part, &seconds))
     }
 }
@@ -247,7 +232,7 @@ fn errors(count: u64) -> String {
 fn view(state: &State, width: usize) -> Vec<String> {
     // A full line already wraps on some terminals.
     let width = width.saturating_sub(1);
-    let mut lines = vec![headline(&state.phase, width)];
+    let mut lines = vec![headline(state, width)];
     if let Some(last) = state.seconds.back() {
         let shown = |us: f64| if last.attempts == 0 { "–".to_owned() } else { units::micros(us) };
         let rate = format!("{} req/s", units::short(last.successes as f64));
@@ -291,12 +276,11 @@ fn fitting(width: usize, parts: &[String]) -> String {
 }
 
 /// Which phase it is and how far, with a bar if there is room.
-fn headline(phase: &Phase, width: usize) -> String {
-    let Phase { name, share, progress } = phase;
-    let name = format!("{name:<7}");
+fn headline(state: &State, width: usize) -> String {
+    let (name, progress) = (format!("{:<7}", state.phase), state.progress());
     let room = width.saturating_sub(name.chars().count() + progress.chars().count() + 4).min(BAR_MAX);
     if room >= SPARKS_MIN && !progress.is_empty() {
-        let full = ((share * room as f64) as usize).min(room);
+        let full = ((state.done / state.of.max(1e-9) * room as f64) as usize).min(room);
         return format!("{name}  {}{}  {progress}", "█".repeat(full), "░".repeat(room - full));
     }
     fitting(width, &[name, format!("  {progress}")])
@@ -394,10 +378,10 @@ mod tests {
     fn a_redraw_is_due_by_the_seconds_and_not_by_when_they_are_heard_of() {
         let mut state = state(&[second(1, 0, 1.0), second(2, 0, 1.0)]);
         // Both at once: one redraw shows them, and the next second has its own.
-        assert_eq!(state.untold(1).map(|seconds| seconds.len()), Some(2));
-        assert!(state.untold(1).is_none());
+        assert!(state.line(1).is_some_and(|line| line.starts_with("    2 s")));
+        assert!(state.line(1).is_none());
         state.hear(&LoadEvent::Second { second: 2, report: second(3, 0, 1.0) });
-        assert!(state.untold(2).is_none() && state.untold(1).is_some());
+        assert!(state.line(2).is_none() && state.line(1).is_some());
     }
 
     #[test]

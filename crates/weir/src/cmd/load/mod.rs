@@ -6,7 +6,7 @@ mod files;
 mod live;
 mod text;
 
-use super::{complain, note, say};
+use super::{complain, note, say, say_json};
 use files::Files;
 use kv::Error;
 use kv::proto::{LOAD_REPORT_SCHEMA, LoadEvent};
@@ -108,10 +108,8 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
         return Err(Error::input(what).hint("use at least one client for each --worker"));
     }
     // With --events nothing else is written to the terminal.
-    let mut live = match args.quiet || args.events {
-        true => Live::silent(),
-        false => Live::start(&plan, args.interval),
-    };
+    let interval = if args.quiet || args.events { Some(Duration::ZERO) } else { args.interval };
+    let mut live = Live::start(&plan, interval);
     let mut observer = |event| {
         live.hear(&event);
         let is_shown_only = matches!(
@@ -121,7 +119,8 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
                 | LoadEvent::Bin { bin: ..0, .. }
         );
         if args.events && !is_shown_only {
-            say_json(&event);
+            // Such an event is plain numbers, which nothing keeps from being written.
+            let _ = say_json(&event);
         }
     };
     let report = match args.workers.is_empty() {
@@ -135,8 +134,8 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
         report.histograms.clear();
     }
     match (args.json, args.events) {
-        (true, _) => say_json(&report),
-        (_, true) => say_json(&LoadEvent::Report(Box::new(report))),
+        (true, _) => say_json(&report)?,
+        (_, true) => say_json(&LoadEvent::Report(Box::new(report)))?,
         _ => {
             say(text::table(&plan, &report).trim_end());
             if report.successes == 0 {
@@ -148,14 +147,6 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
     let last = failures.pop();
     failures.iter().for_each(complain);
     last.map_or(Ok(()), Err)
-}
-
-/// Prints one line of JSON. Standard output is flushed at the end of every line, so that it passes a pipe at once.
-fn say_json(value: &impl serde::Serialize) {
-    match serde_json::to_string(value) {
-        Ok(line) => say(line),
-        Err(error) => note(format_args!("error: cannot write the report as JSON: {error}")),
-    }
 }
 
 fn workloads_help() -> String {

@@ -1,6 +1,6 @@
 //! The settings of `weir serve`: flags, environment variables, and the lines of a file.
 
-use crate::cmd::{Cli, Command, usage};
+use crate::cmd::{Cli, Command, read_text, usage};
 use cache::policy::{self, PolicyRow};
 use clap::builder::RangedU64ValueParser;
 use clap::error::{ContextKind, ContextValue};
@@ -150,9 +150,7 @@ impl Args {
     pub(crate) fn with_file(self, words: &[OsString]) -> Result<Args, Error> {
         let Some(path) = &self.config else { return Ok(self) };
         let shown = path.display();
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            Error::input(format!("cannot read {shown}: {error}")).hint("--config names a TOML file")
-        })?;
+        let text = read_text(path, "", "--config names a TOML file")?;
         let at_line = |start: usize, what: &str| {
             let (line, what) = (text[..start].matches('\n').count() + 1, usage::on_one_line(what));
             Error::input(format!("{shown}, line {line}: {what}"))
