@@ -456,20 +456,25 @@ fn leaves_nothing(target: &str, programs: &[&str], end: impl Fn(&mut Child)) {
 
 /// A database that ended was once the reason of nothing: its trial was a row of failed requests like others.
 #[test]
-fn a_part_that_ends_in_a_trial_fails_it_and_is_there_again_for_the_next() {
+fn a_database_that_ends_in_a_trial_fails_it_and_is_there_again_for_the_next() {
     let with_database = "store = \"postgres\"\n";
     fails_one_of_two(
         with_database,
         "/postgres\0-D\0",
         "the database ended during the trial; database.log says why",
     );
+}
+
+#[test]
+fn a_link_that_ends_in_a_trial_fails_it_and_is_there_again_for_the_next() {
     let with_link = "store = \"memory:\"\nlink = { rate = \"100mbit\" }\n";
     fails_one_of_two(with_link, "\0link\0", "the link ended during the trial; link.log says why");
-    fails_one_of_two(
-        "store = \"memory:\"\n",
-        "\0serve\0",
-        "the server ended during the trial; server.log says why",
-    );
+}
+
+#[test]
+fn a_server_that_ends_in_a_trial_fails_it_and_is_there_again_for_the_next() {
+    let alone = "store = \"memory:\"\n";
+    fails_one_of_two(alone, "\0serve\0", "the server ended during the trial; server.log says why");
 }
 
 /// Measures `target` twice, and kills the one of its processes whose command line holds `words` while it is measured first.

@@ -264,88 +264,125 @@ fn through(check: &str, figure: &str, words: &str, script: &str) -> AccuracyChec
     })
 }
 
-/// A generator that is honest in the same wrapper shows what a figure is without the lie, busy machine or not.
-#[test]
-fn a_load_generator_that_lies_is_caught() {
-    const NO_WORDS: &str = "'') : ";
-    let mut honest: Vec<AccuracyCheck> = Vec::new();
-    for (check, lie, words, script, figure, moves) in [
-        (
-            "delay",
-            "latencies in whole milliseconds",
-            NO_WORDS,
-            r#"s/"us_(p50|mean)":[0-9.]+/"us_\1":0.0/g"#,
-            "error_10ms_us",
-            5000.0,
-        ),
-        (
-            "delay",
-            "a constant that nobody sees",
-            NO_WORDS,
-            r#"s/"us_(p50|mean)":([0-9])/"us_\1":9\2/g"#,
-            "error_10ms_us",
-            500_000.0,
-        ),
-        (
-            "stall",
-            "latencies from the sending",
-            NO_WORDS,
-            r#"s/"all":\[.*"service":(\[(\[[^]]*\],?)*\])/"all":\1,"service":\1/"#,
-            "delayed_1_clients",
-            300.0,
-        ),
-        (
-            "stall",
-            "percentiles that are not those of the histogram",
-            NO_WORDS,
-            r#"s/"us_p99":[0-9.]+/"us_p99":1000.0/g"#,
-            "percentile_off_share_1_clients",
-            0.5,
-        ),
-        (
-            "rate",
-            "requests that were never made",
-            NO_WORDS,
-            r#"s/"attempts":([0-9]+),"successes"/"attempts":9\1,"successes"/"#,
-            "low_said",
-            80_000.0,
-        ),
-        ("rate", "another rate than was asked for", "1000) word=1002", "", "low_due_off_count", 3.0),
-        ("faults", "no class for 429", NO_WORDS, r#"s/"http_429":[0-9]+,//"#, "misclassified_count", 200.0),
-        (
-            "faults",
-            "time-outs as resets",
-            NO_WORDS,
-            r#"s/"timeout":/"aborted":/"#,
-            "misclassified_count",
-            7.0,
-        ),
-        (
-            "faults",
-            "two classes that changed places",
-            NO_WORDS,
-            r#"s/"slow_body":/"x":/;s/"timeout":/"slow_body":/;s/"x":/"timeout":/"#,
-            "misclassified_count",
-            2.0,
-        ),
-    ] {
-        if honest.iter().all(|known| known.name != check) {
-            honest.push(through(check, figure, NO_WORDS, ""));
-        }
-        let honest = honest.iter().find(|known| known.name == check).unwrap();
+const NO_WORDS: &str = "'') : ";
+
+/// A lie of a load generator: what it says, how it does that ([`wrapper`]), and by how much which figure moves at least.
+struct Lie {
+    about: &'static str,
+    words: &'static str,
+    script: &'static str,
+    figure: &'static str,
+    moves: f64,
+}
+
+/// Asserts that `check` catches all `lies`, and gives what it says of a generator that is honest in the same wrapper: it shows what a
+/// figure is without the lie, busy machine or not.
+fn catches(check: &str, lies: &[Lie]) -> AccuracyCheck {
+    let honest = through(check, lies[0].figure, NO_WORDS, "");
+    for Lie { about, words, script, figure, moves } in lies {
         let caught = through(check, figure, words, script);
-        assert_ne!(caught.outcome, CheckOutcome::Pass, "{lie}: {check} {}", caught.measured);
+        assert_ne!(caught.outcome, CheckOutcome::Pass, "{about}: {check} {}", caught.measured);
         // It was seen through: what the lie moves is far from where it is without it.
-        let (said, true_figure) = (caught.figures[figure], honest.figures[figure]);
-        assert!((said - true_figure).abs() >= moves, "{lie}: {figure} {said} and {true_figure}");
-        // What a busy machine cannot change.
-        match check {
-            "stall" => assert!(honest.figures["delayed_1_clients"] >= 390.0, "{}", honest.measured),
-            "rate" => assert_eq!(honest.figures["low_due_off_count"], 0.0, "{}", honest.measured),
-            "faults" => assert_ne!(honest.outcome, CheckOutcome::Fail, "{}", honest.measured),
-            _ => {}
-        }
+        let (said, true_figure) = (caught.figures[*figure], honest.figures[*figure]);
+        assert!((said - true_figure).abs() >= *moves, "{about}: {figure} {said} and {true_figure}");
     }
+    honest
+}
+
+#[test]
+fn a_generator_that_lies_about_latency_is_caught() {
+    catches(
+        "delay",
+        &[
+            Lie {
+                about: "latencies in whole milliseconds",
+                words: NO_WORDS,
+                script: r#"s/"us_(p50|mean)":[0-9.]+/"us_\1":0.0/g"#,
+                figure: "error_10ms_us",
+                moves: 5000.0,
+            },
+            Lie {
+                about: "a constant that nobody sees",
+                words: NO_WORDS,
+                script: r#"s/"us_(p50|mean)":([0-9])/"us_\1":9\2/g"#,
+                figure: "error_10ms_us",
+                moves: 500_000.0,
+            },
+        ],
+    );
+}
+
+#[test]
+fn a_generator_that_leaves_out_a_stall_is_caught() {
+    let honest = catches(
+        "stall",
+        &[
+            Lie {
+                about: "latencies from the sending",
+                words: NO_WORDS,
+                script: r#"s/"all":\[.*"service":(\[(\[[^]]*\],?)*\])/"all":\1,"service":\1/"#,
+                figure: "delayed_1_clients",
+                moves: 300.0,
+            },
+            Lie {
+                about: "percentiles that are not those of the histogram",
+                words: NO_WORDS,
+                script: r#"s/"us_p99":[0-9.]+/"us_p99":1000.0/g"#,
+                figure: "percentile_off_share_1_clients",
+                moves: 0.5,
+            },
+        ],
+    );
+    // What a busy machine cannot change.
+    assert!(honest.figures["delayed_1_clients"] >= 390.0, "{}", honest.measured);
+}
+
+#[test]
+fn a_generator_that_lies_about_its_rate_is_caught() {
+    let honest = catches(
+        "rate",
+        &[
+            Lie {
+                about: "requests that were never made",
+                words: NO_WORDS,
+                script: r#"s/"attempts":([0-9]+),"successes"/"attempts":9\1,"successes"/"#,
+                figure: "low_said",
+                moves: 80_000.0,
+            },
+            Lie {
+                about: "another rate than was asked for",
+                words: "1000) word=1002",
+                script: "",
+                figure: "low_due_off_count",
+                moves: 3.0,
+            },
+        ],
+    );
+    assert_eq!(honest.figures["low_due_off_count"], 0.0, "{}", honest.measured);
+}
+
+#[test]
+fn a_generator_that_misnames_faults_is_caught() {
+    let misnames = |about, script, moves| Lie {
+        about,
+        words: NO_WORDS,
+        script,
+        figure: "misclassified_count",
+        moves,
+    };
+    let honest = catches(
+        "faults",
+        &[
+            misnames("no class for 429", r#"s/"http_429":[0-9]+,//"#, 200.0),
+            misnames("time-outs as resets", r#"s/"timeout":/"aborted":/"#, 7.0),
+            misnames(
+                "two classes that changed places",
+                r#"s/"slow_body":/"x":/;s/"timeout":/"slow_body":/;s/"x":/"timeout":/"#,
+                2.0,
+            ),
+        ],
+    );
+    assert_ne!(honest.outcome, CheckOutcome::Fail, "{}", honest.measured);
 }
 
 #[test]
