@@ -363,13 +363,8 @@ fn a_generator_that_lies_about_its_rate_is_caught() {
 
 #[test]
 fn a_generator_that_misnames_faults_is_caught() {
-    let misnames = |about, script, moves| Lie {
-        about,
-        words: NO_WORDS,
-        script,
-        figure: "misclassified_count",
-        moves,
-    };
+    let misnames =
+        |about, script, moves| Lie { about, words: NO_WORDS, script, figure: "misclassified_count", moves };
     let honest = catches(
         "faults",
         &[
