@@ -1,35 +1,28 @@
 //! The link: a TCP proxy that lets through so many bytes a second and delays them, and keeps account of who waited.
 //!
-//! It stands in for a network between two processes of one machine. One thread, plain sockets; it knows nothing of what
-//! it carries, and prints nothing.
+//! It takes the place of a network between two processes of one machine. Each connection has a thread for each direction; it knows
+//! nothing of what it carries, and prints nothing.
 
-mod pair;
 mod wire;
 
 use kv::proto::{LinkAccount, LinkDirection};
-use pair::{Pair, Side};
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fs::Timespec;
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::listen;
-use std::collections::{HashMap, VecDeque};
-use std::io::{self, ErrorKind, Read};
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::collections::VecDeque;
+use std::io::{self, BufRead, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
-use wire::{Spent, Wire};
+use wire::Wire;
 
-/// Sockets that one look can report.
-const EVENTS_MAX: usize = 256;
 /// Places in the queue of the listening socket: more than there are clients.
 const BACKLOG: i32 = 1024;
-/// What is read at once, in bytes, at most.
-const READ_BYTES: usize = 64 << 10;
-
-/// What the epoll says of the listening socket and of the questions; anything smaller is a pair's number, twice, plus its side.
-const LISTENER: u64 = u64::MAX;
-const QUESTIONS: u64 = u64::MAX - 1;
+/// What is held of one connection in one direction, in bytes, before the kernel has to: senders then feel that nothing goes on.
+const HELD_MAX: usize = 64 << 10;
+/// The line that is answered with the account.
+const STATS: &str = "stats";
 
 /// What to be.
 #[derive(Clone, Copy, Debug)]
@@ -44,201 +37,141 @@ pub struct Options {
     pub delay: Duration,
 }
 
-/// The state of a run.
+/// What all connections share.
 struct Link {
     to: SocketAddr,
-    epoll: OwnedFd,
-    listener: TcpListener,
     began: Instant,
-    /// By [`Side`] of whom the bytes come from.
-    wires: [Wire; 2],
-    /// What is under way in each direction, in the order in which it is through: when, and of which pair.
-    agendas: [VecDeque<(Duration, u64)>; 2],
-    pairs: HashMap<u64, Pair>,
-    next: u64,
-    /// Of chunks that are through.
-    spent: Spent,
-    scratch: Vec<u8>,
+    /// Towards the server.
+    up: Mutex<Wire>,
+    /// Back from it.
+    down: Mutex<Wire>,
 }
 
-/// Carries on until the other end of `questions` is closed. `listening` is told where, once; `answer` gets the account for every byte
-/// that comes from `questions`.
+/// Carries on until `questions` end. `listening` is told where, once; `answer` gets the account for every line `stats` of
+/// `questions`.
 pub fn run(
     options: &Options,
-    questions: &UnixStream,
-    listening: &mut dyn FnMut(SocketAddr),
-    answer: &mut dyn FnMut(&LinkAccount),
+    questions: impl BufRead + Send + 'static,
+    listening: impl FnOnce(SocketAddr),
+    mut answer: impl FnMut(&LinkAccount),
 ) -> io::Result<()> {
-    questions.set_nonblocking(true)?;
-    let mut link = Link::new(options, questions)?;
-    listening(link.listener.local_addr()?);
-    let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
-    loop {
-        link.on_time();
-        let wait = link.next_time().map(|at| at.saturating_sub(link.began.elapsed()));
-        let wait = wait
-            .map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) });
-        events.clear();
-        match epoll::wait(&link.epoll, spare_capacity(&mut events), wait.as_ref()) {
-            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error.into()),
-            _ => {}
-        }
-        for event in &events {
-            // Copied: the fields of an event may not be aligned.
-            let (place, flags) = (event.data, event.flags);
-            match place.u64() {
-                LISTENER => link.accept()?,
-                QUESTIONS => {
-                    let mut asked = [0; 64];
-                    match (&*questions).read(&mut asked) {
-                        Ok(0) => return Ok(()),
-                        Ok(count) => (0..count).for_each(|_| answer(&link.account())),
-                        Err(error)
-                            if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-                place => link.see_to(place / 2, Side::of(place % 2), flags),
-            }
+    let listener = TcpListener::bind(options.listen)?;
+    // Once more: the standard library has 128 places.
+    listen(&listener, BACKLOG)?;
+    listening(listener.local_addr()?);
+    let wire = Wire::new(options.bytes_per_sec, options.delay);
+    let (up, down) = (Mutex::new(wire.clone()), Mutex::new(wire));
+    let link = Arc::new(Link { to: options.to, began: Instant::now(), up, down });
+    // `None` is a question; how it went, the end.
+    let (asking, events) = mpsc::channel();
+    let (ending, accepting) = (asking.clone(), Arc::clone(&link));
+    thread::spawn(move || ending.send(Some(accepting.accept(&listener))));
+    thread::spawn(move || {
+        let asked = questions.lines().map_while(Result::ok).filter(|line| line.trim() == STATS);
+        asked.map(|_| None).chain([Some(Ok(()))]).try_for_each(|event| asking.send(event))
+    });
+    for event in events {
+        match event {
+            None => answer(&link.account()),
+            Some(ended) => return ended,
         }
     }
+    Ok(())
 }
 
 impl Link {
-    fn new(options: &Options, questions: &UnixStream) -> io::Result<Link> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let listener = TcpListener::bind(options.listen)?;
-        // Once more: the standard library has 128 places.
-        listen(&listener, BACKLOG)?;
-        listener.set_nonblocking(true)?;
-        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
-        epoll::add(&epoll, questions, EventData::new_u64(QUESTIONS), EventFlags::IN)?;
-        let wire = Wire::new(options.bytes_per_sec, options.delay);
-        Ok(Link {
-            to: options.to,
-            epoll,
-            listener,
-            began: Instant::now(),
-            scratch: vec![0; wire.chunk_bytes().min(READ_BYTES)],
-            wires: [wire.clone(), wire],
-            agendas: Default::default(),
-            pairs: HashMap::new(),
-            next: 0,
-            spent: Spent::default(),
-        })
-    }
-
-    fn accept(&mut self) -> io::Result<()> {
+    /// Takes connections until that fails.
+    fn accept(self: Arc<Self>, listener: &TcpListener) -> io::Result<()> {
         loop {
-            let client = match self.listener.accept() {
-                Ok((client, _)) => client,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // A client that went away meanwhile is none.
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) =>
-                {
-                    continue;
+            match listener.accept() {
+                Ok((client, _)) => {
+                    let link = Arc::clone(&self);
+                    thread::Builder::new().spawn(move || {
+                        let ended = link.connect(&client);
+                        ended.unwrap_or_else(|error| log::debug!("link: {}: {error}", link.to));
+                    })?;
                 }
+                // A client that went away meanwhile is none.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) => return Err(error),
-            };
-            // Dropped, it is closed: to the client that is a server that does not take it.
-            let Ok(pair) = Pair::new(client, self.to) else { continue };
-            let number = self.next;
-            self.next += 1;
-            // Told once of every change: what is not read or written now is remembered by the pair.
-            let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-            for side in [Side::Client, Side::Server] {
-                let place = EventData::new_u64(number * 2 + side as u64);
-                epoll::add(&self.epoll, pair.stream(side), place, flags)?;
             }
-            self.pairs.insert(number, pair);
         }
     }
 
-    /// Takes note of what a socket is ready for, and does what can be done.
-    fn see_to(&mut self, number: u64, side: Side, flags: EventFlags) {
-        let Some(pair) = self.pairs.get_mut(&number) else { return };
-        pair.is_ready(side, flags);
-        self.carry(number, side);
-        if flags.contains(EventFlags::OUT) {
-            self.flush(number, side.other());
-            // There may be room again for what was left unread.
-            self.carry(number, side.other());
+    /// Goes on to the server for `client`, until nothing more comes from either. Where there is no server, the client's connection ends.
+    fn connect(&self, client: &TcpStream) -> io::Result<()> {
+        let server = &TcpStream::connect(self.to)?;
+        // Nothing may be held back but by us.
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        thread::scope(|scope| {
+            scope.spawn(|| self.carry(&self.up, client, server));
+            self.carry(&self.down, server, client);
+        });
+        Ok(())
+    }
+
+    /// Carries all that comes, and then its end. Where a socket fails, there is nothing to go on with in the other direction either.
+    fn carry(&self, wire: &Mutex<Wire>, from: &TcpStream, to: &TcpStream) {
+        if self.carry_all(wire, from, to).is_err() {
+            for stream in [from, to] {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
         }
     }
 
-    /// Takes in what has come from `side`.
-    fn carry(&mut self, number: u64, side: Side) {
-        let Some(pair) = self.pairs.get_mut(&number) else { return };
-        let direction = side as usize;
-        while let Some(bytes) = pair.read(side, &mut self.scratch) {
+    fn carry_all(&self, wire: &Mutex<Wire>, mut from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
+        let mut room = vec![0; wire.lock().chunk_bytes()];
+        // Chunks, and when each is through.
+        let mut held: VecDeque<(Vec<u8>, Duration)> = VecDeque::new();
+        let (mut held_bytes, mut last_through) = (0, Duration::ZERO);
+        let mut is_open = true;
+        while is_open || !held.is_empty() {
+            let wait = held.front().map(|(_, through)| through.saturating_sub(self.began.elapsed()));
+            if !is_open || held_bytes >= HELD_MAX {
+                thread::sleep(wait.unwrap_or_default());
+            } else if wait != Some(Duration::ZERO) && is_readable(from, wait)? {
+                let bytes = from.read(&mut room)?;
+                is_open = bytes > 0;
+                if is_open {
+                    let mut wire = wire.lock();
+                    last_through = wire.take(self.began.elapsed(), bytes, last_through);
+                    held.push_back((room[..bytes].to_vec(), last_through));
+                    held_bytes += bytes;
+                }
+            }
             let now = self.began.elapsed();
-            let passage = self.wires[direction].take(now, bytes);
-            if passage.through <= now && self.agendas[direction].is_empty() {
-                pair.pass(side, &self.scratch[..bytes]);
-            } else {
-                pair.hold(side, &self.scratch[..bytes], passage);
-                self.agendas[direction].push_back((passage.through, number));
+            while let Some((bytes, _)) = held.pop_front_if(|(_, through)| *through <= now) {
+                to.write_all(&bytes)?;
+                held_bytes -= bytes.len();
             }
         }
-        self.flush(number, side);
-    }
-
-    /// Hands on what came from `side` and is through; forgets a pair that is over.
-    fn flush(&mut self, number: u64, side: Side) {
-        let Some(pair) = self.pairs.get_mut(&number) else { return };
-        pair.flush(side);
-        if pair.is_over() {
-            self.forget(number);
-        }
-    }
-
-    fn forget(&mut self, number: u64) {
-        let Some(pair) = self.pairs.remove(&number) else { return };
-        // What it has in the agendas is of nobody any more, but it was there until now.
-        let spent = pair.spent(self.began.elapsed());
-        self.spent.waiting += spent.waiting;
-        self.spent.serving += spent.serving;
-    }
-
-    /// Does what is due.
-    fn on_time(&mut self) {
-        for side in [Side::Client, Side::Server] {
-            loop {
-                let now = self.began.elapsed();
-                let Some((_, number)) = self.agendas[side as usize].pop_front_if(|(at, _)| *at <= now) else {
-                    break;
-                };
-                let Some(pair) = self.pairs.get_mut(&number) else { continue };
-                pair.release(side, &mut self.spent);
-                self.flush(number, side);
-                // There may be room again for what was left unread.
-                self.carry(number, side);
-            }
-        }
-    }
-
-    /// When something is due next.
-    fn next_time(&self) -> Option<Duration> {
-        self.agendas.iter().filter_map(|agenda| Some(agenda.front()?.0)).min()
+        to.shutdown(Shutdown::Write)
     }
 
     fn account(&self) -> LinkAccount {
         let now = self.began.elapsed();
-        let direction = |side: Side| {
-            let wire = &self.wires[side as usize];
-            LinkDirection { bytes: wire.bytes(), busy_secs: wire.busy(now).as_secs_f64() }
+        let of = |wire: &Mutex<Wire>| {
+            let mut wire = wire.lock();
+            let direction = LinkDirection { bytes: wire.bytes(), busy_secs: wire.busy(now).as_secs_f64() };
+            (direction, wire.spent(now))
         };
-        let (mut waiting, mut serving) = (self.spent.waiting, self.spent.serving);
-        for spent in self.pairs.values().map(|pair| pair.spent(now)) {
-            waiting += spent.waiting;
-            serving += spent.serving;
-        }
+        let ((up, up_spent), (down, down_spent)) = (of(&self.up), of(&self.down));
         LinkAccount {
-            up: direction(Side::Client),
-            down: direction(Side::Server),
-            waiting_secs: waiting.as_secs_f64(),
-            serving_secs: serving.as_secs_f64(),
+            up,
+            down,
+            waiting_secs: (up_spent.waiting + down_spent.waiting).as_secs_f64(),
+            serving_secs: (up_spent.serving + down_spent.serving).as_secs_f64(),
         }
+    }
+}
+
+/// Waits until something has come, for at most `wait`; whether it has.
+fn is_readable(stream: &TcpStream, wait: Option<Duration>) -> io::Result<bool> {
+    let wait = wait
+        .map(|wait| Timespec { tv_sec: wait.as_secs().cast_signed(), tv_nsec: wait.subsec_nanos().into() });
+    match poll(&mut [PollFd::new(stream, PollFlags::IN)], wait.as_ref()) {
+        Err(error) if error.kind() != ErrorKind::Interrupted => Err(error.into()),
+        ready => Ok(ready == Ok(1)),
     }
 }

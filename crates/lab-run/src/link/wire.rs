@@ -4,6 +4,7 @@
 //! bytes over the rate, and is through when its last byte is. So by any instant no more has gone through than the rate
 //! allows, however late who carries it out wakes. Instants are times since the link began; touches no clock.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Longest a chunk may take to be sent: who comes behind it waits for so long at least.
@@ -21,22 +22,29 @@ pub(super) struct Wire {
     free_at: Duration,
     bytes: u64,
     busy: Duration,
+    /// Chunks that are not through, in the order in which they will be.
+    under_way: VecDeque<Passage>,
+    /// Of those that are.
+    spent: Spent,
 }
 
 /// A chunk's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Passage {
+struct Passage {
     /// When it came.
-    pub(super) came: Duration,
+    came: Duration,
     /// When its first byte is sent.
-    pub(super) begins: Duration,
+    begins: Duration,
     /// When its last byte is through.
-    pub(super) through: Duration,
+    through: Duration,
+    /// When the connection's chunk before it is through: until then that one's time is counted.
+    free: Duration,
 }
 
 impl Wire {
     pub(super) fn new(rate: Option<f64>, delay: Duration) -> Wire {
-        Wire { rate, delay, free_at: Duration::ZERO, bytes: 0, busy: Duration::ZERO }
+        let (free_at, busy) = (Duration::ZERO, Duration::ZERO);
+        Wire { rate, delay, free_at, bytes: 0, busy, under_way: VecDeque::new(), spent: Spent::default() }
     }
 
     /// The most bytes that one chunk may have.
@@ -45,14 +53,17 @@ impl Wire {
         self.rate.map_or(most, |rate| ((rate * CHUNK_MAX.as_secs_f64()) as usize).clamp(least, most))
     }
 
-    /// Takes in a chunk that comes `now`.
-    pub(super) fn take(&mut self, now: Duration, bytes: usize) -> Passage {
+    /// Takes in a chunk that comes `now`, and says when it is through. The connection's chunk before it is through at `free`.
+    pub(super) fn take(&mut self, now: Duration, bytes: usize, free: Duration) -> Duration {
         let begins = now.max(self.free_at);
         let sending = self.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bytes as f64 / rate));
         self.free_at = begins + sending;
         self.bytes += bytes as u64;
         self.busy += sending;
-        Passage { came: now, begins, through: self.free_at + self.delay }
+        let through = self.free_at + self.delay;
+        self.settle(now);
+        self.under_way.push_back(Passage { came: now, begins, through, free });
+        through
     }
 
     /// Bytes that came.
@@ -64,9 +75,22 @@ impl Wire {
     pub(super) fn busy(&self, now: Duration) -> Duration {
         self.busy - self.free_at.saturating_sub(now)
     }
+    /// What its connections have spent by `now`.
+    pub(super) fn spent(&mut self, now: Duration) -> Spent {
+        self.settle(now);
+        let mut spent = self.spent;
+        self.under_way.iter().for_each(|passage| spent.add(passage, now));
+        spent
+    }
+
+    fn settle(&mut self, now: Duration) {
+        while let Some(passage) = self.under_way.pop_front_if(|passage| passage.through <= now) {
+            self.spent.add(&passage, passage.through);
+        }
+    }
 }
 
-/// The time of a connection's chunks, of which each instant counts once.
+/// The time of connections, of which each instant counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spent {
     /// With bytes that wait and none under way.
@@ -76,18 +100,20 @@ pub(super) struct Spent {
 }
 
 impl Spent {
-    /// Adds what a chunk spends until `until`, where all chunks before it are through at `free`: until then another one's time
-    /// has been counted.
-    pub(super) fn add(&mut self, passage: Passage, free: Duration, until: Duration) {
+    /// Adds what a chunk spends until `until`.
+    fn add(&mut self, passage: &Passage, until: Duration) {
+        let Passage { came, begins, through, free } = *passage;
         let within = |from: Duration, to: Duration| to.min(until).saturating_sub(from.max(free).min(until));
-        self.waiting += within(passage.came, passage.begins);
-        self.serving += within(passage.begins, passage.through);
+        self.waiting += within(came, begins);
+        self.serving += within(begins, through);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const BEGAN: Duration = Duration::ZERO;
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -96,21 +122,19 @@ mod tests {
     #[test]
     fn chunks_are_sent_one_after_the_other_and_then_delayed() {
         let mut wire = Wire::new(Some(1e6), ms(20));
-        let passage =
-            |came, begins, through| Passage { came: ms(came), begins: ms(begins), through: ms(through) };
-        assert_eq!(wire.take(ms(100), 5_000), passage(100, 100, 125));
-        assert_eq!(wire.take(ms(101), 5_000), passage(101, 105, 130));
-        assert_eq!(wire.take(ms(150), 1_000), passage(150, 150, 171), "time in which nothing came is lost");
+        assert_eq!(wire.take(ms(100), 5_000, BEGAN), ms(125));
+        assert_eq!(wire.take(ms(101), 5_000, BEGAN), ms(130));
+        assert_eq!(wire.take(ms(150), 1_000, BEGAN), ms(171), "time in which nothing came is lost");
         assert_eq!(wire.bytes(), 11_000);
-        for (now, busy) in [(100, 0), (103, 0), (150, 10), (151, 11), (999, 11)] {
-            assert!(now < 150 || wire.busy(ms(now)) == ms(busy), "{now}");
+        for (now, busy) in [(150, 10), (151, 11), (999, 11)] {
+            assert_eq!(wire.busy(ms(now)), ms(busy), "{now}");
         }
     }
 
     #[test]
     fn what_is_busy_grows_with_the_clock_and_not_with_what_comes() {
         let mut wire = Wire::new(Some(1e6), Duration::ZERO);
-        wire.take(ms(10), 30_000);
+        wire.take(ms(10), 30_000, BEGAN);
         assert_eq!([10, 25, 40, 90].map(|now| wire.busy(ms(now))), [0, 15, 30, 30].map(ms));
     }
 
@@ -120,7 +144,7 @@ mod tests {
         let mut through: Vec<(Duration, usize)> = Vec::new();
         for step in 0..2_000u64 {
             let bytes = (step as usize * 7_919) % wire.chunk_bytes() + 1;
-            through.push((wire.take(ms(step), bytes).through, bytes));
+            through.push((wire.take(ms(step), bytes, BEGAN), bytes));
         }
         assert!(through.is_sorted_by_key(|(at, _)| *at));
         let mut sum = 0;
@@ -133,8 +157,8 @@ mod tests {
     #[test]
     fn without_a_rate_only_the_delay_is_added() {
         let mut wire = Wire::new(None, ms(5));
-        assert_eq!(wire.take(ms(1), 1 << 20).through, ms(6));
-        assert_eq!(wire.take(ms(1), 1 << 20).through, ms(6));
+        assert_eq!(wire.take(ms(1), 1 << 20, BEGAN), ms(6));
+        assert_eq!(wire.take(ms(1), 1 << 20, BEGAN), ms(6));
         assert_eq!((wire.busy(ms(9)), wire.chunk_bytes()), (Duration::ZERO, 64 << 10));
     }
 
@@ -146,18 +170,18 @@ mod tests {
 
     #[test]
     fn each_instant_of_a_connection_counts_once() {
-        let passage =
-            |came, begins, through| Passage { came: ms(came), begins: ms(begins), through: ms(through) };
-        let chunks = [passage(0, 10, 40), passage(5, 20, 50), passage(60, 60, 70)];
+        // 10 ms of another connection's bytes, then three chunks of one, sent for 20, 10 and 10 ms; all are delayed by 10.
         let spent = |until: u64| {
-            let (mut spent, mut free) = (Spent::default(), Duration::ZERO);
-            for chunk in chunks {
-                spent.add(chunk, free, ms(until));
-                free = chunk.through;
+            let mut wire = Wire::new(Some(1e6), ms(10));
+            wire.take(ms(0), 10_000, BEGAN);
+            let mut free = BEGAN;
+            for (came, bytes) in [(0, 20_000), (5, 10_000), (60, 10_000)].into_iter().filter(|of| of.0 <= until) {
+                free = wire.take(ms(came), bytes, free);
             }
-            (spent.waiting, spent.serving)
+            let Spent { waiting, serving } = wire.spent(ms(until));
+            (waiting, serving - ms(20).min(ms(until)))
         };
-        assert_eq!(spent(1_000), (ms(10), ms(50)), "the second waits while the first is under way");
+        assert_eq!(spent(1_000), (ms(10), ms(60)), "the second waits while the first is under way");
         assert_eq!(spent(4), (ms(4), ms(0)));
         assert_eq!(spent(45), (ms(10), ms(35)));
     }

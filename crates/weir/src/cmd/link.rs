@@ -5,12 +5,8 @@ use kv::Error;
 use kv::proto::{LISTENING, LinkAccount};
 use kv::units::{BitRate, Span};
 use lab_run::link::{self, Options};
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufReader};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
-
-/// The line on standard input that is answered with the account.
-const STATS: &str = "stats";
 
 /// Carry TCP connections on to another address, limited and delayed; a line `stats` on standard input is answered with a line of
 /// JSON; when standard input ends, so does the link.
@@ -44,19 +40,10 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         delay: args.delay.0,
     };
     let failure = |error: io::Error| Error::new(format_args!("the link cannot go on: {error}"));
-    let (questions, mut asking) = UnixStream::pair().map_err(failure)?;
     // Whoever started it holds the other end of its standard input, and with that ends this process.
-    std::thread::spawn(move || {
-        for line in io::stdin().lock().lines().map_while(Result::ok) {
-            if line.trim() == STATS && asking.write_all(b"?").is_err() {
-                return;
-            }
-        }
-    });
-    let mut answer = |account: &LinkAccount| {
-        // Plain numbers: nothing in it can fail to be written down.
-        say(serde_json::to_string(account).unwrap_or_default());
-    };
-    link::run(&options, &questions, &mut |address| say(format_args!("{LISTENING} {address}")), &mut answer)
-        .map_err(failure)
+    let questions = BufReader::new(io::stdin());
+    let listening = |address| say(format_args!("{LISTENING} {address}"));
+    // Plain numbers: nothing in it can fail to be written down.
+    let answer = |account: &LinkAccount| say(serde_json::to_string(account).unwrap_or_default());
+    link::run(&options, questions, listening, answer).map_err(failure)
 }
