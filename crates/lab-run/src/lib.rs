@@ -1,5 +1,7 @@
 //! Runs an experiment: processes, cores, databases, samplers, trials. An experiment in, results out.
 
 pub mod harness;
+mod http;
 pub mod link;
 pub mod sampler;
+mod session;

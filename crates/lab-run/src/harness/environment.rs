@@ -3,8 +3,8 @@
 //! What cannot be read is left out.
 
 use super::database::DatabaseServer;
-use super::fleet::Fleet;
-use crate::sampler::mount_of;
+use crate::sampler::{mount_of, quota_cores};
+use lab_data::experiment::Database;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::Path;
@@ -34,11 +34,11 @@ const SETTINGS: &[Asked] = &[
 ];
 
 /// The machine and the programs, in the order the report prints them.
-pub(super) fn describe(
+pub(super) fn describe<'a>(
     program: &Path,
     cores: &[usize],
     data: Option<&Path>,
-    fleet: &Fleet,
+    databases: impl Iterator<Item = (&'a Database, &'a DatabaseServer)>,
 ) -> Vec<(String, String)> {
     let facts = [
         ("cpu", cpu()),
@@ -55,7 +55,7 @@ pub(super) fn describe(
     ];
     let mut facts: Vec<(String, String)> =
         facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
-    for (database, server) in fleet.members() {
+    for (database, server) in databases {
         let version = cell(server, "SELECT version()").unwrap_or_default();
         // PostgreSQL goes on with its compiler, which is not what anybody looks for here.
         let version = version.split(" on ").next().unwrap_or_default().trim();
@@ -120,31 +120,7 @@ fn mounted(path: &Path) -> Option<String> {
 
 /// The tightest CPU quota of the control groups we are in, where one is set.
 fn cpu_limit() -> Option<String> {
-    let mut tightest: Option<f64> = None;
-    for line in read("/proc/self/cgroup").lines() {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
-        let root = match controllers {
-            "" => Path::new("/sys/fs/cgroup"),
-            _ if controllers.split(',').any(|one| one == "cpu") => Path::new("/sys/fs/cgroup/cpu"),
-            _ => continue,
-        };
-        // A group has its own limit and those of all above it.
-        for above in Path::new(group.trim_start_matches('/')).ancestors() {
-            let file = |name: &str| fs::read_to_string(root.join(above).join(name)).unwrap_or_default();
-            let both = format!("{} {}", file("cpu.cfs_quota_us").trim(), file("cpu.cfs_period_us").trim());
-            let limit = quota(&file("cpu.max")).or_else(|| quota(&both));
-            tightest = [tightest, limit].into_iter().flatten().reduce(f64::min);
-        }
-    }
-    tightest.map(|cores| format!("{cores:.2} cores (cgroup quota)"))
-}
-
-/// Cores that `QUOTA PERIOD` grants, in microseconds; `None` for `max` or −1: no limit.
-fn quota(text: &str) -> Option<f64> {
-    let mut words = text.split_ascii_whitespace().map(str::parse::<f64>);
-    let (quota, period) = (words.next()?.ok()?, words.next()?.ok()?);
-    (quota > 0.0 && period > 0.0).then(|| quota / period)
+    quota_cores(std::process::id()).map(|cores| format!("{cores:.2} cores (cgroup quota)"))
 }
 
 /// The last cell of the first row that `sql` gives; `None` where it gives nothing or fails.
@@ -162,7 +138,6 @@ fn settings(server: &DatabaseServer) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lab_data::experiment::Experiment;
 
     #[test]
     fn facts_are_read_from_the_kernels_text() {
@@ -172,21 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_is_a_number_of_cores() {
-        for (text, cores) in
-            [("150000 100000", Some(1.5)), ("max 100000", None), ("-1 100000", None), (" ", None), ("", None)]
-        {
-            assert_eq!(quota(text), cores, "{text}");
-        }
-    }
-
-    #[test]
     fn this_machine_is_described() {
         let program = std::env::current_exe().unwrap();
-        let experiment = Experiment::parse(include_str!("../../../../experiments/quick.toml")).unwrap();
-        let target = &experiment.subjects[0].target;
-        let fleet = Fleet::new(&experiment, target, &[], &[], Path::new("/"), &program).unwrap();
-        let facts = describe(&program, &[0], Some(Path::new("/")), &fleet);
+        let facts = describe(&program, &[0], Some(Path::new("/")), std::iter::empty());
         let names: Vec<&str> = facts.iter().map(|(name, _)| name.as_str()).collect();
         for expected in ["cores", "memory", "kernel", "weir", "build", "binary"] {
             assert!(names.contains(&expected), "{names:?}");

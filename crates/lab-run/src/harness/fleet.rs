@@ -1,13 +1,14 @@
 //! The lab's own databases: started and pinned, limited, made fresh for each repetition, and fed into a replica.
 
+use super::TargetRun;
 use super::database::{DatabaseServer, Options};
 use super::limits::{Limits, Part};
-use super::process::blind;
-use lab_data::experiment::{Database, Engine, Experiment, GENERATOR, SERVER, Target, Workload};
-use lab_data::results::Placement;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use super::process::{Process, complete};
+use kv::Error;
+use lab_data::experiment::{Database, Engine, GENERATOR, SERVER};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,9 +23,9 @@ const SETTLE_POLL_EVERY: Duration = Duration::from_millis(20);
 const LAG_SETTLED_BYTES: u64 = 1 << 20;
 
 /// The databases of a run, and what they may use.
-pub(super) struct Fleet {
+pub(super) struct Fleet<'a> {
+    target_run: &'a TargetRun<'a>,
     plan: Vec<Database>,
-    settings: Settings,
     /// In the order of `plan`; before the limits, whose groups must be empty when they go.
     servers: Vec<DatabaseServer>,
     limits: Option<Limits>,
@@ -34,46 +35,11 @@ pub(super) struct Fleet {
     current: String,
 }
 
-/// How the servers are set up.
-struct Settings {
-    postgres: BTreeMap<String, String>,
-    mariadb: BTreeMap<String, String>,
-    cores: Vec<Vec<usize>>,
-    flush_delay: Option<Duration>,
-    dir: PathBuf,
-    program: PathBuf,
-}
-
-/// Where the target finds its stores.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Urls {
-    /// By the store's place in the experiment.
-    pub(super) stores: BTreeMap<usize, String>,
-    /// The replica's.
-    pub(super) replica: Option<String>,
-}
-
-impl Fleet {
-    /// The databases of `target`, which is asked `workloads`. Nothing is started yet.
-    pub(super) fn new(
-        experiment: &Experiment,
-        target: &Target,
-        workloads: &[Workload],
-        placements: &[Placement],
-        dir: &Path,
-        program: &Path,
-    ) -> Result<Fleet, String> {
-        let plan = target.databases();
-        let mut postgres = experiment.postgres.clone().unwrap_or_default().settings;
-        if plan.iter().any(|database| database.store.is_none()) {
-            let needed = FOLLOWED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            postgres.extend(needed);
-        }
-        let cores_of = |database: &Database| {
-            let placement = placements.iter().find(|placement| placement.part == database.part);
-            placement.map(|placement| placement.cores.clone()).unwrap_or_default()
-        };
-        let quota = target.quota();
+impl<'a> Fleet<'a> {
+    /// The databases of a target. Nothing is started yet.
+    pub(super) fn new(target_run: &'a TargetRun) -> Result<Fleet<'a>, Error> {
+        let TargetRun { experiment, subject, workloads, .. } = target_run;
+        let (plan, quota) = (subject.target.databases(), subject.target.quota());
         let databases = plan.iter().map(|database| Part {
             name: database.part.clone(),
             // The replica is not in the way of a write, and its pace is nobody's.
@@ -86,70 +52,77 @@ impl Fleet {
         let own = [part(SERVER, plan.is_empty(), quota.server), part(GENERATOR, false, quota.generator)];
         let own = own.into_iter().filter(|part| part.capped || part.quota.is_some());
         let parts: Vec<Part> = databases.chain(own).collect();
-        let write_cap = workloads.iter().any(|workload| workload.write_cap.is_some());
-        Ok(Fleet {
-            settings: Settings {
-                postgres,
-                mariadb: experiment.mariadb.clone().unwrap_or_default().settings,
-                cores: plan.iter().map(cores_of).collect(),
-                flush_delay: target.flush_delay().map(|delay| delay.0),
-                dir: dir.to_owned(),
-                program: program.to_owned(),
-            },
-            plan,
-            servers: Vec::new(),
-            limits: Limits::new(&parts, write_cap)?,
-            fresh: 0,
-            current: String::new(),
-        })
+        let limits = Limits::new(&parts, workloads.iter().any(|workload| workload.write_cap.is_some()))?;
+        Ok(Fleet { target_run, plan, servers: Vec::new(), limits, fresh: 0, current: String::new() })
     }
 
     /// Makes sure that every server runs, with an empty database each, and the replica follows.
-    pub(super) fn refresh(&mut self) -> Result<Urls, String> {
-        let followed = self.plan.iter().any(|database| database.store.is_none());
+    pub(super) fn refresh(&mut self) -> Result<(), Error> {
         // The slots of a replica belong to its servers, not to a database: with one, all are made anew.
-        if followed || !self.lives() {
+        if self.has_replica() || self.processes().any(|process| process.ended().is_some()) {
             self.servers.clear();
         }
-        for index in self.servers.len()..self.plan.len() {
-            let server = self.settings.start(&self.plan[index], index)?;
-            if let Some((limits, pid)) = self.limits.as_ref().zip(server.pid()) {
-                limits.take(&self.plan[index].part, pid)?;
-            }
+        for database in self.plan.iter().skip(self.servers.len()) {
+            let server = self.start(database)?;
+            server.pid().map_or(Ok(()), |pid| self.take(&database.part, pid))?;
             self.servers.push(server);
         }
         self.current = format!("block_{}", self.fresh);
         self.fresh += 1;
-        let mut urls = Urls::default();
-        for (database, server) in self.plan.iter().zip(&self.servers) {
+        for server in &self.servers {
             server.ask(&format!("CREATE DATABASE {}", self.current))?;
-            let url = server.url_of(&self.current);
-            match database.store {
-                Some(index) => drop(urls.stores.insert(index, url)),
-                None => urls.replica = Some(url),
-            }
         }
-        if let Some(replica) = &urls.replica {
-            self.settings.follow(replica, urls.stores.values())?;
-        }
-        Ok(urls)
+        self.url_of(None).map_or(Ok(()), |replica| self.follow(&replica))
     }
 
-    /// Whether every server that was started still runs.
-    pub(super) fn lives(&mut self) -> bool {
-        self.servers.iter_mut().all(DatabaseServer::lives)
+    fn start(&self, database: &Database) -> Result<DatabaseServer, Error> {
+        let TargetRun { experiment, subject, options, .. } = self.target_run;
+        let settings = match database.engine {
+            Engine::Postgres => &experiment.postgres,
+            Engine::MariaDb => &experiment.mariadb,
+        };
+        let mut settings = settings.clone().unwrap_or_default().settings;
+        if self.has_replica() && database.engine == Engine::Postgres {
+            settings.extend(FOLLOWED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        }
+        let options = Options {
+            cores: self.target_run.cores_of(&database.part).to_vec(),
+            settings,
+            flush_delay: subject.target.flush_delay().map(|delay| delay.0),
+            parents: vec![options.dir.clone()],
+            log: Some(options.dir.join(format!("{}.log", database.part))),
+            stop: Arc::clone(&options.stop),
+        };
+        DatabaseServer::start(database.engine, options)
     }
 
-    /// What is said of the first database that is no longer there; `None` while all run.
-    pub(super) fn ended(&mut self) -> Option<String> {
-        let mut servers = self.plan.iter().zip(&mut self.servers);
-        let (database, _) = servers.find_map(|(of, server)| (!server.lives()).then_some((of, server)))?;
-        Some(format!("the {part} ended during the trial; {part}.log says why", part = database.part))
+    /// Has the replica follow the stores, in their order.
+    fn follow(&self, replica: &str) -> Result<(), Error> {
+        let mut command = Command::new(&self.target_run.options.program);
+        command.args(["replica", "init", "--replica", replica]);
+        let stores = self.plan.iter().filter(|database| database.store.is_some());
+        let stores = stores.filter_map(|database| self.url_of(database.store));
+        command.args(stores.flat_map(|store| ["--store".to_owned(), store]));
+        complete(&mut command, "the replica does not follow")
+    }
+
+    /// The process of every server.
+    pub(super) fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
+        self.servers.iter_mut().filter_map(DatabaseServer::process)
+    }
+
+    /// The URL of the store in this place of the experiment, if that is a database of ours; without a place, of the replica.
+    pub(super) fn url_of(&self, store: Option<usize>) -> Option<String> {
+        self.members().find(|(database, _)| database.store == store).map(|(_, server)| self.url(server))
+    }
+
+    fn has_replica(&self) -> bool {
+        self.plan.iter().any(|database| database.store.is_none())
     }
 
     /// Has the databases write out what they owe to their disks and to the replica, so that a write cap meets only what is
     /// written from now on.
-    pub(super) fn settle(&self) -> Result<(), String> {
+    pub(super) fn settle(&self) -> Result<(), Error> {
         let start = Instant::now();
         for (database, server) in self.members() {
             write_out(server, database.engine)?;
@@ -164,12 +137,12 @@ impl Fleet {
     }
 
     /// Puts a process that is no database under the limits of its part, where that has any.
-    pub(super) fn take(&self, part: &str, pid: u32) -> Result<(), String> {
+    pub(super) fn take(&self, part: &str, pid: u32) -> Result<(), Error> {
         self.limits.as_ref().map_or(Ok(()), |limits| limits.take(part, pid))
     }
 
     /// Has every commit of the PostgreSQL servers that are stores wait so many microseconds before it flushes; 0 is none.
-    pub(super) fn delay_commits(&self, us: u64) -> Result<(), String> {
+    pub(super) fn delay_commits(&self, us: u64) -> Result<(), Error> {
         let is_meant = |of: &Database| of.store.is_some() && of.engine == Engine::Postgres;
         let mut stores = self.members().filter(|(database, _)| is_meant(database));
         stores.try_for_each(|(_, server)| server.delay_commits(us))
@@ -201,43 +174,8 @@ impl Fleet {
     }
 }
 
-impl Settings {
-    fn start(&self, database: &Database, index: usize) -> Result<DatabaseServer, String> {
-        let settings = match database.engine {
-            Engine::Postgres => &self.postgres,
-            Engine::MariaDb => &self.mariadb,
-        };
-        let options = Options {
-            cores: self.cores[index].clone(),
-            settings: settings.clone(),
-            flush_delay: self.flush_delay,
-            parents: vec![self.dir.clone()],
-            log: Some(self.dir.join(format!("{}.log", database.part))),
-        };
-        DatabaseServer::start(database.engine, options)
-    }
-
-    /// Has the replica follow the stores, in their order.
-    fn follow<'a>(&self, replica: &str, stores: impl Iterator<Item = &'a String>) -> Result<(), String> {
-        let mut command = Command::new(&self.program);
-        blind(&mut command);
-        command.args(["replica", "init", "--replica", replica]).stdin(Stdio::null());
-        command.args(stores.flat_map(|store| ["--store", store]));
-        let output = command.output().map_err(|error| {
-            format!("cannot start {}: {error}; is it still where it was?", self.program.display())
-        })?;
-        match output.status.success() {
-            true => Ok(()),
-            false => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                Err(format!("weir replica init failed: {}", said.lines().last().unwrap_or("it said nothing")))
-            }
-        }
-    }
-}
-
 /// Writes every dirty page; a MariaDB does that all the time.
-fn write_out(server: &DatabaseServer, engine: Engine) -> Result<(), String> {
+fn write_out(server: &DatabaseServer, engine: Engine) -> Result<(), Error> {
     match engine {
         Engine::Postgres => server.ask("CHECKPOINT").map(drop),
         Engine::MariaDb => Ok(()),

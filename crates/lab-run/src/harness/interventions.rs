@@ -10,6 +10,7 @@
 use super::runner::Length;
 use super::sizes::Base;
 use super::{Progress, Runner, TargetRun, failed, save};
+use kv::Error;
 use kv::units::Span;
 use lab_data::experiment::{Experiment, Interventions, Workload};
 use lab_data::results::{Intervention, Results, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
@@ -108,11 +109,11 @@ impl<'a> TargetRun<'a> {
     /// the error is that nothing can be saved.
     pub(super) fn intervene(
         &'a self,
-        runner: &mut (dyn Runner<'a> + 'a),
+        runner: &mut dyn Runner,
         results: &mut Results,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
-    ) -> Result<(), String> {
+    ) -> Result<(), Error> {
         let experiment = self.experiment;
         for workload in
             self.workloads.iter().filter(|_| experiment.headroom || experiment.interventions.is_some())
@@ -142,11 +143,11 @@ impl<'a> TargetRun<'a> {
     fn run_rounds(
         &'a self,
         rounds: &Rounds<'a>,
-        runner: &mut (dyn Runner<'a> + 'a),
+        runner: &mut dyn Runner,
         results: &mut Results,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
-    ) -> Result<(), String> {
+    ) -> Result<(), Error> {
         let Rounds { workload, level, ref names, strength, ref numbers, in_one_try, length } = *rounds;
         let (target, in_round) = (self.subject.name.as_deref(), 1 + names.len());
         let total = numbers.len() * in_round;
@@ -202,7 +203,7 @@ impl<'a> TargetRun<'a> {
         intervention: Intervention,
         results: &mut Results,
         progress: &mut dyn Progress,
-    ) -> Result<(), String> {
+    ) -> Result<(), Error> {
         progress.intervened(self.subject.name.as_deref(), &intervention);
         results.interventions.push(intervention);
         save(results, &self.options.dir)
@@ -241,7 +242,6 @@ fn shuffled<'k>(names: &'k [String], seed: u64, workload: &str, round: u32) -> V
 mod tests {
     use super::*;
     use crate::harness::Options;
-    use crate::harness::search::Offered;
     use lab_data::experiment::{Experiment, INTERVENTIONS};
     use lab_data::results::{Change, Resource, Selftest};
     use std::collections::BTreeSet;
@@ -273,8 +273,8 @@ mod tests {
         revivals: u32,
     }
 
-    impl<'a> Runner<'a> for Mortal {
-        fn begin(&mut self) -> Result<(), String> {
+    impl Runner for Mortal {
+        fn begin(&mut self) -> Result<(), Error> {
             Ok(())
         }
 
@@ -282,15 +282,15 @@ mod tests {
             Vec::new()
         }
 
-        fn resources(&self) -> Vec<Resource> {
+        fn resources(&mut self) -> Vec<Resource> {
             Vec::new()
         }
 
-        fn trial(&mut self, _: &'a Workload, _: u32, _: u32) -> Trial {
+        fn trial(&mut self, _: &Workload, _: u32, _: u32, _: Length) -> Trial {
             base(&[])
         }
 
-        fn interventions(&mut self, _: &'a Workload) -> Result<Vec<String>, String> {
+        fn interventions(&mut self, _: &Workload) -> Result<Vec<String>, Error> {
             Ok(["cpu", "delay", "worker"].map(str::to_owned).to_vec())
         }
 
@@ -300,7 +300,7 @@ mod tests {
 
         fn intervene(
             &mut self,
-            of: &'a Workload,
+            of: &Workload,
             level: u32,
             round: u32,
             _: Length,
@@ -312,10 +312,6 @@ mod tests {
                 true => failed(of, level, round, "it fell over"),
                 false => Trial { level, repetition: round, ..base(&[]) },
             }
-        }
-
-        fn offered(&mut self, _: &'a Workload, _: &Offered, _: u32) -> Trial {
-            base(&[])
         }
     }
 
@@ -347,6 +343,7 @@ mod tests {
             published: Vec::new(),
             enough: |_, _| false,
             is_decided: |results, _| results.interventions.len() >= 12,
+            stop: Default::default(),
         };
         let target_run = TargetRun::new(&experiment, &experiment.subjects[0], &options, &[0]).unwrap();
         let mut results = target_run.nothing_yet("now");

@@ -4,40 +4,29 @@
 
 use super::process::{Listening, Process};
 use crate::sampler;
+use kv::Error;
 use kv::proto::LinkAccount;
-use kv::units::{BitRate, Span};
+use kv::units::BitRate;
+use lab_data::experiment;
+use parking_lot::Mutex;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{ChildStdin, Command};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long an answer may take: longer than any that comes.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// What to start.
-pub(super) struct Start<'a> {
-    /// The weir binary.
-    pub(super) program: &'a Path,
-    /// Where it goes on to: `127.0.0.1:8080`.
-    pub(super) to: &'a str,
-    /// Most bits a second in each direction.
-    pub(super) rate: Option<BitRate>,
-    /// In each direction.
-    pub(super) delay: Option<Span>,
-    /// Where it runs.
-    pub(super) cores: &'a [usize],
-    /// Where it says what goes wrong.
-    pub(super) log: &'a Path,
-}
-
 /// A link that listens. Dropped, it is gone.
 pub(super) struct Link {
-    process: Process,
-    url: String,
-    asked: sampler::Link,
+    pub(super) process: Process,
+    /// `http://127.0.0.1:PORT`.
+    pub(super) url: String,
+    /// How it can be asked.
+    pub(super) asked: sampler::Link,
 }
 
 /// Both ends of a conversation.
@@ -47,42 +36,28 @@ struct Talk {
 }
 
 impl Link {
-    /// Starts it and waits until it listens.
-    pub(super) fn start(start: &Start, stop: &AtomicBool) -> Result<Link, String> {
-        let mut command = Command::new(start.program);
-        command.args(["link", "--to", start.to]);
-        command.args(start.rate.iter().flat_map(|rate| ["--rate".to_owned(), rate.to_string()]));
-        command.args(start.delay.iter().flat_map(|delay| ["--delay".to_owned(), delay.to_string()]));
-        let mut started = Listening::start(&mut command, "link", start.cores, start.log, stop)?;
-        let questions = started.process.stdin().ok_or("weir link has no input")?;
-        let Listening { process, lines: answers, address, .. } = started;
+    /// Starts `program` as `wanted` on the way to `to`, as in `127.0.0.1:8080`, and waits until it listens.
+    pub(super) fn start(
+        program: &Path,
+        to: &str,
+        wanted: experiment::Link,
+        cores: &[usize],
+        log: &Path,
+        stop: &AtomicBool,
+    ) -> Result<Link, Error> {
+        let mut command = Command::new(program);
+        command.args(["link", "--to", to]);
+        command.args(wanted.rate.iter().flat_map(|rate| ["--rate".to_owned(), rate.to_string()]));
+        command.args(wanted.delay.iter().flat_map(|delay| ["--delay".to_owned(), delay.to_string()]));
+        let started = Listening::wait(Process::weir(&mut command, cores, log)?, stop)?;
+        let Listening { mut process, lines: answers, url } = started;
+        let questions = process.stdin().ok_or_else(|| process.failed("has no input"))?;
         let talk = Mutex::new(Talk { questions, answers });
         let asked = sampler::Link {
-            bytes_per_sec: start.rate.map(BitRate::bytes_per_sec),
-            // One who asks at a time: whatever it was doing, who panicked has left at most an answer behind.
-            ask: Arc::new(move || talk.lock().unwrap_or_else(PoisonError::into_inner).ask()),
+            bytes_per_sec: wanted.rate.map(BitRate::bytes_per_sec),
+            ask: Arc::new(move || talk.lock().ask()),
         };
-        Ok(Link { process, url: format!("http://{address}"), asked })
-    }
-
-    /// `http://127.0.0.1:PORT`.
-    pub(super) fn url(&self) -> &str {
-        &self.url
-    }
-
-    /// The process id.
-    pub(super) fn pid(&self) -> u32 {
-        self.process.pid()
-    }
-
-    /// Whether it still runs.
-    pub(super) fn lives(&mut self) -> bool {
-        self.process.ended().is_none()
-    }
-
-    /// How it can be asked.
-    pub(super) fn asked(&self) -> sampler::Link {
-        self.asked.clone()
+        Ok(Link { process, url, asked })
     }
 }
 
@@ -103,20 +78,15 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     /// A shell script in the link's place.
-    fn start(script: &str) -> Result<Link, String> {
+    fn start(script: &str) -> Result<Link, Error> {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("weir");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let start = Start {
-            program: &program,
-            to: "127.0.0.1:1",
-            rate: Some("8mbit".parse().unwrap()),
-            delay: Some("20ms".parse().unwrap()),
-            cores: &[],
-            log: &dir.path().join("link.log"),
-        };
-        Link::start(&start, &AtomicBool::new(false))
+        let wanted =
+            experiment::Link { rate: Some("8mbit".parse().unwrap()), delay: Some("20ms".parse().unwrap()) };
+        let log = dir.path().join("link.log");
+        Link::start(&program, "127.0.0.1:1", wanted, &[], &log, &AtomicBool::new(false))
     }
 
     #[test]
@@ -127,8 +97,8 @@ mod tests {
              \"waiting_secs\":1,\"serving_secs\":2}'; done",
         );
         let link = link.unwrap();
-        assert_eq!(link.url(), "http://127.0.0.1:1");
-        let asked = link.asked();
+        assert_eq!(link.url, "http://127.0.0.1:1");
+        let asked = link.asked.clone();
         assert_eq!(asked.bytes_per_sec, Some(1e6));
         let account = (asked.ask)().unwrap();
         assert_eq!((account.up.bytes, account.waiting_secs), (5, 1.0));
@@ -138,9 +108,9 @@ mod tests {
 
     #[test]
     fn a_link_that_ends_is_quoted() {
-        let why = start("echo 'error: no such address' >&2; exit 2").err().unwrap();
+        let why = start("echo 'error: no such address' >&2; exit 2").err().unwrap().to_string();
         assert!(
-            why.starts_with("weir link ended with exit status: 2: error: no such address; see "),
+            why.starts_with("link ended with exit status: 2: error: no such address; hint: see "),
             "{why}"
         );
     }

@@ -8,6 +8,7 @@
 mod database;
 mod environment;
 mod failing;
+mod files;
 mod fleet;
 mod interventions;
 mod sizes;
@@ -15,22 +16,21 @@ mod limits;
 mod link;
 mod live;
 mod load;
-mod mariadb;
-mod postgres;
 mod process;
 mod resources;
 mod runner;
 mod search;
 mod selftest;
-mod server;
 mod services;
 mod slow_flush;
 
 pub use database::{DatabaseServer, Options as DatabaseOptions};
 
+use files::cannot_write;
+use kv::Error;
 use kv::proto::{FORMAT, SecondReport};
 use kv::units::Span;
-use lab_data::experiment::{Adaptive, Cores, Experiment, GENERATOR, SERVER, Subject, Target, Workload};
+use lab_data::experiment::{Adaptive, Cores, Experiment, Subject, Target, Workload};
 use lab_data::published::PublishedRow;
 use lab_data::results::{
     Intervention, Measured, NOT_IMPOSED, Placement, Results, Selftest, Trial, WorkloadPlan,
@@ -40,11 +40,13 @@ use live::LiveRunner;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use resources::{take_in, write_cap};
-use runner::{Runner, SimulatedRunner, failed};
-use std::fs;
+use runner::{Length, Runner, SimulatedRunner, failed};
+use selftest::{Proved, prove};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
 /// The file in the results directory that everything else is made from.
 pub const RESULTS_FILE: &str = "results.json";
@@ -69,6 +71,8 @@ pub struct Options {
     pub enough: fn(&Precision, &[SecondReport]) -> bool,
     /// Whether the rounds made so far show, for a workload, if the generator is the limit.
     pub is_decided: fn(&Results, &str) -> bool,
+    /// Set, the run ends.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// What an experiment asks of a trial that may end before its limit.
@@ -110,20 +114,15 @@ pub trait Progress {
 pub struct Ran {
     /// What was measured of each target, in the experiment's order; of some perhaps nothing.
     pub results: Vec<Results>,
-    /// Why it ended early, in one line: a target could not be measured at all, or nothing could be saved.
-    pub error: Option<String>,
+    /// Why it ended early: a target could not be measured at all, or nothing could be saved.
+    pub error: Option<Error>,
 }
 
-/// Runs all of `experiment`, or as much of it as there is time for until `stop` is set. The results of several targets
-/// are also in directories of their own, see [`dir_of`].
-pub fn run(
-    experiment: &Experiment,
-    options: &Options,
-    progress: &mut dyn Progress,
-    stop: &AtomicBool,
-) -> Ran {
+/// Runs all of `experiment`, or as much of it as there is time for. The results of several targets are also in directories of
+/// their own, see [`dir_of`].
+pub fn run(experiment: &Experiment, options: &Options, progress: &mut dyn Progress) -> Ran {
     let mut ran = Ran::default();
-    ran.error = run_into(&mut ran.results, experiment, options, progress, stop).err();
+    ran.error = run_into(&mut ran.results, experiment, options, progress).err();
     ran
 }
 
@@ -132,120 +131,50 @@ fn run_into(
     experiment: &Experiment,
     options: &Options,
     progress: &mut dyn Progress,
-    stop: &AtomicBool,
-) -> Result<(), String> {
-    let cores =
-        topology::available().map_err(|error| format!("cannot ask which cores we may use: {error}"))?;
+) -> Result<(), Error> {
+    let cores = topology::available()
+        .map_err(|error| Error::new(format_args!("cannot ask which cores we may use: {error}")))?;
     let target_runs = experiment.subjects.iter().map(|subject| {
         TargetRun::new(experiment, subject, options, &cores).map_err(|why| of_target(subject, why))
     });
-    let target_runs = target_runs.collect::<Result<Vec<_>, String>>()?;
+    let target_runs = target_runs.collect::<Result<Vec<_>, Error>>()?;
     // Only now, so that after a complaint the same command finds the results directory as empty as it left it.
-    target_runs.iter().try_for_each(TargetRun::make_directory)?;
+    for TargetRun { options, .. } in &target_runs {
+        fs::create_dir_all(&options.dir).map_err(|error| cannot_write(&options.dir, error))?;
+    }
     let started = now();
     results.extend(target_runs.iter().map(|target_run| target_run.nothing_yet(&started)));
     let mut count = Count { begun: 0, total: experiment.trials() };
-    let mut runner: Option<Box<dyn Runner<'_> + '_>> = None;
+    let mut runner: Option<Box<dyn Runner + '_>> = None;
     let mut proved = None;
     for repetition in 0..experiment.repetitions {
         for turn in turns(target_runs.len(), repetition) {
             let (target_run, own) = (&target_runs[turn], &mut results[turn]);
             // Of several targets none is there while another is measured. One alone may keep its databases.
-            runner = runner.filter(|_| target_runs.len() == 1);
-            if runner.is_none() {
-                let made = target_run.runner(&cores, own.trials.len() as u64, stop);
-                runner = match made {
-                    Ok(runner) => Some(runner),
-                    // A limit that this machine cannot impose is an answer, too.
-                    Err(why) if experiment.truth.is_some() => {
-                        target_run.refused(&why, repetition, own, &mut count, progress)?;
-                        None
-                    }
-                    Err(why) => return Err(of_target(target_run.subject, why)),
-                };
+            let kept = runner.take().filter(|_| target_runs.len() == 1);
+            let mut made = kept.map_or_else(|| target_run.runner(own.trials.len() as u64), Ok);
+            if made.is_ok() {
+                // Only now: what this machine refuses is said at once, and of what is measured nothing runs yet.
+                proved = proved.or_else(|| prove(&target_runs, options, progress));
+                let Some(proved) = proved.clone() else { return Ok(()) };
+                let is_simulated = target_run.is_simulated();
+                let proved = if is_simulated { Proved::not_run(Selftest::Simulated) } else { proved };
+                own.selftest = Some(proved.selftest);
+                (own.selftest_at, own.selftest_cores) = (proved.at, proved.cores);
             }
-            let Some(runner) = &mut runner else { continue };
-            // Only now: what this machine refuses is said at once, and of what is measured nothing runs yet.
-            if proved.is_none() {
-                proved = prove(experiment, &target_runs, &cores, options, progress, stop);
-            }
-            let Some(proved) = &proved else { return Ok(()) };
-            let proved = match target_run.is_simulated() {
-                true => Proved::not_run(Selftest::Simulated),
-                false => proved.clone(),
+            let target: Result<&mut dyn Runner, Error> = match &mut made {
+                Ok(runner) => Ok(runner.as_mut()),
+                Err(why) => Err(why.clone()),
             };
-            own.selftest = Some(proved.selftest);
-            (own.selftest_at, own.selftest_cores) = (proved.at, proved.cores);
-            let done = target_run.block(repetition, runner.as_mut(), own, &mut count, progress, stop);
+            let done = target_run.block(repetition, target, own, &mut count, progress);
+            runner = made.ok();
             done.map_err(|why| of_target(target_run.subject, why))?;
-            if stop.load(Ordering::Relaxed) {
+            if options.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
         }
     }
     Ok(())
-}
-
-/// What came of the generator's selftest.
-#[derive(Clone)]
-struct Proved {
-    selftest: Selftest,
-    /// When it ran.
-    at: Option<String>,
-    /// The cores of the generator and of the responder.
-    cores: Option<[usize; 2]>,
-}
-
-impl Proved {
-    fn not_run(selftest: Selftest) -> Proved {
-        Proved { selftest, at: None, cores: None }
-    }
-}
-
-/// Has the generator prove itself, once for all targets, unless it has on this machine; `None` if stopped meanwhile. It is pinned as for the
-/// first target that is no model.
-fn prove(
-    experiment: &Experiment,
-    target_runs: &[TargetRun],
-    cores: &[usize],
-    options: &Options,
-    progress: &mut dyn Progress,
-    stop: &AtomicBool,
-) -> Option<Proved> {
-    let Some(target_run) = target_runs.iter().find(|target_run| !target_run.is_simulated()) else {
-        return Some(Proved::not_run(Selftest::Simulated));
-    };
-    if !experiment.selftest {
-        let skipped = Proved::not_run(Selftest::Skipped);
-        progress.proved(&skipped.selftest, None);
-        return Some(skipped);
-    }
-    let cores = selftest::cores(target_run.cores_of(GENERATOR), target_run.cores_of(SERVER), cores);
-    let file = selftest::stored_at(&options.program, cores);
-    let passed = file.as_deref().and_then(selftest::Passed::read);
-    let proved = match passed {
-        Some(selftest::Passed { at, report }) => {
-            Proved { selftest: Selftest::Ran(report), at: Some(at), cores }
-        }
-        None => {
-            progress.preparing("the generator proves itself");
-            let proof = selftest::Proof {
-                program: &options.program,
-                cores,
-                log: &options.dir.join("selftest.log"),
-                limit: selftest::LIMIT,
-            };
-            let (selftest, at) = (proof.run(stop)?, now());
-            if let (Selftest::Ran(report), Some(file)) = (&selftest, &file)
-                && selftest.failed().is_empty()
-            {
-                selftest::Passed { at: at.clone(), report: report.clone() }.store(file);
-            }
-            Proved { selftest, at: Some(at), cores }
-        }
-    };
-    progress.proved(&proved.selftest, proved.at.as_deref());
-    Some(proved)
 }
 
 /// This second as RFC 3339 in UTC.
@@ -263,9 +192,9 @@ fn turns(targets: usize, repetition: u32) -> impl Iterator<Item = usize> {
     (0..targets).map(move |turn| (turn + repetition as usize) % targets)
 }
 
-fn of_target(subject: &Subject, why: String) -> String {
+fn of_target(subject: &Subject, why: Error) -> Error {
     match &subject.name {
-        Some(name) => format!("target `{name}`: {why}"),
+        Some(name) => why.at(format_args!("target `{name}`")),
         None => why,
     }
 }
@@ -282,6 +211,8 @@ struct TargetRun<'a> {
     subject: &'a Subject,
     /// Those it takes part in.
     workloads: Vec<Workload>,
+    /// All that we may use.
+    cores: &'a [usize],
     placements: Vec<Placement>,
     /// With its own directory.
     options: Options,
@@ -292,43 +223,28 @@ impl<'a> TargetRun<'a> {
         experiment: &'a Experiment,
         subject: &'a Subject,
         options: &Options,
-        cores: &[usize],
-    ) -> Result<TargetRun<'a>, String> {
+        cores: &'a [usize],
+    ) -> Result<TargetRun<'a>, Error> {
         let parts = subject.target.parts();
         // What is said of the parts of the others does not concern it.
         let mut wanted: Cores = experiment.cores.clone();
         wanted.parts.retain(|part, _| parts.contains(part));
         let names: Vec<&str> = parts.iter().map(String::as_str).collect();
-        let placements = topology::plan(cores, &names, &wanted)?;
+        let placements = topology::plan(cores, &names, &wanted).map_err(Error::new)?;
         if let Target::Command(commands) = &subject.target {
             services::check(commands, &options.program)?;
         }
         let dir = dir_of(&options.dir, measured(experiment, subject).as_ref());
         let options = Options { dir, ..options.clone() };
-        Ok(TargetRun {
-            experiment,
-            subject,
-            workloads: experiment.workloads_of(subject),
-            placements,
-            options,
-        })
+        let workloads = experiment.workloads_of(subject);
+        Ok(TargetRun { experiment, subject, workloads, cores, placements, options })
     }
 
-    fn make_directory(&self) -> Result<(), String> {
-        let dir = &self.options.dir;
-        fs::create_dir_all(dir)
-            .map_err(|error| format!("cannot make {}: {error}; make room or rights", dir.display()))
-    }
-
-    fn runner(
-        &'a self,
-        cores: &[usize],
-        ran: u64,
-        stop: &'a AtomicBool,
-    ) -> Result<Box<dyn Runner<'a> + 'a>, String> {
+    /// What its trials run against; `ran` of them have been begun before.
+    fn runner(&self, ran: u64) -> Result<Box<dyn Runner + '_>, Error> {
         Ok(match &self.subject.target {
             Target::Simulated(model) => Box::new(SimulatedRunner { model, experiment: self.experiment }),
-            _ => Box::new(LiveRunner::new(self, cores.to_vec(), ran, stop)?),
+            _ => Box::new(LiveRunner::new(self, ran)?),
         })
     }
 
@@ -343,7 +259,7 @@ impl<'a> TargetRun<'a> {
 
     /// Its results before the first trial.
     fn nothing_yet(&self, started: &str) -> Results {
-        let TargetRun { experiment, subject, workloads, placements, options } = self;
+        let TargetRun { experiment, subject, workloads, placements, options, .. } = self;
         Results {
             format: FORMAT,
             weir_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -361,7 +277,7 @@ impl<'a> TargetRun<'a> {
             selftest_at: None,
             selftest_cores: None,
             resources: Vec::new(),
-            workloads: workloads.iter().map(plan_of).collect(),
+            workloads: workloads.iter().cloned().map(plan_of).collect(),
             levels: experiment.levels.clone(),
             repetitions: experiment.repetitions,
             published: options.published.clone(),
@@ -380,76 +296,71 @@ impl<'a> TargetRun<'a> {
             .is_some_and(|truth| truth.cases.iter().all(|case| Some(&case.target) != name))
     }
 
-    /// Keeps that none of its trials of one repetition could be run.
-    fn refused(
-        &self,
-        why: &str,
-        repetition: u32,
-        results: &mut Results,
-        count: &mut Count,
-        progress: &mut dyn Progress,
-    ) -> Result<(), String> {
-        let name = self.subject.name.as_deref();
-        let why = format!("{NOT_IMPOSED}{why}");
-        for (workload, level) in order(self.experiment, &self.workloads, repetition) {
-            count.begun += 1;
-            progress.begins(count.begun, count.total, name, &workload.name, level);
-            let trial = failed(workload, level, repetition, &why);
-            progress.ended(name, &trial);
-            results.trials.push(trial);
-        }
-        save(results, &self.options.dir)
-    }
-
-    /// Runs every trial of one repetition, or as many as there is time for until `stop` is set.
+    /// Runs every trial of one repetition, or as many as there is time for. Without a `runner` there is a limit that this machine
+    /// cannot impose.
     fn block(
-        &'a self,
+        &self,
         repetition: u32,
-        runner: &mut (dyn Runner<'a> + 'a),
+        runner: Result<&mut dyn Runner, Error>,
         results: &mut Results,
         count: &mut Count,
         progress: &mut dyn Progress,
-        stop: &AtomicBool,
-    ) -> Result<(), String> {
+    ) -> Result<(), Error> {
+        let TargetRun { experiment, options, .. } = self;
         let name = self.subject.name.as_deref();
-        let shown = name.unwrap_or("the target");
-        progress.preparing(&format!("starting {shown} for repetition {}", repetition + 1));
-        let begun = runner.begin();
-        if stop.load(Ordering::Relaxed) {
+        let mut begun = match runner {
+            Ok(runner) => {
+                let shown = name.unwrap_or("the target");
+                progress.preparing(&format!("starting {shown} for repetition {}", repetition + 1));
+                runner.begin().map(|()| runner)
+            }
+            // That is an answer, too.
+            Err(why) if experiment.truth.is_some() => Err(Error::new(format_args!("{NOT_IMPOSED}{why}"))),
+            Err(why) => return Err(why),
+        };
+        if options.stop.load(Ordering::Relaxed) {
             return Ok(());
         }
-        match &begun {
+        match &mut begun {
             // Or, with `[truth]`, in the first that begins.
-            Ok(()) if repetition == 0 || results.resources.is_empty() => {
+            Ok(runner) if repetition == 0 || results.resources.is_empty() => {
                 results.environment = runner.environment();
                 results.resources = runner.resources();
             }
-            Err(why) if repetition == 0 && self.experiment.truth.is_none() => return Err(why.clone()),
+            Err(why) if repetition == 0 && experiment.truth.is_none() => return Err(why.clone()),
             _ => {}
         }
-        for (workload, level) in order(self.experiment, &self.workloads, repetition) {
+        let Experiment { warmup, window, adaptive, .. } = **experiment;
+        for (workload, level) in order(experiment, &self.workloads, repetition) {
             count.begun += 1;
             progress.begins(count.begun, count.total, name, &workload.name, level);
-            let trial = match &begun {
-                Ok(()) => runner.trial(workload, level, repetition),
+            let length = Length { warmup, window, adaptive };
+            let trial = match &mut begun {
+                Ok(runner) => runner.trial(workload, level, repetition, length),
                 Err(why) => failed(workload, level, repetition, why),
             };
             // An interrupted trial is no failure of the target.
-            if stop.load(Ordering::Relaxed) {
+            if options.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             take_in(&mut results.resources, write_cap(&trial.opened));
-            describe(&mut results.workloads, &trial);
+            // What a workload asks for, in the load generator's words, where the file has none.
+            let mut plans = results.workloads.iter_mut();
+            let undescribed = plans.find(|plan| plan.name == trial.workload && plan.about.is_empty());
+            if let (Some(plan), Some(load)) = (undescribed, &trial.load) {
+                plan.about.clone_from(&load.about);
+            }
             results.trials.push(trial);
-            save(results, &self.options.dir)?;
+            save(results, &options.dir)?;
             progress.ended(name, &results.trials[results.trials.len() - 1]);
         }
-        for workload in self.workloads.iter().filter(|_| begun.is_ok()) {
-            search::search(runner, workload, repetition, results, &self.options.dir, progress, stop)?;
+        let Ok(runner) = begun else { return Ok(()) };
+        for workload in &self.workloads {
+            search::search(runner, workload, repetition, results, options, progress)?;
         }
-        let is_last = repetition + 1 == self.experiment.repetitions;
-        match begun.is_ok() && is_last && !self.is_reference() {
-            true => self.intervene(runner, results, progress, stop),
+        let is_last = repetition + 1 == experiment.repetitions;
+        match is_last && !self.is_reference() {
+            true => self.intervene(runner, results, progress, &options.stop),
             false => Ok(()),
         }
     }
@@ -465,15 +376,14 @@ fn measured(experiment: &Experiment, subject: &Subject) -> Option<Measured> {
 }
 
 /// Writes `results` to `dir`: whole, or not at all.
-pub fn save(results: &Results, dir: &Path) -> Result<(), String> {
+pub fn save(results: &Results, dir: &Path) -> Result<(), Error> {
     let path = dir.join(RESULTS_FILE);
     let fresh = dir.join(format!("{RESULTS_FILE}.tmp"));
     let write = || {
         fs::write(&fresh, serde_json::to_vec(results)?)?;
         fs::rename(&fresh, &path)
     };
-    write()
-        .map_err(|error| format!("{}: cannot save the results: {error}; make room or rights", path.display()))
+    write().map_err(|error: io::Error| cannot_write(&path, error))
 }
 
 /// Every one of `workloads` at every level, in the order of one repetition.
@@ -496,18 +406,7 @@ fn order<'w>(
     order
 }
 
-/// What a workload asks for, in the load generator's words, where the file has none.
-fn describe(workloads: &mut [WorkloadPlan], trial: &Trial) {
-    let Some(load) = &trial.load else { return };
-    let undescribed =
-        workloads.iter_mut().find(|workload| workload.name == trial.workload && workload.about.is_empty());
-    if let Some(workload) = undescribed {
-        workload.about.clone_from(&load.about);
-    }
-}
-
-fn plan_of(workload: &Workload) -> WorkloadPlan {
-    let Workload { name, about, levels, published, .. } = workload.clone();
+fn plan_of(Workload { name, about, levels, published, .. }: Workload) -> WorkloadPlan {
     WorkloadPlan { name, about, levels, published }
 }
 

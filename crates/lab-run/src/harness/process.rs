@@ -1,15 +1,19 @@
-//! A child process: pinned before its first instruction, logged, and gone when its owner is.
+//! A child process: pinned before its first instruction, logged, waited for, and gone when its owner is.
 
-use crate::sampler::descendants;
+use super::files::cannot_write;
+use crate::sampler::{Stat, descendants, processes};
+use kv::Error;
 use kv::proto::LISTENING;
+use lab_data::experiment::SERVER;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
@@ -19,13 +23,18 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a weir may take until it says where it listens.
 const LISTENING_MAX: Duration = Duration::from_secs(30);
+/// How often something is started on other ports when somebody was quicker.
+const PORT_TRIES: usize = 4;
 /// How often a condition is checked that has no event to wait for.
 const POLL_EVERY: Duration = Duration::from_millis(3);
 
 /// A running child. Dropping it asks it to end, waits, and kills it if it does not.
 #[derive(Debug)]
 pub(super) struct Process {
+    /// That of its log, and of the part it is.
+    name: String,
     child: Child,
+    log: Log,
     /// Ends its group if we do not come to it. `None` of who ends with its input, and once it was seen to have ended.
     guard: Option<Guard>,
 }
@@ -66,42 +75,67 @@ impl Drop for Guard {
 }
 
 impl Process {
-    /// Starts `command` on `cores`; on all that we have where that is empty.
-    pub(super) fn spawn(command: &mut Command, cores: &[usize]) -> io::Result<Process> {
+    /// Starts a weir on `cores`, on all that we have where that is empty. It ends with its input, and that with us, even if we are
+    /// killed. What it prints is for [`Process::lines`].
+    pub(super) fn weir(command: &mut Command, cores: &[usize], log: &Path) -> Result<Process, Error> {
+        let (log, file) = Log::append(log)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
+        Process::spawn(command, cores, log)
+    }
+
+    /// Starts a program that does not end with its input. Neither it nor its files in `dir` outlive us: if we end before it, even if
+    /// we are killed, its group gets `signal`.
+    pub(super) fn guarded(
+        command: &mut Command,
+        cores: &[usize],
+        log: &Path,
+        signal: Signal,
+        dir: &Path,
+    ) -> Result<Process, Error> {
+        let (log, file) = Log::append(log)?;
+        let (_, other) = Log::append(&log.path)?;
+        command.stdin(Stdio::null()).stdout(other).stderr(file);
+        let mut process = Process::spawn(command, cores, log)?;
+        let guard = Guard::of(process.pid(), signal, dir);
+        process.guard =
+            Some(guard.map_err(|error| Error::new(format_args!("cannot start /bin/sh: {error}")))?);
+        Ok(process)
+    }
+
+    fn spawn(command: &mut Command, cores: &[usize], log: Log) -> Result<Process, Error> {
         blind(command);
         // In a group of its own a Ctrl-C at the terminal does not reach it: we end it, in our order.
         command.process_group(0);
-        if cores.is_empty() {
-            return Ok(Process { child: command.spawn()?, guard: None });
-        }
-        let mut mask = CpuSet::new();
-        cores.iter().for_each(|&core| mask.set(core));
         // A child inherits the affinity of the thread that starts it. A thread made for this, and ending with it,
         // has the child pinned from its first instruction and leaves our own affinity alone.
         let pinned = || {
-            sched_setaffinity(None, &mask).map_err(|error| {
-                io::Error::other(format!("it cannot run on the cores {cores:?}: {error}"))
-            })?;
+            if !cores.is_empty() {
+                let mut mask = CpuSet::new();
+                cores.iter().for_each(|&core| mask.set(core));
+                sched_setaffinity(None, &mask).map_err(|error| {
+                    io::Error::other(format!("it cannot run on the cores {cores:?}: {error}"))
+                })?;
+            }
             command.spawn()
         };
         let child = thread::scope(|scope| scope.spawn(pinned).join())
-            .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))?;
-        Ok(Process { child, guard: None })
+            .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")));
+        match child {
+            Ok(child) => {
+                let name = log.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                Ok(Process { name, child, log, guard: None })
+            }
+            Err(error) => {
+                let program = Path::new(command.get_program()).display();
+                Err(Error::new(format_args!("cannot start {program}: {error}"))
+                    .hint("check that it is still there, and that we may run it"))
+            }
+        }
     }
 
-    /// The same process, but neither it nor its files in `dir` outlive us: if we end before it, even if we are killed, its group gets
-    /// `signal`. For programs that do not end with their input.
-    pub(super) fn guarded(mut self, signal: Signal, dir: &Path) -> io::Result<Process> {
-        self.guard = Some(Guard::of(self.pid(), signal, dir)?);
-        Ok(self)
-    }
-
-    /// The same; what goes wrong is one line with the program.
-    pub(super) fn start(command: &mut Command, cores: &[usize]) -> Result<Process, String> {
-        Process::spawn(command, cores).map_err(|error| {
-            let program = Path::new(command.get_program()).display();
-            format!("cannot start {program}: {error}; is it still where it was?")
-        })
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// The process id.
@@ -109,16 +143,11 @@ impl Process {
         self.child.id()
     }
 
-    /// Its standard output, if that is a pipe; once.
-    pub(super) fn stdout(&mut self) -> Option<ChildStdout> {
-        self.child.stdout.take()
-    }
-
     /// What it prints, line by line as it comes; ends with its output. Read to the end even if nobody waits any more, so that it
     /// never blocks on a full pipe.
     pub(super) fn lines(&mut self) -> Receiver<String> {
         let (sender, receiver) = mpsc::channel();
-        let stdout = self.stdout();
+        let stdout = self.child.stdout.take();
         thread::spawn(move || {
             // Without a pipe the dropped sender says so.
             let Some(stdout) = stdout else { return };
@@ -149,15 +178,24 @@ impl Process {
         Some(status)
     }
 
+    /// The same as an error.
+    pub(super) fn failure(&mut self) -> Option<Error> {
+        // Most programs that end well have gone to the background, where nobody could end or measure them.
+        let stays = if self.guard.is_some() { "; it has to stay in the foreground" } else { "" };
+        let status = self.ended()?;
+        Some(self.failed(format_args!("ended with {status}{}", if status.success() { stays } else { "" })))
+    }
+
+    /// What it failed in, with what it has said.
+    pub(super) fn failed(&self, what: impl Display) -> Error {
+        let Log { path, .. } = &self.log;
+        Error::new(format_args!("{} {what}: {}", self.name, last_lines(&self.log.said(), 3)))
+            .hint(format_args!("see {}", path.display()))
+    }
+
     /// Waits for its end, for at most `timeout`.
     pub(super) fn wait(&mut self, timeout: Duration) -> Option<ExitStatus> {
-        let start = Instant::now();
-        loop {
-            match self.ended() {
-                None if start.elapsed() < timeout => thread::sleep(POLL_EVERY),
-                ended => return ended,
-            }
-        }
+        poll_until(timeout, &AtomicBool::new(false), || Ok(self.ended())).ok().flatten()
     }
 
     /// Asks it to end with `signal`, waits, and kills it if it does not.
@@ -165,7 +203,8 @@ impl Process {
         if self.ended().is_some() {
             return;
         }
-        self.signal(signal);
+        // Not reaped yet, so the id is still its own.
+        kill(self.pid(), signal);
         if self.wait(TIMEOUT).is_none() {
             log::warn!("process {} did not end when asked and is killed", self.pid());
             self.kill();
@@ -179,30 +218,34 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// The same, and then kills whatever it has left of its own children and of its group.
+    /// Kills it, and then whatever it has left of its own children: the root first, so that it does not start anew what it sees dying.
+    pub(super) fn kill_tree(&mut self) {
+        let tree = descendants(self.pid());
+        self.kill();
+        kill_all(tree.get(1..).unwrap_or_default());
+    }
+
+    /// Asks it to end with `signal`, and then kills whatever it has left of its own children and of its group.
     pub(super) fn end_tree(&mut self, signal: Signal) {
         let tree = descendants(self.pid());
         self.end(signal);
-        kill_rest(&tree);
+        kill_all(tree.get(1..).unwrap_or_default());
         self.kill_group();
     }
 
     /// Kills who is left in its group after its end: whoever went to the background is no longer its child, but has still
     /// its group, unless it made a session of its own.
     fn kill_group(&self) {
-        let left = members(self.pid());
+        // The id of a group with members is given to nobody else; that of an empty one may be, but hardly to one of our own session.
+        // Where the session began outside our pid namespace it is 0, which is no id.
+        let own = Stat::of(std::process::id()).map(|stat| stat.session);
+        let is_member = |stat: &Stat| stat.group == self.pid() && Some(stat.session) == own && !stat.is_dead;
+        let left: Vec<u32> = all_processes(is_member);
         let group = Pid::from_raw(self.pid().cast_signed()).filter(|_| !left.is_empty());
         if let Some(group) = group {
             log::warn!("process {} left others of its group behind; they are killed", self.pid());
             let _ = kill_process_group(group, Signal::KILL);
             wait_gone(&left);
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        // Not reaped yet, so the id is still its own.
-        if let Some(pid) = Pid::from_raw(self.pid().cast_signed()) {
-            let _ = kill_process(pid, signal);
         }
     }
 }
@@ -218,55 +261,77 @@ pub(super) struct Listening {
     pub(super) process: Process,
     /// What it says after that.
     pub(super) lines: Receiver<String>,
-    /// `127.0.0.1:8080`.
-    pub(super) address: String,
-    log: Log,
-    path: PathBuf,
+    /// `http://127.0.0.1:8080`.
+    pub(super) url: String,
 }
 
 impl Listening {
-    /// Starts `command`, the sub-command `name` of weir, on `cores`; it logs into the file `path`. Its input ends with us, and it with that,
-    /// even if we are killed.
-    pub(super) fn start(
-        command: &mut Command,
-        name: &str,
-        cores: &[usize],
-        path: &Path,
-        stop: &AtomicBool,
-    ) -> Result<Listening, String> {
-        let (log, file) = Log::append(path)?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
-        let mut process = Process::start(command, cores)?;
+    /// Waits until `process` says it.
+    pub(super) fn wait(mut process: Process, stop: &AtomicBool) -> Result<Listening, Error> {
         let lines = process.lines();
-        let failed = |why: &str| format!("weir {name} {why}: {}; see {}", log.tail(), path.display());
         let listening = poll_until(LISTENING_MAX, stop, || match lines.try_recv() {
             Ok(line) => Ok(line.strip_prefix(LISTENING).map(|address| address.trim().to_owned())),
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => {
                 // Its output is closed: it is ending, and the next moment knows how.
-                let ended = process.wait(Duration::from_secs(1));
-                let ended = ended.map(|status| format!("ended with {status}"));
-                Err(failed(&ended.unwrap_or("closed its output".to_owned())))
+                process.wait(Duration::from_secs(1));
+                Err(process.failure().unwrap_or_else(|| process.failed("closed its output")))
             }
         })?;
-        let address = listening.ok_or_else(|| failed("did not say where it listens"))?;
-        Ok(Listening { process, lines, address, log, path: path.to_owned() })
-    }
-
-    /// What went wrong later, with what it said.
-    pub(super) fn failed(&self, why: &str) -> String {
-        format!("weir {why}: {}; see {}", self.log.tail(), self.path.display())
+        match listening {
+            Some(address) => Ok(Listening { process, lines, url: format!("http://{address}") }),
+            None => Err(process.failed("did not say where it listens")),
+        }
     }
 }
 
-/// Kills what is left of a `tree` whose root, its first, has ended, and waits until all are gone.
-pub(super) fn kill_rest(tree: &[u32]) {
-    let below = &tree[1.min(tree.len())..];
-    for pid in below.iter().filter(|pid| !is_gone(**pid)).filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
-        // Those that noticed the death of the root are gone already.
-        let _ = kill_process(pid, Signal::KILL);
+/// Waits until `is_ready` is no error, for at most `timeout`; fails if one of `processes` ends before.
+pub(super) fn wait_ready(
+    processes: &mut [Process],
+    timeout: Duration,
+    stop: &AtomicBool,
+    mut is_ready: impl FnMut() -> Result<(), String>,
+) -> Result<(), Error> {
+    let mut last = String::new();
+    let ready = poll_until(timeout, stop, || {
+        if let Some(why) = processes.iter_mut().find_map(Process::failure) {
+            return Err(why);
+        }
+        Ok(is_ready().map_err(|why| last = why).ok())
+    })?;
+    ready.ok_or_else(|| {
+        // Of several it is the server that answers.
+        let asked = processes.iter().find(|process| process.name == SERVER).unwrap_or(&processes[0]);
+        asked.failed(format_args!("was not ready within {} s ({last})", timeout.as_secs()))
+    })
+}
+
+/// Has `start` start what takes free ports: between finding one and taking it another process may be quicker.
+pub(super) fn on_free_ports<T>(mut start: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    let mut tries = 0..PORT_TRIES;
+    loop {
+        match start() {
+            Err(why) if is_port_taken(&why.to_string()) && tries.next().is_some() => {}
+            done => return done,
+        }
     }
-    wait_gone(below);
+}
+
+fn is_port_taken(said: &str) -> bool {
+    said.to_ascii_lowercase().contains("address already in use")
+}
+
+/// Kills `pids`, and waits until all are gone.
+fn kill_all(pids: &[u32]) {
+    // Some may be gone already.
+    pids.iter().filter(|pid| !is_gone(**pid)).for_each(|pid| kill(*pid, Signal::KILL));
+    wait_gone(pids);
+}
+
+pub(super) fn kill(pid: u32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
+        let _ = kill_process(pid, signal);
+    }
 }
 
 fn wait_gone(pids: &[u32]) {
@@ -279,53 +344,26 @@ fn wait_gone(pids: &[u32]) {
 pub(super) fn kill_within(dir: &Path) {
     // The kernel names the directory itself, not the way to it.
     let Ok(dir) = fs::canonicalize(dir) else { return };
-    let is_in = |pid: &u32| {
-        let within = fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&dir));
-        within && stat_of(*pid).get(TERMINAL).is_some_and(|terminal| terminal == "0")
+    let is_in = |stat: &Stat| {
+        let within = fs::read_link(format!("/proc/{}/cwd", stat.pid)).is_ok_and(|cwd| cwd.starts_with(&dir));
+        within && !stat.has_terminal
     };
     let _ = poll_until(TIMEOUT, &AtomicBool::new(false), || {
-        let left: Vec<u32> = all_pids().filter(is_in).collect();
-        for pid in left.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
-            log::warn!("process {pid} went to the background and is killed");
-            let _ = kill_process(pid, Signal::KILL);
-        }
-        wait_gone(&left);
+        let left = all_processes(is_in);
+        left.iter().for_each(|pid| log::warn!("process {pid} went to the background and is killed"));
+        kill_all(&left);
         Ok(left.is_empty().then_some(()))
     });
 }
 
-/// Who lives in the process group `group` of our session. The id of a group with members is given to nobody else; that of
-/// an empty one may be, but hardly to one of our own session.
-fn members(group: u32) -> Vec<u32> {
-    let group = group.to_string();
-    // Compared as the kernel prints it: where the session began outside our pid namespace it is 0, which is no id.
-    let own = stat_of(std::process::id());
-    let is_member = |pid: &u32| {
-        let stat = stat_of(*pid);
-        stat.get(GROUP) == Some(&group) && stat.get(SESSION) == own.get(SESSION) && !is_gone(*pid)
-    };
-    all_pids().filter(is_member).collect()
-}
-
-/// Places in what [`stat_of`] gives.
-const GROUP: usize = 2;
-const SESSION: usize = 3;
-const TERMINAL: usize = 4;
-
-/// What the kernel says of a process behind its name, which may have anything in it; nothing of one that is gone.
-fn stat_of(pid: u32) -> Vec<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().unwrap_or_default().split_whitespace().map(str::to_owned).collect()
-}
-
-fn all_pids() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+/// Those that are `meant`.
+fn all_processes(meant: impl Fn(&Stat) -> bool) -> Vec<u32> {
+    processes().unwrap_or_default().iter().filter(|stat| meant(stat)).map(|stat| stat.pid).collect()
 }
 
 /// Gone, or dead and not yet collected by whoever inherited it.
 fn is_gone(pid: u32) -> bool {
-    stat_of(pid).first().is_none_or(|state| state == "Z")
+    Stat::of(pid).is_none_or(|stat| stat.is_dead)
 }
 
 /// Takes from `command` what our own environment would have weir or a database do: it is no part of the experiment.
@@ -334,11 +372,25 @@ pub(super) fn blind(command: &mut Command) {
     let set: Vec<OsString> =
         command.get_envs().filter(|(_, value)| value.is_some()).map(|(name, _)| name.to_owned()).collect();
     for (name, _) in std::env::vars_os().filter(|(name, _)| !set.contains(name)) {
-        if ["WEIR_", "PG", "MYSQL", "MARIADB"]
-            .iter()
-            .any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
-        {
+        let is_meant = |prefix: &&str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
+        if ["WEIR_", "PG", "MYSQL", "MARIADB"].iter().any(is_meant) {
             command.env_remove(name);
+        }
+    }
+}
+
+/// Runs `command` to its end, blind to our environment. What it said last, if it failed, is `what` went wrong.
+pub(super) fn complete(command: &mut Command, what: &str) -> Result<(), Error> {
+    blind(command);
+    let output = command.stdin(Stdio::null()).output();
+    let program = Path::new(command.get_program()).display();
+    let output =
+        output.map_err(|error| Error::new(format_args!("{what}: cannot start {program}: {error}")))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let said = last_lines(&String::from_utf8_lossy(&output.stderr), 2);
+            Err(Error::new(format_args!("{what}: {program} failed: {said}")))
         }
     }
 }
@@ -349,12 +401,12 @@ pub(super) fn blind(command: &mut Command) {
 pub(super) fn poll_until<T>(
     timeout: Duration,
     stop: &AtomicBool,
-    mut poll: impl FnMut() -> Result<Option<T>, String>,
-) -> Result<Option<T>, String> {
+    mut poll: impl FnMut() -> Result<Option<T>, Error>,
+) -> Result<Option<T>, Error> {
     let start = Instant::now();
     loop {
         if stop.load(Ordering::Relaxed) {
-            return Err("interrupted".into());
+            return Err(Error::new("interrupted"));
         }
         match poll()? {
             None if start.elapsed() < timeout => thread::sleep(POLL_EVERY),
@@ -365,38 +417,20 @@ pub(super) fn poll_until<T>(
 
 /// A file that takes what a process says, and what this process has said in it so far.
 #[derive(Clone, Debug)]
-pub(super) struct Log {
+struct Log {
     path: PathBuf,
     start: u64,
 }
 
 impl Log {
     /// Appends to the file at `path`.
-    pub(super) fn append(path: &Path) -> Result<(Log, File), String> {
+    fn append(path: &Path) -> Result<(Log, File), Error> {
         let open = || {
             let mut file = File::options().create(true).append(true).open(path)?;
             let start = file.seek(SeekFrom::End(0))?;
             Ok((Log { path: path.to_owned(), start }, file))
         };
-        open().map_err(|error: io::Error| {
-            format!("{}: cannot write the log: {error}; make room or rights", path.display())
-        })
-    }
-
-    /// Whether `words` were said, not long ago.
-    pub(super) fn says(&self, words: &str) -> bool {
-        self.said().contains(words)
-    }
-
-    /// The last lines said, joined to one, for an error message.
-    pub(super) fn tail(&self) -> String {
-        const LINES: usize = 3;
-        let said = self.said();
-        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        match &lines[lines.len().saturating_sub(LINES)..] {
-            [] => "it said nothing".to_owned(),
-            last => last.join(" / "),
-        }
+        open().map_err(|error: io::Error| cannot_write(path, error))
     }
 
     /// What was said last; nothing where it cannot be read.
@@ -414,18 +448,27 @@ impl Log {
     }
 }
 
+/// The last lines of `said`, joined to one, for an error message; that a port is taken is never left out.
+fn last_lines(said: &str, count: usize) -> String {
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let first = lines.len().saturating_sub(count);
+    let kept = lines.iter().enumerate().filter(|(at, line)| *at >= first || is_port_taken(line));
+    let kept: Vec<&str> = kept.map(|(_, line)| *line).collect();
+    if kept.is_empty() { "it said nothing".to_owned() } else { kept.join(" / ") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Stdio;
+    use std::slice;
 
     #[test]
     fn a_child_is_pinned_and_its_starter_is_not() {
         let before = rustix::thread::sched_getaffinity(None).unwrap();
         let core = lab_data::topology::available().unwrap()[0];
         let mut command = Command::new("grep");
-        command.args(["Cpus_allowed_list", "/proc/self/status"]).stdout(Stdio::piped());
-        let mut child = Process::spawn(&mut command, &[core]).unwrap();
+        command.args(["Cpus_allowed_list", "/proc/self/status"]);
+        let mut child = Process::weir(&mut command, &[core], Path::new("/dev/null")).unwrap();
         let line = child.lines().recv().unwrap();
         assert_eq!(line.split_whitespace().last().unwrap(), core.to_string());
         assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), before);
@@ -433,7 +476,7 @@ mod tests {
 
     #[test]
     fn a_dropped_child_is_gone() {
-        let child = Process::spawn(Command::new("sleep").arg("1000"), &[]).unwrap();
+        let child = Process::weir(Command::new("sleep").arg("1000"), &[], Path::new("/dev/null")).unwrap();
         let pid = child.pid();
         drop(child);
         assert!(!Path::new(&format!("/proc/{pid}")).exists());
@@ -445,9 +488,11 @@ mod tests {
         let path = dir.path().join("a.log");
         fs::write(&path, "old\n").unwrap();
         let (log, mut file) = Log::append(&path).unwrap();
-        assert_eq!(log.tail(), "it said nothing");
+        assert_eq!(last_lines(&log.said(), 3), "it said nothing");
         write!(file, "1\n2\n\n3\n4\n").unwrap();
-        assert_eq!(log.tail(), "2 / 3 / 4");
+        assert_eq!(last_lines(&log.said(), 3), "2 / 3 / 4");
+        write!(file, "bind: Address already in use\n5\n6\n7\n").unwrap();
+        assert_eq!(last_lines(&log.said(), 2), "bind: Address already in use / 6 / 7");
     }
 
     #[test]
@@ -460,6 +505,28 @@ mod tests {
         };
         assert_eq!(poll_until(Duration::from_secs(60), &go, countdown), Ok(Some("found")));
         assert_eq!(poll_until(Duration::ZERO, &go, || Ok(None::<()>)), Ok(None));
-        assert_eq!(poll_until(Duration::ZERO, &stop, || Ok(Some(()))), Err("interrupted".into()));
+        assert_eq!(poll_until(Duration::ZERO, &stop, || Ok(Some(()))), Err(Error::new("interrupted")));
+    }
+    /// Starts a shell script in a weir's place, and waits until it is ready; gives its complaint.
+    fn complaint(script: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, go) = (dir.path().join("server.log"), AtomicBool::new(false));
+        let process = Process::weir(Command::new("sh").args(["-c", script]), &[], &log).unwrap();
+        let started = Listening::wait(process, &go).and_then(|mut listening| {
+            let processes = slice::from_mut(&mut listening.process);
+            wait_ready(processes, Duration::from_secs(60), &go, || Err("not yet".into()))
+        });
+        started.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn one_that_ends_before_it_listens_or_is_ready_is_quoted() {
+        let said = complaint("echo 'error: no such store' >&2; exit 2");
+        assert!(
+            said.starts_with("server ended with exit status: 2: error: no such store; hint: see "),
+            "{said}"
+        );
+        let said = complaint("echo listening 127.0.0.1:1; echo oh >&2; exit 1");
+        assert!(said.starts_with("server ended with exit status: 1: oh; hint: see "), "{said}");
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! A queueing model is here, too; what runs on this machine is next door. Of the order of trials it knows nothing.
 
-use super::search;
 use super::sizes::Base;
+use kv::Error;
 use kv::units::Span;
 use lab_data::experiment::{Adaptive, Experiment, Workload};
 use lab_data::results::{Change, Reading, Resource, Trial};
 use lab_data::simulated;
+use std::fmt::Display;
 
 /// How long a trial is.
 #[derive(Clone, Copy, Debug)]
@@ -20,17 +21,17 @@ pub(super) struct Length {
 }
 
 /// What trials run against.
-pub(super) trait Runner<'a> {
+pub(super) trait Runner {
     /// Makes the target fresh for a repetition.
-    fn begin(&mut self) -> Result<(), String>;
+    fn begin(&mut self) -> Result<(), Error>;
     /// Where it is measured; after the first [`Runner::begin`].
     fn environment(&self) -> Vec<(String, String)>;
     /// What its requests wait for; after the first [`Runner::begin`].
-    fn resources(&self) -> Vec<Resource>;
+    fn resources(&mut self) -> Vec<Resource>;
     /// Runs one trial. A failure is part of it.
-    fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial;
+    fn trial(&mut self, workload: &Workload, level: u32, repetition: u32, length: Length) -> Trial;
     /// The names of the interventions that can be made under `workload`.
-    fn interventions(&mut self, workload: &'a Workload) -> Result<Vec<String>, String>;
+    fn interventions(&mut self, workload: &Workload) -> Result<Vec<String>, Error>;
     /// What one of them is to change; `None` where `base` does not tell.
     fn change(&self, base: &Base, name: &str, strength: f64) -> Option<Change> {
         base.change(name, strength)
@@ -42,14 +43,12 @@ pub(super) trait Runner<'a> {
     /// Runs one trial of the interventions, with `change` made and then unmade. A failure is part of it.
     fn intervene(
         &mut self,
-        workload: &'a Workload,
+        workload: &Workload,
         level: u32,
         round: u32,
         length: Length,
         change: Option<&Change>,
     ) -> Trial;
-    /// Runs one trial in an open loop. A failure is part of it.
-    fn offered(&mut self, workload: &'a Workload, offered: &search::Offered, repetition: u32) -> Trial;
 }
 
 /// A queueing model in place of a system.
@@ -58,8 +57,8 @@ pub(super) struct SimulatedRunner<'a> {
     pub(super) experiment: &'a Experiment,
 }
 
-impl<'a> Runner<'a> for SimulatedRunner<'a> {
-    fn begin(&mut self) -> Result<(), String> {
+impl Runner for SimulatedRunner<'_> {
+    fn begin(&mut self) -> Result<(), Error> {
         Ok(())
     }
 
@@ -67,16 +66,16 @@ impl<'a> Runner<'a> for SimulatedRunner<'a> {
         vec![("target".into(), "a queueing model; no machine was measured".into())]
     }
 
-    fn resources(&self) -> Vec<Resource> {
+    fn resources(&mut self) -> Vec<Resource> {
         simulated::resources(self.model)
     }
 
-    fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
-        let Experiment { seed, warmup, window, .. } = self.experiment;
-        simulated::trial(self.model, &workload.name, level, repetition, *seed, *warmup, *window)
+    fn trial(&mut self, workload: &Workload, level: u32, repetition: u32, length: Length) -> Trial {
+        let Length { warmup, window, .. } = length;
+        simulated::trial(self.model, &workload.name, level, repetition, self.experiment.seed, warmup, window)
     }
 
-    fn interventions(&mut self, _: &'a Workload) -> Result<Vec<String>, String> {
+    fn interventions(&mut self, _: &Workload) -> Result<Vec<String>, Error> {
         Ok(self.model.stations.iter().map(|station| station.name.clone()).collect())
     }
 
@@ -87,7 +86,7 @@ impl<'a> Runner<'a> for SimulatedRunner<'a> {
 
     fn intervene(
         &mut self,
-        workload: &'a Workload,
+        workload: &Workload,
         level: u32,
         round: u32,
         length: Length,
@@ -98,20 +97,16 @@ impl<'a> Runner<'a> for SimulatedRunner<'a> {
         let seed = simulated::seed_of(self.experiment.seed, change);
         simulated::trial(&model, &workload.name, level, round, seed, length.warmup, length.window)
     }
-
-    fn offered(&mut self, workload: &'a Workload, offered: &search::Offered, repetition: u32) -> Trial {
-        failed(workload, offered.clients, repetition, "a model has no open loop")
-    }
 }
 
 /// A trial of which nothing is there but why.
-pub(super) fn failed(workload: &Workload, level: u32, repetition: u32, why: &str) -> Trial {
+pub(super) fn failed(workload: &Workload, level: u32, repetition: u32, why: impl Display) -> Trial {
     Trial {
         workload: workload.name.clone(),
         level,
         repetition,
         load: None,
-        failure: Some(why.to_owned()),
+        failure: Some(why.to_string()),
         elapsed_secs: 0.0,
         opened: Reading::default(),
         closed: Reading::default(),

@@ -3,10 +3,12 @@
 //! A library of some lines of C is compiled where it is needed and preloaded. Nothing is slowed down by hope: a process
 //! that did not take it is refused.
 
-use super::process::blind;
+use super::files::cannot_write;
+use super::process::complete;
+use kv::Error;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 const SOURCE: &str = include_str!("slow_flush.c");
@@ -17,54 +19,37 @@ const DELAY: &str = "WEIR_FLUSH_DELAY_US";
 
 /// Has what `command` starts take `delay` longer in every fsync and fdatasync. The library is made in `dir`, which its
 /// user must be able to read.
-pub(super) fn preload(command: &mut Command, delay: Duration, dir: &Path) -> Result<(), String> {
-    let library =
-        std::path::absolute(dir.join(LIBRARY)).map_err(|error| format!("{}: {error}", dir.display()))?;
+pub(super) fn preload(command: &mut Command, delay: Duration, dir: &Path) -> Result<(), Error> {
+    let library = std::path::absolute(dir.join(LIBRARY)).map_err(|error| cannot_write(dir, error))?;
     // The loader would read two names, find neither, and start the process without a word.
     if library.as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte)) {
-        return Err(format!(
-            "target.flush_delay: {} has a blank or a colon, where LD_PRELOAD is split; name another --out",
-            dir.display()
-        ));
+        let dir = dir.display();
+        let what =
+            format_args!("target.flush_delay: {dir} has a blank or a colon, where LD_PRELOAD is split");
+        return Err(Error::new(what).hint("name another --out"));
     }
     if !library.exists() {
-        compile(&library)?;
+        let source = library.with_extension("c");
+        fs::write(&source, SOURCE).map_err(|error| cannot_write(&source, error))?;
+        let mut cc = Command::new("cc");
+        cc.args(["-shared", "-fPIC", "-O2", "-o"]).arg(&library).arg(&source).arg("-ldl");
+        complete(&mut cc, "target.flush_delay needs the C compiler")
+            .map_err(|why| why.hint("apt-get install gcc libc6-dev"))?;
     }
     command.env("LD_PRELOAD", library).env(DELAY, delay.as_micros().to_string());
     Ok(())
 }
 
 /// Complains if the process `pid` runs without the library.
-pub(super) fn verify(pid: u32) -> Result<(), String> {
+pub(super) fn verify(pid: u32) -> Result<(), Error> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     match maps.contains(LIBRARY) {
         true => Ok(()),
-        false => Err("target.flush_delay: the server does not take the library that delays its flushes; \
-                      is it linked statically? remove flush_delay"
-            .into()),
+        false => {
+            let what = "target.flush_delay: the server does not take the library that delays its flushes";
+            Err(Error::new(what).hint("remove flush_delay if the server is linked statically"))
+        }
     }
-}
-
-fn compile(library: &Path) -> Result<(), String> {
-    let source = library.with_extension("c");
-    fs::write(&source, SOURCE)
-        .map_err(|error| format!("{}: {error}; make room or rights", source.display()))?;
-    let mut cc = Command::new("cc");
-    blind(&mut cc);
-    cc.args(["-shared", "-fPIC", "-O2", "-o"]).arg(library).arg(&source).arg("-ldl").stdin(Stdio::null());
-    let output = cc.output().map_err(|error| {
-        format!(
-            "target.flush_delay needs the C compiler cc: {error}; install it: apt-get install gcc libc6-dev"
-        )
-    })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-    Err(format!(
-        "target.flush_delay: cc failed: {last}; install what it lacks: apt-get install gcc libc6-dev"
-    ))
 }
 
 #[cfg(test)]
@@ -94,13 +79,17 @@ mod tests {
         for name in ["a b", "a:b"] {
             let why =
                 preload(&mut Command::new("true"), Duration::from_millis(1), Path::new(name)).unwrap_err();
-            assert!(why.contains("has a blank or a colon") && why.ends_with("; name another --out"), "{why}");
+            let why = why.to_string();
+            assert!(
+                why.contains("has a blank or a colon") && why.ends_with("; hint: name another --out"),
+                "{why}"
+            );
         }
     }
 
     #[test]
     fn a_process_without_the_library_is_refused() {
         let why = verify(std::process::id()).unwrap_err();
-        assert!(why.contains("linked statically"), "{why}");
+        assert!(why.to_string().contains("linked statically"), "{why}");
     }
 }

@@ -175,7 +175,9 @@ mod tests {
             let mut wire = Wire::new(Some(1e6), ms(10));
             wire.take(ms(0), 10_000, BEGAN);
             let mut free = BEGAN;
-            for (came, bytes) in [(0, 20_000), (5, 10_000), (60, 10_000)].into_iter().filter(|of| of.0 <= until) {
+            for (came, bytes) in
+                [(0, 20_000), (5, 10_000), (60, 10_000)].into_iter().filter(|of| of.0 <= until)
+            {
                 free = wire.take(ms(came), bytes, free);
             }
             let Spent { waiting, serving } = wire.spent(ms(until));

@@ -1,7 +1,8 @@
-//! The disk that holds the data, from `/proc/diskstats`, and how its file system is mounted.
+//! The disk that holds the data, from `/proc/diskstats`.
 //!
 //! Busy time of a disk that works in parallel is no utilization: it is read to be printed, not to conclude from.
 
+use super::mounts::mount_of;
 use super::{Context, Reading, Sampler};
 use rustix::fs::{major, minor};
 use std::fs;
@@ -19,7 +20,7 @@ pub(super) fn make(context: &Context) -> Option<Sampler> {
 }
 
 /// The kernel's name of the whole disk under `path`: `vda`. `None` for file systems in memory or of several layers.
-pub fn device_of(path: &Path) -> Option<String> {
+pub(crate) fn device_of(path: &Path) -> Option<String> {
     let number = fs::metadata(path).ok()?.dev();
     // btrfs and its like have a number that no block device has; the mount table then names the device.
     let node =
@@ -31,54 +32,6 @@ pub fn device_of(path: &Path) -> Option<String> {
 
 fn sysfs_node(number: u64) -> Option<PathBuf> {
     fs::canonicalize(format!("/sys/dev/block/{}:{}", major(number), minor(number))).ok()
-}
-
-/// A mounted file system.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
-    /// Where it is mounted.
-    pub point: PathBuf,
-    /// `ext4`, `tmpfs`, `overlay`, …
-    pub kind: String,
-    /// The device, or what stands in its place.
-    pub source: String,
-    /// Options of the mount and of the file system.
-    pub options: String,
-}
-
-/// The file system that holds `path`.
-pub fn mount_of(path: &Path) -> Option<Mount> {
-    let path = fs::canonicalize(path).ok()?;
-    parse_mounts(&fs::read_to_string("/proc/self/mountinfo").ok()?, &path)
-}
-
-/// The mount with the longest point above `path`; of several on one point the last, which hides the others.
-fn parse_mounts(text: &str, path: &Path) -> Option<Mount> {
-    text.lines()
-        .filter_map(parse_mount)
-        .filter(|mount| path.starts_with(&mount.point))
-        .max_by_key(|mount| mount.point.components().count())
-}
-
-/// One line of mountinfo: `27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard`.
-fn parse_mount(line: &str) -> Option<Mount> {
-    let (mount, system) = line.split_once(" - ")?;
-    let mut mount = mount.split(' ').skip(4);
-    let (point, options) = (mount.next()?, mount.next()?);
-    let mut system = system.split(' ');
-    let (kind, source) = (system.next()?, system.next()?);
-    let mut options = options.to_owned();
-    for option in system.next().unwrap_or_default().split(',') {
-        if !option.is_empty() && !options.split(',').any(|known| known == option) {
-            options = format!("{options},{option}");
-        }
-    }
-    Some(Mount {
-        point: point.replace("\\040", " ").into(),
-        kind: kind.into(),
-        source: source.into(),
-        options,
-    })
 }
 
 /// The line of `device`; the fields are those of Linux `Documentation/admin-guide/iostats.rst`.
@@ -139,20 +92,5 @@ mod tests {
         let mut reading = Reading::default();
         parse(text, "vd", &mut reading);
         assert_eq!(reading, Reading::default());
-    }
-
-    #[test]
-    fn a_path_belongs_to_the_deepest_mount_above_it() {
-        let text = "27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard\n\
-                    31 27 0:28 / /data rw,relatime - tmpfs none rw,mode=755\n\
-                    32 27 0:29 / /my\\040disk rw - xfs /dev/sdb rw\n";
-        for (path, kind, options) in [
-            ("/data/store", "tmpfs", "rw,relatime,mode=755"),
-            ("/database", "ext4", "rw,relatime,discard"),
-            ("/my disk/a", "xfs", "rw"),
-        ] {
-            let mount = parse_mounts(text, Path::new(path)).unwrap();
-            assert_eq!((mount.kind.as_str(), mount.options.as_str()), (kind, options), "{path}");
-        }
     }
 }

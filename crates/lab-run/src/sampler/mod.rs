@@ -3,12 +3,14 @@
 //! A sampler is a row of [`SAMPLERS`]. What cannot be read on a machine is left out of the reading, never zero, so
 //! that "not checked" stays different from "passed". Nothing here starts, stops or changes anything.
 
+mod background;
 mod cap;
 mod core;
 mod database;
 mod disk;
 mod link;
 mod memory;
+mod mounts;
 mod mysql;
 mod postgres;
 mod pressure;
@@ -18,10 +20,14 @@ mod sockets;
 mod stats;
 mod waits;
 
-pub use disk::{Mount, device_of, mount_of};
+pub(crate) use disk::device_of;
 pub use link::Link;
+#[cfg(test)]
+pub(crate) use mounts::parse as parse_mounts;
+pub(crate) use mounts::{Mount, mount_of, mounts};
 pub use process::descendants;
-pub use stats::{ask, get};
+pub(crate) use process::{Stat, processes};
+pub(crate) use quota::quota_cores;
 
 use lab_data::experiment::Engine;
 use lab_data::results::Reading;

@@ -2,7 +2,7 @@
 //!
 //! `SHOW GLOBAL STATUS` is exact at the instant of the reading, and the lab's own questions are among the `questions`.
 
-use super::database::{MysqlSession, each_database};
+use super::database::each_database;
 use super::{Context, Engine, Reading, Sampler};
 
 /// Status variable → counter, and its unit. Where PostgreSQL counts the same, the counter is called the same.
@@ -34,8 +34,7 @@ const GAUGES: &[(&str, &str)] = &[
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
     each_database(context, Engine::MariaDb, |database| {
-        let (part, mut session) = (database.part.clone(), MysqlSession::open(&database.url)?);
-        let sql = question();
+        let (part, mut session, sql) = (database.part.clone(), database.open()?, question());
         Ok(Box::new(move |into| {
             take(&part, &session.query(&sql)?, into);
             Ok(())
@@ -49,8 +48,9 @@ fn question() -> String {
     format!("SHOW GLOBAL STATUS WHERE Variable_name IN ({})", names.join(", "))
 }
 
-fn take(part: &str, rows: &[(String, String)], into: &mut Reading) {
-    for (variable, value) in rows {
+fn take(part: &str, rows: &[Vec<String>], into: &mut Reading) {
+    for row in rows {
+        let [variable, value] = &row[..] else { continue };
         let Ok(value) = value.parse::<f64>() else { continue };
         // Case differs between versions.
         let called = |name: &str| name.eq_ignore_ascii_case(variable);
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn variables_become_counters_and_gauges_of_their_part() {
-        let row = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let row = |name: &str, value: &str| vec![name.to_owned(), value.to_owned()];
         let rows = [
             row("Handler_commit", "7"),
             row("INNODB_ROW_LOCK_TIME", "1500"),

@@ -5,11 +5,12 @@
 //! second, and within ten seconds of falling idle; nobody else can make it do so earlier. Each question is a transaction of
 //! its own, so it sees what was handed in until then, whatever `stats_fetch_consistency` is.
 
-use super::database::{APPLICATION, PostgresSession, each_database};
-use super::{Context, Engine, Reading, Sampler};
+use super::database::each_database;
+use super::{Context, Database, Engine, Reading, Sampler};
+use crate::session::Session;
+use std::collections::BTreeMap;
 use std::io;
-use tokio_postgres::Statement;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::Config;
 
 /// What to ask of which versions.
 struct Question {
@@ -17,8 +18,7 @@ struct Question {
     versions: (i32, i32),
     /// Whether the columns are gauges.
     gauges: bool,
-    /// One row; each column is named as the counter is, NULL where there is nothing to know.
-    /// `$1`, where it is used, is the database in use.
+    /// One row; each column is named as the counter is, NULL where there is nothing to know. `{database}` is the one in use.
     sql: &'static str,
 }
 
@@ -58,7 +58,7 @@ const QUESTIONS: &[Question] = &[
         gauges: false,
         sql: "SELECT xact_commit::float8 AS commits, xact_rollback::float8 AS rollbacks,
                      blks_read::float8 AS blocks_read, blks_hit::float8 AS blocks_hit
-              FROM pg_stat_database WHERE datname = $1::text",
+              FROM pg_stat_database WHERE datname = {database}",
     },
     Question {
         versions: (0, 170_000),
@@ -80,64 +80,59 @@ const QUESTIONS: &[Question] = &[
     Question {
         versions: (100_000, ANY),
         gauges: true,
-        sql:
-            "SELECT count(*)::float8 AS connections FROM pg_stat_activity
-              WHERE backend_type = 'client backend' AND application_name <> $2::text AND $1::text IS NOT NULL",
+        sql: "SELECT count(*)::float8 AS connections FROM pg_stat_activity
+              WHERE backend_type = 'client backend' AND application_name <> 'weir lab'",
     },
 ];
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
     each_database(context, Engine::Postgres, |database| {
-        let part = Part::open(&database.part, &database.url)?;
-        Ok(Box::new(move |into| part.read(into)))
+        let mut session = database.open()?;
+        let questions = prepare(&mut session, database)?;
+        let part = database.part.clone();
+        Ok(Box::new(move |into| {
+            questions.iter().try_for_each(|(sql, gauges)| take(&part, *gauges, &session.query(sql)?, into))
+        }))
     })
 }
 
-/// One server and what may be asked of it.
-struct Part {
-    name: String,
-    session: PostgresSession,
-    questions: Vec<(Statement, bool)>,
+/// What may be asked of the server, and whether the answers are gauges. Prepared, so that asking again costs the server no planning.
+fn prepare(session: &mut Session, database: &Database) -> io::Result<Vec<(String, bool)>> {
+    let config: Config = database.url.parse().map_err(io::Error::other)?;
+    let in_use = config.get_dbname().or(config.get_user()).unwrap_or_default().replace('\'', "''");
+    let version = session.query("SHOW server_version_num")?;
+    let version: i32 = version.concat().first().and_then(|version| version.parse().ok()).unwrap_or(0);
+    let mut questions = Vec::new();
+    for (number, question) in QUESTIONS.iter().enumerate() {
+        if !(question.versions.0..question.versions.1).contains(&version) {
+            continue;
+        }
+        let sql = question.sql.replace("{database}", &format!("'{in_use}'"));
+        match session
+            .query(&format!("PREPARE question_{number} AS SELECT row_to_json(counted) FROM ({sql}) counted"))
+        {
+            Ok(_) => questions.push((format!("EXECUTE question_{number}"), question.gauges)),
+            Err(error) => log::debug!("sampler postgres: {}: {error}", database.part),
+        }
+    }
+    Ok(questions)
 }
 
-impl Part {
-    fn open(name: &str, url: &str) -> io::Result<Part> {
-        let session = PostgresSession::open(url)?;
-        let version = session.prepare("SELECT current_setting('server_version_num')::int4")?;
-        let version: i32 = session.query(&version, &[])?.first().map_or(0, |row| row.try_get(0).unwrap_or(0));
-        let questions = (QUESTIONS.iter())
-            .filter(|question| (question.versions.0..question.versions.1).contains(&version))
-            .filter_map(|question| match session.prepare(question.sql) {
-                Ok(statement) => Some((statement, question.gauges)),
-                Err(error) => {
-                    log::debug!("sampler postgres: {name}: {error}");
-                    None
-                }
-            })
-            .collect();
-        Ok(Part { name: name.to_owned(), session, questions })
-    }
-
-    fn read(&self, into: &mut Reading) -> io::Result<()> {
-        let (database, application) = (self.session.database(), APPLICATION);
-        let known: [&(dyn ToSql + Sync); 2] = [&database, &application];
-        for (statement, gauges) in &self.questions {
-            for row in self.session.query(statement, &known[..statement.params().len()])? {
-                for (i, column) in row.columns().iter().enumerate() {
-                    let Ok(Some(value)) = row.try_get::<_, Option<f64>>(i) else { continue };
-                    let name = format!("{}.{}", self.name, column.name());
-                    if *gauges { into.gauge(name, value) } else { into.count(name, value) }
-                }
-            }
+/// Rows of one cell, which is an object of the columns.
+fn take(part: &str, gauges: bool, rows: &[Vec<String>], into: &mut Reading) -> io::Result<()> {
+    for cell in rows.iter().flatten() {
+        let values: BTreeMap<String, Option<f64>> = serde_json::from_str(cell)?;
+        for (name, value) in values.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+            let name = format!("{part}.{name}");
+            if gauges { into.gauge(name, value) } else { into.count(name, value) }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     #[test]
     fn every_version_is_asked_everything_once() {

@@ -66,12 +66,28 @@ struct Ran {
 }
 
 /// What is needed of one process's `stat`.
-#[derive(Clone, Debug, PartialEq)]
-struct Stat {
-    pid: u32,
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Stat {
+    /// Its process id.
+    pub(crate) pid: u32,
+    /// Dead, and not yet collected by whoever inherited it.
+    pub(crate) is_dead: bool,
+    /// Its process group.
+    pub(crate) group: u32,
+    /// Its session; 0 where that began outside our pid namespace.
+    pub(crate) session: u32,
+    /// Whether it has a terminal.
+    pub(crate) has_terminal: bool,
     parent: u32,
     ticks: f64,
     threads: f64,
+}
+
+impl Stat {
+    /// Of the process `pid`, if there is one.
+    pub(crate) fn of(pid: u32) -> Option<Stat> {
+        parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
 }
 
 impl Part {
@@ -161,15 +177,10 @@ fn task_of(name: &str) -> Option<String> {
 }
 
 /// Every process of the machine.
-fn processes() -> io::Result<Vec<Stat>> {
-    let mut all = Vec::new();
-    for entry in fs::read_dir("/proc")?.flatten() {
-        if entry.file_name().to_str().is_some_and(|name| name.starts_with(|c: char| c.is_ascii_digit())) {
-            // It may have ended since it was listed.
-            all.extend(fs::read_to_string(entry.path().join("stat")).ok().and_then(|text| parse_stat(&text)));
-        }
-    }
-    Ok(all)
+pub(crate) fn processes() -> io::Result<Vec<Stat>> {
+    let pids = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    // One may have ended since it was listed.
+    Ok(pids.filter_map(Stat::of).collect())
 }
 
 /// `root` and all below it, parents before children.
@@ -191,14 +202,19 @@ fn parse_schedstat(text: &str) -> Option<Ran> {
 
 fn parse_stat(text: &str) -> Option<Stat> {
     let pid = text.split(' ').next()?.parse().ok()?;
-    // A process names itself, with blanks and brackets if it likes; behind its last bracket all is numbers.
-    let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_ascii_whitespace().collect();
-    let number = |field: usize| fields.get(field)?.parse::<f64>().ok();
+    // A process names itself, with blanks and brackets if it likes; behind its last bracket and its state all is numbers.
+    let (state, numbers) = text.rsplit_once(") ")?.1.split_once(' ')?;
+    let numbers: Vec<f64> = numbers.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
+    let [parent, group, session, terminal, ..] = numbers[..] else { return None };
     Some(Stat {
         pid,
-        parent: fields.get(1)?.parse().ok()?,
-        ticks: number(11)? + number(12)?,
-        threads: number(17)?,
+        is_dead: state == "Z",
+        group: group as u32,
+        session: session as u32,
+        has_terminal: terminal != 0.0,
+        parent: parent as u32,
+        ticks: numbers.get(10)? + numbers.get(11)?,
+        threads: *numbers.get(16)?,
     })
 }
 
@@ -210,7 +226,12 @@ mod tests {
     fn a_process_may_be_called_anything() {
         let text = "1234 (a) b (c) S 77 1234 1234 0 -1 4194560 100 0 0 0 250 50 7 8 20 0 12 0 46035 1000 10 18446744073709551615\n";
         let stat = parse_stat(text).unwrap();
-        assert_eq!(stat, Stat { pid: 1234, parent: 77, ticks: 300.0, threads: 12.0 });
+        let Stat { pid, is_dead, group, session, has_terminal, parent, ticks, threads } = stat;
+        assert_eq!(
+            (pid, is_dead, parent, group, session, has_terminal),
+            (1234, false, 77, 1234, 1234, false)
+        );
+        assert_eq!((ticks, threads), (300.0, 12.0));
         assert_eq!(parse_stat("1234 (broken"), None);
     }
 
@@ -231,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_tree_is_its_root_and_all_below() {
-        let stat = |pid, parent| Stat { pid, parent, ticks: 0.0, threads: 1.0 };
+        let stat = |pid, parent| Stat { pid, parent, ..Stat::default() };
         let all = [stat(1, 0), stat(10, 1), stat(11, 10), stat(12, 10), stat(13, 12), stat(20, 1)];
         let pids = |root| tree(&all, root).iter().map(|stat| stat.pid).collect::<Vec<_>>();
         assert_eq!(pids(10), [10, 11, 12, 13]);

@@ -3,6 +3,7 @@
 //! Sources: Linux `Documentation/scheduler/sched-bwc.rst` (version 1) and `admin-guide/cgroup-v2.rst` (`cpu.max`, `cpu.stat`).
 //! A quota that is imposed above a group holds for all in it together; a part without any has no counters.
 
+use super::mounts::{Mount, mounts};
 use super::{Context, Sampler, value_of};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +11,8 @@ use std::path::{Path, PathBuf};
 pub(super) fn make(context: &Context) -> Option<Sampler> {
     let parts = Some(context.parts.clone()).filter(|parts| !parts.is_empty())?;
     Some(Box::new(move |into| {
-        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         for (part, pid) in &parts {
-            // A process that has ended is in no group.
-            let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-            if let Some(held) = tightest(&mounts, &groups) {
+            if let Some(held) = of_process(*pid) {
                 into.gauge(format!("{part}.quota_cores"), held.cores);
                 into.count(format!("{part}.throttled_secs"), held.throttled_secs);
                 into.count(format!("{part}.throttled_periods"), held.throttled_periods);
@@ -23,6 +21,16 @@ pub(super) fn make(context: &Context) -> Option<Sampler> {
         }
         Ok(())
     }))
+}
+
+/// The tightest quota over the process `pid`, in cores.
+pub(crate) fn quota_cores(pid: u32) -> Option<f64> {
+    of_process(pid).map(|held| held.cores)
+}
+
+fn of_process(pid: u32) -> Option<Held> {
+    // A process that has ended is in no group.
+    tightest(&mounts(), &fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)
 }
 
 /// A quota and how often it held.
@@ -61,7 +69,7 @@ const VERSIONS: [Version; 2] = [
 ];
 
 /// The tightest quota over a process with these `groups`, among all hierarchies and all groups above its own.
-fn tightest(mounts: &str, groups: &str) -> Option<Held> {
+fn tightest(mounts: &[Mount], groups: &str) -> Option<Held> {
     let of_version = |version: &Version| {
         let (top, group) = place(mounts, groups, version)?;
         let above = group.ancestors().take_while(|dir| dir.starts_with(&top));
@@ -72,7 +80,7 @@ fn tightest(mounts: &str, groups: &str) -> Option<Held> {
 }
 
 /// Where the hierarchy begins, and the directory of the process's group in it.
-fn place(mounts: &str, groups: &str, version: &Version) -> Option<(PathBuf, PathBuf)> {
+fn place(mounts: &[Mount], groups: &str, version: &Version) -> Option<(PathBuf, PathBuf)> {
     let group = groups.lines().find_map(|line| {
         // `4:cpu,cpuacct:/user`, and of version 2 `0::/user`.
         let mut fields = line.splitn(3, ':').skip(1);
@@ -82,20 +90,13 @@ fn place(mounts: &str, groups: &str, version: &Version) -> Option<(PathBuf, Path
             .map_or(controllers.is_empty(), |name| controllers.split(',').any(|of| of == name));
         is_ours.then_some(path)
     })?;
-    mounts.lines().find_map(|line| {
-        // `32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu`: the group that is mounted, and where.
-        let (mount, system) = line.split_once(" - ")?;
-        let mut mount = mount.split(' ').skip(3);
-        let (root, point) = (mount.next()?, Path::new(mount.next()?));
-        let mut system = system.split(' ');
-        let is_kind = system.next()? == version.kind;
-        let options = system.nth(1)?;
-        let is_ours =
-            is_kind && version.controller.is_none_or(|name| options.split(',').any(|of| of == name));
+    let is_ours = |of: &&Mount| of.kind == version.kind && version.controller.is_none_or(|name| of.has(name));
+    let places = mounts.iter().filter(is_ours).filter_map(|mount| {
         // In a namespace of its own the mount may show a part of the tree only; a group beside it cannot be read.
-        let below = is_ours.then(|| Path::new(group).strip_prefix(root).ok())??;
-        Some((point.to_owned(), point.join(below)))
-    })
+        let below = Path::new(group).strip_prefix(&mount.root).ok()?;
+        Some((mount.point.clone(), mount.point.join(below)))
+    });
+    places.into_iter().next()
 }
 
 /// The quota of one group; `None` where it has none.
@@ -131,6 +132,7 @@ fn cores(quota_micros: f64, period_micros: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampler::mounts::parse;
 
     /// What holds for a process in `group` of a hierarchy of `version` with these files, mounted from `root` on.
     fn check(version: u32, root: &str, group: &str, files: &[(&str, &str)]) -> Option<Held> {
@@ -150,7 +152,7 @@ mod tests {
              33 31 0:30 / /nowhere rw shared:9 - cgroup cgroup rw,cpuset\n\
              32 31 0:29 {root} {point} rw,relatime shared:7 - {mount}\n"
         );
-        tightest(&mounts, &groups)
+        tightest(&parse(&mounts), &groups)
     }
 
     const V1_STAT: &str = "nr_periods 40\nnr_throttled 10\nthrottled_time 1500000000\nnr_bursts 0\n";
@@ -197,6 +199,6 @@ mod tests {
         assert_eq!(check(1, "/", "/", &none), None);
         assert_eq!(check(2, "/", "/", &[("cpu.max", "max 100000\n"), ("cpu.stat", V2_STAT)]), None);
         assert_eq!(check(2, "/elsewhere", "/a", &[]), None);
-        assert_eq!(tightest("", ""), None);
+        assert_eq!(tightest(&[], ""), None);
     }
 }

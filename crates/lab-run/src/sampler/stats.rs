@@ -3,17 +3,14 @@
 //! A server without it simply has no such counters.
 
 use super::{Context, Reading, Sampler};
+use crate::http::get;
 use kv::proto::STATS;
-use lab_data::experiment::address;
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::io;
 use std::time::Duration;
 
 /// Longer than any healthy answer; a server that takes longer has no counters in this reading.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// No honest answer is longer.
-const BYTES_MAX: u64 = 1 << 20;
 
 /// Endings of the names that only grow.
 const COUNTER_ENDINGS: [&str; 3] = ["_total", "_sum", "_count"];
@@ -40,36 +37,6 @@ fn parse(body: &[u8], into: &mut Reading) -> io::Result<()> {
     Ok(())
 }
 
-/// One GET: status and body.
-pub fn get(url: &str, path: &str, timeout: Duration) -> io::Result<(u16, Vec<u8>)> {
-    ask("GET", url, path, timeout)
-}
-
-/// One request without a body: status and body of the answer.
-pub fn ask(method: &str, url: &str, path: &str, timeout: Duration) -> io::Result<(u16, Vec<u8>)> {
-    let host = address(url).ok_or_else(|| io::Error::other(format!("{url} is not http://HOST:PORT")))?;
-    let addresses: Vec<SocketAddr> = host.to_socket_addrs()?.collect();
-    let address = addresses.first().ok_or_else(|| io::Error::other(format!("{host} has no address")))?;
-    let mut stream = TcpStream::connect_timeout(address, timeout)?;
-    stream.set_read_timeout(Some(timeout))?;
-    stream.set_write_timeout(Some(timeout))?;
-    stream.set_nodelay(true)?;
-    // Of a method that may have a body it is said that there is none.
-    let length = if method == "GET" { "" } else { "Content-Length: 0\r\n" };
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{length}Connection: close\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.take(BYTES_MAX).read_to_end(&mut answer)?;
-    split(&answer).ok_or_else(|| io::Error::other(format!("{url}{path} did not answer in HTTP")))
-}
-
-/// Status and body of a whole answer. The body ends with the connection: we asked for that.
-fn split(answer: &[u8]) -> Option<(u16, Vec<u8>)> {
-    let end = memchr::memmem::find(answer, b"\r\n\r\n")?;
-    let status =
-        std::str::from_utf8(&answer[..end]).ok()?.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()?;
-    Some((status, answer[end + 4..].to_vec()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,17 +53,5 @@ mod tests {
         assert_eq!(reading.gauges.len(), 2);
         assert_eq!(reading.gauges[r#"stats.weir_store_workers{operation="write"}"#], 2.0);
         assert!(parse(b"[]", &mut reading).is_err());
-    }
-
-    #[test]
-    fn an_answer_is_split_at_the_empty_line() {
-        for (answer, expected) in [
-            ("HTTP/1.1 200 OK\r\nA: b\r\n\r\n{}", Some((200, b"{}".to_vec()))),
-            ("HTTP/1.1 503 \r\n\r\n", Some((503, vec![]))),
-            ("HTTP/1.1 200 OK\r\n", None),
-            ("SSH-2.0-OpenSSH\r\n\r\n", None),
-        ] {
-            assert_eq!(split(answer.as_bytes()), expected, "{answer}");
-        }
     }
 }

@@ -1,20 +1,17 @@
 //! Where a database's sessions are: what each waits for, asked again and again while a trial runs.
 //!
-//! A thread for each database asks from the first reading on until the sampler is dropped. Each answer stands for the
+//! A thread for each database asks until the sampler is dropped. Each answer stands for the
 //! time since the one before, so the counters are session-seconds by state, and over `waits.observed_secs` they are the
 //! mean number of sessions in that state. What the asking costs is counted too: it is in the database's own processor
-//! time. States not seen since the first reading have no counter; where there are `waits.samples`, that means zero.
+//! time. States that were not seen have no counter; where there are `waits.samples`, that means zero.
 
-use super::database::{APPLICATION, MysqlSession, PostgresSession, SCHEMA, cpu_secs_of, of_part};
+use super::background::{Background, Foreground};
+use super::database::{SCHEMA, all, cpu_secs_of, of_part};
 use super::{Context, Database, Engine, Reading, Sampler};
-use parking_lot::Mutex;
+use crate::session::APPLICATION;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tokio_postgres::Statement;
 
 /// 25 times a second: cheap enough (records/2026-11-21-method-studies.md, Database waits).
 const PERIOD: Duration = Duration::from_millis(40);
@@ -22,16 +19,19 @@ const PERIOD: Duration = Duration::from_millis(40);
 const RETRY: Duration = Duration::from_millis(500);
 
 /// A session that sends nothing waits for its client; in a transaction that is another matter.
-const POSTGRES: &str = "
-    SELECT CASE
-        WHEN state IN ('active', 'fastpath function call') AND wait_event IS NULL THEN 'CPU'
-        WHEN state IN ('active', 'fastpath function call') THEN wait_event_type || ':' || wait_event
-        WHEN state LIKE 'idle in transaction%' THEN 'idle_in_transaction'
-        WHEN state = 'idle' THEN 'idle'
-        ELSE 'unknown' END, count(*)
-    FROM pg_stat_activity
-    WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name <> $1
-    GROUP BY 1";
+fn postgres() -> String {
+    format!(
+        "SELECT CASE
+            WHEN state IN ('active', 'fastpath function call') AND wait_event IS NULL THEN 'CPU'
+            WHEN state IN ('active', 'fastpath function call') THEN wait_event_type || ':' || wait_event
+            WHEN state LIKE 'idle in transaction%' THEN 'idle_in_transaction'
+            WHEN state = 'idle' THEN 'idle'
+            ELSE 'unknown' END, count(*)
+        FROM pg_stat_activity
+        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name <> '{APPLICATION}'
+        GROUP BY 1"
+    )
+}
 
 /// MariaDB and MySQL name what a statement is doing, not what it waits for.
 fn mysql() -> String {
@@ -46,6 +46,9 @@ fn mysql() -> String {
         GROUP BY class"
     )
 }
+
+/// Which thread of the machine serves the session.
+const MYSQL_THREAD: &str = "SELECT tid FROM information_schema.processlist WHERE id = CONNECTION_ID()";
 
 /// How many sessions wait for a row's lock, not which. `information_schema.innodb_trx` would say which, but InnoDB makes
 /// its contents anew only if nobody has read them for 100 ms: asked as often as here, it never changes.
@@ -82,29 +85,23 @@ fn with_row_locks(mut states: Vec<(String, f64)>, waiting: f64) -> Vec<(String, 
 }
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
-    let root = |part: &str| context.parts.iter().find(|(name, _)| name == part).map(|(_, root)| *root);
-    let watches: Vec<Watch> =
-        context.databases.iter().map(|database| Watch::start(database, root(&database.part))).collect();
-    let mut watches = Some(watches).filter(|watches| !watches.is_empty())?;
-    Some(Box::new(move |into| {
-        // One that is gone does not hide the others.
-        let read = watches.iter_mut().map(|watch| watch.read(into));
-        read.collect::<Vec<_>>().into_iter().collect()
+    all(context.databases.iter().cloned().map(|database| {
+        let root = context.parts.iter().find(|(name, _)| *name == database.part).map(|(_, root)| *root);
+        let part = database.part.clone();
+        let watch = Background::start(Observed::default(), move |seen| watch(&database, root, seen));
+        let sampler: Sampler = Box::new(move |into| {
+            let seen = watch.seen.lock().clone();
+            if !seen.live {
+                return Err(of_part(&part, "its sessions cannot be asked"));
+            }
+            seen.show(&part, into);
+            Ok(())
+        });
+        sampler
     }))
 }
 
-/// The thread that asks one database.
-struct Watch {
-    part: String,
-    /// Says that the first reading is being taken; dropped, it ends the thread.
-    begin: Option<Sender<()>>,
-    begun: bool,
-    /// Written by the thread, read here.
-    seen: Arc<Mutex<Observed>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// What was seen since the first reading.
+/// What was seen so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Observed {
     /// Whether the database can be asked.
@@ -139,148 +136,65 @@ impl Observed {
     }
 }
 
-impl Watch {
-    /// Connects at once, but does not ask before the first reading: a preload may be long.
-    fn start(database: &Database, root: Option<u32>) -> Watch {
-        let seen = Arc::new(Mutex::new(Observed::default()));
-        let (begin, begins) = mpsc::channel();
-        let (shared, database_of_thread) = (Arc::clone(&seen), database.clone());
-        let thread = thread::spawn(move || watch(&database_of_thread, root, &begins, &shared));
-        Watch { part: database.part.clone(), begin: Some(begin), begun: false, seen, thread: Some(thread) }
-    }
-
-    fn read(&mut self, into: &mut Reading) -> io::Result<()> {
-        if let Some(begin) = self.begin.as_ref().filter(|_| !self.begun) {
-            self.begun = true;
-            // A thread that ended has said why.
-            let _ = begin.send(());
-        }
-        let seen = self.seen.lock().clone();
-        if !seen.live {
-            return Err(of_part(&self.part, "its sessions cannot be asked"));
-        }
-        seen.show(&self.part, into);
-        Ok(())
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.begin = None;
-        if let Some(thread) = self.thread.take() {
-            // It waits for nothing longer than the timeout of a session.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Asks until the other end of `begins` is dropped. A session that fails is replaced; the time without one is not
-/// observed.
-fn watch(database: &Database, root: Option<u32>, begins: &Receiver<()>, seen: &Mutex<Observed>) {
-    let mut begun = false;
-    loop {
-        let Err(error) = ask(database, root, begins, &mut begun, seen) else { return };
+/// Asks until nobody wants to know. A session that fails is replaced; the time without one is not observed.
+fn watch(database: &Database, root: Option<u32>, watch: &Foreground<Observed>) {
+    while let Err(error) = ask(database, root, watch) {
         log::debug!("sampler waits: {}: {error}", database.part);
-        seen.lock().live = false;
-        match begins.recv_timeout(RETRY) {
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) => begun = true,
-            Err(RecvTimeoutError::Disconnected) => return,
+        watch.seen.lock().live = false;
+        if !watch.goes_on_after(RETRY) {
+            return;
         }
     }
 }
 
 /// The same with one session.
-fn ask(
-    database: &Database,
-    root: Option<u32>,
-    begins: &Receiver<()>,
-    begun: &mut bool,
-    seen: &Mutex<Observed>,
-) -> io::Result<()> {
-    let mut asked = Asked::open(database)?;
+fn ask(database: &Database, root: Option<u32>, watch: &Foreground<Observed>) -> io::Result<()> {
+    let mut session = database.open()?;
+    let (worker, sql) = match database.engine {
+        Engine::Postgres => {
+            // Prepared, so that asking again costs the server no planning.
+            session.query(&format!("PREPARE sessions AS {}", postgres()))?;
+            (session.query("SELECT pg_backend_pid()")?, "EXECUTE sessions".to_owned())
+        }
+        // MariaDB says which thread of the machine it is; MySQL does not.
+        Engine::MariaDb => (session.query(MYSQL_THREAD).unwrap_or_default(), mysql()),
+    };
+    let worker = worker.concat().first().and_then(|worker| worker.parse().ok());
+    let cost_secs = || cpu_secs_of(worker?, root?);
     // The first question fills the server's caches, and shows whether it is answered at all.
-    asked.sessions()?;
-    let cost_secs = |asked: &Asked| cpu_secs_of(asked.worker?, root?);
-    let mut paid_secs = cost_secs(&asked);
+    session.query(&sql)?;
+    let mut paid_secs = cost_secs();
     {
-        let mut seen = seen.lock();
+        let mut seen = watch.seen.lock();
         seen.cost_secs = seen.cost_secs.or(paid_secs.map(|_| 0.0));
         seen.live = true;
     }
-    if !*begun && begins.recv().is_err() {
-        return Ok(());
-    }
-    *begun = true;
     let mut last = Instant::now();
-    loop {
-        match begins.recv_timeout(PERIOD.saturating_sub(last.elapsed())) {
-            Err(RecvTimeoutError::Timeout) | Ok(()) => {}
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+    while watch.goes_on_after(PERIOD.saturating_sub(last.elapsed())) {
+        let mut sessions = counts(session.query(&sql)?);
+        if database.engine == Engine::MariaDb {
+            let waiting = counts(session.query(MYSQL_ROW_LOCKS)?);
+            sessions = with_row_locks(sessions, waiting.first().map_or(0.0, |(_, count)| *count));
         }
-        let sessions = asked.sessions()?;
         let now = Instant::now();
-        let cost_now = cost_secs(&asked);
-        let mut seen = seen.lock();
+        let cost_now = cost_secs();
+        let mut seen = watch.seen.lock();
         seen.add((now - last).as_secs_f64(), sessions);
         if let (Some(sum), Some(before), Some(after)) = (&mut seen.cost_secs, paid_secs, cost_now) {
             *sum += after - before;
         }
         (last, paid_secs) = (now, cost_now);
     }
+    Ok(())
 }
 
-/// A session that asks where the others are.
-struct Asked {
-    session: Session,
-    /// The process or thread that serves it.
-    worker: Option<u32>,
-}
-
-enum Session {
-    Postgres(PostgresSession, Statement),
-    Mysql(MysqlSession, String),
-}
-
-impl Asked {
-    fn open(database: &Database) -> io::Result<Asked> {
-        match database.engine {
-            Engine::Postgres => {
-                let session = PostgresSession::open(&database.url)?;
-                let worker = session.query(&session.prepare("SELECT pg_backend_pid()")?, &[])?;
-                let worker = worker.first().and_then(|row| row.try_get::<_, i32>(0).ok());
-                let statement = session.prepare(POSTGRES)?;
-                let worker = worker.map(i32::cast_unsigned);
-                Ok(Asked { session: Session::Postgres(session, statement), worker })
-            }
-            Engine::MariaDb => {
-                let mut session = MysqlSession::open(&database.url)?;
-                // MariaDB says which thread of the machine it is; MySQL does not.
-                let sql = "SELECT tid FROM information_schema.processlist WHERE id = CONNECTION_ID()";
-                let worker = session.query::<u32>(sql).unwrap_or_default();
-                Ok(Asked { session: Session::Mysql(session, mysql()), worker: worker.first().copied() })
-            }
-        }
-    }
-
-    /// The states of all other sessions, each with the number in it.
-    fn sessions(&mut self) -> io::Result<Vec<(String, f64)>> {
-        match &mut self.session {
-            Session::Postgres(session, statement) => {
-                let rows = session.query(statement, &[&APPLICATION])?;
-                let state = |row: tokio_postgres::Row| {
-                    Some((row.try_get(0).ok()?, row.try_get::<_, i64>(1).ok()? as f64))
-                };
-                Ok(rows.into_iter().filter_map(state).collect())
-            }
-            Session::Mysql(session, sql) => {
-                let rows: Vec<(String, u64)> = session.query(sql.as_str())?;
-                let waiting: Vec<(String, f64)> = session.query(MYSQL_ROW_LOCKS)?;
-                let states = rows.into_iter().map(|(state, count)| (state, count as f64)).collect();
-                Ok(with_row_locks(states, waiting.first().map_or(0.0, |(_, count)| *count)))
-            }
-        }
-    }
+/// Rows of a name and a number.
+fn counts(rows: Vec<Vec<String>>) -> Vec<(String, f64)> {
+    let count = |row: Vec<String>| match <[String; 2]>::try_from(row) {
+        Ok([name, count]) => Some((name, count.parse().ok()?)),
+        Err(_) => None,
+    };
+    rows.into_iter().filter_map(count).collect()
 }
 
 #[cfg(test)]

@@ -79,15 +79,22 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     let program = std::env::current_exe()
         .map_err(|error| Error::new(format_args!("cannot find the weir binary to start: {error}")))?;
     let command = command_line();
-    let is_decided = headroom_is_decided;
-    let options =
-        Options { program, dir: dir.clone(), command, scale: args.scale, published, enough, is_decided };
     let stop = stop_on_signal()?;
+    let options = Options {
+        program,
+        dir: dir.clone(),
+        command,
+        scale: args.scale,
+        published,
+        enough,
+        is_decided: headroom_is_decided,
+        stop: Arc::clone(&stop),
+    };
     let planned = experiment.trials();
     let trials = if planned == 1 { "trial" } else { "trials" };
     note(format_args!("{planned} {trials}; results in {}", dir.display()));
     let mut shown = Shown::new();
-    let ran = harness::run(&experiment, &options, &mut shown, &stop);
+    let ran = harness::run(&experiment, &options, &mut shown);
     shown.bar.finish_and_clear();
     conclude(&dir, ran, planned, stop.load(Ordering::Relaxed))
 }
@@ -136,7 +143,7 @@ fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(
             if measured > 0 {
                 note(format_args!("ended after {measured} of {planned} trials; the report is over these"));
             }
-            Err(Error::new(why))
+            Err(why)
         }
         Some((target, first)) => Err(Error::new(format_args!(
             "{} of {planned} trials failed, the first {} at {}: {}",

@@ -1,62 +1,47 @@
 //! Where this machine has its control groups, and whether they can limit what is wanted.
 
-use super::Wanted;
+use crate::sampler::Mount;
+use kv::Error;
 use std::fs;
 use std::path::PathBuf;
 
+/// What can be limited: its controller in version 1 and in version 2, and in words.
+pub(super) const CONTROLLERS: [(&str, &str, &str); 3] =
+    [("memory", "memory", "memory"), ("cpu", "cpu", "processor time"), ("blkio", "io", "disk")];
+
+/// Which of [`CONTROLLERS`] are needed.
+pub(super) type Wanted = [bool; 3];
+
 /// Where this machine has its control groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Layout {
-    /// One tree for each controller.
-    V1 {
-        /// Limits memory.
-        memory: Option<PathBuf>,
-        /// Limits writing.
-        blkio: Option<PathBuf>,
-        /// Limits processor time.
-        cpu: Option<PathBuf>,
-    },
-    /// One tree for all.
-    V2 {
-        /// Its root.
-        root: PathBuf,
-    },
+pub(super) struct Layout {
+    /// Whether one tree is for all.
+    pub(super) is_v2: bool,
+    /// The tree of each of [`CONTROLLERS`].
+    pub(super) roots: [Option<PathBuf>; 3],
 }
 
 /// The layout that can limit what is wanted.
-pub(super) fn layout(mounts: &str, wanted: Wanted) -> Result<Layout, String> {
-    let v2 = mounts.lines().find_map(|line| {
-        let (mount, system) = line.split_once(" - ")?;
-        system.starts_with("cgroup2 ").then(|| mount.split(' ').nth(4)).flatten().map(PathBuf::from)
-    });
-    let of_v1 = |controller: &str| {
-        mounts.lines().find_map(|line| {
-            let (mount, system) = line.split_once(" - ")?;
-            let options = system.strip_prefix("cgroup ")?.split(' ').nth(1)?;
-            let has = options.split(',').any(|option| option == controller);
-            has.then(|| mount.split(' ').nth(4)).flatten().map(PathBuf::from)
-        })
+pub(super) fn layout(mounts: &[Mount], wanted: Wanted) -> Result<Layout, Error> {
+    let of = |is_meant: &dyn Fn(&Mount) -> bool| {
+        mounts.iter().find(|mount| is_meant(mount)).map(|mount| mount.point.clone())
     };
-    let (memory, blkio, cpu) = (of_v1("memory"), of_v1("blkio"), of_v1("cpu"));
-    let Wanted { memory: of_memory, cpu: of_cpu, write_cap } = wanted;
-    let can =
-        |memory: bool, cpu: bool, io: bool| (!of_memory || memory) && (!of_cpu || cpu) && (!write_cap || io);
-    if can(memory.is_some(), cpu.is_some(), blkio.is_some()) {
-        return Ok(Layout::V1 { memory, blkio, cpu });
-    }
-    let controllers = v2.as_ref().map(|root| fs::read_to_string(root.join("cgroup.controllers")));
+    let v1 = CONTROLLERS.map(|(name, ..)| of(&|mount| mount.kind == "cgroup" && mount.has(name)));
+    let root = of(&|mount| mount.kind == "cgroup2");
+    let controllers = root.as_ref().map(|root| fs::read_to_string(root.join("cgroup.controllers")));
     let controllers = controllers.and_then(Result::ok).unwrap_or_default();
     let has = |name: &str| controllers.split_ascii_whitespace().any(|known| known == name);
-    match v2 {
-        Some(root) if can(has("memory"), has("cpu"), has("io")) => Ok(Layout::V2 { root }),
-        _ => {
-            let needed = [(of_memory, "memory"), (of_cpu, "processor time"), (write_cap, "disk")];
-            let needed: Vec<&str> = needed.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
-            Err(format!(
-                "this machine has no control groups for {} (neither v1 memory, cpu and blkio nor v2 memory, cpu and io); \
-                 remove the limits, quotas and write caps from the experiment",
-                needed.join(" and ")
-            ))
-        }
-    }
+    let v2 = CONTROLLERS.map(|(_, name, _)| root.clone().filter(|_| has(name)));
+    let layouts = [Layout { is_v2: false, roots: v1 }, Layout { is_v2: true, roots: v2 }];
+    let can =
+        |of: &Layout| wanted.iter().zip(&of.roots).all(|(is_wanted, root)| !is_wanted || root.is_some());
+    layouts.into_iter().find(can).ok_or_else(|| {
+        let needed = CONTROLLERS.iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted);
+        let needed: Vec<&str> = needed.map(|((.., words), _)| *words).collect();
+        Error::new(format_args!(
+            "this machine has no control groups for {} (neither v1 memory, cpu and blkio nor v2 memory, cpu and io)",
+            needed.join(" and ")
+        ))
+        .hint("remove the limits, quotas and write caps from the experiment")
+    })
 }

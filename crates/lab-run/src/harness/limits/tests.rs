@@ -1,32 +1,36 @@
 //! What is written into the files of control groups, looked at in a directory that plays them.
 
 use super::*;
+use crate::sampler::parse_mounts;
 
 const V1: &str = "40 24 0:33 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
                   41 24 0:34 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n\
                   42 24 0:35 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n";
-const ALL: Wanted = Wanted { memory: true, cpu: true, write_cap: true };
+const ALL: Wanted = [true; 3];
 
 #[test]
 fn the_layout_is_the_one_that_can() {
     let path = |name: &str| Some(PathBuf::from(format!("/sys/fs/cgroup/{name}")));
-    let (memory, blkio, cpu) = (path("memory"), path("blkio"), path("cpu,cpuacct"));
-    assert_eq!(layout(V1, ALL), Ok(Layout::V1 { memory: memory.clone(), blkio, cpu }));
+    let layout = |mounts: &str, wanted| layout(&parse_mounts(mounts), wanted);
+    let v1 = |roots| Ok(Layout { is_v2: false, roots });
+    assert_eq!(layout(V1, ALL), v1([path("memory"), path("cpu,cpuacct"), path("blkio")]));
     let of_memory = V1.lines().next().unwrap();
-    for (wanted, lacks) in [
-        (Wanted { memory: false, ..ALL }, "processor time and disk"),
-        (Wanted { write_cap: false, ..ALL }, "memory and processor time"),
-    ] {
-        let why = layout(of_memory, wanted).unwrap_err();
+    for (wanted, lacks) in
+        [([false, true, true], "processor time and disk"), ([true, true, false], "memory and processor time")]
+    {
+        let why = layout(of_memory, wanted).unwrap_err().to_string();
         assert!(why.contains(&format!("no control groups for {lacks} (")) && !why.contains('\n'), "{why}");
     }
-    let only = Wanted { cpu: false, write_cap: false, ..ALL };
-    assert_eq!(layout(of_memory, only), Ok(Layout::V1 { memory, blkio: None, cpu: None }));
+    assert_eq!(layout(of_memory, [true, false, false]), v1([path("memory"), None, None]));
     let root = tempfile::tempdir().unwrap();
     let v2 = format!("30 1 0:26 / {} rw - cgroup2 cgroup2 rw\n", root.path().display());
     assert!(layout(&v2, ALL).is_err(), "a tree without the controllers limits nothing");
     fs::write(root.path().join("cgroup.controllers"), "cpuset cpu io memory\n").unwrap();
-    assert_eq!(layout(&v2, ALL), Ok(Layout::V2 { root: root.path().to_owned() }));
+    assert_eq!(layout(&v2, ALL), Ok(v2_in(root.path())));
+}
+
+fn v2_in(root: &Path) -> Layout {
+    Layout { is_v2: true, roots: [(); 3].map(|()| Some(root.to_owned())) }
 }
 
 fn part(name: &str, capped: bool, quota: Option<f64>) -> Part {
@@ -38,9 +42,12 @@ fn part(name: &str, capped: bool, quota: Option<f64>) -> Part {
 #[test]
 fn under_version_2_parts_are_children_of_the_group_that_is_capped() {
     let root = tempfile::tempdir().unwrap();
-    let mut limits = Limits::within(Layout::V2 { root: root.path().to_owned() });
-    let parts =
-        [part("database-1", true, None), part("database-2", true, Some(0.35)), part("replica", false, None)];
+    let mut limits = Limits::within(v2_in(root.path()));
+    let parts = [
+        part("database-1", true, None),
+        part("database-2", true, Some(0.35)),
+        part("replica", false, Some(0.5)),
+    ];
     limits.make_all("weir-lab-1", &parts, ALL).unwrap();
     limits.cap_writes("254:0", Some(10 << 20)).unwrap();
     let shared = root.path().join("weir-lab-1");
@@ -50,9 +57,9 @@ fn under_version_2_parts_are_children_of_the_group_that_is_capped() {
     assert_eq!(read(shared.join("database-2/cpu.max")), "35000 100000");
     assert_eq!(read(shared.join("cgroup.subtree_control")), "+cpu", "the last that was handed down");
     assert!(!shared.join("database-1/cpu.max").exists());
-    let doors = |part: &str| limits.member(part).unwrap().doors.clone();
-    assert_eq!(doors("database-2"), [shared.join("database-2/cgroup.procs")]);
-    assert_eq!(doors("replica"), [root.path().join("weir-lab-1-uncapped/replica/cgroup.procs")]);
+    let groups = |part: &str| limits.member(part).unwrap().groups.clone();
+    assert_eq!(groups("database-2"), [shared.join("database-2")]);
+    assert_eq!(groups("replica"), [root.path().join("weir-lab-1-uncapped/replica")]);
     limits.cap_writes("254:0", None).unwrap();
     assert_eq!(read(shared.join("io.max")), "254:0 wbps=max");
     limits.made.clear();
@@ -63,18 +70,18 @@ fn under_version_1_each_controller_has_groups_of_its_own_and_only_some_parts_are
     let root = tempfile::tempdir().unwrap();
     let [memory, blkio, cpu] = ["memory", "blkio", "cpu"].map(|name| root.path().join(name));
     [&memory, &blkio, &cpu].into_iter().for_each(|dir| fs::create_dir(dir).unwrap());
-    let [of_memory, of_blkio, of_cpu] = [&memory, &blkio, &cpu].map(|dir| Some(dir.clone()));
-    let mut limits = Limits::within(Layout::V1 { memory: of_memory, blkio: of_blkio, cpu: of_cpu });
+    let roots = [&memory, &cpu, &blkio].map(|dir| Some(dir.clone()));
+    let mut limits = Limits::within(Layout { is_v2: false, roots });
     let parts =
         [part("database", true, Some(0.5)), part("replica", false, None), part("server", false, Some(0.2))];
     limits.make_all("weir-lab-1", &parts, ALL).unwrap();
-    let door = |tree: &Path, part: &str| tree.join(format!("weir-lab-1-{part}/cgroup.procs"));
-    let doors = |part: &str| limits.member(part).unwrap().doors.clone();
+    let own = |tree: &Path, part: &str| tree.join(format!("weir-lab-1-{part}"));
+    let groups = |part: &str| limits.member(part).unwrap().groups.clone();
     assert_eq!(
-        doors("database"),
-        [blkio.join("weir-lab-1/cgroup.procs"), door(&memory, "database"), door(&cpu, "database")]
+        groups("database"),
+        [blkio.join("weir-lab-1"), own(&memory, "database"), own(&cpu, "database")]
     );
-    assert_eq!((doors("replica"), doors("server")), (vec![], vec![door(&cpu, "server")]));
+    assert_eq!((groups("replica"), groups("server")), (vec![], vec![own(&cpu, "server")]));
     limits.cap_writes("254:0", Some(10 << 20)).unwrap();
     let read = |file: PathBuf| fs::read_to_string(file).unwrap();
     assert_eq!(read(blkio.join("weir-lab-1/blkio.throttle.write_bps_device")), "254:0 10485760");
@@ -86,10 +93,10 @@ fn under_version_1_each_controller_has_groups_of_its_own_and_only_some_parts_are
 #[test]
 fn a_quota_is_lowered_for_some_and_then_what_it_was() {
     let root = tempfile::tempdir().unwrap();
-    let layout = Layout::V1 { memory: None, blkio: None, cpu: Some(root.path().to_owned()) };
-    let mut limits = Limits::within(layout);
+    let roots = [None, Some(root.path().to_owned()), None];
+    let mut limits = Limits::within(Layout { is_v2: false, roots });
     let parts = [part("database", false, Some(0.5)), part("server", false, Some(0.002))];
-    limits.make_all("weir", &parts, Wanted { cpu: true, ..Wanted::default() }).unwrap();
+    limits.make_all("weir", &parts, [false, true, false]).unwrap();
     let quota =
         |part: &str| fs::read_to_string(root.path().join(format!("weir-{part}/cpu.cfs_quota_us"))).unwrap();
     assert_eq!((quota("database").as_str(), quota("server").as_str()), ("50000", "1000"));
@@ -108,7 +115,7 @@ fn a_quota_holds_where_one_can_be_set() {
     let Ok(Some(limits)) = Limits::new(&parts, false) else { return };
     match limits.probe_quotas() {
         Ok(said) => assert!(said[0].1.starts_with("0.2 cores; a loop got 0."), "{said:?}"),
-        Err(why) => assert!(why.contains("; ") && !why.contains('\n'), "{why}"),
+        Err(why) => assert!(why.has_hint(), "{why}"),
     }
 }
 

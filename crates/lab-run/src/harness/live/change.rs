@@ -1,9 +1,10 @@
 //! What is changed of a running target for a trial, and unmade after it: injected faults, caps, quotas, the link, the commit.
 
 use super::{LiveRunner, device_number};
-use crate::harness::server::Server;
 use crate::harness::sizes::LOWERED;
-use crate::sampler::{Cap, ask};
+use crate::http::ask;
+use crate::sampler::Cap;
+use kv::Error;
 use kv::proto::INJECT;
 use kv::units::Size;
 use lab_data::experiment::{DATABASE, Workload};
@@ -26,7 +27,7 @@ const INJECT_MAX: Duration = Duration::from_secs(10);
 
 impl LiveRunner<'_> {
     /// Caps what is written to the disk, or lifts the cap.
-    pub(super) fn cap_writes(&mut self, cap: Option<Size>) -> Result<(), String> {
+    pub(super) fn cap_writes(&mut self, cap: Option<Size>) -> Result<(), Error> {
         let (Some(limits), Some(dir)) = (self.fleet.limits(), self.data_dir()) else { return Ok(()) };
         let Some(group) = limits.capped() else { return Ok(()) };
         let device = device_number(dir)?;
@@ -37,15 +38,15 @@ impl LiveRunner<'_> {
     }
 
     /// Unmakes what was changed or capped for a trial, if that was not done yet: the next one would be measured with what nobody asked for.
-    pub(super) fn restore(&mut self) -> Result<(), String> {
+    pub(super) fn restore(&mut self) -> Result<(), Error> {
         if let Some(change) = self.changed.clone() {
             self.undo(&change).map_err(|why| {
-                format!("what was changed before ({}) is still changed: {why}", change.name)
+                why.at(format_args!("what was changed before ({}) is still changed", change.name))
             })?;
             self.changed = None;
         }
         // A server that is gone has taken it with it.
-        if self.has_faults && self.server.as_mut().is_some_and(Server::lives) {
+        if self.has_faults && self.server.as_mut().is_some_and(|server| server.process.ended().is_none()) {
             self.tell("DELETE", INJECT)?;
         }
         self.has_faults = false;
@@ -56,7 +57,7 @@ impl LiveRunner<'_> {
     }
 
     /// Makes `change`.
-    pub(super) fn apply(&mut self, workload: &Workload, change: Option<&Change>) -> Result<(), String> {
+    pub(super) fn apply(&mut self, workload: &Workload, change: Option<&Change>) -> Result<(), Error> {
         if self.in_round {
             self.has_faults = true;
             self.inject(false)?;
@@ -76,7 +77,7 @@ impl LiveRunner<'_> {
     }
 
     /// Undoes `change`, also where it was made in part.
-    fn undo(&mut self, change: &Change) -> Result<(), String> {
+    fn undo(&mut self, change: &Change) -> Result<(), Error> {
         match change.name.as_str() {
             "link" => self.connect(1.0),
             "write_cap" => Ok(()),
@@ -91,7 +92,7 @@ impl LiveRunner<'_> {
     ///
     /// Requests with faults take another path through the server than a cache hit, and its cost may be as large as what is added.
     /// So in a round all requests take it, also those without a fault.
-    pub(super) fn inject(&self, fails: bool) -> Result<(), String> {
+    pub(super) fn inject(&self, fails: bool) -> Result<(), Error> {
         let changed = self.changed.as_ref().and_then(|change| Some((fault_of(change)?, change.added_us)));
         let computes = changed.is_some_and(|(fault, _)| fault == "cpu");
         let same_way = (self.in_round && !computes).then(|| MINIMAL_FAULT.to_owned());
@@ -104,22 +105,22 @@ impl LiveRunner<'_> {
         }
     }
 
-    fn scale_databases(&self, factor: f64) -> Result<(), String> {
+    fn scale_databases(&self, factor: f64) -> Result<(), Error> {
         let Some(limits) = self.fleet.limits() else { return Ok(()) };
         limits.scale_quotas(|part| part.starts_with(DATABASE), factor)
     }
 
     /// Tells the server something that it has nothing to answer to.
-    fn tell(&self, method: &str, path: &str) -> Result<(), String> {
+    fn tell(&self, method: &str, path: &str) -> Result<(), Error> {
         let url = self.url().unwrap_or_default();
-        match ask(method, url, path, INJECT_MAX) {
-            Ok((204, _)) => Ok(()),
-            Ok((status, body)) => {
-                let said = String::from_utf8_lossy(&body);
-                let said = said.split_whitespace().take(20).collect::<Vec<_>>().join(" ");
-                Err(format!("the server answered {method} {path} with {status}: {said}"))
-            }
-            Err(error) => Err(format!("the server did not answer {method} {path}: {error}")),
+        let (status, body) = ask(method, url, path, INJECT_MAX).map_err(|error| {
+            Error::new(format_args!("the server did not answer {method} {path}: {error}"))
+        })?;
+        if status == 204 {
+            return Ok(());
         }
+        let said = String::from_utf8_lossy(&body);
+        let said = said.split_whitespace().take(20).collect::<Vec<_>>().join(" ");
+        Err(Error::new(format_args!("the server answered {method} {path} with {status}: {said}")))
     }
 }

@@ -6,42 +6,39 @@ mod start;
 
 use super::fleet::Fleet;
 use super::link::Link;
+use super::process::{Listening, Process};
 use super::resources::resources_of;
 use super::runner::Length;
-use super::search::Offered;
-use super::server::Server;
 use super::services::{self, Services};
 use super::sizes::of_server;
 use super::{Options, Precision, Runner, TargetRun, environment, failed, load};
-use crate::sampler::{self, Cap, Context, Samplers, device_of, get};
+use crate::http::get;
+use crate::sampler::{Cap, Context, Database, Samplers, device_of};
+use kv::Error;
 use kv::proto::{HEALTHZ, SecondReport};
-use lab_data::experiment::{Commands, Experiment, Fresh, GENERATOR, LINK, SERVER, Target, Workload};
+use lab_data::experiment::{Commands, Fresh, GENERATOR, Target, Workload};
 use lab_data::results::{Change, Resource, SLOWER_GENERATOR, Trial};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tempfile::TempDir;
 
 /// Processes on this machine, or a server that runs already.
 pub(super) struct LiveRunner<'a> {
     target_run: &'a TargetRun<'a>,
-    cores: Vec<usize>,
-    stop: &'a AtomicBool,
     services: Option<Services>,
     // In the order in which they must go: the server before its stores.
     link: Option<Link>,
-    server: Option<Server>,
-    fleet: Fleet,
+    server: Option<Listening>,
+    fleet: Fleet<'a>,
     data: Vec<TempDir>,
     /// Where the library that delays flushes is, once a server needs it.
     shim: Option<TempDir>,
-    /// Where the server of this repetition finds its stores, and the replica.
+    /// Where the server of this repetition finds its stores.
     stores: Vec<String>,
-    replica: Option<String>,
     /// The flags the server runs with beyond the target's: those of the workload it was started for.
-    serving: &'a [String],
+    serving: Vec<String>,
     /// The fault `fail` that the server shall have once keys are written, as in `fail=4`.
     failing: Option<String>,
     /// Workloads whose keys are in the target.
@@ -49,7 +46,7 @@ pub(super) struct LiveRunner<'a> {
     /// Whether a trial has been run on what was started last.
     used: bool,
     /// Why the server could not be started again in this repetition; it is not tried for each trial.
-    broken: Option<String>,
+    broken: Option<Error>,
     /// What trying out the write caps showed.
     probes: Vec<(String, String)>,
     /// The write cap in force.
@@ -68,27 +65,17 @@ pub(super) struct LiveRunner<'a> {
 
 impl<'a> LiveRunner<'a> {
     /// Nothing is started yet. `ran` trials of the run have been begun before.
-    pub(super) fn new(
-        target_run: &'a TargetRun<'a>,
-        cores: Vec<usize>,
-        ran: u64,
-        stop: &'a AtomicBool,
-    ) -> Result<LiveRunner<'a>, String> {
-        let TargetRun { experiment, subject, workloads, placements, options } = target_run;
-        let target = &subject.target;
+    pub(super) fn new(target_run: &'a TargetRun, ran: u64) -> Result<LiveRunner<'a>, Error> {
         Ok(LiveRunner {
             target_run,
-            cores,
-            stop,
             services: None,
             link: None,
             server: None,
-            fleet: Fleet::new(experiment, target, workloads, placements, &options.dir, &options.program)?,
+            fleet: Fleet::new(target_run)?,
             data: Vec::new(),
             shim: None,
             stores: Vec::new(),
-            replica: None,
-            serving: &[],
+            serving: Vec::new(),
             failing: None,
             preloaded: BTreeSet::new(),
             used: false,
@@ -105,62 +92,63 @@ impl<'a> LiveRunner<'a> {
 
     /// The address the requests go to; where there is a link, the link's.
     fn load_url(&self) -> &str {
-        self.link.as_ref().map(Link::url).or(self.url()).unwrap_or_default()
+        self.link.as_ref().map(|link| link.url.as_str()).or(self.url()).unwrap_or_default()
     }
 
     /// The address of the server.
     fn url(&self) -> Option<&str> {
         match &self.target_run.subject.target {
             Target::Url { url } => Some(url),
-            Target::Command(_) => self.services.as_ref().map(Services::url),
-            _ => self.server.as_ref().map(Server::url),
+            Target::Command(_) => self.services.as_ref().map(|services| services.url.as_str()),
+            _ => self.server.as_ref().map(|server| server.url.as_str()),
         }
     }
 
     fn data_dir(&self) -> Option<&Path> {
-        let own = self.services.as_ref().map(Services::dir).or(self.data.first().map(TempDir::path));
-        self.fleet.data().or(own)
+        let own = self.services.as_ref().map(|services| &services.dir).or(self.data.first());
+        self.fleet.data().or(own.map(TempDir::path))
+    }
+
+    /// The processes of the target, each called like the part it is.
+    fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
+        let server = self.server.iter_mut().map(|server| &mut server.process);
+        let services = self.services.iter_mut().flat_map(|services| &mut services.running);
+        let link = self.link.iter_mut().map(|link| &mut link.process);
+        server.chain(self.fleet.processes()).chain(services).chain(link)
+    }
+
+    /// What is said of the first process that is no longer there; `None` while all run.
+    fn ended(&mut self) -> Option<Error> {
+        self.processes().find_map(Process::failure)
     }
 
     /// What is sampled beside the generator.
-    fn context(&self) -> Context {
-        let server = self.server.as_ref().map(|server| (SERVER.to_owned(), server.pid()));
-        let databases = self
-            .fleet
-            .members()
-            .filter_map(|(database, server)| Some((database.part.clone(), server.pid()?)));
-        let services = self.services.iter().flat_map(Services::parts);
-        let link = self.link.as_ref().map(|link| (LINK.to_owned(), link.pid()));
+    fn context(&mut self) -> Context {
+        let parts = self.processes().map(|process| (process.name().to_owned(), process.pid())).collect();
         let cores: BTreeSet<usize> =
             self.target_run.placements.iter().flat_map(|placement| &placement.cores).copied().collect();
+        let databases = self.fleet.members().map(|(database, server)| Database {
+            part: database.part.clone(),
+            engine: database.engine,
+            url: self.fleet.url(server),
+        });
         Context {
-            parts: server.into_iter().chain(databases).chain(services).chain(link).collect(),
+            parts,
             cores: cores.into_iter().collect(),
             data: self.data_dir().map(Path::to_owned),
             // Of a strange server nothing is asked that it might not end.
             url: self.url().filter(|_| self.services.is_none()).map(str::to_owned),
             load_url: Some(self.load_url().to_owned()),
-            databases: self.databases(),
+            databases: databases.collect(),
             cap: self.cap.clone(),
-            link: self.link.as_ref().map(Link::asked),
+            link: self.link.as_ref().map(|link| link.asked.clone()),
             ends_only: !self.target_run.subject.sampling,
         }
     }
 
-    /// The databases behind the server, to be asked what they do.
-    fn databases(&self) -> Vec<sampler::Database> {
-        let members = self.fleet.members();
-        let of = members
-            .map(|(database, server)| (database.part.clone(), database.engine, self.fleet.url(server)));
-        of.map(|(part, engine, url)| sampler::Database { part, engine, url }).collect()
-    }
-
     /// Starts what has died anew: it took its trial with it, the next ones get new ones.
-    fn revive(&mut self) -> Result<(), String> {
-        let died = self.server.as_mut().is_some_and(|server| !server.lives());
-        let died = died || self.link.as_mut().is_some_and(|link| !link.lives());
-        let died =
-            died || !self.fleet.lives() || self.services.as_mut().is_some_and(|of| of.ended().is_some());
+    fn revive(&mut self) -> Result<(), Error> {
+        let died = self.ended().is_some();
         if died || self.is_stale() {
             self.revivals += u32::from(died);
             self.broken = self.begin().err();
@@ -168,26 +156,26 @@ impl<'a> LiveRunner<'a> {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Has `run` run a trial with `change` made, on a target that lives and is as `workload` wants it, and unmakes the change. A failure is
+    /// Runs a trial with `change` made, on a target that lives and is as `workload` wants it, and unmakes the change. A failure is
     /// part of the trial.
     fn trial_of(
         &mut self,
-        workload: &'a Workload,
+        workload: &Workload,
         level: u32,
         repetition: u32,
+        length: Length,
         change: Option<&Change>,
-        run: impl FnOnce(&mut LiveRunner<'a>) -> Trial,
     ) -> Trial {
         let ready = self.revive().and_then(|()| self.restore()).and_then(|()| self.prepare(workload));
         if let Err(why) = ready {
-            return failed(workload, level, repetition, &why);
+            return failed(workload, level, repetition, why);
         }
         // Before it is made: what was made in part has to be unmade, too.
         self.changed = change.cloned();
         let made = self.cap_writes(workload.write_cap).and_then(|()| self.apply(workload, change));
         let trial = match made {
-            Ok(()) => run(self),
-            Err(why) => failed(workload, level, repetition, &why),
+            Ok(()) => self.run(workload, level, repetition, length),
+            Err(why) => failed(workload, level, repetition, why),
         };
         // What cannot be unmade now is unmade before the next trial, or that one fails for it.
         let _ = self.restore();
@@ -203,73 +191,55 @@ impl<'a> LiveRunner<'a> {
     fn run(&mut self, workload: &Workload, level: u32, repetition: u32, length: Length) -> Trial {
         self.used = true;
         self.ran += 1;
+        let TargetRun { experiment, options, .. } = self.target_run;
         let precision = length.adaptive.map(|adaptive| Precision {
             least: length.window.0,
             adaptive,
             is_open: workload.is_open(),
         });
-        let enough = |bins: &[SecondReport]| {
-            precision.is_some_and(|precision| (self.target_run.options.enough)(&precision, bins))
-        };
+        let enough = precision.map(|of| move |bins: &[SecondReport]| (options.enough)(&of, bins));
         let preload = !self.preloaded.contains(&workload.name);
         // What fails some requests must not fail those that write and read back the keys.
-        let fail = |fails: bool| self.failing.as_ref().map_or(Ok(()), |_| self.inject(fails));
-        if let Err(why) = fail(!preload) {
-            return failed(workload, level, repetition, &why);
+        let fail = |live: &LiveRunner, fails| live.failing.as_ref().map_or(Ok(()), |_| live.inject(fails));
+        if let Err(why) = fail(self, !preload) {
+            return failed(workload, level, repetition, why);
         }
+        let context = self.context();
+        let slower = self.changed.as_ref().filter(|change| change.name == SLOWER_GENERATOR);
         let run = load::Run {
-            program: &self.target_run.options.program,
+            program: &options.program,
             url: self.load_url(),
             workload,
             level,
             // Another for each trial: the same requests again would find what the last ones left in the cache.
-            seed: self.target_run.experiment.seed.wrapping_add(self.ran),
+            seed: experiment.seed.wrapping_add(self.ran),
             warmup: length.warmup,
             window: length.adaptive.map_or(length.window, |adaptive| adaptive.most),
-            enough: precision.is_some().then_some(&enough),
+            enough: enough.as_ref().map(|enough| enough as &load::Enough),
             preload,
-            added_cpu_us: self
-                .changed
-                .as_ref()
-                .filter(|of| of.name == SLOWER_GENERATOR)
-                .map(|of| of.added_us),
+            added_cpu_us: slower.map(|change| change.added_us),
             cores: self.target_run.cores_of(GENERATOR),
-            context: &self.context(),
-            log: &self.target_run.options.dir.join("load.log"),
+            context: &context,
+            log: &options.dir.join("load.log"),
             started: &|pid| self.fleet.take(GENERATOR, pid),
-            filled: &|| fail(true),
+            filled: &|| fail(self, true),
             limits: load::Limits::default(),
         };
-        let mut outcome = run.run(self.stop);
+        let mut outcome = run.run(&options.stop);
         if outcome.preloaded {
             self.preloaded.insert(workload.name.clone());
         }
-        let died = self.server.as_mut().is_some_and(|server| !server.lives());
-        let died = died.then(|| "the server ended during the trial; server.log says why".to_owned());
-        let cut = self.link.as_mut().is_some_and(|link| !link.lives());
-        let cut = cut.then(|| "the link ended during the trial; link.log says why".to_owned());
-        let ended = || {
-            let services = || self.services.as_mut()?.ended();
-            died.or(cut).or_else(services).or_else(|| self.fleet.ended())
-        };
-        // Whoever has no answer says so, too; but this is why.
-        let (load, failure) = (outcome.report.take(), ended().or(outcome.failure.take()));
+        // Whoever has no answer says so, too; but if a part has ended, this is why.
+        let failure = self.ended().map(String::from).or(outcome.failure.take());
+        let load = outcome.report.take();
         let (elapsed_secs, opened, closed) = outcome.readings();
-        Trial {
-            workload: workload.name.clone(),
-            level,
-            repetition,
-            load,
-            failure,
-            elapsed_secs,
-            opened,
-            closed,
-        }
+        let workload = workload.name.clone();
+        Trial { workload, level, repetition, load, failure, elapsed_secs, opened, closed }
     }
 }
 
-impl<'a> Runner<'a> for LiveRunner<'a> {
-    fn begin(&mut self) -> Result<(), String> {
+impl Runner for LiveRunner<'_> {
+    fn begin(&mut self) -> Result<(), Error> {
         self.preloaded.clear();
         self.used = false;
         self.broken = None;
@@ -288,12 +258,13 @@ impl<'a> Runner<'a> for LiveRunner<'a> {
                 let Options { program, dir, .. } = &self.target_run.options;
                 let cores = |part: &str| self.target_run.cores_of(part);
                 let start = services::Start { commands, program, dir, cores: &cores };
-                self.services = Some(Services::start(&start, self.stop)?);
+                self.services = Some(Services::start(&start, &self.target_run.options.stop)?);
             }
             Target::Url { url } => {
                 // Any answer will do, also 404: it is only asked whether somebody is there.
                 get(url, HEALTHZ, Duration::from_secs(5)).map_err(|error| {
-                    format!("cannot reach {url}: {error}; hint: start the server, or correct target.url")
+                    Error::new(format_args!("cannot reach {url}: {error}"))
+                        .hint("start the server, or correct target.url")
                 })?;
             }
             Target::Simulated(_) => {}
@@ -302,59 +273,43 @@ impl<'a> Runner<'a> for LiveRunner<'a> {
     }
 
     fn environment(&self) -> Vec<(String, String)> {
-        let mut facts = environment::describe(
-            &self.target_run.options.program,
-            &self.cores,
-            self.data_dir(),
-            &self.fleet,
-        );
-        if let Some(of) = self.target_run.experiment.cores.of.filter(|of| *of > self.cores.len()) {
-            let said = format!("the file's, for {of} cores, scaled down to {}", self.cores.len());
-            facts.push(("placement".into(), said));
+        let TargetRun { experiment, subject, cores, options, .. } = self.target_run;
+        let target = &subject.target;
+        let mut facts = environment::describe(&options.program, cores, self.data_dir(), self.fleet.members());
+        let mut say = |name: &str, fact: String| facts.push((name.to_owned(), fact));
+        if let Some(of) = experiment.cores.of.filter(|of| *of > cores.len()) {
+            say("placement", format!("the file's, for {of} cores, scaled down to {}", cores.len()));
         }
-        if let Some(memory) = self.target_run.experiment.limits.memory {
-            facts.push(("memory limit".into(), format!("{memory} for each database")));
+        if let Some(memory) = experiment.limits.memory {
+            say("memory limit", format!("{memory} for each database"));
         }
-        if let Target::Command(commands) = &self.target_run.subject.target {
-            facts.extend(services::describe(commands, &self.target_run.options.program));
+        if let Target::Command(commands) = target {
+            services::describe(commands, &options.program)
+                .into_iter()
+                .for_each(|(name, fact)| say(&name, fact));
         }
-        if let Some(delay) = self.target_run.subject.target.flush_delay() {
-            facts.push((
-                "flush delay".into(),
-                format!("{delay} added to every fsync and fdatasync of the stores"),
-            ));
+        if let Some(delay) = target.flush_delay() {
+            say("flush delay", format!("{delay} added to every fsync and fdatasync of the stores"));
         }
-        if let Some(link) = self.target_run.subject.target.link() {
-            let rate = link.rate.map(|rate| format!("{rate} in each direction"));
-            let delay = link.delay.map(|delay| format!("{delay} in each direction"));
-            facts.push(("link".into(), rate.into_iter().chain(delay).collect::<Vec<_>>().join(", ")));
+        if let Some(link) = target.link() {
+            let both = [link.rate.map(|rate| rate.to_string()), link.delay.map(|delay| delay.to_string())];
+            let both = both.into_iter().flatten().map(|what| format!("{what} in each direction"));
+            say("link", both.collect::<Vec<_>>().join(", "));
         }
         facts.extend(self.probes.iter().cloned());
         facts
     }
 
-    fn resources(&self) -> Vec<Resource> {
+    fn resources(&mut self) -> Vec<Resource> {
         let reading = Samplers::new(&self.context()).read();
         resources_of(&self.target_run.placements, &reading, self.data_dir().and_then(device_of).as_deref())
     }
 
-    fn trial(&mut self, workload: &'a Workload, level: u32, repetition: u32) -> Trial {
-        let Experiment { warmup, window, adaptive, .. } = *self.target_run.experiment;
-        let length = Length { warmup, window, adaptive };
-        self.trial_of(workload, level, repetition, None, |live| live.run(workload, level, repetition, length))
+    fn trial(&mut self, workload: &Workload, level: u32, repetition: u32, length: Length) -> Trial {
+        self.trial_of(workload, level, repetition, length, None)
     }
 
-    fn offered(&mut self, workload: &'a Workload, offered: &Offered, repetition: u32) -> Trial {
-        let mut paced = workload.clone();
-        paced.args.extend(offered.flags());
-        let Offered { clients, warmup, window, .. } = *offered;
-        let length = Length { warmup, window, adaptive: None };
-        self.trial_of(workload, clients, repetition, None, |live| {
-            live.run(&paced, clients, repetition, length)
-        })
-    }
-
-    fn interventions(&mut self, workload: &'a Workload) -> Result<Vec<String>, String> {
+    fn interventions(&mut self, workload: &Workload) -> Result<Vec<String>, Error> {
         let target = &self.target_run.subject.target;
         let Target::Weir { .. } = target else { return Ok(vec![SLOWER_GENERATOR.to_owned()]) };
         self.revive()?;
@@ -378,24 +333,24 @@ impl<'a> Runner<'a> for LiveRunner<'a> {
 
     fn intervene(
         &mut self,
-        workload: &'a Workload,
+        workload: &Workload,
         level: u32,
         round: u32,
         length: Length,
         change: Option<&Change>,
     ) -> Trial {
         self.in_round = true;
-        let trial =
-            self.trial_of(workload, level, round, change, |live| live.run(workload, level, round, length));
+        let trial = self.trial_of(workload, level, round, length, change);
         self.in_round = false;
         trial
     }
 }
 
 /// The number by which the kernel knows the disk under `path`: `254:0`.
-fn device_number(path: &Path) -> Result<String, String> {
+fn device_number(path: &Path) -> Result<String, Error> {
     let number = device_of(path).and_then(|name| fs::read_to_string(format!("/sys/block/{name}/dev")).ok());
     number.map(|text| text.trim().to_owned()).ok_or_else(|| {
-        format!("{}: no disk of its own to cap; use a folder on a disk, or remove write_cap", path.display())
+        Error::new(format_args!("{}: no disk of its own to cap", path.display()))
+            .hint("use a folder on a disk, or remove write_cap")
     })
 }

@@ -1,26 +1,42 @@
 //! Starting what an experiment asks for: stores, the server over them, the link before it; and trying its limits out.
 
 use super::{LiveRunner, device_number};
+use crate::harness::TargetRun;
 use crate::harness::failing::{LAB, without_fail};
+use crate::harness::files::temporary_dir;
 use crate::harness::limits::Limits;
-use crate::harness::link::{self, Link};
-use crate::harness::server::{Server, Start};
+use crate::harness::link::Link;
+use crate::harness::process::{Listening, Process, wait_ready};
+use crate::harness::slow_flush;
+use crate::http::get;
+use kv::Error;
+use kv::proto::READYZ;
 use kv::units::{BitRate, Size};
-use lab_data::experiment::address;
-use lab_data::experiment::{FJALL, LINK, SERVER, Target, Workload};
+use lab_data::experiment::{self, FJALL, LINK, SERVER, Target, Workload, address};
 use std::collections::BTreeSet;
-use tempfile::TempDir;
+use std::process::Command;
+use std::slice;
+use std::time::Duration;
 
-impl<'a> LiveRunner<'a> {
+/// How long a server that listens may take to open its store and answer.
+const READY_MAX: Duration = Duration::from_secs(30);
+/// How long one question may take.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+impl LiveRunner<'_> {
     /// New and empty stores for a `weir serve`.
-    pub(super) fn refresh_stores(&mut self, names: &[String]) -> Result<(), String> {
-        let urls = self.fleet.refresh()?;
-        self.replica = urls.replica;
+    pub(super) fn refresh_stores(&mut self, names: &[String]) -> Result<(), Error> {
+        self.fleet.refresh()?;
         self.stores.clear();
         for (index, name) in names.iter().enumerate() {
-            let url = match urls.stores.get(&index) {
-                Some(url) => url.clone(),
-                None if name == FJALL => self.fresh_directory()?,
+            let url = match self.fleet.url_of(Some(index)) {
+                Some(url) => url,
+                None if name == FJALL => {
+                    let dir = temporary_dir(&self.target_run.options.dir, "store-")?;
+                    let url = format!("fjall:{}", dir.path().display());
+                    self.data.push(dir);
+                    url
+                }
                 None => name.clone(),
             };
             self.stores.push(url);
@@ -28,79 +44,71 @@ impl<'a> LiveRunner<'a> {
         Ok(())
     }
 
-    /// The URL of an embedded store in a directory of its own.
-    fn fresh_directory(&mut self) -> Result<String, String> {
-        // Beside the results, because a temporary folder is often memory, where a durable write costs nothing.
-        let dir = self.make_directory("store-")?;
-        let url = format!("fjall:{}", dir.path().display());
-        self.data.push(dir);
-        Ok(url)
-    }
-
-    fn make_directory(&self, prefix: &str) -> Result<TempDir, String> {
-        let parent = &self.target_run.options.dir;
-        let dir = tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
-        dir.map_err(|error| {
-            format!("{}: cannot make a directory: {error}; make room or rights", parent.display())
-        })
-    }
-
-    /// Starts the server over the stores of this repetition, with `flags` beyond the target's.
-    pub(super) fn serve(&mut self, args: &[String], flags: &'a [String]) -> Result<(), String> {
+    /// Starts the server over the stores of this repetition, with `flags` beyond the target's, and waits until it can serve.
+    pub(super) fn serve(&mut self, args: &[String], flags: &[String]) -> Result<(), Error> {
         // The old one ends before the new one claims the stores, and takes with it what it kept in memory.
         self.link = None;
         self.server = None;
         if self.stores.iter().any(|store| store.starts_with("memory:")) {
             self.preloaded.clear();
         }
+        let TargetRun { experiment, subject, options, .. } = self.target_run;
         let mut args: Vec<String> = args.iter().chain(flags).cloned().collect();
         // Only a server of the lab can be made slower while it runs.
-        if self.target_run.experiment.slows_servers() && !args.iter().any(|arg| arg == LAB) {
+        if experiment.slows_servers() && !args.iter().any(|arg| arg == LAB) {
             args.push(LAB.to_owned());
         }
         let (args, failing) = without_fail(args);
         self.failing = failing;
-        // A database flushes what is in it; what is in the server's own directory the server flushes.
-        let delay = self.target_run.subject.target.flush_delay().filter(|_| !self.data.is_empty());
-        if delay.is_some() && self.shim.is_none() {
-            self.shim = Some(self.make_directory("shim-")?);
+        let cores = self.target_run.cores_of(SERVER);
+        let mut command = Command::new(&options.program);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--until-stdin-ends"]);
+        command.args(self.stores.iter().flat_map(|store| ["--store", store]));
+        command.args(self.fleet.url_of(None).into_iter().flat_map(|url| ["--read-fallback".to_owned(), url]));
+        if !args.iter().any(|arg| arg == "--workers" || arg.starts_with("--workers=")) {
+            command.args(["--workers", &cores.len().to_string()]);
         }
-        let start = Start {
-            program: &self.target_run.options.program,
-            stores: &self.stores,
-            replica: self.replica.as_deref(),
-            args: &args,
-            cores: self.target_run.cores_of(SERVER),
-            log: &self.target_run.options.dir.join("server.log"),
-            slowed: delay.map(|delay| delay.0).zip(self.shim.as_ref().map(TempDir::path)),
-        };
-        let server = Server::start(&start, self.stop)?;
-        self.fleet.take(SERVER, server.pid())?;
-        self.serving = flags;
-        self.server = Some(server);
+        command.args(args);
+        // A database flushes what is in it; what is in the server's own directory the server flushes.
+        let delay = subject.target.flush_delay().filter(|_| !self.data.is_empty());
+        if let Some(delay) = delay {
+            let shim = match self.shim.take() {
+                Some(shim) => shim,
+                None => temporary_dir(&options.dir, "shim-")?,
+            };
+            slow_flush::preload(&mut command, delay.0, self.shim.insert(shim).path())?;
+        }
+        let process = Process::weir(&mut command, cores, &options.dir.join("server.log"))?;
+        let Listening { mut process, lines, url } = Listening::wait(process, &options.stop)?;
+        wait_ready(slice::from_mut(&mut process), READY_MAX, &options.stop, || {
+            match get(&url, READYZ, ANSWER_MAX) {
+                Ok((200, _)) => Ok(()),
+                Ok((status, _)) => Err(format!("it answered {status}")),
+                Err(error) => Err(error.to_string()),
+            }
+        })?;
+        delay.map_or(Ok(()), |_| slow_flush::verify(process.pid()))?;
+        self.fleet.take(SERVER, process.pid())?;
+        self.serving = flags.to_vec();
+        self.server = Some(Listening { process, lines, url });
         self.connect(1.0)
     }
 
     /// Sets the link between generator and server, if the target has one, with its rate times `factor`.
-    pub(super) fn connect(&mut self, factor: f64) -> Result<(), String> {
+    pub(super) fn connect(&mut self, factor: f64) -> Result<(), Error> {
         self.link = None;
-        let (Some(wanted), Some(server)) = (self.target_run.subject.target.link(), &self.server) else {
-            return Ok(());
-        };
-        let start = link::Start {
-            program: &self.target_run.options.program,
-            to: address(server.url()).unwrap_or_default(),
-            rate: wanted.rate.map(|BitRate(bits)| BitRate(bits * factor)),
-            delay: wanted.delay,
-            cores: self.target_run.cores_of(LINK),
-            log: &self.target_run.options.dir.join("link.log"),
-        };
-        self.link = Some(Link::start(&start, self.stop)?);
+        let TargetRun { subject, options, .. } = self.target_run;
+        let (Some(wanted), Some(server)) = (subject.target.link(), &self.server) else { return Ok(()) };
+        let rate = wanted.rate.map(|BitRate(bits)| BitRate(bits * factor));
+        let wanted = experiment::Link { rate, ..wanted };
+        let to = address(&server.url).unwrap_or_default();
+        let (cores, log) = (self.target_run.cores_of(LINK), options.dir.join("link.log"));
+        self.link = Some(Link::start(&options.program, to, wanted, cores, &log, &options.stop)?);
         Ok(())
     }
 
     /// Has the server run as `workload` wants it.
-    pub(super) fn prepare(&mut self, workload: &'a Workload) -> Result<(), String> {
+    pub(super) fn prepare(&mut self, workload: &Workload) -> Result<(), Error> {
         match &self.target_run.subject.target {
             Target::Weir { args, .. } if self.server.is_none() || self.serving != workload.serve => {
                 self.serve(args, &workload.serve)?;
@@ -117,7 +125,7 @@ impl<'a> LiveRunner<'a> {
     }
 
     /// Tries every quota and every write cap of the experiment out, once.
-    pub(super) fn probe_limits(&mut self) -> Result<(), String> {
+    pub(super) fn probe_limits(&mut self) -> Result<(), Error> {
         if !self.probes.is_empty() {
             return Ok(());
         }

@@ -16,20 +16,17 @@ mod connections;
 mod diag;
 mod observed;
 
-use super::{Context, Reading, Sampler};
+use super::background::{Background, Foreground};
+use super::{Context, Sampler};
 use connections::{Listeners, choose, places};
 use diag::{Questions, Source};
 use observed::{COST_MAX_RATIO, Observed, PERIOD_MAX};
-use parking_lot::Mutex;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::num::NonZeroU64;
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use thread_priority::{
     RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
@@ -52,15 +49,27 @@ const REFRESH_MAX: Duration = Duration::from_secs(4);
 pub(super) fn make(context: &Context) -> Option<Sampler> {
     let loaded = context.load_url.as_deref()?;
     let listeners = Listeners::resolved(context.url.as_deref().unwrap_or(loaded), loaded)?;
-    let sockets = Sockets::start(listeners, Posts::among(&context.cores));
-    Some(Box::new(move |into| sockets.read(into)))
-}
-
-struct Sockets {
-    seen: Arc<Mutex<Observed>>,
-    /// Dropped, it ends the thread.
-    end: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    let posts = Posts::among(&context.cores);
+    // From now on, so that the first reading already knows whether there is anything to be seen.
+    let sockets = Background::start(Observed::new(Instant::now()), move |sockets| {
+        if let Err(error) = watch(&listeners, posts, sockets) {
+            log::debug!("sampler sockets: {error}");
+            sockets.seen.lock().live = false;
+        }
+    });
+    Some(Box::new(move |into| {
+        let mut seen = sockets.seen.lock();
+        if !seen.live {
+            return Err(io::Error::other("no connection to the target has both its ends here"));
+        }
+        if seen.is_too_late() {
+            return Err(io::Error::other("connections to the target end before they can be sampled"));
+        }
+        // Up to this instant: a window is not observed up to its last sample only.
+        seen.stand(Instant::now());
+        seen.show(into);
+        Ok(())
+    }))
 }
 
 /// The cores to sample from. A core that samples does nothing else meanwhile, and what the others send to it lies unread: from
@@ -100,53 +109,9 @@ impl Posts {
     }
 }
 
-impl Sockets {
-    /// Samples from now on, so that the first reading already knows whether there is anything to be seen.
-    fn start(listeners: Listeners, posts: Posts) -> Sockets {
-        let seen = Arc::new(Mutex::new(Observed::new(Instant::now())));
-        let (end, ends) = mpsc::channel();
-        let shared = Arc::clone(&seen);
-        let thread = thread::spawn(move || {
-            if let Err(error) = watch(&listeners, posts, &ends, &shared) {
-                log::debug!("sampler sockets: {error}");
-                shared.lock().live = false;
-            }
-        });
-        Sockets { seen, end: Some(end), thread: Some(thread) }
-    }
-
-    fn read(&self, into: &mut Reading) -> io::Result<()> {
-        let mut seen = self.seen.lock();
-        if !seen.live {
-            return Err(io::Error::other("no connection to the target has both its ends here"));
-        }
-        if seen.is_too_late() {
-            return Err(io::Error::other("connections to the target end before they can be sampled"));
-        }
-        // Up to this instant: a window is not observed up to its last sample only.
-        seen.stand(Instant::now());
-        seen.show(into);
-        Ok(())
-    }
-}
-
-impl Drop for Sockets {
-    fn drop(&mut self) {
-        self.end = None;
-        if let Some(thread) = self.thread.take() {
-            // It waits for nothing longer than a sample may take.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Samples until the other end of `ends` is dropped.
-fn watch(
-    listeners: &Listeners,
-    mut posts: Posts,
-    ends: &Receiver<()>,
-    seen: &Mutex<Observed>,
-) -> io::Result<()> {
+/// Samples until nobody wants to know.
+fn watch(listeners: &Listeners, mut posts: Posts, sockets: &Foreground<Observed>) -> io::Result<()> {
+    let seen = &sockets.seen;
     // A timer that may be late is set off with others, and they are what is sampled.
     let _ = set_current_timer_slack(NonZeroU64::new(1));
     seen.lock().prompt = preempts();
@@ -176,9 +141,8 @@ fn watch(
             seen.cost_secs = paid_secs;
             gap(seen.period(), &mut rng)
         };
-        match ends.recv_timeout(gap) {
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        if !sockets.goes_on_after(gap) {
+            return Ok(());
         }
         let found = source.sample(&questions)?;
         let now = Instant::now();
@@ -231,6 +195,7 @@ fn thread_cpu_secs() -> f64 {
 mod tests {
     use super::observed::PERIOD_MIN;
     use super::*;
+    use std::thread;
 
     #[test]
     fn looks_come_when_they_are_due_where_that_is_allowed() {

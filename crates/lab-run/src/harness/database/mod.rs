@@ -4,9 +4,14 @@
 //! What differs between products is a [`Product`]. Durability stays on: each commit is flushed, as is the servers' own default, unless
 //! the settings say otherwise.
 
-use super::process::{Log, Process, blind, kill_rest, poll_until};
-use super::{mariadb, postgres, slow_flush};
-use crate::sampler::descendants;
+mod mariadb;
+mod postgres;
+
+use super::files::{cannot_write, program};
+use super::process::{Process, blind, complete, on_free_ports, poll_until, wait_ready};
+use super::slow_flush;
+use crate::session::{Patience, Session};
+use kv::Error;
 use lab_data::experiment::Engine;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -15,17 +20,19 @@ use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tempfile::TempDir;
 
 /// How long a server may take until it answers; recovery after a crash is part of it.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
-/// What both say of a port that somebody has.
-const PORT_TAKEN: &str = "Address already in use";
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long it may take until settings are loaded.
+const RELOAD_MAX: Duration = Duration::from_secs(5);
 /// The account of every private server; it may do everything, has no password, and gets in from 127.0.0.1 only.
-pub(super) const USER: &str = "weir";
+const USER: &str = "weir";
 
 /// How to start one.
 #[derive(Clone, Debug, Default)]
@@ -40,33 +47,31 @@ pub struct Options {
     pub parents: Vec<PathBuf>,
     /// Where it says what goes wrong; by default a file in its directory, which is gone with it.
     pub log: Option<PathBuf>,
+    /// Set, it is not waited for any more.
+    pub stop: Arc<AtomicBool>,
 }
-
-/// Runs a statement in a database of the server on this port.
-type Query = fn(port: u16, database: &str, sql: &str) -> Result<Option<Vec<Vec<String>>>, String>;
 
 /// What differs between products.
 #[derive(Debug)]
-pub(super) struct Product {
+struct Product {
+    engine: Engine,
     /// What it calls itself.
-    pub(super) name: &'static str,
+    name: &'static str,
     /// What its files and processes are called.
-    pub(super) short: &'static str,
-    pub(super) scheme: &'static str,
+    short: &'static str,
+    scheme: &'static str,
     /// Whom it runs as if we are root, who may not run databases: the first there is.
-    pub(super) users: &'static [&'static str],
+    users: &'static [&'static str],
     /// The signal that has it write out what it must, and nothing more.
-    pub(super) ends_with: Signal,
+    ends_with: Signal,
     /// The database that every server has.
-    pub(super) database: &'static str,
+    database: &'static str,
     /// What answers with the data directory.
-    pub(super) data_directory: &'static str,
+    data_directory: &'static str,
     /// What makes the data directory.
-    pub(super) install: fn(&DatabaseServer) -> Result<Command, String>,
+    install: fn(&DatabaseServer) -> Result<Command, Error>,
     /// What serves the data on the port.
-    pub(super) serve: fn(&DatabaseServer) -> Result<Command, String>,
-    /// The rows of a statement as text.
-    pub(super) query: Query,
+    serve: fn(&DatabaseServer) -> Result<Command, Error>,
 }
 
 /// A private database server, whichever it is. Dropping it stops it and removes its data.
@@ -91,7 +96,7 @@ struct Account {
 
 impl DatabaseServer {
     /// Makes a server and waits until it answers.
-    pub fn start(engine: Engine, options: Options) -> Result<DatabaseServer, String> {
+    pub fn start(engine: Engine, options: Options) -> Result<DatabaseServer, Error> {
         let product = match engine {
             Engine::Postgres => &postgres::PRODUCT,
             Engine::MariaDb => &mariadb::PRODUCT,
@@ -100,17 +105,15 @@ impl DatabaseServer {
         let dir = private_dir(product.short, &options.parents, account.as_ref())?;
         let log = options.log.clone().unwrap_or_else(|| dir.path().join(format!("{}.log", product.short)));
         let mut server = DatabaseServer { process: None, dir, account, options, log, port: 0, product };
-        to_its_end((product.install)(&server)?, server.dir.path())?;
-        // Between finding a free port and taking it another process may be quicker.
-        let mut tried = 0;
-        loop {
-            tried += 1;
-            server.port = free_port()?;
-            match server.run() {
-                Err(why) if why.contains(PORT_TAKEN) && tried < 5 => {}
-                done => return done.map(|()| server),
-            }
-        }
+        complete(&mut (product.install)(&server)?, "cannot make a data directory")?;
+        on_free_ports(|| {
+            let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+            server.port = address
+                .map_err(|error| Error::new(format_args!("no free port on 127.0.0.1: {error}")))?
+                .port();
+            server.run()
+        })?;
+        Ok(server)
     }
 
     /// What it calls itself: `PostgreSQL`.
@@ -128,18 +131,13 @@ impl DatabaseServer {
         format!("{}://{USER}@127.0.0.1:{}/{database}", self.product.scheme, self.port)
     }
 
-    /// Its port on 127.0.0.1.
-    pub(super) fn port(&self) -> u16 {
-        self.port
-    }
-
     /// Where its data is.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
     /// The part of it that its programs make.
-    pub(super) fn data(&self) -> PathBuf {
+    fn data(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
@@ -148,12 +146,12 @@ impl DatabaseServer {
         &self.log
     }
 
-    /// Settings by name, as the options have them.
-    pub(super) fn settings(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    /// The root of its processes; `None` while it is stopped.
+    pub(super) fn process(&mut self) -> Option<&mut Process> {
+        self.process.as_mut()
     }
 
-    /// The root of its processes; `None` while it is stopped.
+    /// Its process id; `None` while it is stopped.
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Process::pid)
     }
@@ -164,22 +162,52 @@ impl DatabaseServer {
     }
 
     /// Runs `sql` in `database` and gives the rows as text; NULL is empty.
-    pub fn query(&self, database: &str, sql: &str) -> Result<Vec<Vec<String>>, String> {
-        let (name, log) = (self.product.name, self.log.display());
-        match (self.product.query)(self.port, database, sql) {
-            Ok(Some(rows)) => Ok(rows),
-            Ok(None) => Err(format!("{name}: `{sql}` is not answered; see {log}")),
-            Err(why) => Err(format!("{name}: `{sql}` failed: {why}; see {log}")),
-        }
+    pub fn query(&self, database: &str, sql: &str) -> Result<Vec<Vec<String>>, Error> {
+        let patience = Patience { timeout: TIMEOUT, stop: Arc::clone(&self.options.stop) };
+        let session = Session::open(self.product.engine, &self.url(), database, patience);
+        session.and_then(|mut session| session.query(sql)).map_err(|why| {
+            Error::new(format_args!("{}: `{sql}` failed: {why}", self.product.name))
+                .hint(format_args!("see {}", self.log.display()))
+        })
     }
 
     /// The same in the database that every server has.
-    pub fn ask(&self, sql: &str) -> Result<Vec<Vec<String>>, String> {
+    pub fn ask(&self, sql: &str) -> Result<Vec<Vec<String>>, Error> {
         self.query(self.product.database, sql)
     }
 
+    /// Has every commit of a PostgreSQL wait so many microseconds before it flushes the log, whoever else commits; 0 makes both
+    /// settings again what the server was started with. Returns when it is so.
+    pub fn delay_commits(&self, us: u64) -> Result<(), Error> {
+        let change = match us {
+            0 => ["RESET commit_delay".to_owned(), "RESET commit_siblings".to_owned()],
+            _ => [format!("SET commit_delay = {us}"), "SET commit_siblings = 0".to_owned()],
+        };
+        for what in change {
+            self.ask(&format!("ALTER SYSTEM {what}"))?;
+        }
+        self.ask("SELECT pg_reload_conf()")?;
+        // Asked in a session of its own each time: what a new one has is what is in force.
+        let sql = match us {
+            0 => "SELECT count(*) = 0 FROM pg_settings WHERE name IN ('commit_delay', 'commit_siblings')
+                  AND sourcefile LIKE '%postgresql.auto.conf'"
+                .to_owned(),
+            _ => format!(
+                "SELECT current_setting('commit_delay') = '{us}' AND current_setting('commit_siblings') = '0'"
+            ),
+        };
+        let in_force = || {
+            let rows = self.ask(&sql)?;
+            Ok(rows.iter().flatten().any(|cell| cell == "t").then_some(()))
+        };
+        poll_until(RELOAD_MAX, &self.options.stop, in_force)?.ok_or_else(|| {
+            Error::new("PostgreSQL does not take commit_delay")
+                .hint("leave it and commit_siblings out of [postgres]")
+        })
+    }
+
     /// One of its programs, as its user, in its directory, blind to our own variables.
-    pub(super) fn command(&self, program: &Path) -> Command {
+    fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         blind(&mut command);
         // The folder we are in may be closed to that user.
@@ -191,46 +219,32 @@ impl DatabaseServer {
     }
 
     /// Writes a file in its directory that its user can read.
-    pub(super) fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
+    fn write(&self, name: &str, text: &str) -> Result<PathBuf, Error> {
         let path = self.dir.path().join(name);
         let own = |account: &Account| chown(&path, Some(account.uid), Some(account.gid));
-        fs::write(&path, text)
-            .and_then(|()| self.account.as_ref().map_or(Ok(()), own))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let written = fs::write(&path, text).and_then(|()| self.account.as_ref().map_or(Ok(()), own));
+        written.map_err(|error| cannot_write(&path, error))?;
         Ok(path)
     }
 
     /// Starts it on its data and port and waits until it is the one that answers there.
-    fn run(&mut self) -> Result<(), String> {
+    fn run(&mut self) -> Result<(), Error> {
+        let Product { ends_with, data_directory, .. } = *self.product;
         let mut command = (self.product.serve)(self)?;
-        let (log, file) = Log::append(&self.log)?;
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         if let Some(delay) = self.options.flush_delay {
             slow_flush::preload(&mut command, delay, self.dir.path())?;
         }
-        let Product { short, data_directory, ends_with, .. } = *self.product;
-        let mut process = Process::spawn(&mut command, &self.options.cores)
-            .and_then(|process| process.guarded(ends_with, self.dir.path()))
-            .map_err(|error| format!("cannot start {short}: {error}"))?;
-        let mut last = String::new();
-        let answered = poll_until(TIMEOUT, &AtomicBool::new(false), || {
-            if let Some(status) = process.ended() {
-                // It says more after that, of which only the end is told.
-                let taken = if log.says(PORT_TAKEN) { format!(" ({PORT_TAKEN})") } else { String::new() };
-                return Err(format!("{short} ended with {status}{taken}: {}", log.tail()));
-            }
+        let (cores, dir) = (&self.options.cores, self.dir.path());
+        let mut process = Process::guarded(&mut command, cores, &self.log, ends_with, dir)?;
+        wait_ready(slice::from_mut(&mut process), TIMEOUT, &self.options.stop, || {
             // Somebody else may have taken the port before us.
             match self.ask(data_directory) {
-                Ok(rows) if rows.iter().flatten().any(|dir| Path::new(dir) == self.data()) => {
-                    return Ok(Some(()));
-                }
-                Ok(_) => last = format!("another server answers on port {}", self.port),
-                Err(why) => last = why,
+                Ok(rows) if rows.iter().flatten().any(|dir| Path::new(dir) == self.data()) => Ok(()),
+                Ok(_) => Err(format!("another server answers on port {}", self.port)),
+                Err(why) => Err(why.to_string()),
             }
-            Ok(None)
         })?;
         let process = self.process.insert(process);
-        answered.ok_or_else(|| format!("{short} did not answer within {} s: {last}", TIMEOUT.as_secs()))?;
         self.options.flush_delay.map_or(Ok(()), |_| slow_flush::verify(process.pid()))
     }
 
@@ -243,15 +257,13 @@ impl DatabaseServer {
 
     /// Kills it and all its processes at once, as a crash would; the data stays.
     pub fn kill(&mut self) {
-        let Some(mut process) = self.process.take() else { return };
-        let tree = descendants(process.pid());
-        // The root first, so that it does not start anew what it sees dying.
-        process.kill();
-        kill_rest(&tree);
+        if let Some(mut process) = self.process.take() {
+            process.kill_tree();
+        }
     }
 
     /// Starts it again on the same data and port, after [`DatabaseServer::stop`], [`DatabaseServer::kill`] or while it runs.
-    pub fn restart(&mut self) -> Result<(), String> {
+    pub fn restart(&mut self) -> Result<(), Error> {
         self.stop();
         self.run()
     }
@@ -263,60 +275,29 @@ impl Drop for DatabaseServer {
     }
 }
 
-/// Runs a program that makes the data directory in `dir`, to its end.
-fn to_its_end(mut command: Command, dir: &Path) -> Result<(), String> {
-    let program = Path::new(command.get_program()).display().to_string();
-    let output = command.output().map_err(|error| format!("cannot start {program}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = said[said.len().saturating_sub(2)..].join(" / ");
-    let last = if last.is_empty() { "it said nothing" } else { &last };
-    Err(format!("{program} failed in {}: {last}", dir.display()))
-}
-
-/// Runs `ask` to its end, for at most [`TIMEOUT`]: a server that is stopped takes a question and says nothing.
-/// `None` if that was not enough.
-pub(super) fn answer_of<T>(ask: impl Future<Output = T>) -> Result<Option<T>, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| format!("cannot make a runtime: {error}"))?;
-    Ok(runtime.block_on(async { tokio::time::timeout(TIMEOUT, ask).await }).ok())
-}
-
-fn free_port() -> Result<u16, String> {
-    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    address.map(|address| address.port()).map_err(|error| format!("no free port on 127.0.0.1: {error}"))
-}
-
 /// Whom the server runs as. `None`: as we are.
-fn account(Product { short, users, .. }: &Product) -> Result<Option<Account>, String> {
+fn account(Product { short, users, .. }: &Product) -> Result<Option<Account>, Error> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
-    let known = fs::read_to_string("/etc/passwd").map_err(|error| format!("/etc/passwd: {error}"))?;
+    let known = fs::read_to_string("/etc/passwd")
+        .map_err(|error| Error::new(format_args!("cannot read /etc/passwd: {error}")))?;
     users.iter().find_map(|user| find_account(&known, user)).map(Some).ok_or_else(|| {
         let users = users.join(" or ");
-        format!("{short} does not run as root, and there is no user {users}; run this as another user")
+        Error::new(format_args!("{short} does not run as root, and there is no user {users}"))
+            .hint("run this as another user")
     })
 }
 
 /// A line of passwd: `postgres:x:106:110:…`.
 fn find_account(users: &str, name: &str) -> Option<Account> {
-    users.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        if fields.next()? != name {
-            return None;
-        }
-        Some(Account { uid: fields.nth(1)?.parse().ok()?, gid: fields.next()?.parse().ok()? })
-    })
+    let lines = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let line = lines.into_iter().find(|fields| fields[0] == name)?;
+    Some(Account { uid: line.get(2)?.parse().ok()?, gid: line.get(3)?.parse().ok()? })
 }
 
 /// A new directory, its user's own, in the first folder that this user can reach.
-fn private_dir(name: &str, parents: &[PathBuf], account: Option<&Account>) -> Result<TempDir, String> {
+fn private_dir(name: &str, parents: &[PathBuf], account: Option<&Account>) -> Result<TempDir, Error> {
     // /var/tmp before /tmp: the latter is often memory, where a durable write costs nothing.
     let fallbacks = [PathBuf::from("/var/tmp"), std::env::temp_dir()];
     let reachable = |parent: &&PathBuf| account.is_none_or(|account| reaches(account, parent));
@@ -327,7 +308,10 @@ fn private_dir(name: &str, parents: &[PathBuf], account: Option<&Account>) -> Re
         }
         Some(dir)
     });
-    made.ok_or_else(|| format!("no folder for the data of {name}; make /var/tmp writable or set TMPDIR"))
+    made.ok_or_else(|| {
+        Error::new(format_args!("no folder for the data of {name}"))
+            .hint("make /var/tmp writable or set TMPDIR")
+    })
 }
 
 /// Whether this user may pass through every folder down to `path`.

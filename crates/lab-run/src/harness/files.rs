@@ -1,0 +1,29 @@
+//! Files that the lab makes, and programs that it finds.
+
+use kv::Error;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// That a file or a directory cannot be written.
+pub(super) fn cannot_write(path: &Path, error: impl Display) -> Error {
+    Error::new(format_args!("cannot write {}: {error}", path.display()))
+        .hint("check free space and permissions")
+}
+
+/// A new directory in `parent`, gone with its owner. Not in a temporary folder, which is often memory, where a durable write costs
+/// nothing.
+pub(super) fn temporary_dir(parent: &Path, prefix: &str) -> Result<TempDir, Error> {
+    let dir =
+        std::path::absolute(parent).and_then(|dir| tempfile::Builder::new().prefix(prefix).tempdir_in(dir));
+    dir.map_err(|error| cannot_write(parent, error))
+}
+
+/// The first of these programs: in the PATH, else in `others`, where packages put those that are not in every user's PATH.
+pub(super) fn program(names: &[&str], others: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> =
+        std::env::split_paths(&path).chain(others.iter().map(PathBuf::from)).collect();
+    let there = |name: &&str| folders.iter().map(|dir| dir.join(name)).find(|path| path.is_file());
+    names.iter().find_map(there)
+}

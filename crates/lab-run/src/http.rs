@@ -1,0 +1,84 @@
+//! A client of HTTP that asks one question on a connection.
+
+use lab_data::experiment::address;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// No honest answer is longer.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// One GET: status and body.
+pub(crate) fn get(url: &str, path: &str, timeout: Duration) -> io::Result<(u16, Vec<u8>)> {
+    ask("GET", url, path, timeout)
+}
+
+/// One request without a body: status and body of the answer, which ends with the connection.
+pub(crate) fn ask(method: &str, url: &str, path: &str, timeout: Duration) -> io::Result<(u16, Vec<u8>)> {
+    let mut answer = Vec::new();
+    send(method, url, path, timeout)?.take(BYTES_MAX).read_to_end(&mut answer)?;
+    let end = memchr::memmem::find(&answer, b"\r\n\r\n");
+    let (Some(end), Some(status)) = (end, status(&answer)) else {
+        return Err(io::Error::other(format!("{url}{path} did not answer in HTTP")));
+    };
+    Ok((status, answer.split_off(end + 4)))
+}
+
+/// The status of one GET. The rest of the answer is not waited for: not every server ends a connection.
+pub(crate) fn status_of(url: &str, path: &str, timeout: Duration) -> io::Result<u16> {
+    let mut start = [0; "HTTP/1.1 200".len()];
+    send("GET", url, path, timeout)?.read_exact(&mut start)?;
+    status(&start).ok_or_else(|| io::Error::other("it does not speak HTTP"))
+}
+
+fn send(method: &str, url: &str, path: &str, timeout: Duration) -> io::Result<TcpStream> {
+    let host = address(url).ok_or_else(|| io::Error::other(format!("{url} is not http://HOST:PORT")))?;
+    let address = host.to_socket_addrs()?.next();
+    let address = address.ok_or_else(|| io::Error::other(format!("{host} has no address")))?;
+    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
+    stream.set_nodelay(true)?;
+    // Of a method that may have a body it is said that there is none.
+    let length = if method == "GET" { "" } else { "Content-Length: 0\r\n" };
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{length}Connection: close\r\n\r\n")?;
+    Ok(stream)
+}
+
+/// The status that an answer begins with.
+fn status(answer: &[u8]) -> Option<u16> {
+    std::str::from_utf8(answer.get(..12)?).ok()?.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+
+    #[test]
+    fn an_answer_is_split_at_the_empty_line() {
+        for (answer, expected) in [
+            ("HTTP/1.1 200 OK\r\nA: b\r\n\r\n{}", Some((200, b"{}".to_vec()))),
+            ("HTTP/1.1 503 \r\n\r\n", Some((503, vec![]))),
+            ("HTTP/1.1 200 OK\r\n", None),
+            ("SSH-2.0-OpenSSH\r\n\r\n", None),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            let server = thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                // The whole request, or what is left of it resets the connection.
+                let mut asked = Vec::new();
+                while !asked.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).unwrap();
+                    asked.extend(byte);
+                }
+                stream.write_all(answer.as_bytes()).unwrap();
+            });
+            assert_eq!(get(&url, "/", Duration::from_secs(60)).ok(), expected, "{answer}");
+            server.join().unwrap();
+        }
+    }
+}

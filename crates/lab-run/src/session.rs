@@ -1,0 +1,140 @@
+//! Sessions in databases: asked from a plain thread, given up where nothing answers.
+
+use lab_data::experiment::Engine;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts, OptsBuilder, Value};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{sleep, timeout};
+use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
+
+/// How the lab's sessions call themselves in PostgreSQL.
+pub(crate) const APPLICATION: &str = "weir lab";
+
+/// How often the stop flag is checked.
+const POLL_EVERY: Duration = Duration::from_millis(100);
+
+/// How long to wait for an answer: a server that is stopped takes a question and says nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience {
+    pub(crate) timeout: Duration,
+    /// Set, nothing is waited for.
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+/// A session in a PostgreSQL, a MariaDB or a MySQL.
+pub(crate) struct Session {
+    runtime: Runtime,
+    client: Client,
+    patience: Patience,
+}
+
+enum Client {
+    Postgres(tokio_postgres::Client),
+    /// There until it is closed.
+    Mysql(Option<Conn>),
+}
+
+impl Session {
+    /// Connects to the server of `url`, whatever database that names, in `database`.
+    pub(crate) fn open(engine: Engine, url: &str, database: &str, patience: Patience) -> io::Result<Session> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let connect = async {
+            Ok(match engine {
+                Engine::Postgres => {
+                    let mut config: Config = url.parse().map_err(postgres_error)?;
+                    config.dbname(database).application_name(APPLICATION);
+                    let (client, connection) = config.connect(NoTls).await.map_err(postgres_error)?;
+                    tokio::spawn(connection);
+                    Client::Postgres(client)
+                }
+                Engine::MariaDb => {
+                    let options = OptsBuilder::from_opts(Opts::from_url(url).map_err(io::Error::other)?);
+                    let options = options.db_name(Some(database)).prefer_socket(false);
+                    Client::Mysql(Some(Conn::new(options).await.map_err(io::Error::other)?))
+                }
+            })
+        };
+        let client = in_time(&runtime, &patience, connect)?;
+        Ok(Session { runtime, client, patience })
+    }
+
+    /// The rows of a statement as text; NULL is empty.
+    pub(crate) fn query(&mut self, sql: &str) -> io::Result<Vec<Vec<String>>> {
+        let ask = async {
+            match &mut self.client {
+                Client::Postgres(client) => {
+                    let rows = client.simple_query(sql).await.map_err(postgres_error)?;
+                    let text = |message| match message {
+                        SimpleQueryMessage::Row(row) => Some(
+                            (0..row.len()).map(|at| row.get(at).unwrap_or_default().to_owned()).collect(),
+                        ),
+                        _ => None,
+                    };
+                    Ok(rows.into_iter().filter_map(text).collect())
+                }
+                Client::Mysql(conn) => {
+                    let conn = conn.as_mut().ok_or_else(|| io::Error::other("the session is closed"))?;
+                    let rows: Vec<mysql_async::Row> = conn.query(sql).await.map_err(io::Error::other)?;
+                    let text = |value: Value| match value {
+                        Value::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+                        // Nothing else comes in answers to plain text.
+                        _ => String::new(),
+                    };
+                    Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
+                }
+            }
+        };
+        in_time(&self.runtime, &self.patience, ask)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // In MariaDB a connection that just ends is a line in the server's log.
+        if let Client::Mysql(conn) = &mut self.client
+            && let Some(conn) = conn.take()
+        {
+            let closed = async { conn.disconnect().await.map_err(io::Error::other) };
+            let _ = in_time(&self.runtime, &self.patience, closed);
+        }
+    }
+}
+
+/// The error's own words stand in its cause where the server spoke.
+fn postgres_error(error: tokio_postgres::Error) -> io::Error {
+    match error.as_db_error() {
+        Some(said) => io::Error::other(said.message().to_owned()),
+        None => io::Error::other(error),
+    }
+}
+
+fn in_time<T>(
+    runtime: &Runtime,
+    patience: &Patience,
+    work: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let stopped = async {
+        while !patience.stop.load(Ordering::Relaxed) {
+            sleep(POLL_EVERY).await;
+        }
+        Err(io::Error::other("interrupted"))
+    };
+    let either = async {
+        tokio::select! {
+            // What is there already is taken also after a stop.
+            biased;
+            done = work => done,
+            stopped = stopped => stopped,
+        }
+    };
+    runtime.block_on(async {
+        timeout(patience.timeout, either).await.unwrap_or_else(|_| {
+            let secs = patience.timeout.as_secs();
+            Err(io::Error::other(format!("the database does not answer within {secs} s")))
+        })
+    })
+}
