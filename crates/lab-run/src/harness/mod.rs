@@ -271,19 +271,12 @@ impl<'a> TargetRun<'a> {
             scale: options.scale,
             measured: measured(experiment, subject),
             seed: experiment.seed,
-            environment: Vec::new(),
             placements: placements.clone(),
-            selftest: None,
-            selftest_at: None,
-            selftest_cores: None,
-            resources: Vec::new(),
             workloads: workloads.iter().cloned().map(plan_of).collect(),
             levels: experiment.levels.clone(),
             repetitions: experiment.repetitions,
             published: options.published.clone(),
-            trials: Vec::new(),
-            interventions: Vec::new(),
-            searches: Vec::new(),
+            ..Results::default()
         }
     }
 

@@ -24,42 +24,46 @@ struct Row {
     within: &'static [Limit],
 }
 
+/// What rows have that say nothing else.
+const ROW: Row = Row {
+    name: "",
+    kind: ResourceKind::Station,
+    limit: Limit::ServerWorkers,
+    busy: "",
+    servers: None,
+    waiting: &[],
+    serving: &[],
+    threads: None,
+    within: &[],
+};
+
 /// In the order of a request.
 const ROWS: &[Row] = &[
     Row {
         name: "server workers",
-        kind: ResourceKind::Station,
-        limit: Limit::ServerWorkers,
         busy: "stats.weir_worker_busy_seconds_total",
         servers: Some("stats.weir_workers"),
         // A request that no worker has read yet lies in its socket; an answer of the store waits for the worker that asked.
         waiting: &[SERVER_UNREAD, "stats.weir_worker_queue_seconds_total"],
         serving: &["stats.weir_worker_busy_seconds_total"],
-        threads: None,
-        within: &[],
+        ..ROW
     },
     Row {
         name: "compute threads",
         kind: ResourceKind::Pool,
-        limit: Limit::ServerWorkers,
         busy: "stats.weir_compute_busy_seconds_total",
         servers: Some("stats.weir_compute_threads"),
         waiting: &["stats.weir_compute_queue_seconds_sum"],
         serving: &["stats.weir_compute_busy_seconds_total"],
-        threads: None,
-        within: &[],
+        ..ROW
     },
     Row {
         name: "server lock",
-        kind: ResourceKind::Station,
         limit: Limit::ServerLock,
         busy: "stats.weir_lock_busy_seconds_total",
-        servers: None,
-        waiting: &["stats.weir_lock_queue_seconds_total"],
         // Who holds it is in a lane, and counted there.
-        serving: &[],
-        threads: None,
-        within: &[],
+        waiting: &["stats.weir_lock_queue_seconds_total"],
+        ..ROW
     },
     Row {
         name: "store {operation} workers{shard}",
@@ -70,18 +74,16 @@ const ROWS: &[Row] = &[
         waiting: &["stats.weir_store_queue_seconds_sum"],
         serving: &["stats.weir_store_request_seconds_total"],
         threads: Some("server.threads.{operation}"),
-        within: &[],
+        ..ROW
     },
     Row {
         name: "store flush{shard}",
-        kind: ResourceKind::Station,
         limit: Limit::CommitPath,
         busy: "stats.weir_flush_busy_seconds_total",
-        servers: None,
         waiting: &["stats.weir_flush_queue_seconds_total"],
         serving: &["stats.weir_flush_busy_seconds_total"],
-        threads: None,
         within: &[Limit::Pool, Limit::ServerLock],
+        ..ROW
     },
 ];
 
@@ -111,81 +113,76 @@ pub(super) fn resources_of(
     resources.extend(own);
     resources.extend(link(reading));
     let synced = reading.counters.keys().filter_map(|name| Some((name, name.strip_suffix(WAL_SYNC)?)));
-    resources.extend(synced.map(|(name, part)| Resource {
-        name: format!("{part} WAL sync"),
-        busy: vec![name.clone()],
-        servers: 1.0,
-        kind: ResourceKind::Indication,
-        limit: Some(Limit::CommitPath),
+    let indication = |name: String, busy: String, limit| Resource {
         within: lanes.clone(),
-        ..Resource::default()
-    }));
-    resources.extend(device.map(|device| Resource {
-        name: format!("disk {device}"),
-        busy: vec![format!("disk.{device}.busy_secs")],
-        servers: 1.0,
-        kind: ResourceKind::Indication,
-        within: lanes.clone(),
-        ..Resource::default()
-    }));
+        ..one(name, vec![busy], ResourceKind::Indication, limit)
+    };
+    resources.extend(
+        synced.map(|(name, part)| {
+            indication(format!("{part} WAL sync"), name.clone(), Some(Limit::CommitPath))
+        }),
+    );
+    resources.extend(
+        device.map(|device| indication(format!("disk {device}"), format!("disk.{device}.busy_secs"), None)),
+    );
     take_in(&mut resources, write_cap(reading));
     let generator = placements.iter().find(|placement| placement.part == GENERATOR);
     resources.extend(generator.map(|placement| generator_of(placement, reading)));
     resources
 }
 
+/// One that works on one request at a time.
+fn one(name: String, busy: Vec<String>, kind: ResourceKind, limit: Option<Limit>) -> Resource {
+    Resource { name, busy, servers: 1.0, kind, limit, ..Resource::default() }
+}
+
 impl Row {
     /// One for each set of labels; `above` are those of the rows above it.
     fn resources(&self, reading: &Reading, above: &[Resource]) -> Vec<Resource> {
-        let of = |counter: &String| {
-            let labels = counter
-                .strip_prefix(self.busy)
-                .filter(|labels| matches!(labels.get(..1), None | Some("{")))?;
-            let servers_gauge = self.servers.map(|name| format!("{name}{labels}"));
-            let servers = servers_gauge.as_ref().map_or(Some(&1.0), |name| reading.gauges.get(name))?;
+        let labelled = reading.counters.keys().filter_map(|counter| {
+            let labels = counter.strip_prefix(self.busy)?;
+            (labels.is_empty() || labels.starts_with('{')).then_some((counter, labels))
+        });
+        labelled.filter_map(|(counter, labels)| self.resource(counter, labels, reading, above)).collect()
+    }
+
+    fn resource(
+        &self,
+        counter: &str,
+        labels: &str,
+        reading: &Reading,
+        above: &[Resource],
+    ) -> Option<Resource> {
+        let servers_gauge = self.servers.map(|name| format!("{name}{labels}"));
+        let servers = servers_gauge.as_ref().map_or(Some(1.0), |name| reading.gauges.get(name).copied());
+        let is_read = |name: &String| reading.counters.contains_key(name);
+        let counted = |names: &[&str]| {
+            let labelled = names.iter().map(|name| match *name {
+                SERVER_UNREAD => SERVER_UNREAD.to_owned(),
+                name => format!("{name}{labels}"),
+            });
+            labelled.filter(|name| name == SERVER_UNREAD || is_read(name)).collect()
+        };
+        let (operation, shard) = (label(labels, "operation").unwrap_or_default(), label(labels, "shard"));
+        // Where several shards have its threads together, their counters are nobody's.
+        let threads =
+            self.threads.filter(|_| shard.is_none()).map(|name| name.replace("{operation}", operation));
+        let computing =
+            threads.map(|name| ["cpu_secs", "run_delay_secs"].map(|what| format!("{name}.{what}")));
+        let shard = shard.map(|shard| format!(" of shard {shard}")).unwrap_or_default();
+        Some(Resource {
+            name: self.name.replace("{operation}", operation).replace("{shard}", &shard),
+            busy: vec![counter.to_owned()],
             // What the server has none of is not in use.
-            (*servers > 0.0).then_some(())?;
-            let counted = |names: &[&str]| {
-                let of = |name: &&str| match *name {
-                    SERVER_UNREAD => Some(SERVER_UNREAD.to_owned()),
-                    name => {
-                        Some(format!("{name}{labels}")).filter(|name| reading.counters.contains_key(name))
-                    }
-                };
-                names.iter().filter_map(of).collect()
-            };
-            Some(Resource {
-                name: self.named(labels),
-                busy: vec![counter.clone()],
-                servers: *servers,
-                servers_gauge,
-                kind: self.kind,
-                limit: Some(self.limit),
-                waiting: counted(self.waiting),
-                serving: counted(self.serving),
-                computing: self.computing(labels, reading),
-                within: names_of(above, self.within),
-            })
-        };
-        reading.counters.keys().filter_map(of).collect()
-    }
-
-    fn named(&self, labels: &str) -> String {
-        let shard = label(labels, "shard").map(|shard| format!(" of shard {shard}")).unwrap_or_default();
-        self.name
-            .replace("{operation}", label(labels, "operation").unwrap_or_default())
-            .replace("{shard}", &shard)
-    }
-
-    /// The counters of its threads; none where several shards have them together.
-    fn computing(&self, labels: &str, reading: &Reading) -> Vec<String> {
-        let Some(threads) = self.threads.filter(|_| label(labels, "shard").is_none()) else {
-            return Vec::new();
-        };
-        let threads = threads.replace("{operation}", label(labels, "operation").unwrap_or_default());
-        let all = ["cpu_secs", "run_delay_secs"].map(|what| format!("{threads}.{what}"));
-        let is_read = all.iter().all(|name| reading.counters.contains_key(name));
-        if is_read { all.into() } else { Vec::new() }
+            servers: servers.filter(|servers| *servers > 0.0)?,
+            servers_gauge,
+            kind: self.kind,
+            limit: Some(self.limit),
+            waiting: counted(self.waiting),
+            serving: counted(self.serving),
+            computing: computing.filter(|names| names.iter().all(is_read)).map(Vec::from).unwrap_or_default(),
+            within: names_of(above, self.within),
+        })
     }
 }
 
@@ -247,14 +244,9 @@ fn cpu(parts: &[&str], servers: f64, is_quota: bool) -> Resource {
         (false, true, true) => Limit::DatabaseQuota,
         (false, false, _) => Limit::Other,
     };
-    Resource {
-        name: format!("{} CPU", named(parts)),
-        busy: parts.iter().map(|part| format!("{part}.cpu_secs")).collect(),
-        servers,
-        kind: ResourceKind::Station,
-        limit: Some(limit),
-        ..Resource::default()
-    }
+    let busy = parts.iter().map(|part| format!("{part}.cpu_secs")).collect();
+    let name = format!("{} CPU", named(parts));
+    Resource { servers, ..one(name, busy, ResourceKind::Station, Some(limit)) }
 }
 
 /// What clients hold while `parts` compute; its queue is the scheduler's, and nobody counts whose it is.
@@ -286,14 +278,9 @@ fn link(reading: &Reading) -> Option<Resource> {
     reading.gauges.get("link.bytes_per_sec")?;
     let counted = |what: &str| vec![format!("{LINK}.{what}_secs")];
     Some(Resource {
-        name: LINK.to_owned(),
-        busy: counted("busy"),
-        servers: 1.0,
-        kind: ResourceKind::Cap,
-        limit: Some(Limit::Network),
         waiting: counted("waiting"),
         serving: counted("serving"),
-        ..Resource::default()
+        ..one(LINK.to_owned(), counted("busy"), ResourceKind::Cap, Some(Limit::Network))
     })
 }
 
@@ -314,14 +301,8 @@ fn is_database(part: &&str) -> bool {
 pub(super) fn write_cap(reading: &Reading) -> Option<Resource> {
     let bytes_per_sec = reading.gauges.get("cap.bytes_per_sec")?;
     let mega = (bytes_per_sec / 1e5).round() / 10.0;
-    Some(Resource {
-        name: format!("write cap {mega} MB/s"),
-        busy: vec!["cap.busy_secs".to_owned()],
-        servers: 1.0,
-        kind: ResourceKind::Cap,
-        limit: Some(Limit::Bandwidth),
-        ..Resource::default()
-    })
+    let (name, busy) = (format!("write cap {mega} MB/s"), vec!["cap.busy_secs".to_owned()]);
+    Some(one(name, busy, ResourceKind::Cap, Some(Limit::Bandwidth)))
 }
 
 /// Takes in a resource that a single workload has: a cap is imposed when its trials come, after all others were

@@ -6,7 +6,7 @@ use super::sizes::Base;
 use kv::Error;
 use kv::units::Span;
 use lab_data::experiment::{Adaptive, Experiment, Workload};
-use lab_data::results::{Change, Reading, Resource, Trial};
+use lab_data::results::{Change, Resource, Trial};
 use lab_data::simulated;
 use std::fmt::Display;
 
@@ -101,14 +101,6 @@ impl Runner for SimulatedRunner<'_> {
 
 /// A trial of which nothing is there but why.
 pub(super) fn failed(workload: &Workload, level: u32, repetition: u32, why: impl Display) -> Trial {
-    Trial {
-        workload: workload.name.clone(),
-        level,
-        repetition,
-        load: None,
-        failure: Some(why.to_string()),
-        elapsed_secs: 0.0,
-        opened: Reading::default(),
-        closed: Reading::default(),
-    }
+    let (workload, failure) = (workload.name.clone(), Some(why.to_string()));
+    Trial { workload, level, repetition, failure, ..Trial::default() }
 }

@@ -7,53 +7,40 @@ pub(super) const LOWERED: f64 = 0.8;
 /// PostgreSQL takes no longer `commit_delay`, in microseconds.
 const COMMIT_DELAY_US_MOST: f64 = 100_000.0;
 
-/// What an intervention does to the demand of its resources.
-enum Size {
-    /// Adds to each request: the share of the servers of what the name stands for.
-    PerRequest(fn(&Base) -> Raised),
-    /// Adds to each batch: the share of how long one takes, in seconds, if that was counted.
-    PerBatch(fn(&Base) -> Option<Batches>),
-    /// Lowers what may go through.
-    Lower(fn(&Base) -> Vec<String>),
+/// What is made slower: names of resources, and what the size is a share of.
+enum Slowed {
+    /// Each request, by a share of so many servers.
+    Requests(Vec<String>, f64),
+    /// Each batch, by a share of so many seconds.
+    Batches(Vec<String>, f64),
+    /// What may go through is lowered.
+    Rate(Vec<String>),
 }
 
-/// Resources, and how many requests they work on at once.
-struct Raised {
-    names: Vec<String>,
-    servers: f64,
-}
-
-/// Resources, and how long they work on one batch.
-struct Batches {
-    names: Vec<String>,
-    secs: f64,
-}
-
-/// How large each is; a row for each of [`lab_data::experiment::INTERVENTIONS`], and two more.
-const SIZES: &[(&str, Size)] = &[
-    (SLOWER_GENERATOR, Size::PerRequest(|base| base.in_use(generator_cpu(base)))),
-    (SLOWER_SERVER, Size::PerRequest(|base| base.in_use(server_cpu(base)))),
-    ("cpu", Size::PerRequest(server_cpu)),
-    ("worker", Size::PerRequest(|base| base.station("server workers", server_cpu(base).servers))),
+/// How large each is, if that was counted; a row for each of [`lab_data::experiment::INTERVENTIONS`], and two more.
+const SIZES: &[(&str, fn(&Base) -> Option<Slowed>)] = &[
+    (SLOWER_GENERATOR, |base| Some(base.in_use(base.generator_cpus()))),
+    (SLOWER_SERVER, |base| Some(base.in_use(base.server_cpus()))),
+    ("cpu", |base| {
+        let (names, servers) = base.server_cpus();
+        Some(Slowed::Requests(names, servers))
+    }),
+    ("worker", |base| Some(base.station("server workers", base.server_cpus().1))),
     // As much as of the processor: a control of the same size, and of nobody's demand.
-    ("delay", Size::PerRequest(|base| Raised { names: Vec::new(), ..server_cpu(base) })),
-    ("lock", Size::PerRequest(|base| base.station("server lock", 1.0))),
-    ("store_worker", Size::PerBatch(lanes)),
-    ("flush", Size::PerBatch(flush)),
-    ("commit", Size::PerBatch(commit)),
-    ("link", Size::Lower(|_| vec!["link".to_owned()])),
-    (
-        "write_cap",
-        Size::Lower(|base| {
-            base.named_or(|of| of.busy.iter().any(|busy| busy == "cap.busy_secs"), "write cap")
-        }),
-    ),
-    (
-        "database_cpu",
-        Size::Lower(|base| {
-            base.named_or(|of| of.name.starts_with("database") && of.name.ends_with("CPU"), "database CPU")
-        }),
-    ),
+    ("delay", |base| Some(Slowed::Requests(Vec::new(), base.server_cpus().1))),
+    ("lock", |base| Some(base.station("server lock", 1.0))),
+    ("store_worker", lanes),
+    ("flush", flush),
+    ("commit", commit),
+    ("link", |_| Some(Slowed::Rate(vec!["link".to_owned()]))),
+    ("write_cap", |base| {
+        let is_cap = |of: &Resource| of.busy.iter().any(|busy| busy == "cap.busy_secs");
+        Some(Slowed::Rate(base.named_or(is_cap, "write cap")))
+    }),
+    ("database_cpu", |base| {
+        let is_cpu = |of: &Resource| of.name.starts_with("database") && of.name.ends_with("CPU");
+        Some(Slowed::Rate(base.named_or(is_cpu, "database CPU")))
+    }),
 ];
 
 /// A trial in which nothing was changed, and what its target is made of.
@@ -66,34 +53,51 @@ impl Base<'_> {
     /// What the intervention `name` is to change, with `strength`; `None` where the trial does not tell.
     pub(super) fn change(&self, name: &str, strength: f64) -> Option<Change> {
         let goodput = self.trial.load.as_ref().map(|load| load.goodput_rps).filter(|rate| *rate > 0.0)?;
-        let change = |raises, added_us, factor| Change { name: name.to_owned(), raises, added_us, factor };
         let (_, size) = SIZES.iter().find(|(known, _)| *known == name)?;
-        Some(match size {
-            Size::PerRequest(raised) => {
-                let Raised { names, servers } = raised(self);
-                change(names, strength * servers / goodput * 1e6, None)
-            }
-            Size::PerBatch(batches) => {
-                let Batches { names, secs } = batches(self)?;
+        let (raises, added_us, factor) = match size(self)? {
+            Slowed::Requests(names, servers) => (names, strength * servers / goodput * 1e6, None),
+            Slowed::Batches(names, secs) => {
                 let most = if name == "commit" { COMMIT_DELAY_US_MOST } else { f64::INFINITY };
-                change(names, (strength * secs * 1e6).min(most), None)
+                (names, (strength * secs * 1e6).min(most), None)
             }
-            Size::Lower(names) => change(names(self), 0.0, Some(1.0 / LOWERED)),
-        })
+            Slowed::Rate(names) => (names, 0.0, Some(1.0 / LOWERED)),
+        };
+        Some(Change { name: name.to_owned(), raises, added_us, factor })
     }
 
-    fn station(&self, name: &str, servers: f64) -> Raised {
+    fn station(&self, name: &str, servers: f64) -> Slowed {
         let resource = self.resources.iter().find(|resource| resource.name == name);
         let servers = resource.map_or(servers, |resource| self.trial.servers(resource));
-        Raised { names: vec![name.to_owned()], servers }
+        Slowed::Requests(vec![name.to_owned()], servers)
     }
 
-    /// The servers that were busy in the mean. A part that hardly works is slowed by little: by much, and the other part would get
-    /// single requests instead of batches, and take more time for each.
-    fn in_use(&self, raised: Raised) -> Raised {
-        let meant = self.resources.iter().filter(|of| raised.names.contains(&of.name));
+    /// A share of the servers that were busy in the mean. A part that hardly works is slowed by little: by much, and the other part
+    /// would get single requests instead of batches, and take more time for each.
+    fn in_use(&self, (names, servers): (Vec<String>, f64)) -> Slowed {
+        let meant = self.resources.iter().filter(|of| names.contains(&of.name));
         let busy = meant.filter_map(|of| Some(self.trial.utilization(of)? * self.trial.servers(of)));
-        Raised { servers: busy.reduce(f64::max).unwrap_or(raised.servers), ..raised }
+        let servers = busy.reduce(f64::max).unwrap_or(servers);
+        Slowed::Requests(names, servers)
+    }
+
+    /// What the generator computes with.
+    fn generator_cpus(&self) -> (Vec<String>, f64) {
+        let is_generator = |of: &Resource| of.kind == ResourceKind::Generator;
+        let known = self.resources.iter().filter(|of| is_generator(of));
+        let servers = known.map(|of| self.trial.servers(of)).reduce(f64::max).unwrap_or(1.0);
+        (self.named_or(is_generator, "generator CPU"), servers)
+    }
+
+    /// What the server computes with: its cores and, where it has one, its quota. What is added is a share of the one that is busier.
+    fn server_cpus(&self) -> (Vec<String>, f64) {
+        let computes = |of: &&Resource| {
+            of.kind == ResourceKind::Station && of.busy.iter().any(|busy| busy == "server.cpu_secs")
+        };
+        let used = |of: &Resource| self.trial.utilization(of).unwrap_or(0.0);
+        let all = self.resources.iter().filter(computes);
+        let busier = all.clone().max_by(|a, b| used(a).total_cmp(&used(b)));
+        let servers = busier.map_or(1.0, |resource| self.trial.servers(resource));
+        (all.map(|resource| resource.name.clone()).collect(), servers)
     }
 
     /// By how much the counters whose names are `meant` grew together.
@@ -110,30 +114,8 @@ impl Base<'_> {
     }
 }
 
-/// What the server computes with: its cores and, where it has one, its quota. What is added is a share of the one that is busier.
-fn server_cpu(base: &Base) -> Raised {
-    let computes = |of: &&Resource| {
-        of.kind == ResourceKind::Station && of.busy.iter().any(|busy| busy == "server.cpu_secs")
-    };
-    let used = |of: &Resource| base.trial.utilization(of).unwrap_or(0.0);
-    let all = base.resources.iter().filter(computes);
-    let busier = all.clone().max_by(|a, b| used(a).total_cmp(&used(b)));
-    Raised {
-        names: all.map(|resource| resource.name.clone()).collect(),
-        servers: busier.map_or(1.0, |resource| base.trial.servers(resource)),
-    }
-}
-
-/// What the generator computes with.
-fn generator_cpu(base: &Base) -> Raised {
-    let names = base.named_or(|of| of.kind == ResourceKind::Generator, "generator CPU");
-    let known = base.resources.iter().filter(|of| of.kind == ResourceKind::Generator);
-    let servers = known.map(|of| base.trial.servers(of)).reduce(f64::max);
-    Raised { names, servers: servers.unwrap_or(1.0) }
-}
-
 /// The lanes that are busier, those that read or those that write, and how long a batch of theirs takes.
-fn lanes(base: &Base) -> Option<Batches> {
+fn lanes(base: &Base) -> Option<Slowed> {
     let kinds = ["read", "write"].map(|kind| {
         let lanes = base.resources.iter().filter(|of| of.name.starts_with(&format!("store {kind} workers")));
         let used = lanes.clone().filter_map(|lanes| base.trial.utilization(lanes)).fold(0.0, f64::max);
@@ -146,14 +128,14 @@ fn lanes(base: &Base) -> Option<Batches> {
     measured(names, secs)
 }
 
-fn flush(base: &Base) -> Option<Batches> {
+fn flush(base: &Base) -> Option<Slowed> {
     let grown = |metric: &str| base.grown(|name| name.contains(metric));
     let secs = grown("weir_flush_busy_seconds_total") / grown("weir_flushes_total");
     measured(vec!["store flush".to_owned()], secs)
 }
 
 /// How long a flush of the log takes; where the database does not say, how long a batch of writes does.
-fn commit(base: &Base) -> Option<Batches> {
+fn commit(base: &Base) -> Option<Slowed> {
     // What is slowed are commits of stores; a replica writes its log when it comes to it.
     let is_store = |name: &str| !name.starts_with("replica");
     let names = base.named_or(|of| of.name.ends_with("WAL sync") && is_store(&of.name), "database WAL sync");
@@ -170,8 +152,8 @@ fn commit(base: &Base) -> Option<Batches> {
 }
 
 /// Nothing divided by nothing was not measured.
-fn measured(names: Vec<String>, secs: f64) -> Option<Batches> {
-    (secs.is_finite() && secs > 0.0).then_some(Batches { names, secs })
+fn measured(names: Vec<String>, secs: f64) -> Option<Slowed> {
+    (secs.is_finite() && secs > 0.0).then_some(Slowed::Batches(names, secs))
 }
 
 /// The interventions that a server can make itself, by what it has counted in `reading`.
@@ -180,16 +162,10 @@ pub(super) fn of_server(reading: &Reading) -> Vec<&'static str> {
         let metric = format!("stats.{metric}");
         reading.counters.keys().chain(reading.gauges.keys()).any(|name| name.starts_with(&metric))
     };
-    let there_if: [(&'static str, bool); 7] = [
-        (SLOWER_SERVER, true),
-        ("cpu", true),
-        ("worker", true),
-        ("delay", true),
-        ("lock", counts("weir_lock_")),
-        ("store_worker", counts("weir_store_workers")),
-        ("flush", counts("weir_flush")),
-    ];
-    there_if.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect()
+    let always = [SLOWER_SERVER, "cpu", "worker", "delay"].map(|name| (name, true));
+    let counted = [("lock", "weir_lock_"), ("store_worker", "weir_store_workers"), ("flush", "weir_flush")];
+    let all = always.into_iter().chain(counted.map(|(name, metric)| (name, counts(metric))));
+    all.filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect()
 }
 
 #[cfg(test)]

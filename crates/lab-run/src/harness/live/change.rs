@@ -46,7 +46,9 @@ impl LiveRunner<'_> {
             self.changed = None;
         }
         // A server that is gone has taken it with it.
-        if self.has_faults && self.server.as_mut().is_some_and(|server| server.process.ended().is_none()) {
+        if self.has_faults
+            && self.started.server.as_mut().is_some_and(|server| server.process.ended().is_none())
+        {
             self.tell("DELETE", INJECT)?;
         }
         self.has_faults = false;
@@ -97,7 +99,7 @@ impl LiveRunner<'_> {
         let computes = changed.is_some_and(|(fault, _)| fault == "cpu");
         let same_way = (self.in_round && !computes).then(|| MINIMAL_FAULT.to_owned());
         let changed = changed.map(|(fault, added_us)| format!("{fault}={added_us:.3}us"));
-        let failing = self.failing.clone().filter(|_| fails);
+        let failing = self.started.failing.clone().filter(|_| fails);
         let words: Vec<String> = changed.into_iter().chain(same_way).chain(failing).collect();
         match words.as_slice() {
             [] => self.tell("DELETE", INJECT),

@@ -27,27 +27,12 @@ use tempfile::TempDir;
 /// Processes on this machine, or a server that runs already.
 pub(super) struct LiveRunner<'a> {
     target_run: &'a TargetRun<'a>,
-    services: Option<Services>,
-    // In the order in which they must go: the server before its stores.
-    link: Option<Link>,
-    server: Option<Listening>,
+    // Before the databases, whose server must go first.
+    started: Started,
     fleet: Fleet<'a>,
-    data: Vec<TempDir>,
     /// Where the library that delays flushes is, once a server needs it.
     shim: Option<TempDir>,
-    /// Where the server of this repetition finds its stores.
-    stores: Vec<String>,
-    /// The flags the server runs with beyond the target's: those of the workload it was started for.
-    serving: Vec<String>,
-    /// The fault `fail` that the server shall have once keys are written, as in `fail=4`.
-    failing: Option<String>,
-    /// Workloads whose keys are in the target.
-    preloaded: BTreeSet<String>,
-    /// Whether a trial has been run on what was started last.
-    used: bool,
-    /// Why the server could not be started again in this repetition; it is not tried for each trial.
-    broken: Option<Error>,
-    /// What trying out the write caps showed.
+    /// What trying out the limits showed.
     probes: Vec<(String, String)>,
     /// The write cap in force.
     cap: Option<Cap>,
@@ -63,23 +48,35 @@ pub(super) struct LiveRunner<'a> {
     ran: u64,
 }
 
+/// What is started anew for each repetition, in the order in which it must go: the server before its stores.
+#[derive(Default)]
+struct Started {
+    services: Option<Services>,
+    link: Option<Link>,
+    server: Option<Listening>,
+    data: Vec<TempDir>,
+    /// Where the server finds its stores.
+    stores: Vec<String>,
+    /// The flags the server runs with beyond the target's: those of the workload it was started for.
+    serving: Vec<String>,
+    /// The fault `fail` that the server shall have once keys are written, as in `fail=4`.
+    failing: Option<String>,
+    /// Workloads whose keys are in the target.
+    preloaded: BTreeSet<String>,
+    /// Whether a trial has been run on it.
+    used: bool,
+    /// Why the server could not be started again; it is not tried for each trial.
+    broken: Option<Error>,
+}
+
 impl<'a> LiveRunner<'a> {
     /// Nothing is started yet. `ran` trials of the run have been begun before.
     pub(super) fn new(target_run: &'a TargetRun, ran: u64) -> Result<LiveRunner<'a>, Error> {
         Ok(LiveRunner {
             target_run,
-            services: None,
-            link: None,
-            server: None,
+            started: Started::default(),
             fleet: Fleet::new(target_run)?,
-            data: Vec::new(),
             shim: None,
-            stores: Vec::new(),
-            serving: Vec::new(),
-            failing: None,
-            preloaded: BTreeSet::new(),
-            used: false,
-            broken: None,
             probes: Vec::new(),
             cap: None,
             changed: None,
@@ -92,28 +89,28 @@ impl<'a> LiveRunner<'a> {
 
     /// The address the requests go to; where there is a link, the link's.
     fn load_url(&self) -> &str {
-        self.link.as_ref().map(|link| link.url.as_str()).or(self.url()).unwrap_or_default()
+        self.started.link.as_ref().map(|link| link.url.as_str()).or(self.url()).unwrap_or_default()
     }
 
     /// The address of the server.
     fn url(&self) -> Option<&str> {
         match &self.target_run.subject.target {
             Target::Url { url } => Some(url),
-            Target::Command(_) => self.services.as_ref().map(|services| services.url.as_str()),
-            _ => self.server.as_ref().map(|server| server.url.as_str()),
+            Target::Command(_) => self.started.services.as_ref().map(|services| services.url.as_str()),
+            _ => self.started.server.as_ref().map(|server| server.url.as_str()),
         }
     }
 
     fn data_dir(&self) -> Option<&Path> {
-        let own = self.services.as_ref().map(|services| &services.dir).or(self.data.first());
+        let own = self.started.services.as_ref().map(|services| &services.dir).or(self.started.data.first());
         self.fleet.data().or(own.map(TempDir::path))
     }
 
     /// The processes of the target, each called like the part it is.
     fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
-        let server = self.server.iter_mut().map(|server| &mut server.process);
-        let services = self.services.iter_mut().flat_map(|services| &mut services.running);
-        let link = self.link.iter_mut().map(|link| &mut link.process);
+        let server = self.started.server.iter_mut().map(|server| &mut server.process);
+        let services = self.started.services.iter_mut().flat_map(|services| &mut services.running);
+        let link = self.started.link.iter_mut().map(|link| &mut link.process);
         server.chain(self.fleet.processes()).chain(services).chain(link)
     }
 
@@ -137,11 +134,11 @@ impl<'a> LiveRunner<'a> {
             cores: cores.into_iter().collect(),
             data: self.data_dir().map(Path::to_owned),
             // Of a strange server nothing is asked that it might not end.
-            url: self.url().filter(|_| self.services.is_none()).map(str::to_owned),
+            url: self.url().filter(|_| self.started.services.is_none()).map(str::to_owned),
             load_url: Some(self.load_url().to_owned()),
             databases: databases.collect(),
             cap: self.cap.clone(),
-            link: self.link.as_ref().map(|link| link.asked.clone()),
+            link: self.started.link.as_ref().map(|link| link.asked.clone()),
             ends_only: !self.target_run.subject.sampling,
         }
     }
@@ -151,9 +148,9 @@ impl<'a> LiveRunner<'a> {
         let died = self.ended().is_some();
         if died || self.is_stale() {
             self.revivals += u32::from(died);
-            self.broken = self.begin().err();
+            self.started.broken = self.begin().err();
         }
-        self.broken.clone().map_or(Ok(()), Err)
+        self.started.broken.clone().map_or(Ok(()), Err)
     }
 
     /// Runs a trial with `change` made, on a target that lives and is as `workload` wants it, and unmakes the change. A failure is
@@ -184,12 +181,12 @@ impl<'a> LiveRunner<'a> {
 
     /// Whether it is wanted anew for each trial, and is no longer new.
     fn is_stale(&self) -> bool {
-        matches!(&self.target_run.subject.target, Target::Command(Commands { fresh: Fresh::Trial, .. }) if self.used)
+        matches!(&self.target_run.subject.target, Target::Command(Commands { fresh: Fresh::Trial, .. }) if self.started.used)
     }
 
     /// One run of the load generator.
     fn run(&mut self, workload: &Workload, level: u32, repetition: u32, length: Length) -> Trial {
-        self.used = true;
+        self.started.used = true;
         self.ran += 1;
         let TargetRun { experiment, options, .. } = self.target_run;
         let precision = length.adaptive.map(|adaptive| Precision {
@@ -198,9 +195,10 @@ impl<'a> LiveRunner<'a> {
             is_open: workload.is_open(),
         });
         let enough = precision.map(|of| move |bins: &[SecondReport]| (options.enough)(&of, bins));
-        let preload = !self.preloaded.contains(&workload.name);
+        let preload = !self.started.preloaded.contains(&workload.name);
         // What fails some requests must not fail those that write and read back the keys.
-        let fail = |live: &LiveRunner, fails| live.failing.as_ref().map_or(Ok(()), |_| live.inject(fails));
+        let fail =
+            |live: &LiveRunner, fails| live.started.failing.as_ref().map_or(Ok(()), |_| live.inject(fails));
         if let Err(why) = fail(self, !preload) {
             return failed(workload, level, repetition, why);
         }
@@ -227,7 +225,7 @@ impl<'a> LiveRunner<'a> {
         };
         let mut outcome = run.run(&options.stop);
         if outcome.preloaded {
-            self.preloaded.insert(workload.name.clone());
+            self.started.preloaded.insert(workload.name.clone());
         }
         // Whoever has no answer says so, too; but if a part has ended, this is why.
         let failure = self.ended().map(String::from).or(outcome.failure.take());
@@ -240,14 +238,8 @@ impl<'a> LiveRunner<'a> {
 
 impl Runner for LiveRunner<'_> {
     fn begin(&mut self) -> Result<(), Error> {
-        self.preloaded.clear();
-        self.used = false;
-        self.broken = None;
         // The old server ends before its store goes.
-        self.link = None;
-        self.server = None;
-        self.services = None;
-        self.data.clear();
+        self.started = Started::default();
         match &self.target_run.subject.target {
             Target::Weir { store, args, .. } => {
                 self.refresh_stores(store)?;
@@ -258,7 +250,7 @@ impl Runner for LiveRunner<'_> {
                 let Options { program, dir, .. } = &self.target_run.options;
                 let cores = |part: &str| self.target_run.cores_of(part);
                 let start = services::Start { commands, program, dir, cores: &cores };
-                self.services = Some(Services::start(&start, &self.target_run.options.stop)?);
+                self.started.services = Some(Services::start(&start, &self.target_run.options.stop)?);
             }
             Target::Url { url } => {
                 // Any answer will do, also 404: it is only asked whether somebody is there.

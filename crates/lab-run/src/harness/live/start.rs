@@ -27,19 +27,19 @@ impl LiveRunner<'_> {
     /// New and empty stores for a `weir serve`.
     pub(super) fn refresh_stores(&mut self, names: &[String]) -> Result<(), Error> {
         self.fleet.refresh()?;
-        self.stores.clear();
+        self.started.stores.clear();
         for (index, name) in names.iter().enumerate() {
             let url = match self.fleet.url_of(Some(index)) {
                 Some(url) => url,
                 None if name == FJALL => {
                     let dir = temporary_dir(&self.target_run.options.dir, "store-")?;
                     let url = format!("fjall:{}", dir.path().display());
-                    self.data.push(dir);
+                    self.started.data.push(dir);
                     url
                 }
                 None => name.clone(),
             };
-            self.stores.push(url);
+            self.started.stores.push(url);
         }
         Ok(())
     }
@@ -47,10 +47,10 @@ impl LiveRunner<'_> {
     /// Starts the server over the stores of this repetition, with `flags` beyond the target's, and waits until it can serve.
     pub(super) fn serve(&mut self, args: &[String], flags: &[String]) -> Result<(), Error> {
         // The old one ends before the new one claims the stores, and takes with it what it kept in memory.
-        self.link = None;
-        self.server = None;
-        if self.stores.iter().any(|store| store.starts_with("memory:")) {
-            self.preloaded.clear();
+        self.started.link = None;
+        self.started.server = None;
+        if self.started.stores.iter().any(|store| store.starts_with("memory:")) {
+            self.started.preloaded.clear();
         }
         let TargetRun { experiment, subject, options, .. } = self.target_run;
         let mut args: Vec<String> = args.iter().chain(flags).cloned().collect();
@@ -59,18 +59,18 @@ impl LiveRunner<'_> {
             args.push(LAB.to_owned());
         }
         let (args, failing) = without_fail(args);
-        self.failing = failing;
+        self.started.failing = failing;
         let cores = self.target_run.cores_of(SERVER);
         let mut command = Command::new(&options.program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--until-stdin-ends"]);
-        command.args(self.stores.iter().flat_map(|store| ["--store", store]));
+        command.args(self.started.stores.iter().flat_map(|store| ["--store", store]));
         command.args(self.fleet.url_of(None).into_iter().flat_map(|url| ["--read-fallback".to_owned(), url]));
         if !args.iter().any(|arg| arg == "--workers" || arg.starts_with("--workers=")) {
             command.args(["--workers", &cores.len().to_string()]);
         }
         command.args(args);
         // A database flushes what is in it; what is in the server's own directory the server flushes.
-        let delay = subject.target.flush_delay().filter(|_| !self.data.is_empty());
+        let delay = subject.target.flush_delay().filter(|_| !self.started.data.is_empty());
         if let Some(delay) = delay {
             let shim = match self.shim.take() {
                 Some(shim) => shim,
@@ -89,32 +89,36 @@ impl LiveRunner<'_> {
         })?;
         delay.map_or(Ok(()), |_| slow_flush::verify(process.pid()))?;
         self.fleet.take(SERVER, process.pid())?;
-        self.serving = flags.to_vec();
-        self.server = Some(Listening { process, lines, url });
+        self.started.serving = flags.to_vec();
+        self.started.server = Some(Listening { process, lines, url });
         self.connect(1.0)
     }
 
     /// Sets the link between generator and server, if the target has one, with its rate times `factor`.
     pub(super) fn connect(&mut self, factor: f64) -> Result<(), Error> {
-        self.link = None;
+        self.started.link = None;
         let TargetRun { subject, options, .. } = self.target_run;
-        let (Some(wanted), Some(server)) = (subject.target.link(), &self.server) else { return Ok(()) };
+        let (Some(wanted), Some(server)) = (subject.target.link(), &self.started.server) else {
+            return Ok(());
+        };
         let rate = wanted.rate.map(|BitRate(bits)| BitRate(bits * factor));
         let wanted = experiment::Link { rate, ..wanted };
         let to = address(&server.url).unwrap_or_default();
         let (cores, log) = (self.target_run.cores_of(LINK), options.dir.join("link.log"));
-        self.link = Some(Link::start(&options.program, to, wanted, cores, &log, &options.stop)?);
+        self.started.link = Some(Link::start(&options.program, to, wanted, cores, &log, &options.stop)?);
         Ok(())
     }
 
     /// Has the server run as `workload` wants it.
     pub(super) fn prepare(&mut self, workload: &Workload) -> Result<(), Error> {
         match &self.target_run.subject.target {
-            Target::Weir { args, .. } if self.server.is_none() || self.serving != workload.serve => {
+            Target::Weir { args, .. }
+                if self.started.server.is_none() || self.started.serving != workload.serve =>
+            {
                 self.serve(args, &workload.serve)?;
             }
             // It could not be set when the server was started, or when it was set anew.
-            target if target.link().is_some() && self.link.is_none() => self.connect(1.0)?,
+            target if target.link().is_some() && self.started.link.is_none() => self.connect(1.0)?,
             _ => {}
         }
         // Where some workloads are capped, none may leave its writes to the next.

@@ -87,15 +87,9 @@ pub(super) fn places(found: &[Option<End>], known: usize, listeners: &Listeners)
         }
     }
     let missing = places.connections < (found.len() / 2) as f64;
-    let scale = known as f64 / places.connections.max(1.0);
-    let of_all = |count: f64| count * scale;
-    let scaled = Places {
-        server_unread: of_all(places.server_unread),
-        generator_unread: of_all(places.generator_unread),
-        unsent: of_all(places.unsent),
-        connections: of_all(places.connections),
-    };
-    (scaled, missing)
+    let mut of_all = Places::default();
+    of_all.add(places, known as f64 / places.connections.max(1.0));
+    (of_all, missing)
 }
 
 #[cfg(test)]

@@ -24,6 +24,16 @@ pub(super) struct Places {
     pub(super) connections: f64,
 }
 
+impl Places {
+    /// Adds `other` times `factor`.
+    pub(super) fn add(&mut self, other: Places, factor: f64) {
+        self.server_unread += other.server_unread * factor;
+        self.generator_unread += other.generator_unread * factor;
+        self.unsent += other.unsent * factor;
+        self.connections += other.connections * factor;
+    }
+}
+
 /// What was seen so far.
 #[derive(Debug)]
 pub(super) struct Observed {
@@ -38,9 +48,8 @@ pub(super) struct Observed {
     /// The share of samples that met none of the connections they asked for: a mean that forgets.
     missed_ratio: f64,
     observed_secs: f64,
-    server_unread_secs: f64,
-    generator_unread_secs: f64,
-    unsent_secs: f64,
+    /// Connection-seconds.
+    secs: Places,
     /// Processor time of a sample: a mean that forgets.
     sample_secs: f64,
     /// And of all that the thread does.
@@ -57,9 +66,7 @@ impl Observed {
             samples: 0.0,
             missed_ratio: 0.0,
             observed_secs: 0.0,
-            server_unread_secs: 0.0,
-            generator_unread_secs: 0.0,
-            unsent_secs: 0.0,
+            secs: Places::default(),
             sample_secs: 0.0,
             cost_secs: 0.0,
         }
@@ -70,9 +77,7 @@ impl Observed {
         let secs = now.saturating_duration_since(self.until).as_secs_f64();
         if let Some(last) = self.last {
             self.observed_secs += secs;
-            self.server_unread_secs += secs * last.server_unread;
-            self.generator_unread_secs += secs * last.generator_unread;
-            self.unsent_secs += secs * last.unsent;
+            self.secs.add(last, secs);
         }
         self.until = self.until.max(now);
     }
@@ -104,9 +109,9 @@ impl Observed {
         for (name, value) in [
             ("samples", self.samples),
             ("observed_secs", self.observed_secs),
-            ("server_unread_secs", self.server_unread_secs),
-            ("generator_unread_secs", self.generator_unread_secs),
-            ("unsent_secs", self.unsent_secs),
+            ("server_unread_secs", self.secs.server_unread),
+            ("generator_unread_secs", self.secs.generator_unread),
+            ("unsent_secs", self.secs.unsent),
             ("cost_secs", self.cost_secs),
         ] {
             into.count(format!("sockets.{name}"), value);
@@ -135,7 +140,7 @@ mod tests {
         seen.miss(at(2));
         seen.sample(at(5), queue, 1e-5);
         seen.stand(at(6));
-        assert_eq!((seen.observed_secs, seen.server_unread_secs), (2.0, 6.0));
+        assert_eq!((seen.observed_secs, seen.secs.server_unread), (2.0, 6.0));
         assert!(!seen.is_too_late());
         // Between two trials the connections of the first are gone, and those of the second not yet listed.
         (7..10).for_each(|secs| seen.miss(at(secs)));
@@ -155,11 +160,11 @@ mod tests {
         seen.sample(after(0), waiting(4.0), 0.0);
         seen.sample(after(250), waiting(2.0), 0.0);
         seen.stand(after(750));
-        assert_eq!((seen.server_unread_secs, seen.observed_secs), (2.0, 0.75));
+        assert_eq!((seen.secs.server_unread, seen.observed_secs), (2.0, 0.75));
         // A sample that was taken before the reading and comes after it.
         seen.sample(after(700), waiting(1.0), 0.0);
         seen.stand(after(1000));
-        assert_eq!((seen.server_unread_secs, seen.observed_secs, seen.samples), (2.25, 1.0, 3.0));
+        assert_eq!((seen.secs.server_unread, seen.observed_secs, seen.samples), (2.25, 1.0, 3.0));
     }
 
     #[test]
