@@ -65,9 +65,7 @@ fn knee(found: &WorkloadFindings) -> Answer {
     let (said, why) = match &found.knee {
         Some(knee) => {
             let blunt = (!knee.sharp).then(|| "not sharp: four methods differ by more than 2×".to_owned());
-            let (low, high) = knee.spread.clients;
-            let (low, high) = (format::clients(low), format::clients(high));
-            let ends = if low == high { String::new() } else { format!(" ({low}–{high})") };
+            let ends = sentences::between_clients(knee.spread.clients);
             (format!("{} clients{ends}", format::clients(knee.clients)), blunt)
         }
         None if sentences::is_open(found) => (UNKNOWN.to_owned(), Some("an open loop has none".to_owned())),

@@ -3,6 +3,8 @@
 //! A pure function: the same results give the same bytes. Findings become sentences in `sentences` and `answers`, and a
 //! document in `page`. The formats, [`WRITERS`], all write this document.
 
+#![allow(clippy::type_complexity, reason = "a column of a table is a heading and a function")]
+
 mod accuracy;
 mod answers;
 mod checks;

@@ -10,14 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// As many states have a column, beside idleness and the sum of all.
 const STATES_MAX: usize = 7;
+/// As many figures stand beside each other.
+const FIGURES_MAX: usize = 12;
 /// A state in which there is never this much of a session has no column.
 const SESSIONS_MIN: f64 = 0.01;
 
 /// Both parts, each only where something was read.
 pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     let mut page = sessions(found);
-    let groups = [Group::Disk, Group::Databases, Group::Processes];
-    let tables: Vec<Table> = groups.iter().flat_map(|group| figures(found, *group)).collect();
+    let tables = figures(found);
     if !tables.is_empty() {
         page.push(Block::Part("What the resources did".to_owned()));
         page.extend(tables.into_iter().map(Block::Table));
@@ -86,36 +87,29 @@ fn states(found: &WorkloadFindings, part: &str) -> Table {
     Table::of(&found.rows, &columns, |row| !row.usable())
 }
 
-/// Levels by figures of one group. Of several databases each has a table of its own: side by side they would not fit a
-/// page. A figure that is 0 at every level has no column.
-fn figures(found: &WorkloadFindings, group: Group) -> Vec<Table> {
-    let of_group = FIGURES.iter().filter(|figure| figure.group == group);
-    let shown: Vec<(&Figure, &str)> = of_group
+/// Levels by figures, in tables that fit a page. A figure that is 0 at every level has no column.
+fn figures(found: &WorkloadFindings) -> Vec<Table> {
+    let shown: Vec<(&Figure, &str)> = (FIGURES.iter().filter(|figure| figure.group != Group::Pressure))
         .flat_map(|figure| {
             let all = found.rows.iter().flat_map(|row| &row.figures);
-            let owners =
-                all.filter(|of| of.figure == figure.name && of.value != 0.0).map(|of| of.of.as_str());
-            owners.collect::<BTreeSet<_>>().into_iter().map(move |owner| (figure, owner))
+            let of_figure = all.filter(|of| of.figure == figure.name && of.value != 0.0);
+            let owners: BTreeSet<&str> = of_figure.map(|of| of.of.as_str()).collect();
+            owners.into_iter().map(move |owner| (figure, owner))
         })
         .collect();
-    let owners: BTreeSet<&str> = shown.iter().map(|(_, owner)| *owner).collect();
-    let of_owners = |owners: &[&str]| {
+    let table = |figures: &[(&Figure, &str)]| {
         let mut columns: Vec<Column<Row>> = vec![column("clients", |row: &Row| Some(row.level.to_string()))];
-        for (figure, owner) in shown.iter().filter(|(_, owner)| owners.contains(owner)) {
+        columns.extend(figures.iter().map(|(figure, owner)| {
             let heading = format!("{owner} {}, {}", figure.heading.0, figure.heading.1);
-            columns.push(column(heading, move |row: &Row| {
+            column(heading, |row: &Row| {
                 let of = row.figures.iter().find(|of| of.figure == figure.name && of.of == *owner);
                 Some(short(of?.value))
-            }));
-        }
+            })
+        }));
         Table::of(&found.rows, &columns, |row| !row.usable())
     };
-    let owners: Vec<&str> = owners.into_iter().collect();
-    match group {
-        Group::Databases => owners.iter().map(|owner| of_owners(&[*owner])).collect(),
-        _ if owners.is_empty() => Vec::new(),
-        _ => vec![of_owners(&owners)],
-    }
+    let groups = shown.chunk_by(|(a, _), (b, _)| a.group == b.group);
+    groups.flat_map(|group| group.chunks(FIGURES_MAX)).map(table).collect()
 }
 
 /// What has to be known of the figures shown, each once.

@@ -80,6 +80,9 @@ fn reason(of: &Reason) -> String {
         let Growth { of_each, low, high, .. } = growth;
         format!("Of each client added, {of_each:.2} {where_to} (from {low} to {high} clients).")
     };
+    let busy = |resource: &str, utilization, why: &str| {
+        format!("{} is busy for {} of the time, {why}.", capitalized(resource), percent(utilization))
+    };
     match of {
         Reason::FailsFast(FastFail::Sooner { error_us, success_us }) => format!(
             "At the highest levels an error takes {}, a success {}.",
@@ -98,19 +101,15 @@ fn reason(of: &Reason) -> String {
         Reason::Queue(growth) => added(growth, format!("wait for {}", growth.resource)),
         Reason::InStore(growth) => added(growth, format!("are in the store, in {}", growth.resource)),
         Reason::Unaccounted(growth) => added(growth, "are in no place that was read".to_owned()),
-        Reason::NotBusy { resource, utilization } => format!(
-            "{} is busy for {} of the time, which does not explain the queue.",
-            capitalized(resource),
-            percent(*utilization)
-        ),
-        Reason::DemandVaries { resource, utilization, variation } => {
-            let why = match variation {
-                Some(by) => {
-                    format!("what a request takes of it varies by {} over these levels", percent(*by))
-                }
-                None => "only one level decides, so its demand at another is not known".to_owned(),
-            };
-            format!("{} is busy for {} of the time, but {why}.", capitalized(resource), percent(*utilization))
+        Reason::NotBusy { resource, utilization } => {
+            busy(resource, *utilization, "which does not explain the queue")
+        }
+        Reason::DemandVaries { resource, utilization, variation: None } => {
+            busy(resource, *utilization, "but only one level decides, so its demand at another is not known")
+        }
+        Reason::DemandVaries { resource, utilization, variation: Some(by) } => {
+            let why = format!("but what a request takes of it varies by {} over these levels", percent(*by));
+            busy(resource, *utilization, &why)
         }
         Reason::Batches { resource, waits } => format!(
             "{} takes more requests at once the more there are (batching), so being busy is not its limit{}.",
@@ -123,13 +122,16 @@ fn reason(of: &Reason) -> String {
     }
 }
 
+/// Between which the knee lies: ` (3.8–4.3)`; nothing of one run.
+pub(super) fn between_clients((low, high): (f64, f64)) -> String {
+    let (low, high) = (format::clients(low), format::clients(high));
+    if low == high { String::new() } else { format!(" ({low}–{high})") }
+}
+
 /// The knee by four methods.
 fn knee(of: &Knee) -> String {
     let said = |value: Option<f64>, ends: Option<(f64, f64)>| {
-        let ends = ends.map(|(low, high)| (format::clients(low), format::clients(high)));
-        let ends = ends.filter(|(low, high)| low != high && value.is_some());
-        let ends = ends.map_or(String::new(), |(low, high)| format!(" ({low}–{high})"));
-        known(value, format::clients) + &ends
+        known(value, format::clients) + &value.and(ends).map_or_else(String::new, between_clients)
     };
     format!(
         "Knee, in clients: {} where the bounds cross, {} by a broken stick, {} by Kleinrock’s power, {} by Kneedle (levels \

@@ -147,31 +147,29 @@ fn ranks(found: &WorkloadFindings, ranks: &[Rank]) -> Vec<Series> {
 /// What is never busier than this is a line on the ground: the table has it.
 const SHOWN_MIN: f64 = 0.02;
 
-/// The colour of every resource, the same in all panels.
-fn colours(row: &Row) -> Vec<Colour> {
-    let mut counted = 0..;
-    let colour = |of: &Use| match of.kind {
-        ResourceKind::Station | ResourceKind::Pool | ResourceKind::Cap => {
-            Colour::Series(counted.next().unwrap_or(0))
-        }
+/// The colour of a resource by its index, the same in all panels.
+fn colour(i: usize, of: &Use) -> Colour {
+    match of.kind {
+        ResourceKind::Station | ResourceKind::Pool | ResourceKind::Cap => Colour::Series(i),
         ResourceKind::Generator | ResourceKind::Indication => Colour::Soft,
-    };
-    row.resources.iter().map(colour).collect()
+    }
 }
 
 /// A line for each resource that is busy at all, by one of its figures.
 fn by_resource(found: &WorkloadFindings, read: fn(&Use) -> Option<f64>) -> Vec<Series> {
     let Some(first) = found.rows.first() else { return Vec::new() };
     let is_busy = |row: &Row, i: usize| row.uses(i) && row.resources[i].utilization >= Some(SHOWN_MIN);
-    let of_resource = |(i, (resource, colour)): (usize, (&Use, Colour))| {
+    let of_resource = |(i, resource): (usize, &Use)| {
         let label = match resource.kind {
             ResourceKind::Indication => format!("({})", resource.name),
             _ => resource.name.clone(),
         };
         let is_shown = found.rows.iter().any(|row| is_busy(row, i));
-        Series::measured(found, label, colour, |row| read(row.resources.get(i).filter(|_| is_shown)?))
+        Series::measured(found, label, colour(i, resource), |row| {
+            read(row.resources.get(i).filter(|_| is_shown)?)
+        })
     };
-    first.resources.iter().zip(colours(first)).enumerate().map(of_resource).collect()
+    first.resources.iter().enumerate().map(of_resource).collect()
 }
 
 pub(super) fn demand(found: &WorkloadFindings) -> Vec<Series> {
@@ -196,12 +194,11 @@ pub(super) fn clients(found: &WorkloadFindings) -> Vec<Series> {
     let shares = |read: &dyn Fn(&Population) -> f64| -> Vec<f64> {
         counted.iter().map(|(_, of)| (read(of) / of.clients).max(0.0)).collect()
     };
-    let colours = colours(first);
     let mut bands = Vec::new();
     for place in of_first.places.iter().filter(|place| !place.inner) {
         let name = &place.resource;
-        let known = first.resources.iter().position(|of| of.name == *name);
-        let colour = known.map_or(Colour::Soft, |i| colours[i]);
+        let known = first.resources.iter().enumerate().find(|(_, of)| of.name == *name);
+        let colour = known.map_or(Colour::Soft, |(i, of)| colour(i, of));
         let at = |of: &Population, read: fn(&Place) -> Option<f64>| {
             of.places.iter().find(|place| place.resource == *name).and_then(read).unwrap_or(0.0)
         };

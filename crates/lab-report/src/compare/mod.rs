@@ -11,6 +11,7 @@ mod sentences;
 use super::document::File;
 use super::{html, markdown, text};
 use lab_analysis::Comparison;
+use lab_analysis::compare::{ComparedWorkload, SideOfLevel};
 
 /// The files of a comparison. The drawing is missing where no processor time was read.
 pub fn render(comparison: &Comparison) -> Vec<File> {
@@ -35,6 +36,32 @@ pub fn headline(comparison: &Comparison) -> String {
     let width = front.iter().map(|(workload, _)| workload.chars().count()).max().unwrap_or(0);
     let lines = front.iter().map(|(workload, said)| format!("{workload:width$}  {said}"));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A side at a level of a workload.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    comparison: &'a Comparison,
+    workload: &'a ComparedWorkload,
+    clients: u32,
+    side: usize,
+    of: &'a SideOfLevel,
+}
+
+/// Every side at every level.
+fn lines<'a>(comparison: &'a Comparison, workload: &'a ComparedWorkload) -> Vec<Line<'a>> {
+    let mut lines = Vec::new();
+    for level in &workload.levels {
+        let sides = level.sides.iter().enumerate().filter_map(|(side, of)| Some((side, of.as_ref()?)));
+        lines.extend(sides.map(|(side, of)| Line { comparison, workload, clients: level.clients, side, of }));
+    }
+    lines
+}
+
+impl Line<'_> {
+    fn target(&self) -> String {
+        self.comparison.sides[self.side].name.clone()
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! The page of a comparison: what is on it, in which order.
 
-use super::plot;
 use super::sentences::{self, conclusion, failed, front, ratio};
+use super::{Line, lines, plot};
 use crate::columns::failed_checks;
 use crate::document::{Block, Column, Document, Table, column};
 use crate::format::{self, UNKNOWN};
-use lab_analysis::compare::{ComparedWorkload, Figure, Kind, Measure, Ratio, Side, SideOfLevel};
+use lab_analysis::compare::{ComparedWorkload, Figure, Kind, Measure, Ratio, Side};
 use lab_analysis::{Comparison, MEASURES};
 use std::collections::BTreeMap;
 
@@ -93,23 +93,12 @@ fn circumstances(comparison: &Comparison) -> Table {
     Table::new(["<", "<of", "<is"], rows)
 }
 
-/// A side at a level.
-struct Line<'a> {
-    clients: u32,
-    side: usize,
-    of: &'a SideOfLevel,
-}
-
 /// The measures of these names, at every level and of every side.
 fn table(comparison: &Comparison, workload: &ComparedWorkload, names: &[&str]) -> Table {
-    let mut lines: Vec<Line> = Vec::new();
-    for level in &workload.levels {
-        let sides = level.sides.iter().enumerate().filter_map(|(side, of)| Some((side, of.as_ref()?)));
-        lines.extend(sides.map(|(side, of)| Line { clients: level.clients, side, of }));
-    }
+    let lines = lines(comparison, workload);
     let mut columns: Vec<Column<Line>> = vec![
         column("clients", |line: &Line| Some(line.clients.to_string())),
-        column("<target", |line: &Line| Some(comparison.sides[line.side].name.clone())),
+        column("<target", |line: &Line| Some(line.target())),
     ];
     for (i, measure) in MEASURES.iter().enumerate().filter(|(_, of)| names.contains(&of.name)) {
         columns.push(column(format!("{}, {}", measure.heading, measure.unit), move |line: &Line| {

@@ -22,7 +22,8 @@ pub(super) fn acknowledges(side: &Side) -> &str {
 pub(super) fn durability(comparison: &Comparison, workload: &ComparedWorkload) -> Option<String> {
     let is_there = |i: usize| workload.levels.iter().any(|level| level.sides[i].is_some());
     let sides = comparison.sides.iter().enumerate().filter(|(i, _)| is_there(*i)).map(|(_, side)| side);
-    let differ = sides.clone().any(|side| acknowledges(side) != acknowledges(&comparison.sides[0]));
+    let first = sides.clone().map(acknowledges).next();
+    let differ = sides.clone().any(|side| Some(acknowledges(side)) != first);
     let each: Vec<String> = sides.map(|side| format!("{}: {}", side.name, acknowledges(side))).collect();
     (workload.writes && differ).then(|| {
         format!(

@@ -27,12 +27,10 @@ pub const PLOTS: &[Plot] = &[
     plot("demand", "Busy time per request, logarithmic", Resources, Log, time, series::demand),
     plot("clients", "Where the clients are, 0–1", Resources, Linear(1.0), share, series::clients),
     plot("pressure", "Pressure, share of the time, 0–1", Resources, Linear(1.0), share, series::pressure),
-    plot("Little’s law", LITTLE, Resources, Linear(0.0), residual, series::residuals),
+    plot("Little’s law", "Little’s law, residual", Resources, Linear(0.0), share, series::residuals),
     plot("goodput by second", "Goodput, req/s", TimeSeries, Linear(0.0), rps, series::goodput_by_second),
     plot("latency by second", "Mean latency", TimeSeries, Linear(0.0), time, series::latency_by_second),
 ];
-
-const LITTLE: &str = "Little’s law: clients accounted for, less those there, %";
 
 const fn plot(
     name: &'static str,
@@ -55,10 +53,6 @@ fn time(us: f64) -> String {
 
 fn share(value: f64) -> String {
     trimmed(&format!("{value:.2}"))
-}
-
-fn residual(share: f64) -> String {
-    format!("{:+.0}", share * 100.0).replace('-', "−").replace("+0", "0")
 }
 
 /// Left of the panels, for their ticks.

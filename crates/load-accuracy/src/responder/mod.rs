@@ -185,10 +185,7 @@ impl State {
             let now = Instant::now();
             self.on_time(now)?;
             let wait = self.next_time().map(|at| at.saturating_duration_since(now + SPIN));
-            let wait = wait.map(|wait| Timespec {
-                tv_sec: wait.as_secs() as i64,
-                tv_nsec: i64::from(wait.subsec_nanos()),
-            });
+            let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
             events.clear();
             match epoll::wait(&self.epoll, spare_capacity(&mut events), wait.as_ref()) {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error.into()),
