@@ -282,14 +282,14 @@ mod tests {
                     complete = answer.take(bytes, request);
                 }
             }
-            let told = complete.and_then(|complete| {
+            let verdict = complete.and_then(|complete| {
                 if !complete {
                     assert!(ends, "{wire:?} is not complete");
                     answer.end()?;
                 }
                 answer.verdict(request, false)
             });
-            assert_eq!(told, expected, "{wire:?} in pieces of {piece}");
+            assert_eq!(verdict, expected, "{wire:?} in pieces of {piece}");
         }
     }
 
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_cut_short_are_told_from_no_answer() {
+    fn answers_cut_short_differ_from_no_answer() {
         let read = request(Operation::Get, "k=");
         check(&read, "", true, Err(Fault::Reset));
         for wire in [
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_too_slow_is_told_by_what_had_come() {
+    fn what_was_too_slow_is_classed_by_what_had_come() {
         let read = request(Operation::Get, "k=");
         for (wire, expected) in [
             ("", Fault::Timeout),

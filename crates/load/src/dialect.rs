@@ -190,39 +190,26 @@ pub(super) enum Placeholder {
     BodyBytes,
 }
 
-/// Every placeholder, as it is written between braces.
-const PLACEHOLDERS: &[(&str, Placeholder)] = &[
-    ("key", Placeholder::Key),
-    ("key_base64", Placeholder::KeyBase64),
-    ("value", Placeholder::Value),
-    ("value_base64", Placeholder::ValueBase64),
-    ("count", Placeholder::Count),
-    ("text", Placeholder::Text),
-    ("hash", Placeholder::Hash),
+/// Every placeholder as it is written between braces, the operations in whose requests it may be, and those in whose expected
+/// answers.
+const PLACEHOLDERS: &[(&str, Placeholder, &[Operation], &[Operation])] = &[
+    ("key", Placeholder::Key, KEYED, KEYED),
+    ("key_base64", Placeholder::KeyBase64, KEYED, KEYED),
+    ("value", Placeholder::Value, &[Operation::Put], &[Operation::Put, Operation::Get]),
+    ("value_base64", Placeholder::ValueBase64, &[Operation::Put], &[Operation::Put, Operation::Get]),
+    ("count", Placeholder::Count, &[Operation::ComputePrime], &[Operation::ComputePrime]),
+    ("text", Placeholder::Text, &[Operation::ComputeHash], &[]),
+    ("hash", Placeholder::Hash, &[], &[Operation::ComputeHash]),
 ];
 
-impl Placeholder {
-    /// Whether there is something to put there: in a request of `operation`, or in what its answer must hold.
-    fn is_known(self, operation: Operation, in_answer: bool) -> bool {
-        match self {
-            Placeholder::Key | Placeholder::KeyBase64 => operation.has_key(),
-            Placeholder::Value | Placeholder::ValueBase64 => {
-                operation == Operation::Put || operation == Operation::Get && in_answer
-            }
-            Placeholder::Count => operation == Operation::ComputePrime,
-            Placeholder::Text => operation == Operation::ComputeHash && !in_answer,
-            Placeholder::Hash => operation == Operation::ComputeHash && in_answer,
-            Placeholder::BodyBytes => false,
-        }
-    }
-}
+const KEYED: &[Operation] = &[Operation::Get, Operation::Put, Operation::Delete];
 
 /// The texts of a template, each with the gap behind it; braces around anything else are text.
 pub(super) fn pieces(template: &str) -> Vec<(&str, Option<Placeholder>)> {
     let mut pieces = Vec::new();
     let mut done = 0;
     for (start, name) in placeholders(template) {
-        if let Some((_, gap)) = PLACEHOLDERS.iter().find(|(known, _)| *known == name) {
+        if let Some((_, gap, ..)) = PLACEHOLDERS.iter().find(|(known, ..)| *known == name) {
             pieces.push((&template[done..start], Some(*gap)));
             done = start + name.len() + "{}".len();
         }
@@ -369,10 +356,13 @@ impl OperationTemplate {
         }
         let templates = self.requested().map(|text| (text, false)).chain([(self.proof.as_str(), true)]);
         for (template, in_answer) in templates {
-            let known = PLACEHOLDERS.iter().filter(|(_, row)| row.is_known(operation, in_answer));
-            let known: Vec<&str> = known.map(|(name, _)| *name).collect();
-            if let Some((_, name)) = placeholders(template).find(|(_, name)| !known.contains(name)) {
-                let known: Vec<String> = known.iter().map(|name| format!("{{{name}}}")).collect();
+            let mut known = PLACEHOLDERS.to_vec();
+            known.retain(|(.., asked, answered)| {
+                (if in_answer { answered } else { asked }).contains(&operation)
+            });
+            let is_unknown = |(_, name): &(usize, &str)| known.iter().all(|(known, ..)| known != name);
+            if let Some((_, name)) = placeholders(template).find(is_unknown) {
+                let known: Vec<String> = known.iter().map(|(name, ..)| format!("{{{name}}}")).collect();
                 let hint = format!("expected one of: {}", known.join(", "));
                 return fail(format!("unknown placeholder {{{name}}}"), &hint);
             }
@@ -458,7 +448,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_dialect_is_refused_in_one_line() {
-        for (text, told) in [
+        for (text, expected) in [
             ("", "it has no operation; hint: add"),
             ("[get]", "line 1: missing field `path`; hint: docs"),
             ("[get]\npath = \"/\"\nverb = \"GET\"", "line 3: unknown field `verb`"),
@@ -495,7 +485,7 @@ mod tests {
             ("[get]\npath = \"/\"\nbegins = \"a\"\nholds = \"b\"", "both begins and holds"),
         ] {
             let why = Dialect::parse("a.toml", text).unwrap_err();
-            assert!(why.contains(told) && why.contains(';') && !why.contains('\n'), "{text}: {why}");
+            assert!(why.contains(expected) && why.contains(';') && !why.contains('\n'), "{text}: {why}");
         }
     }
 }

@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn what_is_no_distribution_says_what_is() {
-        for (wrong, told) in [
+        for (wrong, expected) in [
             ("normal", "expected one of: uniform, zipfian[:THETA], latest, hotspot[:OPERATIONS/KEYS]"),
             ("zipfian:0", "write zipfian[:THETA]: "),
             ("zipfian:nan", "write zipfian[:THETA]: "),
@@ -195,7 +195,7 @@ mod tests {
             ("uniform:3", "write uniform: "),
         ] {
             let why = wrong.parse::<Distribution>().unwrap_err();
-            assert!(why.starts_with(told), "{wrong}: {why}");
+            assert!(why.starts_with(expected), "{wrong}: {why}");
         }
     }
 }

@@ -205,12 +205,12 @@ mod tests {
 
     #[test]
     fn system_errors_fit_into_a_sentence() {
-        for (error, told) in [
+        for (error, expected) in [
             (io::Error::from_raw_os_error(111), "connection refused"),
             (io::Error::other("no such name"), "no such name"),
             (io::Error::other(""), ""),
         ] {
-            assert_eq!(plain_cause(&error), told);
+            assert_eq!(plain_cause(&error), expected);
         }
     }
 

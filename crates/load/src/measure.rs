@@ -76,7 +76,7 @@ pub(super) fn threads(plan: &Plan, clients: &Range<u32>) -> u32 {
     plan.threads.min(clients.len() as u32)
 }
 
-/// Carries out the part of `plan` that is of these clients, at least one. `collect` is told when it began, and takes what the
+/// Carries out the part of `plan` that is of these clients, at least one. `collect` gets the instant at which it began, and takes what the
 /// threads report until all have ended; where it fails, they are stopped.
 pub(super) fn run_threads<R>(
     plan: &Plan,
@@ -242,7 +242,7 @@ impl Driver for Measured<'_> {
         let spec = self.streams[index].next(self.space);
         match &mut self.checker {
             Some(checker) => checker.render(index, spec, request),
-            None => self.requests.render(request, spec),
+            None => self.requests.render(request, spec, None),
         }
         true
     }

@@ -187,7 +187,7 @@ mod tests {
             let expected = MixEntry { name, steps, distribution: None, weight: 7 };
             assert_eq!(format!("{name}=7").parse::<Mix>().unwrap().entries, [expected]);
         }
-        for (wrong, told) in [
+        for (wrong, expected) in [
             ("", "has no weight"),
             ("get", "has no weight"),
             ("get=1,", "has no weight"),
@@ -198,7 +198,7 @@ mod tests {
             ("get@normal=1", "expected one of: uniform"),
         ] {
             let why = wrong.parse::<Mix>().unwrap_err();
-            assert!(why.contains(told), "{wrong}: {why}");
+            assert!(why.contains(expected), "{wrong}: {why}");
         }
     }
 

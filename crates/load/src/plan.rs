@@ -15,6 +15,7 @@ use kv::Error;
 use kv::faults::TIME_MAX;
 use kv::units::Span;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// All that a run needs: two runs of one plan send the same requests in the same order.
@@ -130,14 +131,9 @@ impl Plan {
 
     /// The distributions of all entries, each once, in their order.
     pub(super) fn distribution_names(&self) -> String {
-        let mut names: Vec<String> = Vec::new();
-        for entry in self.mix_entries() {
-            let name = self.distribution_of(entry).to_string();
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names.join(", ")
+        let names = self.mix_entries().iter().map(|entry| self.distribution_of(entry).to_string());
+        let mut seen = BTreeSet::new();
+        names.filter(|name| seen.insert(name.clone())).collect::<Vec<_>>().join(", ")
     }
 
     /// How many keys there are; at least one.

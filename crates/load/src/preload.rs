@@ -87,10 +87,7 @@ impl Driver for Pass<'_> {
             return false;
         }
         self.current[index] = self.begun;
-        match self.operation {
-            Operation::Get => self.requests.render_verifying(request, self.begun),
-            _ => self.requests.render_preloading(request, self.begun),
-        }
+        self.requests.render_preload(request, self.operation, self.begun);
         self.begun += 1;
         true
     }

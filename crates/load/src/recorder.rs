@@ -223,13 +223,13 @@ mod tests {
         let latency = check(1..=10_000);
         assert_eq!((latency.count, latency.us_mean), (10_000, 5000.5));
         assert_eq!((latency.us_min, latency.us_max, latency.clipped), (1.0, 10_000.0, 0));
-        for (told, right) in [
+        for (found, right) in [
             (latency.us_p50, 5000.0),
             (latency.us_p90, 9000.0),
             (latency.us_p99, 9900.0),
             (latency.us_p999, 9990.0),
         ] {
-            assert!((told - right).abs() <= 0.001 * right, "{told} for {right}");
+            assert!((found - right).abs() <= 0.001 * right, "{found} for {right}");
         }
     }
 

@@ -232,9 +232,9 @@ mod tests {
         current.pass(at(999), &mut ended);
         assert!(ended.is_empty());
         current.record(at(3000), 7_000, false, &mut ended);
-        let told: Vec<(i64, u64)> =
+        let counts: Vec<(i64, u64)> =
             ended.iter().map(|second| (second.number, second.report().attempts)).collect();
-        assert_eq!(told, [(-1, 1), (0, 0), (1, 0)]);
+        assert_eq!(counts, [(-1, 1), (0, 0), (1, 0)]);
         assert_eq!(
             (current.second.number, current.second.report().attempts, current.second.successes),
             (2, 1, 0)
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_of_several_threads_is_told_when_the_last_has_passed_it() {
+    fn a_second_of_several_threads_is_reported_when_the_last_has_passed_it() {
         let second = |number, ns: u64, success| {
             let mut second = Second::new(number);
             second.record(ns, success);

@@ -8,7 +8,7 @@ use super::answer::{Fault, Success};
 use super::history::{KeyHistory, Watch, Watched, Write};
 use super::keys::RequestSpec;
 use super::mix::Operation;
-use super::request::{Origin, Request, Requests};
+use super::request::{Request, Requests};
 use super::verify::{Mark, PRELOAD_WRITER, Verify, mix};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -147,12 +147,13 @@ impl<'a> StalenessChecker<'a> {
                     self.shared.mark_unordered(history.client, count);
                 }
                 history.in_flight.push((number, count));
-                let origin = Origin { writer: history.client, count };
-                self.requests.render_marked(request, ask, origin);
+                let (run, writer) = (self.shared.verify.run(), history.client);
+                let mark = Mark { run, writer, count, value_bytes: ask.value_bytes };
+                self.requests.render(request, ask, Some(mark));
                 Some(Watched::Write { count, begun: self.shared.tick() })
             }
             _ => {
-                self.requests.render(request, ask);
+                self.requests.render(request, ask, None);
                 let picked = operation == Operation::Get && {
                     history.reads += 1;
                     self.shared.verify.picks(history.client, history.reads)
@@ -291,7 +292,7 @@ mod tests {
         let preloaded = {
             let mut put = Request::default();
             let requests = &scene.requests;
-            requests.render_preloading(&mut put, 7);
+            requests.render_preload(&mut put, Operation::Put, 7);
             value(&put)
         };
         assert_eq!(checker.read(1, &preloaded), DONE);
@@ -312,7 +313,7 @@ mod tests {
         let scene = Scene::new();
         let mut checker = scene.checker();
         let mut put = Request::default();
-        scene.requests.render_preloading(&mut put, 7);
+        scene.requests.render_preload(&mut put, Operation::Put, 7);
         let get = checker.ask(0, Operation::Get);
         checker.over(&get, Ok(Success::Absent));
         assert_eq!(checker.read(1, &value(&put)), STALE);

@@ -119,7 +119,7 @@ mod tests {
             assert_eq!((text.parse(), size.to_string().as_str()), (Ok(size), text));
         }
         assert_eq!("1KiB-1MiB".parse(), Ok(ValueSize { min: 1024, max: 1 << 20, zipfian: false }));
-        for (wrong, told) in [
+        for (wrong, expected) in [
             ("", "a size is a number"),
             ("100-", "a size is a number"),
             ("9-1", "the shortest comes first"),
@@ -128,7 +128,7 @@ mod tests {
             ("1-65MiB", "at most 64MiB"),
         ] {
             let why = wrong.parse::<ValueSize>().unwrap_err();
-            assert!(why.contains(told), "{wrong}: {why}");
+            assert!(why.contains(expected), "{wrong}: {why}");
         }
     }
 

@@ -62,16 +62,6 @@ pub(super) struct Requests {
     forms: [Option<CompiledTemplate>; Operation::ALL.len()],
 }
 
-/// Whose value it is, and which of its own.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Origin {
-    pub(super) writer: u32,
-    pub(super) count: u64,
-}
-
-/// The origin of what the preload writes.
-const PRELOADED: Origin = Origin { writer: PRELOAD_WRITER, count: 0 };
-
 /// One rendering: what goes into the gaps.
 #[derive(Clone, Copy)]
 struct SlotValues<'d> {
@@ -97,36 +87,19 @@ impl Requests {
         }
     }
 
-    /// Makes `request` what `ask` says; of a read, the value's beginning is expected.
-    pub(super) fn render(&self, request: &mut Request, ask: RequestSpec) {
-        self.write(request, ask, false, None);
+    /// Makes `request` what `ask` says; of a read, the value's beginning is expected. `mark`: of the value to be written.
+    pub(super) fn render(&self, request: &mut Request, ask: RequestSpec, mark: Option<Mark>) {
+        self.write(request, ask, false, mark);
     }
 
-    /// Makes `request` what `ask` says; a value in it says that it is of `origin`.
-    pub(super) fn render_marked(&self, request: &mut Request, ask: RequestSpec, origin: Origin) {
-        self.write(request, ask, false, self.mark(origin, ask.value_bytes));
-    }
-
-    /// Makes `request` the PUT of key `number` that the preload makes: its value has the length that belongs to the key.
-    pub(super) fn render_preloading(&self, request: &mut Request, number: u64) {
+    /// Makes `request` the PUT of key `number` that the preload makes, or the GET that expects exactly this value. Its length
+    /// belongs to the key.
+    pub(super) fn render_preload(&self, request: &mut Request, operation: Operation, number: u64) {
         let value_bytes = self.sizes.of_key(number);
-        self.render_marked(
-            request,
-            RequestSpec { operation: Operation::Put, number, value_bytes },
-            PRELOADED,
-        );
-    }
-
-    /// Makes `request` the read of key `number` that expects exactly the value that the preload wrote.
-    pub(super) fn render_verifying(&self, request: &mut Request, number: u64) {
-        let value_bytes = self.sizes.of_key(number);
-        let mark = self.mark(PRELOADED, value_bytes);
-        self.write(request, RequestSpec { operation: Operation::Get, number, value_bytes }, true, mark);
-    }
-
-    /// The mark of a value of this length.
-    fn mark(&self, Origin { writer, count }: Origin, value_bytes: usize) -> Option<Mark> {
-        self.verify.is_on().then(|| Mark { run: self.verify.run(), writer, count, value_bytes })
+        let run = self.verify.run();
+        let mark = self.verify.is_on().then_some(Mark { run, writer: PRELOAD_WRITER, count: 0, value_bytes });
+        let ask = RequestSpec { operation, number, value_bytes };
+        self.write(request, ask, operation == Operation::Get, mark);
     }
 
     /// The name of key `number`.
@@ -323,8 +296,8 @@ mod tests {
                 // Rendered over what was there before, as in a run.
                 let mut request = Request::default();
                 let requests = requests("0-2000", connect);
-                requests.render(&mut request, ask(Operation::Put, 7, 1234));
-                requests.render(&mut request, ask(operation, 42, 20));
+                requests.render(&mut request, ask(Operation::Put, 7, 1234), None);
+                requests.render(&mut request, ask(operation, 42, 20), None);
                 assert!(text(&request.bytes).starts_with(line), "{}", text(&request.bytes));
                 let mut slots = http1::Slots::default();
                 let head = http1::request::parse(&request.bytes, &http1::Limits::default(), &mut slots);
@@ -344,15 +317,15 @@ mod tests {
         let mut read = Request::default();
         for (value_bytes, expected) in [(100, "mixed_7="), (8, "mixed_7="), (3, "mix"), (0, "")] {
             let requests = requests(&value_bytes.to_string(), Connect::Once);
-            requests.render(&mut read, ask(Operation::Get, 7, 0));
+            requests.render(&mut read, ask(Operation::Get, 7, 0), None);
             assert_eq!(text(&read.expected), expected);
-            requests.render_verifying(&mut read, 7);
+            requests.render_preload(&mut read, Operation::Get, 7);
             assert!(text(&read.expected).starts_with(expected) && read.exact);
             assert_eq!(read.expected.len(), value_bytes);
             assert!(read.expected.iter().all(u8::is_ascii_graphic));
         }
         // Where lengths vary, a read cannot know more of the mark than the shortest value holds.
-        requests("5-100", Connect::Once).render(&mut read, ask(Operation::Get, 7, 0));
+        requests("5-100", Connect::Once).render(&mut read, ask(Operation::Get, 7, 0), None);
         assert_eq!(text(&read.expected), "mixed");
     }
 
@@ -361,26 +334,26 @@ mod tests {
         for value_size in ["1000", "500-1000", "zipfian:500-1000"] {
             let requests = requests(value_size, Connect::Once);
             let (mut put, mut read) = (Request::default(), Request::default());
-            requests.render_preloading(&mut put, 3);
-            requests.render_verifying(&mut read, 3);
+            requests.render_preload(&mut put, Operation::Put, 3);
+            requests.render_preload(&mut read, Operation::Get, 3);
             let length = format!("Content-Length: {}\r\n\r\n", read.expected.len());
             let body = [length.as_bytes(), &read.expected].concat();
             assert!(put.bytes.ends_with(&body) && read.expected.len() >= 500);
             let three = read.expected.clone();
-            requests.render_verifying(&mut read, 4);
+            requests.render_preload(&mut read, Operation::Get, 4);
             assert_ne!(three[20..400], read.expected[20..400], "each key has noise of its own");
         }
     }
 
     #[test]
     fn the_answer_of_a_computation_is_known_beforehand() {
-        // As report 004's server told it.
+        // As report 004's server wrote it.
         assert_eq!(hash(b"hello"), 99_162_322);
         let mut request = Request::default();
         let requests = requests("100", Connect::Once);
-        requests.render(&mut request, ask(Operation::ComputePrime, 100, 0));
+        requests.render(&mut request, ask(Operation::ComputePrime, 100, 0), None);
         assert_eq!(text(&request.expected), "{\"count\":100,");
-        requests.render(&mut request, ask(Operation::ComputeHash, 1, 0));
+        requests.render(&mut request, ask(Operation::ComputeHash, 1, 0), None);
         let line = text(&request.bytes).split(' ').nth(1).unwrap().to_owned();
         let asked = line.strip_prefix("/compute/hash?text=").unwrap();
         assert_eq!(asked.len(), 100);
@@ -429,16 +402,16 @@ mod tests {
             for connect in [Connect::Once, Connect::Each] {
                 let mut request = Request::default();
                 let requests = requests_in(dialect, "8-2000", connect);
-                requests.render(&mut request, ask(Operation::Get, 123, 0));
-                requests.render(&mut request, asked);
+                requests.render(&mut request, ask(Operation::Get, 123, 0), None);
+                requests.render(&mut request, asked, None);
                 assert_eq!(parts(&request), (line, body, expected));
                 assert_eq!(text(&request.bytes).contains("Connection: close\r\n"), connect == Connect::Each);
             }
         }
         let (mut read, mut put) = (Request::default(), Request::default());
         let requests = requests_in("etcd", "100", Connect::Once);
-        requests.render_preloading(&mut put, 7);
-        requests.render_verifying(&mut read, 7);
+        requests.render_preload(&mut put, Operation::Put, 7);
+        requests.render_preload(&mut read, Operation::Get, 7);
         assert!(text(&put.bytes).ends_with(&format!("{}}}", text(&read.expected))) && !read.exact);
         assert_eq!(read.expected.len(), "\"value\":\"\"".len() + 136);
     }
@@ -459,16 +432,16 @@ mod tests {
         let requests = Requests::new(&Plan { dialect, ..Plan::example("mixed") }, Connect::Once);
         let mut request = Request::default();
         for value_bytes in [0, 1, 9, 10, 11, 999] {
-            requests.render(&mut request, ask(Operation::Put, 10, value_bytes));
+            requests.render(&mut request, ask(Operation::Put, 10, value_bytes), None);
             parts(&request);
         }
-        requests.render(&mut request, ask(Operation::Put, 10, 9));
+        requests.render(&mut request, ask(Operation::Put, 10, 9), None);
         let (line, body, _) = parts(&request);
         assert_eq!(line, "POST /mixed_10/mixed_10%3D/bWl4ZWRfMTA%3D?of=bWl4ZWRfMTA9");
-        let told = "key=mixed_10&again=mixed_10&bWl4ZWRfMTA=&value=mixed_10=&bWl4ZWRfMTA9.";
-        assert_eq!(body, told);
+        let expected = "key=mixed_10&again=mixed_10&bWl4ZWRfMTA=&value=mixed_10=&bWl4ZWRfMTA9.";
+        assert_eq!(body, expected);
         assert!(text(&request.bytes).contains("\r\nX-Key: <mixed_10>\r\nX-Value: bWl4ZWRfMTA9\r\n"));
-        requests.render(&mut request, ask(Operation::Delete, 1, 0));
+        requests.render(&mut request, ask(Operation::Delete, 1, 0), None);
         assert_eq!(parts(&request).0, "PUT /mixed_1mixed_1");
         assert!(text(&request.bytes).ends_with("\r\nContent-Length: 0\r\n\r\n"));
     }
@@ -502,12 +475,11 @@ mod tests {
                 let requests = Requests::new(&plan, Connect::Once);
                 let (mut put, mut get) = (Request::default(), Request::default());
                 let mut scratch = Default::default();
-                requests.render(&mut get, ask(Operation::Get, 7, 0));
+                requests.render(&mut get, ask(Operation::Get, 7, 0), None);
                 let mut origin = |body: &[u8]| requests.origin(&get, 7, body, &mut scratch);
-                let of = Origin { writer: 3, count: 9 };
-                requests.render_marked(&mut put, ask(Operation::Put, 7, 100), of);
-                let body = answer_of(dialect, &put);
                 let mark = Mark { run: plan.verify.run(), writer: 3, count: 9, value_bytes: 100 };
+                requests.render(&mut put, ask(Operation::Put, 7, 100), Some(mark));
+                let body = answer_of(dialect, &put);
                 assert_eq!(origin(&body), Ok(Some(mark)), "{}", text(&body));
 
                 let start = memchr::memmem::find(&body, &get.expected).unwrap() + get.expected.len();
@@ -527,15 +499,17 @@ mod tests {
                 }
 
                 // A run that verifies nothing writes values without marks, and so does one that has no room for them.
-                requests.render(&mut put, ask(Operation::Put, 7, 100));
+                requests.render(&mut put, ask(Operation::Put, 7, 100), None);
                 let plain = origin(&answer_of(dialect, &put));
                 assert_eq!(plain, Ok(None));
-                requests.render_marked(&mut put, ask(Operation::Put, 7, 31), of);
+                let mark = Mark { value_bytes: 31, ..mark };
+                requests.render(&mut put, ask(Operation::Put, 7, 31), Some(mark));
                 let short = origin(&answer_of(dialect, &put));
                 assert_eq!(short, if size == "1-200" { Ok(None) } else { Err(()) }, "{}", dialect.name);
-                requests.render_marked(&mut put, ask(Operation::Put, 7, 32), of);
+                let mark = Mark { value_bytes: 32, ..mark };
+                requests.render(&mut put, ask(Operation::Put, 7, 32), Some(mark));
                 let marked = origin(&answer_of(dialect, &put));
-                assert_eq!(marked, Ok(Some(Mark { value_bytes: 32, ..mark })));
+                assert_eq!(marked, Ok(Some(mark)));
             }
         }
     }
@@ -544,12 +518,12 @@ mod tests {
     fn without_verification_values_are_the_same_on_every_run() {
         let requests = requests("100", Connect::Once);
         let (mut one, mut two) = (Request::default(), Request::default());
-        requests.render(&mut one, ask(Operation::Put, 7, 100));
-        requests.render_marked(&mut two, ask(Operation::Put, 7, 100), Origin { writer: 1, count: 2 });
+        requests.render(&mut one, ask(Operation::Put, 7, 100), None);
+        requests.render_preload(&mut two, Operation::Put, 7);
         assert_eq!(one.bytes, two.bytes);
         let plan = Plan { verify: Verify::all(), ..Plan::example("mixed") };
         let verified = Requests::new(&plan, Connect::Once);
-        verified.render_marked(&mut two, ask(Operation::Put, 7, 100), Origin { writer: 1, count: 2 });
+        verified.render_preload(&mut two, Operation::Put, 7);
         assert_eq!(one.bytes.len(), two.bytes.len());
         assert!(two.bytes.is_ascii() && one.bytes != two.bytes);
     }
