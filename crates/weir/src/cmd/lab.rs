@@ -3,7 +3,7 @@
 //! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
 use super::{compare, note, read_text, report, say, usage};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use kv::Error;
 use kv::proto::SecondReport;
 use kv::units::Span;
@@ -11,13 +11,13 @@ use lab_analysis::headroom_is_decided;
 use lab_analysis::steady::{Goal, long_enough};
 use lab_data::experiment::{Adaptive, Experiment, PublishedSource, Target};
 use lab_data::published::{self, PublishedRow};
-use lab_data::results::{Intervention, Selftest, Trial};
+use lab_data::results::{Intervention, Results, Selftest, Trial};
 use lab_report::{headline, selftest_lines};
 use lab_run::harness::{self, Options, Precision, Progress, Ran};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -109,9 +109,9 @@ fn enough(precision: &Precision, bins: &[SecondReport]) -> bool {
 
 /// Writes and tells what was found of each target; fails if not all of it was measured.
 fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(), Error> {
-    let all = &ran.results;
-    let measured: usize = all.iter().map(|results| results.trials.len()).sum();
-    for results in all.iter().filter(|results| !results.trials.is_empty()) {
+    let targets: Vec<&Results> = ran.results.iter().filter(|results| !results.trials.is_empty()).collect();
+    let measured: usize = targets.iter().map(|results| results.trials.len()).sum();
+    for results in &targets {
         let path = report::write(&harness::dir_of(dir, results.measured.as_ref()), results)?;
         if let Some(target) = &results.measured {
             say(format_args!("{}:", target.target));
@@ -119,17 +119,17 @@ fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(
         say(headline(results));
         say(format_args!("report: {}", path.display()));
     }
-    if all.iter().filter(|results| !results.trials.is_empty()).count() > 1 {
-        // Whether targets can be set beside each other says nothing of whether they were measured.
-        if let Err(failure) = compare_targets(dir) {
-            note(format_args!("no comparison: {failure}"));
-        }
+    // Whether targets can be set beside each other says nothing of whether they were measured.
+    if targets.len() > 1
+        && let Err(failure) = compare_targets(dir)
+    {
+        note(format_args!("no comparison: {failure}"));
     }
-    let failures = all.iter().flat_map(|results| {
-        let failed = results.trials.iter().filter(|trial| trial.failure.is_some());
-        failed.map(|trial| (results.measured.as_ref().map(|measured| &*measured.target), trial))
+    let trials = targets.iter().flat_map(|results| {
+        let target = results.measured.as_ref().map(|measured| &*measured.target);
+        results.trials.iter().map(move |trial| (target, trial))
     });
-    let failures: Vec<(Option<&str>, &Trial)> = failures.collect();
+    let failures: Vec<(Option<&str>, &Trial)> = trials.filter(|(_, trial)| trial.failure.is_some()).collect();
     match failures.first() {
         _ if interrupted && measured == 0 => Err(Error::new("interrupted before anything was measured")),
         _ if interrupted => {
@@ -222,7 +222,7 @@ fn check_commands(experiment: &Experiment) -> Result<(), Error> {
         usage::check(&load, &workload.args).map_err(|why| why.at(&of))?;
         if let Target::Weir { args, .. } = &subject.target {
             let mut args: Vec<String> = args.iter().chain(&workload.serve).cloned().collect();
-            // The server is told so where it is made slower while it runs.
+            // Only then can the server be made slower while it runs.
             if experiment.slows_servers() && !args.iter().any(|arg| arg == "--lab") {
                 args.push("--lab".to_owned());
             }
@@ -290,12 +290,9 @@ fn results_dir(args: &Args, experiment: &Experiment) -> Result<PathBuf, Error> {
 /// Whether there is anything in `dir` but the logs of a start that failed.
 fn has_results(dir: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let counts = match entry.file_type()?.is_dir() {
-            true => has_results(&entry.path())?,
-            false => entry.path().extension().is_none_or(|extension| extension != "log"),
-        };
-        if counts {
+        let path = entry?.path();
+        let is_log = path.extension().is_some_and(|extension| extension == "log");
+        if path.is_dir() && has_results(&path)? || !path.is_dir() && !is_log {
             return Ok(true);
         }
     }
@@ -355,17 +352,12 @@ struct Shown {
 
 impl Shown {
     fn new() -> Shown {
-        let terminal = io::stderr().is_terminal();
-        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(None, target);
-        bar.set_style(style("{spinner} {msg}"));
+        let bar = ProgressBar::no_length().with_style(style("{spinner} {msg}"));
         // Trials are longer than a person likes to wait for a sign of life.
         bar.enable_steady_tick(Duration::from_millis(250));
         Shown { bar }
     }
-}
 
-impl Shown {
     /// Trial `number` of `total` of its kind begins, of which `what` says what it is.
     fn goes_on(&self, number: usize, total: usize, what: String) {
         // How long they take is known from those that are over.

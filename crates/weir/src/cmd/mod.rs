@@ -1,4 +1,4 @@
-//! The command line: one file per sub-command, and how their failures are told.
+//! The command line: one file per sub-command, and how their failures are reported.
 //!
 //! The only floor that prints to the terminal. A sub-command reads its flags, assembles the parts and reports;
 //! what the parts do is decided below.

@@ -111,9 +111,9 @@ mod tests {
             fs::write(dir.path().join("results.json"), content).unwrap();
         }
         let failure = read(dir.path()).unwrap_err();
-        let told = failure.to_string();
-        assert!(!told.contains('\n') && told.contains("results.json"));
-        told
+        let message = failure.to_string();
+        assert!(!message.contains('\n') && message.contains("results.json"));
+        message
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_in_one_line() {
+    fn what_cannot_be_read_is_one_line() {
         for (content, said) in [
             (None, "`weir lab`"),
             (Some("{"), "ends in the middle"),
@@ -137,8 +137,8 @@ mod tests {
             (Some("{\"format\": 1}"), "missing field"),
             (Some("{\"format\": 99, \"new\": {}}"), "has format 99"),
         ] {
-            let told = refused(content);
-            assert!(told.contains(said), "{told}");
+            let message = refused(content);
+            assert!(message.contains(said), "{message}");
         }
     }
 }

@@ -139,14 +139,14 @@ fn distribution(buckets: &[Bucket]) -> String {
     let mut text = String::from("       Value     Percentile TotalCount 1/(1-Percentile)\n\n");
     let ms = |ns: f64| ns / 1e6;
     let total: u64 = buckets.iter().map(|[_, _, count]| count).sum();
-    let mut level = Level { half: 0, tick: 0 };
-    let mut below = 0;
+    let (mut below, mut row) = (0, 0);
     for [_, to, count] in buckets {
         below += count;
-        while level.is_reached(below, total) {
-            let (share, inverse) = (level.share(), level.inverse());
-            let _ = writeln!(text, "{:12.3} {share:2.12} {below:10} {inverse:14.2}", ms(*to as f64));
-            level.advance();
+        while is_reached(row, below, total) {
+            let inverse = inverse(row);
+            let (value, share) = (ms(*to as f64), 1.0 - 1.0 / inverse);
+            let _ = writeln!(text, "{value:12.3} {share:2.12} {below:10} {inverse:14.2}");
+            row += 1;
             // The highest latency has one row of its own, below.
             if below == total {
                 break;
@@ -157,57 +157,32 @@ fn distribution(buckets: &[Bucket]) -> String {
     if total > 0 {
         let _ = writeln!(text, "{max:12.3} {:2.12} {total:10} {:>14}", 1.0, "inf");
     }
-    let (mean, deviation) = moments(buckets, total);
-    let (mean, deviation) = (ms(mean), ms(deviation));
-    let _ = writeln!(text, "#[Mean    = {mean:12.3}, StdDeviation   = {deviation:12.3}]");
+    // Each sample is taken to lie in the middle of its bucket.
+    let mean_of = |figure: &dyn Fn(f64) -> f64| {
+        let middles = buckets.iter().map(|[from, to, count]| ((from + to) as f64 / 2.0, *count as f64));
+        middles.map(|(ns, count)| figure(ns) * count).sum::<f64>() / total.max(1) as f64
+    };
+    let mean = mean_of(&|ns| ns);
+    let deviation = ms(mean_of(&|ns| (ns - mean).powi(2)).sqrt());
+    let _ = writeln!(text, "#[Mean    = {:12.3}, StdDeviation   = {deviation:12.3}]", ms(mean));
     let _ = writeln!(text, "#[Max     = {max:12.3}, Total count    = {total:12}]");
     let (ranges, widths) = shape(buckets);
     let _ = writeln!(text, "#[Buckets = {ranges:12}, SubBuckets     = {widths:12}]");
     text
 }
 
-/// A percentile at which there is a row: 1 − 2^−half, and `tick` fifths of the way to the next half.
-struct Level {
-    half: i32,
-    tick: u32,
+/// 1 / (1 − share) of a row's percentile: its distance to the highest halves every five rows.
+fn inverse(row: u32) -> f64 {
+    let (halves, ticks) = (row / TICKS_PER_HALF, row % TICKS_PER_HALF);
+    2f64.powi(halves as i32) / (1.0 - f64::from(ticks) / f64::from(2 * TICKS_PER_HALF))
 }
 
-impl Level {
-    /// Of 1.
-    fn share(&self) -> f64 {
-        1.0 - 1.0 / self.inverse()
-    }
-
-    /// 1 / (1 − share).
-    fn inverse(&self) -> f64 {
-        2f64.powi(self.half) / (1.0 - f64::from(self.tick) / f64::from(2 * TICKS_PER_HALF))
-    }
-
-    /// Whether `below` of `total` samples are that many. In integers: with floats three of ten samples would not reach 30 %.
-    fn is_reached(&self, below: u64, total: u64) -> bool {
-        let ticks = u128::from(2 * TICKS_PER_HALF);
-        (u128::from(total - below) * ticks) << self.half
-            <= u128::from(total) * (ticks - u128::from(self.tick))
-    }
-
-    fn advance(&mut self) {
-        self.tick += 1;
-        if self.tick == TICKS_PER_HALF {
-            *self = Level { half: self.half + 1, tick: 0 };
-        }
-    }
-}
-
-/// Mean and standard deviation in nanoseconds, each sample taken to lie in the middle of its bucket.
-fn moments(buckets: &[Bucket], total: u64) -> (f64, f64) {
-    let weighted = |figure: &dyn Fn(f64) -> f64| {
-        let sum: f64 = (buckets.iter())
-            .map(|[from, to, count]| figure((*from as f64 + *to as f64) / 2.0) * *count as f64)
-            .sum();
-        sum / total.max(1) as f64
-    };
-    let mean = weighted(&|ns| ns);
-    (mean, weighted(&|ns| (ns - mean).powi(2)).sqrt())
+/// Whether `below` of `total` samples are as many as a row is for. In integers: with floats three of ten samples would not
+/// reach 30 %.
+fn is_reached(row: u32, below: u64, total: u64) -> bool {
+    let (halves, ticks) = (row / TICKS_PER_HALF, u128::from(row % TICKS_PER_HALF));
+    let all = u128::from(2 * TICKS_PER_HALF);
+    (u128::from(total - below) * all) << halves <= u128::from(total) * (all - ticks)
 }
 
 /// How many ranges of buckets that are equally wide the samples lie in, and how many buckets a range has.
@@ -351,10 +326,10 @@ mod tests {
         fs::remove_dir(path("gone")).unwrap();
         fs::create_dir(path("run-get.hgrm")).unwrap();
         let failures = files.write(&report());
-        let told: Vec<String> = failures.iter().map(Error::to_string).collect();
-        assert!(told[0].contains("run-get.hgrm: it is not a regular file; hint: "), "{told:?}");
-        assert!(told[1].contains("gone/seconds.csv: no such file or directory; hint: "), "{told:?}");
-        assert_eq!(told.len(), 2);
+        let messages: Vec<String> = failures.iter().map(Error::to_string).collect();
+        assert!(messages[0].contains("run-get.hgrm: it is not a regular file; hint: "), "{messages:?}");
+        assert!(messages[1].contains("gone/seconds.csv: no such file or directory; hint: "), "{messages:?}");
+        assert_eq!(messages.len(), 2);
         assert!(path("run.hgrm").is_file() && path("run-service.hgrm").is_file());
     }
 

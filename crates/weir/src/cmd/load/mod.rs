@@ -85,13 +85,10 @@ fn until_stdin_ends(args: Args) -> Result<(), Error> {
                 hears.request();
             }
         }
-        // The receiver is gone if the run is over, and then the process ends; likewise below.
+        // The receiver is gone if the run is over, and then the process ends.
         let _ = input.send(Err(Error::new("whoever started this is gone")));
     });
-    thread::spawn(move || {
-        let ran = thread::spawn(move || carry_out(args, &early_end)).join();
-        let _ = sender.send(ran.unwrap_or_else(|_| Err(Error::new("the run broke off"))));
-    });
+    thread::spawn(move || sender.send(carry_out(args, &early_end)));
     first.recv().unwrap_or_else(|_| Err(Error::new("the run broke off")))
 }
 

@@ -33,7 +33,8 @@ pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
     rows.insert(0, (title.into(), header.map(String::from)));
     let width = rows.iter().map(|(name, _)| name.chars().count()).fold(16, usize::max);
     for (name, cells) in rows {
-        line(&mut out, &name, width, cells);
+        let cells: String = cells.iter().map(|cell| format!(" {cell:>10}")).collect();
+        let _ = writeln!(out, "{name:<width$}{cells}");
     }
     if report.latency.clipped > 0 {
         let _ =
@@ -71,81 +72,62 @@ fn over_capacity(schedule: &ScheduleReport, report: &LoadReport) -> String {
 /// The lines above the latencies.
 fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     let LoadReport { attempts, successes, clients, threads, seed, .. } = report;
-    let mut figures = vec![
-        ("workload", workload_text(plan, report)),
-        (
-            "load",
-            format!(
-                "{}, {}, window {} after {} of warm-up, seed {seed}",
-                counted(*clients, "client"),
-                counted(*threads, "thread"),
-                Span(plan.window),
-                Span(plan.warmup),
-            ),
-        ),
-        ("goodput", format!("{} req/s", units::short(report.goodput_rps))),
-        (
-            "attempts",
-            format!(
-                "{attempts}, of which {} failed ({} %)",
-                attempts - successes,
-                percent(report.error_ratio)
-            ),
-        ),
-    ];
+    let mut figures = Vec::new();
+    let mut add = |name: &'r str, text: String| figures.push((name, text));
+    add("workload", workload_text(plan, report));
+    let (driven, driving) = (counted(*clients, "client"), counted(*threads, "thread"));
+    let (window, warmup) = (Span(plan.window), Span(plan.warmup));
+    add("load", format!("{driven}, {driving}, window {window} after {warmup} of warm-up, seed {seed}"));
     // A closed loop without think time is the default.
     let paced = plan.pacing != Pacing::default();
     if paced {
-        figures.insert(2, ("pacing", report.pacing.clone()));
+        add("pacing", report.pacing.clone());
     }
+    add("goodput", format!("{} req/s", units::short(report.goodput_rps)));
+    let (failed, share) = (attempts - successes, percent(report.error_ratio));
+    add("attempts", format!("{attempts}, of which {failed} failed ({share} %)"));
     if !report.workers.is_empty() {
-        figures.push(("workers", workers(report)));
+        add("workers", workers(report));
     }
-    figures.extend(report.errors.iter().map(|(class, count)| (class.as_str(), format!("{count} failed"))));
+    report.errors.iter().for_each(|(class, count)| add(class, format!("{count} failed")));
     if report.verified > 0 || plan.verify != Verify::NONE {
-        figures.push(("verified", format!("{} values compared to the last byte", report.verified)));
+        add("verified", format!("{} values compared to the last byte", report.verified));
     }
     if let Some(connect) = report.connect.filter(|_| report.connects > u64::from(*clients)) {
         let (p50, p99) = (units::micros(connect.us_p50), units::micros(connect.us_p99));
-        figures.push(("connecting", format!("{} times, p50 {p50}, p99 {p99}", report.connects)));
+        add("connecting", format!("{} times, p50 {p50}, p99 {p99}", report.connects));
     }
-    if report.backoff_secs > 0.0 {
-        figures.push(("back-off", format!("{:.2} s over all clients", report.backoff_secs)));
-    }
-    if report.think_secs > 0.0 {
-        figures.push(("think", format!("{:.2} s over all clients", report.think_secs)));
+    for (name, secs) in [("back-off", report.backoff_secs), ("think", report.think_secs)] {
+        if secs > 0.0 {
+            add(name, format!("{secs:.2} s over all clients"));
+        }
     }
     if let Some(schedule) = &report.schedule {
-        figures.push(("schedule", schedule_text(schedule, &report.latency)));
+        add("schedule", schedule_text(schedule, &report.latency));
         if schedule.waited > 0 {
             let mean = units::micros(schedule.waited_secs * 1e6 / schedule.waited as f64);
-            let waited = format!("{} requests for a connection, {mean} each on average", schedule.waited);
-            figures.push(("waited", waited));
+            add("waited", format!("{} requests for a connection, {mean} each on average", schedule.waited));
         }
     }
     if let Some(mean) = report.in_flight_mean.filter(|_| paced) {
-        let at_end = report.in_flight_at_end;
-        figures.push(("in flight", format!("{} on average, {at_end} at the end", units::short(mean))));
+        let (mean, at_end) = (units::short(mean), report.in_flight_at_end);
+        add("in flight", format!("{mean} on average, {at_end} at the end"));
     }
-    if let Some(residual) = load::little_residual(report) {
-        // Rounded first, and zero added, so that no figure reads −0.00.
-        let residual = (residual * 1e4).round() / 100.0 + 0.0;
-        let law = match report.schedule {
-            None => "req/s × (latency + back-off) against the number of clients; true figures give about 0",
-            Some(_) => "req/s × service time against the requests in flight; true figures give about 0",
-        };
-        figures.push(("Little", format!("{residual:+.2} % ({law})")));
-        let cpu_us = units::micros(report.cpu_secs * 1e6 / *attempts as f64);
-        let busy = percent(report.cpu_secs / report.window_secs / f64::from(*threads));
-        figures.push(("generator", format!("{cpu_us} of CPU per request; its threads were {busy} % busy")));
-        if let Some(why) = load::generator_limit(report) {
-            let least = units::short(report.goodput_rps);
-            let remedy = "give it cores of its own, more --threads, or --worker";
-            figures.push((
-                "",
-                format!("generator-limited: the target can do at least {least} req/s ({why}; {remedy})"),
-            ));
-        }
+    let Some(residual) = load::little_residual(report) else { return figures };
+    // Rounded first, and zero added, so that no figure reads −0.00.
+    let residual = (residual * 1e4).round() / 100.0 + 0.0;
+    let law = match report.schedule {
+        None => "req/s × (latency + back-off) against the number of clients",
+        Some(_) => "req/s × service time against the requests in flight",
+    };
+    add("Little", format!("{residual:+.2} % ({law}; true figures give about 0)"));
+    let cpu_us = units::micros(report.cpu_secs * 1e6 / *attempts as f64);
+    let busy = percent(report.cpu_secs / report.window_secs / f64::from(*threads));
+    add("generator", format!("{cpu_us} of CPU per request; its threads were {busy} % busy"));
+    if let Some(why) = load::generator_limit(report) {
+        let least = units::short(report.goodput_rps);
+        let remedy = "give it cores of its own, more --threads, or --worker";
+        add("", format!("generator-limited: the target can do at least {least} req/s ({why}; {remedy})"));
     }
     figures
 }
@@ -200,24 +182,10 @@ fn workload_text(plan: &Plan, report: &LoadReport) -> String {
 }
 
 fn cells(absent: &str, latency: &Latency) -> [String; 7] {
-    let shown = |us: f64| if latency.count == 0 { "–".to_owned() } else { units::micros(us) };
-    [
-        latency.count.to_string(),
-        absent.to_owned(),
-        shown(latency.us_mean),
-        shown(latency.us_p50),
-        shown(latency.us_p99),
-        shown(latency.us_p999),
-        shown(latency.us_max),
-    ]
-}
-
-fn line(out: &mut String, name: &str, width: usize, cells: [String; 7]) {
-    let _ = write!(out, "{name:<width$}");
-    for cell in cells {
-        let _ = write!(out, " {cell:>10}");
-    }
-    out.push('\n');
+    let Latency { count, us_mean, us_p50, us_p99, us_p999, us_max, .. } = *latency;
+    let shown = |us: f64| if count == 0 { "–".to_owned() } else { units::micros(us) };
+    let [mean, p50, p99, p999, max] = [us_mean, us_p50, us_p99, us_p999, us_max].map(shown);
+    [count.to_string(), absent.to_owned(), mean, p50, p99, p999, max]
 }
 
 fn counted(count: u32, noun: &str) -> String {
@@ -307,7 +275,7 @@ mod tests {
             "get successes               10000          0     200 µs     200 µs     800 µs    1.60 ms    3.20 ms",
             "service, from the send      10000                100 µs     100 µs     400 µs     800 µs    1.60 ms",
         ] {
-            assert!(text.lines().any(|told| told == line), "{line}\nin\n{text}");
+            assert!(text.lines().any(|found| found == line), "{line}\nin\n{text}");
         }
         assert!(!text.contains("warning") && !text.contains("waited"), "{text}");
     }
@@ -333,7 +301,7 @@ mod tests {
         assert!(warning.starts_with("warning: 5.00k req/s were offered and 1.00k answered well."), "{text}");
         assert!(warning.contains("800 ms ago") && warning.contains("8.80 s ago"), "{text}");
         assert!(warning.contains("length of a queue") && warning.contains("--rate"), "{text}");
-        // A generator that could not do more is not told to offer less.
+        // A generator that could not do more is not advised to offer less.
         let limited = table(&plan(constant("5000")), &LoadReport { cpu_secs: 9.5, ..report });
         assert!(
             limited.contains("The generator was at its own limit") && !limited.contains("Offer less"),
@@ -349,7 +317,7 @@ mod tests {
         report.errors = [("http_503_not_applied".to_owned(), 7)].into();
         let text = table(&plan(Pacing::default()), &report);
         let column = |line: &str, of: &str| {
-            let line = text.lines().find(|told| told.starts_with(line)).unwrap_or_else(|| panic!("{text}"));
+            let line = text.lines().find(|found| found.starts_with(line)).unwrap_or_else(|| panic!("{text}"));
             line.find(of).map(|at| line[..at + of.len()].chars().count())
         };
         assert_eq!(column("latency of", "count"), column("compute_prime successes", "10000"), "{text}");

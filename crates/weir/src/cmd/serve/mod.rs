@@ -13,6 +13,8 @@ use plan::{Plan, plan};
 use rustix::process::{Signal, getpid, kill_process};
 use server::Server;
 use server::tiered::{Replica, Shard, Tiers};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::io;
 use store::{self, Batching, Kind, replica};
 
@@ -93,21 +95,11 @@ fn store_failure(error: &store::Error) -> Error {
 }
 
 /// Listens for SIGTERM and SIGINT from now on; what it gives waits for the first of them.
-pub(super) fn end() -> Result<impl FnOnce(), Error> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let cannot = |error: io::Error| Error::new(format!("cannot wait for signals: {error}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-    let entered = runtime.enter();
-    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
-    drop(entered);
+fn end() -> Result<impl FnOnce(), Error> {
+    let mut signals = Signals::new([SIGTERM, SIGINT])
+        .map_err(|error| Error::new(format!("cannot wait for signals: {error}")))?;
     Ok(move || {
-        runtime.block_on(async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        });
+        signals.forever().next();
     })
 }
 
@@ -119,7 +111,7 @@ fn end_with_stdin() {
 }
 
 /// Lets the floors below be heard on standard error.
-pub(super) fn start_log() {
+fn start_log() {
     const LOGGED_CRATES: [&str; 4] = ["weir", "server", "store", "lab_run"];
     struct ToStderr;
     impl log::Log for ToStderr {
