@@ -26,25 +26,25 @@ fn bin(of: &SecondReport) -> Bin {
 
 /// The worst run decides.
 pub(crate) fn check(case: &OfRow) -> Checked {
-    let worst = || case.ran.iter().map(|(_, load)| Judged::of(load)).max_by_key(Judged::severity);
-    let checked = over_capacity(case).or_else(|| Some(worst()?.as_check()));
-    checked.unwrap_or_else(|| Checked::not_checked("no run"))
+    over_capacity(case).unwrap_or_else(|| {
+        let worst = case.ran.iter().map(|(_, load)| Judged::of(load)).max_by_key(Judged::severity);
+        worst.map_or(Checked::not_checked("no run"), |worst| worst.as_check())
+    })
 }
 
 /// In an open loop in which more is offered than goes through, a queue grows as long as it runs.
 fn over_capacity(case: &OfRow) -> Option<Checked> {
-    let schedules = case.ran.iter().filter_map(|(_, load)| Some((load.schedule.as_ref()?, *load)));
     let growth = |of: &ScheduleReport| of.behind_secs_at_end - of.behind_secs_at_start;
+    let schedules = case.ran.iter().filter_map(|(_, load)| Some((load.schedule.as_ref()?, *load)));
     let over = schedules.filter(|(of, _)| of.over_capacity);
     let (of, load) = over.max_by(|(a, _), (b, _)| growth(a).total_cmp(&growth(b)))?;
+    let (offered, through) = (short(of.offered_rps), short(load.attempts as f64 / load.window_secs));
+    let (due, more) = (micros(of.behind_secs_at_end * 1e6), micros(growth(of).max(0.0) * 1e6));
     Some(Checked::fail(
         format!(
-            "over capacity: latency is a queue’s length, not a property of the target ({} req/s offered, {} went \
-             through; the longest waiting request was due for {} at the end, {} more than at the start)",
-            short(of.offered_rps),
-            short(load.attempts as f64 / load.window_secs),
-            micros(of.behind_secs_at_end * 1e6),
-            micros(growth(of).max(0.0) * 1e6),
+            "over capacity: latency is a queue’s length, not a property of the target ({offered} req/s offered, \
+             {through} went through; the longest waiting request was due for {due} at the end, {more} more than at \
+             the start)"
         ),
         "Offer less, or use more connections if the target can take it; until then only service times say something of it.",
     ))
@@ -94,12 +94,11 @@ impl<'a> Judged<'a> {
             )),
             Verdict::NotSteady { figure, change } => self.not_steady(figure, *change),
             Verdict::Steady(reached) | Verdict::TooShort { reached, .. }
-                if let Some(known) = reached.biased() =>
+                if let Some(Known { name, bias, .. }) = reached.biased() =>
             {
-                let (cut, bias) = (self.secs(reached.cut), signed(known.bias));
+                let (cut, bias) = (self.secs(reached.cut), signed(*bias));
                 let why = format!(
-                    "the first {cut} of {window} s still belong to the warm-up, and move {} by {bias}",
-                    known.name
+                    "the first {cut} of {window} s still belong to the warm-up, and move {name} by {bias}"
                 );
                 Checked::fail(why, self.longer_warm_up(reached.cut))
             }
@@ -130,38 +129,36 @@ impl<'a> Judged<'a> {
     fn not_steady(&self, figure: &str, change: Change) -> Checked {
         let bins = self.window.goodput_rps.len();
         let window = self.secs(bins);
-        let (why, remedy) = match change {
-            Change::LateWarmUp { at } => (
+        match change {
+            Change::LateWarmUp { at } => Checked::fail(
                 format!("{figure} settles only after {} of {window} s", self.secs(at)),
                 self.longer_warm_up(at),
             ),
-            Change::Drift { share } => (
-                format!(
-                    "{figure} {} by {:.1} % within the window of {window} s",
-                    if share < 0.0 { "falls" } else { "rises" },
-                    share.abs() * 100.0
-                ),
-                format!(
-                    "{} A store that fills for minutes has no steady state: say when the figure was taken.",
-                    self.longer_warm_up(bins)
-                ),
-            ),
-            Change::Shift { from, to, share } => (
-                format!(
-                    "{figure} from second {} to {} of {window} lies {:.1} % {} the mean",
-                    self.secs(from),
-                    self.secs(to),
-                    share.abs() * 100.0,
-                    if share < 0.0 { "below" } else { "above" }
-                ),
-                format!(
-                    "See what happened then: a checkpoint, a compaction, a stall of the machine. Take a window that holds four or more of them, \
-                     as with --window {}s, or repeat when the machine is quiet.",
-                    (4.0 * self.window.length()).ceil()
-                ),
-            ),
-        };
-        Checked::fail(why, &remedy)
+            Change::Drift { share } => {
+                let (moves, percent) = (if share < 0.0 { "falls" } else { "rises" }, share.abs() * 100.0);
+                let longer = self.longer_warm_up(bins);
+                Checked::fail(
+                    format!("{figure} {moves} by {percent:.1} % within the window of {window} s"),
+                    format!(
+                        "{longer} A store that fills for minutes has no steady state: say when the figure was taken."
+                    ),
+                )
+            }
+            Change::Shift { from, to, share } => {
+                let (from, to) = (self.secs(from), self.secs(to));
+                let (side, percent) = (if share < 0.0 { "below" } else { "above" }, share.abs() * 100.0);
+                let longer = (4.0 * self.window.length()).ceil();
+                Checked::fail(
+                    format!(
+                        "{figure} from second {from} to {to} of {window} lies {percent:.1} % {side} the mean"
+                    ),
+                    format!(
+                        "See what happened then: a checkpoint, a compaction, a stall of the machine. Take a window that \
+                         holds four or more of them, as with --window {longer}s, or repeat when the machine is quiet."
+                    ),
+                )
+            }
+        }
     }
 
     /// Longer by so many bins at least.

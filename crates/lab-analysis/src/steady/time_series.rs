@@ -6,7 +6,7 @@ use crate::checks::Outcome;
 use crate::rows::Row;
 use lab_data::results::Results;
 use serde::Serialize;
-use stats::steady::{BINS_LEAST, Change, Verdict};
+use stats::steady::{BINS_LEAST, Change, Known, Verdict};
 
 /// A window in bins.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -69,14 +69,11 @@ fn said(judged: &Judged) -> String {
         (Outcome::Pass, Verdict::Steady(reached)) => {
             let secs = judged.window.secs;
             let bins = if secs < 1.0 { format!("bins of {secs} s") } else { "seconds".to_owned() };
-            let known = reached.figures.iter().map(|known| {
+            let known = reached.figures.iter().map(|Known { name, interval, effective, drift, drift_interval, .. }| {
+                let (percent, most) = (interval * 100.0, (drift.abs() + drift_interval) * 100.0);
                 format!(
-                    "{} is known to ±{:.1} %, as by {:.0} independent {bins}, and a drift of more than {:.1} % within \
-                     the window is ruled out",
-                    known.name,
-                    known.interval * 100.0,
-                    known.effective,
-                    (known.drift.abs() + known.drift_interval) * 100.0
+                    "{name} is known to ±{percent:.1} %, as by {effective:.0} independent {bins}, and a drift of more \
+                     than {most:.1} % within the window is ruled out"
                 )
             });
             format!("Steady: {}.", known.collect::<Vec<_>>().join("; "))

@@ -3,7 +3,7 @@
 //! Only the shape, and which names there are. How one is made is up to the crate `lab-run`.
 
 use super::check::{Checked, is_not_zero, is_one_of};
-use super::{Engine, Experiment, FJALL, Target, Workload};
+use super::{Database, Engine, Experiment, FJALL, Target, Workload};
 use crate::ensure;
 use kv::Error;
 use kv::units::Span;
@@ -46,59 +46,50 @@ pub struct InterventionRow {
 /// Everything that can be made slower in a target that is not simulated; of a model, it is its stations.
 pub const INTERVENTIONS: &[InterventionRow] = &[
     // Each request makes its worker compute for so much longer.
-    InterventionRow { name: "cpu", applies: is_weir, needs: NEEDS_WEIR },
+    row("cpu", NEEDS_WEIR, is_weir),
     // Each request blocks its worker for so much longer.
-    InterventionRow { name: "worker", applies: is_weir, needs: NEEDS_WEIR },
+    row("worker", NEEDS_WEIR, is_weir),
     // Each request waits so much longer and holds nothing: the control.
-    InterventionRow { name: "delay", applies: is_weir, needs: NEEDS_WEIR },
+    row("delay", NEEDS_WEIR, is_weir),
     // Each write holds the server’s lock for so much longer.
-    InterventionRow {
-        name: "lock",
-        applies: |target, workload| match target {
-            Target::Weir { args, .. } => args.iter().chain(&workload.serve).any(|arg| is_lock(arg)),
-            _ => false,
-        },
-        needs: "has a lock; add \"--lab\", \"--inject\", \"lock=0s\" to its args",
-    },
+    row(
+        "lock",
+        "has a lock; add \"--lab\", \"--inject\", \"lock=0s\" to its args",
+        |target, workload| matches!(target, Target::Weir { args, .. } if args.iter().chain(&workload.serve).any(|arg| is_lock(arg))),
+    ),
     // Each batch holds its session of the store for so much longer.
-    InterventionRow { name: "store_worker", applies: is_weir, needs: NEEDS_WEIR },
+    row("store_worker", NEEDS_WEIR, is_weir),
     // Each flush of the embedded store takes so much longer, one after the other.
-    InterventionRow {
-        name: "flush",
-        applies: |target, _| match target {
-            Target::Weir { store, .. } => store.iter().any(|name| name.split(':').next() == Some(FJALL)),
-            _ => false,
-        },
-        needs: "flushes a store of its own; set target.store to \"fjall\"",
-    },
+    row("flush", "flushes a store of its own; set target.store to \"fjall\"", |target, _| {
+        let is_fjall = |name: &String| name.split(':').next() == Some(FJALL);
+        matches!(target, Target::Weir { store, .. } if store.iter().any(is_fjall))
+    }),
     // The link lets through four fifths of its rate.
-    InterventionRow {
-        name: "link",
-        applies: |target, _| target.link().is_some_and(|link| link.rate.is_some()),
-        needs: "has a link with a rate; add link = { rate = \"100mbit\" } to it",
-    },
+    row("link", "has a link with a rate; add link = { rate = \"100mbit\" } to it", |target, _| {
+        target.link().is_some_and(|link| link.rate.is_some())
+    }),
     // The write cap lets through four fifths of its rate.
-    InterventionRow {
-        name: "write_cap",
-        applies: |_, workload| workload.write_cap.is_some(),
-        needs: "has a workload with a write cap; add write_cap = \"10MiB\" to one",
-    },
+    row("write_cap", "has a workload with a write cap; add write_cap = \"10MiB\" to one", |_, workload| {
+        workload.write_cap.is_some()
+    }),
     // Each commit of PostgreSQL waits so much longer before it flushes.
-    InterventionRow {
-        name: "commit",
-        applies: |target, _| {
-            let mut stores = target.databases().into_iter().filter(|of| of.store.is_some());
-            stores.any(|of| of.engine == Engine::Postgres)
-        },
-        needs: "has a PostgreSQL of the lab’s own; set target.store to \"postgres\"",
-    },
+    row("commit", "has a PostgreSQL of the lab’s own; set target.store to \"postgres\"", |target, _| {
+        let is_slowed = |of: &Database| of.store.is_some() && of.engine == Engine::Postgres;
+        target.databases().iter().any(is_slowed)
+    }),
     // The databases have four fifths of their quota of processor time.
-    InterventionRow {
-        name: "database_cpu",
-        applies: |target, _| target.quota().database.is_some(),
-        needs: "has databases with a quota; add quota = { database = 0.5 } to it",
-    },
+    row("database_cpu", "has databases with a quota; add quota = { database = 0.5 } to it", |target, _| {
+        target.quota().database.is_some()
+    }),
 ];
+
+const fn row(
+    name: &'static str,
+    needs: &'static str,
+    applies: fn(&Target, &Workload) -> bool,
+) -> InterventionRow {
+    InterventionRow { name, applies, needs }
+}
 
 const NEEDS_WEIR: &str = "is a weir of the lab’s own; set its kind to \"weir\"";
 

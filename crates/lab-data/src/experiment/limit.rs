@@ -21,28 +21,38 @@ const TRIALS_LEAST: u32 = 20;
 
 /// What has to hold, and how long may be searched for where it does.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct LatencyLimit {
     /// The 99th percentile that must not be passed.
     pub p99: Span,
     /// Failed attempts over attempts that must not be passed, 0–1.
-    #[serde(default = "errors", deserialize_with = "share")]
+    #[serde(deserialize_with = "share")]
     pub errors: f64,
     /// Connections.
-    #[serde(default = "clients")]
     pub clients: u32,
     /// How requests are spread over time.
-    #[serde(default = "arrivals")]
     pub arrivals: String,
     /// How long a trial that counts is measured.
-    #[serde(default = "trial")]
     pub trial: Span,
     /// Time for all trials of a repetition together.
-    #[serde(default = "most")]
     pub most: Span,
     /// How near the two bounds are to come, as a share.
-    #[serde(default = "goal", deserialize_with = "share")]
+    #[serde(deserialize_with = "share")]
     pub goal: f64,
+}
+
+impl Default for LatencyLimit {
+    fn default() -> LatencyLimit {
+        LatencyLimit {
+            p99: Span(Duration::ZERO),
+            errors: 0.001,
+            clients: 64,
+            arrivals: ARRIVALS[0].to_owned(),
+            trial: Span(Duration::from_secs(2)),
+            most: Span(Duration::from_secs(120)),
+            goal: 0.02,
+        }
+    }
 }
 
 impl LatencyLimit {
@@ -66,7 +76,7 @@ impl LatencyLimit {
 
     /// Whether it can be searched under in `workload`.
     pub(super) fn check(&self, experiment: &Experiment, workload: &Workload) -> Checked {
-        ensure(!self.p99.0.is_zero(), "p99 0s: no answer is that fast", "write p99 = \"5ms\"")?;
+        ensure(!self.p99.0.is_zero(), "p99 is missing, or zero", "write p99 = \"5ms\"")?;
         ensure(self.clients > 0, "clients 0: nothing would be sent", "write clients = 64")?;
         is_one_of("arrivals", &self.arrivals, ARRIVALS)?;
         let has_room = !self.trial.0.is_zero() && self.most.0 >= self.shortest();
@@ -89,30 +99,6 @@ fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
     let wrong = || serde::de::Error::custom(format!("`{text}` is no share, as in \"0.1%\""));
     percent.map(|percent| percent / 100.0).ok_or_else(wrong)
-}
-
-fn errors() -> f64 {
-    0.001
-}
-
-fn clients() -> u32 {
-    64
-}
-
-fn arrivals() -> String {
-    ARRIVALS[0].to_owned()
-}
-
-fn trial() -> Span {
-    Span(Duration::from_secs(2))
-}
-
-fn most() -> Span {
-    Span(Duration::from_secs(120))
-}
-
-fn goal() -> f64 {
-    0.02
 }
 
 #[cfg(test)]
@@ -140,8 +126,8 @@ mod tests {
     #[test]
     fn what_a_limit_cannot_be_is_said_in_one_line() {
         for (limit, why) in [
-            ("", "missing field `p99`"),
-            ("p99 = \"0s\"", "no answer is that fast; write"),
+            ("", "p99 is missing, or zero; write p99"),
+            ("p99 = \"0s\"", "p99 is missing, or zero; write"),
             ("p99 = \"5ms\"\nclients = 0", "nothing would be sent"),
             ("p99 = \"5ms\"\nmost = \"30s\"", "no room for 20 trials of 2s"),
             ("p99 = \"5ms\"\ngoal = \"0%\"", "write goal = \"2%\""),

@@ -247,16 +247,15 @@ fn fjall() -> Vec<String> {
 /// `"a"` or `["a", "b"]`.
 fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(untagged, expecting = "store is neither a text nor a list of texts")]
     enum Stores {
         One(String),
         Many(Vec<String>),
     }
-    match Stores::deserialize(deserializer) {
-        Ok(Stores::One(store)) => Ok(vec![store]),
-        Ok(Stores::Many(stores)) => Ok(stores),
-        Err(_) => Err(D::Error::custom("store is neither a text nor a list of texts")),
-    }
+    Ok(match Stores::deserialize(deserializer)? {
+        Stores::One(store) => vec![store],
+        Stores::Many(stores) => stores,
+    })
 }
 
 /// `HOST:PORT` of an `http://` address; `None` if it is none.

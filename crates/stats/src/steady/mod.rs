@@ -151,9 +151,7 @@ pub fn judge(all: &[Series]) -> Verdict {
     for series in all {
         match batch_means::judge(series, cut) {
             Ok(known) => figures.push(known),
-            Err(change) => {
-                return Verdict::NotSteady { figure: series.name, change };
-            }
+            Err(change) => return Verdict::NotSteady { figure: series.name, change },
         }
     }
     let longest = figures.iter().max_by(|a, b| longer(a).total_cmp(&longer(b))).copied();

@@ -81,18 +81,18 @@ impl Window {
     /// The same with other limits.
     pub fn judged(&self, is_open: bool, goodput: Limits, latency: Limits) -> Verdict {
         let latencies = filled(&self.latency_us);
-        let (least_goodput, least_latency) = self.error_least;
-        let both = [
-            Series { name: "goodput", bins: &self.goodput_rps, limits: goodput, error_least: least_goodput },
-            Series { name: "mean latency", bins: &latencies, limits: latency, error_least: least_latency },
-        ];
-        judge(if is_open { &both[1..] } else { &both })
+        let (_, error_least) = self.error_least;
+        let latency = Series { name: "mean latency", bins: &latencies, limits: latency, error_least };
+        judge(&[self.goodput(goodput), latency][usize::from(is_open)..])
     }
 
     /// Whether goodput alone is steady.
     pub fn goodput_verdict(&self) -> Verdict {
-        let (limits, error_least) = (GOODPUT, self.error_least.0);
-        judge(&[Series { name: "goodput", bins: &self.goodput_rps, limits, error_least }])
+        judge(&[self.goodput(GOODPUT)])
+    }
+
+    fn goodput(&self, limits: Limits) -> Series<'_> {
+        Series { name: "goodput", bins: &self.goodput_rps, limits, error_least: self.error_least.0 }
     }
 }
 
@@ -131,11 +131,11 @@ fn merged(secs: f64, bins: &[Bin], together: usize) -> (Vec<f64>, Vec<Option<f64
 /// Where no request ended, the latency of the bin before; before the first that has one, that of the first.
 fn filled(latency_us: &[Option<f64>]) -> Vec<f64> {
     let mut last = latency_us.iter().flatten().next().copied().unwrap_or(0.0);
-    let filled = latency_us.iter().map(|latency| {
+    let fill = |latency: &Option<f64>| {
         last = latency.unwrap_or(last);
         last
-    });
-    filled.collect()
+    };
+    latency_us.iter().map(fill).collect()
 }
 
 /// The relative standard error of the mean of tenths of a second, with slower noise added.
