@@ -139,19 +139,15 @@ pub fn findings(results: &Results) -> Findings {
     let of_run = checks::asked(|test| if let Test::Run(test) = test { Some(test(results)) } else { None });
     let workloads: Vec<WorkloadFindings> =
         results.workloads.iter().map(|workload| of_workload(results, workload, &of_run)).collect();
+    let rows = || workloads.iter().flat_map(|workload| workload.rows.iter().map(move |row| (workload, row)));
     let of_workloads = workloads.iter().flat_map(|found| &found.checks);
-    let of_rows = workloads.iter().flat_map(|found| &found.rows).flat_map(|row| &row.checks);
+    let of_rows = rows().flat_map(|(_, row)| &row.checks);
     let checks = checks::counts(of_run.iter().chain(of_workloads).chain(of_rows));
-    let rows: Vec<(&str, &Row)> = workloads
-        .iter()
-        .flat_map(|workload| workload.rows.iter().map(|row| (workload.name.as_str(), row)))
-        .collect();
     let furthest = |figure: fn(&Row) -> Option<f64>| {
-        rows.iter()
-            .filter_map(|(workload, row)| {
-                Some(Spot { workload: (*workload).to_owned(), level: row.level, value: figure(row)? })
-            })
-            .max_by(|a, b| a.value.abs().total_cmp(&b.value.abs()))
+        let spots = rows().filter_map(|(WorkloadFindings { name, .. }, row)| {
+            Some(Spot { workload: name.clone(), level: row.level, value: figure(row)? })
+        });
+        spots.max_by(|a, b| a.value.abs().total_cmp(&b.value.abs()))
     };
     Findings {
         checks,
@@ -160,8 +156,8 @@ pub fn findings(results: &Results) -> Findings {
             let generators = row.resources.iter().filter(|of| of.kind == ResourceKind::Generator);
             generators.filter_map(|of| of.utilization_max).max_by(f64::total_cmp)
         }),
-        planned: rows.iter().map(|(_, row)| row.planned).sum(),
-        ran: rows.iter().map(|(_, row)| row.runs).sum(),
+        planned: rows().map(|(_, row)| row.planned).sum(),
+        ran: rows().map(|(_, row)| row.runs).sum(),
         workloads,
     }
 }

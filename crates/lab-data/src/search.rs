@@ -251,19 +251,17 @@ impl Search {
         let up = below.iter().rfind(of_kind(Lean::Up));
         // One try for it, one against: no way to go.
         let open = below.iter().find(|of| of.lean() == Lean::Neither && of.says() == Says::Open);
-        match (up, down) {
-            _ if open.is_some_and(|open| up.is_none_or(|up| up.rate_rps < open.rate_rps)) => {
-                self.attempt(open.map_or(lowest.rate_rps, |open| open.rate_rps), 1.0)
-            }
-            (_, None) => self.attempt(highest.rate_rps * STRIDE, 0.0),
-            (None, Some(_)) if lowest.rate_rps > floor_rps => {
+        let open = open.filter(|open| up.is_none_or(|up| up.rate_rps < open.rate_rps));
+        match (open, up, down) {
+            (Some(open), ..) => self.attempt(open.rate_rps, 1.0),
+            (None, _, None) => self.attempt(highest.rate_rps * STRIDE, 0.0),
+            (None, None, Some(_)) if lowest.rate_rps > floor_rps => {
                 self.attempt((lowest.rate_rps / STRIDE).max(floor_rps), 0.0)
             }
-            (None, Some(down)) => self.confirm(&[down]).unwrap_or(Next::End(SearchEnd::TooLow)),
-            (Some(up), Some(down)) => match self.mixed() {
-                Some(mixed) => self.around(mixed),
-                None => self.between(up, down),
-            },
+            (None, None, Some(down)) => self.confirm(&[down]).unwrap_or(Next::End(SearchEnd::TooLow)),
+            (None, Some(up), Some(down)) => {
+                self.mixed().map_or_else(|| self.between(up, down), |mixed| self.around(mixed))
+            }
         }
     }
 
@@ -272,11 +270,9 @@ impl Search {
         let breaks = self.tallies.iter().position(|of| of.says() == Says::Breaks);
         let below = &self.tallies[..breaks.unwrap_or(self.tallies.len())];
         let holds = below.iter().rposition(|of| of.says() == Says::Holds);
-        let mut mixed =
-            below[holds.map_or(0, |holds| holds + 1)..].iter().filter(|of| of.says() == Says::Mixed);
-        let lowest = mixed.next()?.rate_rps;
-        let above: Vec<f64> = mixed.map(|of| of.rate_rps).collect();
-        Some((lowest, above.last().copied().unwrap_or(lowest), above.len() as u32 + 1))
+        let undecided = &below[holds.map_or(0, |holds| holds + 1)..];
+        let mixed: Vec<&Tally> = undecided.iter().filter(|of| of.says() == Says::Mixed).collect();
+        Some((mixed.first()?.rate_rps, mixed.last()?.rate_rps, mixed.len() as u32))
     }
 
     /// Halves what lies between a rate that seems to hold and one that seems to break; at last tries those two once more.

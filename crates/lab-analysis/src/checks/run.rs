@@ -41,10 +41,9 @@ pub(super) fn values(case: &OfWorkload) -> Checked {
         .filter(|of| of.operation == "get")
         .map(|of| of.successes - of.absent.min(of.successes))
         .sum();
-    let wrong: u64 = (loads.iter())
-        .flat_map(|load| ["wrong_value", "stale_value"].map(|class| load.errors.get(class).copied()))
-        .flatten()
-        .sum();
+    let wrong =
+        ["wrong_value", "stale_value"].map(|class| loads.iter().filter_map(|load| load.errors.get(class)));
+    let wrong: u64 = wrong.into_iter().flatten().sum();
     let verified: u64 = loads.iter().map(|load| load.verified).sum();
     match (reads, verified, wrong) {
         (_, _, 1..) => Checked::fail(
