@@ -327,7 +327,7 @@ impl Estimates {
     fn of(points: &[Point], plateau: &[u32]) -> Estimates {
         let on_it =
             points.iter().filter(|point| plateau.iter().any(|level| f64::from(*level) == point.clients));
-        let capacity = mean(&on_it.map(|point| point.goodput_rps).collect::<Vec<_>>());
+        let capacity = mean(on_it.map(|point| point.goodput_rps));
         let alone = points.first();
         let clients = capacity.zip(alone).map(|(rps, alone)| rps * alone.cycle_us / 1e6);
         let swept: Vec<(f64, f64)> = points.iter().map(|point| (point.clients, point.goodput_rps)).collect();

@@ -104,7 +104,7 @@ pub(super) fn evidence(
             .iter()
             .filter(|row| row.usable() && row.resources[i].utilization >= Some(SATURATED))
             .count(),
-        computing: mean(&uses.iter().filter_map(|of| of.computing).collect::<Vec<f64>>()),
+        computing: mean(uses.iter().filter_map(|of| of.computing)),
         limit: limit_of(of, alone.map(String::as_str)),
         within: of.within.clone(),
         ..Evidence::default()
