@@ -224,6 +224,16 @@ pub enum Outcome {
     Unknown,
 }
 
+impl Outcome {
+    /// The word for it on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::NotApplied => "not-applied",
+            Outcome::Unknown => "unknown",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,14 +3,15 @@
 //! Requests that arrived together are answered together: one read, one write. A hit of the cache is answered without
 //! waiting for anything.
 
-use super::error::{Extra, Failure};
+use super::error::Failure;
 use super::faults::FaultGuard;
 use super::head::refuse;
 use super::reply::{
     Answer, Request, Timing, cache_status, write_failure, write_made, write_page, write_row, write_row_head,
 };
 use super::routes::{Action, Operation, route};
-use super::wire::{End, OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
+use super::timeouts::End;
+use super::wire::{OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
 use super::{Worker, lab};
 use crate::tiered::{Read, Served};
 use bytes::Buf;
@@ -233,7 +234,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Ok(Answer::Row { row, unless, served })
                 }
                 Ok(Read { served: served @ Served::Replica, .. }) => {
-                    Err(Failure::absent().with(Extra::CacheStatus(cache_status(served))))
+                    Err(Failure::absent().with("Cache-Status", cache_status(served)))
                 }
                 Ok(_) => Err(Failure::absent()),
                 Err(error) => Err(Failure::of_read(&error)),

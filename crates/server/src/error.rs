@@ -2,8 +2,8 @@
 
 use crate::tiered::{Error, Kind, WriteError};
 use http1::{Reject, Writer, response};
-use kv::proto::{self, Problem};
-use kv::{Outcome, Version};
+use kv::{Outcome, proto};
+use serde::Serialize;
 use std::borrow::Cow;
 
 /// An answer that is no success. The problem's body is made from it.
@@ -14,30 +14,29 @@ pub(super) struct Failure {
     pub(super) detail: Cow<'static, str>,
     /// Of a write.
     pub(super) outcome: Option<Outcome>,
-    /// What the answer needs besides.
-    pub(super) extra: Extra,
+    /// A header that the answer needs besides: its name and value.
+    pub(super) extra: Option<(&'static str, Cow<'static, str>)>,
     /// Whether the connection ends with this answer: the rest of the request is not worth reading, or not to be
     /// trusted.
     pub(super) closes: bool,
 }
 
-/// A header that belongs to some failures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extra {
-    None,
-    /// `Allow`, on 405.
-    Allow(&'static str),
-    /// `ETag`, on 412: the version the key has instead.
-    Version(Version),
-    /// `Retry-After`, on 503, in seconds.
-    RetryAfter(u32),
-    /// `Cache-Status`, on a 404 that is not the store's word.
-    CacheStatus(&'static str),
+/// The body of an answer that failed: problem details (RFC 9457).
+#[derive(Serialize)]
+struct Problem<'f> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'f str,
+    code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
 }
 
 impl Failure {
     pub(super) fn new(status: u16, code: &'static str, detail: impl Into<Cow<'static, str>>) -> Failure {
-        Failure { status, code, detail: detail.into(), outcome: None, extra: Extra::None, closes: false }
+        Failure { status, code, detail: detail.into(), outcome: None, extra: None, closes: false }
     }
 
     /// The same about a write that was not made.
@@ -46,8 +45,8 @@ impl Failure {
         self
     }
 
-    pub(super) fn with(mut self, extra: Extra) -> Failure {
-        self.extra = extra;
+    pub(super) fn with(mut self, header: &'static str, value: impl Into<Cow<'static, str>>) -> Failure {
+        self.extra = Some((header, value.into()));
         self
     }
 
@@ -62,17 +61,17 @@ impl Failure {
 
     pub(super) fn no_room_to_compute() -> Failure {
         Failure::new(503, "overloaded", "too many computations wait; ask again later")
-            .with(Extra::RetryAfter(1))
+            .with("Retry-After", "1")
     }
 
     pub(super) fn body(&self) -> Vec<u8> {
         let problem = Problem {
-            kind: "about:blank".into(),
-            title: response::reason(self.status).into(),
+            kind: "about:blank",
+            title: response::reason(self.status),
             status: self.status,
-            detail: self.detail.clone(),
-            code: self.code.into(),
-            outcome: self.outcome.map(|outcome| outcome.as_str().into()),
+            detail: &self.detail,
+            code: self.code,
+            outcome: self.outcome.map(Outcome::as_str),
         };
         // Strings and numbers cannot fail to serialize.
         let mut body = serde_json::to_vec(&problem).unwrap_or_default();
@@ -81,18 +80,13 @@ impl Failure {
     }
 
     pub(super) fn write_head(&self, writer: Writer<'_>, body_bytes: usize) {
-        let writer = writer.field("Content-Type", b"application/problem+json");
-        let writer = match self.extra {
-            Extra::None => writer,
-            Extra::Allow(methods) => writer.field("Allow", methods.as_bytes()),
-            Extra::Version(version) => writer.field("ETag", format!("\"{version}\"").as_bytes()),
-            Extra::RetryAfter(secs) => writer.field_number("Retry-After", u64::from(secs)),
-            Extra::CacheStatus(status) => writer.field("Cache-Status", status.as_bytes()),
-        };
-        let writer = match self.outcome {
-            Some(outcome) => writer.field("Weir-Outcome", outcome.as_str().as_bytes()),
-            None => writer,
-        };
+        let mut writer = writer.field("Content-Type", b"application/problem+json");
+        if let Some((name, value)) = &self.extra {
+            writer = writer.field(name, value.as_bytes());
+        }
+        if let Some(outcome) = self.outcome {
+            writer = writer.field("Weir-Outcome", outcome.as_str().as_bytes());
+        }
         debug_assert!("Weir-Outcome".eq_ignore_ascii_case(proto::OUTCOME));
         writer.end_with_length(body_bytes as u64);
     }
@@ -133,19 +127,19 @@ impl Failure {
         if matches!(kind, Kind::Rejected | Kind::Refused) {
             log::warn!("{error}");
         }
-        Failure::new(503, code, detail).with(Extra::RetryAfter(1))
+        Failure::new(503, code, detail).with("Retry-After", "1")
     }
 
     /// A write that was not made, or whose outcome is unknown.
     pub(super) fn of_write(error: WriteError) -> Failure {
         match error {
-            WriteError::ConditionFailed(current) => {
-                let detail = match current {
-                    Some(version) => format!("the key has version {version}"),
-                    None => "the key is absent".to_owned(),
-                };
+            WriteError::ConditionFailed(None) => {
+                Failure::new(412, "precondition_failed", "the key is absent").not_applied()
+            }
+            WriteError::ConditionFailed(Some(version)) => {
+                let detail = format!("the key has version {version}");
                 let failure = Failure::new(412, "precondition_failed", detail).not_applied();
-                current.map_or(failure.clone(), |version| failure.with(Extra::Version(version)))
+                failure.with("ETag", format!("\"{version}\""))
             }
             WriteError::Store(error) if error.kind() == Kind::Unknown => {
                 log::warn!("a write may or may not have happened: {error}");
@@ -162,6 +156,7 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kv::Version;
 
     #[test]
     fn every_failed_write_says_whether_it_happened() {
@@ -177,7 +172,8 @@ mod tests {
             let failure = Failure::of_write(WriteError::Store(Error::new(kind, "x")));
             assert_eq!((failure.status, failure.outcome), (status, Some(outcome)), "{kind:?}");
             assert_eq!(failure.outcome, Some(kind.outcome()));
-            assert_eq!(matches!(failure.extra, Extra::RetryAfter(_)), status == 503);
+            let is_repeatable = failure.extra.is_some_and(|(name, _)| name == "Retry-After");
+            assert_eq!(is_repeatable, status == 503);
         }
     }
 

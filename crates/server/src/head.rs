@@ -40,3 +40,9 @@ pub(super) fn refuse(method: Method, failure: Failure) -> Failure {
         _ => failure.not_applied(),
     }
 }
+
+pub(super) fn wrong_method(allowed: &'static str) -> Failure {
+    Failure::new(405, "method_not_allowed", format!("this route takes {allowed}"))
+        .not_applied()
+        .with("Allow", allowed)
+}

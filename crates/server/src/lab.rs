@@ -4,12 +4,12 @@
 
 use super::Shared;
 use super::compute::{self, Full, PRIMES_MAX, TEXT_BYTES_MAX};
-use super::error::{Extra, Failure};
-use super::head::{content_type, origin_form, refuse};
+use super::error::Failure;
+use super::head::{content_type, origin_form, refuse, wrong_method};
 use super::query::Params;
 use super::reply::{Answer, JSON};
 use crate::tiered::WriteError;
-use http1::request::Head;
+use http1::request::{Head, Method};
 use kv::Key;
 use kv::faults::{self, FaultSpec};
 use kv::proto::is_well_encoded;
@@ -37,91 +37,72 @@ impl Action {
     }
 }
 
-struct Place {
-    path: &'static str,
-    method: &'static str,
-    /// All methods of this path; empty where others have the path elsewhere.
-    allow: &'static str,
-    /// From the query; a mistake is answered with what it should be.
-    action: fn(&Head<'_, '_>, Params) -> Result<Action, Failure>,
-}
-
-const PLACES: &[Place] = &[
-    Place { path: "/preload", method: "POST", allow: "POST", action: preload },
-    Place { path: "/kv", method: "DELETE", allow: "", action: clear },
-    Place { path: "/compute/prime", method: "GET", allow: "GET", action: primes },
-    Place { path: "/compute/hash", method: "GET", allow: "GET", action: hash },
-    Place { path: "/inject", method: "PUT", allow: "PUT, DELETE", action: add_faults },
-    Place { path: "/inject", method: "DELETE", allow: "PUT, DELETE", action: remove_faults },
-];
-
 /// Finds the route; `None` where there is none, and the plain interface has the word.
 pub(super) fn route(head: &Head<'_, '_>) -> Option<Result<Action, Failure>> {
     let target = origin_form(head.target);
-    let path_end = memchr::memchr(b'?', target).unwrap_or(target.len());
-    let mut places = PLACES.iter().filter(|place| place.path.as_bytes() == &target[..path_end]).peekable();
-    let allow = places.peek()?.allow;
-    let Some(place) = places.find(|place| place.method == head.method.as_str()) else {
-        let wrong = Failure::new(405, "method_not_allowed", format!("this route takes {allow}"))
-            .not_applied()
-            .with(Extra::Allow(allow));
-        return (!allow.is_empty()).then_some(Err(wrong));
+    let (path, query) = match memchr::memchr(b'?', target) {
+        Some(end) => (&target[..end], Some(&target[end + 1..])),
+        None => (target, None),
     };
-    let query = target.get(path_end + 1..).unwrap_or_default();
-    let routed = if is_well_encoded(query) {
-        let mut params = Params::default();
-        params.add(query);
-        (place.action)(head, params)
-    } else {
-        Err(wrong_query("the query has a % that begins no escape; write %25 for a %"))
+    let allow = match path {
+        b"/preload" => "POST",
+        b"/compute/prime" | b"/compute/hash" => "GET",
+        b"/inject" => "PUT, DELETE",
+        // Other methods have this path elsewhere.
+        b"/kv" if head.method == Method::Delete => "DELETE",
+        _ => return None,
     };
-    Some(routed.map_err(|failure| refuse(head.method, failure)))
-}
-
-fn preload(head: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
-    let key = params.only("key").and_then(|key| Key::new(&key)).ok_or_else(|| {
-        wrong_query("write ?key=KEY and no more, with 1 to 1024 bytes; the value is the body")
-    })?;
-    Ok(Action::Preload { key, content_type: content_type(head.field("content-type"))? })
-}
-
-fn clear(head: &Head<'_, '_>, _: Params) -> Result<Action, Failure> {
-    // A request for a part must not remove everything.
-    match memchr::memchr(b'?', head.target) {
-        None => Ok(Action::Clear),
-        Some(_) => Err(wrong_query("this removes every key; to say so, leave the query out")),
+    if !allow.split(", ").any(|method| method == head.method.as_str()) {
+        return Some(Err(wrong_method(allow)));
     }
+    Some(action(head, path, query).map_err(|failure| refuse(head.method, failure)))
 }
 
-fn primes(_: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
-    let count = params.only("count").and_then(|count| std::str::from_utf8(&count).ok()?.parse().ok());
-    match count {
-        Some(count @ 1..=PRIMES_MAX) => Ok(Action::Primes(count)),
-        _ => Err(wrong_query("write ?count=N and no more, with N from 1 to 10000")),
+/// What is asked for; a mistake in the query is answered with what it should be.
+fn action(head: &Head<'_, '_>, path: &[u8], query: Option<&[u8]>) -> Result<Action, Failure> {
+    if head.method == Method::Delete {
+        return match (query, path) {
+            (None, b"/kv") => Ok(Action::Clear),
+            (None, _) => Ok(Action::Inject(FaultSpec::default())),
+            // A request for a part must not remove everything.
+            (Some(_), b"/kv") => Err(wrong_query("this removes every key; to say so, leave the query out")),
+            (Some(_), _) => Err(wrong_query("this removes all added faults; leave the query out")),
+        };
     }
-}
-
-fn hash(_: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
-    match params.only("text") {
-        Some(text) if (1..=TEXT_BYTES_MAX).contains(&text.len()) => Ok(Action::Hash(text)),
-        _ => Err(wrong_query("write ?text=TEXT and no more, with 1 to 8192 bytes")),
+    let query = query.unwrap_or_default();
+    if !is_well_encoded(query) {
+        return Err(wrong_query("the query has a % that begins no escape; write %25 for a %"));
     }
-}
-
-fn add_faults(_: &Head<'_, '_>, params: Params) -> Result<Action, Failure> {
-    let words = params.iter().map(|(name, value)| String::from_utf8([name, b"=", value].concat()));
-    let words = words.collect::<Result<Vec<_>, _>>().map_err(|_| wrong_query("the query is not UTF-8"))?;
-    if words.is_empty() {
-        let known = faults::names();
-        return Err(wrong_query(format!("write ?NAME=VALUE&NAME=VALUE with any of {known}")));
-    }
-    FaultSpec::parse(&words).map(Action::Inject).map_err(|why| wrong_query(String::from(why)))
-}
-
-fn remove_faults(head: &Head<'_, '_>, _: Params) -> Result<Action, Failure> {
-    match memchr::memchr(b'?', head.target) {
-        None => Ok(Action::Inject(FaultSpec::default())),
-        Some(_) => Err(wrong_query("this removes all added faults; leave the query out")),
+    let mut params = Params::default();
+    params.add(query);
+    match path {
+        b"/preload" => {
+            let key = params.only("key").and_then(|key| Key::new(&key)).ok_or_else(|| {
+                wrong_query("write ?key=KEY and no more, with 1 to 1024 bytes; the value is the body")
+            })?;
+            Ok(Action::Preload { key, content_type: content_type(head.field("content-type"))? })
+        }
+        b"/compute/prime" => {
+            let count = params.only("count").and_then(|count| std::str::from_utf8(&count).ok()?.parse().ok());
+            match count {
+                Some(count @ 1..=PRIMES_MAX) => Ok(Action::Primes(count)),
+                _ => Err(wrong_query("write ?count=N and no more, with N from 1 to 10000")),
+            }
+        }
+        b"/compute/hash" => match params.only("text") {
+            Some(text) if (1..=TEXT_BYTES_MAX).contains(&text.len()) => Ok(Action::Hash(text)),
+            _ => Err(wrong_query("write ?text=TEXT and no more, with 1 to 8192 bytes")),
+        },
+        _ => {
+            let words = params.iter().map(|(name, value)| String::from_utf8([name, b"=", value].concat()));
+            let words =
+                words.collect::<Result<Vec<_>, _>>().map_err(|_| wrong_query("the query is not UTF-8"))?;
+            if words.is_empty() {
+                let known = faults::names();
+                return Err(wrong_query(format!("write ?NAME=VALUE&NAME=VALUE with any of {known}")));
+            }
+            FaultSpec::parse(&words).map(Action::Inject).map_err(|why| wrong_query(String::from(why)))
+        }
     }
 }
 

@@ -346,7 +346,7 @@ fn welcome(worker: &Rc<Worker>, stream: TcpStream, compat: Option<&Arc<CompatSta
         } else {
             let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
                 .not_applied()
-                .with(error::Extra::RetryAfter(1));
+                .with("Retry-After", "1");
             reply::write_failure(&mut refusal, &failure, Some("close"), false);
         }
         let _ = stream.try_write(&refusal);

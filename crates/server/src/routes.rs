@@ -2,8 +2,8 @@
 //!
 //! Pure: nothing is waited for here, and nothing of the cache or the store is known.
 
-use super::error::{Extra, Failure};
-use super::head::{content_type, origin_form, refuse};
+use super::error::Failure;
+use super::head::{content_type, origin_form, refuse, wrong_method};
 use super::lab;
 use super::metrics::{self, Page};
 use http1::request::{Head, Method};
@@ -177,12 +177,6 @@ fn tags(lists: &[&[u8]], strong: bool) -> Option<Vec<Version>> {
         }
     }
     Some(versions)
-}
-
-fn wrong_method(allowed: &'static str) -> Failure {
-    Failure::new(405, "method_not_allowed", format!("this route takes {allowed}"))
-        .not_applied()
-        .with(Extra::Allow(allowed))
 }
 
 #[cfg(test)]

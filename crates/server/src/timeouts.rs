@@ -38,16 +38,20 @@ struct Wait {
     /// Whether the connection is between two requests.
     is_idle: Cell<bool>,
     /// Why the checker ended it.
-    ended: Cell<Option<WaitEnd>>,
+    ended: Cell<Option<End>>,
     waker: RefCell<Option<Waker>>,
 }
 
-/// Why a wait ended without the event it waited for.
+/// Why a connection ends before its peer wants to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WaitEnd {
-    /// The timeout passed.
-    Timeout,
-    /// The server drains, and the connection was idle.
+pub(super) enum End {
+    /// The peer left, or the socket broke.
+    Gone,
+    /// The peer ended in the middle of a request.
+    Cut,
+    /// The peer is too slow.
+    Slow,
+    /// The server drains and nothing is under way.
     Draining,
 }
 
@@ -93,9 +97,9 @@ impl TimeoutChecker {
         for wait in self.waits.borrow().iter() {
             let Some(until) = wait.until.get() else { continue };
             let ended = if self.draining.get() && wait.is_idle.get() {
-                WaitEnd::Draining
+                End::Draining
             } else if until <= now {
-                WaitEnd::Timeout
+                End::Slow
             } else {
                 continue;
             };
@@ -119,7 +123,7 @@ impl ConnectionTimeout {
         until: Instant,
         is_idle: bool,
         work: impl Future<Output = T>,
-    ) -> Result<T, WaitEnd> {
+    ) -> Result<T, End> {
         let mut work = std::pin::pin!(work);
         let wait = &*self.wait;
         // An earlier wait may have been dropped before its end.
@@ -176,7 +180,7 @@ mod tests {
     use std::task::Context;
 
     /// Polls a wait once, lets `act` happen, and polls it again.
-    fn check(is_idle: bool, act: impl FnOnce(&TimeoutChecker, Instant), expected: Poll<Result<(), WaitEnd>>) {
+    fn check(is_idle: bool, act: impl FnOnce(&TimeoutChecker, Instant), expected: Poll<Result<(), End>>) {
         let checker = Rc::new(TimeoutChecker::new(Duration::from_secs(1)));
         let timeout = checker.register();
         let until = Instant::now() + Duration::from_secs(1000);
@@ -190,13 +194,13 @@ mod tests {
     #[test]
     fn a_wait_ends_when_its_time_is_up_and_not_before() {
         check(true, |checker, until| checker.check(until - Duration::from_nanos(1)), Poll::Pending);
-        check(true, TimeoutChecker::check, Poll::Ready(Err(WaitEnd::Timeout)));
-        check(false, TimeoutChecker::check, Poll::Ready(Err(WaitEnd::Timeout)));
+        check(true, TimeoutChecker::check, Poll::Ready(Err(End::Slow)));
+        check(false, TimeoutChecker::check, Poll::Ready(Err(End::Slow)));
     }
 
     #[test]
     fn a_drain_ends_idle_waits_only() {
-        check(true, |checker, _| checker.drain(), Poll::Ready(Err(WaitEnd::Draining)));
+        check(true, |checker, _| checker.drain(), Poll::Ready(Err(End::Draining)));
         check(false, |checker, _| checker.drain(), Poll::Pending);
     }
 
@@ -210,7 +214,7 @@ mod tests {
             let mut wait = pin!(timeout.wait(soon, true, pending::<()>()));
             assert_eq!(wait.as_mut().poll(&mut context), Poll::Pending);
             checker.check(soon);
-            assert_eq!(wait.as_mut().poll(&mut context), Poll::Ready(Err(WaitEnd::Timeout)));
+            assert_eq!(wait.as_mut().poll(&mut context), Poll::Ready(Err(End::Slow)));
         }
         // No wait is registered now.
         checker.check(soon);

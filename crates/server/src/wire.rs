@@ -6,7 +6,7 @@
 use super::Worker;
 use super::error::Failure;
 use super::reply::Request;
-use super::timeouts::{ConnectionTimeout, WaitEnd};
+use super::timeouts::{ConnectionTimeout, End};
 use bytes::{Buf, BytesMut};
 use http1::{Decoder, Framing, Slots, request, response};
 use std::cell::RefCell;
@@ -75,18 +75,6 @@ impl Spare {
             spare.push((input, output));
         }
     }
-}
-
-/// Why a connection ends before its peer wants to.
-pub(super) enum End {
-    /// The peer left, or the socket broke.
-    Gone,
-    /// The peer ended in the middle of a request.
-    Cut,
-    /// The peer is too slow.
-    Slow,
-    /// The server drains and nothing is under way.
-    Draining,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
@@ -187,8 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             Ok(Ok(0)) if !is_idle => Err(End::Cut),
             Ok(Ok(0) | Err(_)) => Err(End::Gone),
             Ok(Ok(_)) => Ok(()),
-            Err(WaitEnd::Timeout) => Err(End::Slow),
-            Err(WaitEnd::Draining) => Err(End::Draining),
+            Err(end) => Err(end),
         }
     }
 

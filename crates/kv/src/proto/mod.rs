@@ -1,11 +1,10 @@
-//! What the two ends of the wire agree on: routes, header names, error bodies, JSON shapes.
+//! What the two ends of the wire agree on: routes, header names, JSON shapes.
 //!
 //! Knows neither how the server nor how the load generator is built. `server`, `load` and `lab` meet only here.
 
 mod link;
 mod load;
 mod path;
-mod problem;
 mod selftest;
 
 pub use link::{LinkAccount, LinkDirection};
@@ -13,8 +12,7 @@ pub use load::{
     Bins, Bucket, LOAD_REPORT_SCHEMA, Latency, LoadEvent, LoadReport, OperationReport, ScheduleReport,
     SecondReport, WorkerReport,
 };
-pub use path::{BadKey, is_well_encoded, key_of_path, key_of_plain_path, path_of_key};
-pub use problem::Problem;
+pub use path::{BadKey, is_well_encoded, key_of_path, key_of_plain_path};
 pub use selftest::{AccuracyCheck, CheckOutcome, SelftestReport};
 
 /// Version of every JSON shape this program writes; raised when a reader of the old one would misread the new one.

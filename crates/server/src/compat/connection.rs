@@ -9,7 +9,8 @@ use crate::Worker;
 use crate::head::origin_form;
 use crate::query::{Params, decode};
 use crate::reply::Request;
-use crate::wire::{End, UNUSED_BODY_BYTES_MAX, Wire};
+use crate::timeouts::End;
+use crate::wire::{UNUSED_BODY_BYTES_MAX, Wire};
 use bytes::Buf;
 use http1::request::{self, Head, Method};
 use http1::{Framing, Reject, Slots};
@@ -33,16 +34,6 @@ pub(crate) struct Connection<S> {
     answered: u32,
 }
 
-/// What the input begins with.
-enum Input {
-    /// No whole head yet.
-    Incomplete,
-    /// A head; the body follows.
-    Head(Request, Call),
-    /// A request that cannot be served, and the status for it.
-    Refused(Request, u16),
-}
-
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(crate) fn new(stream: S, worker: Rc<Worker>, state: Arc<CompatState>) -> Connection<S> {
         let idle = worker.shared.options.timeouts.idle.min(IDLE);
@@ -63,14 +54,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     async fn serve(&mut self) -> Result<(), End> {
         loop {
-            let keep_alive = match self.next_input() {
-                Input::Incomplete => {
-                    self.wire.flush().await?;
-                    self.wire.fill_head().await?;
-                    continue;
-                }
-                Input::Head(request, call) => self.handle(request, call).await?,
-                Input::Refused(request, status) => self.answer(&request, &Reply::empty(status)),
+            let Some((request, call)) = self.next_call() else {
+                self.wire.flush().await?;
+                self.wire.fill_head().await?;
+                continue;
+            };
+            let keep_alive = match call {
+                Ok(call) => self.handle(request, call).await?,
+                Err(status) => self.answer(&request, &Reply::empty(status)),
             };
             if !keep_alive {
                 self.wire.flush().await?;
@@ -80,32 +71,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    fn next_input(&mut self) -> Input {
+    /// What the next head asks for, or the status for a request that cannot be served; `None`: there is no whole head yet.
+    fn next_call(&mut self) -> Option<(Request, Result<Call, u16>)> {
         if self.wire.input.is_empty() {
-            return Input::Incomplete;
+            return None;
         }
         let mut slots = Slots::default();
         let limits = &self.wire.worker.shared.options.limits;
         let head = match request::parse(&self.wire.input, limits, &mut slots) {
-            Ok(Some(head)) => head,
-            Ok(None) => return Input::Incomplete,
-            Err(reject) => return Input::Refused(Request::unparsed(Instant::now()), status_of(&reject)),
+            Ok(head) => head?,
+            Err(reject) => return Some((Request::unparsed(Instant::now()), Err(status_of(&reject)))),
         };
         let request = Request::of(&head, Instant::now());
         let method_name = match head.method {
             Method::Other => further_method(&self.wire.input),
             known => Some(known.as_str()),
         };
-        let input = match method_name {
+        let call = match method_name {
             Some(method_name) if has_length(&head, method_name) => {
-                Input::Head(request, self.call(&head, method_name))
+                (request, Ok(self.call(&head, method_name)))
             }
             // It is not known whether a body follows.
-            _ => Input::Refused(Request { keep_alive: false, ..request }, 400),
+            _ => (Request { keep_alive: false, ..request }, Err(400)),
         };
         let head_bytes = head.bytes;
         self.wire.input.advance(head_bytes);
-        input
+        Some(call)
     }
 
     /// What is asked for, without the body.

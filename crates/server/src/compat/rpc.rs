@@ -5,9 +5,10 @@
 use super::Handled;
 use super::call::Call;
 use super::reply::Reply;
+use super::statistics::Counts;
 use crate::compute::{self, Full, PRIMES_MAX, TEXT_BYTES_MAX};
 use crate::error::Failure;
-use crate::tiered::Served;
+use crate::tiered::{CacheCounts, Served};
 use http1::request::Method;
 use kv::Key;
 
@@ -26,34 +27,29 @@ pub(super) async fn handle(call: Call) -> Handled {
             let key = key()?;
             let (message, overwritten) = match call.exchange(&key, value).await.map_err(failed)? {
                 None => ("Key created", "false".to_owned()),
-                Some(old) => ("Key overwritten", format!("true, \"old_value\": {}", quoted(old.value()))),
+                Some(old) => ("Key overwritten", format!(r#"true, "old_value": {}"#, quoted(old.value()))),
             };
             let (key, value) = (quoted(key.as_bytes()), quoted(value));
             let text = format!(
-                "{{\"success\": true, \"message\": \"{message}\", \"key\": {key}, \"value\": {value}, \
-                 \"overwritten\": {overwritten}}}"
+                r#""message": "{message}", "key": {key}, "value": {value}, "overwritten": {overwritten}"#
             );
-            Ok(Reply::json(201, text))
+            Ok(success(201, &text))
         }
         (Method::Get, b"/kv/read") => {
             let key = key()?;
             let (row, served) = call.get(&key).await.map_err(failed)?;
             let key = quoted(key.as_bytes());
             let Some(row) = row else {
-                return Err(Reply::json(404, format!("{{\"error\": \"Key not found\", \"key\": {key}}}")));
+                return Err(Reply::json(404, format!(r#"{{"error": "Key not found", "key": {key}}}"#)));
             };
             let source = if served == Served::Hit { "cache" } else { "database" };
             let value = quoted(row.value());
-            let text = format!(
-                "{{\"success\": true, \"key\": {key}, \"value\": {value}, \"source\": \"{source}\"}}"
-            );
-            Ok(Reply::json(200, text))
+            Ok(success(200, &format!(r#""key": {key}, "value": {value}, "source": "{source}""#)))
         }
         (Method::Delete, b"/kv/delete") => {
             let key = key()?;
             call.delete(&key).await.map_err(failed)?;
-            let key = quoted(key.as_bytes());
-            Ok(Reply::json(200, format!("{{\"success\": true, \"message\": \"Deleted\", \"key\": {key}}}")))
+            Ok(success(200, &format!(r#""message": "Deleted", "key": {}"#, quoted(key.as_bytes()))))
         }
         (Method::Get, b"/compute/prime") => {
             let count = call.params.get("count").map_or(Some(PRIMES_DEFAULT), |count| {
@@ -63,8 +59,7 @@ pub(super) async fn handle(call: Call) -> Handled {
             let count = count.clamp(0, PRIMES_MAX as i32) as usize;
             let primes = call.compute(move || compute::primes(count)).await.map_err(full)?;
             let primes = primes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-            let text = format!("{{\"success\": true, \"count\": {count}, \"primes\": \"{primes}\"}}");
-            Ok(Reply::json(200, text))
+            Ok(success(200, &format!(r#""count": {count}, "primes": "{primes}""#)))
         }
         (Method::Get, b"/compute/hash") => {
             let text = call.params.get("text").unwrap_or_default();
@@ -75,40 +70,35 @@ pub(super) async fn handle(call: Call) -> Handled {
             }
             let (hash, was_known) = call.hash(text).await.map_err(full)?;
             let (text, source) = (quoted(text), if was_known { "cache" } else { "computed" });
-            let text = format!(
-                "{{\"success\": true, \"text\": {text}, \"hash\": {hash}, \"source\": \"{source}\"}}"
-            );
-            Ok(Reply::json(200, text))
+            Ok(success(200, &format!(r#""text": {text}, "hash": {hash}, "source": "{source}""#)))
         }
-        (Method::Get, b"/status") => Ok(Reply::json(200, status(&call))),
+        (Method::Get, b"/status") => Ok(success(200, &status(&call))),
         (_, path) => Err(no_endpoint(call.method_name, path)),
     }
 }
 
+fn success(status: u16, fields: &str) -> Reply {
+    Reply::json(status, format!(r#"{{"success": true, {fields}}}"#))
+}
+
 fn status(call: &Call) -> String {
     let counts = call.counts();
-    let cache = call.worker.shared.tiers.cache_counts();
+    let Counts { hits, misses, hash_hits, hash_misses, .. } = counts;
+    let (rate, hash_rate) = (counts.hit_rate(), counts.hash_hit_rate());
+    let CacheCounts { entries, evictions, .. } = call.worker.shared.tiers.cache_counts();
     let hashes = call.state.hashes.lock();
+    let (hash_entries, hash_evictions) = (hashes.len(), hashes.evictions);
     format!(
-        "{{\"success\": true, \"data\": {{\"server\": \"running\", \"kv_cache_size\": {}, \"kv_cache_hits\": {}, \
-         \"kv_cache_misses\": {}, \"kv_cache_hit_rate\": {:.6}, \"kv_cache_evictions\": {}, \
-         \"hash_cache_size\": {}, \"hash_cache_hits\": {}, \"hash_cache_misses\": {}, \
-         \"hash_cache_hit_rate\": {:.6}, \"hash_cache_evictions\": {}}}}}",
-        cache.entries,
-        counts.hits,
-        counts.misses,
-        counts.hit_rate(),
-        cache.evictions,
-        hashes.len(),
-        counts.hash_hits,
-        counts.hash_misses,
-        counts.hash_hit_rate(),
-        hashes.evictions,
+        "\"data\": {{\"server\": \"running\", \"kv_cache_size\": {entries}, \"kv_cache_hits\": {hits}, \
+         \"kv_cache_misses\": {misses}, \"kv_cache_hit_rate\": {rate:.6}, \"kv_cache_evictions\": {evictions}, \
+         \"hash_cache_size\": {hash_entries}, \"hash_cache_hits\": {hash_hits}, \
+         \"hash_cache_misses\": {hash_misses}, \"hash_cache_hit_rate\": {hash_rate:.6}, \
+         \"hash_cache_evictions\": {hash_evictions}}}"
     )
 }
 
 fn error(status: u16, what: &str) -> Reply {
-    Reply::json(status, format!("{{\"error\": \"{what}\"}}"))
+    Reply::json(status, format!(r#"{{"error": "{what}"}}"#))
 }
 
 fn no_endpoint(method: &str, path: &[u8]) -> Reply {

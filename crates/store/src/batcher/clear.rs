@@ -1,7 +1,7 @@
 //! Removing every row, on a session and a thread of its own.
 
 use super::worker::given_up;
-use super::{Reply, Shared, Status};
+use super::{Reply, Shared, Status, start_thread};
 use crate::{Error, Kind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,22 +11,20 @@ pub(super) fn clear(shared: &Arc<Shared>, mut reply: Reply<()>) {
     if shared.clearing.swap(true, Relaxed) {
         return reply.give(Err(Error::new(Kind::Overloaded, "the store is being cleared already")));
     }
-    let shared = Arc::clone(shared);
-    let thread = std::thread::Builder::new().name("weir-clear".into());
-    let for_thread = Arc::clone(&shared);
+    let for_thread = Arc::clone(shared);
     // A thread that cannot be started drops the reply, which answers it.
-    let started = thread.spawn(move || {
-        let done = clear_now(&for_thread);
+    let started = start_thread("weir-clear", move |runtime| {
+        let done = runtime.block_on(clear_now(&for_thread));
         for_thread.clearing.store(false, Relaxed);
         reply.give(done);
     });
     if let Err(error) = started {
         shared.clearing.store(false, Relaxed);
-        log::warn!("cannot start a thread to clear the store: {error}");
+        log::warn!("the store is not cleared: {error}");
     }
 }
 
-fn clear_now(shared: &Shared) -> Result<(), Error> {
+async fn clear_now(shared: &Shared) -> Result<(), Error> {
     // Bound first: a borrow of the watched value must not live across an await.
     let status = shared.status.borrow().clone();
     let epoch = match status {
@@ -36,21 +34,16 @@ fn clear_now(shared: &Shared) -> Result<(), Error> {
         }
         Status::Stopped => return Err(Error::new(Kind::Unavailable, "the store was released")),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| Error::new(Kind::Unavailable, format!("cannot make a runtime: {error}")))?;
     // Counted like a worker's: the next lease waits for this session.
     shared.sessions.fetch_add(1, Relaxed);
-    let done = runtime.block_on(async {
-        let cleared = async { shared.store.connect(epoch).await?.clear().await };
-        tokio::select! {
-            biased;
-            done = cleared => done,
-            () = given_up(shared.status.subscribe(), epoch) => {
-                Err(Error::new(Kind::Unknown, "the clearing was given up because the store is lost"))
-            }
+    let cleared = async { shared.store.connect(epoch).await?.clear().await };
+    let done = tokio::select! {
+        biased;
+        done = cleared => done,
+        () = given_up(shared.status.subscribe(), epoch) => {
+            Err(Error::new(Kind::Unknown, "the clearing was given up because the store is lost"))
         }
-    });
+    };
     shared.sessions.fetch_sub(1, Relaxed);
     if let Err(error) = &done
         && error.kind() == Kind::Unknown

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
 /// How requests are batched.
@@ -344,6 +345,16 @@ impl Drop for Batcher {
             log::warn!("the store does not answer; its threads are abandoned");
         }
     }
+}
+
+/// Starts a thread with a runtime of its own.
+pub(super) fn start_thread(
+    name: &str,
+    run: impl FnOnce(Runtime) + Send + 'static,
+) -> Result<JoinHandle<()>, Error> {
+    let cannot = |error| Error::new(Kind::Config, format!("cannot start the thread {name}: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || run(runtime)).map_err(cannot)
 }
 
 /// How long the threads may take to end by themselves.

@@ -3,7 +3,7 @@
 //! Every loss is handled alike, a broken session, a restarted database or a failover: all sessions end, the cache
 //! above is dropped, and a new lease makes sure that nothing sent before can still take effect.
 
-use super::{Observer, Shared, Status};
+use super::{Observer, Shared, Status, start_thread};
 use crate::{Error, Kind, Lease, Role};
 use kv::Version;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,14 +24,9 @@ pub(super) fn spawn(
     observer: Arc<dyn Observer>,
     lost: mpsc::UnboundedReceiver<(u64, String)>,
 ) -> Result<JoinHandle<()>, Error> {
-    let cannot = |error| Error::new(Kind::Config, format!("cannot start the thread weir-owner: {error}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let (first, first_lease) = std_mpsc::channel();
     let owner = Owner { shared: Arc::clone(shared), observer, lost };
-    let thread = std::thread::Builder::new()
-        .name("weir-owner".into())
-        .spawn(move || runtime.block_on(owner.run(first)))
-        .map_err(cannot)?;
+    let thread = start_thread("weir-owner", move |runtime| runtime.block_on(owner.run(first)))?;
     match first_lease.recv() {
         Ok(Ok(())) => Ok(thread),
         Ok(Err(error)) => Err(error),

@@ -3,7 +3,10 @@
 use super::batch;
 use super::queue::{Consumer, Queued, Queues};
 use super::replies::answer_batch;
-use super::{Batching, ReadRequest, Reply, Shared, Status, WorkerMeters, WriteRequest, Written, overloaded};
+use super::{
+    Batching, ReadRequest, Reply, Shared, Status, WorkerMeters, WriteRequest, Written, overloaded,
+    start_thread,
+};
 use crate::{Answer, Error, Found, Kind, Session};
 use kv::faults::{self, Fault};
 use kv::{Key, Row};
@@ -68,19 +71,13 @@ pub(super) type Spawned<R> = (Queues<R>, Vec<JoinHandle<()>>);
 
 /// Starts `count` workers, each on its own thread with its own runtime.
 pub(super) fn spawn<R: Request>(name: &str, count: usize, shared: &Arc<Shared>) -> Result<Spawned<R>, Error> {
-    let cannot = |error| Error::new(Kind::Config, format!("cannot start the thread {name}: {error}"));
     let (queues, consumers) = Queues::new(count.max(1));
     let mut threads = Vec::new();
-    for (index, consumer) in consumers.into_iter().enumerate() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-        let worker = StoreWorker {
-            shared: Arc::clone(shared),
-            queue: consumer,
-            taken: VecDeque::new(),
-            last: LastBatch::before_any::<R>(),
-        };
-        let thread = std::thread::Builder::new().name(format!("{name}-{index}"));
-        threads.push(thread.spawn(move || runtime.block_on(worker.run())).map_err(cannot)?);
+    for (index, queue) in consumers.into_iter().enumerate() {
+        let (shared, last) = (Arc::clone(shared), LastBatch::before_any::<R>());
+        let worker = StoreWorker { shared, queue, taken: VecDeque::new(), last };
+        let name = format!("{name}-{index}");
+        threads.push(start_thread(&name, move |runtime| runtime.block_on(worker.run()))?);
     }
     Ok((queues, threads))
 }

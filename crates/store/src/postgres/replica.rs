@@ -4,6 +4,7 @@
 //! `weir_1` and so on, whose slot in the store has the same name. Shards hold distinct keys, so one table takes all.
 
 use super::{Postgres, ROWS, ROWS_TABLE, TABLES, cause, make_tables};
+use crate::batcher::start_thread;
 use crate::sql::{Failure, Setup, Step};
 use crate::{Answer, Error, Kind, Lease, Part, Session, Store, Workers};
 use parking_lot::Mutex;
@@ -49,6 +50,9 @@ fn refuse<T>(message: String) -> Setup<T> {
     Err(config(message).into())
 }
 
+/// What the steps of the setup are for, in messages.
+const SETUP: Step = Step::Setup("set up the replica");
+
 /// Makes `replica` follow the stores `primaries`, which are given in the order of their shards, and waits until it has
 /// copied their rows. Returns a line for each.
 ///
@@ -56,30 +60,34 @@ fn refuse<T>(message: String) -> Setup<T> {
 /// Errors: [`Kind::Unavailable`] where one of them cannot be reached, [`Kind::Config`] with the remedy otherwise.
 pub async fn init(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<String>, Error> {
     let (replica, primaries) = (parse(replica)?, open_each(primaries)?);
-    let target = Target::connect(&replica, "replica init").await?;
-    target.prepare().await.map_err(|error| target.explain(error))?;
-    let part = |index| Part { index, of: primaries.len() };
-    for (index, primary) in primaries.iter().enumerate() {
-        let source = Source::prepare(primary, part(index)).await;
-        let source = source.map_err(|error| error.of(&primary.shown, Step::Setup("publish weir_kv")))?;
-        target.subscribe(&source).await.map_err(|error| target.explain(error))?;
-    }
-    let mut lines = Vec::new();
-    for (index, primary) in primaries.iter().enumerate() {
-        target.until_copied(index, primary).await.map_err(|error| target.explain(error))?;
-        let line = line(part(index), primary);
-        lines.push(format!("{line} to {}: copied, and followed from now on", replica.shown));
-    }
-    Ok(lines)
+    let lines = async {
+        let (client, _) = replica.setup("connect", replica.dial("replica init")).await?;
+        prepare(&replica, &client).await?;
+        for (index, primary) in primaries.iter().enumerate() {
+            let source = publish(primary, Part { index, of: primaries.len() }).await;
+            let source = source.map_err(|why| why.of(&primary.shown, Step::Setup("publish weir_kv")))?;
+            subscribe(&replica, &client, &name_of(index), &primary.shown, &source).await?;
+        }
+        let mut lines = Vec::new();
+        for (index, primary) in primaries.iter().enumerate() {
+            let (from, to) = (&primary.shown, &replica.shown);
+            until_copied(&client, index, from, to).await?;
+            let line = line(index, &primaries);
+            lines.push(format!("{line} to {to}: copied, and followed from now on"));
+        }
+        Ok(lines)
+    };
+    lines.await.map_err(|failure: Failure| failure.of(&replica.shown, SETUP))
 }
 
 /// How `replica` follows the stores `primaries`, a line for each.
 pub async fn status(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<String>, Error> {
     let (replica, primaries) = (parse(replica)?, open_each(primaries)?);
-    let target = Target::connect(&replica, "replica status").await?;
+    let (client, _) = replica.setup("connect", replica.dial("replica status")).await?;
     let mut lines = Vec::new();
     for (index, primary) in primaries.iter().enumerate() {
-        let follows = match target.state(index).await.map_err(|error| target.explain(error))? {
+        let state = state(&client, index).await.map_err(|failure| failure.of(&replica.shown, SETUP))?;
+        let follows = match state {
             None => "not followed; run weir replica init",
             Some(State { is_copied: true, is_enabled: true }) => "copied",
             Some(State { is_copied: false, is_enabled: true }) => "being copied",
@@ -91,19 +99,17 @@ pub async fn status(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<
             Err(_) => None,
         };
         let lag = lag.map_or("lag unknown".to_owned(), |bytes| format!("{bytes} bytes behind"));
-        lines.push(format!("{}: {follows}, {lag}", line(Part { index, of: primaries.len() }, primary)));
+        lines.push(format!("{}: {follows}, {lag}", line(index, &primaries)));
     }
     Ok(lines)
 }
 
-fn line(part: Part, primary: &Postgres) -> String {
-    format!("shard {} of {}, {}", part.index + 1, part.of, primary.shown)
+fn line(index: usize, primaries: &[Postgres]) -> String {
+    format!("shard {} of {}, {}", index + 1, primaries.len(), primaries[index].shown)
 }
 
 /// A store that is to be followed.
-struct Source<'p> {
-    primary: &'p Postgres,
-    name: String,
+struct Source {
     /// What the replica is to connect with.
     connection: String,
     /// Which server it is in.
@@ -111,47 +117,101 @@ struct Source<'p> {
     has_slot: bool,
 }
 
-impl<'p> Source<'p> {
-    /// Checks the store and publishes its rows.
-    async fn prepare(primary: &'p Postgres, part: Part) -> Setup<Source<'p>> {
-        let shown = &primary.shown;
-        let (client, _) = primary.setup("connect", primary.dial("replica init")).await?;
-        make_tables(&client, &TABLES).await?;
-        primary.admits(&client, part).await?;
-        let name = name_of(part.index);
-        let what = "SELECT current_setting('wal_level'),
-            (SELECT system_identifier::text FROM pg_control_system()),
-            EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1),
-            EXISTS (SELECT FROM pg_publication WHERE pubname = 'weir'),
-            EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'weir' AND tablename = 'weir_kv'),
-            session_user::text, current_database()::text";
-        let row = client.query_one(what, &[&name]).await?;
-        let level: &str = row.get(0);
-        if level != "logical" {
-            return refuse(format!(
-                "{shown} runs with wal_level = {level}, which replicas cannot follow; \
-                 run ALTER SYSTEM SET wal_level = 'logical' there and restart it"
-            ));
-        }
-        if !row.get::<_, bool>(3) {
-            // A TRUNCATE by hand would take the rows of all shards with it on the other side.
-            let publish =
-                "CREATE PUBLICATION weir FOR TABLE weir_kv WITH (publish = 'insert, update, delete')";
-            client.batch_execute(publish).await?;
-        } else if !row.get::<_, bool>(4) {
-            return refuse(format!(
-                "the publication weir in {shown} is without weir_kv; run ALTER PUBLICATION weir ADD TABLE weir_kv there"
-            ));
-        }
-        let connection = connection(&primary.config, row.get(5), row.get(6));
-        Ok(Source { primary, name, connection, system: row.get(1), has_slot: row.get(2) })
+/// Checks a store and publishes its rows.
+async fn publish(primary: &Postgres, part: Part) -> Setup<Source> {
+    let shown = &primary.shown;
+    let (client, _) = primary.setup("connect", primary.dial("replica init")).await?;
+    make_tables(&client, &TABLES).await?;
+    primary.admits(&client, part).await?;
+    let what = "SELECT current_setting('wal_level'),
+        (SELECT system_identifier::text FROM pg_control_system()),
+        EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1),
+        EXISTS (SELECT FROM pg_publication WHERE pubname = 'weir'),
+        EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'weir' AND tablename = 'weir_kv'),
+        session_user::text, current_database()::text";
+    let row = client.query_one(what, &[&name_of(part.index)]).await?;
+    let level: &str = row.get(0);
+    if level != "logical" {
+        return refuse(format!(
+            "{shown} runs with wal_level = {level}, which replicas cannot follow; \
+             run ALTER SYSTEM SET wal_level = 'logical' there and restart it"
+        ));
     }
+    if !row.get::<_, bool>(3) {
+        // A TRUNCATE by hand would take the rows of all shards with it on the other side.
+        let publish = "CREATE PUBLICATION weir FOR TABLE weir_kv WITH (publish = 'insert, update, delete')";
+        client.batch_execute(publish).await?;
+    } else if !row.get::<_, bool>(4) {
+        return refuse(format!(
+            "the publication weir in {shown} is without weir_kv; run ALTER PUBLICATION weir ADD TABLE weir_kv there"
+        ));
+    }
+    let connection = connection(&primary.config, row.get(5), row.get(6));
+    Ok(Source { connection, system: row.get(1), has_slot: row.get(2) })
 }
 
-/// The replica, while it is set up.
-struct Target<'r> {
-    replica: &'r Postgres,
-    client: Client,
+/// Makes the table of the replica. A database that holds other rows is refused.
+async fn prepare(replica: &Postgres, client: &Client) -> Setup<()> {
+    make_tables(client, &[(ROWS, ROWS_TABLE)]).await?;
+    let what = "SELECT to_regclass('weir_owner') IS NOT NULL, EXISTS (SELECT FROM weir_kv),
+        EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = 'weir_kv'::regclass)";
+    let row = client.query_one(what, &[]).await?;
+    let what = match (row.get(0), row.get(1), row.get(2)) {
+        (true, ..) => "is a store itself (it has the table weir_owner)",
+        (false, true, false) => "holds rows of its own in weir_kv",
+        (false, ..) => return Ok(()),
+    };
+    refuse(format!("{} {what}; give --replica an empty database", replica.shown))
+}
+
+/// Makes the replica follow a store, or follow it again from where it was.
+async fn subscribe(
+    replica: &Postgres,
+    client: &Client,
+    name: &str,
+    primary: &str,
+    source: &Source,
+) -> Setup<()> {
+    let replica = &replica.shown;
+    let what = "SELECT (SELECT system_identifier::text FROM pg_control_system()),
+        EXISTS (SELECT FROM pg_subscription WHERE subname = $1 AND subdbid =
+            (SELECT oid FROM pg_database WHERE datname = current_database()))";
+    let row = client.query_one(what, &[&name]).await?;
+    let system: &str = row.get(0);
+    if system == source.system {
+        // Making the slot would wait for the very transaction that makes it.
+        return refuse(format!(
+            "{replica} and {primary} are on the same PostgreSQL server; a replica needs one of its own"
+        ));
+    }
+    let statements: &[&str] = match (row.get(1), source.has_slot) {
+        (false, false) => &["CREATE SUBSCRIPTION %1$I CONNECTION %2$L PUBLICATION weir"],
+        (true, true) => &[
+            "ALTER SUBSCRIPTION %1$I CONNECTION %2$L",
+            "ALTER SUBSCRIPTION %1$I ENABLE",
+            "ALTER SUBSCRIPTION %1$I REFRESH PUBLICATION",
+        ],
+        (false, true) => {
+            return refuse(format!(
+                "{primary} has a slot {name} for another replica; if that one is gone for good, \
+                 run SELECT pg_drop_replication_slot('{name}') there"
+            ));
+        }
+        (true, false) => {
+            return refuse(format!(
+                "{replica} has a subscription {name}, but {primary} has no such slot; \
+                 give --replica an empty database and begin anew"
+            ));
+        }
+    };
+    for form in statements {
+        // These take no parameters: the server itself quotes what goes into their text.
+        let quote = "SELECT format($1::text, $2::text, $3::text)";
+        let quoted = client.query_one(quote, &[form, &name, &source.connection]).await;
+        let statement: String = quoted?.get(0);
+        client.batch_execute(&statement).await?;
+    }
+    Ok(())
 }
 
 /// How a subscription stands.
@@ -160,105 +220,34 @@ struct State {
     is_copied: bool,
 }
 
-impl<'r> Target<'r> {
-    async fn connect(replica: &'r Postgres, purpose: &str) -> Result<Target<'r>, Error> {
-        let (client, _) = replica.setup("connect", replica.dial(purpose)).await?;
-        Ok(Target { replica, client })
-    }
+async fn state(client: &Client, index: usize) -> Setup<Option<State>> {
+    let what = "SELECT s.subenabled, coalesce(r.srsubstate::text = 'r', false)
+        FROM pg_subscription s LEFT JOIN pg_subscription_rel r
+          ON r.srsubid = s.oid AND r.srrelid = to_regclass('weir_kv')
+        WHERE s.subname = $1 AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    let row = client.query_opt(what, &[&name_of(index)]).await?;
+    Ok(row.map(|row| State { is_enabled: row.get(0), is_copied: row.get(1) }))
+}
 
-    fn explain(&self, failure: Failure) -> Error {
-        failure.of(&self.replica.shown, Step::Setup("set up the replica"))
-    }
-
-    /// Makes the table. A database that holds other rows is refused.
-    async fn prepare(&self) -> Setup<()> {
-        let shown = &self.replica.shown;
-        make_tables(&self.client, &[(ROWS, ROWS_TABLE)]).await?;
-        let what = "SELECT to_regclass('weir_owner') IS NOT NULL, EXISTS (SELECT FROM weir_kv),
-            EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = 'weir_kv'::regclass)";
-        let row = self.client.query_one(what, &[]).await?;
-        let what = match (row.get(0), row.get(1), row.get(2)) {
-            (true, ..) => "is a store itself (it has the table weir_owner)",
-            (false, true, false) => "holds rows of its own in weir_kv",
-            (false, ..) => return Ok(()),
-        };
-        refuse(format!("{shown} {what}; give --replica an empty database"))
-    }
-
-    async fn subscribe(&self, source: &Source<'_>) -> Setup<()> {
-        let Source { primary, name, .. } = source;
-        let (replica, primary) = (&self.replica.shown, &primary.shown);
-        let what = "SELECT (SELECT system_identifier::text FROM pg_control_system()),
-            EXISTS (SELECT FROM pg_subscription WHERE subname = $1 AND subdbid =
-                (SELECT oid FROM pg_database WHERE datname = current_database()))";
-        let row = self.client.query_one(what, &[name]).await?;
-        let system: &str = row.get(0);
-        if system == source.system {
-            // Making the slot would wait for the very transaction that makes it.
+async fn until_copied(client: &Client, index: usize, from: &str, to: &str) -> Setup<()> {
+    let failures_before = failures(client, index).await;
+    while state(client, index).await?.is_none_or(|state| !state.is_copied) {
+        if failures(client, index).await - failures_before >= COPY_FAILURES_MAX {
             return refuse(format!(
-                "{replica} and {primary} are on the same PostgreSQL server; a replica needs one of its own"
+                "copying {from} to {to} fails again and again; the log of the latter says why"
             ));
         }
-        let statements: &[&str] = match (row.get(1), source.has_slot) {
-            (false, false) => &["CREATE SUBSCRIPTION %1$I CONNECTION %2$L PUBLICATION weir"],
-            (true, true) => &[
-                "ALTER SUBSCRIPTION %1$I CONNECTION %2$L",
-                "ALTER SUBSCRIPTION %1$I ENABLE",
-                "ALTER SUBSCRIPTION %1$I REFRESH PUBLICATION",
-            ],
-            (false, true) => {
-                return refuse(format!(
-                    "{primary} has a slot {name} for another replica; if that one is gone for good, \
-                     run SELECT pg_drop_replication_slot('{name}') there"
-                ));
-            }
-            (true, false) => {
-                return refuse(format!(
-                    "{replica} has a subscription {name}, but {primary} has no such slot; \
-                     give --replica an empty database and begin anew"
-                ));
-            }
-        };
-        for form in statements {
-            // These take no parameters: the server itself quotes what goes into their text.
-            let quote = "SELECT format($1::text, $2::text, $3::text)";
-            let quoted = self.client.query_one(quote, &[form, name, &source.connection]).await;
-            let statement: String = quoted?.get(0);
-            self.client.batch_execute(&statement).await?;
-        }
-        Ok(())
+        tokio::time::sleep(CHECK_EVERY).await;
     }
+    Ok(())
+}
 
-    async fn state(&self, index: usize) -> Setup<Option<State>> {
-        let what = "SELECT s.subenabled, coalesce(r.srsubstate::text = 'r', false)
-            FROM pg_subscription s LEFT JOIN pg_subscription_rel r
-              ON r.srsubid = s.oid AND r.srrelid = to_regclass('weir_kv')
-            WHERE s.subname = $1 AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        let row = self.client.query_opt(what, &[&name_of(index)]).await?;
-        Ok(row.map(|row| State { is_enabled: row.get(0), is_copied: row.get(1) }))
-    }
-
-    async fn until_copied(&self, index: usize, primary: &Postgres) -> Setup<()> {
-        let failures_before = self.failures(index).await;
-        while self.state(index).await?.is_none_or(|state| !state.is_copied) {
-            if self.failures(index).await - failures_before >= COPY_FAILURES_MAX {
-                return refuse(format!(
-                    "copying {} to {} fails again and again; the log of the latter says why",
-                    primary.shown, self.replica.shown
-                ));
-            }
-            tokio::time::sleep(CHECK_EVERY).await;
-        }
-        Ok(())
-    }
-
-    /// How often it failed to follow; always 0 before PostgreSQL 15, which does not count.
-    async fn failures(&self, index: usize) -> i64 {
-        let count = "SELECT apply_error_count + sync_error_count FROM pg_stat_subscription_stats
-            WHERE subname = $1";
-        let row = self.client.query_opt(count, &[&name_of(index)]).await;
-        row.ok().flatten().map_or(0, |row| row.get(0))
-    }
+/// How often it failed to follow; always 0 before PostgreSQL 15, which does not count.
+async fn failures(client: &Client, index: usize) -> i64 {
+    let count = "SELECT apply_error_count + sync_error_count FROM pg_stat_subscription_stats
+        WHERE subname = $1";
+    let row = client.query_opt(count, &[&name_of(index)]).await;
+    row.ok().flatten().map_or(0, |row| row.get(0))
 }
 
 /// A connection string as libpq reads it, for the replica to reach a store with. User and database are those of our own
@@ -358,24 +347,24 @@ impl Lag {
     pub fn watch(primaries: &[impl AsRef<str>]) -> Result<Lag, Error> {
         let primaries = open_each(primaries)?;
         let bytes = Arc::new(Mutex::new(vec![None; primaries.len()]));
-        let cannot = |error| config(format!("cannot start the thread weir-lag: {error}"));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
         let (stop, stopped) = oneshot::channel();
-        for (index, primary) in primaries.into_iter().enumerate() {
-            let shown = Arc::clone(&bytes);
-            runtime.spawn(async move {
-                loop {
-                    let why = ask(&primary, index, |lag| shown.lock()[index] = lag).await;
-                    // Of a store that is away nothing is known: that is not zero.
-                    shown.lock()[index] = None;
-                    log::debug!("the lag behind shard {} is not known: {why}", index + 1);
-                    tokio::time::sleep(LAG_EVERY).await;
-                }
-            });
-        }
-        let thread = std::thread::Builder::new().name("weir-lag".into());
-        // What it waits for is never sent, but dropped.
-        thread.spawn(move || runtime.block_on(stopped).unwrap_or_default()).map_err(cannot)?;
+        let shown = Arc::clone(&bytes);
+        start_thread("weir-lag", move |runtime| {
+            for (index, primary) in primaries.into_iter().enumerate() {
+                let shown = Arc::clone(&shown);
+                runtime.spawn(async move {
+                    loop {
+                        let why = ask(&primary, index, |lag| shown.lock()[index] = lag).await;
+                        // Of a store that is away nothing is known: that is not zero.
+                        shown.lock()[index] = None;
+                        log::debug!("the lag behind shard {} is not known: {why}", index + 1);
+                        tokio::time::sleep(LAG_EVERY).await;
+                    }
+                });
+            }
+            // What it waits for is never sent, but dropped.
+            runtime.block_on(stopped).unwrap_or_default();
+        })?;
         Ok(Lag { bytes, _stop: stop })
     }
 
