@@ -5,7 +5,7 @@
 //!
 //! Source: Corbató, A Paging Experiment with the Multics System (1968).
 
-use super::list::Lists;
+use super::list::{ALL, Lists};
 use super::{Policy, Slot, set};
 
 /// See the module.
@@ -15,9 +15,6 @@ pub struct Clock {
     /// Whether the row was asked for since it came in or since the hand passed it.
     asked: Vec<bool>,
 }
-
-/// The only list there is.
-const ALL: usize = 0;
 
 impl Policy for Clock {
     fn on_insert(&mut self, slot: Slot, _hash: u64) {

@@ -5,6 +5,8 @@
 use super::{Slot, set};
 
 const NONE: Slot = Slot::MAX;
+/// The only list of a policy with one.
+pub(super) const ALL: usize = 0;
 
 #[derive(Clone, Copy)]
 struct Links {

@@ -2,7 +2,7 @@
 //!
 //! LRU moves a row that is asked for to the young end. In FIFO hits change nothing.
 
-use super::list::Lists;
+use super::list::{ALL, Lists};
 use super::{Policy, Slot};
 
 /// See the module.
@@ -13,9 +13,6 @@ pub struct ByAge<const HIT_RENEWS: bool>(Lists<1>);
 pub type Lru = ByAge<true>;
 /// First in, first out.
 pub type Fifo = ByAge<false>;
-
-/// The only list there is.
-const ALL: usize = 0;
 
 impl<const HIT_RENEWS: bool> Policy for ByAge<HIT_RENEWS> {
     fn on_insert(&mut self, slot: Slot, _hash: u64) {

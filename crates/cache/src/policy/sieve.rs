@@ -8,7 +8,7 @@
 //! Source: Zhang, Yang, Yue, Vigfusson and Rashmi, SIEVE is Simpler than LRU: an Efficient Turn-Key Eviction Algorithm
 //! for Web Caches (NSDI 2024).
 
-use super::list::Lists;
+use super::list::{ALL, Lists};
 use super::{Policy, Slot, set};
 
 /// See the module.
@@ -20,9 +20,6 @@ pub struct Sieve {
     /// Where the hand is; `None` for the oldest.
     hand: Option<Slot>,
 }
-
-/// The only list there is.
-const ALL: usize = 0;
 
 impl Policy for Sieve {
     fn on_insert(&mut self, slot: Slot, _hash: u64) {
