@@ -17,7 +17,7 @@ use crate::tiered::{Read, Served};
 use bytes::Buf;
 use http1::request::{self, Method};
 use http1::{Framing, Slots};
-use kv::{KEY_BYTES_MAX, Key, Row};
+use kv::{KEY_BYTES_MAX, Key};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -48,12 +48,6 @@ enum Task {
     /// The store has to be asked, or a body read.
     Perform(Request, Action<Key>),
     Refused(Request, Failure),
-}
-
-/// What a cached row became.
-enum Hit {
-    Answered(u16),
-    Row(Row),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -161,27 +155,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             && let Some((hit, shard)) = self.wire.worker.shared.tiers.cached(key, |row| {
                 // Under the cache's lock. What takes longer is done outside, with a shared row.
                 if row.value().len() > LOCKED_BYTES_MAX || *timing || options.timing {
-                    return Hit::Row(row.clone());
+                    return Err(row.clone());
                 }
-                Hit::Answered(write_row(
-                    &mut self.wire.output,
-                    &request,
-                    row,
-                    unless.as_ref(),
-                    Served::Hit,
-                    None,
-                ))
+                Ok(write_row(&mut self.wire.output, &request, row, unless.as_ref(), Served::Hit, None))
             })
         {
             self.wire.worker.metrics.hits[shard].add(1);
             let task = match hit {
-                Hit::Row(row) => {
+                Err(row) => {
                     let cache = Some(request.started.elapsed());
                     let timing = (*timing || options.timing).then_some(Timing { cache, beyond: None });
                     let answer = Answer::Row { row, unless: unless.clone(), served: Served::Hit };
                     Task::Send(request, answer, timing)
                 }
-                Hit::Answered(status) => {
+                Ok(status) => {
                     self.wire.worker.metrics.counted(request.method, status);
                     self.wire.answered_at_once += 1;
                     Task::Answered(request.keep_alive)

@@ -59,11 +59,6 @@ impl Failure {
         Failure::new(404, "absent", "no value is stored under this key")
     }
 
-    pub(super) fn no_room_to_compute() -> Failure {
-        Failure::new(503, "overloaded", "too many computations wait; ask again later")
-            .with("Retry-After", "1")
-    }
-
     pub(super) fn body(&self) -> Vec<u8> {
         let problem = Problem {
             kind: "about:blank",

@@ -112,7 +112,10 @@ fn wrong_query(what: impl Into<Cow<'static, str>>) -> Failure {
 
 /// Does it. `body` is the value of a preload.
 pub(super) async fn perform(shared: &Shared, action: Action, body: Vec<u8>) -> Result<Answer, Failure> {
-    let full = |Full| Failure::no_room_to_compute();
+    let full = |Full| {
+        let what = "too many computations wait; ask again later";
+        Failure::new(503, "overloaded", what).with("Retry-After", "1")
+    };
     match action {
         Action::Preload { key, content_type } => {
             let made = shared.tiers.tier_of(&key).preload(&key, &content_type, body).await;
@@ -136,15 +139,13 @@ pub(super) async fn perform(shared: &Shared, action: Action, body: Vec<u8>) -> R
             Ok(Answer::Made { status: 204, version: None })
         }
         Action::Primes(count) => {
-            let pool = shared.compute.as_ref().ok_or(Full).map_err(full)?;
-            let primes = pool.run(move || compute::primes(count)).await.map_err(full)?;
+            let primes = shared.compute(move || compute::primes(count)).await.map_err(full)?;
             let primes: Vec<String> = primes.iter().map(u32::to_string).collect();
             let text = format!("{{\"count\":{count},\"primes\":[{}]}}\n", primes.join(","));
             Ok(Answer::page(200, JSON, text))
         }
         Action::Hash(text) => {
-            let pool = shared.compute.as_ref().ok_or(Full).map_err(full)?;
-            let hash = pool.run(move || compute::hash(&text)).await.map_err(full)?;
+            let hash = shared.compute(move || compute::hash(&text)).await.map_err(full)?;
             Ok(Answer::page(200, JSON, format!("{{\"hash\":{hash}}}\n")))
         }
     }

@@ -24,7 +24,7 @@ pub use compat::{COMPAT_APIS, CompatApi, CompatListener, find as find_compat};
 
 use crate::tiered::Tiers;
 use compat::CompatState;
-use compute::Pool;
+use compute::{Full, Pool};
 use connection::Connection;
 use faults::Faults;
 use http1::Limits;
@@ -363,6 +363,13 @@ fn welcome(worker: &Rc<Worker>, stream: TcpStream, compat: Option<&Arc<CompatSta
         }
         worker.shared.metrics.open_connections.fetch_sub(1, Relaxed);
     });
+}
+
+impl Shared {
+    /// Runs `work` in the compute pool, where there is one.
+    async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Full> {
+        self.compute.as_ref().ok_or(Full)?.run(work).await
+    }
 }
 
 impl Worker {

@@ -4,7 +4,7 @@
 //! timer. A wait ends up to two checks late.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,14 @@ const CHECKS: u32 = 8;
 
 /// The waits of all connections of a worker.
 pub(super) struct TimeoutChecker {
-    waits: RefCell<Vec<Rc<Wait>>>,
+    /// Those of connections that are gone are removed by the next check.
+    waits: RefCell<Vec<Weak<Wait>>>,
     draining: Cell<bool>,
     last_check: Cell<Instant>,
     interval: Duration,
 }
 
-/// The wait of one connection, registered until this is dropped.
+/// The wait of one connection.
 pub(super) struct ConnectionTimeout {
     wait: Rc<Wait>,
     checker: Rc<TimeoutChecker>,
@@ -31,8 +32,6 @@ pub(super) struct ConnectionTimeout {
 
 #[derive(Default)]
 struct Wait {
-    /// Its index among the checker's waits.
-    index: Cell<usize>,
     /// When it ends; `None` while the connection does not wait.
     until: Cell<Option<Instant>>,
     /// Whether the connection is between two requests.
@@ -69,9 +68,7 @@ impl TimeoutChecker {
     /// Registers a connection.
     pub(super) fn register(self: &Rc<TimeoutChecker>) -> ConnectionTimeout {
         let wait = Rc::new(Wait::default());
-        let mut waits = self.waits.borrow_mut();
-        wait.index.set(waits.len());
-        waits.push(Rc::clone(&wait));
+        self.waits.borrow_mut().push(Rc::downgrade(&wait));
         ConnectionTimeout { wait, checker: Rc::clone(self) }
     }
 
@@ -94,20 +91,19 @@ impl TimeoutChecker {
     /// Ends the waits whose end is not after `now`.
     pub(super) fn check(&self, now: Instant) {
         self.last_check.set(now);
-        for wait in self.waits.borrow().iter() {
-            let Some(until) = wait.until.get() else { continue };
-            let ended = if self.draining.get() && wait.is_idle.get() {
-                End::Draining
-            } else if until <= now {
-                End::Slow
-            } else {
-                continue;
+        self.waits.borrow_mut().retain(|wait| {
+            let Some(wait) = wait.upgrade() else { return false };
+            let ended = match wait.until.get() {
+                Some(_) if self.draining.get() && wait.is_idle.get() => End::Draining,
+                Some(until) if until <= now => End::Slow,
+                _ => return true,
             };
             wait.ended.set(Some(ended));
             if let Some(waker) = &*wait.waker.borrow() {
                 waker.wake_by_ref();
             }
-        }
+            true
+        });
     }
 }
 
@@ -158,17 +154,6 @@ impl Wait {
     fn clear(&self) {
         self.until.set(None);
         self.ended.set(None);
-    }
-}
-
-impl Drop for ConnectionTimeout {
-    fn drop(&mut self) {
-        let mut waits = self.checker.waits.borrow_mut();
-        let index = self.wait.index.get();
-        waits.swap_remove(index);
-        if let Some(moved) = waits.get(index) {
-            moved.index.set(index);
-        }
     }
 }
 
@@ -229,8 +214,10 @@ mod tests {
         for index in [1, 3, 0] {
             drop(timeout.remove(index));
         }
+        checker.check(Instant::now());
         assert_eq!(checker.waits.borrow().len(), 2);
         timeout.clear();
+        checker.check(Instant::now());
         assert!(checker.waits.borrow().is_empty());
     }
 

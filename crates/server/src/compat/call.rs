@@ -150,17 +150,9 @@ impl Call {
         }
         self.count(|counts| counts.hash_misses += 1);
         let text = text.to_vec();
-        let (hash, text) = self.compute(move || (compute::hash(&text), text)).await?;
+        let (hash, text) = self.worker.shared.compute(move || (compute::hash(&text), text)).await?;
         self.state.hashes.lock().insert(text, hash);
         Ok((hash, false))
-    }
-
-    /// Runs `work` in the compute pool.
-    pub(super) async fn compute<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Full> {
-        self.worker.shared.compute.as_ref().ok_or(Full)?.run(work).await
     }
 
     /// The counts so far.

@@ -57,7 +57,7 @@ pub(super) async fn handle(call: Call) -> Handled {
             });
             let count = count.ok_or_else(|| error(500, "internal server error"))?;
             let count = count.clamp(0, PRIMES_MAX as i32) as usize;
-            let primes = call.compute(move || compute::primes(count)).await.map_err(full)?;
+            let primes = call.worker.shared.compute(move || compute::primes(count)).await.map_err(full)?;
             let primes = primes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
             Ok(success(200, &format!(r#""count": {count}, "primes": "{primes}""#)))
         }
