@@ -23,10 +23,9 @@ pub struct Limits {
     pub head_bytes: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { target_bytes: 8 << 10, head_bytes: 16 << 10 }
-    }
+impl Limits {
+    /// As most servers have them.
+    pub const USUAL: Limits = Limits { target_bytes: 8 << 10, head_bytes: 16 << 10 };
 }
 
 /// A message refused. Its sender's framing is not to be trusted: answer with `status`, then close.

@@ -35,17 +35,12 @@ impl Error {
     pub fn is_input(&self) -> bool {
         self.is_input
     }
-
-    /// Whether it says what to do.
-    pub fn has_hint(&self) -> bool {
-        !self.hint.is_empty()
-    }
 }
 
 impl Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         out.write_str(&self.what)?;
-        if self.has_hint() {
+        if !self.hint.is_empty() {
             write!(out, "; hint: {}", self.hint)?;
         }
         Ok(())

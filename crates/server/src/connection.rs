@@ -16,7 +16,7 @@ use super::{Worker, lab};
 use crate::tiered::{Read, Served};
 use bytes::Buf;
 use http1::request::{self, Method};
-use http1::{Framing, Slots};
+use http1::{Framing, Limits, Slots};
 use kv::{KEY_BYTES_MAX, Key};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -124,7 +124,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let mut slots = Slots::default();
         let options = &self.wire.worker.shared.options;
-        let head = match request::parse(&self.wire.input, &options.limits, &mut slots) {
+        let head = match request::parse(&self.wire.input, &Limits::USUAL, &mut slots) {
             Ok(Some(head)) => head,
             Ok(None) => return Task::Incomplete,
             Err(reject) => return Task::Refused(Request::unparsed(self.wire.arrived), reject.into()),
@@ -134,11 +134,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let head_bytes = head.bytes;
         // Now, so that nothing is moved under the cache's lock.
         self.wire.output.reserve(2 * LOCKED_BYTES_MAX);
-        let mut routed = match options.lab.then(|| lab::route(&head)).flatten() {
+        let is_lab = options.faults.is_some();
+        let mut routed = match is_lab.then(|| lab::route(&head)).flatten() {
             Some(found) => found.map(Action::Lab),
             None => route(&head, &mut self.scratch),
         };
-        if options.lab && routed.as_ref().is_ok_and(Action::is_work) {
+        if is_lab && routed.as_ref().is_ok_and(Action::is_work) {
             match &self.faults {
                 None if self.wire.worker.injects_faults() => return Task::InjectFaults,
                 None => {}

@@ -27,7 +27,6 @@ use compat::CompatState;
 use compute::{Full, Pool};
 use connection::Connection;
 use faults::Faults;
-use http1::Limits;
 use kv::VALUE_BYTES_MAX;
 use kv::faults::FaultInjector;
 use metrics::{Metrics, WorkerMetrics};
@@ -57,16 +56,13 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Compatibility APIs over the same tiers, each on a listener of its own.
     pub compat: Vec<CompatListener>,
-    /// Whether anybody may clear the store and make the server compute.
-    pub lab: bool,
-    /// Injected faults, which may change while it serves; only with `lab`.
+    /// Injected faults, which may change while it serves. With them it is a server for measurements: anybody may clear the store
+    /// and make the server compute.
     pub faults: Option<Arc<FaultInjector>>,
     /// Most rows the cache may hold, for an API that reports it.
     pub cache_entries: usize,
     /// Threads, at least one.
     pub workers: usize,
-    /// Longest heads.
-    pub limits: Limits,
     /// Longest value, in bytes; at most [`VALUE_BYTES_MAX`].
     pub value_bytes: usize,
     /// Most connections; more are answered 503 and closed. Fewer where the limit of open files leaves no room for them.
@@ -87,37 +83,14 @@ pub struct Timeouts {
     /// For a head, from its first byte; for a body, and for a client that does not take its answer, before the slowest
     /// tolerated rate counts.
     pub head: Duration,
-    /// Slowest tolerated rate of a body or an answer, in bytes per second.
-    pub bytes_per_sec: u64,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
-            compat: Vec::new(),
-            lab: false,
-            faults: None,
-            cache_entries: 0,
-            workers: 1,
-            limits: Limits::default(),
-            value_bytes: 8 << 20,
-            connections: 20_000,
-            timing: false,
-            drain: Duration::from_secs(30),
-            timeouts: Timeouts {
-                idle: Duration::from_secs(75),
-                head: Duration::from_secs(10),
-                bytes_per_sec: 1024,
-            },
-        }
-    }
 }
 
 /// A running server.
 pub struct Server {
-    address: SocketAddr,
-    compat: Vec<(&'static str, SocketAddr)>,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its compatibility APIs by name, and where they listen.
+    pub compat: Vec<(&'static str, SocketAddr)>,
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
 }
@@ -129,7 +102,7 @@ struct Shared {
     metrics: Metrics,
     /// Where there is something to compute.
     compute: Option<Pool>,
-    /// With `lab`.
+    /// In a server for measurements.
     faults: Option<Faults>,
     /// Becomes true when the server drains: for tasks that wait for it.
     draining: watch::Sender<bool>,
@@ -166,10 +139,10 @@ impl Server {
         }
         // After listening: a port that is taken is all there is to say then.
         options.connections = make_room(options.connections);
-        let computes = options.lab || options.compat.iter().any(|at| at.api.computes);
+        let computes = options.faults.is_some() || options.compat.iter().any(|at| at.api.computes);
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
         let metrics = Metrics::new(workers, compute.as_ref().map(Pool::meters));
-        let faults = options.faults.clone().filter(|_| options.lab).map(Faults::new);
+        let faults = options.faults.clone().map(Faults::new);
         let (draining, _) = watch::channel(false);
         let drains = AtomicBool::new(false);
         let shared = Arc::new(Shared { options, tiers, metrics, compute, faults, draining, drains });
@@ -193,16 +166,6 @@ impl Server {
             failure.recv().map_or(Ok(()), Err)?;
         }
         Ok(Server { address, compat, shared, workers })
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Its compatibility APIs by name, and where they listen.
-    pub fn compat(&self) -> &[(&'static str, SocketAddr)] {
-        &self.compat
     }
 
     /// Stops accepting, ends kept-alive connections with their next answer, finishes what is in flight (for as long as
@@ -325,9 +288,9 @@ async fn accept(worker: Rc<Worker>, Listener { socket, compat }: Listener) {
 async fn check_timeouts(timeouts: Rc<TimeoutChecker>, mut draining: watch::Receiver<bool>) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(timeouts.interval()) => timeouts.check(Instant::now()),
+            () = tokio::time::sleep(timeouts.interval) => timeouts.check(Instant::now()),
             // Once: after that there are only the checks.
-            _ = draining.wait_for(|draining| *draining), if !timeouts.is_draining() => timeouts.drain(),
+            _ = draining.wait_for(|draining| *draining), if !timeouts.draining.get() => timeouts.drain(),
         }
         reply::renew_date();
     }

@@ -121,9 +121,9 @@ fn collect(worker: &Worker) -> Samples {
     }
     if let Some(replica) = tiers.replica() {
         page.number("weir_replica_up", "", f64::from(replica.is_up()));
-        page.number("weir_replica_reads_total", "", replica.reads() as f64);
+        page.number("weir_replica_reads_total", "", replica.reads.get() as f64);
         for shard in 0..tiers.shards().len() {
-            if let Some(bytes) = replica.lag_bytes(shard) {
+            if let Some(bytes) = replica.lag.bytes(shard) {
                 page.number("weir_replica_lag_bytes", &format!("shard=\"{shard}\""), bytes as f64);
             }
         }
@@ -226,7 +226,7 @@ const HELP: &[(&str, &str)] = &[
     ("weir_worker_busy_seconds_total", "Time in which workers did not wait for events, over all workers."),
     (
         "weir_worker_queue_seconds_total",
-        "Time in which answers of the store waited for their worker, over answers.",
+        "Time that answers of the store waited for their worker, over answers.",
     ),
     ("weir_cache_requests_total", "Reads, by how they were served."),
     ("weir_shadow_requests_total", "Reads, by how another policy would have served them."),
@@ -287,7 +287,7 @@ enum Kind {
 
 impl Samples {
     fn number(&mut self, name: &'static str, labels: &str, value: f64) {
-        self.add(name, Kind::Number, "", &[labels], value);
+        self.add(name, Kind::Number, "", labels, "", value);
     }
 
     /// The sum of `histograms`. `per_unit` is how many of their units make one of the metric's.
@@ -302,21 +302,18 @@ impl Samples {
         histograms.into_iter().for_each(|histogram| histogram.add_to(&mut total));
         for (bound, below) in total.cumulative() {
             let bound = format!("le=\"{}\"", bound as f64 / per_unit);
-            self.add(name, Kind::Bucket, "_bucket", &[labels, &bound], below as f64);
+            self.add(name, Kind::Bucket, "_bucket", labels, &bound, below as f64);
         }
         let count = total.count() as f64;
-        self.add(name, Kind::Bucket, "_bucket", &[labels, "le=\"+Inf\""], count);
-        self.add(name, Kind::Total, "_sum", &[labels], total.sum as f64 / per_unit);
-        self.add(name, Kind::Total, "_count", &[labels], count);
+        self.add(name, Kind::Bucket, "_bucket", labels, "le=\"+Inf\"", count);
+        self.add(name, Kind::Total, "_sum", labels, "", total.sum as f64 / per_unit);
+        self.add(name, Kind::Total, "_count", labels, "", count);
     }
 
-    fn add(&mut self, name: &'static str, kind: Kind, suffix: &str, labels: &[&str], value: f64) {
+    fn add(&mut self, name: &'static str, kind: Kind, suffix: &str, labels: &str, bound: &str, value: f64) {
         debug_assert!(HELP.iter().any(|(known, _)| *known == name), "{name} has no help");
-        // The bound of a bucket comes last.
-        let (own, bound) = labels.split_at(1);
-        let shard = [self.shard.as_str()];
-        let labels = own.iter().chain(&shard).chain(bound);
-        let labels = labels.copied().filter(|label| !label.is_empty()).collect::<Vec<_>>().join(",");
+        let labels = [labels, &self.shard, bound].into_iter().filter(|label| !label.is_empty());
+        let labels = labels.collect::<Vec<_>>().join(",");
         let suffix = if labels.is_empty() { suffix.to_owned() } else { format!("{suffix}{{{labels}}}") };
         self.list.push(Sample { name, suffix, value, kind });
     }

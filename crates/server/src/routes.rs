@@ -188,7 +188,7 @@ mod tests {
     fn check(start: &str, fields: &str, expected: &str) {
         let text = format!("{start} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
         let (mut slots, mut scratch) = (Slots::default(), Vec::new());
-        let head = request::parse(text.as_bytes(), &Limits::default(), &mut slots).unwrap().unwrap();
+        let head = request::parse(text.as_bytes(), &Limits::USUAL, &mut slots).unwrap().unwrap();
         let got = match route(&head, &mut scratch) {
             Ok(Action::Data { key, operation, .. }) => {
                 let key = key.escape_ascii();

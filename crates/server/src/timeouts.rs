@@ -19,9 +19,11 @@ const CHECKS: u32 = 8;
 pub(super) struct TimeoutChecker {
     /// Those of connections that are gone are removed by the next check.
     waits: RefCell<Vec<Weak<Wait>>>,
-    draining: Cell<bool>,
+    /// Whether [`TimeoutChecker::drain`] was called.
+    pub(super) draining: Cell<bool>,
     last_check: Cell<Instant>,
-    interval: Duration,
+    /// Time between two checks.
+    pub(super) interval: Duration,
 }
 
 /// The wait of one connection.
@@ -72,20 +74,10 @@ impl TimeoutChecker {
         ConnectionTimeout { wait, checker: Rc::clone(self) }
     }
 
-    /// Time between two checks.
-    pub(super) fn interval(&self) -> Duration {
-        self.interval
-    }
-
     /// Ends idle waits at once from now on.
     pub(super) fn drain(&self) {
         self.draining.set(true);
         self.check(Instant::now());
-    }
-
-    /// Whether [`TimeoutChecker::drain`] was called.
-    pub(super) fn is_draining(&self) -> bool {
-        self.draining.get()
     }
 
     /// Ends the waits whose end is not after `now`.
@@ -223,8 +215,8 @@ mod tests {
 
     #[test]
     fn short_timeouts_are_checked_more_often() {
-        assert_eq!(TimeoutChecker::new(Duration::from_secs(10)).interval(), CHECK_INTERVAL_MAX);
-        assert_eq!(TimeoutChecker::new(Duration::from_millis(80)).interval(), Duration::from_millis(10));
-        assert_eq!(TimeoutChecker::new(Duration::ZERO).interval(), CHECK_INTERVAL_MIN);
+        assert_eq!(TimeoutChecker::new(Duration::from_secs(10)).interval, CHECK_INTERVAL_MAX);
+        assert_eq!(TimeoutChecker::new(Duration::from_millis(80)).interval, Duration::from_millis(10));
+        assert_eq!(TimeoutChecker::new(Duration::ZERO).interval, CHECK_INTERVAL_MIN);
     }
 }

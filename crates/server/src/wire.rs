@@ -8,7 +8,7 @@ use super::error::Failure;
 use super::reply::Request;
 use super::timeouts::{ConnectionTimeout, End};
 use bytes::{Buf, BytesMut};
-use http1::{Decoder, Framing, Slots, request, response};
+use http1::{Decoder, Framing, Limits, Slots, request, response};
 use std::cell::RefCell;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -24,6 +24,8 @@ const READ_BYTES_LEAST: usize = 4 << 10;
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// An unused body is read up to this size, so that the connection can go on.
 pub(super) const UNUSED_BODY_BYTES_MAX: usize = 64 << 10;
+/// Slowest tolerated rate of a body or an answer.
+const BYTES_PER_SEC_MIN: u64 = 1024;
 /// Handed to the socket at once.
 const SEND_BYTES: usize = 64 << 10;
 /// After the last answer, input of the peer is read for this time, so that the peer can read the answer.
@@ -123,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             if step.consumed == 0 {
                 // The peer may wait for the answers before this one until it sends the rest.
                 self.flush().await?;
-                let earned = Duration::from_secs(body.len() as u64 / timeouts.bytes_per_sec.max(1));
+                let earned = Duration::from_secs(body.len() as u64 / BYTES_PER_SEC_MIN);
                 // What came quickly buys no long silence.
                 let until = (since + timeouts.head + earned).min(Instant::now() + timeouts.head);
                 self.fill(until, false).await?;
@@ -154,8 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// Whether more has to come before the head can be judged. A function of its own: the slots are 2 KiB, and would
     /// be part of every connection if they lived while it waits.
     fn head_is_partial(&self) -> bool {
-        let limits = &self.worker.shared.options.limits;
-        matches!(request::parse(&self.input, limits, &mut Slots::default()), Ok(None))
+        matches!(request::parse(&self.input, &Limits::USUAL, &mut Slots::default()), Ok(None))
     }
 
     /// Reads what has arrived, waiting `until` then for something to.
@@ -226,7 +227,7 @@ async fn send<S: AsyncWrite + Unpin>(stream: &mut S, worker: &Worker, bytes: &[u
         let taken = taken.await.map_err(|_| End::Gone)?;
         if taken < piece.len() {
             let timeouts = worker.shared.options.timeouts;
-            let earned = Duration::from_secs(piece.len() as u64 / timeouts.bytes_per_sec.max(1));
+            let earned = Duration::from_secs(piece.len() as u64 / BYTES_PER_SEC_MIN);
             let rest = tokio::time::timeout(timeouts.head + earned, stream.write_all(&piece[taken..]));
             rest.await.map_err(|_| End::Gone)?.map_err(|_| End::Gone)?;
         }

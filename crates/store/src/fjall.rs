@@ -243,10 +243,7 @@ mod tests {
             database.persist(PersistMode::SyncAll).unwrap();
         }
         let refused = open(&url(&directory)).unwrap().acquire(half).await.err().unwrap();
-        assert!(
-            refused.to_string().contains("is a whole store, but was given as the first of 2"),
-            "{refused}"
-        );
+        assert!(refused.to_string().contains("is a whole store, but was given as shard 1 of 2"), "{refused}");
         open(&url(&directory)).unwrap().acquire(Part::WHOLE).await.unwrap();
     }
 

@@ -60,13 +60,7 @@ impl Part {
         if found == self.map() {
             return Ok(recorded.is_none());
         }
-        let given = match self {
-            Part::WHOLE => "the only store".to_owned(),
-            Part { index, of } => match ["first", "second", "third"].get(index) {
-                Some(ordinal) => format!("the {ordinal} of {of}"),
-                None => format!("number {} of {of}", index + 1),
-            },
-        };
+        let given = if self == Part::WHOLE { "the only store".to_owned() } else { self.to_string() };
         let (what, remedy) = match found.split_once(" by ") {
             _ if found == whole => ("a whole store", "serve it alone, or divide the keys among empty stores"),
             Some((place, PLACEMENT)) => (place, "give the --store URLs in their first order, all of them"),
@@ -75,6 +69,12 @@ impl Part {
         let shard = if found == whole { "" } else { "shard " };
         let message = format!("{store} is {shard}{what}, but was given as {given}; {remedy}");
         Err(Error::new(Kind::Config, message))
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shard {} of {}", self.index + 1, self.of)
     }
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Role::Store(Part::WHOLE) => f.write_str("the store"),
-            Role::Store(Part { index, of }) => write!(f, "shard {} of {of}", index + 1),
+            Role::Store(part) => part.fmt(f),
             Role::Replica => f.write_str("the replica"),
         }
     }
@@ -170,7 +170,7 @@ mod tests {
                 Some("2 of 2 by fnv1a64"),
                 true,
                 Err(
-                    "S is shard 2 of 2, but was given as the first of 2; give the --store URLs in their first order, all of them",
+                    "S is shard 2 of 2, but was given as shard 1 of 2; give the --store URLs in their first order, all of them",
                 ),
             ),
             // Wrong even while it is empty: the rows of the others would be out of sight.
@@ -187,7 +187,7 @@ mod tests {
                 Some("2 of 3 by fnv1a64"),
                 true,
                 Err(
-                    "S is shard 2 of 3, but was given as number 4 of 4; give the --store URLs in their first order, all of them",
+                    "S is shard 2 of 3, but was given as shard 4 of 4; give the --store URLs in their first order, all of them",
                 ),
             ),
             (
@@ -195,7 +195,7 @@ mod tests {
                 None,
                 true,
                 Err(
-                    "S is a whole store, but was given as the first of 2; serve it alone, or divide the keys among empty stores",
+                    "S is a whole store, but was given as shard 1 of 2; serve it alone, or divide the keys among empty stores",
                 ),
             ),
             (
@@ -203,7 +203,7 @@ mod tests {
                 Some("1 of 2 by rendezvous"),
                 true,
                 Err(
-                    "S is shard 1 of 2 by rendezvous, but was given as the first of 2; serve it with the version of weir that wrote this map",
+                    "S is shard 1 of 2 by rendezvous, but was given as shard 1 of 2; serve it with the version of weir that wrote this map",
                 ),
             ),
         ] {

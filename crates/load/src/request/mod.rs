@@ -300,7 +300,7 @@ mod tests {
                 requests.render(&mut request, ask(operation, 42, 20), None);
                 assert!(text(&request.bytes).starts_with(line), "{}", text(&request.bytes));
                 let mut slots = http1::Slots::default();
-                let head = http1::request::parse(&request.bytes, &http1::Limits::default(), &mut slots);
+                let head = http1::request::parse(&request.bytes, &http1::Limits::USUAL, &mut slots);
                 let head = head.ok().flatten().expect("a complete head");
                 assert_eq!(head.field("host"), Some(&b"host:1"[..]));
                 assert_eq!(head.keep_alive, connect == Connect::Once);

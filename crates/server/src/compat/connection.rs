@@ -13,7 +13,7 @@ use crate::timeouts::End;
 use crate::wire::{UNUSED_BODY_BYTES_MAX, Wire};
 use bytes::Buf;
 use http1::request::{self, Head, Method};
-use http1::{Framing, Reject, Slots};
+use http1::{Framing, Limits, Reject, Slots};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,8 +77,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return None;
         }
         let mut slots = Slots::default();
-        let limits = &self.wire.worker.shared.options.limits;
-        let head = match request::parse(&self.wire.input, limits, &mut slots) {
+        let head = match request::parse(&self.wire.input, &Limits::USUAL, &mut slots) {
             Ok(head) => head?,
             Err(reject) => return Some((Request::unparsed(Instant::now()), Err(status_of(&reject)))),
         };

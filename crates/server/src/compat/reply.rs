@@ -20,7 +20,7 @@ pub(super) struct Reply {
 
 #[derive(Debug)]
 enum Body {
-    Bytes(Cow<'static, [u8]>),
+    Bytes(Vec<u8>),
     /// A value behind a few words.
     Value(&'static str, Row),
 }
@@ -28,19 +28,12 @@ enum Body {
 impl Reply {
     /// No more than a status.
     pub(super) fn empty(status: u16) -> Reply {
-        Reply { status, content_type: None, body: Body::Bytes(Cow::Borrowed(b"")), exception: None }
-    }
-
-    pub(super) fn text(status: u16, text: impl Into<Cow<'static, str>>) -> Reply {
-        match text.into() {
-            Cow::Borrowed(text) => Reply::bytes(status, text.as_bytes()),
-            Cow::Owned(text) => Reply::bytes(status, text.into_bytes()),
-        }
+        Reply { status, content_type: None, body: Body::Bytes(Vec::new()), exception: None }
     }
 
     /// Text that may hold any bytes.
-    pub(super) fn bytes(status: u16, bytes: impl Into<Cow<'static, [u8]>>) -> Reply {
-        Reply { content_type: Some("text/plain"), body: Body::Bytes(bytes.into()), ..Reply::empty(status) }
+    pub(super) fn text(status: u16, text: impl Into<Vec<u8>>) -> Reply {
+        Reply { content_type: Some("text/plain"), body: Body::Bytes(text.into()), ..Reply::empty(status) }
     }
 
     /// A row's value, after `words`.

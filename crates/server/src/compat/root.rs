@@ -40,7 +40,7 @@ pub(super) async fn handle(mut call: Call) -> Handled {
 
 /// A key may be any bytes, and is answered unchanged.
 fn joined(status: u16, words: &str, bytes: &[u8]) -> Reply {
-    Reply::bytes(status, [words.as_bytes(), bytes].concat())
+    Reply::text(status, [words.as_bytes(), bytes].concat())
 }
 
 fn metrics(call: &Call) -> String {

@@ -14,8 +14,10 @@ use store::{Batcher, Config, Reply, Role, Store, channel};
 /// A store that follows the others and is only read.
 pub struct Replica {
     batcher: Batcher,
-    lag: Lag,
-    reads: Counter,
+    /// What it has not confirmed of each shard's log.
+    pub lag: Lag,
+    /// Reads that it answered.
+    pub reads: Counter,
     deadline: Duration,
 }
 
@@ -53,15 +55,5 @@ impl Replica {
     /// Whether it can be asked.
     pub fn is_up(&self) -> bool {
         matches!(self.batcher.status(), Status::Up(_))
-    }
-
-    /// Reads that it answered.
-    pub fn reads(&self) -> u64 {
-        self.reads.get()
-    }
-
-    /// What it has not confirmed of a shard's log, in bytes; `None` where that is unknown now.
-    pub fn lag_bytes(&self, shard: usize) -> Option<u64> {
-        self.lag.bytes(shard)
     }
 }

@@ -295,7 +295,7 @@ mod tests {
         let read = get(&tiers, "k").await;
         call(&store).await.act(Act::Fail(Kind::Rejected));
         assert_eq!(read.await.unwrap(), Err(Kind::Rejected));
-        assert!(replica.is_quiet() && tiers.replica().unwrap().reads() == 0);
+        assert!(replica.is_quiet() && tiers.replica().unwrap().reads.get() == 0);
     }
 
     #[tokio::test]

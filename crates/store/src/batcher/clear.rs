@@ -1,7 +1,7 @@
 //! Removing every row, on a session and a thread of its own.
 
 use super::worker::given_up;
-use super::{Reply, Shared, Status, start_thread};
+use super::{Reply, Shared, start_thread};
 use crate::{Error, Kind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,15 +25,7 @@ pub(super) fn clear(shared: &Arc<Shared>, mut reply: Reply<()>) {
 }
 
 async fn clear_now(shared: &Shared) -> Result<(), Error> {
-    // Bound first: a borrow of the watched value must not live across an await.
-    let status = shared.status.borrow().clone();
-    let epoch = match status {
-        Status::Up(epoch) => epoch,
-        Status::Down(reason) => {
-            return Err(Error::new(Kind::Unavailable, format!("the store is unavailable: {reason}")));
-        }
-        Status::Stopped => return Err(Error::new(Kind::Unavailable, "the store was released")),
-    };
+    let epoch = shared.status.borrow().epoch()?;
     // Counted like a worker's: the next lease waits for this session.
     shared.sessions.fetch_add(1, Relaxed);
     let cleared = async { shared.store.connect(epoch).await?.clear().await };

@@ -150,6 +150,18 @@ pub enum Status {
     Stopped,
 }
 
+impl Status {
+    /// The epoch, or why there is none.
+    pub fn epoch(&self) -> Result<u64, Error> {
+        let message = match self {
+            Status::Up(epoch) => return Ok(*epoch),
+            Status::Down(reason) => format!("the store is unavailable: {reason}"),
+            Status::Stopped => "the store was released".to_owned(),
+        };
+        Err(Error::new(Kind::Unavailable, message))
+    }
+}
+
 /// Is notified when the store is owned and when it is lost, on the owner thread. `()` ignores it.
 pub trait Observer: Send + Sync {
     /// The server owns the store and no earlier statement can take effect any more; requests will be served from now on.

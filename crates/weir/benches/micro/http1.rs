@@ -47,7 +47,7 @@ pub(crate) fn parse(run: &Run) {
         Side::new(title, move || {
             let is_right = || {
                 let mut slots = Slots::default();
-                let parsed = request::parse(black_box(&head), &Limits::default(), &mut slots);
+                let parsed = request::parse(black_box(&head), &Limits::USUAL, &mut slots);
                 parsed.is_ok_and(|found| {
                     found.is_some_and(|found| found.bytes == head.len() && found.target == TARGET.as_bytes())
                 })

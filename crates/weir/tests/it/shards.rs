@@ -119,10 +119,10 @@ fn stores_in_another_order_or_number_are_refused() {
     for (stores, said) in [
         (
             &[&second, &first][..],
-            "/second is shard 2 of 2, but was given as the first of 2; give the --store URLs in",
+            "/second is shard 2 of 2, but was given as shard 1 of 2; give the --store URLs in",
         ),
         (&[&first], "/postgres is shard 1 of 2, but was given as the only store"),
-        (&[&first, &second, &third], "/postgres is shard 1 of 2, but was given as the first of 3"),
+        (&[&first, &second, &third], "/postgres is shard 1 of 2, but was given as shard 1 of 3"),
     ] {
         let stores: Vec<&str> = stores.iter().map(|url| url.as_str()).collect();
         let (told, code) = refusal(&stores);
@@ -142,7 +142,7 @@ fn a_whole_store_does_not_become_a_shard() {
     for forget in ["DELETE FROM weir_map", "DROP TABLE weir_map"] {
         postgres.query("postgres", forget).unwrap();
         let (told, code) = refusal(&[&first, &second]);
-        assert!(told.contains("/postgres is a whole store, but was given as the first of 2"), "{told}");
+        assert!(told.contains("/postgres is a whole store, but was given as shard 1 of 2"), "{told}");
         assert_eq!(code, Some(2));
     }
     let server = Server::start(&first, &[]);
@@ -265,5 +265,5 @@ fn stores_of_different_kinds_go_together() {
     assert!(keys.iter().all(|key| client.get(key).text() == *key));
     server.kill();
     let (told, _) = refusal(&[stores[1], stores[0]]);
-    assert!(told.contains("store is shard 2 of 2, but was given as the first of 2"), "{told}");
+    assert!(told.contains("store is shard 2 of 2, but was given as shard 1 of 2"), "{told}");
 }

@@ -41,15 +41,15 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     if plan.args.until_stdin_ends {
         std::thread::spawn(end_with_stdin);
     }
-    say(format_args!("{} {}", kv::proto::LISTENING, server.address()));
-    for (name, address) in server.compat() {
+    say(format_args!("{} {}", kv::proto::LISTENING, server.address));
+    for (name, address) in &server.compat {
         say(format_args!("{} {name} {address}", kv::proto::COMPAT));
     }
     let stores: Vec<String> = plan.store_urls.iter().map(|url| store::redacted(url)).collect();
     note(format_args!(
         "store {}; values at http://{}/kv/KEY; Ctrl-C ends",
         stores.join(" + "),
-        server.address()
+        server.address
     ));
     wait_for_end();
     note("draining");

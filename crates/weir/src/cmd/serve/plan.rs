@@ -75,12 +75,10 @@ impl Plan {
     /// How the server serves.
     pub(super) fn options(&self) -> Options {
         let Plan { args, .. } = self;
-        let defaults = Options::default();
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Options {
             listen: args.listen,
             compat: args.compat.clone(),
-            lab: args.lab,
             faults: self.faults.clone(),
             cache_entries: args.cache_entries,
             workers: args.workers.unwrap_or_else(cores),
@@ -88,8 +86,7 @@ impl Plan {
             connections: args.connections,
             timing: args.timing,
             drain: args.drain.0,
-            timeouts: Timeouts { idle: args.idle_timeout, head: args.head_timeout, ..defaults.timeouts },
-            ..defaults
+            timeouts: Timeouts { idle: args.idle_timeout, head: args.head_timeout },
         }
     }
 
