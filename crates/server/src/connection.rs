@@ -164,8 +164,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.wire.worker.metrics.hits[shard].add(1);
             let task = match hit {
                 Err(row) => {
-                    let cache = Some(request.started.elapsed());
-                    let timing = (*timing || options.timing).then_some(Timing { cache, beyond: None });
+                    let timing = (*timing || options.timing).then(|| {
+                        [("cache", Some(request.started.elapsed())), ("queue", None), ("store", None)]
+                    });
                     let answer = Answer::Row { row, unless: unless.clone(), served: Served::Hit };
                     Task::Send(request, answer, timing)
                 }
@@ -247,7 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         request.keep_alive &= !worker.is_draining();
         let timing = is_timed.then(|| {
             let store = asked_at.elapsed().saturating_sub(queued);
-            Timing { cache, beyond: Some((queued, store)) }
+            [("cache", cache), ("queue", Some(queued)), ("store", Some(store))]
         });
         match answer {
             Ok(answer) => self.send(&request, &answer, timing.as_ref()).await,

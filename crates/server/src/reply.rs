@@ -70,13 +70,9 @@ impl Answer {
     }
 }
 
-/// How long parts of a request took, for `Server-Timing`.
-pub(super) struct Timing {
-    /// To ask the cache; `None` of a write.
-    pub(super) cache: Option<Duration>,
-    /// In the worker's queue, and from there to the answer; `None` for a hit.
-    pub(super) beyond: Option<(Duration, Duration)>,
-}
+/// How long parts of a request took, for `Server-Timing`: to ask the cache, in the store worker's queue, and from there to the
+/// answer.
+pub(super) type Timing = [(&'static str, Option<Duration>); 3];
 
 /// A head without anything unusual is shorter.
 const HEAD_BYTES_USUAL: usize = 320;
@@ -204,15 +200,11 @@ fn with_etag(writer: Writer<'_>, version: Version) -> Writer<'_> {
 }
 
 fn with_timing<'o>(writer: Writer<'o>, timing: Option<&Timing>) -> Writer<'o> {
-    let Some(Timing { cache, beyond }) = timing else { return writer };
-    let parts = [
-        ("cache", *cache),
-        ("queue", beyond.map(|(queued, _)| queued)),
-        ("store", beyond.map(|(_, store)| store)),
-    ];
-    let spell =
-        |(name, took): (&str, Option<Duration>)| Some(format!("{name};dur={:.3}", took?.as_secs_f64() * 1e3));
-    let text = parts.into_iter().filter_map(spell).collect::<Vec<_>>().join(", ");
+    let Some(parts) = timing else { return writer };
+    let spell = |(name, took): &(&str, Option<Duration>)| {
+        Some(format!("{name};dur={:.3}", (*took)?.as_secs_f64() * 1e3))
+    };
+    let text = parts.iter().filter_map(spell).collect::<Vec<_>>().join(", ");
     writer.field("Server-Timing", text.as_bytes())
 }
 
