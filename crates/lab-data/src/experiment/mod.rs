@@ -169,8 +169,11 @@ const TYPES: &[(&str, &str)] = &[
 /// The parser's complaint on one line, with the line of the file.
 fn one_line(text: &str, error: &toml::de::Error) -> Error {
     let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-    let called = TYPES.iter().find_map(|(called, plain)| Some((what.strip_suffix(called)?, plain)));
-    let what = called.map_or(what.clone(), |(before, plain)| format!("{before}{plain}"));
+    let plain = TYPES.iter().find_map(|(called, plain)| {
+        let before = what.strip_suffix(called)?.strip_suffix("expected ")?;
+        Some(format!("{before}expected {plain}"))
+    });
+    let what = plain.unwrap_or(what);
     let hint = match () {
         _ if what.starts_with("unknown field") => "correct or remove it",
         _ if what.starts_with("missing field") => "add it, see docs/reference.md#experiment-files",

@@ -2,7 +2,7 @@
 //!
 //! Only the shape and what follows from it; what may stand in it is checked next door.
 
-use crate::simulated;
+use crate::{distinct, simulated};
 use kv::units::{BitRate, Span};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -169,17 +169,15 @@ pub const FJALL: &str = "fjall";
 impl Target {
     /// Its parts and the load generator, in the report's order. A model has none: it uses no core of this machine.
     pub fn parts(&self) -> Vec<String> {
+        let [server, link, generator] = [SERVER, LINK, GENERATOR].map(str::to_owned);
         let behind: Vec<String> = match self {
             Target::Weir { .. } => self.databases().into_iter().map(|database| database.part).collect(),
-            Target::Command(commands) => {
-                let others = commands.processes.iter().filter(|process| process.part != SERVER);
-                others.map(|process| process.part.clone()).collect()
-            }
-            Target::Url { .. } => return vec![GENERATOR.to_owned()],
+            Target::Command(commands) => commands.processes.iter().map(|of| of.part.clone()).collect(),
+            Target::Url { .. } => return vec![generator],
             Target::Simulated(_) => return Vec::new(),
         };
-        let link = self.link().map(|_| LINK.to_owned());
-        [SERVER.to_owned()].into_iter().chain(behind).chain(link).chain([GENERATOR.to_owned()]).collect()
+        let link = self.link().map(|_| link);
+        distinct([server].into_iter().chain(behind).chain(link).chain([generator]))
     }
 
     /// The databases the lab starts for it: one for each private store in their order, then the replica.
