@@ -12,7 +12,8 @@ pub mod compare;
 pub mod hits;
 pub mod figures;
 pub mod interventions;
-pub mod limit;
+pub mod rate_search;
+pub mod knee;
 pub mod little;
 pub mod population;
 pub mod rows;
@@ -22,15 +23,16 @@ mod waiting;
 
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, Growth, RULES, Reason};
-pub use capacity::{Capacity, Decline, Knee, KneeSpread};
+pub use capacity::{Capacity, Decline};
 pub use ceilings::Ceiling;
 pub use checks::{CHECKS, Check, CheckCount, Checked, Confidence, Lowered, Outcome, Scope, Trust};
 pub use compare::{Comparison, MEASURES, compare};
 pub use figures::{FIGURES, Figure, Figured, Group, How};
 pub use hits::HitRatio;
 pub use interventions::{Effect, Shown, headroom_is_decided};
-pub use limit::{Searched, Tried, UnderLimit};
+pub use knee::{Knee, KneeSpread};
 pub use population::{Place, Population};
+pub use rate_search::{Searched, Tried, UnderLimit};
 pub use rows::{Excluded, FastFail, OfRun, Row, Use};
 pub use stats::{Estimate, Interval};
 pub use steady::time_series::TimeSeries;
@@ -189,7 +191,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
         rows.push(row);
     }
     let capacity = capacity::capacity(&rows, results.seed);
-    let knee = capacity::knee(&rows, &capacity, results.seed);
+    let knee = knee::knee(&rows, &capacity, results.seed);
     let effects = interventions::effects(results, &workload.name);
     let headroom = interventions::headroom(&effects);
     let ceilings = ceilings::ceilings(&rows, &results.resources);
@@ -220,7 +222,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
         printed: rows::published_sweep(results, &workload.name),
         ceilings,
         waits: waiting::dominant(&rows, &bottleneck.levels),
-        under_limit: limit::under_limit(results, &workload.name),
+        under_limit: rate_search::under_limit(results, &workload.name),
         effects,
         checks,
         trust,

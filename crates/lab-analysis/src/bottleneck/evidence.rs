@@ -1,7 +1,8 @@
 //! What is known of every resource at the levels that decide: the numbers the rules are asked with.
 
 use super::{CONSTANT, EARLY, Evidence, SHOULDER_FALL};
-use crate::capacity::{Capacity, Knee, SHOULDER};
+use crate::capacity::{Capacity, SHOULDER};
+use crate::knee::Knee;
 use crate::rows::{POOL_SEEN, Row, SATURATED, Use};
 use crate::waiting::holding;
 use lab_data::results::{Limit, Resource, ResourceKind};

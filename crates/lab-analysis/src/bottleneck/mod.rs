@@ -17,9 +17,10 @@ pub use pressure::{Pressed, Pressure, pressure};
 pub use reason::{Growth, Reason};
 pub use rules::{Case, Conclusion, RULES, Rule};
 
-use super::capacity::{Capacity, Knee};
+use super::capacity::Capacity;
 use super::ceilings::{self, Ceiling};
 use super::interventions::{Effect, Shown, headroom};
+use super::knee::Knee;
 use super::rows::{FastFail, Row, SATURATED};
 use super::waiting::Waiting;
 use lab_data::results::{Limit, Resource, ResourceKind};

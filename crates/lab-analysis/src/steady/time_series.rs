@@ -1,8 +1,8 @@
 //! The time series of one run of a workload: of those near the knee the one that decides whether it is steady.
 
 use super::Judged;
-use crate::capacity::Knee;
 use crate::checks::Outcome;
+use crate::knee::Knee;
 use crate::rows::Row;
 use lab_data::results::Results;
 use serde::Serialize;
