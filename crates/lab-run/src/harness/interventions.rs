@@ -7,15 +7,13 @@
 //! First come those that show whether the generator is the limit: the generator or the server computes longer, at the level that got
 //! most through.
 
-use super::runner::Length;
+use super::runner::{Length, Planned};
 use super::sizes::Base;
-use super::{Progress, Runner, TargetRun, failed, save};
+use super::{Progress, Runner, TargetRun, failed, save, shuffle};
 use kv::Error;
 use kv::units::Span;
 use lab_data::experiment::{Experiment, Interventions, Workload};
 use lab_data::results::{Intervention, Results, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
-use rand_core::{Rng as Draws, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -173,7 +171,16 @@ impl<'a> TargetRun<'a> {
                 let Some(change) = change.map_or(Some(None), |change| change.map(Some)) else { continue };
                 let number = made as usize * in_round + place + 1;
                 progress.intervenes(number, total, target, &workload.name, name);
-                let mut trial = runner.intervene(workload, level, round, length, change.as_ref());
+                let change_made = change.as_ref();
+                let planned = Planned {
+                    workload,
+                    level,
+                    repetition: round,
+                    length,
+                    in_round: true,
+                    change: change_made,
+                };
+                let mut trial = runner.trial(&planned);
                 // An interrupted trial is no failure of the target.
                 if stop.load(Ordering::Relaxed) {
                     return Ok(());
@@ -228,13 +235,9 @@ fn shuffled<'k>(names: &'k [String], seed: u64, workload: &str, round: u32) -> V
         workload.bytes().chain(round.to_le_bytes()).fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(mixed);
     let mut order: Vec<Option<&str>> =
         [None].into_iter().chain(names.iter().map(|name| Some(name.as_str()))).collect();
-    // Fisher–Yates. The modulo favours low places by less than one part in 2^57 here.
-    for last in (1..order.len()).rev() {
-        order.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
-    }
+    shuffle(&mut order, mixed);
     order
 }
 
@@ -243,7 +246,7 @@ mod tests {
     use super::*;
     use crate::harness::Options;
     use lab_data::experiment::{Experiment, INTERVENTIONS};
-    use lab_data::results::{Change, Resource, Selftest};
+    use lab_data::results::{Resource, Selftest};
     use std::collections::BTreeSet;
 
     use crate::harness::sizes::tests::base;
@@ -286,8 +289,13 @@ mod tests {
             Vec::new()
         }
 
-        fn trial(&mut self, _: &Workload, _: u32, _: u32, _: Length) -> Trial {
-            base(&[])
+        fn trial(&mut self, planned: &Planned) -> Trial {
+            self.begun += 1;
+            self.revivals += u32::from(self.revived_at.contains(&self.begun));
+            match self.fails_at.contains(&self.begun) {
+                true => planned.failed("it fell over"),
+                false => Trial { level: planned.level, repetition: planned.repetition, ..base(&[]) },
+            }
         }
 
         fn interventions(&mut self, _: &Workload) -> Result<Vec<String>, Error> {
@@ -296,22 +304,6 @@ mod tests {
 
         fn revivals(&self) -> u32 {
             self.revivals
-        }
-
-        fn intervene(
-            &mut self,
-            of: &Workload,
-            level: u32,
-            round: u32,
-            _: Length,
-            _: Option<&Change>,
-        ) -> Trial {
-            self.begun += 1;
-            self.revivals += u32::from(self.revived_at.contains(&self.begun));
-            match self.fails_at.contains(&self.begun) {
-                true => failed(of, level, round, "it fell over"),
-                false => Trial { level, repetition: round, ..base(&[]) },
-            }
         }
     }
 

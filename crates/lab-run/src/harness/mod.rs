@@ -40,7 +40,7 @@ use live::LiveRunner;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use resources::{take_in, write_cap};
-use runner::{Length, Runner, SimulatedRunner, failed};
+use runner::{Length, Planned, Runner, SimulatedRunner, failed};
 use selftest::{Proved, prove};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -328,9 +328,10 @@ impl<'a> TargetRun<'a> {
             count.begun += 1;
             progress.begins(count.begun, count.total, name, &workload.name, level);
             let length = Length { warmup, window, adaptive };
+            let planned = Planned { workload, level, repetition, length, in_round: false, change: None };
             let trial = match &mut begun {
-                Ok(runner) => runner.trial(workload, level, repetition, length),
-                Err(why) => failed(workload, level, repetition, why),
+                Ok(runner) => runner.trial(&planned),
+                Err(why) => planned.failed(why),
             };
             // An interrupted trial is no failure of the target.
             if options.stop.load(Ordering::Relaxed) {
@@ -391,12 +392,16 @@ fn order<'w>(
         .collect();
     // Each repetition has an order of its own; the golden ratio keeps neighbouring seeds from meeting.
     let seed = experiment.seed.wrapping_add(u64::from(repetition).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    shuffle(&mut order, seed);
+    order
+}
+
+/// Fisher–Yates. The modulo favours low places by less than one part in 2^57 here.
+fn shuffle<T>(order: &mut [T], seed: u64) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    // Fisher–Yates. The modulo favours low places by less than one part in 2^57 here.
     for last in (1..order.len()).rev() {
         order.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
     }
-    order
 }
 
 fn plan_of(Workload { name, about, levels, published, .. }: Workload) -> WorkloadPlan {

@@ -20,6 +20,27 @@ pub(super) struct Length {
     pub(super) adaptive: Option<Adaptive>,
 }
 
+/// A trial to be run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planned<'a> {
+    pub(super) workload: &'a Workload,
+    pub(super) level: u32,
+    /// Or the round.
+    pub(super) repetition: u32,
+    pub(super) length: Length,
+    /// Whether it is one of a round of interventions, which all go the same way through the server.
+    pub(super) in_round: bool,
+    /// What is made slower for it.
+    pub(super) change: Option<&'a Change>,
+}
+
+impl Planned<'_> {
+    /// A trial of which nothing is there but why.
+    pub(super) fn failed(&self, why: impl Display) -> Trial {
+        failed(self.workload, self.level, self.repetition, why)
+    }
+}
+
 /// What trials run against.
 pub(super) trait Runner {
     /// Makes the target fresh for a repetition.
@@ -28,8 +49,8 @@ pub(super) trait Runner {
     fn environment(&self) -> Vec<(String, String)>;
     /// What its requests wait for; after the first [`Runner::begin`].
     fn resources(&mut self) -> Vec<Resource>;
-    /// Runs one trial. A failure is part of it.
-    fn trial(&mut self, workload: &Workload, level: u32, repetition: u32, length: Length) -> Trial;
+    /// Runs one trial, with its change made and then unmade. A failure is part of it.
+    fn trial(&mut self, planned: &Planned) -> Trial;
     /// The names of the interventions that can be made under `workload`.
     fn interventions(&mut self, workload: &Workload) -> Result<Vec<String>, Error>;
     /// What one of them is to change; `None` where `base` does not tell.
@@ -40,15 +61,6 @@ pub(super) trait Runner {
     fn revivals(&self) -> u32 {
         0
     }
-    /// Runs one trial of the interventions, with `change` made and then unmade. A failure is part of it.
-    fn intervene(
-        &mut self,
-        workload: &Workload,
-        level: u32,
-        round: u32,
-        length: Length,
-        change: Option<&Change>,
-    ) -> Trial;
 }
 
 /// A queueing model in place of a system.
@@ -70,9 +82,14 @@ impl Runner for SimulatedRunner<'_> {
         simulated::resources(self.model)
     }
 
-    fn trial(&mut self, workload: &Workload, level: u32, repetition: u32, length: Length) -> Trial {
-        let Length { warmup, window, .. } = length;
-        simulated::trial(self.model, &workload.name, level, repetition, self.experiment.seed, warmup, window)
+    fn trial(&mut self, planned: &Planned) -> Trial {
+        let Planned { workload, level, repetition, length: Length { warmup, window, .. }, change, .. } =
+            *planned;
+        let own_seed = self.experiment.seed;
+        let seed = if planned.in_round { simulated::seed_of(own_seed, change) } else { own_seed };
+        let changed = change.map(|change| simulated::changed(self.model, change));
+        let model = changed.as_ref().unwrap_or(self.model);
+        simulated::trial(model, &workload.name, level, repetition, seed, warmup, window)
     }
 
     fn interventions(&mut self, _: &Workload) -> Result<Vec<String>, Error> {
@@ -82,20 +99,6 @@ impl Runner for SimulatedRunner<'_> {
     fn change(&self, base: &Base, name: &str, strength: f64) -> Option<Change> {
         let goodput = base.trial.load.as_ref().map(|load| load.goodput_rps).filter(|rate| *rate > 0.0)?;
         simulated::changes(self.model, strength, goodput).into_iter().find(|change| change.name == name)
-    }
-
-    fn intervene(
-        &mut self,
-        workload: &Workload,
-        level: u32,
-        round: u32,
-        length: Length,
-        change: Option<&Change>,
-    ) -> Trial {
-        let model =
-            change.map_or_else(|| self.model.clone(), |change| simulated::changed(self.model, change));
-        let seed = simulated::seed_of(self.experiment.seed, change);
-        simulated::trial(&model, &workload.name, level, round, seed, length.warmup, length.window)
     }
 }
 

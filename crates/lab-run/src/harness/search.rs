@@ -1,6 +1,6 @@
 //! Has the highest rate searched for under a limit on latency: runs the tries that [`lab_data::search`] asks for.
 
-use super::runner::{Length, Runner};
+use super::runner::{Length, Planned, Runner};
 use super::{Options, Progress, save};
 use kv::Error;
 use kv::units::{Rate, Span, micros};
@@ -49,7 +49,15 @@ pub(super) fn search(
         paced.args.extend(["--rate".to_owned(), rate, "--arrivals".to_owned(), plan.arrivals.clone()]);
         let length = Length { warmup: span(warmup_secs), window: span(window_secs), adaptive: None };
         let begun = Instant::now();
-        let trial = runner.trial(&paced, plan.clients, repetition, length);
+        let planned = Planned {
+            workload: &paced,
+            level: plan.clients,
+            repetition,
+            length,
+            in_round: false,
+            change: None,
+        };
+        let trial = runner.trial(&planned);
         // An interrupted trial is no failure of the target.
         if options.stop.load(Ordering::Relaxed) {
             return Ok(());

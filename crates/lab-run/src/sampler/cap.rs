@@ -19,42 +19,26 @@ pub(super) fn make(context: &Context) -> Option<Sampler> {
     }))
 }
 
-/// A file of a control group, and what it says of a device.
-type Source = (&'static str, fn(&str, &str) -> Option<f64>);
-
 /// In order: the group's own bytes, those of all below it, and the one file of version 2.
-const SOURCES: &[Source] = &[
-    ("blkio.throttle.io_service_bytes", of_v1),
-    ("blkio.throttle.io_service_bytes_recursive", of_v1),
-    ("io.stat", of_v2),
-];
+const FILES: [&str; 3] =
+    ["blkio.throttle.io_service_bytes", "blkio.throttle.io_service_bytes_recursive", "io.stat"];
 
 fn written_bytes(cgroup: &Path, device: &str) -> io::Result<f64> {
-    let texts: Vec<_> = (SOURCES.iter())
-        .filter_map(|(file, of)| Some((fs::read_to_string(cgroup.join(file)).ok()?, of)))
-        .collect();
+    let texts: Vec<String> =
+        FILES.iter().filter_map(|file| fs::read_to_string(cgroup.join(file)).ok()).collect();
     if texts.is_empty() {
         return Err(io::Error::other(format!("{} counts no bytes", cgroup.display())));
     }
     // A group that has written nothing to the device yet has no line for it.
-    Ok(texts.iter().find_map(|(text, of)| of(text, device)).unwrap_or(0.0))
+    Ok(texts.iter().flat_map(|text| text.lines()).find_map(|line| bytes_in(line, device)).unwrap_or(0.0))
 }
 
-/// `254:0 Write 10485760`.
-fn of_v1(text: &str, device: &str) -> Option<f64> {
-    text.lines().find_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        (words.next() == Some(device) && words.next() == Some("Write")).then(|| words.next()?.parse().ok())?
-    })
-}
-
-/// `254:0 rbytes=4096 wbytes=10485760 rios=1 wios=80 dbytes=0 dios=0`.
-fn of_v2(text: &str, device: &str) -> Option<f64> {
-    text.lines().find_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        (words.next() == Some(device))
-            .then(|| words.find_map(|word| word.strip_prefix("wbytes="))?.parse().ok())?
-    })
+/// `254:0 Write 10485760`, or of version 2 `254:0 rbytes=4096 wbytes=10485760 rios=1 wios=80 dbytes=0 dios=0`.
+fn bytes_in(line: &str, device: &str) -> Option<f64> {
+    let counts = line.strip_prefix(device)?.strip_prefix(' ')?;
+    let mut words = counts.split_ascii_whitespace();
+    let bytes = counts.strip_prefix("Write ").or_else(|| words.find_map(|word| word.strip_prefix("wbytes=")));
+    bytes?.trim().parse().ok()
 }
 
 #[cfg(test)]

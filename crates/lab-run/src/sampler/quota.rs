@@ -45,88 +45,59 @@ struct Held {
     throttled_secs: f64,
 }
 
-/// Where a hierarchy with processor quotas is, and how it writes them.
-#[derive(Clone, Copy, Debug)]
-struct Version {
-    /// The type of its mount.
-    kind: &'static str,
-    /// The controller that stands in its mount's options and in `/proc/PID/cgroup`; version 2 has one hierarchy for all.
-    controller: Option<&'static str>,
-    /// The quota of a group, in cores' worth of time.
-    cores: fn(&Path) -> Option<f64>,
-    /// What `cpu.stat` calls the time, and its unit.
-    throttled: (&'static str, f64),
-}
-
-const VERSIONS: [Version; 2] = [
-    Version {
-        kind: "cgroup",
-        controller: Some("cpu"),
-        cores: cores_of_v1,
-        throttled: ("throttled_time", 1e-9),
-    },
-    Version { kind: "cgroup2", controller: None, cores: cores_of_v2, throttled: ("throttled_usec", 1e-6) },
-];
+/// The controller that stands in the options of its mount and in `/proc/PID/cgroup`; version 2 has one hierarchy for all.
+const CONTROLLERS: [Option<&str>; 2] = [Some("cpu"), None];
 
 /// The tightest quota over a process with these `groups`, among all hierarchies and all groups above its own.
 fn tightest(mounts: &[Mount], groups: &str) -> Option<Held> {
-    let of_version = |version: &Version| {
-        let (top, group) = place(mounts, groups, version)?;
+    let places = CONTROLLERS.iter().filter_map(|controller| place(mounts, groups, *controller));
+    let quotas = places.flat_map(|(top, group)| {
         let above = group.ancestors().take_while(|dir| dir.starts_with(&top));
-        let quotas = above.filter_map(|dir| held(dir, version)).collect::<Vec<_>>();
-        quotas.into_iter().min_by(|a, b| a.cores.total_cmp(&b.cores))
-    };
-    VERSIONS.iter().filter_map(of_version).min_by(|a, b| a.cores.total_cmp(&b.cores))
+        above.filter_map(held).collect::<Vec<_>>()
+    });
+    quotas.min_by(|a, b| a.cores.total_cmp(&b.cores))
 }
 
 /// Where the hierarchy begins, and the directory of the process's group in it.
-fn place(mounts: &[Mount], groups: &str, version: &Version) -> Option<(PathBuf, PathBuf)> {
+fn place(mounts: &[Mount], groups: &str, controller: Option<&str>) -> Option<(PathBuf, PathBuf)> {
     let group = groups.lines().find_map(|line| {
         // `4:cpu,cpuacct:/user`, and of version 2 `0::/user`.
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?);
-        let is_ours = version
-            .controller
-            .map_or(controllers.is_empty(), |name| controllers.split(',').any(|of| of == name));
-        is_ours.then_some(path)
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        controllers.split(',').any(|of| of == controller.unwrap_or_default()).then_some(path)
     })?;
-    let is_ours = |of: &&Mount| of.kind == version.kind && version.controller.is_none_or(|name| of.has(name));
-    let places = mounts.iter().filter(is_ours).filter_map(|mount| {
+    let is_ours = |of: &&Mount| match controller {
+        Some(name) => of.kind == "cgroup" && of.has(name),
+        None => of.kind == "cgroup2",
+    };
+    mounts.iter().filter(is_ours).find_map(|mount| {
         // In a namespace of its own the mount may show a part of the tree only; a group beside it cannot be read.
         let below = Path::new(group).strip_prefix(&mount.root).ok()?;
         Some((mount.point.clone(), mount.point.join(below)))
-    });
-    places.into_iter().next()
-}
-
-/// The quota of one group; `None` where it has none.
-fn held(dir: &Path, version: &Version) -> Option<Held> {
-    let cores = (version.cores)(dir)?;
-    let stat = fs::read_to_string(dir.join("cpu.stat")).ok()?;
-    let (name, unit) = version.throttled;
-    Some(Held {
-        cores,
-        periods: value_of(&stat, "nr_periods")?,
-        throttled_periods: value_of(&stat, "nr_throttled")?,
-        throttled_secs: value_of(&stat, name)? * unit,
     })
 }
 
-/// Without a quota it is -1.
-fn cores_of_v1(dir: &Path) -> Option<f64> {
-    let micros = |file| fs::read_to_string(dir.join(file)).ok()?.trim().parse::<f64>().ok();
-    cores(micros("cpu.cfs_quota_us")?, micros("cpu.cfs_period_us")?)
-}
-
-/// `20000 100000`, or without a quota `max 100000`.
-fn cores_of_v2(dir: &Path) -> Option<f64> {
-    let text = fs::read_to_string(dir.join("cpu.max")).ok()?;
-    let (quota, period) = text.trim().split_once(' ')?;
-    cores(quota.parse().ok()?, period.parse().ok()?)
-}
-
-fn cores(quota_micros: f64, period_micros: f64) -> Option<f64> {
-    (quota_micros > 0.0 && period_micros > 0.0).then(|| quota_micros / period_micros)
+/// The quota of one group; `None` where it has none.
+fn held(dir: &Path) -> Option<Held> {
+    let read = |file: &str| fs::read_to_string(dir.join(file)).ok();
+    let stat = read("cpu.stat")?;
+    // Without a quota version 2 has `max 100000`, and version 1 has -1.
+    let (quota, period, throttled_secs) = match read("cpu.max") {
+        Some(both) => {
+            let (quota, period) = both.split_once(' ')?;
+            (quota.to_owned(), period.to_owned(), value_of(&stat, "throttled_usec")? / 1e6)
+        }
+        None => {
+            let throttled_secs = value_of(&stat, "throttled_time")? / 1e9;
+            (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?, throttled_secs)
+        }
+    };
+    let (quota, period): (f64, f64) = (quota.trim().parse().ok()?, period.trim().parse().ok()?);
+    (quota > 0.0 && period > 0.0).then_some(Held {
+        cores: quota / period,
+        periods: value_of(&stat, "nr_periods")?,
+        throttled_periods: value_of(&stat, "nr_throttled")?,
+        throttled_secs,
+    })
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ impl LiveRunner<'_> {
     /// Unmakes what was changed or capped for a trial, if that was not done yet: the next one would be measured with what nobody asked for.
     pub(super) fn restore(&mut self) -> Result<(), Error> {
         if let Some(change) = self.changed.clone() {
-            self.undo(&change).map_err(|why| {
+            self.set(&change.name, 1.0, 0).map_err(|why| {
                 why.at(format_args!("what was changed before ({}) is still changed", change.name))
             })?;
             self.changed = None;
@@ -64,28 +64,24 @@ impl LiveRunner<'_> {
             self.has_faults = true;
             self.inject(false)?;
         }
-        let Some(Change { name, added_us, .. }) = change else { return Ok(()) };
-        match name.as_str() {
-            "link" => self.connect(LOWERED),
-            "write_cap" => {
-                self.cap_writes(workload.write_cap.map(|cap| Size((cap.0 as f64 * LOWERED) as u64)))
-            }
-            "database_cpu" => self.scale_databases(LOWERED),
-            // A delay of 0 would be none.
-            "commit" => self.fleet.delay_commits((added_us.round() as u64).max(1)),
-            // The server has been told.
-            _ => Ok(()),
+        let Some(change) = change else { return Ok(()) };
+        if change.name == "write_cap" {
+            return self.cap_writes(workload.write_cap.map(|cap| Size((cap.0 as f64 * LOWERED) as u64)));
         }
+        // A delay of 0 would be none.
+        self.set(&change.name, LOWERED, (change.added_us.round() as u64).max(1))
     }
 
-    /// Undoes `change`, also where it was made in part.
-    fn undo(&mut self, change: &Change) -> Result<(), Error> {
-        match change.name.as_str() {
-            "link" => self.connect(1.0),
-            "write_cap" => Ok(()),
-            "database_cpu" => self.scale_databases(1.0),
-            "commit" => self.fleet.delay_commits(0),
-            // Removed with all other faults.
+    /// Has what the change `name` is about have its rate times `factor`, or commits that wait so much longer.
+    fn set(&mut self, name: &str, factor: f64, added_us: u64) -> Result<(), Error> {
+        match name {
+            "link" => self.connect(factor),
+            "database_cpu" => match self.fleet.limits() {
+                Some(limits) => limits.scale_quotas(|part| part.starts_with(DATABASE), factor),
+                None => Ok(()),
+            },
+            "commit" => self.fleet.delay_commits(added_us),
+            // The server is told of its faults, and caps are lifted, for every trial.
             _ => Ok(()),
         }
     }
@@ -105,11 +101,6 @@ impl LiveRunner<'_> {
             [] => self.tell("DELETE", INJECT),
             words => self.tell("PUT", &format!("{INJECT}?{}", words.join("&"))),
         }
-    }
-
-    fn scale_databases(&self, factor: f64) -> Result<(), Error> {
-        let Some(limits) = self.fleet.limits() else { return Ok(()) };
-        limits.scale_quotas(|part| part.starts_with(DATABASE), factor)
     }
 
     /// Tells the server something that it has nothing to answer to.

@@ -8,10 +8,10 @@ use super::fleet::Fleet;
 use super::link::Link;
 use super::process::{Listening, Process};
 use super::resources::resources_of;
-use super::runner::Length;
+use super::runner::Planned;
 use super::services::{self, Services};
 use super::sizes::of_server;
-use super::{Options, Precision, Runner, TargetRun, environment, failed, load};
+use super::{Options, Precision, Runner, TargetRun, environment, load};
 use crate::http::get;
 use crate::sampler::{Cap, Context, Database, Samplers, device_of};
 use kv::Error;
@@ -153,39 +153,14 @@ impl<'a> LiveRunner<'a> {
         self.started.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Runs a trial with `change` made, on a target that lives and is as `workload` wants it, and unmakes the change. A failure is
-    /// part of the trial.
-    fn trial_of(
-        &mut self,
-        workload: &Workload,
-        level: u32,
-        repetition: u32,
-        length: Length,
-        change: Option<&Change>,
-    ) -> Trial {
-        let ready = self.revive().and_then(|()| self.restore()).and_then(|()| self.prepare(workload));
-        if let Err(why) = ready {
-            return failed(workload, level, repetition, why);
-        }
-        // Before it is made: what was made in part has to be unmade, too.
-        self.changed = change.cloned();
-        let made = self.cap_writes(workload.write_cap).and_then(|()| self.apply(workload, change));
-        let trial = match made {
-            Ok(()) => self.run(workload, level, repetition, length),
-            Err(why) => failed(workload, level, repetition, why),
-        };
-        // What cannot be unmade now is unmade before the next trial, or that one fails for it.
-        let _ = self.restore();
-        trial
-    }
-
     /// Whether it is wanted anew for each trial, and is no longer new.
     fn is_stale(&self) -> bool {
         matches!(&self.target_run.subject.target, Target::Command(Commands { fresh: Fresh::Trial, .. }) if self.started.used)
     }
 
     /// One run of the load generator.
-    fn run(&mut self, workload: &Workload, level: u32, repetition: u32, length: Length) -> Trial {
+    fn run(&mut self, planned: &Planned) -> Trial {
+        let Planned { workload, level, repetition, length, .. } = *planned;
         self.started.used = true;
         self.ran += 1;
         let TargetRun { experiment, options, .. } = self.target_run;
@@ -200,7 +175,7 @@ impl<'a> LiveRunner<'a> {
         let fail =
             |live: &LiveRunner, fails| live.started.failing.as_ref().map_or(Ok(()), |_| live.inject(fails));
         if let Err(why) = fail(self, !preload) {
-            return failed(workload, level, repetition, why);
+            return planned.failed(why);
         }
         let context = self.context();
         let slower = self.changed.as_ref().filter(|change| change.name == SLOWER_GENERATOR);
@@ -297,8 +272,23 @@ impl Runner for LiveRunner<'_> {
         resources_of(&self.target_run.placements, &reading, self.data_dir().and_then(device_of).as_deref())
     }
 
-    fn trial(&mut self, workload: &Workload, level: u32, repetition: u32, length: Length) -> Trial {
-        self.trial_of(workload, level, repetition, length, None)
+    fn trial(&mut self, planned: &Planned) -> Trial {
+        let Planned { workload, change, .. } = *planned;
+        let ready = self.revive().and_then(|()| self.restore()).and_then(|()| self.prepare(workload));
+        if let Err(why) = ready {
+            return planned.failed(why);
+        }
+        self.in_round = planned.in_round;
+        // Before it is made: what was made in part has to be unmade, too.
+        self.changed = change.cloned();
+        let made = self.cap_writes(workload.write_cap).and_then(|()| self.apply(workload, change));
+        let trial = match made {
+            Ok(()) => self.run(planned),
+            Err(why) => planned.failed(why),
+        };
+        // What cannot be unmade now is unmade before the next trial, or that one fails for it.
+        let _ = self.restore();
+        trial
     }
 
     fn interventions(&mut self, workload: &Workload) -> Result<Vec<String>, Error> {
@@ -321,20 +311,6 @@ impl Runner for LiveRunner<'_> {
 
     fn revivals(&self) -> u32 {
         self.revivals
-    }
-
-    fn intervene(
-        &mut self,
-        workload: &Workload,
-        level: u32,
-        round: u32,
-        length: Length,
-        change: Option<&Change>,
-    ) -> Trial {
-        self.in_round = true;
-        let trial = self.trial_of(workload, level, round, length, change);
-        self.in_round = false;
-        trial
     }
 }
 
