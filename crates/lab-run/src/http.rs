@@ -8,6 +8,9 @@ use std::time::Duration;
 /// No honest answer is longer.
 const BYTES_MAX: u64 = 1 << 20;
 
+/// How long one question of [`answers`] may take.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
 /// One GET: status and body.
 pub(crate) fn get(url: &str, path: &str, timeout: Duration) -> io::Result<(u16, Vec<u8>)> {
     ask("GET", url, path, timeout)
@@ -25,10 +28,19 @@ pub(crate) fn ask(method: &str, url: &str, path: &str, timeout: Duration) -> io:
 }
 
 /// The status of one GET. The rest of the answer is not waited for: not every server ends a connection.
-pub(crate) fn status_of(url: &str, path: &str, timeout: Duration) -> io::Result<u16> {
+fn status_of(url: &str, path: &str) -> io::Result<u16> {
     let mut start = [0; "HTTP/1.1 200".len()];
-    send("GET", url, path, timeout)?.read_exact(&mut start)?;
+    send("GET", url, path, ANSWER_MAX)?.read_exact(&mut start)?;
     status(&start).ok_or_else(|| io::Error::other("it does not speak HTTP"))
+}
+
+/// Whether one GET has a status that `is_well`; why not, in a few words.
+pub(crate) fn answers(url: &str, path: &str, is_well: fn(u16) -> bool) -> Result<(), String> {
+    match status_of(url, path) {
+        Ok(status) if is_well(status) => Ok(()),
+        Ok(status) => Err(format!("it answered {status}")),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn send(method: &str, url: &str, path: &str, timeout: Duration) -> io::Result<TcpStream> {

@@ -123,13 +123,14 @@ impl<'a> Fleet<'a> {
     /// Has the databases write out what they owe to their disks and to the replica, so that a write cap meets only what is
     /// written from now on.
     pub(super) fn settle(&self) -> Result<(), Error> {
-        let start = Instant::now();
-        for (database, server) in self.members() {
-            write_out(server, database.engine)?;
+        // A MariaDB writes its dirty pages all the time, and has no replica.
+        let postgres =
+            || self.members().filter(|(of, _)| of.engine == Engine::Postgres).map(|(_, server)| server);
+        for server in postgres() {
+            server.ask("CHECKPOINT")?;
         }
-        let may_lag = |(of, _): &(&Database, &DatabaseServer)| of.engine == Engine::Postgres;
-        let is_late = || self.members().filter(may_lag).any(|(_, server)| is_followed_late(server));
-        while start.elapsed() < SETTLE_MAX && is_late() {
+        let start = Instant::now();
+        while start.elapsed() < SETTLE_MAX && postgres().any(is_followed_late) {
             thread::sleep(SETTLE_POLL_EVERY);
         }
         rustix::fs::sync();
@@ -174,15 +175,7 @@ impl<'a> Fleet<'a> {
     }
 }
 
-/// Writes every dirty page; a MariaDB does that all the time.
-fn write_out(server: &DatabaseServer, engine: Engine) -> Result<(), Error> {
-    match engine {
-        Engine::Postgres => server.ask("CHECKPOINT").map(drop),
-        Engine::MariaDb => Ok(()),
-    }
-}
-
-/// Whether a replica has not taken in all that a server has sent it; a MariaDB has none.
+/// Whether a replica has not taken in all that a server has sent it.
 fn is_followed_late(server: &DatabaseServer) -> bool {
     const LAG: &str =
         "SELECT coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)), 0)::bigint

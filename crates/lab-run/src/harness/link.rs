@@ -29,12 +29,6 @@ pub(super) struct Link {
     pub(super) asked: sampler::Link,
 }
 
-/// Both ends of a conversation.
-struct Talk {
-    questions: ChildStdin,
-    answers: Receiver<String>,
-}
-
 impl Link {
     /// Starts `program` as `wanted` on the way to `to`, as in `127.0.0.1:8080`, and waits until it listens.
     pub(super) fn start(
@@ -52,24 +46,22 @@ impl Link {
         let started = Listening::wait(Process::weir(&mut command, cores, log)?, stop)?;
         let Listening { mut process, lines: answers, url } = started;
         let questions = process.stdin().ok_or_else(|| process.failed("has no input"))?;
-        let talk = Mutex::new(Talk { questions, answers });
+        // Both ends of a conversation.
+        let talk = Mutex::new((questions, answers));
         let asked = sampler::Link {
             bytes_per_sec: wanted.rate.map(BitRate::bytes_per_sec),
-            ask: Arc::new(move || talk.lock().ask()),
+            ask: Arc::new(move || ask(&mut talk.lock())),
         };
         Ok(Link { process, url, asked })
     }
 }
 
-impl Talk {
-    fn ask(&mut self) -> io::Result<LinkAccount> {
-        // What came too late for whoever asked before.
-        while self.answers.try_recv().is_ok() {}
-        self.questions.write_all(b"stats\n")?;
-        self.questions.flush()?;
-        let line = self.answers.recv_timeout(ANSWER_MAX).map_err(io::Error::other)?;
-        Ok(serde_json::from_str(&line)?)
-    }
+fn ask((questions, answers): &mut (ChildStdin, Receiver<String>)) -> io::Result<LinkAccount> {
+    // What came too late for whoever asked before.
+    while answers.try_recv().is_ok() {}
+    questions.write_all(b"stats\n")?;
+    let line = answers.recv_timeout(ANSWER_MAX).map_err(io::Error::other)?;
+    Ok(serde_json::from_str(&line)?)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use super::files::{self, cannot_write, temporary_dir};
 use super::process::{Process, blind, kill_within, on_free_ports, poll_until, wait_ready};
-use crate::http::status_of;
+use crate::http::answers;
 use kv::Error;
 use lab_data::experiment::{Commands, PORT, SERVER, fill};
 use rustix::process::Signal;
@@ -20,8 +20,6 @@ use tempfile::TempDir;
 
 /// How long a target may take until it answers.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long one question may take.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How long a program may take to say its version.
 const VERSION_MAX: Duration = Duration::from_secs(5);
 /// Where packages put servers that are not in every user's PATH.
@@ -83,11 +81,8 @@ impl Services {
         }
         let Services { running, url, .. } = &mut services;
         // Not that it fails: who is started first may serve before what stands behind it does.
-        wait_ready(running, TIMEOUT, stop, || match status_of(url, &start.commands.ready, ANSWER_MAX) {
-            Ok(status) if status < 500 => Ok(()),
-            Ok(status) => Err(format!("it answered {status}")),
-            Err(error) => Err(error.to_string()),
-        })?;
+        let ready = &start.commands.ready;
+        wait_ready(running, TIMEOUT, stop, || answers(url, ready, |status| status < 500))?;
         Ok(services)
     }
 }

@@ -49,17 +49,11 @@ struct Used {
     threads: HashMap<u32, Thread>,
 }
 
-/// One thread.
-#[derive(Debug, Default)]
+/// One thread, with its `schedstat`.
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Thread {
     /// What it does, if its name says so: `write` of `weir-write-3`.
     task: Option<String>,
-    ran: Ran,
-}
-
-/// One thread's `schedstat`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Ran {
     cpu_secs: f64,
     run_delay_secs: f64,
     switches: f64,
@@ -112,26 +106,22 @@ impl Part {
         }
         let name = &self.name;
         let threads = || self.seen.values().flat_map(|used| used.threads.values());
-        let mut tasks: BTreeMap<&str, Ran> = BTreeMap::new();
-        for (task, ran) in threads().filter_map(|thread| Some((thread.task.as_ref()?, thread.ran))) {
+        let mut tasks: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+        for (task, thread) in threads().filter_map(|thread| Some((thread.task.as_ref()?, thread))) {
             let sum = tasks.entry(task).or_default();
-            sum.cpu_secs += ran.cpu_secs;
-            sum.run_delay_secs += ran.run_delay_secs;
+            *sum = (sum.0 + thread.cpu_secs, sum.1 + thread.run_delay_secs);
         }
-        for (task, ran) in tasks {
-            into.count(format!("{name}.threads.{task}.cpu_secs"), ran.cpu_secs);
-            into.count(format!("{name}.threads.{task}.run_delay_secs"), ran.run_delay_secs);
+        for (task, (cpu_secs, run_delay_secs)) in tasks {
+            into.count(format!("{name}.threads.{task}.cpu_secs"), cpu_secs);
+            into.count(format!("{name}.threads.{task}.run_delay_secs"), run_delay_secs);
         }
         into.count(format!("{name}.cpu_secs"), self.seen.values().map(Used::cpu_secs).sum());
         // With its accounting off the kernel prints zeros for these two; and of a thread that ended unseen they are
         // lost. Left out they fail to prove anything, too low they would prove the wrong thing.
-        let switches: f64 = threads().map(|thread| thread.ran.switches).sum();
+        let switches: f64 = threads().map(|thread| thread.switches).sum();
         if switches > 0.0 && self.seen.values().all(|used| used.is_complete(tick_secs)) {
             into.count(format!("{name}.switches"), switches);
-            into.count(
-                format!("{name}.run_delay_secs"),
-                threads().map(|thread| thread.ran.run_delay_secs).sum(),
-            );
+            into.count(format!("{name}.run_delay_secs"), threads().map(|thread| thread.run_delay_secs).sum());
         }
         into.gauge(format!("{name}.threads"), tree.iter().map(|stat| stat.threads).sum());
         if memory_known {
@@ -153,7 +143,7 @@ impl Used {
     }
 
     fn threads_secs(&self) -> f64 {
-        self.threads.values().map(|thread| thread.ran.cpu_secs).sum()
+        self.threads.values().map(|thread| thread.cpu_secs).sum()
     }
 }
 
@@ -163,9 +153,11 @@ fn read_threads(pid: u32, threads: &mut HashMap<u32, Thread>) {
     for task in tasks.flatten() {
         let Some(thread) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        if let Some(ran) = parse_schedstat(&text) {
+        if let Some(read) = parse_schedstat(&text) {
             let named = || fs::read_to_string(task.path().join("comm")).ok().and_then(|name| task_of(&name));
-            threads.entry(thread).or_insert_with(|| Thread { task: named(), ran }).ran = ran;
+            let known =
+                threads.entry(thread).or_insert_with(|| Thread { task: named(), ..Thread::default() });
+            *known = Thread { task: known.task.take(), ..read };
         }
     }
 }
@@ -194,10 +186,10 @@ fn tree(all: &[Stat], root: u32) -> Vec<&Stat> {
     tree
 }
 
-fn parse_schedstat(text: &str) -> Option<Ran> {
-    let mut numbers = text.split_ascii_whitespace().map(|word| word.parse::<f64>().ok());
-    let mut next = || numbers.next().flatten();
-    Some(Ran { cpu_secs: next()? / 1e9, run_delay_secs: next()? / 1e9, switches: next()? })
+fn parse_schedstat(text: &str) -> Option<Thread> {
+    let numbers: Vec<f64> = text.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
+    let [cpu_ns, delay_ns, switches] = numbers[..] else { return None };
+    Some(Thread { task: None, cpu_secs: cpu_ns / 1e9, run_delay_secs: delay_ns / 1e9, switches })
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
@@ -237,7 +229,7 @@ mod tests {
 
     #[test]
     fn schedstat_is_in_nanoseconds() {
-        let ran = Ran { cpu_secs: 1.5, run_delay_secs: 0.25, switches: 7.0 };
+        let ran = Thread { task: None, cpu_secs: 1.5, run_delay_secs: 0.25, switches: 7.0 };
         assert_eq!(parse_schedstat("1500000000 250000000 7\n"), Some(ran));
         assert_eq!(parse_schedstat(""), None);
     }
@@ -261,12 +253,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_ended_still_counts() {
-        let ran = Ran { cpu_secs: 0.5, run_delay_secs: 0.0, switches: 1.0 };
-        let mut used = Used {
-            ticks_secs: 1.49,
-            before_secs: 1.0,
-            threads: HashMap::from([(1, Thread { task: None, ran })]),
-        };
+        let ran = Thread { cpu_secs: 0.5, switches: 1.0, ..Thread::default() };
+        let mut used = Used { ticks_secs: 1.49, before_secs: 1.0, threads: HashMap::from([(1, ran)]) };
         assert_eq!(used.cpu_secs(), 1.5, "the exact sum wins while all threads live");
         assert!(used.is_complete(0.01));
         used.ticks_secs = 2.0;

@@ -54,18 +54,13 @@ const MYSQL_THREAD: &str = "SELECT tid FROM information_schema.processlist WHERE
 /// its contents anew only if nobody has read them for 100 ms: asked as often as here, it never changes.
 const MYSQL_ROW_LOCKS: &str = "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'";
 
-/// What MariaDB and MySQL call statements that lock rows.
+/// What MariaDB and MySQL call statements that lock rows, in one case or the other.
 const MYSQL_LOCKING: &[&str] = &[
     "State:Updating",
-    "State:updating",
     "State:Update",
-    "State:update",
     "State:Deleting from main table",
-    "State:deleting from main table",
     "State:Sending data",
     "State:Statistics",
-    "State:statistics",
-    "State:executing",
     "State:Executing",
 ];
 
@@ -73,7 +68,8 @@ const MYSQL_LOCKING: &[&str] = &[
 fn with_row_locks(mut states: Vec<(String, f64)>, waiting: f64) -> Vec<(String, f64)> {
     states.sort_by(|a, b| b.1.total_cmp(&a.1));
     let mut left = waiting;
-    for (_, count) in states.iter_mut().filter(|(state, _)| MYSQL_LOCKING.contains(&state.as_str())) {
+    let locks = |state: &str| MYSQL_LOCKING.iter().any(|name| name.eq_ignore_ascii_case(state));
+    for (_, count) in states.iter_mut().filter(|(state, _)| locks(state)) {
         let taken = left.min(*count);
         *count -= taken;
         left -= taken;

@@ -8,7 +8,7 @@ use crate::harness::limits::Limits;
 use crate::harness::link::Link;
 use crate::harness::process::{Listening, Process, wait_ready};
 use crate::harness::slow_flush;
-use crate::http::get;
+use crate::http::answers;
 use kv::Error;
 use kv::proto::READYZ;
 use kv::units::{BitRate, Size};
@@ -20,8 +20,6 @@ use std::time::Duration;
 
 /// How long a server that listens may take to open its store and answer.
 const READY_MAX: Duration = Duration::from_secs(30);
-/// How long one question may take.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 impl LiveRunner<'_> {
     /// New and empty stores for a `weir serve`.
@@ -81,11 +79,7 @@ impl LiveRunner<'_> {
         let process = Process::weir(&mut command, cores, &options.dir.join("server.log"))?;
         let Listening { mut process, lines, url } = Listening::wait(process, &options.stop)?;
         wait_ready(slice::from_mut(&mut process), READY_MAX, &options.stop, || {
-            match get(&url, READYZ, ANSWER_MAX) {
-                Ok((200, _)) => Ok(()),
-                Ok((status, _)) => Err(format!("it answered {status}")),
-                Err(error) => Err(error.to_string()),
-            }
+            answers(&url, READYZ, |status| status == 200)
         })?;
         delay.map_or(Ok(()), |_| slow_flush::verify(process.pid()))?;
         self.fleet.take(SERVER, process.pid())?;

@@ -51,7 +51,7 @@ pub(super) fn make(context: &Context) -> Option<Sampler> {
     let listeners = Listeners::resolved(context.url.as_deref().unwrap_or(loaded), loaded)?;
     let posts = Posts::among(&context.cores);
     // From now on, so that the first reading already knows whether there is anything to be seen.
-    let sockets = Background::start(Observed::new(Instant::now()), move |sockets| {
+    let sockets = Background::start(Observed::default(), move |sockets| {
         if let Err(error) = watch(&listeners, posts, sockets) {
             log::debug!("sampler sockets: {error}");
             sockets.seen.lock().live = false;

@@ -35,11 +35,11 @@ impl Places {
 }
 
 /// What was seen so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Observed {
     /// What the last sample showed, and until when it has been counted; `None` where it showed nothing.
     last: Option<Places>,
-    until: Instant,
+    until: Option<Instant>,
     /// Whether both ends of any connection were ever seen.
     pub(super) live: bool,
     /// Whether samples come when they are due.
@@ -57,29 +57,14 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    pub(super) fn new(now: Instant) -> Observed {
-        Observed {
-            last: None,
-            until: now,
-            live: false,
-            prompt: false,
-            samples: 0.0,
-            missed_ratio: 0.0,
-            observed_secs: 0.0,
-            secs: Places::default(),
-            sample_secs: 0.0,
-            cost_secs: 0.0,
-        }
-    }
-
     /// What the last sample showed stands until `now`.
     pub(super) fn stand(&mut self, now: Instant) {
-        let secs = now.saturating_duration_since(self.until).as_secs_f64();
-        if let Some(last) = self.last {
+        if let (Some(last), Some(until)) = (self.last, self.until) {
+            let secs = now.saturating_duration_since(until).as_secs_f64();
             self.observed_secs += secs;
             self.secs.add(last, secs);
         }
-        self.until = self.until.max(now);
+        self.until = self.until.max(Some(now));
     }
 
     /// A sample met nobody: until the next one nothing is known.
@@ -134,7 +119,7 @@ mod tests {
     fn who_is_gone_before_a_look_is_not_counted_as_nowhere() {
         let began = Instant::now();
         let at = |secs: u64| began + Duration::from_secs(secs);
-        let mut seen = Observed::new(began);
+        let mut seen = Observed::default();
         let queue = Places { server_unread: 3.0, connections: 4.0, ..Places::default() };
         seen.sample(at(1), queue, 1e-5);
         seen.miss(at(2));
@@ -155,7 +140,7 @@ mod tests {
     fn what_was_seen_stands_until_the_next_look_and_for_every_reading() {
         let start = Instant::now();
         let after = |millis| start + Duration::from_millis(millis);
-        let mut seen = Observed::new(start);
+        let mut seen = Observed::default();
         let waiting = |server_unread| Places { server_unread, connections: 4.0, ..Places::default() };
         seen.sample(after(0), waiting(4.0), 0.0);
         seen.sample(after(250), waiting(2.0), 0.0);
@@ -169,7 +154,7 @@ mod tests {
 
     #[test]
     fn looks_that_cost_more_are_rarer() {
-        let mut seen = Observed::new(Instant::now());
+        let mut seen = Observed::default();
         let mut period_after = |cost_secs, times| {
             (0..times).for_each(|_| seen.sample(Instant::now(), Places::default(), cost_secs));
             seen.period()
