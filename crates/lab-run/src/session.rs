@@ -138,3 +138,36 @@ fn in_time<T>(
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+    use std::time::Instant;
+
+    #[test]
+    fn a_server_that_says_nothing_is_given_up_in_time_or_when_stopped() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("postgres://weir@{}/weir", silent.local_addr().unwrap());
+        let open = |timeout, stop: &Arc<AtomicBool>| {
+            let patience = Patience { timeout, stop: Arc::clone(stop) };
+            Session::open(Engine::Postgres, &url, "postgres", patience).err().unwrap().to_string()
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let why = open(Duration::from_millis(10), &stop);
+        assert!(why.starts_with("the database does not answer within"), "{why}");
+        let begun = Instant::now();
+        let waiting = {
+            let (stop, open) = (&stop, &open);
+            thread::scope(|scope| {
+                let waiting = scope.spawn(move || open(Duration::from_secs(600), stop));
+                thread::sleep(Duration::from_millis(20));
+                stop.store(true, Ordering::Relaxed);
+                waiting.join().unwrap()
+            })
+        };
+        assert_eq!(waiting, "interrupted");
+        assert!(begun.elapsed() < Duration::from_secs(300));
+    }
+}

@@ -30,7 +30,7 @@ use files::cannot_write;
 use kv::Error;
 use kv::proto::{FORMAT, SecondReport};
 use kv::units::Span;
-use lab_data::experiment::{Adaptive, Cores, Experiment, Subject, Target, Workload};
+use lab_data::experiment::{Adaptive, Case, Cores, Experiment, Subject, Target, Workload};
 use lab_data::published::PublishedRow;
 use lab_data::results::{
     Intervention, Measured, NOT_IMPOSED, Placement, Results, Selftest, Trial, WorkloadPlan,
@@ -282,11 +282,8 @@ impl<'a> TargetRun<'a> {
 
     /// Whether it is there only to be compared with targets whose limit is known.
     fn is_reference(&self) -> bool {
-        let name = self.subject.name.as_ref();
-        self.experiment
-            .truth
-            .as_ref()
-            .is_some_and(|truth| truth.cases.iter().all(|case| Some(&case.target) != name))
+        let is_other = |case: &Case| Some(&case.target) != self.subject.name.as_ref();
+        self.experiment.truth.as_ref().is_some_and(|truth| truth.cases.iter().all(is_other))
     }
 
     /// Runs every trial of one repetition, or as many as there is time for. Without a `runner` there is a limit that this machine

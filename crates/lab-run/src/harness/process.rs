@@ -205,6 +205,8 @@ impl Process {
         }
         // Not reaped yet, so the id is still its own.
         kill(self.pid(), signal);
+        // One that was stopped would not hear of it.
+        kill(self.pid(), Signal::CONT);
         if self.wait(TIMEOUT).is_none() {
             log::warn!("process {} did not end when asked and is killed", self.pid());
             self.kill();
@@ -218,14 +220,8 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Kills it, and then whatever it has left of its own children: the root first, so that it does not start anew what it sees dying.
-    pub(super) fn kill_tree(&mut self) {
-        let tree = descendants(self.pid());
-        self.kill();
-        kill_all(tree.get(1..).unwrap_or_default());
-    }
-
-    /// Asks it to end with `signal`, and then kills whatever it has left of its own children and of its group.
+    /// Asks it to end with `signal`, and then kills whatever it has left of its own children and of its group: it first, so that it does
+    /// not start anew what it sees dying.
     pub(super) fn end_tree(&mut self, signal: Signal) {
         let tree = descendants(self.pid());
         self.end(signal);

@@ -17,8 +17,11 @@ enum Slowed {
     Rate(Vec<String>),
 }
 
-/// How large each is, if that was counted; a row for each of [`lab_data::experiment::INTERVENTIONS`], and two more.
-const SIZES: &[(&str, fn(&Base) -> Option<Slowed>)] = &[
+/// What is made slower, if that was counted.
+type Size = fn(&Base) -> Option<Slowed>;
+
+/// How large each is; a row for each of [`lab_data::experiment::INTERVENTIONS`], and two more.
+const SIZES: &[(&str, Size)] = &[
     (SLOWER_GENERATOR, |base| Some(base.in_use(base.generator_cpus()))),
     (SLOWER_SERVER, |base| Some(base.in_use(base.server_cpus()))),
     ("cpu", |base| {

@@ -141,11 +141,6 @@ impl DatabaseServer {
         self.dir.path().join("data")
     }
 
-    /// What it said last.
-    pub fn log(&self) -> &Path {
-        &self.log
-    }
-
     /// The root of its processes; `None` while it is stopped.
     pub(super) fn process(&mut self) -> Option<&mut Process> {
         self.process.as_mut()
@@ -258,7 +253,7 @@ impl DatabaseServer {
     /// Kills it and all its processes at once, as a crash would; the data stays.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
-            process.kill_tree();
+            process.end_tree(Signal::KILL);
         }
     }
 
