@@ -56,7 +56,7 @@ enum State {
     /// LF behind that.
     ChunkEndLf,
     /// The trailer section after the last chunk.
-    Trailer { part: Part, seen: Trailer },
+    Trailer { part: Part, bytes: u16, lines: u16 },
     /// All is read.
     Done,
 }
@@ -71,13 +71,6 @@ enum Part {
     Lf,
     /// LF behind the empty line that ends it all.
     LastLf,
-}
-
-/// How much of the trailer section has been read.
-#[derive(Clone, Copy, Debug, Default)]
-struct Trailer {
-    bytes: u16,
-    lines: u16,
 }
 
 /// Most digits of a chunk's size: a u64 holds no more.
@@ -167,7 +160,7 @@ impl Decoder {
             (State::Extension { .. }, _) => Err(Reject::bad("malformed or too long chunk extension")),
 
             (State::SizeEnd { size: 0 }, b'\n') => {
-                Ok(State::Trailer { part: Part::Start, seen: Trailer::default() })
+                Ok(State::Trailer { part: Part::Start, bytes: 0, lines: 0 })
             }
             (State::SizeEnd { size }, b'\n') => {
                 self.allowance_bytes = self.allowance_bytes.checked_sub(size).ok_or(TOO_LARGE)?;
@@ -179,22 +172,22 @@ impl Decoder {
             (State::ChunkEndLf, b'\n') => Ok(State::Size { size: 0, digits: 0 }),
             (State::ChunkEnd | State::ChunkEndLf, _) => Err(Reject::bad("no line end behind a chunk")),
 
-            (State::Trailer { part, seen }, _) => after_trailer(part, seen, byte),
+            (State::Trailer { part, bytes, lines }, _) => after_trailer(part, bytes, lines, byte),
 
             (State::Length(_) | State::UntilClose | State::Chunk(_) | State::Done, _) => Ok(state),
         }
     }
 }
 
-/// The state after one byte of the trailer section.
-fn after_trailer(part: Part, mut seen: Trailer, byte: u8) -> Result<State, Reject> {
+/// The state after one byte of the trailer section, behind `bytes` bytes and `lines` fields of it.
+fn after_trailer(part: Part, bytes: u16, mut lines: u16, byte: u8) -> Result<State, Reject> {
     if let (Part::LastLf, b'\n') = (part, byte) {
         return Ok(State::Done);
     }
     let part = match (part, byte) {
         (Part::Start, b'\r') => Part::LastLf,
         (Part::Start, _) if is_token(byte) => {
-            seen.lines += 1;
+            lines += 1;
             Part::Name
         }
         (Part::Name, b':') => Part::Value,
@@ -204,11 +197,10 @@ fn after_trailer(part: Part, mut seen: Trailer, byte: u8) -> Result<State, Rejec
         (Part::Lf, b'\n') => Part::Start,
         _ => return Err(BAD_TRAILER),
     };
-    seen.bytes += 1;
-    if seen.bytes > TRAILER_BYTES_MAX || seen.lines > TRAILER_LINES_MAX {
+    if bytes >= TRAILER_BYTES_MAX || lines > TRAILER_LINES_MAX {
         return Err(Reject::new(431, "too much in trailers"));
     }
-    Ok(State::Trailer { part, seen })
+    Ok(State::Trailer { part, bytes: bytes + 1, lines })
 }
 
 /// Whether a byte may stand in an extension or a field value: no control character but the tab.

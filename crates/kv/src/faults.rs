@@ -35,11 +35,6 @@ pub const FAULTS: [&str; 7] = ["cpu", "worker", "delay", "lock", "store_worker",
 /// Longest injected delay, so that a typing error does not block a server for hours.
 pub const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The names of all faults, for messages.
-pub fn names() -> String {
-    FAULTS.join(", ")
-}
-
 fn is_count(index: usize) -> bool {
     index == Fault::Fail as usize
 }
@@ -57,7 +52,7 @@ impl FaultSpec {
                 word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
             let index = FAULTS.iter().position(|known| *known == name).ok_or_else(|| {
                 Error::input(format_args!("unknown fault \"{name}\""))
-                    .hint(format_args!("expected one of: {}", names()))
+                    .hint(format_args!("expected one of: {}", FAULTS.join(", ")))
             })?;
             let value = value.ok_or_else(|| {
                 let example = if is_count(index) { "40" } else { "250us" };

@@ -52,7 +52,7 @@ enum Task {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(stream: S, worker: Rc<Worker>) -> Connection<S> {
-        let idle = worker.shared.options.timeouts.idle;
+        let idle = worker.shared.options.idle_timeout;
         Connection { wire: Wire::new(stream, worker, idle), scratch: Vec::new(), faults: None }
     }
 

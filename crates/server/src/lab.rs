@@ -11,7 +11,7 @@ use super::reply::{Answer, JSON};
 use crate::tiered::WriteError;
 use http1::request::{Head, Method};
 use kv::Key;
-use kv::faults::{self, FaultSpec};
+use kv::faults::{FAULTS, FaultSpec};
 use kv::proto::is_well_encoded;
 use std::borrow::Cow;
 
@@ -98,7 +98,7 @@ fn action(head: &Head<'_, '_>, path: &[u8], query: Option<&[u8]>) -> Result<Acti
             let words =
                 words.collect::<Result<Vec<_>, _>>().map_err(|_| wrong_query("the query is not UTF-8"))?;
             if words.is_empty() {
-                let known = faults::names();
+                let known = FAULTS.join(", ");
                 return Err(wrong_query(format!("write ?NAME=VALUE&NAME=VALUE with any of {known}")));
             }
             FaultSpec::parse(&words).map(Action::Inject).map_err(|why| wrong_query(String::from(why)))

@@ -71,18 +71,11 @@ pub struct Options {
     pub timing: bool,
     /// How long a drain waits for what is in flight.
     pub drain: Duration,
-    /// How long the server waits for a client.
-    pub timeouts: Timeouts,
-}
-
-/// How long the server waits for a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// For the next request of a connection.
-    pub idle: Duration,
-    /// For a head, from its first byte; for a body, and for a client that does not take its answer, before the slowest
-    /// tolerated rate counts.
-    pub head: Duration,
+    /// How long the server waits for the next request of a connection.
+    pub idle_timeout: Duration,
+    /// How long it waits for a head, from its first byte; for a body, and for a client that does not take its answer, before the
+    /// slowest tolerated rate counts.
+    pub head_timeout: Duration,
 }
 
 /// A running server.
@@ -337,8 +330,8 @@ impl Shared {
 
 impl Worker {
     fn new(shared: Arc<Shared>, metrics: Arc<WorkerMetrics>) -> Worker {
-        let Timeouts { idle, head, .. } = shared.options.timeouts;
-        let timeouts = Rc::new(TimeoutChecker::new(idle.min(head)));
+        let shortest = shared.options.idle_timeout.min(shared.options.head_timeout);
+        let timeouts = Rc::new(TimeoutChecker::new(shortest));
         Worker { shared, metrics, timeouts, spare: Spare::default(), pauses: Pauses::default() }
     }
 

@@ -105,7 +105,7 @@ fn collect(worker: &Worker) -> Samples {
     page.number("weir_workers", "", metrics.workers.len() as f64);
     let busy: Duration = metrics.workers.iter().map(|worker| worker.busy.so_far()).sum();
     page.number("weir_worker_busy_seconds_total", "", busy.as_secs_f64());
-    let answers = tiers.shards().iter().map(|tiered| secs(&tiered.meters().answer_nanos)).sum();
+    let answers = tiers.shards.iter().map(|tiered| secs(&tiered.meters().answer_nanos)).sum();
     page.number("weir_worker_queue_seconds_total", "", answers);
     page.number(SHED, "reason=\"connections\"", metrics.sum(|worker| &worker.shed_connections));
     if let Some(lock) = faults.as_ref().and_then(Faults::lock_totals) {
@@ -119,17 +119,17 @@ fn collect(worker: &Worker) -> Samples {
         page.number("weir_compute_busy_seconds_total", "", secs(&compute.busy_nanos));
         page.histogram("weir_compute_queue_seconds", "", [&compute.waited], 1e6);
     }
-    if let Some(replica) = tiers.replica() {
+    if let Some(replica) = &tiers.replica {
         page.number("weir_replica_up", "", f64::from(replica.is_up()));
         page.number("weir_replica_reads_total", "", replica.reads.get() as f64);
-        for shard in 0..tiers.shards().len() {
+        for shard in 0..tiers.shards.len() {
             if let Some(bytes) = replica.lag.bytes(shard) {
                 page.number("weir_replica_lag_bytes", &format!("shard=\"{shard}\""), bytes as f64);
             }
         }
     }
-    for (index, tiered) in tiers.shards().iter().enumerate() {
-        if tiers.shards().len() > 1 {
+    for (index, tiered) in tiers.shards.iter().enumerate() {
+        if tiers.shards.len() > 1 {
             page.shard = format!("shard=\"{index}\"");
         }
         collect_shard(&mut page, tiered, metrics.sum(|worker| &worker.hits[index]));
@@ -201,8 +201,8 @@ pub(super) const PAGES: &[(&str, Page)] = &[
 
 /// Why the server cannot serve every key now; `None` if it can.
 fn not_ready(tiers: &Tiers) -> Option<String> {
-    let of = tiers.shards().len();
-    let away = tiers.shards().iter().enumerate().filter_map(|(index, tiered)| {
+    let of = tiers.shards.len();
+    let away = tiers.shards.iter().enumerate().filter_map(|(index, tiered)| {
         let name = if of == 1 { "the store".to_owned() } else { format!("shard {} of {of}", index + 1) };
         match tiered.store().status() {
             Status::Up(_) => None,

@@ -113,7 +113,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             response::write(&mut self.output, 100).end();
             self.flush().await?;
         }
-        let timeouts = self.worker.shared.options.timeouts;
+        let head_timeout = self.worker.shared.options.head_timeout;
         let since = Instant::now();
         while !decoder.is_done() {
             let step = match decoder.decode(&self.input) {
@@ -127,7 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
                 self.flush().await?;
                 let earned = Duration::from_secs(body.len() as u64 / BYTES_PER_SEC_MIN);
                 // What came quickly buys no long silence.
-                let until = (since + timeouts.head + earned).min(Instant::now() + timeouts.head);
+                let until = (since + head_timeout + earned).min(Instant::now() + head_timeout);
                 self.fill(until, false).await?;
             }
         }
@@ -136,7 +136,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
     /// Waits for more of a head.
     pub(super) async fn fill_head(&mut self) -> Result<(), End> {
-        let timeouts = self.worker.shared.options.timeouts;
+        let head_timeout = self.worker.shared.options.head_timeout;
         if self.input.is_empty() {
             match self.fill(self.timeout.until(self.idle), true).await {
                 // A connection without a request may be closed without an answer.
@@ -145,7 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             }
         } else {
             // From the first byte of this head, however slowly the rest arrives.
-            let until = Instant::now() + timeouts.head;
+            let until = Instant::now() + head_timeout;
             while self.head_is_partial() {
                 self.fill(until, false).await?;
             }
@@ -226,9 +226,9 @@ async fn send<S: AsyncWrite + Unpin>(stream: &mut S, worker: &Worker, bytes: &[u
         });
         let taken = taken.await.map_err(|_| End::Gone)?;
         if taken < piece.len() {
-            let timeouts = worker.shared.options.timeouts;
+            let head_timeout = worker.shared.options.head_timeout;
             let earned = Duration::from_secs(piece.len() as u64 / BYTES_PER_SEC_MIN);
-            let rest = tokio::time::timeout(timeouts.head + earned, stream.write_all(&piece[taken..]));
+            let rest = tokio::time::timeout(head_timeout + earned, stream.write_all(&piece[taken..]));
             rest.await.map_err(|_| End::Gone)?.map_err(|_| End::Gone)?;
         }
     }

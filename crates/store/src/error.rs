@@ -1,6 +1,5 @@
 //! What can go wrong with a store, sorted by what may be done about it.
 
-use kv::Outcome;
 use std::fmt;
 
 /// A store's failure: what happened, in one line, and what follows from it.
@@ -33,14 +32,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether a write that failed so has happened.
-    pub fn outcome(self) -> Outcome {
-        match self {
-            Kind::Unknown => Outcome::Unknown,
-            _ => Outcome::NotApplied,
-        }
-    }
-
     /// Whether the session that failed so is of no more use.
     pub fn ends_session(self) -> bool {
         !matches!(self, Kind::Retry | Kind::Rejected | Kind::Refused | Kind::Overloaded)

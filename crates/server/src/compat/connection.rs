@@ -36,7 +36,7 @@ pub(crate) struct Connection<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(crate) fn new(stream: S, worker: Rc<Worker>, state: Arc<CompatState>) -> Connection<S> {
-        let idle = worker.shared.options.timeouts.idle.min(IDLE);
+        let idle = worker.shared.options.idle_timeout.min(IDLE);
         Connection { wire: Wire::new(stream, worker, idle), state, answered: 0 }
     }
 

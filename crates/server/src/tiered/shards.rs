@@ -22,8 +22,9 @@ pub struct Shard {
 /// One tier or several, and what the server asks of them.
 pub struct Tiers {
     /// One to [`SHARDS_MAX`].
-    shards: Box<[Tiered]>,
-    replica: Option<Replica>,
+    pub shards: Box<[Tiered]>,
+    /// Asked for what a store cannot answer.
+    pub replica: Option<Replica>,
 }
 
 impl Tiers {
@@ -110,19 +111,9 @@ impl Tiers {
         Ok(())
     }
 
-    /// The shards, in their order.
-    pub fn shards(&self) -> &[Tiered] {
-        &self.shards
-    }
-
     /// What the caches hold together.
     pub fn cache_counts(&self) -> CacheCounts {
         self.shards.iter().map(|tier| tier.cache().counts()).sum()
-    }
-
-    /// The replica, if there is one.
-    pub fn replica(&self) -> Option<&Replica> {
-        self.replica.as_ref()
     }
 }
 
@@ -295,7 +286,7 @@ mod tests {
         let read = get(&tiers, "k").await;
         call(&store).await.act(Act::Fail(Kind::Rejected));
         assert_eq!(read.await.unwrap(), Err(Kind::Rejected));
-        assert!(replica.is_quiet() && tiers.replica().unwrap().reads.get() == 0);
+        assert!(replica.is_quiet() && tiers.replica.as_ref().unwrap().reads.get() == 0);
     }
 
     #[tokio::test]

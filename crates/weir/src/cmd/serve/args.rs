@@ -5,7 +5,7 @@ use cache::policy::{self, PolicyRow};
 use clap::builder::RangedU64ValueParser;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
-use kv::faults;
+use kv::faults::FAULTS;
 use kv::units::{Size, Span};
 use kv::{Error, VALUE_BYTES_MAX};
 use server::{COMPAT_APIS, CompatListener};
@@ -133,7 +133,7 @@ pub(crate) struct Args {
     pub(super) batching: Batching,
 
     #[arg(long, value_name = "NAME=VALUE,…", env = "WEIR_INJECT", value_delimiter = ',')]
-    #[arg(help = format!("Inject faults: any of {}; only with --lab", faults::names()))]
+    #[arg(help = format!("Inject faults: any of {}; only with --lab", FAULTS.join(", ")))]
     pub(super) inject: Vec<String>,
 
     /// Acknowledge writes before they are committed. LOSES DATA: how the tests show that they can see a loss
