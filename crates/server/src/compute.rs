@@ -24,7 +24,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(3600);
 /// The threads and their queue: the blocking pool of a runtime of its own. Dropping it drops the jobs that wait.
 pub(super) struct Pool {
     runtime: Option<Runtime>,
-    meters: Arc<Meters>,
+    pub(super) meters: Arc<Meters>,
     jobs_max: usize,
 }
 
@@ -64,21 +64,17 @@ impl Pool {
         Ok(Pool { runtime: Some(builder.build()?), meters, jobs_max })
     }
 
-    pub(super) fn meters(&self) -> Arc<Meters> {
-        Arc::clone(&self.meters)
-    }
-
     /// Runs `work` on one of the threads. A job that waits is removed when this is dropped.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Full> {
-        let place = Place(self.meters());
+        let place = Place(Arc::clone(&self.meters));
         if self.meters.queued.fetch_add(1, Relaxed) >= self.jobs_max {
             self.meters.shed.add(1);
             return Err(Full);
         }
-        let (meters, since) = (self.meters(), Instant::now());
+        let (meters, since) = (Arc::clone(&self.meters), Instant::now());
         let job = move || {
             drop(place);
             meters.waited.record_duration(since.elapsed());
@@ -154,7 +150,7 @@ mod tests {
         let refused = async {
             // The one thread is held, and the one place in the queue taken.
             has_started.recv().unwrap();
-            while pool.meters().queued.load(Relaxed) == 0 {
+            while pool.meters.queued.load(Relaxed) == 0 {
                 tokio::task::yield_now().await;
             }
             let refused = pool.run(|| 3).await;
@@ -162,14 +158,14 @@ mod tests {
             refused
         };
         assert_eq!(tokio::join!(busy, started_before(waits, &pool), refused), (Ok(1), Ok(2), Err(Full)));
-        let meters = pool.meters();
+        let meters = &pool.meters;
         assert_eq!((meters.threads, meters.shed.get(), meters.queued.load(Relaxed)), (1, 1, 0));
         assert!(meters.busy_nanos.get() > 0);
     }
 
     /// Asks only when the thread has taken what came before.
     async fn started_before(work: impl Future<Output = Result<i32, Full>>, pool: &Pool) -> Result<i32, Full> {
-        while pool.meters().queued.load(Relaxed) > 0 {
+        while pool.meters.queued.load(Relaxed) > 0 {
             tokio::task::yield_now().await;
         }
         work.await

@@ -134,7 +134,7 @@ impl Server {
         options.connections = make_room(options.connections);
         let computes = options.faults.is_some() || options.compat.iter().any(|at| at.api.computes);
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
-        let metrics = Metrics::new(workers, compute.as_ref().map(Pool::meters));
+        let metrics = Metrics::new(workers, compute.as_ref().map(|pool| Arc::clone(&pool.meters)));
         let faults = options.faults.clone().map(Faults::new);
         let (draining, _) = watch::channel(false);
         let drains = AtomicBool::new(false);

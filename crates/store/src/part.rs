@@ -87,16 +87,6 @@ pub enum Role {
     Replica,
 }
 
-impl Role {
-    /// What it is leased as.
-    pub fn part(self) -> Part {
-        match self {
-            Role::Store(part) => part,
-            Role::Replica => Part::WHOLE,
-        }
-    }
-}
-
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

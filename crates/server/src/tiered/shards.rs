@@ -50,11 +50,6 @@ impl Tiers {
         Ok(Tiers { shards, replica: None })
     }
 
-    /// The same, with a replica that is asked for what a store cannot answer.
-    pub fn with_replica(self, replica: Replica) -> Tiers {
-        Tiers { replica: Some(replica), ..self }
-    }
-
     /// Which shard holds `key`. With one there is nothing to compute.
     pub fn shard_of(&self, key: &[u8]) -> usize {
         match self.shards.len() {
@@ -151,7 +146,7 @@ mod tests {
         let lag = Lag::watch(&[] as &[&str]).unwrap();
         let replica = Replica::start(Box::new(store), lag, Config::default(), DEADLINE).unwrap();
         let (tiers, mut stages) = start(1);
-        (Arc::new(tiers.with_replica(replica)), stages.remove(0), stage)
+        (Arc::new(Tiers { replica: Some(replica), ..tiers }), stages.remove(0), stage)
     }
 
     type Reading = tokio::task::JoinHandle<Result<(Option<String>, Served), Kind>>;

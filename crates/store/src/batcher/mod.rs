@@ -349,11 +349,11 @@ impl Drop for Batcher {
         self.reads = Queues::none();
         self.writes = Queues::none();
         let workers = self.threads.len().saturating_sub(1);
-        if !ended_within(ENDING_MAX, &self.threads[..workers]) {
+        if !have_ended(&self.threads[..workers]) {
             log::warn!("the store does not answer; requests in flight are dropped");
         }
         self.shared.status.send_replace(Status::Stopped);
-        if !ended_within(ENDING_MAX, &self.threads) {
+        if !have_ended(&self.threads) {
             log::warn!("the store does not answer; its threads are abandoned");
         }
     }
@@ -372,8 +372,9 @@ pub(super) fn start_thread(
 /// How long the threads may take to end by themselves.
 const ENDING_MAX: Duration = Duration::from_secs(5);
 
-fn ended_within(patience: Duration, threads: &[JoinHandle<()>]) -> bool {
-    let deadline = Instant::now() + patience;
+/// Waits for that; whether they have.
+fn have_ended(threads: &[JoinHandle<()>]) -> bool {
+    let deadline = Instant::now() + ENDING_MAX;
     loop {
         match threads.iter().all(JoinHandle::is_finished) {
             true => return true,

@@ -4,7 +4,7 @@
 //! above is dropped, and a new lease makes sure that nothing sent before can still take effect.
 
 use super::{Observer, Shared, Status, start_thread};
-use crate::{Error, Kind, Lease, Role};
+use crate::{Error, Kind, Lease, Part, Role};
 use kv::Version;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -150,7 +150,11 @@ impl Owner {
     }
 
     async fn acquire(&self) -> Result<Lease, Error> {
-        let lease = self.shared.store.acquire(self.shared.config.role.part()).await?;
+        let part = match self.shared.config.role {
+            Role::Store(part) => part,
+            Role::Replica => Part::WHOLE,
+        };
+        let lease = self.shared.store.acquire(part).await?;
         if lease.epoch > Version::EPOCH_MAX {
             let message =
                 format!("the store was leased {} times; versions have no room for more", lease.epoch);

@@ -83,7 +83,8 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
     let (replica, lag) = (replica::open(url)?, replica::Lag::watch(&plan.store_urls)?);
     let tiers = Tiers::start(shards, args.store_timeout)?;
     let config = store::Config { queue_wait_max: config.queue_wait_max, ..store::Config::default() };
-    Ok(tiers.with_replica(Replica::start(replica, lag, config, args.store_timeout)?))
+    let replica = Replica::start(replica, lag, config, args.store_timeout)?;
+    Ok(Tiers { replica: Some(replica), ..tiers })
 }
 
 fn store_failure(error: &store::Error) -> Error {
