@@ -3,13 +3,15 @@
 use super::checks;
 use super::document::Answer;
 use super::format::{self, UNKNOWN, count, each_level, latency, percent};
+use super::published;
 use super::sentences;
 use kv::units::short;
 use lab_analysis::{Capacity, Grade, WorkloadFindings};
 
-/// The four answers, in the order in which readers ask.
+/// The answers, in the order in which readers ask, and what somebody published.
 pub(super) fn answers(found: &WorkloadFindings) -> Vec<Answer> {
-    vec![throughput(found), knee(found), limit(found), checks::confidence(found)]
+    let own = [throughput(found), knee(found), limit(found), checks::confidence(found)];
+    own.into_iter().chain(published::answer(found)).collect()
 }
 
 fn answer(label: &'static str, said: String, details: impl IntoIterator<Item = Option<String>>) -> Answer {

@@ -46,7 +46,8 @@ fn figure(figure: &Figure) -> String {
 
 /// The answers: a row for each workload.
 fn cards(cards: &[Card]) -> String {
-    let answers = cards.first().map_or(&[][..], |card| &card.answers);
+    let longest = cards.iter().max_by_key(|card| card.answers.len());
+    let answers = longest.map_or(&[][..], |card| &card.answers);
     let labels = std::iter::once("workload").chain(answers.iter().map(|answer| answer.label));
     let heads = labels.map(|label| (label.to_owned(), true)).collect();
     let row = |card: &Card| {

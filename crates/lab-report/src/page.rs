@@ -20,7 +20,6 @@ use std::collections::BTreeSet;
 /// The page.
 pub(super) fn document(results: &Results, findings: &Findings) -> Document {
     let mut blocks: Vec<Block> = accuracy::warning(results).map(Block::Warning).into_iter().collect();
-    blocks.extend(published::front(findings));
     let overview = |found| figure(plots::Figure::Overview, found);
     blocks.push(Block::Front {
         cards: cards(findings),

@@ -2,12 +2,12 @@
 //!
 //! All levels of either side are listed. What one side does not have is a dash.
 
-use super::document::{Block, Table};
-use super::format::{count, finite, residual};
+use super::document::{Answer, Block, Table};
+use super::format::{count, finite, known, residual};
 use super::sentences;
 use kv::units::{micros, short};
 use lab_analysis::rows::Use;
-use lab_analysis::{AuditedRow, Findings, PublishedSweep, Row, WorkloadFindings};
+use lab_analysis::{AuditedRow, PublishedSweep, Row, WorkloadFindings};
 
 /// What both sides have of one level.
 struct Pair<'a> {
@@ -41,38 +41,18 @@ fn ratio(measured: Option<f64>, published: Option<f64>) -> Option<String> {
     finite(Some(measured? / published?)).map(|ratio| format!("{}×", short(ratio)))
 }
 
-/// A workload that has published rows.
-type Published<'a> = (&'a WorkloadFindings, &'a PublishedSweep);
-
-fn most_published((_, sweep): &Published) -> Option<f64> {
-    sweep.rows.iter().filter_map(|row| Some(row.printed.throughput_rps?.value)).max_by(f64::total_cmp)
-}
-
-const FRONT: &[(&str, fn(&Published) -> Option<String>)] = &[
-    ("<workload", |(found, _)| Some(found.name.clone())),
-    ("published, req/s", |of| most_published(of).map(short)),
-    ("measured, req/s", |(found, _)| sentences::most_completed(found).map(short)),
-    ("ratio", |of| ratio(sentences::most_completed(of.0), most_published(of))),
-    ("break Little’s law", |(_, sweep)| Some(format!("{} of {}", sweep.off(), sweep.checked()))),
-];
-
-/// The beginning of the page: the most that was published of each workload beside the most that was measured. Nothing
-/// where nothing was published.
-pub(super) fn front(findings: &Findings) -> Vec<Block> {
-    let sweeps: Vec<Published> =
-        findings.workloads.iter().filter_map(|found| Some((found, found.printed.as_ref()?))).collect();
-    if sweeps.is_empty() {
-        return Vec::new();
-    }
-    let off: u32 = sweeps.iter().map(|(_, sweep)| sweep.off()).sum();
-    let said = match sweeps.iter().map(|(_, sweep)| sweep.checked()).sum::<u32>() {
-        0 => "No published row can be checked by Little’s law.".to_owned(),
-        checked => format!("{off} of {checked} published rows break Little’s law by more than 5 %."),
+/// The most that was published, beside the most that was measured; `None` where nothing was published.
+pub(super) fn answer(found: &WorkloadFindings) -> Option<Answer> {
+    let sweep = found.printed.as_ref()?;
+    let published = sweep.rows.iter().filter_map(|row| Some(row.printed.throughput_rps?.value));
+    let published = published.max_by(f64::total_cmp);
+    let ratio = ratio(sentences::most_completed(found), published).map(|ratio| format!("measured {ratio}"));
+    let breaking = match sweep.checked() {
+        0 => "no row can be checked by Little’s law".to_owned(),
+        checked => format!("{} of {checked} rows break Little’s law by more than 5 %", sweep.off()),
     };
-    vec![
-        Block::Text(format!("Published beside measured, each at its best level. {said}")),
-        Block::Table(Table::of(&sweeps, FRONT, |_| false)),
-    ]
+    let details = ratio.into_iter().chain([breaking]).collect();
+    Some(Answer { label: "published", said: known(published, short) + " req/s", details, class: "" })
 }
 
 /// What stands on the page of a workload that has published rows; nothing of one that has none.

@@ -37,8 +37,6 @@ pub enum Kind {
     Thin,
     /// A band of this opacity, between a point's value and the lower end of its interval.
     Area(f64),
-    /// Measured: dots alone.
-    Dots,
 }
 
 /// A point of a series.
@@ -250,7 +248,7 @@ pub(super) fn residuals(found: &WorkloadFindings) -> Vec<Series> {
     let band = |of: &Point| Point { interval: Some((-ALLOWED, ALLOWED)), ..Point::new(of.at, ALLOWED) };
     let band = residual.points.iter().map(band).collect();
     let allowed = Series::new("±2 %", Colour::Soft, Kind::Area(PALE), band);
-    vec![allowed, Series { kind: Kind::Dots, ..residual }]
+    vec![allowed, residual]
 }
 
 pub(super) fn goodput_by_second(found: &WorkloadFindings) -> Vec<Series> {

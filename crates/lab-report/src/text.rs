@@ -52,16 +52,17 @@ pub(super) fn headline(warning: Option<String>, answers: &[Card]) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-/// A line for each answer of each workload. Details without room on it are left out.
+/// A line for each of the first answers of each workload. Details without room on it are left out.
 fn cards(cards: &[Card]) -> String {
     const NAME_MAX: usize = 24;
+    const ANSWERS_MAX: usize = 4;
     const LABEL_WIDTH: usize = "throughput".len();
     let name = |card: &Card| shortened(&card.name, NAME_MAX);
     let width = cards.iter().map(|card| name(card).chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for card in cards {
         let mut name = name(card);
-        for answer in &card.answers {
+        for answer in card.answers.iter().take(ANSWERS_MAX) {
             let mut line = format!("{name:width$}{GAP}{:LABEL_WIDTH$}{GAP}{}", answer.label, answer.said);
             for detail in &answer.details {
                 if line.chars().count() + 2 + detail.chars().count() > ANSWER_WIDTH {

@@ -98,33 +98,25 @@ fn verdict(comparison: &Comparison, other: usize, conclusion: Conclusion) -> Str
 
 /// For each workload and other side: the workload and a sentence.
 pub(super) fn front(comparison: &Comparison) -> Vec<(String, String)> {
-    let mut front = Vec::new();
-    for workload in &comparison.workloads {
+    let of_workload = |workload: &ComparedWorkload| -> Vec<(String, String)> {
         let others = 1..comparison.sides.len();
-        let mut sentences: Vec<String> =
-            others.filter_map(|other| sentence(comparison, workload, other)).collect();
-        if sentences.is_empty() {
-            sentences.push(format!("Not measured on {}: no ratios.", comparison.sides[0].name));
-        }
-        front.extend(sentences.into_iter().map(|sentence| (workload.name.clone(), sentence)));
-    }
-    front
+        others.map(|other| (workload.name.clone(), sentence(comparison, workload, other))).collect()
+    };
+    comparison.workloads.iter().flat_map(of_workload).collect()
 }
 
-/// What is said of one other side; `None` where it or the first does not have the workload.
-fn sentence(comparison: &Comparison, workload: &ComparedWorkload, other: usize) -> Option<String> {
-    let levels = workload.levels.iter().filter(|level| level.sides[0].is_some());
-    let both: Vec<_> = levels.filter_map(|level| level.sides[other].as_ref()).collect();
+/// What is said of one other side.
+fn sentence(comparison: &Comparison, workload: &ComparedWorkload, other: usize) -> String {
+    let sides: Vec<_> = workload.levels.iter().filter_map(|level| level.sides[other].as_ref()).collect();
     let capacity = workload.capacities[other].as_ref().map(|of| capacity(comparison, of, other));
     let figures = MEASURES.iter().enumerate().filter(|(_, of)| IN_SHORT.contains(&of.name));
     let figures = figures.filter_map(|(i, measure)| {
-        let ratios: Vec<&Ratio> = both.iter().filter_map(|side| side.ratios[i].as_ref()).collect();
+        let ratios: Vec<&Ratio> = sides.iter().filter_map(|side| side.ratios[i].as_ref()).collect();
         (!ratios.is_empty()).then(|| in_short(comparison, other, measure, &ratios))
     });
     let clauses: Vec<String> = capacity.into_iter().chain(figures).collect();
-    let said = if clauses.is_empty() { "nothing to compare".to_owned() } else { clauses.join("; ") };
-    let (name, first) = (&comparison.sides[other].name, &comparison.sides[0].name);
-    (!both.is_empty()).then(|| format!("{name} against {first}: {said}."))
+    let said = if clauses.is_empty() { "not measured on both".to_owned() } else { clauses.join("; ") };
+    format!("{} against {}: {said}.", comparison.sides[other].name, comparison.sides[0].name)
 }
 
 /// `capacity 0.502× (0.490–0.515), weir more, p 0.003`.

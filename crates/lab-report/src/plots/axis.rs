@@ -48,17 +48,7 @@ impl Axis {
     /// Clients, each of `levels` with a tick, on a logarithmic scale.
     pub(crate) fn clients(levels: &[u32], places: (f64, f64)) -> Axis {
         let ticks: Vec<f64> = levels.iter().copied().map(f64::from).collect();
-        // Some air, so that a single level has a place too.
-        const AIR: f64 = 0.0755;
-        let (least, most) = ends(ticks.iter().map(|level| level.log10()));
-        Axis { places, ends: (least - AIR, most + AIR), is_log: true, ticks }
-    }
-
-    /// Seconds from zero.
-    pub(crate) fn seconds(seconds: f64, places: (f64, f64)) -> Axis {
-        let step = step(seconds);
-        let ticks = (0..).map(|i| f64::from(i) * step).take_while(|tick| *tick <= seconds).collect();
-        Axis { places, ends: (0.0, seconds), is_log: false, ticks }
+        Axis { ticks: ticks.clone(), ..Axis::of(Scale::Log, ticks.into_iter(), places) }
     }
 
     fn scaled(&self, value: f64) -> f64 {

@@ -73,7 +73,8 @@ pub(super) fn figure(of: Figure, found: &WorkloadFindings) -> Option<Drawing> {
     let (x, unit, mark) = match of {
         TimeSeries => {
             let bins = found.time_series.as_ref()?;
-            let x = Axis::seconds(bins.goodput_rps.len() as f64 * bins.bin_secs, (LEFT, right));
+            let seconds = bins.goodput_rps.len() as f64 * bins.bin_secs;
+            let x = Axis::of(Linear(0.0), [seconds].into_iter(), (LEFT, right));
             let cut = Some(bins.cut_secs).filter(|secs| *secs > 0.0);
             (x, "seconds", cut.map(|secs| (secs, format!("warm-up {} s", (secs * 10.0).round() / 10.0))))
         }

@@ -114,13 +114,12 @@ fn draw_series(svg: &mut Svg, x: &Axis, y: &Axis, of: &Series) -> Option<f64> {
             // A line of paper keeps neighbours apart where no colour is printed.
             svg.line(&line, Colour::Paper, 1.0);
         }
-        Kind::Dots => {}
     }
     for point in &points {
         if let (Kind::Measured, Some((low, high))) = (of.kind, point.interval) {
             svg.line(&[place(point, low), place(point, high)], colour, 1.0);
         }
-        if matches!(of.kind, Kind::Measured | Kind::Published | Kind::Dots) {
+        if matches!(of.kind, Kind::Measured | Kind::Published) {
             svg.dot(place(point, point.value), 3.0, colour, !point.usable);
         }
     }
