@@ -25,7 +25,7 @@ pub use audit::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, Growth, RULES, Reason};
 pub use capacity::{Capacity, Decline};
 pub use ceilings::Ceiling;
-pub use checks::{CHECKS, Check, CheckCount, Checked, Confidence, Lowered, Outcome, Scope, Trust};
+pub use checks::{CHECKS, Check, Checked, Confidence, Lowered, Outcome, Trust};
 pub use compare::{Comparison, MEASURES, compare};
 pub use figures::{FIGURES, Figure, Figured, Group, How};
 pub use hits::HitRatio;
@@ -48,8 +48,8 @@ use serde::Serialize;
 pub struct Findings {
     /// One for each workload, in the experiment's order.
     pub workloads: Vec<WorkloadFindings>,
-    /// How every check came out, in the order of [`CHECKS`].
-    pub checks: Vec<CheckCount>,
+    /// What the checks of the whole run say.
+    pub checks: Vec<Checked>,
     /// The row whose Little residual is furthest from zero.
     pub worst_little: Option<Spot>,
     /// The row at which the generator was busiest: the share of its cores, 0–1.
@@ -142,9 +142,6 @@ pub fn findings(results: &Results) -> Findings {
     let workloads: Vec<WorkloadFindings> =
         results.workloads.iter().map(|workload| of_workload(results, workload, &of_run)).collect();
     let rows = || workloads.iter().flat_map(|workload| workload.rows.iter().map(move |row| (workload, row)));
-    let of_workloads = workloads.iter().flat_map(|found| &found.checks);
-    let of_rows = rows().flat_map(|(_, row)| &row.checks);
-    let checks = checks::counts(of_run.iter().chain(of_workloads).chain(of_rows));
     let furthest = |figure: fn(&Row) -> Option<f64>| {
         let spots = rows().filter_map(|(WorkloadFindings { name, .. }, row)| {
             Some(Spot { workload: name.clone(), level: row.level, value: figure(row)? })
@@ -152,7 +149,7 @@ pub fn findings(results: &Results) -> Findings {
         spots.max_by(|a, b| a.value.abs().total_cmp(&b.value.abs()))
     };
     Findings {
-        checks,
+        checks: of_run,
         worst_little: furthest(|row| row.little_residual),
         busiest_generator: furthest(|row| {
             let generators = row.resources.iter().filter(|of| of.kind == ResourceKind::Generator);

@@ -3,7 +3,8 @@
 use super::csv;
 use super::document::{Answer, Block, Table};
 use super::format::{UNKNOWN, capitalized, count, each_level};
-use lab_analysis::{CHECKS, Check, Confidence, Findings, Outcome, Row, Scope, Spot, WorkloadFindings};
+use lab_analysis::checks::Test;
+use lab_analysis::{CHECKS, Check, Checked, Confidence, Findings, Outcome, Row, Spot, WorkloadFindings};
 use lab_data::results::Results;
 
 /// A check, and the places where it came out so and the same was seen: workloads, and the levels of a check of levels.
@@ -11,10 +12,13 @@ struct Line<'a> {
     check: &'static Check,
     outcome: Outcome,
     seen: String,
-    places: Vec<(&'a str, Option<u32>)>,
+    places: Vec<Place<'a>>,
     /// In how many places it was asked.
-    asked: u32,
+    asked: usize,
 }
+
+/// A workload, and a level of a check of levels.
+type Place<'a> = (&'a str, Option<u32>);
 
 const COLUMNS: &[(&str, fn(&Line) -> Option<String>)] = &[
     ("<check", |line| Some(capitalized(line.check.name))),
@@ -26,46 +30,37 @@ const COLUMNS: &[(&str, fn(&Line) -> Option<String>)] = &[
 
 /// The section on them.
 pub(super) fn blocks(results: &Results, findings: &Findings) -> Vec<Block> {
-    // What failed is read first.
-    let order = [Outcome::Fail, Outcome::NotChecked, Outcome::Pass];
-    let lines: Vec<Line> = order.iter().flat_map(|outcome| lines(findings, *outcome)).collect();
-    let table = Table::of(&lines, COLUMNS, |line| line.outcome == Outcome::NotChecked);
+    let table = Table::of(&lines(findings), COLUMNS, |line| line.outcome == Outcome::NotChecked);
     vec![Block::Text(summary(results, findings)), Block::Table(table)]
 }
 
-/// The checks that came out so.
-fn lines(findings: &Findings, outcome: Outcome) -> Vec<Line<'_>> {
+/// How all checks came out.
+fn lines(findings: &Findings) -> Vec<Line<'_>> {
+    let mut all: Vec<(&Checked, Place)> = findings.checks.iter().map(|of| (of, ("the run", None))).collect();
+    for found in &findings.workloads {
+        all.extend(found.checks.iter().map(|of| (of, (found.name.as_str(), None))));
+        for row in &found.rows {
+            all.extend(row.checks.iter().map(|of| (of, (found.name.as_str(), Some(row.level)))));
+        }
+    }
     let mut lines: Vec<Line> = Vec::new();
-    for (check, of_check) in CHECKS.iter().zip(&findings.checks) {
-        let all = findings.workloads.iter().flat_map(|found| {
-            let of_rows = found.rows.iter().flat_map(|row| row.checks.iter().map(|of| (of, Some(row.level))));
-            let of_workload = found.checks.iter().map(|of| (of, None)).chain(of_rows);
-            of_workload
-                .map(|(of, level)| (of.id, of.outcome, &of.seen, &of.remedy, (found.name.as_str(), level)))
-        });
-        let of_run = (of_check.scope == Scope::Run).then(|| {
-            let (outcome, seen) = match (of_check.failed, of_check.passed) {
-                (1.., _) => (Outcome::Fail, &of_check.seen),
-                (0, 1..) => (Outcome::Pass, &of_check.seen),
-                (0, 0) => (Outcome::NotChecked, &of_check.missing),
-            };
-            (of_check.id, outcome, seen, &of_check.remedy, ("the run", None))
-        });
-        let first = lines.len();
-        for (_, _, seen, remedy, place) in
-            all.chain(of_run).filter(|(id, out, ..)| *id == check.id && *out == outcome)
-        {
-            // What was seen where all is well differs from level to level and interests nobody.
-            let seen = match outcome {
-                Outcome::Fail => capitalized(format!("{seen}. {remedy}").trim_end()),
-                Outcome::NotChecked => capitalized(seen),
-                Outcome::Pass => String::new(),
-            };
-            match lines[first..].iter_mut().find(|line| line.seen == seen) {
-                Some(line) => line.places.push(place),
-                None => {
-                    let asked = of_check.passed + of_check.failed + of_check.not_checked;
-                    lines.push(Line { check, outcome, seen, places: vec![place], asked });
+    // What failed is read first.
+    for outcome in [Outcome::Fail, Outcome::NotChecked, Outcome::Pass] {
+        for check in CHECKS {
+            let asked: Vec<_> = all.iter().filter(|(of, _)| of.id == check.id).collect();
+            let first = lines.len();
+            for (of, place) in asked.iter().filter(|(of, _)| of.outcome == outcome) {
+                // What was seen where all is well differs from level to level and interests nobody.
+                let seen = match outcome {
+                    Outcome::Fail => capitalized(format!("{}. {}", of.seen, of.remedy).trim_end()),
+                    Outcome::NotChecked => capitalized(&of.seen),
+                    Outcome::Pass => String::new(),
+                };
+                match lines[first..].iter_mut().find(|line| line.seen == seen) {
+                    Some(line) => line.places.push(*place),
+                    None => {
+                        lines.push(Line { check, outcome, seen, places: vec![*place], asked: asked.len() })
+                    }
                 }
             }
         }
@@ -75,16 +70,16 @@ fn lines(findings: &Findings, outcome: Outcome) -> Vec<Line<'_>> {
 
 /// The places by name; all of them in two words.
 fn scope(line: &Line) -> String {
-    let of_workload = |places: &[(&str, Option<u32>)]| {
+    let of_workload = |places: &[Place]| {
         let levels: Vec<u32> = places.iter().filter_map(|(_, level)| *level).collect();
         let at = if levels.is_empty() { String::new() } else { format!(", {}", each_level(&levels)) };
         format!("{}{at}", places[0].0)
     };
-    let is_everywhere = line.places.len() == line.asked as usize;
-    match line.check.scope() {
-        Scope::Run => "the run".to_owned(),
-        Scope::Row if is_everywhere => "every level".to_owned(),
-        Scope::Workload if is_everywhere => "every workload".to_owned(),
+    let is_everywhere = line.places.len() == line.asked;
+    match line.check.test {
+        Test::Run(_) => "the run".to_owned(),
+        Test::Row(_) if is_everywhere => "every level".to_owned(),
+        Test::Workload(_) if is_everywhere => "every workload".to_owned(),
         _ if line.outcome == Outcome::Pass => "all others".to_owned(),
         _ => line.places.chunk_by(|a, b| a.0 == b.0).map(of_workload).collect::<Vec<_>>().join("; "),
     }

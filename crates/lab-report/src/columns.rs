@@ -2,6 +2,7 @@
 //!
 //! A column is a row of [`COLUMNS`]: what a person reads and what a program reads, from the same row.
 
+use super::csv;
 use super::format::{self, finite, residual};
 use super::published::latency_us;
 use Read::{EachResource, Open, Published, Row};
@@ -58,11 +59,15 @@ pub const COLUMNS: &[Column] = &[
     column("latency_us_p999", "p99.9, latency", Row(|row| cell(row.latency_us_p999, micros))),
     column("service_us_mean", "mean, service", Open(|row| cell(row.service_us_mean, micros))),
     column("send_lag_us_p99", "p99, send lag", Open(|row| cell(row.send_lag_us_p99, micros))),
-    column("error_ratio", "errors, ratio", Row(|row| cell(row.error_ratio, error_percent))),
+    column(
+        "error_ratio",
+        "errors, ratio",
+        Row(|row| cell(row.error_ratio, |of| format!("{:.2} %", of * 100.0))),
+    ),
     column("little_residual_ratio", "Little, residual", Row(|row| cell(row.little_residual, residual))),
     column("checks_failed", "checks, failed", Row(checks_failed)),
     column("checks_not_checked", "", Row(|row| word(ids(row, Outcome::NotChecked)))),
-    column("excluded", "", Row(excluded)),
+    column("excluded", "", Row(|row| word(row.excluded.map(csv::name).unwrap_or_default()))),
     column("utilization", "busy", EachResource(|of| cell(of.utilization, |of| format!("{of:.2}")))),
     column("demand_us", "", EachResource(|of| number(of.demand_us))),
     column("published_throughput_rps", "", Published(|row| Some(row.printed.throughput_rps?.value))),
@@ -119,10 +124,6 @@ fn goodput(row: &LevelRow) -> Cell {
     Cell { text: row.goodput_rps.as_ref().map(format::spread), ..number(row.goodput_rps.map(|of| of.mean)) }
 }
 
-fn error_percent(share: f64) -> String {
-    format!("{:.2} %", share * 100.0)
-}
-
 /// Names for people, ids for programs.
 fn checks_failed(row: &LevelRow) -> Cell {
     Cell { text: Some(failed_checks(row)), ..word(ids(row, Outcome::Fail)) }
@@ -141,10 +142,6 @@ pub(super) fn failed_checks(row: &LevelRow) -> String {
 fn ids(row: &LevelRow, outcome: Outcome) -> String {
     let ids = row.checks.iter().filter(|of| of.outcome == outcome).map(|of| of.id);
     ids.collect::<Vec<_>>().join(" ")
-}
-
-fn excluded(row: &LevelRow) -> Cell {
-    word(row.excluded.map(super::csv::name).unwrap_or_default())
 }
 
 fn cell(value: Option<f64>, say: impl Fn(f64) -> String) -> Cell {

@@ -1,6 +1,6 @@
 //! A page as Markdown: for a repository or a merge request, with its drawings as files.
 
-use super::document::{Block, Card, Document, Figure, Table};
+use super::document::{Answer, Block, Card, Column, Document, Figure, Table, TableColumn, column};
 
 /// Writes the page.
 pub(super) fn write(document: &Document) -> String {
@@ -46,34 +46,26 @@ fn figure(figure: &Figure) -> String {
 
 /// The answers: a row for each workload.
 fn cards(cards: &[Card]) -> String {
+    let mut columns: Vec<Column<Card>> = vec![column("<workload", |card: &Card| Some(card.name.clone()))];
     let longest = cards.iter().max_by_key(|card| card.answers.len());
-    let answers = longest.map_or(&[][..], |card| &card.answers);
-    let labels = std::iter::once("workload").chain(answers.iter().map(|answer| answer.label));
-    let heads = labels.map(|label| (label.to_owned(), true)).collect();
-    let row = |card: &Card| {
-        let answers = card.answers.iter().map(|answer| {
-            let details = answer.details.iter().map(|detail| format!("; {}", escape(detail)));
-            format!("**{}**{}", escape(&answer.said), details.collect::<String>())
-        });
-        std::iter::once(escape(&card.name)).chain(answers).collect()
-    };
-    aligned(heads, cards.iter().map(row))
+    for (i, answer) in longest.iter().flat_map(|card| &card.answers).enumerate() {
+        columns.push(column(format!("<{}", answer.label), move |card: &Card| {
+            let Answer { said, details, .. } = card.answers.get(i)?;
+            Some(details.iter().fold(said.clone(), |text, detail| text + "; " + detail))
+        }));
+    }
+    table(&Table::of(cards, &columns, |_| false))
 }
 
 fn table(table: &Table) -> String {
-    let heads = table.columns.iter().map(|of| {
-        let unit = if of.unit.is_empty() { String::new() } else { format!(", {}", escape(&of.unit)) };
-        (escape(&of.heading) + &unit, of.is_words)
-    });
-    aligned(heads.collect(), table.rows.iter().map(|row| row.cells.iter().map(|cell| escape(cell)).collect()))
-}
-
-/// Headings, each with whether its column is one of words, and rows.
-fn aligned(heads: Vec<(String, bool)>, rows: impl Iterator<Item = Vec<String>>) -> String {
-    let alignments = heads.iter().map(|(_, is_words)| if *is_words { ":--" } else { "--:" }.to_owned());
-    let alignments = alignments.collect();
-    let heads = heads.into_iter().map(|(heading, _)| heading).collect();
-    lines([heads, alignments].into_iter().chain(rows).map(|cells| format!("| {} |", cells.join(" | "))))
+    let heading = |of: &TableColumn| match of.unit.as_str() {
+        "" => escape(&of.heading),
+        unit => format!("{}, {}", escape(&of.heading), escape(unit)),
+    };
+    let alignment = |of: &TableColumn| if of.is_words { ":--" } else { "--:" }.to_owned();
+    let heads = [table.columns.iter().map(heading).collect(), table.columns.iter().map(alignment).collect()];
+    let rows = table.rows.iter().map(|row| row.cells.iter().map(|cell| escape(cell)).collect());
+    lines(heads.into_iter().chain(rows).map(|cells: Vec<String>| format!("| {} |", cells.join(" | "))))
 }
 
 /// Keeps names from being read as markup, and every line in its place.

@@ -84,12 +84,12 @@ pub(super) fn latency_us(row: &AuditedRow) -> Option<f64> {
 }
 
 /// The processor that a published server CPU is compared with: the one the server runs on.
-pub(super) fn server_cpu(row: &Row) -> Option<&Use> {
+fn server_cpu(row: &Row) -> Option<&Use> {
     row.resources.iter().find(|of| of.name.starts_with("server") && of.name.ends_with("CPU"))
 }
 
 /// The disk that a published one is compared with.
-pub(super) fn disk(row: &Row) -> Option<&Use> {
+fn disk(row: &Row) -> Option<&Use> {
     row.resources.iter().find(|of| of.name.starts_with("disk"))
 }
 

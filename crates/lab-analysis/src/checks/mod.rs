@@ -43,18 +43,6 @@ pub enum Test {
     Run(fn(&Results) -> Checked),
 }
 
-/// What a check is asked of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scope {
-    /// One workload at one level.
-    Row,
-    /// One workload.
-    Workload,
-    /// The whole run of the experiment.
-    Run,
-}
-
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator is not the limit", Low, Test::Workload(headroom::check))
@@ -116,58 +104,6 @@ impl Check {
         self.about = about;
         self
     }
-
-    /// What it is asked of.
-    pub fn scope(&self) -> Scope {
-        match self.test {
-            Test::Row(_) => Scope::Row,
-            Test::Workload(_) => Scope::Workload,
-            Test::Run(_) => Scope::Run,
-        }
-    }
-}
-
-/// How often a check passed and failed, over all it was asked of.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CheckCount {
-    /// The [`Check::id`].
-    pub id: &'static str,
-    /// What it was asked of.
-    pub scope: Scope,
-    /// So often it passed.
-    pub passed: u32,
-    /// So often it failed.
-    pub failed: u32,
-    /// So often it was not checked.
-    pub not_checked: u32,
-    /// What was seen where it first failed, else where it first passed.
-    pub seen: String,
-    /// What was missing where it was first not checked.
-    pub missing: String,
-    /// What to do about a failure.
-    pub remedy: String,
-}
-
-/// Counts the answers of every check.
-pub(super) fn counts<'a>(all: impl Iterator<Item = &'a Checked>) -> Vec<CheckCount> {
-    let all: Vec<&Checked> = all.collect();
-    let count = |check: &Check| {
-        let of = |outcome| all.iter().filter(move |of| of.id == check.id && of.outcome == outcome);
-        let number = |outcome| of(outcome).count() as u32;
-        let seen = of(Outcome::Fail).next().or_else(|| of(Outcome::Pass).next());
-        let missing = of(Outcome::NotChecked).next();
-        CheckCount {
-            id: check.id,
-            scope: check.scope(),
-            passed: number(Outcome::Pass),
-            failed: number(Outcome::Fail),
-            not_checked: number(Outcome::NotChecked),
-            seen: seen.map_or_else(String::new, |of| of.seen.clone()),
-            missing: missing.map_or_else(String::new, |of| of.seen.clone()),
-            remedy: seen.map_or_else(String::new, |of| of.remedy.clone()),
-        }
-    };
-    CHECKS.iter().map(count).collect()
 }
 
 /// How far a finding may be believed, and why no further.

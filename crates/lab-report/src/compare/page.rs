@@ -22,10 +22,7 @@ fn title(comparison: &Comparison) -> String {
     if comparison.interleaved {
         return comparison.sides[0].title.clone();
     }
-    let name = |side: &Side| match &side.target {
-        Some(target) if *target == side.name => target.clone(),
-        _ => format!("{} ({})", side.name, side.experiment),
-    };
+    let name = |side: &Side| format!("{} ({})", side.name, side.experiment);
     comparison.sides.iter().map(name).collect::<Vec<_>>().join(" and ")
 }
 

@@ -105,7 +105,7 @@ fn the_front_answers_how_fast_where_what_and_whether() {
         &markdown,
         &[
             "| workload | throughput | knee | limit | confidence |",
-            "**commit path, cpu 100 % busy (confirmed)**",
+            "| commit path, cpu 100 % busy (confirmed)",
         ],
     );
 }
