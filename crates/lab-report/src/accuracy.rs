@@ -73,12 +73,14 @@ pub(super) fn blocks(results: &Results) -> Vec<Block> {
     let cores = results.selftest_cores.map_or_else(String::new, |[generator, responder]| {
         format!(" with the generator on core {generator} and the responder on core {responder}")
     });
-    let mut page = vec![Block::Text(format!("Selftest before the first trial{cores}: {}.", said(selftest)))];
-    if let Selftest::Ran(report) = selftest {
-        let note = "A test server that shares no code with the generator or the server imposed known delays, stalls and faults. \
-                    The generator had to report them.";
-        page.push(Block::Table(Table::of(&report.checks, COLUMNS, |_| false)));
-        page.push(Block::Notes(vec![note.to_owned()]));
-    }
-    page
+    let said = said(selftest);
+    let Selftest::Ran(report) = selftest else { return vec![Block::Text(format!("Selftest: {said}."))] };
+    let form = if report.short { "weir selftest --short" } else { "weir selftest" };
+    let note = "A test server that shares no code with the generator or the server imposed known delays, stalls and faults. \
+                The generator had to report them.";
+    vec![
+        Block::Text(format!("{form} ran on this machine before the first trial{cores}: {said}.")),
+        Block::Table(Table::of(&report.checks, COLUMNS, |_| false)),
+        Block::Notes(vec![note.to_owned()]),
+    ]
 }
