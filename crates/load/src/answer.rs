@@ -78,6 +78,9 @@ pub(super) enum Success {
     Absent,
 }
 
+/// What became of a request.
+pub(super) type Outcome = Result<Success, Fault>;
+
 /// The answer to the request in flight.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
@@ -157,7 +160,7 @@ impl Answer {
     }
 
     /// What a complete answer means for `request`.
-    pub(super) fn verdict(&self, request: &Request, absent_is_success: bool) -> Result<Success, Fault> {
+    pub(super) fn verdict(&self, request: &Request, absent_is_success: bool) -> Outcome {
         let form = request.form;
         let ok = form.ok.contains(&self.status);
         let absent = form.absent.contains(&self.status) || ok && self.says_absent(form);

@@ -1,6 +1,6 @@
 //! A request from the moment it is sent to its end, for those who count.
 
-use super::answer::{Fault, Success};
+use super::answer::Outcome;
 use super::mix::Operation;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub(super) enum Connection {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     pub(super) operation: Operation,
-    pub(super) result: Result<Success, Fault>,
+    pub(super) result: Outcome,
     /// Of the answer; zero when none was complete.
     pub(super) status: u16,
     /// When it was to be sent; in a closed loop, when the client was free to.

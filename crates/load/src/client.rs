@@ -4,7 +4,7 @@
 //! of a connection. The reactor calls it to send and when its socket is ready; it returns whether the request is over and how.
 
 use super::Connect;
-use super::answer::{Answer, Fault, Success};
+use super::answer::{Answer, Fault, Outcome};
 use super::attempt::Connection;
 use super::request::Request;
 use mio::net::TcpStream;
@@ -67,7 +67,7 @@ pub(super) enum Step {
     /// Nothing to do until the socket is ready.
     Wait,
     /// The request is over; `broken` when the connection is lost and the client must rest.
-    Over { result: Result<Success, Fault>, broken: bool },
+    Over { result: Outcome, broken: bool },
 }
 
 /// A connection and its request.

@@ -58,21 +58,19 @@ use std::net::{SocketAddr, TcpStream};
 /// File descriptors kept for everything that is not a client.
 const FILES_SPARE: u64 = 64;
 
-/// Carries out `plan` and says what its clients saw in the window. `observer` hears what happens meanwhile, in this thread; the
-/// report is what comes back.
+/// Hears what happens while a load runs, in the thread that started it. The report is not among it: it is what comes back.
+pub type Observer<'a> = &'a mut dyn FnMut(LoadEvent);
+
+/// Carries out `plan` and says what its clients saw in the window.
 ///
 /// Blocks for the warm-up and the window, and before them for the preload. A server that fails later than at the
 /// first connection fails requests, not the run.
-pub fn run(plan: &Plan, observer: &mut dyn FnMut(LoadEvent)) -> Result<LoadReport, Error> {
+pub fn run(plan: &Plan, observer: Observer<'_>) -> Result<LoadReport, Error> {
     run_until(plan, &EarlyEnd::default(), observer)
 }
 
 /// As [`run`]; its window is over when `early_end` says so, and then was as long as the report's `window_secs`.
-pub fn run_until(
-    plan: &Plan,
-    early_end: &EarlyEnd,
-    observer: &mut dyn FnMut(LoadEvent),
-) -> Result<LoadReport, Error> {
+pub fn run_until(plan: &Plan, early_end: &EarlyEnd, observer: Observer<'_>) -> Result<LoadReport, Error> {
     plan.check()?;
     let plan = &Plan { verify: plan.verify.anew(), ..plan.clone() };
     let address = reach(plan)?;

@@ -3,12 +3,12 @@
 //! The window's instants are fixed before the first request, so every thread judges by its own clock reading whether
 //! a completion counts, and none waits for another.
 
-use super::answer::{Fault, Success};
+use super::answer::Outcome;
 use super::attempt::Attempt;
 use super::client::ClientOptions;
 use super::early_end::EarlyEnd;
 use super::keys::{self, KeySpace, OperationStream};
-use super::mix;
+use super::mix::{self, Operation};
 use super::reactor::{Driver, Reactor};
 use super::recorder::{Recorder, Window};
 use super::request::{Request, Requests};
@@ -16,7 +16,7 @@ use super::schedule::{self, Schedule};
 use super::seconds::{Second, TimeSeries};
 use super::staleness::{SharedHistory, StalenessChecker};
 use super::tally::Tally;
-use super::{Plan, machine_error};
+use super::{Observer, Plan, machine_error};
 use kv::Error;
 use kv::proto::{FORMAT, LoadEvent, LoadReport};
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ pub(super) fn measure(
     plan: &Plan,
     address: SocketAddr,
     early_end: &EarlyEnd,
-    observer: &mut dyn FnMut(LoadEvent),
+    observer: Observer<'_>,
 ) -> Result<LoadReport, Error> {
     let clients = 0..plan.clients;
     run_threads(plan, &clients, address, early_end, |begin, messages| {
@@ -172,7 +172,7 @@ impl Collector<'_> {
     }
 
     /// Reports the edges of the window that are due, each once.
-    pub(super) fn report_edges(&mut self, now: Instant, observer: &mut dyn FnMut(LoadEvent)) {
+    pub(super) fn report_edges(&mut self, now: Instant, observer: Observer<'_>) {
         while self.next_edge().is_some_and(|edge| now >= edge) {
             observer(if self.edges == 0 { LoadEvent::WindowStart } else { LoadEvent::WindowEnd });
             self.edges += 1;
@@ -180,7 +180,7 @@ impl Collector<'_> {
     }
 
     /// Adds what a thread reports.
-    pub(super) fn add(&mut self, thread: usize, message: FromThread, observer: &mut dyn FnMut(LoadEvent)) {
+    pub(super) fn add(&mut self, thread: usize, message: FromThread, observer: Observer<'_>) {
         match message {
             FromThread::Tally(tally) => self.total.add(&tally),
             FromThread::Second(second) => self.series.add(thread, &second, self.window.length(), observer),
@@ -188,7 +188,7 @@ impl Collector<'_> {
     }
 
     /// What there is to say when all threads have ended.
-    pub(super) fn finish(mut self, observer: &mut dyn FnMut(LoadEvent)) -> LoadReport {
+    pub(super) fn finish(mut self, observer: Observer<'_>) -> LoadReport {
         self.report_edges(Instant::now().max(self.window.end), observer);
         report(self.plan, &self.total, self.series)
     }
@@ -247,12 +247,7 @@ impl Driver for Measured<'_> {
         true
     }
 
-    fn judge(
-        &mut self,
-        request: &Request,
-        body: &[u8],
-        result: Result<Success, Fault>,
-    ) -> (Result<Success, Fault>, bool) {
+    fn judge(&mut self, request: &Request, body: &[u8], result: Outcome) -> (Outcome, bool) {
         match &mut self.checker {
             Some(checker) => checker.judge(request, body, result),
             None => (result, false),
@@ -314,7 +309,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
     let (seconds, bins) = series.reports();
     let (attempts, successes) = (tally.attempts(), tally.successes());
     let shares = mix::shares(plan.mix_entries());
-    let operations = || shares.iter().map(|&(operation, _)| operation);
+    let operations: Vec<Operation> = shares.iter().map(|&(operation, _)| operation).collect();
     // Where no request names a key, there is nothing to say of keys and values.
     let keyed = plan.names_keys();
     let window_secs = tally.window.as_secs_f64();
@@ -338,9 +333,9 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         goodput_rps: successes as f64 / window_secs,
         error_ratio: if attempts == 0 { 0.0 } else { (attempts - successes) as f64 / attempts as f64 },
         latency: tally.latency(),
-        service: tally.service(),
+        service: tally.open.as_ref().map(|open| open.service.summary()),
         schedule: plan.pacing.rate.and_then(|rate| tally.schedule(rate.0)),
-        operations: tally.operations(operations()),
+        operations: tally.operations(&operations),
         errors: tally.errors(),
         verify: plan.verify.to_string(),
         verified: tally.verified,
@@ -355,7 +350,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         run_delay_secs: tally.run_delay.map(|delay| delay.as_secs_f64()),
         seconds,
         bins,
-        histograms: if plan.histogram { tally.histograms(operations()) } else { Default::default() },
+        histograms: if plan.histogram { tally.histograms(&operations) } else { Default::default() },
         workers: Vec::new(),
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Knows what replaces a placeholder, not how it is written: `request` does.
 
-use super::Connect;
 use super::dialect::{self, OperationTemplate, Placeholder};
+use super::{Connect, Plan};
 
 /// The template of an operation, compiled.
 pub(super) struct CompiledTemplate {
@@ -27,12 +27,8 @@ pub(super) struct Piece {
 }
 
 impl CompiledTemplate {
-    pub(super) fn new(
-        form: &'static OperationTemplate,
-        key_prefix: &str,
-        authority: &str,
-        connect: Connect,
-    ) -> CompiledTemplate {
+    pub(super) fn new(form: &'static OperationTemplate, plan: &Plan, connect: Connect) -> CompiledTemplate {
+        let (key_prefix, authority) = (&plan.workload.key_prefix, plan.target.authority());
         // The head contains the placeholders until it is cut.
         let mut head = Vec::new();
         let mut writer = http1::request::write(&mut head, &form.method, &form.path, authority);

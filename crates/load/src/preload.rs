@@ -9,7 +9,7 @@ use super::mix::Operation;
 use super::reactor::{Driver, Reactor};
 use super::request::{Request, Requests};
 use super::schedule::Schedule;
-use super::{Connect, Plan, machine_error};
+use super::{Connect, Observer, Plan, machine_error};
 use kv::Error;
 use kv::proto::LoadEvent;
 use kv::units::Span;
@@ -22,11 +22,7 @@ const CLIENTS: u64 = 32;
 const NOTICE_EVERY: u64 = 500;
 
 /// Writes and verifies the keys that `plan` wants to be there; at least one.
-pub(super) fn preload(
-    plan: &Plan,
-    address: SocketAddr,
-    observer: &mut dyn FnMut(LoadEvent),
-) -> Result<(), Error> {
+pub(super) fn preload(plan: &Plan, address: SocketAddr, observer: Observer<'_>) -> Result<(), Error> {
     let began = Instant::now();
     let keys = plan.preload_keys();
     let clients = keys.min(CLIENTS) as usize;
@@ -78,7 +74,7 @@ struct Pass<'a> {
     current: Vec<u64>,
     /// The first key that failed.
     bad: Option<(u64, Attempt)>,
-    observer: &'a mut dyn FnMut(LoadEvent),
+    observer: Observer<'a>,
 }
 
 impl Driver for Pass<'_> {

@@ -7,7 +7,7 @@
 //! clients' schedules say when requests are due, and whichever connection has been free longest carries the next; if none is
 //! free it waits, and its latency counts from when it was due.
 
-use super::answer::{Fault, Success};
+use super::answer::Outcome;
 use super::attempt::Attempt;
 use super::client::{Client, ClientOptions, Shared, State, Step};
 use super::recorder::Recorder;
@@ -36,12 +36,7 @@ pub(super) trait Driver {
     /// Renders the next request of client `index`; `false` when there is none for it any more.
     fn next(&mut self, index: usize, request: &mut Request) -> bool;
     /// The result of a watched request whose answer alone gives `result`, and whether a value was compared as a whole.
-    fn judge(
-        &mut self,
-        _request: &Request,
-        _body: &[u8],
-        result: Result<Success, Fault>,
-    ) -> (Result<Success, Fault>, bool) {
+    fn judge(&mut self, _request: &Request, _body: &[u8], result: Outcome) -> (Outcome, bool) {
         (result, false)
     }
     /// A request of client `index` is over.

@@ -281,7 +281,7 @@ mod tests {
         sum.add(&tally);
         sum.add(&tally);
         assert_eq!((sum.attempts(), sum.successes(), sum.latency().count), (8, 4, 8));
-        let get = &sum.operations([Operation::Get].into_iter())[0];
+        let get = &sum.operations(&[Operation::Get])[0];
         assert_eq!((get.attempts, get.successes, get.absent, get.latency.count), (8, 4, 2, 4));
         assert_eq!(sum.errors(), BTreeMap::from([("reset".into(), 2), ("http_5xx".into(), 2)]));
     }

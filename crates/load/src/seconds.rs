@@ -2,6 +2,7 @@
 //!
 //! A bin is handed over once it is past, so that only a few are ever held. Reads no clock.
 
+use super::Observer;
 use super::samples::Samples;
 use kv::proto::{Bins, LoadEvent, SecondReport};
 use serde::{Deserialize, Serialize};
@@ -125,13 +126,7 @@ impl TimeSeries {
 
     /// Adds a bin of one thread, and reports the bins that all are now past. One that the end of the window cuts off is not
     /// reported.
-    pub(super) fn add(
-        &mut self,
-        thread: usize,
-        bin: &Second,
-        window: Duration,
-        observer: &mut dyn FnMut(LoadEvent),
-    ) {
+    pub(super) fn add(&mut self, thread: usize, bin: &Second, window: Duration, observer: Observer<'_>) {
         self.latest[thread] = bin.number;
         self.pending.entry(bin.number).or_insert_with(|| Second::new(bin.number)).add(bin);
         let past = self.latest.iter().min().copied().unwrap_or(i64::MAX);
@@ -142,7 +137,7 @@ impl TimeSeries {
     }
 
     /// Adds the next bin, and reports it and the second that it ends.
-    fn push(&mut self, bin: &Second, observer: &mut dyn FnMut(LoadEvent)) {
+    fn push(&mut self, bin: &Second, observer: Observer<'_>) {
         let each = whole_bins(SECOND, self.bin);
         if each > 1 {
             let report = bin.report();

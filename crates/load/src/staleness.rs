@@ -4,7 +4,7 @@
 //! counts as overwritten by a write that was sent when the value was known to be there, and acknowledged since. Of how many keys
 //! something is known is bounded; what is forgotten is not found, and nothing is found that is not so.
 
-use super::answer::{Fault, Success};
+use super::answer::{Fault, Outcome, Success};
 use super::history::{KeyHistory, Watch, Watched, Write};
 use super::keys::RequestSpec;
 use super::mix::Operation;
@@ -169,12 +169,7 @@ impl<'a> StalenessChecker<'a> {
 
     /// What a watched request that is over with `result` is to be taken for, and whether a value was compared as a whole.
     /// `body` is its answer's.
-    pub(super) fn judge(
-        &mut self,
-        request: &Request,
-        body: &[u8],
-        result: Result<Success, Fault>,
-    ) -> (Result<Success, Fault>, bool) {
+    pub(super) fn judge(&mut self, request: &Request, body: &[u8], result: Outcome) -> (Outcome, bool) {
         let Some(watch) = &request.watch else { return (result, false) };
         let Watch { place, number, ref watched } = **watch;
         let history = &mut self.clients[place];
@@ -206,7 +201,7 @@ impl<'a> StalenessChecker<'a> {
     }
 
     /// Judges a value that is right in itself.
-    fn check_order(&self, number: u64, mark: &Mark, known: &KeyHistory) -> Result<Success, Fault> {
+    fn check_order(&self, number: u64, mark: &Mark, known: &KeyHistory) -> Outcome {
         // Of what other runs write and when, nothing is known.
         if mark.run == self.shared.verify.run() {
             if self.shared.excludes(known, mark) {

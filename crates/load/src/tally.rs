@@ -105,11 +105,6 @@ impl Tally {
         self.in_flight_secs / self.window.as_secs_f64()
     }
 
-    /// Of all attempts of an open loop, from the send.
-    pub(super) fn service(&self) -> Option<Latency> {
-        self.open.as_ref().map(|open| open.service.summary())
-    }
-
     /// How the schedule of an open loop was kept.
     pub(super) fn schedule(&self, offered_rps: f64) -> Option<ScheduleReport> {
         let open = self.open.as_ref()?;
@@ -131,12 +126,9 @@ impl Tally {
     }
 
     /// The histograms behind the latencies, by name.
-    pub(super) fn histograms(
-        &self,
-        operations: impl Iterator<Item = Operation>,
-    ) -> BTreeMap<String, Vec<Bucket>> {
-        let own = operations
-            .map(|operation| (operation.name().to_owned(), self.successes[operation as usize].buckets()));
+    pub(super) fn histograms(&self, operations: &[Operation]) -> BTreeMap<String, Vec<Bucket>> {
+        let buckets = |operation: &Operation| self.successes[*operation as usize].buckets();
+        let own = operations.iter().map(|operation| (operation.name().to_owned(), buckets(operation)));
         let mut all: BTreeMap<_, _> = own.collect();
         all.insert("all".to_owned(), self.all().buckets());
         if let Some(open) = &self.open {
@@ -160,9 +152,9 @@ impl Tally {
     }
 
     /// A report on each of `operations`.
-    pub(super) fn operations(&self, operations: impl Iterator<Item = Operation>) -> Vec<OperationReport> {
-        operations
-            .map(|operation| {
+    pub(super) fn operations(&self, operations: &[Operation]) -> Vec<OperationReport> {
+        (operations.iter())
+            .map(|&operation| {
                 let latency = self.successes[operation as usize].summary();
                 OperationReport {
                     operation: operation.name().to_owned(),

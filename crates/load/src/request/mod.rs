@@ -76,11 +76,10 @@ struct SlotValues<'d> {
 impl Requests {
     /// For the workload of `plan`, over connections as `connect` says.
     pub(super) fn new(plan: &Plan, connect: Connect) -> Requests {
-        let prefix = &plan.workload.key_prefix;
         let dialect: &'static Dialect = plan.dialect;
-        let cut = |form| CompiledTemplate::new(form, prefix, plan.target.authority(), connect);
+        let cut = |form| CompiledTemplate::new(form, plan, connect);
         Requests {
-            key_prefix: prefix,
+            key_prefix: &plan.workload.key_prefix,
             sizes: Sizes::new(plan.value_size()),
             verify: plan.verify,
             forms: Operation::ALL.map(|operation| dialect.form(operation).map(cut)),

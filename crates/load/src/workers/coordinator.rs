@@ -5,10 +5,10 @@
 
 use super::super::measure::{Collector, FromThread, threads};
 use super::super::tally::Tally;
-use super::super::{Plan, plain_cause};
+use super::super::{Observer, Plan, plain_cause};
 use super::{FromWorker, ToWorker, send};
 use kv::Error;
-use kv::proto::{FORMAT, LoadEvent, LoadReport, WorkerReport};
+use kv::proto::{FORMAT, LoadReport, WorkerReport};
 use kv::units::Span;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -29,11 +29,7 @@ const QUOTED_MAX: usize = 200;
 /// Carries out `plan` by the workers that these commands start, and says what all their clients saw.
 ///
 /// Blocks as [`super::super::run`] does.
-pub fn run(
-    plan: &Plan,
-    commands: &[String],
-    observer: &mut dyn FnMut(LoadEvent),
-) -> Result<LoadReport, Error> {
+pub fn run(plan: &Plan, commands: &[String], observer: Observer<'_>) -> Result<LoadReport, Error> {
     plan.check()?;
     let (sender, received) = mpsc::channel();
     let parts = commands.iter().zip(shares(plan.clients, commands.len())).enumerate();
@@ -202,7 +198,7 @@ impl Coordinator<'_> {
     fn expect(
         &mut self,
         timeout: Duration,
-        observer: &mut dyn FnMut(LoadEvent),
+        observer: Observer<'_>,
         is_expected: impl Fn(&FromWorker) -> bool,
     ) -> Result<(), Error> {
         let until = Instant::now() + timeout;
@@ -233,7 +229,7 @@ impl Coordinator<'_> {
     }
 
     /// Gets all workers ready to start.
-    fn prepare(&mut self, observer: &mut dyn FnMut(LoadEvent)) -> Result<(), Error> {
+    fn prepare(&mut self, observer: Observer<'_>) -> Result<(), Error> {
         self.expect(HELLO_MAX, observer, |message| matches!(message, FromWorker::Hello { .. }))?;
         // Once is enough, and the first can do it as well as any.
         let mut preload = self.plan.preload_keys() > 0;
@@ -246,7 +242,7 @@ impl Coordinator<'_> {
     }
 
     /// Starts all workers and receives what their threads report.
-    fn measure(&mut self, observer: &mut dyn FnMut(LoadEvent)) -> Result<LoadReport, Error> {
+    fn measure(&mut self, observer: Observer<'_>) -> Result<LoadReport, Error> {
         let begin = Instant::now();
         // The threads of all workers are counted one after the other; this is the first of each.
         let (mut first_thread, mut all_threads) = (Vec::new(), 0);
