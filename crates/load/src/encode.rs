@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// Reads text that was cut off, too.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -35,12 +36,9 @@ pub(super) fn read_base64(out: &mut Vec<u8>, text: &[u8]) {
 
 /// Appends `bytes` with all but unreserved characters percent-encoded.
 pub(super) fn write_percent(out: &mut Vec<u8>, bytes: &[u8]) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in bytes {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte),
-            _ => out.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]),
-        }
+    const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    for part in percent_encode(bytes, RESERVED) {
+        out.extend_from_slice(part.as_bytes());
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
-use super::{compare, note, read_text, report, say, usage};
+use super::{compare, counted, note, read_text, report, say, usage};
 use indicatif::{ProgressBar, ProgressStyle};
 use kv::Error;
 use kv::proto::SecondReport;
@@ -91,8 +91,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         stop: Arc::clone(&stop),
     };
     let planned = experiment.trials();
-    let trials = if planned == 1 { "trial" } else { "trials" };
-    note(format_args!("{planned} {trials}; results in {}", dir.display()));
+    note(format_args!("{}; results in {}", counted(planned as u64, "trial"), dir.display()));
     let mut shown = Shown::new();
     let ran = harness::run(&experiment, &options, &mut shown);
     shown.bar.finish_and_clear();
@@ -149,7 +148,7 @@ fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(
             "{} of {planned} trials failed, the first {} at {}: {}",
             failures.len(),
             of_target(*target, &first.workload),
-            clients(first.level),
+            counted(first.level.into(), "client"),
             first.failure.as_deref().unwrap_or_default()
         ))
         .hint(format_args!("the logs are in {}", dir.display()))),
@@ -379,11 +378,6 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// `1 client`, `16 clients`.
-fn clients(level: u32) -> String {
-    format!("{level} client{}", if level == 1 { "" } else { "s" })
-}
-
 impl Progress for Shown {
     fn preparing(&mut self, what: &str) {
         self.bar.set_message(what.to_owned());
@@ -396,7 +390,11 @@ impl Progress for Shown {
     }
 
     fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32) {
-        self.goes_on(number, total, format!("{}, {}", of_target(target, workload), clients(level)));
+        self.goes_on(
+            number,
+            total,
+            format!("{}, {}", of_target(target, workload), counted(level.into(), "client")),
+        );
     }
 
     fn intervenes(
@@ -425,7 +423,7 @@ impl Progress for Shown {
     fn ended(&mut self, target: Option<&str>, trial: &Trial) {
         if let Some(why) = &trial.failure {
             let workload = of_target(target, &trial.workload);
-            let line = format!("{workload} at {} failed: {why}", clients(trial.level));
+            let line = format!("{workload} at {} failed: {why}", counted(trial.level.into(), "client"));
             self.bar.suspend(|| note(line));
         }
     }

@@ -102,6 +102,11 @@ pub(crate) fn note(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// `1 client`, `16 clients`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Prints a value as one line of JSON. Standard output is flushed at the end of every line, so that it passes a pipe at once.
 pub(crate) fn say_json(value: &impl serde::Serialize) -> Result<(), Error> {
     let line = serde_json::to_string(value)

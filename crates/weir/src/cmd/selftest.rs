@@ -4,6 +4,7 @@ use super::{say, say_json};
 use kv::Error;
 use kv::proto::{AccuracyCheck, CheckOutcome};
 use load_accuracy::{CHECKS, Cores, Options};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -62,12 +63,9 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     if wrong.is_empty() {
         return Ok(());
     }
-    let mut remedies: Vec<&str> = Vec::new();
-    for remedy in report.checks.iter().map(load_accuracy::remedy) {
-        if !remedy.is_empty() && !remedies.contains(&remedy) {
-            remedies.push(remedy);
-        }
-    }
+    let mut seen = BTreeSet::new();
+    let remedies = report.checks.iter().map(load_accuracy::remedy);
+    let remedies: Vec<&str> = remedies.filter(|remedy| !remedy.is_empty() && seen.insert(*remedy)).collect();
     Err(Error::new(wrong.join("; ")).hint(remedies.join("; ")))
 }
 

@@ -3,7 +3,7 @@
 //!
 //! The view is made of a [`State`] and a width, without a clock or a terminal.
 
-use super::note;
+use crate::cmd::{counted, note};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kv::proto::{LoadEvent, SecondReport};
 use kv::units;
@@ -219,12 +219,8 @@ fn line(at: i64, phase: &str, seconds: &[SecondReport]) -> String {
         highest(at_most, |second| second.latency_us_p50),
         highest(at_most, |second| second.latency_us_p99),
         highest("", |second| second.latency_us_max),
-        errors(sum(failures)),
+        counted(sum(failures), "error"),
     )
-}
-
-fn errors(count: u64) -> String {
-    format!("{count} error{}", if count == 1 { "" } else { "s" })
 }
 
 /// The view: at most four lines, each shorter than `width`, so that none is ever wrapped. What has no room is left out whole: half
@@ -255,7 +251,7 @@ fn view(state: &State, width: usize) -> Vec<String> {
             lines.push(fitting(width, &[format!("  {rate}"), format!("  {curve}")]));
             lines.push(fitting(width, &[p50, p99, max]));
         }
-        let failed = format!("  {} in 1 s", errors(failures(last)));
+        let failed = format!("  {} in 1 s", counted(failures(last), "error"));
         lines.push(fitting(width, &[failed, format!(", {} in the {}", state.failures, state.part)]));
     }
     lines.iter().map(|line| line.trim_end().to_owned()).filter(|line| !line.is_empty()).collect()

@@ -1,5 +1,6 @@
 //! The report of `weir load` for people.
 
+use crate::cmd::counted;
 use kv::proto::{Latency, LoadReport, ScheduleReport};
 use kv::units::{self, Span};
 use load::{self, Connect, Pacing, Plan, Verify};
@@ -75,7 +76,7 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     let mut figures = Vec::new();
     let mut add = |name: &'r str, text: String| figures.push((name, text));
     add("workload", workload_text(plan, report));
-    let (driven, driving) = (counted(*clients, "client"), counted(*threads, "thread"));
+    let (driven, driving) = (counted((*clients).into(), "client"), counted((*threads).into(), "thread"));
     let (window, warmup) = (Span(plan.window), Span(plan.warmup));
     add("load", format!("{driven}, {driving}, window {window} after {warmup} of warm-up, seed {seed}"));
     // A closed loop without think time is the default.
@@ -186,10 +187,6 @@ fn cells(absent: &str, latency: &Latency) -> [String; 7] {
     let shown = |us: f64| if count == 0 { "–".to_owned() } else { units::micros(us) };
     let [mean, p50, p99, p999, max] = [us_mean, us_p50, us_p99, us_p999, us_max].map(shown);
     [count.to_string(), absent.to_owned(), mean, p50, p99, p999, max]
-}
-
-fn counted(count: u32, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A share in per cent, with enough digits to distinguish a small one from zero.

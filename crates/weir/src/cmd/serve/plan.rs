@@ -27,12 +27,9 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
     let Args { listen, lab, .. } = args;
     let remote: Vec<&CompatListener> =
         args.compat.iter().filter(|at| !at.listen.ip().is_loopback()).collect();
-    let mut addresses: Vec<String> =
-        remote.iter().map(|at| format!("--compat {}={}", at.api.name, at.listen)).collect();
-    if !listen.ip().is_loopback() {
-        addresses.insert(0, format!("--listen {listen}"));
-    }
-    if let Some(flag) = addresses.first() {
+    let own = (!listen.ip().is_loopback()).then(|| format!("--listen {listen}"));
+    let compat = remote.first().map(|at| format!("--compat {}={}", at.api.name, at.listen));
+    if let Some(flag) = own.or(compat) {
         if lab {
             let hint = "with --lab anybody may clear the store: listen on 127.0.0.1";
             return wrong(format!("--lab and {flag} do not go together"), hint);
