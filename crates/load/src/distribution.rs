@@ -75,12 +75,12 @@ pub static DISTRIBUTIONS: &[DistributionRow] = &[
     },
     DistributionRow {
         shape: "latest",
-        about: "As zipfian, over the keys from the newest back; every PUT makes a new key of its client.",
+        about: "As zipfian, the newest keys most often; every PUT writes a new key.",
         parse: |rest| rest.is_none().then_some(Distribution::Latest),
     },
     DistributionRow {
         shape: "hotspot[:OPERATIONS/KEYS]",
-        about: "So many per cent of the operations go to so many per cent of the keys (80/20), the others to the others.",
+        about: "A share of the operations goes to a share of the keys (80 % to 20 %), the rest to the other keys.",
         parse: |rest| {
             let (operations, keys) = rest.unwrap_or("80/20").split_once('/')?;
             let percent =
@@ -98,7 +98,7 @@ pub static DISTRIBUTIONS: &[DistributionRow] = &[
     },
     DistributionRow {
         shape: "sequence",
-        about: "All clients walk all keys together, over and over, each taking its share in turn.",
+        about: "All keys in their order, over and over; clients take turns.",
         parse: |rest| rest.is_none().then_some(Distribution::Sequence),
     },
     DistributionRow {

@@ -56,7 +56,7 @@ pub struct Plan {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span_not_zero, help_heading = "Load")]
     pub window: Duration,
 
-    /// What the clients' requests are drawn from: same seed, same requests
+    /// Seed of the random numbers; the same seed gives the same requests
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
@@ -81,7 +81,7 @@ pub struct Plan {
     pub connect: Connect,
 
     // Checked every tenth of it, and every 100 ms at least.
-    /// When to give a request up
+    /// Maximum time for a request
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_not_zero, help_heading = "Connections")]
     pub timeout: Duration,
 
@@ -89,7 +89,7 @@ pub struct Plan {
     #[arg(long = "no-preload", action = clap::ArgAction::SetFalse, help_heading = "Load")]
     pub preload: bool,
 
-    /// Which reads to check for a complete value that is not stale: none, all, or a share as in 1%
+    /// Compare values read with those written: none, all, or a share as in 1%
     #[arg(long, value_name = "WHICH", default_value = "none", help_heading = "Keys and values")]
     pub verify: Verify,
 

@@ -10,7 +10,7 @@ use lab_data::published::{self, Table};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Check a printed table of clients, throughput and latency: can its rows be true, and if not, what is it like?
+/// Check a published table of clients, throughput and latency by Little’s law, and name likely causes of errors.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// CSV with the columns clients, throughput_rps and latency_ms, as in experiments/reports/printed.csv

@@ -9,10 +9,10 @@ use lab_data::results::Results;
 use lab_report::compare::{render, text};
 use std::path::{Path, PathBuf};
 
-/// Set results beside each other: goodput, processor time and latency, with ratios and what may be believed of them.
+/// Compare results: goodput, processor time and latency, their ratios, and which differences are significant.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Results of `weir lab`: a directory or its results.json. Alone: the directory of a run of several targets
+    /// Results of `weir lab`: a directory or its results.json. If it is the only one: of a run with several targets
     first: PathBuf,
     /// Results to compare with the first
     other: Option<PathBuf>,

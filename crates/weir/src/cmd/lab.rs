@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Run an experiment: start what it measures, measure every level, say what limits it.
+/// Run an experiment: start what it measures, measure every level, and report what limits it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What to measure: a TOML file, as in experiments/
@@ -31,13 +31,13 @@ pub(crate) struct Args {
     /// Results directory: new or empty [default: weir-results/NAME-DATE-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// What the order of trials and the operation streams are drawn from, in place of the file's
+    /// Seed of the order of trials and of the requests; overrides the file
     #[arg(long)]
     seed: Option<u64>,
-    /// Runs of every workload at every level, in place of the file's
+    /// Runs of every workload at every level; overrides the file
     #[arg(long)]
     repetitions: Option<u32>,
-    /// Clients at each level, ascending, in place of the file's: 1,2,4
+    /// Clients at each level, ascending, as in 1,2,4; overrides the file
     #[arg(long, value_delimiter = ',', value_name = "CLIENTS,…")]
     levels: Option<Vec<u32>>,
     /// Only these of the file's workloads: get_popular,put_all
@@ -46,21 +46,20 @@ pub(crate) struct Args {
     /// Only these of the file's targets, where it has several: weir,nginx
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     targets: Option<Vec<String>>,
-    /// The unmeasured part of each trial, in place of the file's
+    /// The unmeasured part of each trial; overrides the file
     #[arg(long)]
     warmup: Option<Span>,
-    /// The measured part of each trial, in place of the file's
+    /// The measured part of each trial; overrides the file
     #[arg(long)]
     window: Option<Span>,
-    /// Shortens the file's durations to this share, the window to no less than 2 s; below 0.1 it also measures at most
-    /// seven levels of each workload. The report says so
+    /// Multiply the file's durations by this share (windows stay at least 2 s). Below 0.1 at most seven levels of each workload
+    /// are measured. The report says so
     #[arg(long, value_name = "SHARE", value_parser = share)]
     scale: Option<f64>,
-    /// Leave out the selftest of the load generator before the first trial. The report says so
+    /// Skip the accuracy test of the load generator. The report says so
     #[arg(long)]
     no_selftest: bool,
-    /// Leave out the test of whether the generator is the limit: a slower generator and a slower server for some seconds after
-    /// the last trial. The report says so
+    /// Skip the headroom test, which slows generator and server for some seconds to see which of them limits. The report says so
     #[arg(long)]
     no_headroom: bool,
 }

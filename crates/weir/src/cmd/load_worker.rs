@@ -4,9 +4,9 @@ use kv::Error;
 use load::workers;
 use std::io;
 
-/// Put on a share of a load: what `weir load --worker` starts, here or on another machine.
+/// Send a share of a load; `weir load --worker` starts it, here or on another machine.
 ///
-/// The plan comes on standard input, and the result leaves on standard output. The load ends when standard input does.
+/// It reads the plan from standard input and writes the result to standard output. It ends when standard input is closed.
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 

@@ -27,7 +27,7 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// An HTTP key-value store in tiers, and the instrument that measures it.
+/// An HTTP key-value store with a cache over a durable database, and tools that measure it.
 #[derive(Parser)]
 #[command(name = "weir", version, propagate_version = true, max_term_width = 110)]
 struct Cli {

@@ -4,7 +4,7 @@ use super::say;
 use super::serve::store_urls;
 use store::{Error, Kind, replica};
 
-/// Make one more PostgreSQL follow the stores, for `weir serve --read-fallback`.
+/// Replicate all stores to one more PostgreSQL (logical replication), for `weir serve --read-fallback`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -15,13 +15,13 @@ pub(crate) struct Args {
 enum Action {
     /// Set up publications and subscriptions where they are missing, and wait until all rows are copied
     Init(Ends),
-    /// Say of each store whether it is followed, and how far behind the replica is
+    /// Show for each store whether it is replicated, and the replication lag
     Status(Ends),
 }
 
 #[derive(clap::Args)]
 struct Ends {
-    /// The PostgreSQL that is to follow; its database is empty at first
+    /// The replica; for init its database must be empty
     #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]
     replica: String,
 

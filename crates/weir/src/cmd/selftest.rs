@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// Check the accuracy of the load generator on this machine, against a test server that records what it really did.
 ///
-/// Imposes delays, a stall and faults of known number, and compares them with what `weir load` reports. Takes less than a minute. The exit code is
+/// The test server adds known delays, a stall and a known number of faults, and compares them with what `weir load` reports. Takes less than a minute. The exit code is
 /// 1 unless every check passes.
 #[derive(clap::Args)]
 #[command(after_help = checks_help())]
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = CHECKS.iter().map(|row| row.name).collect::<Vec<_>>())]
     checks: Vec<String>,
 
-    /// The cores of load generator and test server, as in 1,0 [default: the last and the last but one there are]
+    /// The cores of load generator and test server, as in 1,0 [default: the two with the highest numbers]
     #[arg(long, value_name = "GENERATOR,SERVER", value_parser = cores)]
     cores: Option<Cores>,
 

@@ -19,8 +19,8 @@ use toml::Spanned;
 
 /// Serve an HTTP key-value store: a cache in front of a durable store
 ///
-/// Every setting may also stand in the environment (WEIR_LISTEN, WEIR_STORE, …) and in a TOML file (listen = "…",
-/// cache-bytes = "…"): a flag is stronger than the environment, and that is stronger than the file.
+/// Settings come from flags, environment variables (WEIR_LISTEN, WEIR_STORE, …) and a TOML file (listen = "…",
+/// cache-bytes = "…"), in this order of precedence.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A TOML file with settings named like the flags
@@ -31,17 +31,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_LISTEN", default_value = "127.0.0.1:8080")]
     pub(super) listen: SocketAddr,
 
-    /// Also serve the HTTP API of another system, at an address of its own: put-kv, crud, root or rpc. May be repeated; the
-    /// variable and the file take a list
+    /// Also serve the HTTP API of another system at this address; NAME is put-kv, crud, root or rpc (docs/reference.md).
+    /// Repeatable; the variable and the file take a list
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
 
-    /// Allow an address that other machines can reach: there is neither TLS nor a password
+    /// Allow an address that other machines can reach. The server has no TLS and no authentication
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
-    /// Where values are kept: fjall:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://… alike, or memory:; given
-    /// more than once, the keys are divided among the stores, whose order is theirs for good
+    /// Where values are kept: fjall:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://… alike, or memory:.
+    /// Given more than once, the keys are divided among the stores; always give them in the same order
     #[arg(
         long,
         value_name = "URL",
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     )]
     pub(super) store: Vec<String>,
 
-    /// A replica to read from while a store is unavailable; such answers say so, and may be old
+    /// A replica to read from while a store is unavailable; such answers may be stale and have Cache-Status: detail=replica
     #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]
     pub(super) read_fallback: Option<String>,
 
@@ -68,39 +68,39 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME,…", env = "WEIR_SHADOW_POLICIES", value_delimiter = ',', value_parser = policy_named)]
     pub(super) shadow_policies: Vec<&'static PolicyRow>,
 
-    /// Most rows in the cache; 0 for none
+    /// Maximum number of rows in the cache; 0 for none
     #[arg(long, value_name = "N", env = "WEIR_CACHE_ENTRIES", default_value = "1000000")]
     pub(super) cache_entries: usize,
 
-    /// Most bytes in the cache, keys and bookkeeping included
+    /// Maximum size of the cache, keys and bookkeeping included
     #[arg(long, value_name = "SIZE", env = "WEIR_CACHE_BYTES", default_value = "256MiB")]
     pub(super) cache_bytes: Size,
 
-    /// Locks the cache is divided by; with 1 the policy is followed exactly
+    /// Number of parts of the cache, each with its own lock; with 1 the policy is exact
     #[arg(long, value_name = "N", env = "WEIR_CACHE_SHARDS", default_value = "16", value_parser = at_least_one())]
     pub(super) cache_shards: usize,
 
-    /// Longest value, up to 64MiB
+    /// Maximum size of a value, up to 64MiB
     #[arg(long, value_name = "SIZE", env = "WEIR_VALUE_BYTES", default_value = "8MiB", value_parser = value_bytes)]
     pub(super) value_bytes: usize,
 
-    /// Most connections; more are answered 503
+    /// Maximum number of connections; more are answered 503
     #[arg(long, value_name = "N", env = "WEIR_CONNECTIONS", default_value = "20000", value_parser = at_least_one())]
     pub(super) connections: usize,
 
-    /// Longest wait of a request for the store
+    /// Maximum time a request waits for the store
     #[arg(long, value_name = "TIME", env = "WEIR_STORE_TIMEOUT", default_value = "10s", value_parser = positive)]
     pub(super) store_timeout: Duration,
 
-    /// Most requests that may wait in one queue of the store
+    /// Maximum number of requests in one queue of the store
     #[arg(long, value_name = "N", env = "WEIR_STORE_QUEUE", default_value = "10000", value_parser = at_least_one())]
     pub(super) store_queue: usize,
 
-    /// Threads that read from the store, each with a session [default: what suits the store]
+    /// Threads that read from the store, each with a session [default: depends on the store, see docs/reference.md]
     #[arg(long, value_name = "N", env = "WEIR_STORE_READ_WORKERS", value_parser = at_least_one())]
     pub(super) store_read_workers: Option<usize>,
 
-    /// Threads that write to the store, each with a session [default: what suits the store]
+    /// Threads that write to the store, each with a session [default: depends on the store, see docs/reference.md]
     #[arg(long, value_name = "N", env = "WEIR_STORE_WRITE_WORKERS", value_parser = at_least_one())]
     pub(super) store_write_workers: Option<usize>,
 
@@ -112,7 +112,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_IDLE_TIMEOUT", default_value = "75s", value_parser = positive)]
     pub(super) idle_timeout: Duration,
 
-    /// How long a client may take to send a head
+    /// How long a client may take to send the header section
     #[arg(long, value_name = "TIME", env = "WEIR_HEAD_TIMEOUT", default_value = "10s", value_parser = positive)]
     pub(super) head_timeout: Duration,
 
@@ -120,11 +120,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_DRAIN", default_value = "30s")]
     pub(super) drain: Span,
 
-    /// Put Server-Timing on every answer of the data routes that is no failure
+    /// Add a Server-Timing header to successful answers under /kv
     #[arg(long, env = "WEIR_TIMING", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) timing: bool,
 
-    /// A server for measurements: lets everybody clear it, make it compute, and turn batching off
+    /// Enable routes for measurements: delete all data, compute, switch batching off. Any client may use them
     #[arg(long, env = "WEIR_LAB", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) lab: bool,
 
@@ -133,7 +133,7 @@ pub(crate) struct Args {
     pub(super) batching: Batching,
 
     #[arg(long, value_name = "NAME=VALUE,…", env = "WEIR_INJECT", value_delimiter = ',')]
-    #[arg(help = format!("Inject faults: any of {}; only with --lab", FAULTS.join(", ")))]
+    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40: any of {}; only with --lab", FAULTS.join(", ")))]
     pub(super) inject: Vec<String>,
 
     /// Acknowledge writes before they are committed. LOSES DATA: how the tests show that they can see a loss
