@@ -51,7 +51,7 @@ pub(crate) struct Args {
     )]
     pub(super) store: Vec<String>,
 
-    /// A replica to read from while a store is unavailable; such answers may be stale and have Cache-Status: detail=replica
+    /// A replica to read from while a store is unavailable; such answers may be stale and are marked detail=replica in Cache-Status
     #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]
     pub(super) read_fallback: Option<String>,
 
