@@ -2,10 +2,11 @@
 //!
 //! Every complaint is one line: which key, what is wrong, what to do.
 
+use super::limit::{ARRIVALS, TRIALS_LEAST};
 use super::placeholder::{PLACEHOLDERS, fill, is_known};
 use super::{
-    Adaptive, Commands, Engine, Experiment, FJALL, GENERATOR, LINK, Link, MARIADB, POSTGRES, Quota, SERVER,
-    Subject, Target, Workload, address,
+    Adaptive, Commands, Engine, Experiment, FJALL, GENERATOR, LINK, LatencyLimit, Link, MARIADB, POSTGRES,
+    Quota, SERVER, Subject, Target, Workload, address,
 };
 use crate::ensure;
 use kv::Error;
@@ -37,6 +38,9 @@ const OWN_FLAGS: &[(&str, &str)] = &[
     ("--bin", "nothing: the lab has them where [adaptive] asks for it"),
     ("--no-preload", "nothing: the lab preloads once per repetition"),
 ];
+
+/// Flags of `weir load` that a search has no use for: it sets the rate itself.
+const PACING: &[&str] = &["--rate", "--arrivals", "--think"];
 
 /// What a check says.
 pub(super) type Checked = Result<(), Error>;
@@ -101,9 +105,26 @@ impl Experiment {
             let no_table = format!("workload.published of `{name}`: no table of published results is named");
             ensure(is_named, no_table, "add [published] with its file")?;
             let Some(limit) = &workload.limit else { continue };
-            limit.check(self, workload).map_err(|why| why.at(format!("workload.limit of `{name}`")))?;
+            self.check_limit(limit, workload).map_err(|why| why.at(format!("workload.limit of `{name}`")))?;
         }
         Ok(())
+    }
+
+    /// What may be searched for under `limit` in `workload`.
+    fn check_limit(&self, limit: &LatencyLimit, workload: &Workload) -> Checked {
+        ensure(!limit.p99.0.is_zero(), "p99 is missing, or zero", "write p99 = \"5ms\"")?;
+        ensure(limit.clients > 0, "clients 0: nothing would be sent", "write clients = 64")?;
+        is_one_of("arrivals", &limit.arrivals, ARRIVALS)?;
+        let has_room = !limit.trial.0.is_zero() && limit.most.0 >= limit.shortest();
+        let what = format!("most {} has no room for {TRIALS_LEAST} trials of {}", limit.most, limit.trial);
+        ensure(has_room, what, "lengthen it, or shorten trial")?;
+        ensure((0.001..=0.5).contains(&limit.goal), "goal: from 0.1 % to 50 %", "write goal = \"2%\"")?;
+        let pacing = workload.args.iter().find(|arg| PACING.contains(&arg.split('=').next().unwrap_or(arg)));
+        let what = format!("args has {}, but the search sets the rate itself", pacing.map_or("", |arg| arg));
+        ensure(pacing.is_none(), what, "remove one of them")?;
+        let is_simulated = |subject: &Subject| matches!(subject.target, Target::Simulated(_));
+        let are_real = !self.subjects.iter().any(is_simulated);
+        ensure(are_real, "a simulated target has no open loop", "remove the limit")
     }
 
     /// Every target, alone and among the others.

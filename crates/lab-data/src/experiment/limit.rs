@@ -2,22 +2,16 @@
 //!
 //! Only what may stand in the file; how it is searched for is the business of [`super::super::search`].
 
-use super::check::{Checked, is_one_of};
-use super::{Experiment, Subject, Target, Workload};
-use crate::ensure;
 use crate::results::SearchPlan;
 use kv::units::Span;
 use serde::{Deserialize, Deserializer};
 use std::time::Duration;
 
 /// How requests may be spread over time, as `weir load --arrivals` knows it.
-const ARRIVALS: &[&str] = &["poisson", "constant"];
-
-/// Flags of `weir load` that a search has no use for: it sets the rate itself.
-const PACING: &[&str] = &["--rate", "--arrivals", "--think"];
+pub(super) const ARRIVALS: &[&str] = &["poisson", "constant"];
 
 /// So many trials have to have room in the time of a search: fewer decide nothing.
-const TRIALS_LEAST: u32 = 20;
+pub(super) const TRIALS_LEAST: u32 = 20;
 
 /// What has to hold, and how long may be searched for where it does.
 #[derive(Clone, Debug, Deserialize)]
@@ -73,23 +67,6 @@ impl LatencyLimit {
             goal: self.goal,
         }
     }
-
-    /// Whether it can be searched under in `workload`.
-    pub(super) fn check(&self, experiment: &Experiment, workload: &Workload) -> Checked {
-        ensure(!self.p99.0.is_zero(), "p99 is missing, or zero", "write p99 = \"5ms\"")?;
-        ensure(self.clients > 0, "clients 0: nothing would be sent", "write clients = 64")?;
-        is_one_of("arrivals", &self.arrivals, ARRIVALS)?;
-        let has_room = !self.trial.0.is_zero() && self.most.0 >= self.shortest();
-        let what = format!("most {} has no room for {TRIALS_LEAST} trials of {}", self.most, self.trial);
-        ensure(has_room, what, "lengthen it, or shorten trial")?;
-        ensure((0.001..=0.5).contains(&self.goal), "goal: from 0.1 % to 50 %", "write goal = \"2%\"")?;
-        let pacing = workload.args.iter().find(|arg| PACING.contains(&arg.split('=').next().unwrap_or(arg)));
-        let what = format!("args has {}, but the search sets the rate itself", pacing.map_or("", |arg| arg));
-        ensure(pacing.is_none(), what, "remove one of them")?;
-        let is_simulated = |subject: &Subject| matches!(subject.target, Target::Simulated(_));
-        let are_real = !experiment.subjects.iter().any(is_simulated);
-        ensure(are_real, "a simulated target has no open loop", "remove the limit")
-    }
 }
 
 /// A share as people write it: `0.1%`.
@@ -103,7 +80,7 @@ fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::experiment::Experiment;
     use kv::Error;
 
     fn parsed(limit: &str) -> Result<Experiment, Error> {

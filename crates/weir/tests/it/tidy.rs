@@ -108,7 +108,7 @@ fn every_file_opens_with_its_purpose_and_is_no_longer_than_it_may() {
 fn every_experiment_is_one() {
     let mut files = Vec::new();
     walk(Path::new("../../experiments"), &mut files);
-    // Tables of printed rows lie beside the experiments that name them.
+    // Published tables lie beside the experiments that name them.
     files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     assert!(!files.is_empty());
     for path in files {
