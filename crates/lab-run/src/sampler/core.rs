@@ -1,14 +1,10 @@
 //! Busy time of single cores, from `/proc/stat`: whoever it was that kept them busy.
 
-use super::{Context, Reading, Sampler, tick_secs};
-use std::fs;
+use super::{Context, Reading, Sampler, of_file, tick_secs};
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
     let cores = Some(context.cores.clone()).filter(|cores| !cores.is_empty())?;
-    Some(Box::new(move |into| {
-        parse(&fs::read_to_string("/proc/stat")?, &cores, tick_secs(), into);
-        Ok(())
-    }))
+    Some(of_file("/proc/stat", move |text, into| parse(text, &cores, tick_secs(), into)))
 }
 
 fn parse(text: &str, cores: &[usize], tick_secs: f64, into: &mut Reading) {

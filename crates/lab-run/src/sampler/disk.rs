@@ -3,7 +3,7 @@
 //! Busy time of a disk that works in parallel is no utilization: it is read to be printed, not to conclude from.
 
 use super::mounts::mount_of;
-use super::{Context, Reading, Sampler};
+use super::{Context, Reading, Sampler, of_file};
 use rustix::fs::{major, minor};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,10 +13,7 @@ const SECTOR_BYTES: f64 = 512.0;
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
     let device = device_of(context.data.as_deref()?)?;
-    Some(Box::new(move |into| {
-        parse(&fs::read_to_string("/proc/diskstats")?, &device, into);
-        Ok(())
-    }))
+    Some(of_file("/proc/diskstats", move |text, into| parse(text, &device, into)))
 }
 
 /// The kernel's name of the whole disk under `path`: `vda`. `None` for file systems in memory or of several layers.

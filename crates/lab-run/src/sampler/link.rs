@@ -5,7 +5,6 @@
 
 use super::{Context, Sampler};
 use kv::proto::{LinkAccount, LinkDirection};
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -16,12 +15,6 @@ pub struct Link {
     pub bytes_per_sec: Option<f64>,
     /// Asks it.
     pub ask: Arc<dyn Fn() -> io::Result<LinkAccount> + Send + Sync>,
-}
-
-impl fmt::Debug for Link {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.debug_struct("Link").field("bytes_per_sec", &self.bytes_per_sec).finish_non_exhaustive()
-    }
 }
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {

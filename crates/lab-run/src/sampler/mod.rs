@@ -31,14 +31,14 @@ pub(crate) use quota::quota_cores;
 
 use lab_data::experiment::Engine;
 use lab_data::results::Reading;
-use std::io;
 use std::path::PathBuf;
+use std::{fs, io};
 
 /// Adds the counters and gauges of this instant; made anew for each trial. An error means: not to be had here and now.
 pub type Sampler = Box<dyn FnMut(&mut Reading) -> io::Result<()>>;
 
 /// What there is to sample.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Context {
     /// The parts by name, each with the process at the root of its tree.
     pub parts: Vec<(String, u32)>,
@@ -144,6 +144,14 @@ impl Samplers {
         }
         reading
     }
+}
+
+/// A sampler that reads one file, and finds in it what `parse` looks for.
+fn of_file(path: &'static str, parse: impl Fn(&str, &mut Reading) + 'static) -> Sampler {
+    Box::new(move |into| {
+        parse(&fs::read_to_string(path)?, into);
+        Ok(())
+    })
 }
 
 /// The unit in which the kernel counts CPU time in most of `/proc`.

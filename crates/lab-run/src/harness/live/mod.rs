@@ -143,19 +143,16 @@ impl<'a> LiveRunner<'a> {
         }
     }
 
-    /// Starts what has died anew: it took its trial with it, the next ones get new ones.
+    /// Starts anew what has died, and took its trial with it, or what each trial wants new.
     fn revive(&mut self) -> Result<(), Error> {
         let died = self.ended().is_some();
-        if died || self.is_stale() {
+        let target = &self.target_run.subject.target;
+        let is_fresh_each = matches!(target, Target::Command(Commands { fresh: Fresh::Trial, .. }));
+        if died || (is_fresh_each && self.started.used) {
             self.revivals += u32::from(died);
             self.started.broken = self.begin().err();
         }
         self.started.broken.clone().map_or(Ok(()), Err)
-    }
-
-    /// Whether it is wanted anew for each trial, and is no longer new.
-    fn is_stale(&self) -> bool {
-        matches!(&self.target_run.subject.target, Target::Command(Commands { fresh: Fresh::Trial, .. }) if self.started.used)
     }
 
     /// One run of the load generator.
