@@ -59,7 +59,7 @@ fn lines(findings: &Findings) -> Vec<Line<'_>> {
                 match lines[first..].iter_mut().find(|line| line.seen == seen) {
                     Some(line) => line.places.push(*place),
                     None => {
-                        lines.push(Line { check, outcome, seen, places: vec![*place], asked: asked.len() })
+                        lines.push(Line { check, outcome, seen, places: vec![*place], asked: asked.len() });
                     }
                 }
             }
