@@ -7,7 +7,7 @@ use lab_analysis::{CAUSES, CHECKS, FIGURES, MEASURES, RULES, WAITS};
 use lab_data::experiment::INTERVENTIONS;
 use lab_report::{COLUMNS, PLOTS, WRITERS};
 use lab_run::sampler::SAMPLERS;
-use load::{DIALECTS, DISTRIBUTIONS, MIX_ENTRIES, WORKLOADS};
+use load::{DIALECTS, DISTRIBUTIONS, DistributionRow, MIX_ENTRIES, WORKLOADS};
 use load_accuracy::CHECKS as ACCURACY;
 use load_accuracy::responder::ANSWERS;
 use server::COMPAT_APIS;
@@ -65,7 +65,7 @@ fn the_tables_of_the_reference_are_those_of_the_code() {
         ("## Workloads", names(WORKLOADS.iter().map(|row| row.name.as_str()))),
         ("### Mixes", names(MIX_ENTRIES.iter().map(|(name, _)| *name))),
         ("## Dialects", names(DIALECTS.iter().map(|row| row.name.as_str()))),
-        ("### Distributions", names(DISTRIBUTIONS.iter().map(|row| row.name()))),
+        ("### Distributions", names(DISTRIBUTIONS.iter().map(DistributionRow::name))),
         ("### Interventions", names(INTERVENTIONS.iter().map(|row| row.name))),
         ("## Samplers", names(SAMPLERS.iter().map(|row| row.name))),
         ("## Checks", names(CHECKS.iter().map(|row| row.id))),
