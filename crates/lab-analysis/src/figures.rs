@@ -1,4 +1,4 @@
-//! What the resources did at one level: rates and means from raw counters.
+//! Resource usage at one level: rates and means from raw counters.
 //!
 //! A figure is a row of [`FIGURES`]. Nothing is concluded from them here; they are printed.
 

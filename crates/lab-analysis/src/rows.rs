@@ -70,7 +70,7 @@ pub struct Row {
     pub resources: Vec<Use>,
     /// Where the clients were; `None` where nobody could tell, and of an open loop.
     pub population: Option<Population>,
-    /// What the resources did, in the order of [`figures::FIGURES`]; what was not read is not in it.
+    /// Resource usage, in the order of [`figures::FIGURES`]; what was not read is not in it.
     pub figures: Vec<Figured>,
     /// Where the sessions of each database were; empty where nothing was sampled.
     pub waits: Vec<Whereabouts>,

@@ -98,8 +98,8 @@ fn summary(results: &Results, findings: &Findings) -> String {
     let (trials, runs) = (count(findings.ran, "trial"), count(results.repetitions, "run"));
     let planned = findings.planned;
     format!(
-        "{trials} of {planned} planned delivered numbers ({runs} of each workload at each level). The row furthest from Little’s \
-         law is off by {little}. The load generator used at most {generator} of its cores."
+        "{trials} of {planned} succeeded ({runs} of each workload at each level). The level furthest from Little’s law is off by \
+         {little}. The load generator used at most {generator} of its cores."
     )
 }
 

@@ -25,14 +25,14 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         let is_grey = |row: &Candidate| !row.is_named && !bottleneck.named.is_empty();
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         page.push(Block::Notes(vec![format!(
-            "At {}. Demand: busy time per request, ± its standard deviation over these levels. Full at: the throughput at \
+            "At {}. Demand: busy time per request, ± its standard deviation over these levels. At 100 % busy: the throughput at \
              which the resource would be busy all the time. Queue growth: of each client more, how many wait there. \
-             Elasticity: goodput lost over what a limit would lose.",
+             Elasticity: measured loss of goodput divided by the loss expected of a limit.",
             format::levels(&bottleneck.levels)
         )]));
     }
     if let Some(first) = found.effects.first() {
-        let caption = "Bar and whisker: the share of goodput lost, with its interval over the rounds. Upright line: what would \
+        let caption = "Bar and whisker: the share of goodput lost, with its confidence interval. Vertical line: what would \
                        be lost if the resource were the limit. Grey: the control.";
         page.push(Block::figure(drawing(found, first), caption));
         page.push(Block::Table(Table::of(&found.effects, INTERVENTIONS, |_| false)));
@@ -55,7 +55,7 @@ const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
         let varies = finite(row.of.demand_variation).map(|share| format!(" ±{:.0} %", share * 100.0));
         Some(latency(Some(row.of.demand_us?)) + &varies.unwrap_or_default())
     }),
-    ("full at, req/s", |row| finite(row.of.ceiling_rps).map(short)),
+    ("at 100 % busy, req/s", |row| finite(row.of.ceiling_rps).map(short)),
     ("queue growth", |row| Some(format!("{:.2}", finite(row.of.queue_growth)?).replace('-', "−"))),
     ("elasticity", |row| {
         let raised = |effect: &&Effect| effect.change.raises.contains(&row.of.id);
@@ -86,12 +86,12 @@ fn candidates(found: &WorkloadFindings) -> Vec<Candidate<'_>> {
 
 /// Heading and cell; nothing is expected of a control.
 const INTERVENTIONS: &[(&str, fn(&Effect) -> Option<String>)] = &[
-    ("<made slower", |of| Some(slowed(of))),
+    ("<slowed", |of| Some(slowed(of))),
     ("<by", |of| Some(how_slowed(of))),
     ("clients", |of| Some(of.level.to_string())),
     ("rounds", |of| Some(of.rounds.to_string())),
-    ("a limit loses", |of| (!is_control(of)).then(|| loss(of.expected_loss))),
-    ("lost", |of| Some(format::with_ends(&of.loss, loss))),
+    ("expected loss of a limit", |of| (!is_control(of)).then(|| loss(of.expected_loss))),
+    ("measured loss", |of| Some(format::with_ends(&of.loss, loss))),
     ("elasticity", |of| (!is_control(of)).then(|| elasticity(&of.elasticity))),
 ];
 

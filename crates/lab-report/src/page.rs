@@ -120,7 +120,7 @@ fn errors(rows: &[&Row]) -> Table {
 const PINNING: &[(&str, fn(&Placement) -> Option<String>)] = &[
     ("<part", |of| Some(of.part.clone())),
     ("<cores", |of| Some(of.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))),
-    ("<shares them with", |of| (!of.shares_with.is_empty()).then(|| of.shares_with.join(", "))),
+    ("<shares cores with", |of| (!of.shares_with.is_empty()).then(|| of.shares_with.join(", "))),
 ];
 
 /// Where it was measured and how to do it again.
@@ -135,7 +135,7 @@ fn environment(results: &Results) -> Vec<Block> {
     page.push(Block::Part("The experiment".to_owned()));
     page.extend(sentences::lengths(results).map(Block::Text));
     page.push(Block::Verbatim(results.experiment_toml.clone()));
-    page.push(Block::Part("To do it again".to_owned()));
+    page.push(Block::Part("To repeat".to_owned()));
     page.push(Block::Verbatim(results.command.clone()));
     page
 }

@@ -20,7 +20,7 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     let mut page = sessions(found);
     let tables = figures(found);
     if !tables.is_empty() {
-        page.push(Block::Part("What the resources did".to_owned()));
+        page.push(Block::Part("Resource usage".to_owned()));
         page.extend(tables.into_iter().map(Block::Table));
         page.push(Block::Notes(notes(found)));
     }
@@ -119,8 +119,8 @@ fn notes(found: &WorkloadFindings) -> Vec<String> {
     let mut notes: Vec<&str> = FIGURES.iter().filter(shown).filter_map(|figure| figure.note).collect();
     notes.dedup();
     notes.push(
-        "Means over runs. A queue, in log sync and the like are mean numbers at any instant. What is 0 at every level has \
-         no column.",
+        "Means over runs. Queue lengths and other states are time averages. Columns with only zeros are \
+         omitted.",
     );
     notes.into_iter().map(str::to_owned).collect()
 }

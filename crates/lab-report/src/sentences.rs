@@ -81,7 +81,7 @@ fn reason(of: &Reason) -> String {
         format!("Of each client added, {of_each:.2} {where_to} (from {low} to {high} clients).")
     };
     let busy = |resource: &str, utilization, why: &str| {
-        format!("{} is busy for {} of the time, {why}.", capitalized(resource), percent(utilization))
+        format!("The utilization of {resource} is {}, {why}.", percent(utilization))
     };
     match of {
         Reason::FailsFast(FastFail::Sooner { error_us, success_us }) => format!(
@@ -101,6 +101,9 @@ fn reason(of: &Reason) -> String {
         Reason::Queue(growth) => added(growth, format!("wait for {}", growth.resource)),
         Reason::InStore(growth) => added(growth, format!("are in the store, in {}", growth.resource)),
         Reason::Unaccounted(growth) => added(growth, "are in no place that was read".to_owned()),
+        Reason::Followed { resource } => {
+            format!("Slowing {resource} reduced goodput as predicted, so it is the limit.")
+        }
         Reason::NotBusy { resource, utilization } => {
             busy(resource, *utilization, "which does not explain the queue")
         }
@@ -277,7 +280,7 @@ pub(super) fn plots_caption(found: &WorkloadFindings) -> String {
     let rows = || found.rows.iter();
     let mut said = String::new();
     if rows().any(|row| row.population.is_some()) {
-        said += "Where the clients are: in full colour those that wait for a resource, paler those it serves, palest those \
+        said += "Where the clients are. Dark: waiting for a resource; light: served by it; lightest: those \
                  unaccounted for. ";
     }
     if rows().any(|row| row.population.as_ref().is_some_and(|of| of.is_late)) {
@@ -287,12 +290,12 @@ pub(super) fn plots_caption(found: &WorkloadFindings) -> String {
     if found.printed.is_some() {
         said += "Dashed lines: as published; hollow points break Little’s law by more than 5 %. ";
     }
-    said + "Dashed, upright: the knee."
+    said + "Vertical dashed line: the knee."
 }
 
 /// How to read the plots at the beginning of the page.
-pub(super) const OVERVIEW: &str = "Whiskers: interval over runs. Band: capacity and its interval. Thin lines: where a resource would be full. \
-    Dashed, upright: the knee. Hollow: a check failed, the level counts for nothing. No point: no run delivered numbers.";
+pub(super) const OVERVIEW: &str = "Whiskers: interval over runs. Band: capacity and its interval. Thin lines: throughput at which a resource is 100 % busy. \
+    Vertical dashed line: the knee. Hollow: a check failed, the level is not used. No point: no run succeeded.";
 
 /// How a run went.
 pub(super) fn time_series_caption(of: &TimeSeries) -> String {

@@ -200,8 +200,13 @@ pub(super) fn clients(found: &WorkloadFindings) -> Vec<Series> {
         let at = |of: &Population, read: fn(&Place) -> Option<f64>| {
             of.places.iter().find(|place| place.resource == *name).and_then(read).unwrap_or(0.0)
         };
-        bands.push((format!("before {name}"), colour, FULL, shares(&|of| at(of, |place| place.waiting))));
-        bands.push((format!("in {name}"), colour, LIGHT, shares(&|of| at(of, |place| place.serving))));
+        bands.push((
+            format!("waiting for {name}"),
+            colour,
+            FULL,
+            shares(&|of| at(of, |place| place.waiting)),
+        ));
+        bands.push((format!("served by {name}"), colour, LIGHT, shares(&|of| at(of, |place| place.serving))));
     }
     bands.push(("thinking or resting".to_owned(), Colour::Soft, LIGHT, shares(&|of| of.away)));
     // Whether a band is wide enough at some level to be named.

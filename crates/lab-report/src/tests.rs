@@ -435,7 +435,7 @@ fn what_databases_and_disks_did_is_shown_where_it_was_read() {
         "Where the database’s sessions were",
         "Most of these were in row lock: ",
         "writes of one key go one after the other",
-        "What the resources did",
+        "Resource usage",
         "write cap written",
         "database commits",
         "321",
@@ -498,11 +498,11 @@ fn an_accuracy_check_that_took_more_than_one_try_says_so_everywhere() {
         Selftest::Ran(report)
     };
     let [_, markdown, _] = proved(Some(tried(CheckOutcome::Pass)));
-    assert!(markdown.contains("(delay, stall at try 3)"), "{markdown}");
-    assert!(markdown.contains("| ≤ 0.02 | pass at try 3 |"), "{markdown}");
-    assert!(selftest_lines(&tried(CheckOutcome::Pass))[0].ends_with("(delay, stall at try 3)"));
+    assert!(markdown.contains("(delay, stall (try 3))"), "{markdown}");
+    assert!(markdown.contains("| ≤ 0.02 | pass (try 3) |"), "{markdown}");
+    assert!(selftest_lines(&tried(CheckOutcome::Pass))[0].ends_with("(delay, stall (try 3))"));
     let lines = selftest_lines(&tried(CheckOutcome::Fail));
-    assert!(lines[0].contains(" pass: ") && lines[1].contains(" fail at try 3: "), "{lines:?}");
+    assert!(lines[0].contains(" pass: ") && lines[1].contains(" fail (try 3): "), "{lines:?}");
 }
 
 #[test]

@@ -26,6 +26,11 @@ pub enum Reason {
     InStore(Growth),
     /// Clients that are added are in no place that was read; `resource` is empty.
     Unaccounted(Growth),
+    /// Goodput fell as a limit's must when it was made slower.
+    Followed {
+        /// The resource.
+        resource: String,
+    },
     /// There is a queue for it, and it is not busy enough to explain that.
     NotBusy {
         /// The resource.

@@ -183,7 +183,7 @@ impl Case {
         let first = first.unwrap_or_else(|| Conclusion::of(Grade::NotIdentified, Vec::new()));
         match self.slowed() {
             Some(slowed) if first.grade == Grade::NotIdentified => {
-                Conclusion { because: first.because, ..slowed }
+                Conclusion { because: [first.because, slowed.because].concat(), ..slowed }
             }
             _ => first,
         }
@@ -192,7 +192,8 @@ impl Case {
     fn slowed(&self) -> Option<Conclusion> {
         let follows = |of: &Evidence| of.is_hard && of.can_limit() && of.slowed == Some(Shown::Limit);
         let named = self.all(|of| follows(of) && of.utilization >= CLOSE);
-        (!named.is_empty()).then(|| Conclusion::of(Grade::Supported, named))
+        let first = self.evidence[*named.first()?].resource.clone();
+        Some(Conclusion::of(Grade::Supported, named).why(Reason::Followed { resource: first }))
     }
 
     fn all(&self, which: impl Fn(&Evidence) -> bool) -> Vec<usize> {

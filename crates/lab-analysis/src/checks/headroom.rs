@@ -40,7 +40,7 @@ fn by_experiment(of: &Effect, busy: &str) -> Checked {
     let [mean, low, high, expected] =
         [of.loss.mean, of.loss.low, of.loss.high, of.expected_loss].map(|share| share * 100.0);
     let seen = format!(
-        "with the generator slowed, {mean:.1} % of goodput was lost ({low:.1} to {high:.1}) where a limit loses {expected:.1} %{busy}"
+        "with the generator slowed, {mean:.1} % of goodput was lost ({low:.1} to {high:.1}); as the limit it would lose {expected:.1} %{busy}"
     );
     match of.shown {
         Shown::NotLimit => Checked::pass(seen),

@@ -46,7 +46,7 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator is not the limit", Low, Test::Workload(headroom::check))
-        .about("goodput does not fall as a limit’s must when the load generator is made slower"),
+        .about("slowing the load generator reduces goodput less than it would if the generator were the limit"),
     check("little", "Little’s law", Low, Test::Row(row::little))
         .about("throughput × time accounts within 2 % for the clients of a closed loop, for the requests in flight of an open one"),
     check("percentiles", "percentiles in order", Low, Test::Row(row::percentiles))
@@ -54,15 +54,15 @@ pub const CHECKS: &[Check] = &[
     check("errors", "errors", Medium, Test::Row(row::errors))
         .about("at most 0.1 % of the attempts fail; a level with more enters neither capacity nor knee"),
     check("on_time", "generator on time", Medium, Test::Row(row::on_time))
-        .about("the load generator neither waits for a core nor sends late for more than 1 % of the requests’ time"),
+        .about("the load generator waits for a core, or sends late, for at most 1 % of the total latency"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
-        .about("neither goodput nor latency moves in the window, they are known to ±1 % and ±2 %, and what an open loop offers goes through"),
+        .about("goodput and latency have no trend in the window, their confidence intervals are at most ±1 % and ±2 %, and all that an open loop offers completes"),
     check("machine", "machine undisturbed", Medium, Test::Row(row::machine))
         .about("steal ≤ 0.5 %, no swap, other processes on our cores ≤ 5 %"),
     check("mix", "requested mix", Medium, Test::Row(row::mix))
-        .about("the operations observed are the mix that was asked for"),
+        .about("the observed mix of operations is the requested one"),
     check("checkpoints", "checkpoints", Medium, Test::Row(row::checkpoints))
-        .about("the window holds no checkpoint of the database, or at least two"),
+        .about("the window holds no checkpoint of the database, or at least two: a single one would distort the mean"),
     check("complete", "all runs have numbers", Medium, Test::Workload(run::complete))
         .about("every planned run of every level delivered numbers"),
     check("repetitions", "repetitions", Medium, Test::Workload(run::repetitions))
@@ -78,7 +78,7 @@ pub const CHECKS: &[Check] = &[
     check("full_length", "full length", Medium, Test::Run(run::full_length))
         .about("warm-ups and windows are as long as the experiment says"),
     check("build", "optimized build", Low, Test::Run(run::build))
-        .about("what is measured was built as it would be used"),
+        .about("what is measured is a release build"),
     check("repeatable", "can be repeated", High, Test::Run(run::repeatable))
         .about("command, experiment, seed, versions, machine and the hash of the binary are all in the results"),
 ];

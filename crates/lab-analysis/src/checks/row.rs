@@ -130,8 +130,8 @@ pub(super) fn on_time(case: &OfRow) -> Checked {
 fn waited_for_core(share: f64) -> Checked {
     Checked::judged(
         share <= LATE_MAX,
-        format!("the generator waited for a core for {:.1} % of its requests’ time", share * 100.0),
-        "Leave the generator’s cores to it; repeat when the machine is quiet.",
+        format!("the generator waited for a core for {:.1} % of the total latency", share * 100.0),
+        "Keep other processes off the generator’s cores, and repeat.",
     )
 }
 
@@ -199,7 +199,7 @@ pub(super) fn machine(case: &OfRow) -> Checked {
     if stolen > STEAL_LIMIT && stolen_secs >= TICKS_SECS {
         return Checked::fail(
             format!("the hypervisor took {stolen_percent:.2} % of our cores"),
-            "Repeat when the neighbours are quiet, or on a machine without any.",
+            "Repeat when other virtual machines are idle, or on hardware of its own.",
         );
     }
     let foreign = most(&|trial| Some(of_cores(trial, "busy")? - ours(trial)?));

@@ -51,7 +51,7 @@ pub(super) fn values(case: &OfWorkload) -> Checked {
             "Find out why the target answers so before its speed is compared with anything.",
         ),
         (0, 0, _) => Checked::not_checked("the workload reads no values"),
-        (_, 0, _) => Checked::not_checked("no read was compared; ask for it with --verify"),
+        (_, 0, _) => Checked::not_checked("no read was compared; enable it with --verify"),
         (reads, verified, _) => {
             let share = (verified as f64 / reads.max(1) as f64).min(1.0) * 100.0;
             Checked::pass(format!("{verified} reads compared ({share:.2} % of them), none wrong or stale"))

@@ -274,7 +274,7 @@ fn the_generator_is_the_limit_if_and_only_if_goodput_follows_it() {
     assert_eq!(outcome, Outcome::Fail);
     assert!(
         seen.starts_with("with the generator slowed, 20.0 % of goodput was lost")
-            && seen.contains("where a limit loses 20.3 %"),
+            && seen.contains("as the limit it would lose 20.3 %"),
         "{seen}"
     );
     assert_eq!((limit.bottleneck.grade, limit.trust.bottleneck.confidence), (Grade::Generator, Low));
