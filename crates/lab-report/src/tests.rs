@@ -568,7 +568,7 @@ fn an_open_loop_shows_what_was_offered_and_how_late_it_was_sent() {
     for said in [
         "Open loop, constant 240/s: requests are sent when they are due",
         "| clients | offered, req/s | goodput, req/s |",
-        "| mean, service | p99, send lag |",
+        "| mean service time | p99 send lag |",
         "At levels over capacity, latency is that of a queue that grows.",
     ] {
         assert!(put.contains(said), "{said:?} is missing in {put}");

@@ -185,7 +185,7 @@ fn waiting_for_a_core_is_read_from_the_generator_where_no_sampler_saw_it() {
         })
     };
     assert_eq!(late(&waited(0.009, None)), None);
-    let said = "the generator waited for a core for 1.2 % of its requests’ time";
+    let said = "the generator waited for a core for 1.2 % of the total latency";
     assert_eq!(late(&waited(0.012, None)), Some(said));
     assert_eq!(late(&waited(0.5, Some(0.001))), None, "the sampler saw every thread to its end");
 }

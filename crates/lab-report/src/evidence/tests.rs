@@ -163,7 +163,7 @@ fn bands_add_up_to_all_clients_and_leave_out_what_is_counted_elsewhere() {
     let (_, findings) = proven();
     let bands = clients(&findings.workloads[0]);
     let names: Vec<&str> = bands.iter().map(|band| band.label.as_str()).collect();
-    assert_eq!(names, ["before cpu", "in cpu", "in disk", "unaccounted"]);
+    assert_eq!(names, ["waiting for cpu", "served by cpu", "served by disk", "unaccounted"]);
     let fills: Vec<Kind> = bands.iter().map(|band| band.kind).collect();
     assert_eq!(fills[0], Kind::Area(FULL));
     assert_eq!(fills[3], Kind::Area(PALE));

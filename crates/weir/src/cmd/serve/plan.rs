@@ -192,7 +192,10 @@ mod tests {
     fn help_names_every_fault() {
         let help = help();
         assert!(
-            help.contains(&format!("Inject faults: any of {};", kv::faults::FAULTS.join(", "))),
+            help.contains(&format!(
+                "Inject faults, as in cpu=250us,fail=40: any of {};",
+                kv::faults::FAULTS.join(", ")
+            )),
             "{help}"
         );
     }
