@@ -1,8 +1,7 @@
 //! The checks: a table of how they came out, and the confidence that follows for a workload.
 
-use super::csv;
 use super::document::{Answer, Block, Table};
-use super::format::{UNKNOWN, capitalized, count, each_level};
+use super::format::{self, UNKNOWN, capitalized, count, each_level};
 use lab_analysis::checks::Test;
 use lab_analysis::{CHECKS, Check, Checked, Confidence, Findings, Outcome, Row, Spot, WorkloadFindings};
 use lab_data::results::Results;
@@ -24,7 +23,7 @@ const COLUMNS: &[(&str, fn(&Line) -> Option<String>)] = &[
     ("<check", |line| Some(capitalized(line.check.name))),
     ("<rule", |line| Some(line.check.about.to_owned())),
     ("<scope", |line| Some(scope(line))),
-    ("<outcome", |line| Some(csv::name(line.outcome).replace('_', " "))),
+    ("<outcome", |line| Some(format::name(line.outcome).replace('_', " "))),
     ("<seen and remedy", |line| Some(line.seen.clone())),
 ];
 

@@ -2,7 +2,6 @@
 //!
 //! A column is a row of [`COLUMNS`]: what a person reads and what a program reads, from the same row.
 
-use super::csv;
 use super::format::{self, finite, residual};
 use super::published::latency_us;
 use Read::{EachResource, Open, Published, Row};
@@ -67,7 +66,7 @@ pub const COLUMNS: &[Column] = &[
     column("little_residual_ratio", "Little’s law, residual", Row(|row| cell(row.little_residual, residual))),
     column("checks_failed", "failed checks", Row(checks_failed)),
     column("checks_not_checked", "", Row(|row| word(ids(row, Outcome::NotChecked)))),
-    column("excluded", "", Row(|row| word(row.excluded.map(csv::name).unwrap_or_default()))),
+    column("excluded", "", Row(|row| word(row.excluded.map(format::name).unwrap_or_default()))),
     column("utilization", "busy", EachResource(|of| cell(of.utilization, |of| format!("{of:.2}")))),
     column("demand_us", "", EachResource(|of| number(of.demand_us))),
     column("published_throughput_rps", "", Published(|row| Some(row.printed.throughput_rps?.value))),

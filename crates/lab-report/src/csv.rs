@@ -7,7 +7,6 @@ use super::columns::columns;
 use super::document::{Column, column};
 use lab_analysis::{Findings, Row, row};
 use lab_data::results::Results;
-use serde::Serialize;
 
 /// A planned trial and its level.
 struct Line<'a> {
@@ -53,10 +52,4 @@ pub(super) fn text<R, F: Fn(&R) -> Option<String>>(rows: &[R], columns: &[(impl 
     let records = std::iter::once(names).chain(rows.iter().map(cells));
     records.for_each(|record: Vec<String>| writer.write_record(record).expect("memory takes every record"));
     String::from_utf8(writer.into_inner().expect("memory takes every record")).expect("cells are text")
-}
-
-/// The name of a variant, as in JSON.
-pub(super) fn name(of: impl Serialize) -> String {
-    let name = serde_json::to_value(of).expect("a variant is a word");
-    name.as_str().unwrap_or_default().to_owned()
 }

@@ -2,6 +2,7 @@
 
 use kv::units::{micros, short};
 use lab_analysis::{Estimate, Interval};
+use serde::Serialize;
 
 /// What is printed for a figure that is not known.
 pub(super) const UNKNOWN: &str = "–";
@@ -155,6 +156,12 @@ pub(super) fn escape(text: &str) -> String {
     const ESCAPES: &[(char, &str)] =
         &[('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")];
     ESCAPES.iter().fold(text.to_owned(), |text, (c, safe)| text.replace(*c, safe))
+}
+
+/// The name of a variant, as in JSON.
+pub(super) fn name(of: impl Serialize) -> String {
+    let name = serde_json::to_value(of).expect("a variant is a word");
+    name.as_str().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

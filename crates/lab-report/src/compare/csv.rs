@@ -2,8 +2,8 @@
 
 use super::sentences::{conclusion, failed};
 use super::{Line, lines};
-use crate::csv;
 use crate::format::finite;
+use crate::{csv, format};
 use lab_analysis::compare::{Figure, Quotient, Ratio};
 use lab_analysis::{Comparison, MEASURES};
 
@@ -25,9 +25,9 @@ const COLUMNS: &[(&str, fn(&Cell) -> Option<String>)] = &[
     ("ratio_low", |cell| number(quotient(cell)?.interval?.0)),
     ("ratio_high", |cell| number(quotient(cell)?.interval?.1)),
     ("ratio_runs", |cell| Some(quotient(cell)?.runs.to_string())),
-    ("ratio_method", |cell| Some(csv::name(quotient(cell)?.method))),
+    ("ratio_method", |cell| Some(format::name(quotient(cell)?.method))),
     ("difference", |cell| Some(conclusion(cell.0.comparison, cell.0.side, ratio(cell)?))),
-    ("bound", |cell| Some(csv::name(ratio(cell)?.bound?))),
+    ("bound", |cell| Some(format::name(ratio(cell)?.bound?))),
     ("ratio_failed_checks", |cell| Some(failed(ratio(cell)?))),
     ("failed_checks", |(line, _)| Some(line.of.failed().map(|of| of.id).collect::<Vec<_>>().join(" "))),
     ("acknowledges_a_write", |(line, _)| {
