@@ -25,8 +25,8 @@ fn throughput(found: &WorkloadFindings) -> Answer {
             (format::spread(rps), format!("at {}", format::levels(levels)), level)
         }
         Capacity::NotReached { rps, level, rising } => {
-            let is = if *rising { "still rising" } else { "the best level" };
-            (format::spread(rps), is.to_owned(), Some(*level))
+            let is = if *rising { "still rising" } else { "highest" };
+            (format::spread(rps), format!("{is} at {}", count(*level, "client")), Some(*level))
         }
         Capacity::Offered { rps, kept, over } => {
             let (rps, said) = offered(found, *rps, kept, over);
@@ -37,7 +37,11 @@ fn throughput(found: &WorkloadFindings) -> Answer {
     let said = if found.capacity == Capacity::Unknown { rps } else { rps + " req/s" };
     let row = found.rows.iter().find(|row| Some(row.level) == level).map(|row| {
         let (p50, p99) = (latency(row.latency_us_p50), latency(row.latency_us_p99));
-        format!("p50 {p50}, p99 {p99} at {}", count(row.level, "client"))
+        let at = match &found.capacity {
+            Capacity::NotReached { .. } => String::new(),
+            _ => format!(" at {}", count(row.level, "client")),
+        };
+        format!("p50 {p50}, p99 {p99}{at}")
     });
     let generator = found.generator_limited().then(|| "the load generator is the limit".to_owned());
     // A search that was asked for is the answer; the capacity then belongs to it.
