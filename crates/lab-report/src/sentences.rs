@@ -145,7 +145,7 @@ fn knee(of: &Knee) -> String {
         said(of.kneedle, of.spread.kneedle),
         of.swept.0,
         of.swept.1,
-        if of.sharp { "" } else { " They differ by more than 2×, so the knee is not sharp." },
+        if of.sharp { "" } else { " They differ by more than 2×, so the knee is uncertain." },
         match of.spread.interval {
             Interval::Single => "There was one run, so the spread is not known.",
             Interval::Range => "In brackets: lowest to highest of single runs.",
