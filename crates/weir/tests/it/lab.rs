@@ -206,7 +206,7 @@ fn on_url(address: &str, workload: &str, window: &str) -> String {
     )
 }
 
-/// A server that has counters at /stats and says 204 to everything else; its address.
+/// A server that has counters at /stats, knows no faults, and says 204 to everything else; its address.
 fn agreeable_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -238,9 +238,12 @@ fn agree(stream: &TcpStream) -> Option<()> {
         reader.read_exact(&mut vec![0; body_bytes]).ok()?;
         let stats = r#"{"weir_things_total": 1, "weir_store_workers{operation=\"write\"}": 2,
             "weir_store_busy_seconds_total{operation=\"write\"}": 0.5}"#;
-        let answer = match first.starts_with("GET /stats ") {
-            true => format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{stats}", stats.len()),
-            false => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
+        let answer = match first.split(' ').nth(1)? {
+            "/stats" => format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{stats}", stats.len()),
+            path if path.starts_with("/inject") => {
+                "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned()
+            }
+            _ => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
         };
         writer.write_all(answer.as_bytes()).ok()?;
         if last {
@@ -265,6 +268,19 @@ fn a_server_that_runs_already_is_measured() {
     }
     let names: Vec<&str> = results.resources.iter().map(|resource| resource.name.as_str()).collect();
     assert_eq!(names, ["store write workers", "generator CPU"]);
+}
+
+#[test]
+fn a_server_that_knows_no_faults_has_its_headroom_rounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = on_url(&agreeable_server(), "put_all", "200ms").replace("headroom = false\n", "");
+    let (output, out) = lab(dir.path(), &text, &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let interventions = results(&out).interventions;
+    assert!(interventions.iter().any(|made| made.change.is_some()), "no generator was slowed");
+    for made in interventions {
+        assert_eq!(made.trial.failure, None);
+    }
 }
 
 /// Asserts on the words: no figure of such a run means anything.

@@ -7,7 +7,7 @@ use crate::sampler::Cap;
 use kv::Error;
 use kv::proto::INJECT;
 use kv::units::Size;
-use lab_data::experiment::{DATABASE, Workload};
+use lab_data::experiment::{DATABASE, Target, Workload};
 use lab_data::results::{Change, SLOWER_GENERATOR, SLOWER_SERVER};
 use std::time::Duration;
 
@@ -60,7 +60,8 @@ impl LiveRunner<'_> {
 
     /// Makes `change`.
     pub(super) fn apply(&mut self, workload: &Workload, change: Option<&Change>) -> Result<(), Error> {
-        if self.in_round {
+        // Faults can be injected into our own server only.
+        if self.in_round && matches!(self.target_run.subject.target, Target::Weir { .. }) {
             self.has_faults = true;
             self.inject(false)?;
         }
