@@ -87,15 +87,15 @@ pub const FIGURES: &[Figure] = &[
     figure("rollbacks_per_sec", Databases, "rollbacks", "per s", "*.rollbacks", RATE).but(LATE),
     figure("blocks_read_per_sec", Databases, "pages read", "per s", "*.blocks_read", RATE).but(LATE),
     figure("row_lock_waits_per_sec", Databases, "row lock waits", "per s", "*.row_lock_waits", RATE),
-    figure("checkpoints", Databases, "checkpoints", "a run", "*.checkpoints", Growth),
+    figure("checkpoints", Databases, "checkpoints", "a trial", "*.checkpoints", Growth),
     figure("connections", Databases, "connections", "", "*.connections", Gauge),
     figure("threads", Processes, "threads", "", "*.threads", Gauge),
     figure("switches_per_request", Processes, "switches", "a request", "*.switches", PerAttempt),
     figure("sampling_percent_of_core", Processes, "sampling", "% of a core", "*.cost_secs", PerSecond(100.0))
         .but(SAMPLING),
-    figure("pressure_some_share", Pressure, "some wait", "share", "*.some_secs", RATE),
-    figure("pressure_full_share", Pressure, "all wait", "share", "*.full_secs", RATE),
-    figure("throttled_share", Pressure, "throttled", "share", "*.throttled_secs", RATE),
+    figure("pressure_some_percent", Pressure, "some wait", "% of the time", "*.some_secs", PerSecond(100.0)),
+    figure("pressure_all_percent", Pressure, "all wait", "% of the time", "*.full_secs", PerSecond(100.0)),
+    figure("throttled_percent", Pressure, "throttled", "% of the time", "*.throttled_secs", PerSecond(100.0)),
 ];
 
 const fn figure(

@@ -6,7 +6,6 @@
 pub mod audit;
 pub mod bottleneck;
 pub mod capacity;
-mod ceilings;
 pub mod checks;
 pub mod compare;
 pub mod hits;
@@ -24,7 +23,6 @@ mod waiting;
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, Growth, RULES, Reason};
 pub use capacity::{Capacity, Decline};
-pub use ceilings::Ceiling;
 pub use checks::{CHECKS, Check, Checked, Confidence, Lowered, Outcome, Trust};
 pub use compare::{Comparison, MEASURES, compare};
 pub use figures::{FIGURES, Figure, Figured, Group, How};
@@ -40,7 +38,7 @@ pub use waiting::{Dominant, Waiting};
 pub use waits::{WAITS, Wait, WaitKind, Whereabouts};
 
 use checks::{OfRow, OfWorkload, Test};
-use lab_data::results::{ResourceKind, Results, Run, Trial, WorkloadPlan};
+use lab_data::results::{Results, Run, Trial, WorkloadPlan};
 use serde::Serialize;
 
 /// Everything concluded from one run of an experiment.
@@ -50,10 +48,6 @@ pub struct Findings {
     pub workloads: Vec<WorkloadFindings>,
     /// What the checks of the whole run say.
     pub checks: Vec<Checked>,
-    /// The row whose Little residual is furthest from zero.
-    pub worst_little: Option<Spot>,
-    /// The row at which the generator was busiest: the share of its cores, 0–1.
-    pub busiest_generator: Option<Spot>,
     /// Trials planned.
     pub planned: u32,
     /// Trials that delivered numbers.
@@ -77,17 +71,6 @@ impl TrustIn {
         let Trust { confidence, .. } = self.capacity;
         confidence.min(self.knee.confidence).min(self.bottleneck.confidence)
     }
-}
-
-/// A figure and the row it stands in.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Spot {
-    /// The workload.
-    pub workload: String,
-    /// The clients.
-    pub level: u32,
-    /// The figure.
-    pub value: f64,
 }
 
 /// What is concluded of one workload.
@@ -115,8 +98,6 @@ pub struct WorkloadFindings {
     pub decline: Option<Decline>,
     /// What limits it.
     pub bottleneck: Bottleneck,
-    /// At what throughput each resource would be full, the lowest first.
-    pub ceilings: Vec<Ceiling>,
     /// How its reads were served by the cache, and would have been by the policies simulated beside it.
     pub hit_ratios: Vec<HitRatio>,
     /// What somebody printed of the same workload, at their levels, and what the audit says of it.
@@ -141,22 +122,11 @@ pub fn findings(results: &Results) -> Findings {
     let of_run = checks::asked(|test| if let Test::Run(test) = test { Some(test(results)) } else { None });
     let workloads: Vec<WorkloadFindings> =
         results.workloads.iter().map(|workload| of_workload(results, workload, &of_run)).collect();
-    let rows = || workloads.iter().flat_map(|workload| workload.rows.iter().map(move |row| (workload, row)));
-    let furthest = |figure: fn(&Row) -> Option<f64>| {
-        let spots = rows().filter_map(|(WorkloadFindings { name, .. }, row)| {
-            Some(Spot { workload: name.clone(), level: row.level, value: figure(row)? })
-        });
-        spots.max_by(|a, b| a.value.abs().total_cmp(&b.value.abs()))
-    };
+    let rows = || workloads.iter().flat_map(|workload| &workload.rows);
     Findings {
         checks: of_run,
-        worst_little: furthest(|row| row.little_residual),
-        busiest_generator: furthest(|row| {
-            let generators = row.resources.iter().filter(|of| of.kind == ResourceKind::Generator);
-            generators.filter_map(|of| of.utilization_max).max_by(f64::total_cmp)
-        }),
-        planned: rows().map(|(_, row)| row.planned).sum(),
-        ran: rows().map(|(_, row)| row.runs).sum(),
+        planned: rows().map(|row| row.planned).sum(),
+        ran: rows().map(|row| row.runs).sum(),
         workloads,
     }
 }
@@ -191,14 +161,12 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
     let knee = knee::knee(&rows, &capacity, results.seed);
     let effects = interventions::effects(results, &workload.name);
     let headroom = interventions::headroom(&effects);
-    let ceilings = ceilings::ceilings(&rows, &results.resources);
     let bottleneck = bottleneck::bottleneck(&bottleneck::Seen {
         rows: &rows,
         capacity: &capacity,
         knee: knee.as_ref(),
         resources: &results.resources,
         effects: &effects,
-        ceilings: &ceilings,
     });
     let case = OfWorkload { results, workload: &workload.name, rows: &rows, capacity: &capacity, headroom };
     let checks = checks::asked(|test| if let Test::Workload(test) = test { Some(test(&case)) } else { None });
@@ -217,7 +185,6 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
         decline: capacity::decline(&rows, &capacity),
         hit_ratios: hits::hit_ratios(results, &workload.name),
         printed: rows::published_sweep(results, &workload.name),
-        ceilings,
         waits: waiting::dominant(&rows, &bottleneck.levels),
         under_limit: rate_search::under_limit(results, &workload.name),
         effects,

@@ -170,8 +170,6 @@ pub struct Use {
     pub mostly: Option<String>,
     /// Busy share, 0–1, mean over the runs.
     pub utilization: Option<f64>,
-    /// The same in the busiest run.
-    pub utilization_max: Option<f64>,
     /// Of the time that it was busy, the share in which its own threads computed or waited for a core, mean over the runs.
     pub computing: Option<f64>,
     /// Service demand: its busy time per attempt, D = U·m / X, mean over the runs.
@@ -324,7 +322,6 @@ fn of_resource(resource: &Resource, ran: &[Run]) -> Use {
         servers: seen.first().map_or(resource.servers, |(.., servers)| *servers),
         mostly: mostly(resource, ran),
         utilization: mean(seen.iter().map(|(utilization, ..)| utilization)),
-        utilization_max: seen.iter().map(|(utilization, ..)| *utilization).max_by(f64::total_cmp),
         computing: mean(ran.iter().filter_map(|(trial, _)| computing(resource, trial))),
         demand_us: mean(seen.iter().map(|(utilization, x, servers)| utilization * servers / x * 1e6)),
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use Capacity::NotReached;
+use lab_data::results::ResourceKind;
 use lab_data::simulated::tests::{model, sweep};
 
 const LEVELS: &[u32] = &[1, 2, 4, 8, 16, 32, 64];
@@ -32,7 +33,7 @@ fn a_processor_that_limits_is_named_with_what_is_next() {
     assert_eq!(bottleneck.levels, [8, 16, 32, 64]);
     let next = bottleneck.next.as_ref().unwrap();
     assert_eq!(next.resource, "disk");
-    assert!((next.ceiling_rps / 1000.0 - 1.0).abs() < 0.02);
+    assert!((next.ceiling().unwrap() / 1000.0 - 1.0).abs() < 0.02);
     assert!((bottleneck.named[0].demand_us.unwrap() / 2000.0 - 1.0).abs() < 0.02);
     assert!(found.rows.iter().all(|row| row.usable() && row.runs == 3));
     assert!(found.knee.as_ref().unwrap().sharp && found.decline.is_none());
@@ -54,7 +55,6 @@ fn a_pure_delay_has_no_bottleneck_and_no_capacity() {
     let found = found("net 0 20ms, cpu 1 50us", &[1, 2, 4, 8, 16]);
     assert!(matches!(found.capacity, NotReached { level: 16, .. }), "{:?}", found.capacity);
     assert_eq!((found.knee, found.bottleneck.grade), (None, Grade::Delay));
-    assert_eq!(found.ceilings[0].resource, "cpu");
 }
 
 /// From 64 to 256 clients a server that batches may get through some 20 % more; where it bends is known all the same.
@@ -541,7 +541,7 @@ fn exactly_one_checkpoint_in_a_window_is_marked() {
     assert_eq!(verdict([Some(0.0), Some(3.0)]).outcome, Outcome::Pass);
     assert_eq!(verdict([Some(0.0), None]).outcome, Outcome::NotChecked);
     let why = verdict([Some(1.0), Some(2.0)]).seen;
-    assert!(why.contains("1 of 2 runs"), "{why}");
+    assert!(why.contains("1 of 2 trials"), "{why}");
 }
 
 #[test]

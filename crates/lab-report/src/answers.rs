@@ -7,6 +7,7 @@ use super::published;
 use super::sentences;
 use kv::units::short;
 use lab_analysis::{Capacity, Grade, WorkloadFindings};
+use lab_data::results::ResourceKind;
 
 /// The answers, in the order in which readers ask, and what somebody published.
 pub(super) fn answers(found: &WorkloadFindings) -> Vec<Answer> {
@@ -87,17 +88,17 @@ fn knee(found: &WorkloadFindings) -> Answer {
 fn limit(found: &WorkloadFindings) -> Answer {
     let bottleneck = &found.bottleneck;
     let (named, busy) = (sentences::limits(&bottleneck.named), sentences::busy(&bottleneck.named));
-    let next = bottleneck.next.as_ref();
-    let next = next.map(|next| format!("next: {}, full at {} req/s", next.resource, short(next.ceiling_rps)));
+    let next = bottleneck.next.as_ref().and_then(|of| Some((&of.resource, of.ceiling()?)));
+    let next = next.map(|(name, rps)| format!("next: {name}, at {} req/s", short(rps)));
     let said = |said: &str, why: &str| answer("limit", said.to_owned(), [Some(why.to_owned())]);
     match bottleneck.grade {
         Grade::Confirmed => answer("limit", format!("{named}, {busy} (confirmed)"), [next]),
         Grade::Supported => answer("limit", format!("{named}, {busy} (supported)"), [next]),
-        Grade::Delay => said("a delay", "no resource is full: more clients get more"),
+        Grade::Delay => said("a delay", "no resource is saturated: more clients get more"),
         Grade::FastFail => said("it fails fast", "failures rise, goodput does not"),
         Grade::Generator => match bottleneck.named.first() {
             Some(of) => said(
-                &format!("the load generator, {} busy", percent(of.utilization)),
+                &format!("the load generator, {} busy", percent(of.utilization, 0)),
                 "nothing is known of the target",
             ),
             None => said("unknown", "the load generator may be the limit"),
@@ -106,8 +107,10 @@ fn limit(found: &WorkloadFindings) -> Answer {
         Grade::NotIdentified => {
             let names: Vec<&str> = bottleneck.load_dependent.iter().map(|of| of.resource.as_str()).collect();
             let batching = format!("{} is busy, but batching lowers its demand", format::listed(&names));
-            let busiest = found.ceilings.first();
-            let busiest = busiest.map(|of| format!("busiest: {}, {}", of.resource, percent(of.utilization)));
+            let resources = bottleneck.candidates.iter().filter(|of| of.kind != ResourceKind::Indication);
+            let busiest = resources.max_by(|a, b| a.utilization.total_cmp(&b.utilization));
+            let busiest =
+                busiest.map(|of| format!("busiest: {}, {} busy", of.resource, percent(of.utilization, 0)));
             answer("limit", "not identified".to_owned(), [(!names.is_empty()).then_some(batching), busiest])
         }
     }

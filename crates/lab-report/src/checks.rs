@@ -1,17 +1,18 @@
 //! The checks: a table of how they came out, and the confidence that follows for a workload.
 
 use super::document::{Answer, Block, Table};
-use super::format::{self, UNKNOWN, capitalized, count, each_level};
+use super::format::{self, capitalized, count, each_level};
 use lab_analysis::checks::Test;
-use lab_analysis::{CHECKS, Check, Checked, Confidence, Findings, Outcome, Row, Spot, WorkloadFindings};
+use lab_analysis::{CHECKS, Check, Checked, Confidence, Findings, Outcome, Row, WorkloadFindings};
 use lab_data::results::Results;
 
-/// A check, and the places where it came out so and the same was seen: workloads, and the levels of a check of levels.
-struct Line<'a> {
-    check: &'static Check,
+/// A check, and the places where it came out so for the same cause.
+pub(super) struct Line<P> {
+    pub(super) check: &'static Check,
+    pub(super) places: Vec<P>,
     outcome: Outcome,
-    seen: String,
-    places: Vec<Place<'a>>,
+    /// What was seen at each; the same but for numbers.
+    seen: Vec<String>,
     /// In how many places it was asked.
     asked: usize,
 }
@@ -19,22 +20,16 @@ struct Line<'a> {
 /// A workload, and a level of a check of levels.
 type Place<'a> = (&'a str, Option<u32>);
 
-const COLUMNS: &[(&str, fn(&Line) -> Option<String>)] = &[
+const COLUMNS: &[(&str, fn(&Line<Place>) -> Option<String>)] = &[
     ("<check", |line| Some(capitalized(line.check.name))),
     ("<rule", |line| Some(line.check.about.to_owned())),
-    ("<scope", |line| Some(scope(line))),
+    ("<where", |line| Some(places(line))),
     ("<outcome", |line| Some(format::name(line.outcome).replace('_', " "))),
-    ("<seen and remedy", |line| Some(line.seen.clone())),
+    ("<seen and remedy", |line| Some(line.seen())),
 ];
 
 /// The section on them.
 pub(super) fn blocks(results: &Results, findings: &Findings) -> Vec<Block> {
-    let table = Table::of(&lines(findings), COLUMNS, |line| line.outcome == Outcome::NotChecked);
-    vec![Block::Text(summary(results, findings)), Block::Table(table)]
-}
-
-/// How all checks came out.
-fn lines(findings: &Findings) -> Vec<Line<'_>> {
     let mut all: Vec<(&Checked, Place)> = findings.checks.iter().map(|of| (of, ("the run", None))).collect();
     for found in &findings.workloads {
         all.extend(found.checks.iter().map(|of| (of, (found.name.as_str(), None))));
@@ -42,24 +37,39 @@ fn lines(findings: &Findings) -> Vec<Line<'_>> {
             all.extend(row.checks.iter().map(|of| (of, (found.name.as_str(), Some(row.level)))));
         }
     }
-    let mut lines: Vec<Line> = Vec::new();
-    // What failed is read first.
+    let table = Table::of(&lines(&all), COLUMNS, |line| line.outcome == Outcome::NotChecked);
+    let (ran, repetitions) = (count(findings.ran, "trial"), count(results.repetitions, "repetition"));
+    let summary = format!("{ran} of {} succeeded ({repetitions} of each level).", findings.planned);
+    vec![Block::Text(summary), Block::Table(table)]
+}
+
+/// How all checks came out: what failed first, and for each cause one line.
+pub(super) fn lines<P: Copy>(all: &[(&Checked, P)]) -> Vec<Line<P>> {
+    let mut lines: Vec<Line<P>> = Vec::new();
     for outcome in [Outcome::Fail, Outcome::NotChecked, Outcome::Pass] {
         for check in CHECKS {
             let asked: Vec<_> = all.iter().filter(|(of, _)| of.id == check.id).collect();
             let first = lines.len();
             for (of, place) in asked.iter().filter(|(of, _)| of.outcome == outcome) {
-                // What was seen where all is well differs from level to level and interests nobody.
+                // What was seen where all is well interests nobody.
                 let seen = match outcome {
                     Outcome::Fail => capitalized(format!("{}. {}", of.seen, of.remedy).trim_end()),
                     Outcome::NotChecked => capitalized(&of.seen),
                     Outcome::Pass => String::new(),
                 };
-                match lines[first..].iter_mut().find(|line| line.seen == seen) {
-                    Some(line) => line.places.push(*place),
-                    None => {
-                        lines.push(Line { check, outcome, seen, places: vec![*place], asked: asked.len() });
+                let cause = without_digits(&seen);
+                match lines[first..].iter_mut().find(|line| without_digits(&line.seen[0]) == cause) {
+                    Some(line) => {
+                        line.places.push(*place);
+                        line.seen.push(seen);
                     }
+                    None => lines.push(Line {
+                        check,
+                        outcome,
+                        seen: vec![seen],
+                        places: vec![*place],
+                        asked: asked.len(),
+                    }),
                 }
             }
         }
@@ -67,8 +77,32 @@ fn lines(findings: &Findings) -> Vec<Line<'_>> {
     lines
 }
 
+fn without_digits(text: &str) -> String {
+    text.replace(|c: char| c.is_ascii_digit(), "")
+}
+
+impl<P> Line<P> {
+    /// What was seen at all places, numbers that differ as a range: `2.10–6.00 % of the attempts failed`.
+    pub(super) fn seen(&self) -> String {
+        let is_other = |c: char| !c.is_ascii_digit();
+        let number = |word: &str| word.trim_matches(is_other).parse().unwrap_or(0.0);
+        let texts: Vec<Vec<&str>> = self.seen.iter().map(|text| text.split(' ').collect()).collect();
+        let word = |i: usize| {
+            let mut all: Vec<&str> = texts.iter().map(|words| words[i]).collect();
+            all.sort_by(|a, b| f64::total_cmp(&number(a), &number(b)));
+            match (all[0], all[all.len() - 1]) {
+                (low, high) if low == high => low.to_owned(),
+                (low, high) => {
+                    format!("{}–{}", low.trim_end_matches(is_other), high.trim_start_matches(is_other))
+                }
+            }
+        };
+        (0..texts[0].len()).map(word).collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// The places by name; all of them in two words.
-fn scope(line: &Line) -> String {
+fn places(line: &Line<Place>) -> String {
     let of_workload = |places: &[Place]| {
         let levels: Vec<u32> = places.iter().filter_map(|(_, level)| *level).collect();
         let at = if levels.is_empty() { String::new() } else { format!(", {}", each_level(&levels)) };
@@ -82,24 +116,6 @@ fn scope(line: &Line) -> String {
         _ if line.outcome == Outcome::Pass => "all others".to_owned(),
         _ => line.places.chunk_by(|a, b| a.0 == b.0).map(of_workload).collect::<Vec<_>>().join("; "),
     }
-}
-
-/// How much was measured, and how far it is from what would be wrong.
-fn summary(results: &Results, findings: &Findings) -> String {
-    let spot = |of: &Option<Spot>, digits: usize| match of {
-        Some(of) => {
-            let (share, clients) = (of.value.abs() * 100.0, count(of.level, "client"));
-            format!("{share:.digits$} % ({}, {clients})", of.workload)
-        }
-        None => UNKNOWN.to_owned(),
-    };
-    let (little, generator) = (spot(&findings.worst_little, 2), spot(&findings.busiest_generator, 0));
-    let (trials, runs) = (count(findings.ran, "trial"), count(results.repetitions, "run"));
-    let planned = findings.planned;
-    format!(
-        "{trials} of {planned} succeeded ({runs} of each workload at each level). The level furthest from Little’s law is off by \
-         {little}. The load generator used at most {generator} of its cores."
-    )
 }
 
 /// How far the answers for a workload may be believed, and why no further.

@@ -2,12 +2,11 @@
 //!
 //! A column is a row of [`COLUMNS`]: what a person reads and what a program reads, from the same row.
 
-use super::format::{self, finite, residual};
-use super::published::latency_us;
-use Read::{EachResource, Open, Published, Row};
+use super::format::{self, finite, percent, residual};
+use Read::{EachResource, Open, Row};
 use kv::units::{micros, short};
 use lab_analysis::rows::Use;
-use lab_analysis::{AuditedRow, Excluded, Outcome, Row as LevelRow};
+use lab_analysis::{Excluded, Outcome, Row as LevelRow};
 use lab_data::results::Results;
 
 /// A column.
@@ -27,8 +26,6 @@ enum Read {
     EachResource(fn(&Use) -> Cell),
     /// One cell of a row of an open loop; no column where no trial was of one.
     Open(fn(&LevelRow) -> Cell),
-    /// A figure somebody published; no column where the results hold no published rows.
-    Published(fn(&AuditedRow) -> Option<f64>),
 }
 
 /// What stands in a cell; `None` where nothing is known.
@@ -58,23 +55,13 @@ pub const COLUMNS: &[Column] = &[
     column("latency_us_p999", "p99.9 latency", Row(|row| cell(row.latency_us_p999, micros))),
     column("service_us_mean", "mean service time", Open(|row| cell(row.service_us_mean, micros))),
     column("send_lag_us_p99", "p99 send lag", Open(|row| cell(row.send_lag_us_p99, micros))),
-    column(
-        "error_ratio",
-        "error rate",
-        Row(|row| cell(row.error_ratio, |of| format!("{:.2} %", of * 100.0))),
-    ),
+    column("error_ratio", "error rate", Row(|row| cell(row.error_ratio, |of| percent(of, 2)))),
     column("little_residual_ratio", "Little’s law, residual", Row(|row| cell(row.little_residual, residual))),
     column("checks_failed", "failed checks", Row(checks_failed)),
     column("checks_not_checked", "", Row(|row| word(ids(row, Outcome::NotChecked)))),
     column("excluded", "", Row(|row| word(row.excluded.map(format::name).unwrap_or_default()))),
-    column("utilization", "busy", EachResource(|of| cell(of.utilization, |of| format!("{of:.2}")))),
+    column("utilization", "utilization", EachResource(|of| cell(of.utilization, |of| percent(of, 0)))),
     column("demand_us", "", EachResource(|of| number(of.demand_us))),
-    column("published_throughput_rps", "", Published(|row| Some(row.printed.throughput_rps?.value))),
-    column("published_latency_us_mean", "", Published(latency_us)),
-    column("published_server_cpu_pct", "", Published(|row| Some(row.printed.server_cpu_pct?.value))),
-    column("published_disk_util_pct", "", Published(|row| Some(row.printed.disk_util_pct?.value))),
-    column("published_success_ratio", "", Published(|row| Some(row.printed.success_share?.value))),
-    column("published_little_residual_ratio", "", Published(|row| Some(row.residual?.value))),
 ];
 
 /// A column of the table of one run.
@@ -97,9 +84,7 @@ pub(super) fn columns(results: &Results) -> Vec<Bound> {
     for Column { name, heading, read } in COLUMNS {
         let cell: Box<dyn Fn(&LevelRow) -> Cell> = match *read {
             Open(_) if !is_open => continue,
-            Published(_) if results.published.is_empty() => continue,
             Row(read) | Open(read) => Box::new(read),
-            Published(read) => Box::new(move |row| number(row.printed.as_ref().and_then(read))),
             EachResource(read) => {
                 all.extend(results.resources.iter().enumerate().map(|(i, of)| Bound {
                     name: format!("{}_{name}", of.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")),
@@ -132,7 +117,7 @@ fn checks_failed(row: &LevelRow) -> Cell {
 pub(super) fn failed_checks(row: &LevelRow) -> String {
     let failed: Vec<&str> = row.checks.iter().filter(|of| of.failed()).map(|of| of.check().name).collect();
     match row.excluded {
-        Some(Excluded::NoNumbers) => "no run".to_owned(),
+        Some(Excluded::NoNumbers) => "no trial".to_owned(),
         _ if failed.is_empty() => "none".to_owned(),
         _ => failed.join(", "),
     }

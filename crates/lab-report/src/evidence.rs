@@ -1,12 +1,10 @@
 //! What speaks for the limit that is named: the table of candidates, and the interventions.
 
-use super::document::{Block, Drawing, Table};
-use super::format::{self, count, elasticity, finite, latency, loss, percent, slug, trimmed};
-use super::plots::bars::{Bar, Bars, drawn};
+use super::document::{Block, Table};
+use super::format::{self, elasticity, finite, latency, number, percent};
 use super::sentences::{self, how_slowed, slowed};
-use super::svg::Colour;
 use kv::units::short;
-use lab_analysis::{Effect, Evidence, Grade, Interval, WorkloadFindings};
+use lab_analysis::{Effect, Evidence, Grade, WorkloadFindings};
 use lab_data::results::ResourceKind;
 
 /// Why this limit and no other.
@@ -22,51 +20,44 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     let mut page = vec![Block::Part(heading), Block::Notes(sentences::evidence(found))];
     let candidates = candidates(found);
     if !candidates.is_empty() {
-        let is_grey = |row: &Candidate| !row.is_named && !bottleneck.named.is_empty();
+        let is_grey = |(_, is_named): &Candidate| !is_named && !bottleneck.named.is_empty();
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         page.push(Block::Notes(vec![format!(
-            "At {}. Demand: busy time per request, ± its standard deviation over these levels. At 100 % busy: the throughput at \
-             which the resource would be busy all the time. Queue growth: of each client more, how many wait there. \
-             Elasticity: measured loss of goodput divided by the loss expected of a limit.",
+            "At {}. Demand: busy time per request, ± its standard deviation over these levels. 100 % busy at: the throughput at \
+             which the resource would be busy all the time; none if its demand changes with the load. Queue growth: of each \
+             client added, how many wait there.",
             format::levels(&bottleneck.levels)
         )]));
     }
-    if let Some(first) = found.effects.first() {
-        let caption = "Bar and whisker: the share of goodput lost, with its confidence interval. Vertical line: what would \
-                       be lost if the resource were the limit. Grey: the control.";
-        page.push(Block::figure(drawing(found, first), caption));
+    if !found.effects.is_empty() {
+        page.push(Block::Part("Goodput lost when one resource is slowed".to_owned()));
         page.push(Block::Table(Table::of(&found.effects, INTERVENTIONS, |_| false)));
+        page.push(Block::Notes(vec![ELASTICITY.to_owned()]));
     }
     page
 }
 
-/// What could be the limit of a workload.
-struct Candidate<'a> {
-    found: &'a WorkloadFindings,
-    of: &'a Evidence,
-    is_named: bool,
-}
+/// How to read the table of interventions.
+const ELASTICITY: &str = "Expected: the loss if the slowed resource were the limit. Elasticity: the measured loss divided by it. The control is a delay \
+    that keeps nothing busy.";
+
+/// What could be the limit of a workload, and whether it is named.
+type Candidate<'a> = (&'a Evidence, bool);
 
 /// Heading and cell; `None` where a candidate has nothing of the kind.
 const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
-    ("<candidate", |row| Some(format!("{}{}", row.of.resource, if row.is_named { " (named)" } else { "" }))),
-    ("utilization", |row| row.of.waiting.is_none().then(|| format!("{:.2}", row.of.utilization))),
-    ("demand", |row| {
-        let varies = finite(row.of.demand_variation).map(|share| format!(" ±{:.0} %", share * 100.0));
-        Some(latency(Some(row.of.demand_us?)) + &varies.unwrap_or_default())
+    ("<resource", |(of, _)| Some(of.resource.clone())),
+    ("<name as the limit", |(of, is_named)| {
+        Some(format!("{}{}", sentences::limit(of), if *is_named { " (named)" } else { "" }))
     }),
-    ("at 100 % busy, req/s", |row| finite(row.of.ceiling_rps).map(short)),
-    ("queue growth", |row| Some(format!("{:.2}", finite(row.of.queue_growth)?).replace('-', "−"))),
-    ("elasticity", |row| {
-        let raised = |effect: &&Effect| effect.change.raises.contains(&row.of.id);
-        let effect = || row.found.effects.iter().find(raised).map(|effect| effect.elasticity);
-        row.of.elasticity.or_else(effect).as_ref().map(elasticity)
+    ("utilization", |(of, _)| of.waiting.is_none().then(|| percent(of.utilization, 0))),
+    ("demand", |(of, _)| {
+        let varies = finite(of.demand_variation).map(|share| format!(" ±{}", percent(share, 0)));
+        Some(latency(Some(of.demand_us?)) + &varies.unwrap_or_default())
     }),
-    ("<waits", |row| row.of.waiting.as_ref().map(sentences::waiting_of)),
-    ("<pressure", |row| row.of.pressure.map(|of| format!("{} {}", of.of.name(), percent(of.share)))),
-    ("<called", |row| {
-        Some(sentences::limit(row.of)).filter(|name| *name != row.of.resource).map(str::to_owned)
-    }),
+    ("100 % busy at, req/s", |(of, _)| of.ceiling().map(short)),
+    ("queue growth", |(of, _)| finite(of.queue_growth).map(|growth| number(growth, 2))),
+    ("<pressure", |(of, _)| of.pressure.map(|of| format!("{} {}", of.of.name(), percent(of.share, 0)))),
 ];
 
 /// All that could be the limit, what is named first; what was never busy is left out.
@@ -80,8 +71,7 @@ fn candidates(found: &WorkloadFindings) -> Vec<Candidate<'_>> {
     };
     let mut others: Vec<&Evidence> = found.bottleneck.candidates.iter().filter(is_other).collect();
     others.sort_by(|a, b| b.utilization.total_cmp(&a.utilization));
-    let candidate = |(i, of)| Candidate { found, of, is_named: i < named.len() };
-    named.iter().chain(others).enumerate().map(candidate).collect()
+    named.iter().map(|of| (of, true)).chain(others.into_iter().map(|of| (of, false))).collect()
 }
 
 /// Heading and cell; nothing is expected of a control.
@@ -90,46 +80,13 @@ const INTERVENTIONS: &[(&str, fn(&Effect) -> Option<String>)] = &[
     ("<by", |of| Some(how_slowed(of))),
     ("clients", |of| Some(of.level.to_string())),
     ("rounds", |of| Some(of.rounds.to_string())),
-    ("expected loss of a limit", |of| (!is_control(of)).then(|| loss(of.expected_loss))),
-    ("measured loss", |of| Some(format::with_ends(&of.loss, loss))),
+    ("loss, expected", |of| (!is_control(of)).then(|| percent(of.expected_loss, 1))),
+    ("loss, measured", |of| Some(format::with_ends(&of.loss, |share| percent(share, 1)))),
     ("elasticity", |of| (!is_control(of)).then(|| elasticity(&of.elasticity))),
 ];
 
 fn is_control(of: &Effect) -> bool {
     of.change.raises.is_empty()
-}
-
-/// A bar of goodput lost for each intervention, beside what a limit would have had to lose.
-fn drawing(found: &WorkloadFindings, first: &Effect) -> Drawing {
-    let bar = |of: &Effect| {
-        let is_named = found.bottleneck.named.iter().any(|named| named.is_slowed_by(of));
-        let (colour, said) = match (is_control(of), is_named) {
-            (true, _) => (Colour::Soft, "control".to_owned()),
-            (_, true) => (Colour::Series(1), elasticity(&of.elasticity) + ", named"),
-            (_, false) => (Colour::Series(0), elasticity(&of.elasticity)),
-        };
-        Bar {
-            name: slowed(of),
-            below: how_slowed(of),
-            colour,
-            value: of.loss.mean,
-            interval: (of.loss.interval != Interval::Single).then_some((of.loss.low, of.loss.high)),
-            expected: (!is_control(of)).then_some(of.expected_loss),
-            opacity: 0.45,
-            said,
-        }
-    };
-    let bars = Bars {
-        title: format!("Goodput lost when one resource is made slower, at {}", count(first.level, "client")),
-        said: "elasticity",
-        tick: |share| trimmed(&format!("{:.1} %", share * 100.0)),
-        bars: found.effects.iter().map(bar).collect(),
-    };
-    Drawing {
-        file: format!("plots/{}.interventions.svg", slug(&found.name)),
-        label: format!("{}: goodput lost when one resource was made slower", found.name),
-        svg: drawn(&[bars]),
-    }
 }
 
 #[cfg(test)]

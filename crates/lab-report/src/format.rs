@@ -27,16 +27,23 @@ pub(super) fn clients(value: f64) -> String {
     if value.fract() == 0.0 || value >= 99.95 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
-/// A share as whole per cent.
-pub(super) fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
+/// A share in per cent with so many decimals: `93 %`, `16.7 %`.
+pub(super) fn percent(share: f64, decimals: usize) -> String {
+    known(Some(share), |share| number(share * 100.0, decimals) + " %")
 }
 
 /// A residual of Little's law: `+0.12 %`.
 pub(super) fn residual(share: f64) -> String {
-    // Adding 0 turns the −0.00 of a tiny negative residual into +0.00.
-    let hundredths = (share * 1e4).round() + 0.0;
-    format!("{:+.2} %", hundredths / 100.0).replace('-', "−")
+    let text = percent(share, 2);
+    if text.starts_with('−') { text } else { format!("+{text}") }
+}
+
+/// With so many decimals; what reads as zero has no sign.
+pub(super) fn number(value: f64, decimals: usize) -> String {
+    let scale = 10f64.powi(decimals as i32);
+    // Adding 0 turns −0 into 0.
+    let rounded = (value * scale).round() / scale + 0.0;
+    format!("{rounded:.decimals$}").replace('-', "−")
 }
 
 /// `14.6k ± 0.2k`; `14.4k–14.8k` for a range and `14.6k` for a single run.
@@ -75,12 +82,7 @@ pub(super) fn with_ends(of: &Estimate, say: impl Fn(f64) -> String) -> String {
 
 /// An elasticity is about 1 at the limit, so it needs two decimals and no suffix.
 pub(super) fn elasticity(of: &Estimate) -> String {
-    with_ends(of, |value| format!("{:.2}", value + 0.0).replace('-', "−"))
-}
-
-/// A share of goodput that was lost: `16.7 %`.
-pub(super) fn loss(share: f64) -> String {
-    known(Some(share), |share| format!("{:.1} %", share * 100.0 + 0.0).replace('-', "−"))
+    with_ends(of, |value| number(value, 2))
 }
 
 /// `16–64 clients`, or `16 clients`.

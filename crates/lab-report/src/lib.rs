@@ -29,8 +29,9 @@ mod text;
 pub use accuracy::selftest_lines;
 pub use columns::COLUMNS;
 pub use document::File;
-pub use plots::{PLOTS, apart};
-pub use svg::{Anchor, Colour, Svg};
+pub use plots::{PLOTS, Panel, Scale, WIDE, XAxis, stacked};
+pub use series::{Kind, Point, Series};
+pub use svg::{Colour, Svg};
 
 use document::Document;
 use lab_analysis::{Findings, findings};
@@ -49,7 +50,7 @@ pub const WRITERS: &[Writer] = &[
     writer("report.html", |report| vec![File::text("report.html", html::write(&report.document))]),
     // The same, with links to the plots.
     writer("report.md", |report| vec![File::text("report.md", markdown::write(&report.document))]),
-    // Goodput and latency by clients; .resources, .seconds and .interventions are its other plots.
+    // Goodput and latency by clients; .resources and .seconds are its other plots.
     writer("plots/WORKLOAD.svg", |report| report.document.drawings()),
     // One line for each trial, with the figures of its level over all runs.
     writer("results.csv", |report| {

@@ -6,7 +6,7 @@ use super::checks;
 use super::columns::{Bound, columns};
 use super::document::{Block, Card, Column, Document, Figure, Table, column};
 use super::evidence;
-use super::format::tally;
+use super::format::{percent, tally};
 use super::plots::{self, figure};
 use super::published;
 use super::resources;
@@ -56,7 +56,7 @@ const HIT_RATIOS: &[(&str, fn(&(&str, &HitRatio)) -> Option<String>)] = &[
     ("<workload", |(workload, _)| Some((*workload).to_owned())),
     ("<policy", |(_, of)| Some(of.policy.clone().unwrap_or_else(|| "the cache".to_owned()))),
     ("reads", |(_, of)| Some(short(of.reads))),
-    ("hit ratio", |(_, of)| Some(format!("{:.3}", of.hit_ratio))),
+    ("hit ratio", |(_, of)| Some(percent(of.hit_ratio, 1))),
 ];
 
 /// The cache beside the policies that the target simulated.
@@ -64,7 +64,7 @@ fn hit_ratios(findings: &Findings) -> Vec<Block> {
     let all: Vec<(&str, &HitRatio)> = (findings.workloads.iter())
         .flat_map(|found| found.hit_ratios.iter().map(|of| (found.name.as_str(), of)))
         .collect();
-    let note = "Hits over reads, 0 to 1, in the windows of all trials of the workload. The cache itself has the policy it was \
+    let note = "Hits over reads, in the windows of all trials of the workload. The cache itself has the policy it was \
                 started with. The others were simulated beside it on the same requests and limits, without rows (--shadow-policies).";
     vec![Block::Table(Table::of(&all, HIT_RATIOS, |_| false)), Block::Notes(vec![note.to_owned()])]
 }
@@ -88,12 +88,12 @@ fn workload(results: &Results, found: &WorkloadFindings) -> Vec<Block> {
     page.extend(published::blocks(found));
     page.extend(evidence::blocks(found));
     if let Some(drawing) = figure(plots::Figure::Resources, found) {
-        page.push(Block::Part("Latency and resources by clients".to_owned()));
-        page.push(Block::figure(drawing, sentences::plots_caption(found)));
+        page.push(Block::Part("Utilization by clients".to_owned()));
+        page.push(Block::figure(drawing, sentences::UTILIZATION));
     }
     page.extend(resources::blocks(found));
     if let Some((of, drawing)) = found.time_series.as_ref().zip(figure(plots::Figure::TimeSeries, found)) {
-        page.push(Block::Part("A run near the knee".to_owned()));
+        page.push(Block::Part("A trial near the knee".to_owned()));
         page.push(Block::figure(drawing, sentences::time_series_caption(of)));
     }
     page

@@ -1,24 +1,24 @@
 //! Published beside measured: somebody's published rows and ours in one table.
 //!
-//! All levels of either side are listed. What one side does not have is a dash.
+//! All rows of either side are listed. What one side does not have is a dash.
 
 use super::document::{Answer, Block, Table};
-use super::format::{count, finite, known, residual};
+use super::format::{finite, known, percent, residual};
 use super::sentences;
 use kv::units::{micros, short};
 use lab_analysis::rows::Use;
 use lab_analysis::{AuditedRow, PublishedSweep, Row, WorkloadFindings};
 
-/// What both sides have of one level.
+/// What both sides have of one level; published rows need not say which.
 struct Pair<'a> {
-    clients: u32,
+    clients: Option<u32>,
     published: Option<&'a AuditedRow>,
     measured: Option<&'a Row>,
 }
 
 /// Heading and cell.
 const PAIRS: &[(&str, fn(&Pair) -> Option<String>)] = &[
-    ("clients", |pair| Some(pair.clients.to_string())),
+    ("clients", |pair| Some(pair.clients?.to_string())),
     ("req/s, published", |pair| Some(short(pair.published?.printed.throughput_rps?.value))),
     ("req/s, measured", |pair| Some(short(pair.measured?.goodput_rps?.mean))),
     ("req/s, ratio", |pair| {
@@ -28,12 +28,15 @@ const PAIRS: &[(&str, fn(&Pair) -> Option<String>)] = &[
     ("latency, measured", |pair| pair.measured?.latency_us_mean.map(micros)),
     ("server CPU, published", |pair| Some(format!("{} %", pair.published?.printed.server_cpu_pct?))),
     ("server CPU, measured", |pair| share(server_cpu(pair.measured?)?.utilization?)),
-    ("disk busy, published", |pair| Some(format!("{} %", pair.published?.printed.disk_util_pct?))),
-    ("disk busy, measured", |pair| share(disk(pair.measured?)?.utilization?)),
+    ("disk utilization, published", |pair| Some(format!("{} %", pair.published?.printed.disk_util_pct?))),
+    ("disk utilization, measured", |pair| share(disk(pair.measured?)?.utilization?)),
     ("success, published", |pair| share(pair.published?.printed.success_share?.value)),
     ("success, measured", |pair| share(1.0 - pair.measured?.error_ratio?)),
     ("Little, published", |pair| pair.published?.residual.map(|of| residual(of.value))),
     ("Little, measured", |pair| pair.measured?.little_residual.map(residual)),
+    ("<published note", |pair| {
+        pair.published.map(|row| row.printed.note.clone()).filter(|note| !note.is_empty())
+    }),
 ];
 
 /// Measured throughput over published.
@@ -47,11 +50,7 @@ pub(super) fn answer(found: &WorkloadFindings) -> Option<Answer> {
     let published = sweep.rows.iter().filter_map(|row| Some(row.printed.throughput_rps?.value));
     let published = published.max_by(f64::total_cmp);
     let ratio = ratio(sentences::most_completed(found), published).map(|ratio| format!("measured {ratio}"));
-    let breaking = match sweep.checked() {
-        0 => "no row can be checked by Little’s law".to_owned(),
-        checked => format!("{} of {checked} rows break Little’s law by more than 5 %", sweep.off()),
-    };
-    let details = ratio.into_iter().chain([breaking]).collect();
+    let details = ratio.into_iter().chain([sentences::breaking(sweep)]).collect();
     Some(Answer { label: "published", said: known(published, short) + " req/s", details, class: "" })
 }
 
@@ -60,20 +59,17 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     let Some(sweep) = &found.printed else { return Vec::new() };
     let mut blocks =
         vec![Block::Part("Published beside measured".to_owned()), Block::Text(sentences::published(sweep))];
-    let published = sweep.rows.iter().filter_map(|row| Some((row.printed.clients?, Some(row))));
+    let published = sweep.rows.iter().map(|row| (row.printed.clients, Some(row)));
     let is_alone = |row: &&Row| sweep.rows.iter().all(|of| of.printed.clients != Some(row.level));
-    let alone = found.rows.iter().filter(is_alone).map(|row| (row.level, None));
+    let alone = found.rows.iter().filter(is_alone).map(|row| (Some(row.level), None));
     let pair = |(clients, published)| {
-        let measured = found.rows.iter().find(|row| row.level == clients);
+        let measured = found.rows.iter().find(|row| Some(row.level) == clients);
         Pair { clients, published, measured }
     };
     let mut pairs: Vec<Pair> = published.chain(alone).map(pair).collect();
-    pairs.sort_by_key(|pair| pair.clients);
-    // Without a published level the table would be that of the levels again.
-    if pairs.iter().any(|pair| pair.published.is_some()) {
-        let is_off = |pair: &Pair| pair.published.is_some_and(AuditedRow::off);
-        blocks.push(Block::Table(Table::of(&pairs, PAIRS, is_off)));
-    }
+    pairs.sort_by_key(|pair| pair.clients.unwrap_or(u32::MAX));
+    let is_off = |pair: &Pair| pair.published.is_some_and(AuditedRow::off);
+    blocks.push(Block::Table(Table::of(&pairs, PAIRS, is_off)));
     blocks.push(Block::Notes(notes(sweep, found)));
     blocks
 }
@@ -99,21 +95,16 @@ fn notes(sweep: &PublishedSweep, found: &WorkloadFindings) -> Vec<String> {
         let ours =
             |read: fn(&Row) -> Option<&Use>| found.rows.iter().find_map(read).map_or("none", |of| &of.name);
         notes.push(format!(
-            "Published throughput is beside measured goodput; the ratio is measured over published. Grey: published rows that \
-             break Little’s law by more than 5 %. The processor measured is {}, the disk {}.",
+            "Published throughput is beside measured goodput; the ratio is measured over published. Grey, and hollow on \
+             the dashed curves of the plots: published rows that break Little’s law by more than 5 %. The processor measured is {}, the disk {}.",
             ours(server_cpu),
             ours(disk)
         ));
     }
     notes.extend(sweep.remarks.iter().map(|remark| format!("Published: {remark}")));
-    let noted = sweep.rows.iter().map(|row| &row.printed).filter(|row| !row.note.is_empty());
-    notes.extend(noted.filter_map(|row| {
-        let (at, note) = (count(row.clients?, "client"), row.note.trim_end_matches('.'));
-        Some(format!("Published at {at}: {note}."))
-    }));
     notes
 }
 
 fn share(of: f64) -> Option<String> {
-    of.is_finite().then(|| format!("{:.1} %", of * 100.0))
+    finite(Some(of)).map(|share| percent(share, 1))
 }

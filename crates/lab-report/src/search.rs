@@ -5,8 +5,8 @@ use super::format::{capitalized, count, tally};
 use super::sentences::{asked, between};
 use kv::units::{micros, short};
 use lab_analysis::{Searched, Tried, WorkloadFindings};
-use lab_data::results::{SearchEnd, SearchPlan};
 use lab_data::search::Says;
+use std::collections::BTreeSet;
 
 /// A rate, and the repetition of its search where there are several.
 type Line<'a> = (Option<u32>, &'a Tried);
@@ -16,15 +16,15 @@ const COLUMNS: &[(&str, fn(&Line) -> Option<String>)] = &[
     ("offered, req/s", |(_, of)| Some(short(of.tally.rate_rps))),
     ("passed", |(_, of)| Some(tally(of.tally.passed.into()))),
     ("failed", |(_, of)| Some(tally(of.tally.failed.into()))),
-    ("spoiled", |(_, of)| Some(tally(of.tally.spoiled.into()))),
+    ("discarded", |(_, of)| Some(tally(of.tally.spoiled.into()))),
     ("p99 of them", |(_, of)| {
         let (least, most) = of.latency_us_p99.map(|(least, most)| (micros(least), micros(most)))?;
         Some(if least == most { most } else { format!("{least}–{most}") })
     }),
-    ("<the limit", |(_, of)| {
+    ("<this p99 and error ratio", |(_, of)| {
         let says = match of.says {
-            Says::Holds => "holds",
-            Says::Breaks => "breaks",
+            Says::Holds => "kept",
+            Says::Breaks => "exceeded",
             Says::Mixed => "trials disagree",
             Says::Spoiled => "the generator is the limit",
             Says::Open => "not decided",
@@ -49,7 +49,9 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         count(plan.clients, "connection"),
         plan.trial_secs,
     )];
-    notes.extend(of.searches.iter().map(|search| ended(search, plan, repetition(search))));
+    let discarded: BTreeSet<&str> =
+        of.searches.iter().flat_map(|search| &search.reasons).map(String::as_str).collect();
+    notes.extend(discarded.iter().take(3).map(|why| format!("Discarded: {why}.")));
     vec![
         Block::Part(format!("Highest rate with {}", asked(plan))),
         Block::Text(capitalized(&format!("{}.", between(of)))),
@@ -58,29 +60,11 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     ]
 }
 
-fn ended(search: &Searched, plan: &SearchPlan, repetition: Option<u32>) -> String {
-    let of = repetition.map_or_else(String::new, |of| format!(" of repetition {of}"));
-    let why = match search.ended {
-        Some(SearchEnd::Reached) => "found both ends".to_owned(),
-        Some(SearchEnd::Time) => format!("ended after its time of {} s", short(plan.most_secs)),
-        Some(SearchEnd::TooLow) => "ended where rates are too low to be measured".to_owned(),
-        Some(SearchEnd::Generator) => "ended at what the generator can offer".to_owned(),
-        Some(SearchEnd::Broken) => "ended after several trials without numbers".to_owned(),
-        None => "was interrupted".to_owned(),
-    };
-    let spoiled = match search.reasons.as_slice() {
-        [] => String::new(),
-        reasons => format!(" Spoiled: {}.", reasons[..reasons.len().min(3)].join("; ")),
-    };
-    format!("The search{of} {why}, after {}.{spoiled}", count(search.trials, "trial"))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{render, sentences};
     use lab_analysis::findings;
-    use lab_data::results::{Results, Search, SearchTrial};
+    use lab_data::results::{Results, Search, SearchEnd, SearchPlan, SearchTrial};
     use lab_data::simulated::tests::{model, sweep};
 
     /// A search with five trials of 2 s at each rate, whose p99 is given in microseconds, and which then ended so.
@@ -130,8 +114,7 @@ mod tests {
         let results = searched(&[(8100.0, 3000.0), (8260.0, 6000.0)], SearchEnd::Reached);
         let page = render(&results).into_iter().find(|file| file.name == "report.md").unwrap();
         let page = String::from_utf8(page.bytes).unwrap();
-        assert!(page.contains("| 8.10k | 5 | · | · | 3.00 ms | holds |"), "{page}");
-        assert!(page.contains("| 8.26k | · | 5 | · | 6.00 ms | breaks |"), "{page}");
-        assert!(page.contains("found both ends, after 10 trials"), "{page}");
+        assert!(page.contains("| 8.10k | 5 | · | · | 3.00 ms | kept |"), "{page}");
+        assert!(page.contains("| 8.26k | · | 5 | · | 6.00 ms | exceeded |"), "{page}");
     }
 }

@@ -7,7 +7,7 @@ use lab_analysis::{
     TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
 };
 use lab_data::results::{Limit, Results, SearchEnd, SearchPlan};
-use lab_data::search::Says;
+use std::collections::BTreeMap;
 
 /// Whether a workload was asked for at a rate. Capacity, knee and limit belong to a closed loop.
 pub(super) fn is_open(found: &WorkloadFindings) -> bool {
@@ -36,7 +36,7 @@ pub(super) fn pacing(found: &WorkloadFindings) -> Option<String> {
 pub(super) fn decline(found: &WorkloadFindings) -> Option<String> {
     let decline = found.decline.as_ref()?;
     let at = count(decline.level, "client");
-    let (share, rps) = (percent(decline.share), spread(&decline.rps));
+    let (share, rps) = (percent(decline.share, 0), spread(&decline.rps));
     Some(format!("past the peak goodput falls by {share} ({rps} req/s at {at})"))
 }
 
@@ -53,25 +53,18 @@ pub(super) fn limits(of: &[Evidence]) -> String {
 /// How busy they are: `99 % busy`, `58.2 of 64 clients wait`. A resource is named where the limit has another name.
 pub(super) fn busy(of: &[Evidence]) -> String {
     let each = |of: &Evidence| match &of.waiting {
-        Some(waiting) => format!("{} wait", waiting_of(waiting)),
-        None if limit(of) == of.resource => format!("{} busy", percent(of.utilization)),
-        None => format!("{} {} busy", of.resource, percent(of.utilization)),
+        Some(Waiting { sessions, places, pooled, .. }) => {
+            format!("{sessions:.1} of {places:.0} {} wait", if *pooled { "pool sessions" } else { "clients" })
+        }
+        None if limit(of) == of.resource => format!("{} busy", percent(of.utilization, 0)),
+        None => format!("{} {} busy", of.resource, percent(of.utilization, 0)),
     };
     of.iter().map(each).collect::<Vec<_>>().join(" and ")
 }
 
-/// `58.2 of 64 clients`; of a full pool of sessions, those of its sessions.
-pub(super) fn waiting_of(waiting: &Waiting) -> String {
-    let whose = if waiting.pooled { "sessions of a full pool" } else { "clients" };
-    format!("{:.1} of {:.0} {whose}", waiting.sessions, waiting.places)
-}
-
 /// What led to knee and limit, beside the table of candidates.
 pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
-    let bottleneck = &found.bottleneck;
-    let wait = |of: &Evidence| Some(wait(&of.resource, of.waiting.as_ref()?));
-    let waits = bottleneck.named.iter().filter_map(wait);
-    found.knee.iter().map(knee).chain(waits).chain(bottleneck.because.iter().map(reason)).collect()
+    found.knee.iter().map(knee).chain(found.bottleneck.because.iter().map(reason)).collect()
 }
 
 /// What led to the conclusion.
@@ -81,7 +74,7 @@ fn reason(of: &Reason) -> String {
         format!("Of each client added, {of_each:.2} {where_to} (from {low} to {high} clients).")
     };
     let busy = |resource: &str, utilization, why: &str| {
-        format!("The utilization of {resource} is {}, {why}.", percent(utilization))
+        format!("The utilization of {resource} is {}, {why}.", percent(utilization, 0))
     };
     match of {
         Reason::FailsFast(FastFail::Sooner { error_us, success_us }) => format!(
@@ -95,8 +88,8 @@ fn reason(of: &Reason) -> String {
         Reason::OneClient => "There is one client, which waits for nobody.".to_owned(),
         Reason::NobodyWaits { clients, waiting, each } => format!(
             "At {clients} clients {} of them wait, and each gets {} of what one alone gets.",
-            percent(*waiting),
-            percent(*each)
+            percent(*waiting, 0),
+            percent(*each, 0)
         ),
         Reason::Queue(growth) => added(growth, format!("wait for {}", growth.resource)),
         Reason::InStore(growth) => added(growth, format!("are in the store, in {}", growth.resource)),
@@ -111,21 +104,22 @@ fn reason(of: &Reason) -> String {
             busy(resource, *utilization, "but only one level decides, so its demand at another is not known")
         }
         Reason::DemandVaries { resource, utilization, variation: Some(by) } => {
-            let why = format!("but what a request takes of it varies by {} over these levels", percent(*by));
+            let why =
+                format!("but what a request takes of it varies by {} over these levels", percent(*by, 0));
             busy(resource, *utilization, &why)
         }
         Reason::Batches { resource, waits } => format!(
-            "{} takes more requests at once the more there are (batching), so being busy is not its limit{}.",
+            "{} does more requests at once the more there are (batching), so it may be busy without being the limit{}.",
             capitalized(resource),
-            if *waits { "; it spends most of its time in what is named" } else { "" }
+            if *waits { "; most of the time it waits for the one that is named" } else { "" }
         ),
         Reason::NotFollowed { resource } => {
-            format!("Goodput did not follow {resource} when it was made slower, so it is not the limit.")
+            format!("Slowing {resource} reduced goodput by much less than predicted, so it is not the limit.")
         }
     }
 }
 
-/// Between which the knee lies: ` (3.8–4.3)`; nothing of one run.
+/// Between which the knee lies: ` (3.8–4.3)`; nothing of one repetition.
 pub(super) fn between_clients((low, high): (f64, f64)) -> String {
     let (low, high) = (format::clients(low), format::clients(high));
     if low == high { String::new() } else { format!(" ({low}–{high})") }
@@ -147,17 +141,11 @@ fn knee(of: &Knee) -> String {
         of.swept.1,
         if of.sharp { "" } else { " They differ by more than 2×, so the knee is uncertain." },
         match of.spread.interval {
-            Interval::Single => "There was one run, so the spread is not known.",
-            Interval::Range => "In brackets: lowest to highest of single runs.",
-            Interval::StudentT | Interval::Bootstrap => "In brackets: 95 % bootstrap over runs.",
+            Interval::Single => "With one repetition the spread is not known.",
+            Interval::Range => "In brackets: lowest to highest of single repetitions.",
+            Interval::StudentT | Interval::Bootstrap => "In brackets: 95 % bootstrap over repetitions.",
         }
     )
-}
-
-fn wait(name: &str, waiting: &Waiting) -> String {
-    let (at, states) = (count(waiting.level, "client"), states(&waiting.states));
-    let (who, means) = (waiting_of(waiting), means(waiting.class));
-    format!("At {at} on average {who} waited in {name} ({states}): {means}.")
 }
 
 /// States and the mean number of sessions in each: `IO:WALSync 1.2, LWLock:WALWrite 0.3`. The most frequent three, but none
@@ -215,25 +203,23 @@ pub(super) fn under_limit(of: &UnderLimit) -> String {
 
 /// Between which rates a search found the limit: `between 8.10k and 8.26k req/s`.
 pub(super) fn between(of: &UnderLimit) -> String {
-    let ended = |end| of.searches.iter().any(|search| search.ended == Some(end));
+    let is_generator = of.searches.iter().any(|search| search.ended == Some(SearchEnd::Generator));
     match (of.holds_rps, of.breaks_rps) {
         (Some(holds), Some(breaks)) => format!("between {} and {} req/s", short(holds), short(breaks)),
-        (Some(holds), None) if ended(SearchEnd::Generator) => {
+        (Some(holds), None) if is_generator => {
             format!("at least {} req/s; the generator could not offer more", short(holds))
         }
         (Some(holds), None) => format!("at least {} req/s; the upper end was not decided", short(holds)),
         (None, Some(breaks)) => format!("less than {} req/s; the lower end was not decided", short(breaks)),
-        (None, None) if ended(SearchEnd::Broken) => "unknown: trials delivered no numbers".to_owned(),
-        (None, None) => {
-            let mixed =
-                of.searches.iter().flat_map(|search| &search.rates).filter(|of| of.says == Says::Mixed);
-            let mixed: Vec<String> = mixed.map(|of| short(of.tally.rate_rps)).collect();
-            let said = "unknown: no rate was decided in the time given";
-            match mixed.is_empty() {
-                true => said.to_owned(),
-                false => format!("{said}; trials disagree at {} req/s", mixed.join(", ")),
-            }
-        }
+        (None, None) => "unknown: no rate was decided in the time given".to_owned(),
+    }
+}
+
+/// How many published rows break Little's law.
+pub(super) fn breaking(sweep: &PublishedSweep) -> String {
+    match sweep.checked() {
+        0 => "no row can be checked by Little’s law".to_owned(),
+        checked => format!("{} of {checked} rows break Little’s law by more than 5 %", sweep.off()),
     }
 }
 
@@ -243,20 +229,11 @@ pub(super) fn published(sweep: &PublishedSweep) -> String {
     let system = if system.is_empty() { String::new() } else { format!(" of {system}") };
     let report = if report.is_empty() { String::new() } else { format!(" in report {report}") };
     let mut said = format!("Published{report} as {workload}{system}.");
-    for row in sweep.rows.iter().map(|row| &row.printed).filter(|row| row.clients.is_none()) {
-        let rps = row.throughput_rps.map(|rps| format!("{} req/s", short(rps.value)));
-        let latency = row.latency_ms.map(|ms| format!("a latency of {}", micros(ms.value * 1e3)));
-        let note = if row.note.is_empty() { String::new() } else { format!(" ({})", row.note) };
-        let figures: Vec<String> = rps.into_iter().chain(latency).collect();
-        said += &format!(" Without a number of clients: {}{note}.", figures.join(" and "));
+    said += &format!(" {}", capitalized(&breaking(sweep)));
+    if let Some(residuals) = sweep.residuals() {
+        said += &format!(" ({residuals})");
     }
-    said += &match (sweep.checked(), sweep.residuals()) {
-        (0, _) | (_, None) => " No published row can be checked by Little’s law.".to_owned(),
-        (checked, Some(residuals)) => format!(
-            " {} of {checked} published rows break Little’s law by more than 5 % ({residuals}).",
-            sweep.off()
-        ),
-    };
+    said += ".";
     for found in findings {
         said +=
             &format!(" Consistent with {}: {}. To be sure: {}", found.cause, found.reason, found.to_be_sure);
@@ -275,29 +252,14 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
     Some(format!("Warm-up {:.1} s, windows of {window} s.{scaled}", loads.first()?.warmup_secs))
 }
 
-/// What is to be known of the plots over clients.
-pub(super) fn plots_caption(found: &WorkloadFindings) -> String {
-    let rows = || found.rows.iter();
-    let mut said = String::new();
-    if rows().any(|row| row.population.is_some()) {
-        said += "Where the clients are. Dark: waiting for a resource; light: served by it; lightest: those \
-                 unaccounted for. ";
-    }
-    if rows().any(|row| row.population.as_ref().is_some_and(|of| of.is_late)) {
-        said += "Sockets were sampled late, without real-time priority (ulimit -r): who waits for the server and who for the \
-                 generator is less sure. ";
-    }
-    if found.printed.is_some() {
-        said += "Dashed lines: as published; hollow points break Little’s law by more than 5 %. ";
-    }
-    said + "Vertical dashed line: the knee."
-}
-
 /// How to read the plots at the beginning of the page.
-pub(super) const OVERVIEW: &str = "Whiskers: interval over runs. Band: capacity and its interval. Thin lines: throughput at which a resource is 100 % busy. \
-    Vertical dashed line: the knee. Hollow: a check failed, the level is not used. No point: no run succeeded.";
+pub(super) const OVERVIEW: &str = "Whiskers: interval over repetitions. Band: capacity and its interval. Thin lines: throughput at which a resource is 100 % busy. \
+    Vertical dashed line: the knee. Hollow: a check failed, the level is not used. No point: no trial succeeded.";
 
-/// How a run went.
+/// How to read the plot of the resources.
+pub(super) const UTILIZATION: &str = "Grey: the load generator, and in brackets what may be busy without being the limit. Vertical dashed line: the knee.";
+
+/// How a trial went.
 pub(super) fn time_series_caption(of: &TimeSeries) -> String {
     let clients = count(of.level, "client");
     let cut = if of.cut_secs > 0.0 { " Dashed: where the warm-up seems to end." } else { "" };
@@ -305,15 +267,20 @@ pub(super) fn time_series_caption(of: &TimeSeries) -> String {
         1.0 => "second by second".to_owned(),
         secs => format!("in bins of {secs} s"),
     };
-    format!("Run {} at {clients}, {bins}. {}{cut}", of.repetition + 1, of.said)
+    format!("Repetition {} at {clients}, {bins}. {}{cut}", of.repetition + 1, of.said)
 }
 
-/// The runs without numbers, and why.
+/// The trials without numbers, and why.
 pub(super) fn failures(rows: &[&Row]) -> Vec<String> {
-    let of_row = |row: &Row| {
-        let (planned, at) = (count(row.planned, "run"), each_level(&[row.level]));
-        let line = move |(why, runs)| format!("{runs} of {planned} at {at} without numbers: {why}.");
-        row.failures.iter().map(line).collect::<Vec<_>>()
+    let mut causes: BTreeMap<&str, Vec<(&Row, u32)>> = BTreeMap::new();
+    for row in rows {
+        row.failures.iter().for_each(|(why, trials)| causes.entry(why).or_default().push((row, *trials)));
+    }
+    let sentence = |(why, failed): (&str, Vec<(&Row, u32)>)| {
+        let trials: u32 = failed.iter().map(|(_, trials)| trials).sum();
+        let planned: u32 = failed.iter().map(|(row, _)| row.planned).sum();
+        let levels: Vec<u32> = failed.iter().map(|(row, _)| row.level).collect();
+        format!("{trials} of {} at {} without numbers: {why}.", count(planned, "trial"), each_level(&levels))
     };
-    rows.iter().flat_map(|row| of_row(row)).collect()
+    causes.into_iter().map(sentence).collect()
 }

@@ -6,9 +6,7 @@ use super::published::latency_us;
 use super::svg::Colour;
 use kv::units::short;
 use lab_analysis::rows::Use;
-use lab_analysis::{
-    AuditedRow, Capacity, FIGURES, Group, Place, Population, Row, TimeSeries, WorkloadFindings,
-};
+use lab_analysis::{AuditedRow, Capacity, Row, TimeSeries, WorkloadFindings};
 use lab_data::results::ResourceKind;
 use std::collections::BTreeSet;
 
@@ -35,8 +33,8 @@ pub enum Kind {
     PublishedPeak,
     /// Computed, or measured second by second: a thin line.
     Thin,
-    /// A band of this opacity, between a point's value and the lower end of its interval.
-    Area(f64),
+    /// A band between the ends of the points' intervals.
+    Band,
 }
 
 /// A point of a series.
@@ -52,7 +50,8 @@ pub struct Point {
 }
 
 impl Series {
-    fn new(label: impl Into<String>, colour: Colour, kind: Kind, points: Vec<Point>) -> Series {
+    /// A series.
+    pub fn new(label: impl Into<String>, colour: Colour, kind: Kind, points: Vec<Point>) -> Series {
         Series { label: label.into(), colour, kind, points }
     }
 
@@ -69,7 +68,8 @@ impl Series {
 }
 
 impl Point {
-    fn new(at: f64, value: f64) -> Point {
+    /// A valid point without an interval.
+    pub fn new(at: f64, value: f64) -> Point {
         Point { at, value, interval: None, usable: true }
     }
 
@@ -77,11 +77,6 @@ impl Point {
         Point { usable: row.usable(), ..Point::new(row.level.into(), value) }
     }
 }
-
-/// How bands are filled: clients that wait, clients that are served, and what is unaccounted for or background.
-pub(super) const FULL: f64 = 0.85;
-const LIGHT: f64 = 0.4;
-pub(super) const PALE: f64 = 0.15;
 
 /// A value from the first to the last of some levels.
 fn across(levels: &[u32], value: f64) -> Vec<Point> {
@@ -95,7 +90,7 @@ pub(super) fn goodput(found: &WorkloadFindings) -> Vec<Series> {
         let mut band = across(levels, rps.high);
         band.iter_mut().for_each(|point| point.interval = Some((rps.low, rps.high)));
         let label = format!("capacity {}", short(rps.mean));
-        all.push(Series::new(label, Colour::Soft, Kind::Area(LIGHT), band));
+        all.push(Series::new(label, Colour::Soft, Kind::Band, band));
     }
     let colour = Colour::Series(0);
     let points = found.rows.iter().filter_map(|row| {
@@ -110,42 +105,31 @@ pub(super) fn goodput(found: &WorkloadFindings) -> Vec<Series> {
     let ends = all.iter().flat_map(|of| &of.points).map(|of| of.interval.map_or(of.value, |(_, high)| high));
     let most = ends.fold(0.0, f64::max);
     let levels = levels(found);
-    let ceilings = found.ceilings.iter().filter(|of| of.ceiling_rps <= CEILING_MAX * most).map(|of| {
-        let points = across(&levels, of.ceiling_rps);
-        Series::new(format!("{} full", of.resource), Colour::Soft, Kind::Thin, points)
+    let candidates = found.bottleneck.candidates.iter();
+    let ceilings = candidates.filter_map(|of| Some((&of.resource, of.ceiling()?)));
+    let ceilings = ceilings.filter(|(_, rps)| *rps <= CEILING_MAX * most).map(|(name, rps)| {
+        Series::new(format!("{name} 100 %"), Colour::Soft, Kind::Thin, across(&levels, rps))
     });
     ceilings.chain(all).collect()
 }
 
-/// A line of the latency panel: its name, its colour, and its figure of a row.
-type Rank = (&'static str, Colour, fn(&Row) -> Option<f64>);
-
-const RANKS: [Rank; 4] = [
-    ("p50", Colour::Series(0), |row| row.latency_us_p50),
-    ("p99", Colour::Series(1), |row| row.latency_us_p99),
-    ("p99.9", Colour::Series(3), |row| row.latency_us_p999),
-    ("mean", Colour::Series(2), |row| row.latency_us_mean),
-];
-
-/// The two latencies that most readers ask for.
-pub(super) fn latency_overview(found: &WorkloadFindings) -> Vec<Series> {
-    ranks(found, &RANKS[..2])
-}
-
+/// Percentiles; where somebody published means, also the mean and theirs.
 pub(super) fn latency(found: &WorkloadFindings) -> Vec<Series> {
-    let mut all = ranks(found, &RANKS);
-    all.extend(published(found, "published mean", RANKS[3].1, latency_us));
-    all
-}
-
-fn ranks(found: &WorkloadFindings, ranks: &[Rank]) -> Vec<Series> {
-    ranks.iter().map(|(label, colour, read)| Series::measured(found, *label, *colour, read)).collect()
+    const RANKS: [(&str, Colour, fn(&Row) -> Option<f64>); 4] = [
+        ("p50", Colour::Series(0), |row| row.latency_us_p50),
+        ("p99", Colour::Series(1), |row| row.latency_us_p99),
+        ("p99.9", Colour::Series(3), |row| row.latency_us_p999),
+        ("mean", Colour::Series(2), |row| row.latency_us_mean),
+    ];
+    let shown = if found.printed.is_some() { &RANKS[..] } else { &RANKS[..3] };
+    let measured = shown.iter().map(|(label, colour, read)| Series::measured(found, *label, *colour, read));
+    measured.chain(published(found, "published mean", RANKS[3].1, latency_us)).collect()
 }
 
 /// What is never busier than this is a line on the ground: the table has it.
 const SHOWN_MIN: f64 = 0.02;
 
-/// The colour of a resource by its index, the same in all panels.
+/// The colour of a resource by its index, in the order of the results.
 fn colour(i: usize, of: &Use) -> Colour {
     match of.kind {
         ResourceKind::Station | ResourceKind::Pool | ResourceKind::Cap => Colour::Series(i),
@@ -153,107 +137,25 @@ fn colour(i: usize, of: &Use) -> Colour {
     }
 }
 
-/// A line for each resource that is busy at all, by one of its figures.
-fn by_resource(found: &WorkloadFindings, read: fn(&Use) -> Option<f64>) -> Vec<Series> {
-    let Some(first) = found.rows.first() else { return Vec::new() };
-    let is_busy = |row: &Row, i: usize| row.uses(i) && row.resources[i].utilization >= Some(SHOWN_MIN);
+/// A line for each resource that is busy at all.
+pub(super) fn utilization(found: &WorkloadFindings) -> Vec<Series> {
+    let resources = found.rows.first().map_or(&[][..], |row| &row.resources);
     let of_resource = |(i, resource): (usize, &Use)| {
         let label = match resource.kind {
             ResourceKind::Indication => format!("({})", resource.name),
             _ => resource.name.clone(),
         };
-        let is_shown = found.rows.iter().any(|row| is_busy(row, i));
-        Series::measured(found, label, colour(i, resource), |row| {
-            read(row.resources.get(i).filter(|_| is_shown)?)
-        })
+        let read = |row: &Row| row.resources.get(i)?.utilization;
+        let is_busy = |row: &Row| row.uses(i) && read(row) >= Some(SHOWN_MIN);
+        let is_shown = found.rows.iter().any(is_busy);
+        is_shown.then(|| Series::measured(found, label, colour(i, resource), read))
     };
-    first.resources.iter().enumerate().map(of_resource).collect()
-}
-
-pub(super) fn demand(found: &WorkloadFindings) -> Vec<Series> {
-    by_resource(found, |of| of.demand_us.filter(|us| *us > 0.0))
-}
-
-pub(super) fn utilization(found: &WorkloadFindings) -> Vec<Series> {
-    let mut all = by_resource(found, |of| of.utilization);
     let cpu = |row: &AuditedRow| Some(row.printed.server_cpu_pct?.value / 100.0);
     let disk = |row: &AuditedRow| Some(row.printed.disk_util_pct?.value / 100.0);
+    let mut all: Vec<Series> = resources.iter().enumerate().filter_map(of_resource).collect();
     all.extend(published(found, "published CPU", Colour::Series(4), cpu));
     all.extend(published(found, "published disk", Colour::Series(5), disk));
     all
-}
-
-/// Bands that add up to all clients: those at the resources, in the order of a request's way, then all others.
-pub(super) fn clients(found: &WorkloadFindings) -> Vec<Series> {
-    let counted: Vec<(&Row, &Population)> =
-        found.rows.iter().filter_map(|row| Some((row, row.population.as_ref()?))).collect();
-    let Some((first, of_first)) = counted.first() else { return Vec::new() };
-    // The shares of the clients, 0–1, at every level.
-    let shares = |read: &dyn Fn(&Population) -> f64| -> Vec<f64> {
-        counted.iter().map(|(_, of)| (read(of) / of.clients).max(0.0)).collect()
-    };
-    let mut bands = Vec::new();
-    for place in of_first.places.iter().filter(|place| !place.inner) {
-        let name = &place.resource;
-        let known = first.resources.iter().enumerate().find(|(_, of)| of.name == *name);
-        let colour = known.map_or(Colour::Soft, |(i, of)| colour(i, of));
-        let at = |of: &Population, read: fn(&Place) -> Option<f64>| {
-            of.places.iter().find(|place| place.resource == *name).and_then(read).unwrap_or(0.0)
-        };
-        bands.push((
-            format!("waiting for {name}"),
-            colour,
-            FULL,
-            shares(&|of| at(of, |place| place.waiting)),
-        ));
-        bands.push((format!("served by {name}"), colour, LIGHT, shares(&|of| at(of, |place| place.serving))));
-    }
-    bands.push(("thinking or resting".to_owned(), Colour::Soft, LIGHT, shares(&|of| of.away)));
-    // Whether a band is wide enough at some level to be named.
-    let is_wide = |shares: &[f64]| shares.iter().any(|share| *share >= SHOWN_MIN);
-    let (mut bands, narrow): (Vec<_>, Vec<_>) = bands.into_iter().partition(|(.., shares)| is_wide(shares));
-    let elsewhere = (0..counted.len()).map(|level| narrow.iter().map(|(.., of)| of[level]).sum());
-    bands.push(("elsewhere".to_owned(), Colour::Soft, LIGHT, elsewhere.collect()));
-    bands.push(("unaccounted".to_owned(), Colour::Soft, PALE, shares(&|of| of.unaccounted)));
-    let mut ground = vec![0.0; counted.len()];
-    let stacked = bands.into_iter().filter_map(|(label, colour, opacity, shares)| {
-        let point = |(((row, _), ground), share): ((&(&Row, _), &mut f64), &f64)| {
-            let low = *ground;
-            *ground += share;
-            Point { interval: Some((low, *ground)), ..Point::of(row, *ground) }
-        };
-        let points = counted.iter().zip(&mut ground).zip(&shares).map(point).collect();
-        is_wide(&shares).then(|| Series::new(label, colour, Kind::Area(opacity), points))
-    });
-    stacked.collect()
-}
-
-/// Time in which something waited for the machine or was held back by a quota or a cap.
-pub(super) fn pressure(found: &WorkloadFindings) -> Vec<Series> {
-    let mut all: Vec<Series> = Vec::new();
-    for figure in FIGURES.iter().filter(|figure| figure.group == Group::Pressure) {
-        let of_figure = found.rows.iter().flat_map(|row| &row.figures).filter(|of| of.figure == figure.name);
-        let owners: BTreeSet<&str> = of_figure.map(|of| of.of.as_str()).collect();
-        for owner in owners {
-            let label = format!("{}: {}", owner.trim_start_matches("pressure "), figure.heading.0);
-            all.push(Series::measured(found, label, Colour::Series(all.len()), |row| {
-                let of = row.figures.iter().find(|of| of.figure == figure.name && of.of == owner)?;
-                Some(of.value)
-            }));
-        }
-    }
-    all.retain(|series| series.points.iter().any(|point| point.value >= SHOWN_MIN));
-    all
-}
-
-/// How far every row is from Little's law, on the band that the check allows.
-pub(super) fn residuals(found: &WorkloadFindings) -> Vec<Series> {
-    const ALLOWED: f64 = 0.02;
-    let residual = Series::measured(found, "residual", Colour::Series(0), |row| row.little_residual);
-    let band = |of: &Point| Point { interval: Some((-ALLOWED, ALLOWED)), ..Point::new(of.at, ALLOWED) };
-    let band = residual.points.iter().map(band).collect();
-    let allowed = Series::new("±2 %", Colour::Soft, Kind::Area(PALE), band);
-    vec![allowed, residual]
 }
 
 pub(super) fn goodput_by_second(found: &WorkloadFindings) -> Vec<Series> {
@@ -264,7 +166,7 @@ pub(super) fn latency_by_second(found: &WorkloadFindings) -> Vec<Series> {
     by_second(found, "mean", Colour::Series(2), |of, bin| *of.latency_us_mean.get(bin)?)
 }
 
-/// A figure at the middle of every second.
+/// A figure at the middle of every bin.
 fn by_second(
     found: &WorkloadFindings,
     label: &str,

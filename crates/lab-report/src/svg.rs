@@ -52,7 +52,7 @@ pub(super) fn style() -> String {
 }
 
 /// Which end of a text is at its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Anchor {
     /// The left end.
     Start,
@@ -108,11 +108,7 @@ impl Svg {
 
     /// Words whose middle line is at `at`.
     pub fn text(&mut self, words: &str, (x, y): Place, size: f64, colour: Colour, anchor: Anchor) {
-        let anchor = match anchor {
-            Anchor::Start => "start",
-            Anchor::Middle => "middle",
-            Anchor::End => "end",
-        };
+        let anchor = format!("{anchor:?}").to_lowercase();
         let (x, y, colour, words) = (short(x), short(y), light(colour), escape(words));
         self.body += &format!(
             "<text x=\"{x}\" y=\"{y}\" dy=\".35em\" font-size=\"{size}\" fill=\"{colour}\" text-anchor=\"{anchor}\">{words}</text>\n"

@@ -18,7 +18,6 @@ pub use reason::{Growth, Reason};
 pub use rules::{Case, Conclusion, RULES, Rule};
 
 use super::capacity::Capacity;
-use super::ceilings::{self, Ceiling};
 use super::interventions::{Effect, Shown, headroom};
 use super::knee::Knee;
 use super::rows::{FastFail, Row, SATURATED};
@@ -40,6 +39,8 @@ const HANDED_ON: f64 = 0.85;
 const CAP_LEVELS_MIN: usize = 3;
 /// A demand that falls by more than this factor over such levels is no constant.
 const SHOULDER_FALL: f64 = 1.05;
+/// A resource that is hardly busy has a ceiling that is mostly noise.
+const BUSY_MIN: f64 = 0.02;
 
 /// What limits a workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,7 +52,7 @@ pub struct Bottleneck {
     /// All resources of which something is known at these levels, those named among them.
     pub candidates: Vec<Evidence>,
     /// What would limit next, if nothing that is named did: never below what is named, nor below the capacity.
-    pub next: Option<Ceiling>,
+    pub next: Option<Evidence>,
     /// Resources that look saturated but do more per busy second the more is asked of them.
     pub load_dependent: Vec<Evidence>,
     /// The levels all this was read at, ascending.
@@ -131,6 +132,13 @@ impl Evidence {
         }
     }
 
+    /// The throughput at which it would be busy all the time; `None` where its demand is no constant, or mostly noise.
+    pub fn ceiling(&self) -> Option<f64> {
+        let is_known =
+            !self.load_dependent && self.kind != ResourceKind::Indication && self.utilization >= BUSY_MIN;
+        self.ceiling_rps.filter(|_| is_known)
+    }
+
     /// Whether the utilization law says that it is a limit.
     fn limits(&self) -> bool {
         self.saturated() && self.carries()
@@ -179,7 +187,6 @@ pub(super) struct Seen<'a> {
     /// In the order of the rows'.
     pub(super) resources: &'a [Resource],
     pub(super) effects: &'a [Effect],
-    pub(super) ceilings: &'a [Ceiling],
 }
 
 /// Applies [`RULES`] to the levels at and above twice the knee that belong to the plateau; to the whole plateau where
@@ -190,7 +197,7 @@ pub(super) struct Seen<'a> {
 /// Source: the utilization law and the bottleneck analysis of Denning & Buzen (1978); Lazowska et al., Quantitative
 /// System Performance (1984), chapter 5.
 pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
-    let Seen { rows, capacity, knee, resources, effects, ceilings } = *seen;
+    let Seen { rows, capacity, knee, resources, effects } = *seen;
     let deciding = evidence::deciding(rows, capacity, knee);
     let levels: Vec<u32> = deciding.iter().map(|row| row.level).collect();
     let queues = Queues::of(rows, &deciding);
@@ -220,23 +227,9 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
     };
     let Conclusion { grade, named, because, .. } = grade::graded(&case, case.conclude(), effects, &levels);
     let evidence = &case.evidence;
-    let of = |ceiling: &Ceiling| evidence.iter().find(|of| of.id == ceiling.resource);
-    // A pool that waits for the database has no ceiling of its own, nor have workers that wait for a core.
-    let is_held = |of: &Evidence| {
-        named.iter().any(|i| {
-            let winner = &evidence[*i];
-            winner.within.contains(&of.id) || winner.waiting.is_some() && of.kind == ResourceKind::Pool
-        })
-    };
-    // What more load makes cheaper has none either.
-    let may = |ceiling: &Ceiling| {
-        of(ceiling).is_some_and(|of| of.can_limit() && !of.load_dependent && !is_held(of))
-    };
-    let names: Vec<&str> = named.iter().map(|i| evidence[*i].id.as_str()).collect();
-    let next = capacity.rps().filter(|_| !named.is_empty());
     Bottleneck {
         grade,
-        next: next.and_then(|rps| ceilings::next(ceilings, rps.mean, &names, may)),
+        next: capacity.rps().and_then(|rps| next(evidence, &named, rps.mean)),
         named: named.iter().map(|i| evidence[*i].clone()).collect(),
         load_dependent: evidence
             .iter()
@@ -247,6 +240,22 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
         because,
         candidates: case.evidence,
     }
+}
+
+/// What would limit next, if nothing that is `named` did: of the others that can limit the one with the lowest ceiling, but none
+/// below the capacity, or below what is named.
+fn next(evidence: &[Evidence], named: &[usize], capacity_rps: f64) -> Option<Evidence> {
+    // A pool that waits for the database has no ceiling of its own, nor have workers that wait for a core.
+    let is_held = |of: &Evidence, winner: &Evidence| {
+        winner.within.contains(&of.id) || winner.waiting.is_some() && of.kind == ResourceKind::Pool
+    };
+    let winners: Vec<&Evidence> = named.iter().map(|i| &evidence[*i]).collect();
+    let of_winners = winners.iter().filter_map(|of| of.ceiling_rps).reduce(f64::max);
+    let may = |of: &Evidence| of.can_limit() && !winners.iter().any(|winner| is_held(of, winner));
+    let others = evidence.iter().enumerate().filter(|(i, of)| !named.contains(i) && may(of));
+    let ceilings = others.filter_map(|(_, of)| Some((of.ceiling()?, of)));
+    let above = ceilings.filter(|(rps, _)| *rps > capacity_rps && Some(*rps) >= of_winners);
+    above.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, of)| of.clone()).filter(|_| !named.is_empty())
 }
 
 /// Of the highest level that failed fast, where no level above it was usable.

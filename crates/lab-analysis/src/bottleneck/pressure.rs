@@ -39,11 +39,11 @@ impl Pressed {
 /// The pressure that belongs to `limit`; `None` where there is none of its kind, or it was not read.
 pub fn pressure(limit: Limit, deciding: &[&Row]) -> Option<Pressure> {
     let (of, owner, figure) = match limit {
-        Limit::ServerCpu | Limit::DatabaseCpu => (Pressed::Cpu, "pressure cpu", "pressure_some_share"),
-        Limit::ServerQuota => (Pressed::Quota, "server", "throttled_share"),
-        Limit::DatabaseQuota => (Pressed::Quota, "database", "throttled_share"),
+        Limit::ServerCpu | Limit::DatabaseCpu => (Pressed::Cpu, "pressure cpu", "pressure_some_percent"),
+        Limit::ServerQuota => (Pressed::Quota, "server", "throttled_percent"),
+        Limit::DatabaseQuota => (Pressed::Quota, "database", "throttled_percent"),
         Limit::CommitPath | Limit::Bandwidth | Limit::Reads => {
-            (Pressed::Io, "pressure io", "pressure_some_share")
+            (Pressed::Io, "pressure io", "pressure_some_percent")
         }
         _ => return None,
     };
@@ -52,7 +52,7 @@ pub fn pressure(limit: Limit, deciding: &[&Row]) -> Option<Pressure> {
         |of: &str| of.strip_prefix(owner).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
     let read = |row: &&Row| {
         let of_it = row.figures.iter().filter(|known| known.figure == figure && is_meant(&known.of));
-        of_it.map(|known| known.value).max_by(f64::total_cmp)
+        of_it.map(|known| known.value / 100.0).max_by(f64::total_cmp)
     };
     // Time held back is summed over the cores that a group would have run on.
     let all: Vec<f64> = deciding.iter().filter_map(read).map(|share| share.min(1.0)).collect();

@@ -207,7 +207,7 @@ fn workers_are_excused_by_a_saturated_processor_and_by_nothing_else() {
     assert_eq!(verdict(&results), (Grade::Supported, vec![Limit::ServerWorkers]));
     let next = found(&results).bottleneck.next.unwrap();
     assert_eq!(next.resource, "server CPU");
-    assert!((next.ceiling_rps / 1250.0 - 1.0).abs() < 0.05);
+    assert!((next.ceiling().unwrap() / 1250.0 - 1.0).abs() < 0.05);
 }
 
 /// Of two with the same limit the longer queue may be in front of the one that is busy a little less.
@@ -464,4 +464,30 @@ fn an_intervention_that_failed_counts_in_no_round() {
     results.interventions.iter_mut().filter(broken).for_each(|made| made.trial.load = None);
     let effects = found(&results).effects;
     assert_eq!(effects[0].rounds, 2);
+}
+
+#[test]
+fn the_next_limit_is_never_below_the_named_one_nor_the_capacity() {
+    let evidence = |rps: f64| Evidence { utilization: 0.5, ceiling_rps: Some(rps), ..Evidence::default() };
+    let levels = [50.0, 90.0, 100.0, 101.0, 110.0, 250.0];
+    for (a, b, c) in levels.iter().flat_map(|a| levels.iter().flat_map(move |b| levels.map(|c| (*a, *b, c))))
+    {
+        let all = [a, b, c];
+        for named in [&[0][..], &[0, 1], &[0, 1, 2]] {
+            let floor = all[..named.len()].iter().copied().fold(100.0, f64::max);
+            let expected = all[named.len()..].iter().filter(|of| **of > 100.0 && **of >= floor);
+            let found = next(&all.map(evidence), named, 100.0).and_then(|of| of.ceiling());
+            assert_eq!(found, expected.copied().min_by(f64::total_cmp), "{all:?}, named {named:?}");
+        }
+        assert!(next(&all.map(evidence), &[], 100.0).is_none());
+    }
+}
+
+#[test]
+fn what_is_hardly_busy_or_does_more_when_busier_has_no_ceiling() {
+    let evidence = Evidence { utilization: 0.5, ceiling_rps: Some(100.0), ..Evidence::default() };
+    assert_eq!(evidence.ceiling(), Some(100.0));
+    assert_eq!(Evidence { utilization: 0.01, ..evidence.clone() }.ceiling(), None);
+    assert_eq!(Evidence { load_dependent: true, ..evidence.clone() }.ceiling(), None);
+    assert_eq!(Evidence { kind: ResourceKind::Indication, ..evidence }.ceiling(), None);
 }

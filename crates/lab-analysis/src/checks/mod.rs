@@ -63,10 +63,10 @@ pub const CHECKS: &[Check] = &[
         .about("the observed mix of operations is the requested one"),
     check("checkpoints", "checkpoints", Medium, Test::Row(row::checkpoints))
         .about("the window holds no checkpoint of the database, or at least two: a single one would distort the mean"),
-    check("complete", "all runs have numbers", Medium, Test::Workload(run::complete))
-        .about("every planned run of every level delivered numbers"),
+    check("complete", "all trials have numbers", Medium, Test::Workload(run::complete))
+        .about("every planned trial delivered numbers"),
     check("repetitions", "repetitions", Medium, Test::Workload(run::repetitions))
-        .about("every level was run at least three times, so that each mean has an interval"),
+        .about("every level was measured in at least three repetitions, so that each mean has an interval"),
     check("values", "values verified", Low, Test::Workload(run::values))
         .about("values read under load were compared with those written, and none was wrong or stale"),
     check("order", "random order", Medium, Test::Workload(run::order))

@@ -16,7 +16,7 @@ pub(super) fn little(case: &OfRow) -> Checked {
     let worst =
         residuals.and_then(|all| all.into_iter().max_by(|(a, _), (b, _)| a.abs().total_cmp(&b.abs())));
     let Some((worst, load)) = worst else {
-        return Checked::not_checked("a run has no clients, no window, or no count of requests in flight");
+        return Checked::not_checked("a trial has no clients, no window, or no count of requests in flight");
     };
     let share = format!("{:.1} %", worst.abs() * 100.0);
     if worst.abs() <= LIMIT {
@@ -69,7 +69,7 @@ fn disorder(latency: &Latency) -> Option<String> {
 
 pub(super) fn errors(case: &OfRow) -> Checked {
     let worst = case.ran.iter().map(|(_, load)| load).max_by(|a, b| a.error_ratio.total_cmp(&b.error_ratio));
-    let Some(load) = worst else { return Checked::not_checked("no run") };
+    let Some(load) = worst else { return Checked::not_checked("no trial") };
     if load.attempts == 0 {
         return Checked::fail(
             "no request completed",
@@ -263,7 +263,7 @@ pub(super) fn checkpoints(case: &OfRow) -> Checked {
     let one = runs.iter().filter(|grown| grown.iter().any(|count| count.round() == 1.0)).count();
     let of = runs.len();
     Checked::unless(
-        (one > 0).then(|| format!("a single checkpoint fell into the window of {one} of {of} runs")),
+        (one > 0).then(|| format!("a single checkpoint fell into the window of {one} of {of} trials")),
         "Take a longer --window, so that it holds several, or raise max_wal_size and checkpoint_timeout in [postgres] \
          settings, so that it holds none.",
     )

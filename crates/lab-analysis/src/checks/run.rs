@@ -9,13 +9,17 @@ use std::collections::BTreeSet;
 pub(super) fn complete(case: &OfWorkload) -> Checked {
     let planned: u32 = case.rows.iter().map(|row| row.planned).sum();
     let ran: u32 = case.rows.iter().map(|row| row.runs).sum();
-    let runs = count(planned, "run");
+    let trials = count(planned, "trial");
     match case.rows.iter().find(|row| row.runs < row.planned) {
         _ if planned == 0 => Checked::not_checked("nothing was planned"),
-        None => Checked::pass(runs),
+        None => Checked::pass(trials),
         Some(first) => Checked::fail(
-            format!("{} of {runs} without numbers, at {} first", planned - ran, count(first.level, "client")),
-            "The reason is in the table of the workload; repeat the run once it is removed.",
+            format!(
+                "{} of {trials} without numbers, at {} first",
+                planned - ran,
+                count(first.level, "client")
+            ),
+            "The reason is below the table of levels; remove it and run the experiment again.",
         ),
     }
 }
@@ -26,10 +30,10 @@ pub(super) fn repetitions(case: &OfWorkload) -> Checked {
     let Some(least) = runs().min() else { return Checked::not_checked("nothing was measured") };
     let (few, all) = (runs().filter(|runs| *runs < RUNS_MIN).count(), count(runs().count() as u32, "level"));
     let seen = match few {
-        0 => format!("at least {} of each level", count(least, "run")),
-        _ => format!("{few} of {all} have fewer than {RUNS_MIN} runs"),
+        0 => format!("at least {} of each level", count(least, "repetition")),
+        _ => format!("{few} of {all} have fewer than {RUNS_MIN} repetitions"),
     };
-    Checked::judged(few == 0, seen, "Run each level three times or more, with --repetitions.")
+    Checked::judged(few == 0, seen, "Repeat each level three times or more, with --repetitions.")
 }
 
 pub(super) fn values(case: &OfWorkload) -> Checked {

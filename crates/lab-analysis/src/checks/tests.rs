@@ -44,18 +44,18 @@ fn every_check_has_a_name_of_its_own_and_an_answer_for_results_without_anything(
 
 #[test]
 fn a_level_without_numbers_and_too_few_runs_are_failures() {
-    check("complete", |_| {}, "passed: 15 runs");
+    check("complete", |_| {}, "passed: 15 trials");
     check(
         "complete",
         |results| results.trials.retain(|trial| trial.level != 8),
-        "failed: 3 of 15 runs without numbers, at 8 clients first",
+        "failed: 3 of 15 trials without numbers, at 8 clients first",
     );
-    check("repetitions", |_| {}, "passed: at least 3 runs");
+    check("repetitions", |_| {}, "passed: at least 3 repetitions");
     let fewer = |results: &mut Results| {
         results.trials.retain(|trial| trial.repetition < 2);
         results.repetitions = 2;
     };
-    check("repetitions", fewer, "failed: 5 of 5 levels have fewer than 3 runs");
+    check("repetitions", fewer, "failed: 5 of 5 levels have fewer than 3 repetitions");
 }
 
 #[test]

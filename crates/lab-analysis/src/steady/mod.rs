@@ -28,7 +28,7 @@ fn bin(of: &SecondReport) -> Bin {
 pub(crate) fn check(case: &OfRow) -> Checked {
     over_capacity(case).unwrap_or_else(|| {
         let worst = case.ran.iter().map(|(_, load)| Judged::of(load)).max_by_key(Judged::severity);
-        worst.map_or(Checked::not_checked("no run"), |worst| worst.as_check())
+        worst.map_or(Checked::not_checked("no trial"), |worst| worst.as_check())
     })
 }
 

@@ -40,16 +40,11 @@ pub(super) fn page(comparison: &Comparison) -> Document {
     for of in &comparison.workloads {
         section(&of.name, workload(comparison, of));
     }
-    // What targets of one run have in common stands at the head of the page.
-    let sides: Vec<(bool, &Side)> =
-        comparison.sides.iter().map(|side| (comparison.interleaved, side)).collect();
     let absent: Vec<&str> = comparison.absent.iter().map(String::as_str).collect();
     let absent = format!("Targets without results: {}.", format::listed(&absent));
     let absent = if comparison.absent.is_empty() { Vec::new() } else { vec![absent] };
-    section(
-        "What is compared",
-        vec![Block::Table(Table::of(&sides, SIDES, |_| false)), Block::Notes(absent)],
-    );
+    let sides = Block::Table(Table::of(&comparison.sides, SIDES, |_| false));
+    section("What is compared", vec![sides, Block::Notes(absent)]);
     if !comparison.circumstances.is_empty() {
         section("What else differs", vec![Block::Table(circumstances(comparison))]);
     }
@@ -64,14 +59,14 @@ fn workload(comparison: &Comparison, of: &ComparedWorkload) -> Vec<Block> {
     words.chain(tables).chain([Block::Notes(sentences::notes(comparison, of))]).collect()
 }
 
-const SIDES: &[(&str, fn(&(bool, &Side)) -> Option<String>)] = &[
-    ("<", |(_, side)| Some(side.name.clone())),
-    ("<experiment", |(of_one_run, side)| (!of_one_run).then(|| side.experiment.clone())),
-    ("<target", |(of_one_run, side)| side.target.clone().filter(|_| !of_one_run)),
-    ("<started", |(of_one_run, side)| (!of_one_run).then(|| side.started.clone())),
-    ("<weir", |(of_one_run, side)| (!of_one_run).then(|| side.weir_version.clone())),
-    ("<processor time of", |(_, side)| (!side.parts.is_empty()).then(|| side.parts.join(", "))),
-    ("<acknowledges a write", |(_, side)| Some(sentences::acknowledges(side).to_owned())),
+const SIDES: &[(&str, fn(&Side) -> Option<String>)] = &[
+    ("<", |side| Some(side.name.clone())),
+    ("<experiment", |side| Some(side.experiment.clone())),
+    ("<target", |side| side.target.clone()),
+    ("<started", |side| Some(side.started.clone())),
+    ("<weir", |side| Some(side.weir_version.clone())),
+    ("<processor time of", |side| (!side.parts.is_empty()).then(|| side.parts.join(", "))),
+    ("<acknowledges a write", |side| Some(sentences::acknowledges(side).to_owned())),
 ];
 
 /// A line for each value of each circumstance.

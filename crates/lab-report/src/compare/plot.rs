@@ -1,56 +1,53 @@
-//! The drawing: processor time per request of each target, workload by workload, with its interval.
+//! The drawing: processor time per request of each target by clients, workload by workload.
 
 use crate::document::{Block, Drawing};
-use crate::format::{self, count};
-use crate::plots::bars::{Bar, Bars, drawn};
-use crate::plots::rps;
+use crate::plots::{Panel, Scale, WIDE, XAxis, stacked, time};
+use crate::series::{Kind, Point, Series};
 use crate::svg::Colour;
-use lab_analysis::compare::{ComparedLevel, ComparedWorkload, SideOfLevel};
+use lab_analysis::compare::ComparedWorkload;
 use lab_analysis::{Comparison, MEASURES};
 use stats::Interval;
+use std::collections::BTreeSet;
 
 /// What is drawn.
 const TITLE: &str = "Processor time per request";
 const MEASURE: &str = "cpu_us_per_attempt";
-/// How solid a bar is, and one with a failed check.
-const SOLID: f64 = 0.45;
-const PALE: f64 = 0.1;
 
 /// The drawing; `None` where fewer than two sides have the figure anywhere.
 pub(super) fn figure(comparison: &Comparison) -> Option<Block> {
-    let groups: Vec<Bars> = comparison.workloads.iter().filter_map(|of| bars(comparison, of)).collect();
+    let panels: Vec<Panel> = comparison.workloads.iter().filter_map(|of| panel(comparison, of)).collect();
+    let levels: BTreeSet<u32> =
+        comparison.workloads.iter().flat_map(|of| &of.levels).map(|level| level.clients).collect();
     let caption = format!(
-        "{TITLE}, all parts of a target but the generator, at the highest level the targets have in common. Mean over \
-         the runs; whiskers: the interval over them. Pale: a check failed."
+        "{TITLE}, all parts of a target but the generator. Mean over the repetitions; whiskers: its interval. Hollow: a check \
+         failed."
     );
-    let drawing = || Drawing { file: "compare.svg".to_owned(), label: TITLE.to_owned(), svg: drawn(&groups) };
-    (!groups.is_empty()).then(|| Block::figure(drawing(), caption))
+    (!panels.is_empty()).then(|| {
+        let svg = stacked(&XAxis::of_clients(levels), panels, WIDE);
+        Block::figure(Drawing { file: "compare.svg".to_owned(), label: TITLE.to_owned(), svg }, caption)
+    })
 }
 
-/// A bar for each side that has the figure, at one level.
-fn bars(comparison: &Comparison, workload: &ComparedWorkload) -> Option<Bars> {
+/// A line for each side that has the figure.
+fn panel(comparison: &Comparison, workload: &ComparedWorkload) -> Option<Panel> {
     let measure = MEASURES.iter().position(|measure| measure.name == MEASURE)?;
-    let figures = |level: &ComparedLevel| {
-        level.sides.iter().flatten().filter(|of| of.figures[measure].is_some()).count()
+    let line = |side: usize| {
+        let points = workload.levels.iter().filter_map(|level| {
+            let of = level.sides[side].as_ref()?;
+            let figure = of.figures[measure].as_ref()?;
+            let estimate = figure.estimate.filter(|of| of.interval != Interval::Single);
+            let interval = estimate.map(|of| (of.low, of.high));
+            Some(Point {
+                interval,
+                usable: of.row.usable(),
+                ..Point::new(level.clients.into(), figure.value)
+            })
+        });
+        let name = &comparison.sides[side].name;
+        Series::new(name, Colour::Series(side), Kind::Measured, points.collect())
     };
-    // Of the levels that most sides have the last one; `max_by_key` gives the last of several.
-    let level = workload.levels.iter().max_by_key(|level| figures(level))?;
-    let bar = |(side, of): (usize, &Option<SideOfLevel>)| {
-        let of = of.as_ref()?;
-        let figure = of.figures[measure].as_ref()?;
-        let estimate = figure.estimate.filter(|of| of.interval != Interval::Single);
-        Some(Bar {
-            name: comparison.sides[side].name.clone(),
-            below: String::new(),
-            colour: Colour::Series(side),
-            value: figure.value,
-            interval: estimate.map(|of| (of.low, of.high)),
-            expected: None,
-            opacity: if of.row.usable() { SOLID } else { PALE },
-            said: figure.estimate.as_ref().map_or_else(String::new, format::spread),
-        })
-    };
-    let bars: Vec<Bar> = level.sides.iter().enumerate().filter_map(bar).collect();
-    let title = format!("{}, {}, µs", workload.name, count(level.clients, "client"));
-    (bars.len() > 1).then_some(Bars { title, said: "", tick: rps, bars })
+    let mut series: Vec<Series> = (0..comparison.sides.len()).map(line).collect();
+    series.retain(|series| !series.points.is_empty());
+    let title = format!("{TITLE}: {}", workload.name);
+    (series.len() > 1).then_some(Panel { title, scale: Scale::Linear(0.0), tick: time, series })
 }

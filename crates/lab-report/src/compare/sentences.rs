@@ -1,12 +1,13 @@
 //! Comparisons as sentences, for all formats.
 
+use crate::checks::lines;
 use crate::format::{UNKNOWN, count, each_level};
 use crate::sentences::failures;
 use kv::units::short;
 use lab_analysis::compare::{
-    Bound, CapacityRatio, ComparedWorkload, Conclusion, Lacking, Measure, Method, Ratio, Side, ratios,
+    Bound, CapacityRatio, ComparedWorkload, Conclusion, Lacking, Measure, Method, Ratio, Side,
 };
-use lab_analysis::{CHECKS, Checked, Comparison, MEASURES, Row};
+use lab_analysis::{Checked, Comparison, MEASURES, Row};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -79,7 +80,7 @@ fn times(ratio: f64) -> String {
 pub(super) fn conclusion(comparison: &Comparison, other: usize, of: &Ratio) -> String {
     let said = verdict(comparison, other, of.conclusion);
     match &of.lacking {
-        Some(Lacking::Zero { run, side }) => format!("{said}: 0 in run {run} of {side}"),
+        Some(Lacking::Zero { run, side }) => format!("{said}: 0 in repetition {run} of {side}"),
         Some(Lacking::NoCommonRun) => format!("{said}: no repetition in common"),
         Some(Lacking::NoCommonLevel) => format!("{said}: no level is valid on both sides"),
         None => said,
@@ -127,17 +128,21 @@ fn capacity(comparison: &Comparison, of: &CapacityRatio, other: usize) -> String
     let Some(quotient) = &of.ratio.quotient else { return format!("{what} {said}") };
     let said = match (of.ratio.conclusion, quotient.interval) {
         (Conclusion::NotComparable, _) => format!(", {said}: the generator was the limit"),
-        (_, None) => format!(", {said}: it takes two runs on either side, or ten steady seconds in each"),
+        (_, None) => {
+            format!(", {said}: it takes two repetitions on either side, or ten steady seconds in each")
+        }
         (_, Some((low, high))) => {
             let p = match of.p_holm {
                 None => String::new(),
                 Some(p) if p < 0.001 => ", p < 0.001".to_owned(),
-                Some(p) if p < 0.1 => format!(", p {p:.3}"),
-                Some(p) => format!(", p {p:.2}"),
+                Some(p) => format!(", p {p:.3}"),
             };
             let is_within = quotient.method == Method::Within;
-            let within =
-                if is_within { ", within one run: differences between runs are not in it" } else { "" };
+            let within = if is_within {
+                ", within one repetition: differences between repetitions are not in it"
+            } else {
+                ""
+            };
             format!(" ({}–{}), {said}{p}{within}", times(low), times(high))
         }
     };
@@ -167,19 +172,17 @@ fn in_short(comparison: &Comparison, other: usize, measure: &Measure, ratios: &[
     format!("{}{range} ({})", measure.label, clauses.join(", "))
 }
 
-/// Failed checks with their remedies, failed runs, and what only one side has.
+/// Failed checks with their remedies, failed trials, and what only one side has.
 pub(super) fn notes(comparison: &Comparison, workload: &ComparedWorkload) -> Vec<String> {
     let mut notes = Vec::new();
     for (i, side) in comparison.sides.iter().enumerate() {
         let levels = workload.levels.iter();
         let rows: Vec<&Row> = levels.filter_map(|level| Some(&level.sides[i].as_ref()?.row)).collect();
-        for check in CHECKS {
-            let failed = |row: &Row| row.checks.iter().find(|of| of.id == check.id && of.failed()).cloned();
-            let Some(Checked { remedy, .. }) = rows.iter().find_map(|row| failed(row)) else { continue };
-            let seen = rows.iter().filter_map(|row| Some((each_level(&[row.level]), failed(row)?.seen)));
-            let seen: Vec<String> = seen.map(|(at, seen)| format!("at {at}: {seen}")).collect();
-            notes.push(format!("{}: {} {}. {remedy}", side.name, check.name, seen.join("; ")));
-        }
+        let checked = rows.iter().flat_map(|row| row.checks.iter().map(|of| (of, row.level)));
+        let failed: Vec<(&Checked, u32)> = checked.filter(|(of, _)| of.failed()).collect();
+        notes.extend(lines(&failed).iter().map(|line| {
+            format!("{}: {} at {}: {}", side.name, line.check.name, each_level(&line.places), line.seen())
+        }));
         notes.extend(failures(&rows).into_iter().map(|said| format!("{}: {said}", side.name)));
         let alone = workload.alone.iter().filter(|(_, name)| *name == side.name);
         let alone: Vec<u32> = alone.map(|(clients, _)| *clients).collect();
@@ -194,13 +197,8 @@ pub(super) fn notes(comparison: &Comparison, workload: &ComparedWorkload) -> Vec
 
 /// How to read the tables.
 pub(super) fn reading(comparison: &Comparison) -> Vec<String> {
-    let has = |wanted: fn(&Ratio) -> bool| ratios(&comparison.workloads).any(wanted);
     let tested = match comparison.tested {
-        0 if !has(|_| true) => "No ratio was tested: there is none.".to_owned(),
-        0 if !has(|of| of.conclusion == Conclusion::NoInterval) => {
-            "No ratio was tested: none is comparable. The failed checks stand beside each.".to_owned()
-        }
-        0 => "No ratio was tested: an interval takes two runs on either side.".to_owned(),
+        0 => "No ratio was tested: none is comparable and has an interval.".to_owned(),
         n => format!(
             "{} tested for a difference, each at 95 %. Without any difference about {:.1} of them would show one by chance.",
             count(n, "ratio"),
@@ -208,7 +206,7 @@ pub(super) fn reading(comparison: &Comparison) -> Vec<String> {
         ),
     };
     let ratio = format!(
-        "A ratio is the other’s figure over that of {}, of geometric means over runs, with its 95 % interval. \
+        "A ratio is the other’s figure over that of {}, of geometric means over repetitions, with its 95 % interval. \
          An interval that contains 1 shows no difference; there may be one.",
         comparison.sides[0].name
     );
@@ -217,15 +215,15 @@ pub(super) fn reading(comparison: &Comparison) -> Vec<String> {
 
 const READING: &[&str] = &[
     "Targets of one run are measured in turns: Student’s t on the logarithms of their ratios, repetition by repetition. Two runs \
-     are not: Welch’s t on the logarithms of the runs; what changed on the machine in between is in the ratio and not in its \
+     are not: Welch’s t on the logarithms of the repetitions; what changed on the machine in between is in the ratio and not in its \
      interval.",
     "The sentences at the top compare capacities: the mean over the levels of the plateau, or goodput at the highest level \
      that both have. p is corrected by Holm’s method for the number of these sentences; below 0.05 there is a difference. With \
-     fewer than three runs the interval is that of the seconds within the runs.",
+     fewer than three repetitions the interval is that of the seconds within them.",
     "CPU is the processor time of all parts of a target without the generator, over all requests, failed ones included. \
      Successes per core-second are over the same time. Work of the kernel outside of these processes (interrupts, flushing, \
-     journal) is in neither. Latency is that of all attempts, median over runs.",
+     journal) is in neither. Latency is that of all attempts, median over repetitions.",
     "A ratio in square brackets is not comparable: a check failed, or the generator was the limit. Then goodput is a lower \
      bound, and latency contains the generator’s own waiting; processor time stays comparable.",
-    "– was not read, or has too few runs for an interval.",
+    "– was not read, or has too few repetitions for an interval.",
 ];

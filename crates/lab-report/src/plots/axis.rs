@@ -3,7 +3,7 @@
 /// How an axis runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scale {
-    /// From zero, or below it where a value is, to a little above the largest value and at least this.
+    /// From zero to a little above the largest value and at least this.
     Linear(f64),
     /// By powers of ten; values that are not positive are left out.
     Log,
@@ -16,23 +16,29 @@ pub(crate) struct Axis {
     /// At its lower and its upper end, as values or as their logarithms.
     ends: (f64, f64),
     is_log: bool,
-    /// The values with a tick, ascending.
-    pub(crate) ticks: Vec<f64>,
+    /// The values with a tick, ascending, and what is written there.
+    pub(crate) ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// The axis that shows all of `values`.
-    pub(crate) fn of(scale: Scale, values: impl Iterator<Item = f64>, places: (f64, f64)) -> Axis {
+    /// The axis that shows all of `values`, with ticks that are written by `tick`.
+    pub(crate) fn of(
+        scale: Scale,
+        values: impl Iterator<Item = f64>,
+        places: (f64, f64),
+        tick: fn(f64) -> String,
+    ) -> Axis {
         let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         let (ends, ticks): (_, Vec<f64>) = match scale {
             Scale::Linear(most) => {
-                let (least, most) = ends(values.into_iter().chain([0.0, most]));
-                let most = if least < most { most } else { 1.0 };
-                let step = step((most - least) * 1.12);
-                ((least * 1.12, most * 1.12), (-5..=5).map(|i| f64::from(i) * step).collect())
+                let most = values.into_iter().fold(most, f64::max);
+                let most = if most > 0.0 { most * 1.12 } else { 1.0 };
+                ((0.0, most), (0..=5).map(|i| f64::from(i) * step(most)).collect())
             }
             Scale::Log => {
-                let (least, most) = ends(values.into_iter().filter(|value| *value > 0.0).map(f64::log10));
+                let logs = values.into_iter().filter(|value| *value > 0.0).map(f64::log10);
+                let (least, most) =
+                    logs.fold((f64::MAX, f64::MIN), |(least, most), log| (least.min(log), most.max(log)));
                 let (least, most) = if least <= most { (least - 0.12, most + 0.12) } else { (0.0, 1.0) };
                 let steps: &[f64] = if most - least < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
                 let decades = least.floor() as i32..=most.ceil() as i32;
@@ -41,14 +47,8 @@ impl Axis {
             }
         };
         let mut axis = Axis { places, ends, is_log: scale == Scale::Log, ticks: Vec::new() };
-        axis.ticks = ticks.into_iter().filter(|tick| axis.shows(*tick)).collect();
+        axis.ticks = ticks.into_iter().filter(|at| axis.shows(*at)).map(|at| (at, tick(at))).collect();
         axis
-    }
-
-    /// Clients, each of `levels` with a tick, on a logarithmic scale.
-    pub(crate) fn clients(levels: &[u32], places: (f64, f64)) -> Axis {
-        let ticks: Vec<f64> = levels.iter().copied().map(f64::from).collect();
-        Axis { ticks: ticks.clone(), ..Axis::of(Scale::Log, ticks.into_iter(), places) }
     }
 
     fn scaled(&self, value: f64) -> f64 {
@@ -67,11 +67,6 @@ impl Axis {
     }
 }
 
-/// The least and the most.
-fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(value), most.max(value)))
-}
-
 /// The distance of the ticks on an axis of this length, so that there are at most five: 1, 2, 2.5 or 5 times a power of ten.
 fn step(length: f64) -> f64 {
     let magnitude = 10f64.powf((length / 4.0).log10().floor());
@@ -86,15 +81,14 @@ mod tests {
     #[test]
     fn ticks_are_round_and_inside_the_axis() {
         let ticks = |scale, values: &[f64]| {
-            let axis = Axis::of(scale, values.iter().copied(), (0.0, 1.0));
-            assert!(axis.ticks.iter().all(|tick| axis.shows(*tick)) && axis.ends.0 < axis.ends.1);
-            axis.ticks
+            let axis = Axis::of(scale, values.iter().copied(), (0.0, 1.0), |tick| tick.to_string());
+            assert!(axis.ticks.iter().all(|(tick, _)| axis.shows(*tick)) && axis.ends.0 < axis.ends.1);
+            axis.ticks.into_iter().map(|(tick, _)| tick).collect::<Vec<_>>()
         };
         assert_eq!(ticks(Scale::Linear(0.0), &[920.0]), [0.0, 250.0, 500.0, 750.0, 1000.0]);
         assert_eq!(ticks(Scale::Linear(0.0), &[]), [0.0, 0.25, 0.5, 0.75, 1.0]);
         assert_eq!(ticks(Scale::Log, &[100.0, 100_000.0]), [100.0, 1e3, 1e4, 1e5]);
         assert_eq!(ticks(Scale::Linear(1.0), &[0.2]).len(), 5);
-        assert_eq!(ticks(Scale::Linear(0.0), &[0.02, -0.02]), [-0.02, -0.01, 0.0, 0.01, 0.02]);
         assert!(!ticks(Scale::Log, &[0.0, f64::NAN]).is_empty());
     }
 }
