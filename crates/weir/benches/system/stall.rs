@@ -4,9 +4,10 @@
 //! when they have their answer; what they say when requests are due at a constant rate, counted from when each was sent; and
 //! counted from when each was due, which is what whoever asked has lived through.
 
-use crate::plot::{self, Line, Panel, Picture, Point};
+use crate::plot::{self, Line, Picture, panel};
 use crate::support::{LOAD_CORE, SERVER_CORE, load, on_core, weir};
 use kv::proto::{Bucket, LoadReport};
+use lab_report::{Point, Scale};
 use load_accuracy::responder::{Options, Responder};
 use std::fs;
 use std::path::Path;
@@ -50,7 +51,7 @@ pub(crate) fn run() {
     let picture = picture(&sides);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/method/stall.svg");
     let written = fs::create_dir_all(path.parent().expect("it has one"))
-        .and_then(|()| fs::write(&path, plot::svg(&picture)));
+        .and_then(|()| fs::write(&path, plot::svg(picture)));
     written.expect("docs/ can be written");
     println!("written: docs/method/stall.svg");
     memory();
@@ -89,26 +90,26 @@ fn at_quantile(buckets: &[Bucket], nines: f64) -> f64 {
 }
 
 fn picture(sides: &[(&'static str, &Vec<Bucket>)]) -> Picture {
-    let line = |(label, buckets): &(&'static str, &Vec<Bucket>)| {
+    let line = |&(label, buckets): &(&'static str, &Vec<Bucket>)| -> Line {
         let count: u64 = buckets.iter().map(|[.., count]| count).sum();
         // Beyond one request of all there is nothing to see.
         let most = (count as f64).log10().min(5.0);
         let places = (0..).map(|step| NINES[0].0 + f64::from(step) * STEP).take_while(|nines| *nines <= most);
-        let points = places.map(|x| Point { x, y: at_quantile(buckets, x) / 1e6, is_valid: true }).collect();
-        Line { label, points }
+        let point = |nines| Point::new(10f64.powf(nines), at_quantile(buckets, nines) / 1e6);
+        (label, places.map(point).collect())
     };
     Picture {
         name: "stall",
         about: "Latency by percentile of a server that froze for 2 of 20 seconds, seen by a closed loop, by an open loop \
                 from the send, and by an open loop from when each request was due",
         axis: "percentile",
-        levels: NINES.iter().map(|(at, label)| (*at, (*label).to_owned())).collect(),
-        panels: vec![Panel {
-            heading: format!("latency in ms of a server frozen for {STALL_SECS} of {RUN_SECS} s"),
-            is_log: true,
-            tick: |value| format!("{value}"),
-            lines: sides.iter().map(line).collect(),
-        }],
+        levels: NINES.iter().map(|(nines, label)| (10f64.powf(*nines), (*label).to_owned())).collect(),
+        panels: vec![panel(
+            format!("latency in ms of a server frozen for {STALL_SECS} of {RUN_SECS} s"),
+            Scale::Log,
+            |value| value.to_string(),
+            sides.iter().map(line).collect(),
+        )],
     }
 }
 

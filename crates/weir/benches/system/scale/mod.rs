@@ -49,7 +49,7 @@ pub(crate) fn run() {
     let plots = root.join("docs").join("performance");
     fs::create_dir_all(&plots).expect("the plots' folder can be made");
     for picture in pictures::all(&rows) {
-        fs::write(plots.join(format!("{}.svg", picture.name)), crate::plot::svg(&picture))
+        fs::write(plots.join(format!("{}.svg", picture.name)), crate::plot::svg(picture))
             .expect("a plot can be written");
     }
     let page = root.join("docs").join("performance.md");

@@ -2,8 +2,9 @@
 
 use super::load::Loaded;
 use super::row::Row;
-use crate::plot::{Line, Panel, Picture, Point};
+use crate::plot::{Line, Picture, panel};
 use kv::units::{micros, short};
+use lab_report::{Point, Scale};
 
 /// A figure of a row, where it has one.
 type Figure = fn(&Row) -> Option<f64>;
@@ -16,6 +17,8 @@ const BY_VALUE: &[(&str, &str)] = &[
     ("PUT, memory", "put_memory_by_value"),
     ("PUT, fjall", "put_fjall_by_value"),
 ];
+
+const LINEAR: Scale = Scale::Linear(0.0);
 
 const CPU: Figure = |row| loaded(row, |load| load.cpu_us);
 const P50: Figure = |row| loaded(row, |load| load.us_p50);
@@ -30,12 +33,11 @@ pub(super) fn all(rows: &[Row]) -> Vec<Picture> {
     let count = |value: f64| trimmed(&short(value));
     let share = |value: f64| trimmed(&format!("{value:.2}"));
     let cpu = "Processor time of the server for a request";
-    let by_log = |level: u64| (level as f64).log10();
     // Nothing has no logarithm: it stands one power to the left.
-    let or_nothing = |level: u64| if level == 0 { 2.0 } else { (level as f64).log10() };
-    let entries = Lines { rows, place: by_log };
+    let or_nothing = |level: u64| if level == 0 { 100.0 } else { level as f64 };
+    let entries = Lines { rows, place: |level| level as f64 };
     let idle = Lines { rows, place: or_nothing };
-    let values = Lines { rows, place: by_log };
+    let values = Lines { rows, place: |level| level as f64 };
     let by_value =
         |figure: Figure| BY_VALUE.iter().map(|(label, name)| values.of(label, name, figure)).collect();
     let by_value_of_both =
@@ -52,19 +54,19 @@ pub(super) fn all(rows: &[Row]) -> Vec<Picture> {
             axis: "rows",
             levels: entries.levels(BY_ENTRIES, count),
             panels: vec![
-                Panel {
-                    heading: "Memory for a row beyond its key and value, B".into(),
-                    is_log: false,
-                    tick: count,
-                    lines: vec![
+                panel(
+                    "Memory for a row beyond its key and value, B".into(),
+                    LINEAR,
+                    count,
+                    vec![
                         entries.of("cache", "cache", |row| row.memory_bytes),
                         entries.of("cache + memory store", BY_ENTRIES, |row| row.memory_bytes),
                     ],
-                },
-                panel(format!("{cpu}, cached GET"), false, time, vec![entries.of("GET", BY_ENTRIES, CPU)]),
+                ),
+                panel(format!("{cpu}, cached GET"), LINEAR, time, vec![entries.of("GET", BY_ENTRIES, CPU)]),
                 panel(
                     "Latency of a cached GET, 64 clients, logarithmic".into(),
-                    true,
+                    Scale::Log,
                     time,
                     vec![entries.of_both("p50", BY_ENTRIES, P50), entries.of_both("p99", BY_ENTRIES, P99)],
                 ),
@@ -78,17 +80,17 @@ pub(super) fn all(rows: &[Row]) -> Vec<Picture> {
             panels: vec![
                 panel(
                     "Memory for an idle connection, B".into(),
-                    false,
+                    LINEAR,
                     count,
                     vec![
                         idle.of("server", BESIDE_IDLE, |row| row.memory_bytes),
                         idle.of("kernel, both ends", BESIDE_IDLE, |row| row.kernel_bytes),
                     ],
                 ),
-                panel(format!("{cpu}, cached GET"), false, time, vec![idle.of("64 busy", BESIDE_IDLE, CPU)]),
+                panel(format!("{cpu}, cached GET"), LINEAR, time, vec![idle.of("64 busy", BESIDE_IDLE, CPU)]),
                 panel(
                     "Latency of 64 busy clients, logarithmic".into(),
-                    true,
+                    Scale::Log,
                     time,
                     vec![idle.of_both("p50", BESIDE_IDLE, P50), idle.of_both("p99", BESIDE_IDLE, P99)],
                 ),
@@ -102,14 +104,14 @@ pub(super) fn all(rows: &[Row]) -> Vec<Picture> {
             panels: vec![
                 panel(
                     "Goodput, req/s".into(),
-                    false,
+                    LINEAR,
                     count,
                     vec![entries.of_both("GET", BY_CLIENTS, GOODPUT)],
                 ),
-                panel(format!("{cpu}, cached GET"), false, time, vec![entries.of("GET", BY_CLIENTS, CPU)]),
+                panel(format!("{cpu}, cached GET"), LINEAR, time, vec![entries.of("GET", BY_CLIENTS, CPU)]),
                 panel(
                     "Latency, logarithmic".into(),
-                    true,
+                    Scale::Log,
                     time,
                     vec![entries.of_both("p50", BY_CLIENTS, P50), entries.of_both("p99", BY_CLIENTS, P99)],
                 ),
@@ -121,16 +123,12 @@ pub(super) fn all(rows: &[Row]) -> Vec<Picture> {
             axis: "values",
             levels: values.levels(BY_VALUE[0].1, bytes),
             panels: vec![
-                panel(format!("{cpu}, logarithmic"), true, time, by_value(CPU)),
-                panel("Values, MB/s, logarithmic".into(), true, count, by_value_of_both(MB_PER_SEC)),
-                panel("Share of that time in the kernel".into(), false, share, by_value(KERNEL_SHARE)),
+                panel(format!("{cpu}, logarithmic"), Scale::Log, time, by_value(CPU)),
+                panel("Values, MB/s, logarithmic".into(), Scale::Log, count, by_value_of_both(MB_PER_SEC)),
+                panel("Share of that time in the kernel".into(), LINEAR, share, by_value(KERNEL_SHARE)),
             ],
         },
     ]
-}
-
-fn panel(heading: String, is_log: bool, tick: fn(f64) -> String, lines: Vec<Line>) -> Panel {
-    Panel { heading, is_log, tick, lines }
 }
 
 fn loaded(row: &Row, figure: fn(&Loaded) -> f64) -> Option<f64> {
@@ -158,9 +156,9 @@ impl Lines<'_> {
         let rows = self.rows.iter().filter(|row| row.series == series);
         let points = rows.filter_map(|row| {
             let is_valid = row.standing().is_none_or(|standing| !hollow.contains(&standing));
-            Some(Point { x: (self.place)(row.level), y: figure(row)?, is_valid })
+            Some(Point { usable: is_valid, ..Point::new((self.place)(row.level), figure(row)?) })
         });
-        Line { label, points: points.collect() }
+        (label, points.collect())
     }
 
     fn levels(&self, series: &str, told: fn(f64) -> String) -> Vec<(f64, String)> {
