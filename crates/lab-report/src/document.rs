@@ -177,19 +177,16 @@ impl TableColumn {
 impl Document {
     /// The files of all drawings.
     pub(super) fn drawings(&self) -> Vec<File> {
-        let all = figures(&self.blocks).into_iter().flat_map(|figure| &figure.drawings);
-        all.map(|of| File::text(&of.file, of.svg.file(&of.label))).collect()
+        drawings(&self.blocks)
     }
 }
 
-fn figures(blocks: &[Block]) -> Vec<&Figure> {
-    let mut all = Vec::new();
-    for block in blocks {
-        match block {
-            Block::Front { figure, .. } | Block::Figure(figure) => all.push(figure),
-            Block::Section(_, blocks) => all.extend(figures(blocks)),
-            _ => {}
-        }
-    }
-    all
+fn drawings(blocks: &[Block]) -> Vec<File> {
+    let file = |of: &Drawing| File::text(&of.file, of.svg.file(&of.label));
+    let of_block = |block: &Block| match block {
+        Block::Front { figure, .. } | Block::Figure(figure) => figure.drawings.iter().map(file).collect(),
+        Block::Section(_, blocks) => drawings(blocks),
+        _ => Vec::new(),
+    };
+    blocks.iter().flat_map(of_block).collect()
 }

@@ -46,7 +46,10 @@ type Candidate<'a> = (&'a Evidence, bool);
 
 /// Heading and cell; `None` where a candidate has nothing of the kind.
 const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
-    ("<resource", |(of, _)| Some(of.resource.clone())),
+    ("<resource", |(of, _)| match &of.waiting {
+        Some(waiting) => Some(format!("{} sessions", waiting.parts.join(" + "))),
+        None => Some(of.resource.clone()),
+    }),
     ("<name as the limit", |(of, is_named)| {
         Some(format!("{}{}", sentences::limit(of), if *is_named { " (named)" } else { "" }))
     }),

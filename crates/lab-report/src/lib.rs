@@ -1,7 +1,7 @@
 //! The report: what was found in a run of an experiment, as files and as text.
 //!
 //! A pure function: the same results give the same bytes. Findings become sentences in `sentences` and `answers`, and a
-//! document in `page`. The formats, [`WRITERS`], all write this document.
+//! document in `page`. All formats write this document.
 
 #![allow(clippy::type_complexity, reason = "a column of a table is a heading and a function")]
 
@@ -37,37 +37,17 @@ use document::Document;
 use lab_analysis::{Findings, findings};
 use lab_data::results::Results;
 
-/// A format of the report.
-pub struct Writer {
-    /// What it writes: a file's name, or a pattern of names.
-    pub name: &'static str,
-    write: fn(&Report) -> Vec<File>,
-}
-
-/// The formats. `results.json` is not among them: they are made from it.
-pub const WRITERS: &[Writer] = &[
+/// The files of a report, or patterns of their names. `results.json` is not among them: they are made from it.
+pub const FILES: &[&str] = &[
     // The whole report in one file, without scripts; prints well.
-    writer("report.html", |report| vec![File::text("report.html", html::write(&report.document))]),
+    "report.html",
     // The same, with links to the plots.
-    writer("report.md", |report| vec![File::text("report.md", markdown::write(&report.document))]),
+    "report.md",
     // Goodput and latency by clients; .resources and .seconds are its other plots.
-    writer("plots/WORKLOAD.svg", |report| report.document.drawings()),
-    // One line for each trial, with the figures of its level over all runs.
-    writer("results.csv", |report| {
-        vec![File::text("results.csv", csv::write(report.results, report.findings))]
-    }),
+    "plots/WORKLOAD.svg",
+    // One line for each trial, with the figures of its level over all repetitions.
+    "results.csv",
 ];
-
-const fn writer(name: &'static str, write: fn(&Report) -> Vec<File>) -> Writer {
-    Writer { name, write }
-}
-
-/// What the formats are written from.
-struct Report<'a> {
-    results: &'a Results,
-    findings: &'a Findings,
-    document: Document,
-}
 
 /// The files of the report.
 pub fn render(results: &Results) -> Vec<File> {
@@ -76,8 +56,15 @@ pub fn render(results: &Results) -> Vec<File> {
 
 /// The files of the report with these findings.
 fn rendered(results: &Results, findings: &Findings) -> Vec<File> {
-    let report = Report { results, findings, document: page::document(results, findings) };
-    WRITERS.iter().flat_map(|writer| (writer.write)(&report)).collect()
+    let table = File::text("results.csv", csv::write(results, findings));
+    files("report", &page::document(results, findings), table)
+}
+
+/// A page called `name` in all formats, its drawings, and its table for programs.
+fn files(name: &str, page: &Document, table: File) -> Vec<File> {
+    let html = File::text(&format!("{name}.html"), html::write(page));
+    let markdown = File::text(&format!("{name}.md"), markdown::write(page));
+    [html, markdown].into_iter().chain(page.drawings()).chain([table]).collect()
 }
 
 /// The answers as plain text: at most four lines for each workload, none longer than 100 columns.

@@ -3,8 +3,8 @@
 use super::format::{self, UNKNOWN, capitalized, count, each_level, known, latency, listed, percent, spread};
 use kv::units::{micros, short};
 use lab_analysis::{
-    Capacity, Dominant, Effect, Evidence, FastFail, Growth, Interval, Knee, PublishedSweep, Reason, Row,
-    TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
+    Capacity, Dominant, Effect, Evidence, FastFail, Growth, Knee, PublishedSweep, Reason, Row, TimeSeries,
+    UnderLimit, WAITS, Waiting, WorkloadFindings,
 };
 use lab_data::results::{Limit, Results, SearchEnd, SearchPlan};
 use std::collections::BTreeMap;
@@ -132,19 +132,14 @@ fn knee(of: &Knee) -> String {
     };
     format!(
         "Knee, in clients: {} where the bounds cross, {} by a broken stick, {} by Kleinrock’s power, {} by Kneedle (levels \
-         {}–{}).{} {}",
+         {}–{}).{} In brackets: interval over repetitions.",
         said(Some(of.clients), Some(of.spread.clients)),
         said(of.broken_stick, of.spread.broken_stick),
         said(of.power, of.spread.power),
         said(of.kneedle, of.spread.kneedle),
         of.swept.0,
         of.swept.1,
-        if of.sharp { "" } else { " They differ by more than 2×, so the knee is uncertain." },
-        match of.spread.interval {
-            Interval::Single => "With one repetition the spread is not known.",
-            Interval::Range => "In brackets: lowest to highest of single repetitions.",
-            Interval::StudentT | Interval::Bootstrap => "In brackets: 95 % bootstrap over repetitions.",
-        }
+        if of.sharp { "" } else { " They differ by more than 2×, so the knee is uncertain." }
     )
 }
 
@@ -263,11 +258,8 @@ pub(super) const UTILIZATION: &str = "Grey: the load generator, and in brackets 
 pub(super) fn time_series_caption(of: &TimeSeries) -> String {
     let clients = count(of.level, "client");
     let cut = if of.cut_secs > 0.0 { " Dashed: where the warm-up seems to end." } else { "" };
-    let bins = match of.bin_secs {
-        1.0 => "second by second".to_owned(),
-        secs => format!("in bins of {secs} s"),
-    };
-    format!("Repetition {} at {clients}, {bins}. {}{cut}", of.repetition + 1, of.said)
+    let (repetition, secs) = (of.repetition + 1, of.bin_secs);
+    format!("Repetition {repetition} at {clients}, in bins of {secs} s. {}{cut}", of.said)
 }
 
 /// The trials without numbers, and why.

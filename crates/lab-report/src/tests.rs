@@ -258,7 +258,7 @@ fn a_run_near_the_knee_is_shown_second_by_second_where_it_is_long_enough() {
     let page = file(&results, "report.md").replace('\u{a0}', " ");
     for said in [
         "(plots/get.seconds.svg)",
-        "Repetition 2 at 4 clients, second by second. Not steady: the first 7 of 30 s still belong to the warm-up",
+        "Repetition 2 at 4 clients, in bins of 1 s. Not steady: the first 7 of 30 s still belong to the warm-up",
         "Dashed: where the warm-up seems to end.",
         "window of 9 s has too few seconds",
     ] {

@@ -9,8 +9,8 @@ const WIDTH: usize = 110;
 /// No line of the answers is wider.
 const ANSWER_WIDTH: usize = 100;
 
-/// A longer word in a table may be broken.
-const WORD_MAX: usize = 30;
+/// No column of words is made narrower.
+const WORDS_MIN: usize = 12;
 
 /// Between columns.
 const GAP: &str = "  ";
@@ -93,10 +93,8 @@ fn aligned(table: &Table) -> String {
     let columns = 0..table.columns.len();
     let mut widths: Vec<usize> =
         columns.clone().map(|i| longest(&mut lines.iter().map(|cells| cells[i]))).collect();
-    // A column of words can be as narrow as its longest word.
-    let least = |i: usize| longest(&mut lines.iter().flat_map(|cells| cells[i].split(' '))).min(WORD_MAX);
     while widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1) > WIDTH {
-        let is_foldable = |i: &usize| table.columns[*i].is_words && widths[*i] > least(*i);
+        let is_foldable = |i: &usize| table.columns[*i].is_words && widths[*i] > WORDS_MIN;
         let Some(widest) = columns.clone().filter(is_foldable).max_by_key(|i| widths[*i]) else { break };
         widths[widest] -= 1;
     }

@@ -9,20 +9,14 @@ mod plot;
 mod sentences;
 
 use super::document::File;
-use super::{html, markdown, text};
+use super::{files, text};
 use lab_analysis::Comparison;
 use lab_analysis::compare::{ComparedWorkload, SideOfLevel};
 
 /// The files of a comparison. The drawing is missing where no processor time was read.
 pub fn render(comparison: &Comparison) -> Vec<File> {
-    let page = page::page(comparison);
-    let mut files = vec![
-        File::text("compare.html", html::write(&page)),
-        File::text("compare.md", markdown::write(&page)),
-        File::text("compare.csv", csv::table(comparison)),
-    ];
-    files.extend(page.drawings());
-    files
+    let table = File::text("compare.csv", csv::table(comparison));
+    files("compare", &page::page(comparison), table)
 }
 
 /// The whole comparison as plain text, without the drawing.

@@ -3,12 +3,12 @@
 use crate::checks::lines;
 use crate::format::{UNKNOWN, count, each_level};
 use crate::sentences::failures;
+use Conclusion::{FirstMore, NoInterval, NotComparable, NotShown, OtherMore};
 use kv::units::short;
 use lab_analysis::compare::{
     Bound, CapacityRatio, ComparedWorkload, Conclusion, Lacking, Measure, Method, Ratio, Side,
 };
 use lab_analysis::{Checked, Comparison, MEASURES, Row};
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// The figures in the sentences at the top.
@@ -38,7 +38,7 @@ pub(super) fn durability(comparison: &Comparison, workload: &ComparedWorkload) -
 pub(super) fn ratio(of: &Ratio) -> String {
     match &of.quotient {
         None => "no ratio".to_owned(),
-        Some(quotient) if of.conclusion == Conclusion::NotComparable => {
+        Some(quotient) if of.conclusion == NotComparable => {
             format!("[{}{}]", bound(of), times(quotient.ratio))
         }
         Some(quotient) => {
@@ -69,8 +69,7 @@ fn bound(of: &Ratio) -> &'static str {
 fn times(ratio: f64) -> String {
     match ratio {
         r if !r.is_finite() => UNKNOWN.to_owned(),
-        r if r >= 99.95 => short(r),
-        r if r >= 9.9995 => format!("{r:.1}"),
+        r if r >= 9.9995 => short(r),
         r if r >= 0.1 => format!("{r:.3}"),
         r => format!("{r:.5}"),
     }
@@ -89,11 +88,11 @@ pub(super) fn conclusion(comparison: &Comparison, other: usize, of: &Ratio) -> S
 
 fn verdict(comparison: &Comparison, other: usize, conclusion: Conclusion) -> String {
     match conclusion {
-        Conclusion::FirstMore => format!("{} more", comparison.sides[0].name),
-        Conclusion::OtherMore => format!("{} more", comparison.sides[other].name),
-        Conclusion::NotShown => "no difference shown".to_owned(),
-        Conclusion::NoInterval => "no interval".to_owned(),
-        Conclusion::NotComparable => "not comparable".to_owned(),
+        FirstMore => format!("{} more", comparison.sides[0].name),
+        OtherMore => format!("{} more", comparison.sides[other].name),
+        NotShown => "no difference shown".to_owned(),
+        NoInterval => "no interval".to_owned(),
+        NotComparable => "not comparable".to_owned(),
     }
 }
 
@@ -127,7 +126,7 @@ fn capacity(comparison: &Comparison, of: &CapacityRatio, other: usize) -> String
     let said = conclusion(comparison, other, &of.ratio);
     let Some(quotient) = &of.ratio.quotient else { return format!("{what} {said}") };
     let said = match (of.ratio.conclusion, quotient.interval) {
-        (Conclusion::NotComparable, _) => format!(", {said}: the generator was the limit"),
+        (NotComparable, _) => format!(", {said}: the generator was the limit"),
         (_, None) => {
             format!(", {said}: it takes two repetitions on either side, or ten steady seconds in each")
         }
@@ -137,11 +136,9 @@ fn capacity(comparison: &Comparison, of: &CapacityRatio, other: usize) -> String
                 Some(p) if p < 0.001 => ", p < 0.001".to_owned(),
                 Some(p) => format!(", p {p:.3}"),
             };
-            let is_within = quotient.method == Method::Within;
-            let within = if is_within {
-                ", within one repetition: differences between repetitions are not in it"
-            } else {
-                ""
+            let within = match quotient.method {
+                Method::Within => ", within one repetition: differences between repetitions are not in it",
+                _ => "",
             };
             format!(" ({}–{}), {said}{p}{within}", times(low), times(high))
         }
@@ -151,7 +148,7 @@ fn capacity(comparison: &Comparison, of: &CapacityRatio, other: usize) -> String
 
 /// `goodput 1.10–1.32× (nginx more at 3 of 4 levels, not comparable at 1)`.
 fn in_short(comparison: &Comparison, other: usize, measure: &Measure, ratios: &[&Ratio]) -> String {
-    let usable = ratios.iter().filter(|of| of.conclusion != Conclusion::NotComparable);
+    let usable = ratios.iter().filter(|of| of.conclusion != NotComparable);
     let usable: Vec<f64> = usable.filter_map(|of| Some(of.quotient?.ratio)).collect();
     // Two decimals are enough for a sentence.
     let rounded = |r: f64| if (0.095..99.95).contains(&r) { format!("{r:.2}") } else { times(r) };
@@ -161,13 +158,12 @@ fn in_short(comparison: &Comparison, other: usize, measure: &Measure, ratios: &[
         (low, high) if low == high => format!(" {low}×"),
         (low, high) => format!(" {low}–{high}×"),
     };
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for of in ratios {
-        *counts.entry(verdict(comparison, other, of.conclusion)).or_default() += 1;
-    }
-    let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
-    counts.sort_by_key(|(_, count)| Reverse(*count));
-    let mut clauses: Vec<String> = counts.iter().map(|(of, count)| format!("{of} at {count}")).collect();
+    let clause = |conclusion| {
+        let levels = ratios.iter().filter(|of| of.conclusion == conclusion).count();
+        (levels > 0).then(|| format!("{} at {levels}", verdict(comparison, other, conclusion)))
+    };
+    let all = [OtherMore, FirstMore, NotShown, NoInterval, NotComparable];
+    let mut clauses: Vec<String> = all.into_iter().filter_map(clause).collect();
     clauses[0] += &format!(" of {}", count(ratios.len() as u32, "level"));
     format!("{}{range} ({})", measure.label, clauses.join(", "))
 }

@@ -1,7 +1,7 @@
 //! What the report shows of evidence that is filled in by hand: effects, places.
 
 use crate::answers::answers;
-use crate::{File, WRITERS, rendered};
+use crate::{FILES, File, rendered};
 use lab_analysis::{Effect, Estimate, Findings, Grade, Growth, Place, Population, Reason, Shown, findings};
 use lab_data::results::{Change, Limit, Results};
 use lab_data::simulated::tests::{model, sweep};
@@ -74,11 +74,11 @@ fn check(text: &str, all: &[&str]) {
 }
 
 #[test]
-fn every_writer_writes_and_the_same_findings_give_the_same_bytes() {
+fn every_file_is_written_and_the_same_findings_give_the_same_bytes() {
     let (results, findings) = proven();
     let files = rendered(&results, &findings);
-    for writer in WRITERS {
-        let name = writer.name.replace("WORKLOAD", "get");
+    for name in FILES {
+        let name = name.replace("WORKLOAD", "get");
         assert!(files.iter().any(|file| file.name == name && !file.bytes.is_empty()), "{name}");
     }
     assert!(files == rendered(&results, &findings));

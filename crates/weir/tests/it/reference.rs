@@ -5,7 +5,7 @@ use cache::policy::POLICIES;
 use kv::faults::FAULTS;
 use lab_analysis::{CAUSES, CHECKS, FIGURES, MEASURES, RULES, WAITS};
 use lab_data::experiment::INTERVENTIONS;
-use lab_report::{COLUMNS, PLOTS, WRITERS};
+use lab_report::{COLUMNS, FILES, PLOTS};
 use lab_run::sampler::SAMPLERS;
 use load::{DIALECTS, DISTRIBUTIONS, DistributionRow, MIX_ENTRIES, WORKLOADS};
 use load_accuracy::CHECKS as ACCURACY;
@@ -85,7 +85,7 @@ fn the_tables_of_the_reference_are_those_of_the_code() {
         ("## weir selftest", names(ACCURACY.iter().map(|row| row.name))),
         ("## weir selftest", names(ANSWERS.iter().map(|row| row.name))),
         // A writer may write several files.
-        ("## Report formats", names(WRITERS.iter().map(|row| row.name))),
+        ("## Report formats", names(FILES.iter().copied())),
         ("## weir compare", names(MEASURES.iter().map(|row| row.name))),
     ] {
         let written = listed(section(&reference, heading), 0);
