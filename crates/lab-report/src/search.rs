@@ -21,7 +21,7 @@ const COLUMNS: &[(&str, fn(&Line) -> Option<String>)] = &[
         let (least, most) = of.latency_us_p99.map(|(least, most)| (micros(least), micros(most)))?;
         Some(if least == most { most } else { format!("{least}–{most}") })
     }),
-    ("<this p99 and error ratio", |(_, of)| {
+    ("<p99 and errors", |(_, of)| {
         let says = match of.says {
             Says::Holds => "kept",
             Says::Breaks => "exceeded",
