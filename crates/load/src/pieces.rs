@@ -18,7 +18,7 @@ pub(super) struct CompiledTemplate {
 }
 
 /// Bytes, and the placeholder behind them. A key's prefix is part of the bytes: its number follows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Piece {
     pub(super) text: Vec<u8>,
     pub(super) placeholder: Option<Placeholder>,
@@ -28,73 +28,48 @@ pub(super) struct Piece {
 
 impl CompiledTemplate {
     pub(super) fn new(form: &'static OperationTemplate, plan: &Plan, connect: Connect) -> CompiledTemplate {
-        let (key_prefix, authority) = (&plan.workload.key_prefix, plan.target.authority());
-        // The head contains the placeholders until it is cut.
-        let mut head = Vec::new();
-        let mut writer = http1::request::write(&mut head, &form.method, &form.path, authority);
+        let key_prefix = &plan.workload.key_prefix;
+        let body = form.body.as_deref().unwrap_or_default();
+        let target = format!("{} {}", form.method, form.path);
+        let mut rest = format!(" HTTP/1.1\r\nHost: {}\r\n", plan.target.authority());
         for (name, value) in &form.headers {
-            writer = writer.field(name, value.as_bytes());
+            rest.extend([name, ": ", value, "\r\n"]);
         }
         if connect == Connect::Each {
-            writer = writer.field("Connection", b"close");
+            rest += "Connection: close\r\n";
         }
-        const LINE_ENDS: &str = "\r\n\r\n";
-        match form.body {
-            Some(_) => {
-                writer.end_with_length(0);
-                // The head ends with the length, a single digit, and two line ends.
-                head.truncate(head.len() - "0".len() - LINE_ENDS.len());
-            }
-            None => writer.end(),
-        }
-        let head = String::from_utf8(head).expect("heads are made of texts");
-        let (line, fields) = head.split_at(form.method.len() + " ".len() + form.path.len());
-        let mut bytes = cut(line, key_prefix, true);
-        bytes.extend(cut(fields, key_prefix, false));
-        let body = form.body.as_deref().map_or_else(Vec::new, |body| cut(body, key_prefix, false));
-        let body_bytes = body.iter().map(|piece| piece.text.len()).sum();
-        let body_placeholders = body.iter().filter_map(|piece| piece.placeholder).collect();
         if form.body.is_some() {
-            // Templates end in text without a gap, and this one with the length's name.
-            if let Some(last) = bytes.last_mut() {
-                last.placeholder = Some(Placeholder::BodyBytes);
-            }
-            bytes.push(Piece { text: LINE_ENDS.into(), placeholder: None, percent: false });
+            rest += "Content-Length: {body_bytes}\r\n";
         }
-        bytes.extend(body);
+        rest.extend(["\r\n", body]);
+        let bytes = cut(&[(&target, true), (&rest, false)], key_prefix);
+        let proof = cut(&[(&form.proof, false)], key_prefix);
+        let body = cut(&[(body, false)], key_prefix);
         CompiledTemplate {
             form,
-            bytes: without_seams(bytes),
-            body_bytes,
-            body_placeholders,
-            proof: without_seams(cut(&form.proof, key_prefix, false)),
+            bytes,
+            body_bytes: body.iter().map(|piece| piece.text.len()).sum(),
+            body_placeholders: body.iter().filter_map(|piece| piece.placeholder).collect(),
+            proof,
         }
     }
 }
 
-/// The same bytes in as few pieces as can be.
-fn without_seams(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut fewer: Vec<Piece> = Vec::new();
-    for piece in pieces {
-        match fewer.last_mut().filter(|last| last.placeholder.is_none()) {
-            Some(last) => {
-                last.text.extend_from_slice(&piece.text);
-                (last.placeholder, last.percent) = (piece.placeholder, piece.percent);
-            }
-            None => fewer.push(piece),
-        }
-    }
-    fewer.pop_if(|last| last.text.is_empty() && last.placeholder.is_none());
-    fewer
-}
-
-/// Cuts a template. In a `target` what is no number is percent-encoded; prefixes of keys need no encoding.
-fn cut(template: &str, key_prefix: &str, target: bool) -> Vec<Piece> {
+/// Cuts templates that follow one another into as few pieces as can be. In a target (`true`) what is no number is
+/// percent-encoded; prefixes of keys need no encoding.
+fn cut(templates: &[(&str, bool)], key_prefix: &str) -> Vec<Piece> {
     use Placeholder::{Key, KeyBase64, Value, ValueBase64};
-    let pieces = dialect::pieces(template).into_iter().map(|(text, placeholder)| {
-        let prefix = if placeholder == Some(Key) { key_prefix } else { "" };
-        let percent = target && matches!(placeholder, Some(KeyBase64 | Value | ValueBase64));
-        Piece { text: format!("{text}{prefix}").into(), placeholder, percent }
-    });
-    pieces.collect()
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (template, is_target) in templates {
+        for (text, placeholder) in dialect::pieces(template) {
+            let prefix = if placeholder == Some(Key) { key_prefix } else { "" };
+            let mut last = pieces.pop_if(|last| last.placeholder.is_none()).unwrap_or_default();
+            last.text.extend([text, prefix].concat().bytes());
+            last.placeholder = placeholder;
+            last.percent = *is_target && matches!(placeholder, Some(KeyBase64 | Value | ValueBase64));
+            pieces.push(last);
+        }
+    }
+    pieces.pop_if(|last| last.text.is_empty() && last.placeholder.is_none());
+    pieces
 }
