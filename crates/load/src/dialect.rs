@@ -4,7 +4,8 @@
 //! judges by the rules.
 
 use super::mix::Operation;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::str::FromStr;
@@ -75,7 +76,8 @@ impl Dialect {
 
     /// Whether a request of `operation` names its key. What does not can neither be preloaded nor verified.
     pub fn names_key(&self, operation: Operation) -> bool {
-        self.form(operation).is_some_and(|form| form.names_key)
+        let is_key = |(_, gap): &(&str, _)| matches!(gap, Some(Placeholder::Key | Placeholder::KeyBase64));
+        self.form(operation).is_some_and(|form| form.requested().flat_map(pieces).any(|piece| is_key(&piece)))
     }
 
     /// Whether `status` is one of a success.
@@ -115,20 +117,15 @@ impl Dialect {
     }
 }
 
-/// Dialects in messages between processes: name and text.
-pub(super) mod as_text {
-    use super::Dialect;
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(dialect: &Dialect, serializer: S) -> Result<S::Ok, S::Error> {
-        (&dialect.name, &dialect.text).serialize(serializer)
+/// In messages between processes: name and text.
+impl Serialize for Dialect {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (&self.name, &self.text).serialize(serializer)
     }
+}
 
-    pub(crate) fn deserialize<'de, D>(deserializer: D) -> Result<&'static Dialect, D::Error>
-    where
-        D: Deserializer<'de>,
-    {
+impl<'de> Deserialize<'de> for &'static Dialect {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<&'static Dialect, D::Error> {
         let (name, text) = <(String, String)>::deserialize(deserializer)?;
         Dialect::of_file(&name, &text).map_err(D::Error::custom)
     }
@@ -144,7 +141,6 @@ pub(super) struct OperationTemplate {
     pub(super) headers: BTreeMap<String, String>,
     /// `None` where a request has neither a body nor a length.
     pub(super) body: Option<String>,
-    names_key: bool,
     /// Statuses that mean success.
     pub(super) ok: Vec<u16>,
     /// Statuses that mean to a read that there is no such key.
@@ -186,7 +182,7 @@ pub(super) enum Placeholder {
     Text,
     /// What the server must make of it.
     Hash,
-    /// How long the body is: not for dialects, but behind the name of that header.
+    /// How long the body is: not for dialects, but for the header that says it.
     BodyBytes,
 }
 
@@ -200,6 +196,7 @@ const PLACEHOLDERS: &[(&str, Placeholder, &[Operation], &[Operation])] = &[
     ("count", Placeholder::Count, &[Operation::ComputePrime], &[Operation::ComputePrime]),
     ("text", Placeholder::Text, &[Operation::ComputeHash], &[]),
     ("hash", Placeholder::Hash, &[], &[Operation::ComputeHash]),
+    ("body_bytes", Placeholder::BodyBytes, &[], &[]),
 ];
 
 const KEYED: &[Operation] = &[Operation::Get, Operation::Put, Operation::Delete];
@@ -277,13 +274,12 @@ impl Section {
         let proof = self.holds.or(self.begins).unwrap_or_else(|| if whole { "{value}" } else { "" }.into());
         let method = self.method.unwrap_or_else(|| operation.method().to_owned());
         let sends = matches!(method.as_str(), "PUT" | "POST" | "PATCH");
-        let mut form = OperationTemplate {
+        let form = OperationTemplate {
             method,
             path: self.path,
             headers: self.headers,
             // Without a length a server does not know that such a request has no body.
             body: self.body.or_else(|| sends.then(String::new)),
-            names_key: false,
             ok: self.ok.unwrap_or_else(|| ok(operation).to_vec()),
             absent: self.absent.unwrap_or_else(|| if is_get { vec![404] } else { Vec::new() }),
             keeps_body: anywhere && !proof.is_empty()
@@ -296,10 +292,6 @@ impl Section {
             anywhere,
             outcome_header,
         };
-        let is_key =
-            |gap: Option<Placeholder>| matches!(gap, Some(Placeholder::Key | Placeholder::KeyBase64));
-        let names_key = form.requested().flat_map(pieces).any(|(_, gap)| is_key(gap));
-        form.names_key = names_key;
         form.check(operation)?;
         Ok(form)
     }
@@ -342,28 +334,23 @@ impl OperationTemplate {
             let what = format!("has {both} both in ok and in absent, which is [404] by default");
             return fail(what, "remove it from one of them");
         }
-        for text in absent_if.iter().chain(absent_unless) {
-            if text.is_empty() {
-                return fail(
-                    "has an empty absent_if or absent_unless".into(),
-                    "write a text, or leave it out",
-                );
-            }
-            if pieces(text).iter().any(|(_, placeholder)| placeholder.is_some()) {
-                let what = "has a placeholder in absent_if or absent_unless".into();
-                return fail(what, "write a text that is the same for every key");
-            }
+        let mut absent_texts = absent_if.iter().chain(absent_unless);
+        if absent_texts.clone().any(String::is_empty) {
+            return fail("has an empty absent_if or absent_unless".into(), "write a text, or leave it out");
+        }
+        if absent_texts.any(|text| pieces(text).len() > 1) {
+            let what = "has a placeholder in absent_if or absent_unless".into();
+            return fail(what, "write a text that is the same for every key");
         }
         let templates = self.requested().map(|text| (text, false)).chain([(self.proof.as_str(), true)]);
         for (template, in_answer) in templates {
-            let mut known = PLACEHOLDERS.to_vec();
-            known.retain(|(.., asked, answered)| {
-                (if in_answer { answered } else { asked }).contains(&operation)
-            });
-            let is_unknown = |(_, name): &(usize, &str)| known.iter().all(|(known, ..)| known != name);
-            if let Some((_, name)) = placeholders(template).find(is_unknown) {
-                let known: Vec<String> = known.iter().map(|(name, ..)| format!("{{{name}}}")).collect();
-                let hint = format!("expected one of: {}", known.join(", "));
+            let rows = PLACEHOLDERS
+                .iter()
+                .map(|(name, _, asked, answered)| (*name, if in_answer { answered } else { asked }));
+            let known = rows.filter(|(_, operations)| operations.contains(&operation)).map(|(name, _)| name);
+            let known: Vec<&str> = known.collect();
+            if let Some((_, name)) = placeholders(template).find(|(_, name)| !known.contains(name)) {
+                let hint = format!("expected one of: {{{}}}", known.join("}, {"));
                 return fail(format!("unknown placeholder {{{name}}}"), &hint);
             }
         }

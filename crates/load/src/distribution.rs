@@ -139,17 +139,15 @@ impl std::str::FromStr for Distribution {
 impl fmt::Display for Distribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Distribution::Uniform => write!(f, "uniform"),
             Distribution::Zipfian { theta } => write!(f, "zipfian:{theta}"),
-            Distribution::Latest => write!(f, "latest"),
             Distribution::Hotspot { operations_percent, keys_percent } => {
                 write!(f, "hotspot:{operations_percent}/{keys_percent}")
             }
             Distribution::Popular(count) => write!(f, "popular:{count}"),
-            Distribution::Sequence => write!(f, "sequence"),
-            Distribution::OwnSequence => write!(f, "own"),
-            Distribution::Scan => write!(f, "scan"),
-            Distribution::Single => write!(f, "single"),
+            plain => {
+                let row = DISTRIBUTIONS.iter().find(|row| (row.parse)(None) == Some(*plain));
+                f.write_str(row.map_or("", DistributionRow::name))
+            }
         }
     }
 }
