@@ -6,8 +6,8 @@
 use super::Plan;
 use super::distribution::{Distribution, THETA_DEFAULT};
 use super::draw::{Scatter, Zipf, below, unit};
-use super::mix::{MIX_ENTRIES, Operation, Step};
-use super::value_size::{Sizes, ValueSize};
+use super::mix::{Operation, Step};
+use super::value_size::Sizes;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -53,21 +53,11 @@ struct WeightedEntry {
 
 impl KeySpace {
     pub(super) fn new(plan: &Plan) -> KeySpace {
-        let entries = plan.mix_entries().iter();
-        let entries = entries.map(|entry| (entry.weight, entry.steps, plan.distribution_of(entry)));
-        KeySpace::of(entries, plan.keys(), plan.seed, plan.clients, plan.value_size())
-    }
-
-    fn of(
-        entries: impl Iterator<Item = (u32, &'static [Step], Distribution)>,
-        keys: u64,
-        seed: u64,
-        clients: u32,
-        value_size: ValueSize,
-    ) -> KeySpace {
+        let keys = plan.keys();
         let mut drawn_below = 0;
-        let mix_entries = entries.map(|(weight, steps, distribution)| {
-            drawn_below += u64::from(weight);
+        let mix_entries = plan.mix_entries().iter().map(|entry| {
+            let (steps, distribution) = (entry.steps, plan.distribution_of(entry));
+            drawn_below += u64::from(entry.weight);
             let (theta, hot_percent) = match distribution {
                 Distribution::Zipfian { theta } => (theta, 0.0),
                 Distribution::Hotspot { keys_percent, .. } => (THETA_DEFAULT, keys_percent),
@@ -80,9 +70,9 @@ impl KeySpace {
             mix_entries: mix_entries.collect(),
             keys,
             scatter: Scatter::new(keys),
-            first: below(&mut Xoshiro256PlusPlus::seed_from_u64(seed), keys),
-            clients: u64::from(clients),
-            sizes: Sizes::new(value_size),
+            first: below(&mut Xoshiro256PlusPlus::seed_from_u64(plan.seed), keys),
+            clients: u64::from(plan.clients),
+            sizes: Sizes::new(plan.value_size()),
         }
     }
 }
@@ -116,13 +106,10 @@ pub(super) fn streams(seed: u64, clients: u32) -> Vec<OperationStream> {
         .collect()
 }
 
-/// The numbers of the keys that a single client reads, without end.
-///
-/// There are `keys` keys, at least one. Neither workload nor server is needed.
-pub fn key_numbers(distribution: Distribution, keys: u64, seed: u64) -> impl Iterator<Item = u64> {
-    let (_, get) = MIX_ENTRIES[0];
-    let space = KeySpace::of([(1, get, distribution)].into_iter(), keys, seed, 1, ValueSize::default());
-    let mut client = streams(seed, 1).swap_remove(0);
+/// The numbers of the keys that the first client of `plan` asks for, without end.
+pub fn key_numbers(plan: &Plan) -> impl Iterator<Item = u64> + use<> {
+    let space = KeySpace::new(plan);
+    let mut client = streams(plan.seed, 1).swap_remove(0);
     std::iter::repeat_with(move || client.next(&space).number)
 }
 

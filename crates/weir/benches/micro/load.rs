@@ -1,12 +1,21 @@
 //! The load generator's own work for a request: which key, and how long it took.
 
 use crate::runner::{Run, Side};
-use load::{DISTRIBUTIONS, Distribution, Samples, key_numbers};
+use load::{DISTRIBUTIONS, Plan, Samples};
 use std::hint::black_box;
 
 /// Numbers of keys below `keys`, as `--distribution zipfian` draws them.
 pub(crate) fn zipfian(keys: usize, seed: u64) -> impl Iterator<Item = u64> {
-    key_numbers(Distribution::Zipfian { theta: 0.99 }, keys as u64, seed)
+    key_numbers("zipfian:0.99", keys as u64, seed)
+}
+
+/// Numbers of the keys below `keys` that one client reads.
+fn key_numbers(distribution: &str, keys: u64, seed: u64) -> impl Iterator<Item = u64> + use<> {
+    let flags = format!(
+        "load http://host:1 --mix get=1 --distribution {distribution} --keys {keys} --seed {seed} --clients 1"
+    );
+    let plan: Plan = clap::Parser::parse_from(flags.split(' '));
+    load::key_numbers(&plan)
 }
 
 /// Every distribution there is, with what has to be said of it left out where it may be.
@@ -15,7 +24,7 @@ pub(crate) fn keys(run: &Run) {
     let keys = run.at_most(1_000_000) as u64;
     let side = |name: &'static str| {
         let written = if name == "popular" { "popular:100" } else { name };
-        let mut numbers = key_numbers(written.parse().expect("a distribution"), keys, 1);
+        let mut numbers = key_numbers(written, keys, 1);
         Side::new(name, move || {
             numbers.by_ref().take(draws).filter(|number| black_box(*number) < keys).count()
         })
