@@ -60,13 +60,7 @@ impl Samples {
 
     /// The buckets that hold samples, from the shortest latency to the longest.
     pub(super) fn buckets(&self) -> Vec<Bucket> {
-        let recorded = self.histogram.iter_recorded().map(|at| {
-            let value = at.value_iterated_to();
-            let (low, high) =
-                (self.histogram.lowest_equivalent(value), self.histogram.highest_equivalent(value));
-            [low, high, at.count_at_value()]
-        });
-        recorded.collect()
+        buckets_of(&self.histogram)
     }
 
     /// What was kept; all zero where nothing was.
@@ -94,25 +88,30 @@ impl Samples {
     }
 }
 
-/// Histograms in messages between processes: digits, and of each bucket that holds samples the shortest value and their number.
+fn buckets_of(histogram: &Histogram<u64>) -> Vec<Bucket> {
+    let recorded = histogram.iter_recorded().map(|at| {
+        let value = at.value_iterated_to();
+        [histogram.lowest_equivalent(value), histogram.highest_equivalent(value), at.count_at_value()]
+    });
+    recorded.collect()
+}
+
+/// Histograms in messages between processes: digits, and the buckets that hold samples.
 mod as_buckets {
-    use super::{HIGHEST_NS, LOWEST_NS};
+    use super::{Bucket, HIGHEST_NS, LOWEST_NS, buckets_of};
     use hdrhistogram::Histogram;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub(super) fn serialize<S: Serializer>(histogram: &Histogram<u64>, to: S) -> Result<S::Ok, S::Error> {
-        let bucket = |value| histogram.lowest_equivalent(value);
-        let recorded =
-            histogram.iter_recorded().map(|at| (bucket(at.value_iterated_to()), at.count_at_value()));
-        (histogram.sigfig(), recorded.collect::<Vec<(u64, u64)>>()).serialize(to)
+        (histogram.sigfig(), buckets_of(histogram)).serialize(to)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Histogram<u64>, D::Error> {
-        let (digits, buckets): (u8, Vec<(u64, u64)>) = Deserialize::deserialize(from)?;
+        let (digits, buckets): (u8, Vec<Bucket>) = Deserialize::deserialize(from)?;
         let mut histogram =
             Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, digits).map_err(D::Error::custom)?;
-        for (ns, count) in buckets {
+        for [ns, _, count] in buckets {
             histogram.record_n(ns, count).map_err(D::Error::custom)?;
         }
         Ok(histogram)

@@ -32,12 +32,23 @@ const QUOTED_MAX: usize = 200;
 pub fn run(plan: &Plan, commands: &[String], observer: Observer<'_>) -> Result<LoadReport, Error> {
     plan.check()?;
     let (sender, received) = mpsc::channel();
-    let parts = commands.iter().zip(shares(plan.clients, commands.len())).enumerate();
-    let workers = parts.map(|(number, (command, clients))| {
-        Worker::start(number, command, clients, &sender)
-            .map_err(|error| worker_error(command, format_args!("cannot run sh: {}", plain_cause(&error))))
-    });
-    let workers: Vec<Worker> = workers.collect::<Result<_, _>>()?;
+    let mut workers: Vec<Worker> = Vec::new();
+    for (command, clients) in commands.iter().zip(shares(plan.clients, commands.len())) {
+        let first_thread = workers.last().map_or(0, |last| last.first_thread + last.running as usize);
+        let (process, input) = start(workers.len(), command, &sender)
+            .map_err(|error| worker_error(command, format_args!("cannot run sh: {}", plain_cause(&error))))?;
+        workers.push(Worker {
+            command: command.clone(),
+            process,
+            input,
+            heard_at: Instant::now(),
+            start_delay: Duration::ZERO,
+            tally: Tally::new(plan.pacing.rate.is_some()),
+            first_thread,
+            running: threads(plan, &clients),
+            clients,
+        });
+    }
     let mut coordinator = Coordinator { plan, workers, received };
     coordinator.prepare(observer)?;
     coordinator.measure(observer)
@@ -64,53 +75,37 @@ struct Worker {
     tally: Tally,
     /// Its threads that have not.
     running: u32,
+    /// The threads of all workers are counted one after the other; this is its first.
+    first_thread: usize,
 }
 
-/// A line of worker number `worker`. `Err` is why no more will come: this line is no message, or standard output ended.
-struct Received {
-    worker: usize,
-    at: Instant,
-    message: Result<FromWorker, Option<Vec<u8>>>,
+/// What a worker sent, and its number. `Err` is why no more will come: this line is no message, or standard output ended.
+type Received = (usize, Result<FromWorker, Option<Vec<u8>>>);
+
+/// Starts worker `number`; what it sends goes to `sender`.
+fn start(
+    number: usize,
+    command: &str,
+    sender: &Sender<Received>,
+) -> std::io::Result<(Child, Option<ChildStdin>)> {
+    let mut process =
+        Command::new("sh").args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let (input, output) = (process.stdin.take(), process.stdout.take());
+    let sender = sender.clone();
+    thread::spawn(move || {
+        let lines = BufReader::new(output.expect("it is piped")).split(b'\n').map_while(Result::ok);
+        let messages = lines.map(|line| serde_json::from_slice(&line).map_err(|_| Some(line)));
+        for message in messages.chain([Err(None)]) {
+            // Nobody receives it if the run is over.
+            if sender.send((number, message)).is_err() {
+                return;
+            }
+        }
+    });
+    Ok((process, input))
 }
 
 impl Worker {
-    fn start(
-        number: usize,
-        command: &str,
-        clients: Range<u32>,
-        sender: &Sender<Received>,
-    ) -> std::io::Result<Worker> {
-        let mut process =
-            Command::new("sh").args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (input, output) = (process.stdin.take(), process.stdout.take());
-        let sender = sender.clone();
-        thread::spawn(move || {
-            let mut lines = BufReader::new(output.expect("it is piped")).split(b'\n');
-            loop {
-                let message = match lines.next() {
-                    Some(Ok(line)) => serde_json::from_slice(&line).map_err(|_| Some(line)),
-                    _ => Err(None),
-                };
-                let last = message.is_err();
-                let received = Received { worker: number, at: Instant::now(), message };
-                // Nobody receives it if the run is over.
-                if sender.send(received).is_err() || last {
-                    return;
-                }
-            }
-        });
-        Ok(Worker {
-            command: command.to_owned(),
-            clients,
-            process,
-            input,
-            heard_at: Instant::now(),
-            start_delay: Duration::ZERO,
-            tally: Tally::default(),
-            running: 0,
-        })
-    }
-
     fn send(&mut self, message: &ToWorker) {
         if let Some(input) = &mut self.input {
             // Where this fails, the worker is gone, and the thread that reads from it will say so.
@@ -178,18 +173,16 @@ struct Coordinator<'a> {
 
 impl Coordinator<'_> {
     /// The next message before `until`.
-    fn receive(&mut self, until: Instant) -> Result<Option<(usize, Instant, FromWorker)>, Error> {
+    fn receive(&mut self, until: Instant) -> Result<Option<(usize, FromWorker)>, Error> {
         let left = until.saturating_duration_since(Instant::now());
         // Disconnected it is never: a reader ends with an error, which is returned here.
-        let Ok(Received { worker: number, at, message }) = self.received.recv_timeout(left) else {
-            return Ok(None);
-        };
+        let Ok((number, message)) = self.received.recv_timeout(left) else { return Ok(None) };
         let worker = &mut self.workers[number];
-        worker.heard_at = at;
+        worker.heard_at = Instant::now();
         match message {
             Ok(FromWorker::Failed { why }) => Err(worker.error(why)),
-            Ok(message) => Ok(Some((number, at, message))),
-            Err(_) if worker.tally.threads > 0 && worker.running == 0 => Ok(None),
+            Ok(message) => Ok(Some((number, message))),
+            Err(_) if worker.running == 0 => Ok(None),
             Err(line) => Err(worker.lost(line)),
         }
     }
@@ -204,7 +197,7 @@ impl Coordinator<'_> {
         let until = Instant::now() + timeout;
         let mut missing: Vec<usize> = (0..self.workers.len()).collect();
         while let Some(first) = missing.first() {
-            let Some((number, _, message)) = self.receive(until)? else {
+            let Some((number, message)) = self.receive(until)? else {
                 let why = format!("it did not answer within {}", Span(timeout));
                 return Err(self.workers[*first].error(why).hint("see its own messages"));
             };
@@ -244,16 +237,11 @@ impl Coordinator<'_> {
     /// Starts all workers and receives what their threads report.
     fn measure(&mut self, observer: Observer<'_>) -> Result<LoadReport, Error> {
         let begin = Instant::now();
-        // The threads of all workers are counted one after the other; this is the first of each.
-        let (mut first_thread, mut all_threads) = (Vec::new(), 0);
         for worker in &mut self.workers {
             worker.send(&ToWorker::Start);
             worker.heard_at = begin;
-            worker.tally = Tally::new(self.plan.pacing.rate.is_some());
-            worker.running = threads(self.plan, &worker.clients);
-            first_thread.push(all_threads as usize);
-            all_threads += worker.running;
         }
+        let all_threads = self.workers.iter().map(|worker| worker.running).sum();
         let mut collector = Collector::new(self.plan, begin, all_threads);
         while self.workers.iter().any(|worker| worker.running > 0) {
             let silent_at = Instant::now() + SILENCE_MAX;
@@ -261,13 +249,14 @@ impl Coordinator<'_> {
                 self.receive(collector.next_edge().map_or(silent_at, |edge| edge.min(silent_at)))?;
             collector.report_edges(Instant::now(), observer);
             match received {
-                Some((number, at, FromWorker::Started)) => self.workers[number].start_delay = at - begin,
-                Some((number, _, FromWorker::Thread(thread, message))) => {
+                Some((number, FromWorker::Started)) => self.workers[number].start_delay = begin.elapsed(),
+                Some((number, FromWorker::Thread(thread, message))) => {
+                    let worker = &mut self.workers[number];
                     if let FromThread::Tally(tally) = &message {
-                        self.workers[number].tally.add(tally);
-                        self.workers[number].running -= 1;
+                        worker.tally.add(tally);
+                        worker.running -= 1;
                     }
-                    collector.add(first_thread[number] + thread, message, observer);
+                    collector.add(worker.first_thread + thread, message, observer);
                 }
                 _ => {}
             }
