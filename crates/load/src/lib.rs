@@ -104,19 +104,14 @@ pub fn little_residual(report: &LoadReport) -> Option<f64> {
 pub fn generator_limit(report: &LoadReport) -> Option<String> {
     const BUSY_MAX: f64 = 0.7;
     const DELAY_MAX: f64 = 0.01;
-    let busy = report.cpu_secs / report.window_secs / f64::from(report.threads);
-    if busy > BUSY_MAX {
-        return Some(format!("its threads were {:.0} % busy", busy * 100.0));
-    }
+    let all = ("its threads".to_owned(), report.cpu_secs, report.threads);
     // The mean over several workers hides the one that can do no more.
-    for worker in &report.workers {
-        let busy = worker.cpu_secs / report.window_secs / f64::from(worker.threads);
+    let each = (report.workers.iter())
+        .map(|of| (format!("the threads of worker `{}`", of.command), of.cpu_secs, of.threads));
+    for (name, cpu_secs, threads) in [all].into_iter().chain(each) {
+        let busy = cpu_secs / report.window_secs / f64::from(threads);
         if busy > BUSY_MAX {
-            return Some(format!(
-                "the threads of worker `{}` were {:.0} % busy",
-                worker.command,
-                busy * 100.0
-            ));
+            return Some(format!("{name} were {:.0} % busy", busy * 100.0));
         }
     }
     let in_flight_secs = report.in_flight_mean? * report.window_secs;
@@ -128,17 +123,12 @@ pub fn generator_limit(report: &LoadReport) -> Option<String> {
 
 /// The first of the target's addresses at which someone accepts a connection.
 fn reach(plan: &Plan) -> Result<SocketAddr, Error> {
-    let first = || -> io::Result<SocketAddr> {
-        let mut result = Err(io::Error::other("the name has no address"));
-        for address in plan.target.addresses()? {
-            result = TcpStream::connect_timeout(&address, plan.timeout).map(|_| address);
-            if result.is_ok() {
-                break;
-            }
-        }
-        result
-    };
-    first().map_err(|error| {
+    let none = Err(io::Error::other("the name has no address"));
+    let connect = |address| TcpStream::connect_timeout(&address, plan.timeout).map(|_| address);
+    let first = plan.target.addresses().and_then(|addresses| {
+        addresses.into_iter().fold(none, |first, address| first.or_else(|_| connect(address)))
+    });
+    first.map_err(|error| {
         Error::new(format_args!("cannot reach {}: {}", plan.target, plain_cause(&error)))
             .hint("start it with `weir serve`, or give the URL of an HTTP key-value server that this machine can reach")
     })

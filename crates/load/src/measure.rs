@@ -13,7 +13,7 @@ use super::reactor::{Driver, Reactor};
 use super::recorder::{Recorder, Window};
 use super::request::{Request, Requests};
 use super::schedule::{self, Schedule};
-use super::seconds::{Second, TimeSeries};
+use super::seconds::{SECOND, Second, TimeSeries};
 use super::staleness::{SharedHistory, StalenessChecker};
 use super::tally::Tally;
 use super::{Observer, Plan, machine_error};
@@ -55,10 +55,8 @@ pub(super) fn measure(
     run_threads(plan, &clients, address, early_end, |begin, messages| {
         let mut collector = Collector::new(plan, begin, threads(plan, &clients));
         loop {
-            let received = match collector.next_edge() {
-                Some(at) => messages.recv_timeout(at.saturating_duration_since(Instant::now())),
-                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            };
+            let next_edge = collector.next_edge().unwrap_or_else(|| Instant::now() + SECOND);
+            let received = messages.recv_timeout(next_edge.saturating_duration_since(Instant::now()));
             collector.window.end = early_end.get().unwrap_or(collector.window.end);
             // First, because an edge is to be reported at its instant.
             collector.report_edges(Instant::now(), observer);
@@ -316,7 +314,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
     LoadReport {
         format: FORMAT,
         workload: plan.workload.name.clone(),
-        about: plan.workload.about.clone(),
+        about: plan.about(),
         dialect: plan.dialect.name.clone(),
         mix: shares.iter().map(|(operation, share)| (operation.name().to_owned(), *share)).collect(),
         distribution: if keyed { plan.distribution_names() } else { String::new() },

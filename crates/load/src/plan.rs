@@ -1,8 +1,8 @@
 //! The plan of a load: all that a run needs, as the flags of `weir load` give it.
 
-use super::dialect::{self, Dialect};
+use super::dialect::Dialect;
 use super::distribution::Distribution;
-use super::mix::{Mix, MixEntry, Operation};
+use super::mix::{self, Mix, MixEntry, Operation};
 use super::pacing::Pacing;
 use super::seconds::SECOND;
 use super::target::Target;
@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use clap::builder::ValueParser;
 use kv::Error;
 use kv::faults::TIME_MAX;
-use kv::units::Span;
+use kv::units::{Span, short};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -33,7 +33,6 @@ pub struct Plan {
 
     /// How requests look: a dialect listed below, or a file that describes one
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "weir", help_heading = "Load")]
-    #[serde(with = "dialect::as_text")]
     pub dialect: &'static Dialect,
 
     /// When a client sends.
@@ -124,6 +123,17 @@ impl Plan {
         &self.mix.as_ref().unwrap_or(&self.workload.mix).entries
     }
 
+    /// The workload in one sentence; where another mix or distribution replaces its own, these.
+    pub(super) fn about(&self) -> String {
+        if self.mix.is_none() && self.distribution.is_none() {
+            return self.workload.about.clone();
+        }
+        let shares = mix::shares(self.mix_entries()).into_iter();
+        let shares =
+            shares.map(|(operation, share)| format!("{} % {}", short(share * 100.0), operation.name()));
+        format!("{}; keys: {}.", shares.collect::<Vec<_>>().join(", "), self.distribution_names())
+    }
+
     /// Which keys the requests of `entry` name.
     pub(super) fn distribution_of(&self, entry: &MixEntry) -> Distribution {
         self.distribution.or(entry.distribution).unwrap_or(self.workload.distribution)
@@ -176,23 +186,24 @@ impl Plan {
         let Dialect { name, value_bytes_min, .. } = self.dialect;
         let lacks = |operation: &Operation| !self.dialect.supports(*operation);
         let steps = self.mix_entries().iter().flat_map(|entry| entry.steps);
+        let fail = |what: String, hint| Err(Error::input(what).hint(hint));
         let preload = self.preload_keys() > 0;
         if let Some(operation) = steps.map(|step| step.operation).find(lacks) {
-            let what = format!("dialect {name} has no [{}], which this load asks for", operation.name());
-            return Err(Error::input(what).hint(
+            return fail(
+                format!("dialect {name} has no [{}], which this load asks for", operation.name()),
                 "add it to a file of your own for --dialect, or leave it out with --mix, as in --mix get=1",
-            ));
+            );
         }
         if preload && lacks(&Operation::Put) {
-            return Err(Error::input(format_args!(
-                "dialect {name} has no [put], which the preload asks for"
-            ))
-            .hint("add it to a file of your own for --dialect, or use --no-preload on keys that are there"));
+            return fail(
+                format!("dialect {name} has no [put], which the preload asks for"),
+                "add it to a file of your own for --dialect, or use --no-preload on keys that are there",
+            );
         }
         let writes = preload || self.asks(|operation| operation == Operation::Put);
         if writes && self.value_size().min < *value_bytes_min {
             let what = format!("dialect {name} takes no values of less than {value_bytes_min} B");
-            return Err(Error::input(what).hint("take a longer --value-size"));
+            return fail(what, "take a longer --value-size");
         }
         Ok(())
     }
