@@ -43,7 +43,11 @@ pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
 fn checked(setup: &Setup) -> Result<AccuracyCheck, String> {
     let mut check = passing(BOUND);
     let mut measured = Vec::new();
-    let mut floor = None;
+    // What is right without a delay says the other client. It has outliers of its own, so its mean is no lower limit; its median
+    // is one. What is right with a delay says the case without.
+    let mut floor = probe_floor(setup)?;
+    let mut mean_least_us = floor.median_us;
+    add(&mut check, [("probe_floor_us", floor.median_us)]);
     for (name, delay_us, window_ms, window_short_ms) in CASES {
         let Some(window_ms) = (if setup.options.short { *window_short_ms } else { Some(*window_ms) }) else {
             continue;
@@ -51,19 +55,12 @@ fn checked(setup: &Setup) -> Result<AccuracyCheck, String> {
         let delay = Duration::from_micros(*delay_us);
         let (of, agrees) = excess(setup, delay, Duration::from_millis(window_ms))?;
         // The mean is compared twice: what it must not be above, and what it must not be below.
-        let (median_us, mean_us, mean_least_us) = match &floor {
-            // Without a delay the other client says what is right. It has outliers of its own, so its mean is no lower limit;
-            // its median is one.
-            None => {
-                let probed = probe_floor(setup)?;
-                add(&mut check, [("floor_us", of.median_us), ("probe_floor_us", probed.median_us)]);
-                (probed.median_us, probed.mean_us, probed.median_us)
-            }
-            Some(Excess { median_us, mean_us }) => (*median_us, *mean_us, *mean_us),
-        };
-        let (error_us, mean_error_us) = (of.median_us - median_us, of.mean_us - mean_us);
+        let (error_us, mean_error_us) = (of.median_us - floor.median_us, of.mean_us - floor.mean_us);
         let mean_lower_us = of.mean_us - mean_least_us;
-        floor.get_or_insert(of);
+        if delay.is_zero() {
+            add(&mut check, [("floor_us", of.median_us)]);
+            (mean_least_us, floor) = (of.mean_us, of);
+        }
         let delay_us = *delay_us as f64;
         let bound_us = BOUND_US.max(delay_us * BOUND_SHARE);
         let mean_bound_us = MEAN_BOUND_US.max(delay_us * MEAN_BOUND_SHARE);
@@ -98,13 +95,8 @@ impl Excess {
 
 /// That of the load generator, and whether the report's percentiles are those of its histogram.
 fn excess(setup: &Setup, delay: Duration, window: Duration) -> Result<(Excess, bool), String> {
-    let flags = format!(
-        "--clients 1 --threads 1 --no-preload --warmup {} --window {} --histogram",
-        Span(WARMUP),
-        Span(window)
-    );
     let options = responder::Options { delay, ..Default::default() };
-    let (report, mut record) = setup.load(options, WARMUP + window, &flags)?;
+    let (report, mut record) = setup.load(options, [WARMUP, window], "--clients 1 --histogram")?;
     let all = judge::histogram(&report, "all")?;
     let latency = &report.latency;
     Ok((Excess::new(latency.us_p50, latency.us_mean, &mut record), judge::agrees(latency, all)))

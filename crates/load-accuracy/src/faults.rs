@@ -72,23 +72,19 @@ pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
 
 fn load(setup: &Setup, size: &Size, window: Duration) -> Result<(LoadReport, Record), String> {
     let Size { clients, refusal, timeout, .. } = *size;
-    let count =
-        |kind: &crate::responder::AnswerKind| if setup.options.short { kind.count_short } else { kind.count };
     let options = Options {
-        schedule: Some(schedule(count, SEED)),
+        schedule: Some(schedule(setup.options.short, SEED)),
         refusal: Some(Refusal { clients: clients as usize, length: refusal }),
         keys_per_client: Some(KEYS_PER_CLIENT),
         ..Options::default()
     };
     // Reads for which 404 is a good answer, of keys in which each client counts.
     let flags = format!(
-        "--workload mixed --mix get=1 --distribution scan --keys {} --no-preload --clients {clients} --threads 1 \
-         --warmup 0s --window {} --timeout {}",
+        "--workload mixed --mix get=1 --distribution scan --keys {} --clients {clients} --timeout {}",
         u64::from(clients) * KEYS_PER_CLIENT,
-        Span(window),
         Span(timeout),
     );
-    setup.load(options, window, &flags)
+    setup.load(options, [Duration::ZERO, window], &flags)
 }
 
 /// Compares the generator's report with the responder's record.

@@ -5,9 +5,9 @@
 use super::cores::on_core;
 use super::{OUT_OF_TIME, Setup};
 use kv::proto::LoadReport;
-use std::io::Read;
+use rustix::process::{Pid, Signal, kill_process};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// How long it may take beyond the window it was given.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Puts load on `address` for about `length` as `flags` say, and returns the report.
+/// Runs `weir load` on `address` for about `length` as `flags` say, and returns the report.
 pub(super) fn load(
     setup: &Setup,
     address: SocketAddr,
@@ -29,55 +29,23 @@ pub(super) fn load(
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("WEIR_")) {
         command.env_remove(name);
     }
-    let mut child =
-        on_core(setup.options.cores.map(|cores| cores.generator), || command.spawn().map(Running))
-            .map_err(|error| format!("cannot start {}: {error}", setup.options.load.display()))?;
-    let mut stdout = child.0.stdout.take().ok_or("the load generator has no output")?;
+    let child = on_core(setup.options.cores.map(|cores| cores.generator), || command.spawn())
+        .map_err(|error| format!("cannot start {}: {error}", setup.options.load.display()))?;
+    let process = Pid::from_child(&child);
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let mut text = String::new();
-        let read = stdout.read_to_string(&mut text);
-        // The receiver is gone if this was too late.
-        let _ = sender.send(read.map(|_| text));
-    });
+    // The receiver is gone if this was too late.
+    thread::spawn(move || drop(sender.send(child.wait_with_output())));
     let limit = (length + GRACE).min(setup.deadline.saturating_duration_since(Instant::now()));
-    let text = receiver
-        .recv_timeout(limit)
-        .map_err(|_| match Instant::now() >= setup.deadline {
-            true => OUT_OF_TIME.to_owned(),
-            false => "the load generator does not end".to_owned(),
-        })?
-        .unwrap_or_default();
-    serde_json::from_str(&text).map_err(|error| match text.trim().is_empty() {
-        true => format!("the load generator prints no report: {}", child.stderr()),
-        false => format!("the load generator's report cannot be read: {error}"),
+    let Ok(output) = receiver.recv_timeout(limit) else {
+        // Fails only if it has ended just now.
+        let _ = kill_process(process, Signal::KILL);
+        let is_late = Instant::now() >= setup.deadline;
+        return Err(if is_late { OUT_OF_TIME } else { "the load generator does not end" }.to_owned());
+    };
+    let Output { stdout, stderr, .. } =
+        output.map_err(|error| format!("the load generator's output cannot be read: {error}"))?;
+    serde_json::from_slice(&stdout).map_err(|error| match stdout.trim_ascii() {
+        b"" => format!("the load generator prints no report: {}", String::from_utf8_lossy(&stderr).trim()),
+        _ => format!("the load generator's report cannot be read: {error}"),
     })
-}
-
-/// A process that is killed when dropped.
-struct Running(Child);
-
-impl Running {
-    /// What it said on standard error, once it has ended.
-    fn stderr(&mut self) -> String {
-        self.end();
-        let mut text = String::new();
-        let _ = self.0.stderr.take().map(|mut stderr| stderr.read_to_string(&mut text));
-        match text.trim() {
-            "" => "it does not say why".to_owned(),
-            text => text.to_owned(),
-        }
-    }
-
-    fn end(&mut self) {
-        // Fails only if it has ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.end();
-    }
 }

@@ -15,6 +15,7 @@ mod faults;
 pub use cores::Cores;
 
 use kv::proto::{AccuracyCheck, CheckOutcome, FORMAT, LoadReport, SelftestReport};
+use kv::units::Span;
 use responder::{Record, Responder};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -95,15 +96,17 @@ impl Setup<'_> {
             .map_err(|error| format!("cannot start the responder: {error}"))
     }
 
-    /// Puts load on a responder, for about `length`; what the generator reports and what the responder did.
+    /// Puts load on a responder, for this warm-up and window; what the generator reports and what the responder did.
     fn load(
         &self,
         options: responder::Options,
-        length: Duration,
+        [warmup, window]: [Duration; 2],
         flags: &str,
     ) -> Result<(LoadReport, Record), String> {
+        let times = format!("--warmup {} --window {}", Span(warmup), Span(window));
+        let flags = format!("{flags} --threads 1 --no-preload {times}");
         let responder = self.responder(options)?;
-        let report = generator::load(self, responder.address, length, flags)?;
+        let report = generator::load(self, responder.address, warmup + window, &flags)?;
         Ok((report, record(responder)?))
     }
 }

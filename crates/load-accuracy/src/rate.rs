@@ -6,7 +6,7 @@
 use super::{Setup, add, judge, passing, require};
 use crate::responder::{Options, Record};
 use kv::proto::{AccuracyCheck, LoadReport};
-use kv::units::{self, Span};
+use kv::units;
 use std::time::Duration;
 
 const CLIENTS: u32 = 16;
@@ -127,12 +127,7 @@ fn poisson(setup: &Setup, check: &mut AccuracyCheck) -> Result<String, String> {
 }
 
 fn load(setup: &Setup, window: Duration, flags: &str) -> Result<(LoadReport, Record), String> {
-    let flags = format!(
-        "{flags} --clients {CLIENTS} --threads 1 --no-preload --warmup {} --window {}",
-        Span(WARMUP),
-        Span(window)
-    );
-    setup.load(Options::default(), WARMUP + window, &flags)
+    setup.load(Options::default(), [WARMUP, window], &format!("{flags} --clients {CLIENTS}"))
 }
 
 fn after_warmup(record: &Record) -> &[u64] {

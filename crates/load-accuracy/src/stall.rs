@@ -7,7 +7,6 @@
 use super::{Setup, judge, passing, require};
 use crate::responder::{Options, Record};
 use kv::proto::{AccuracyCheck, Bucket, CheckOutcome, Latency, LoadReport};
-use kv::units::Span;
 use std::time::Duration;
 
 /// Requests per second: few enough that ρ is small, and so matters little.
@@ -38,12 +37,9 @@ pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     let mut check = passing(BOUND);
     let mut measured = Vec::new();
     for clients in all {
-        let flags = format!(
-            "--rate {RATE} --clients {clients} --threads 1 --no-preload --warmup 0s --window {} --timeout 10s --histogram",
-            Span(window),
-        );
+        let flags = format!("--rate {RATE} --clients {clients} --timeout 10s --histogram");
         let options = Options { stall: Some([at, stall]), ..Options::default() };
-        let (report, record) = setup.load(options, window, &flags)?;
+        let (report, record) = setup.load(options, [Duration::ZERO, window], &flags)?;
         measured.push(compare(&report, &record, *clients, &mut check)?);
     }
     if check.outcome != CheckOutcome::NotChecked {

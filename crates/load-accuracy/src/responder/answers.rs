@@ -61,9 +61,9 @@ pub static ANSWERS: &[AnswerKind] = &[
     row("reset", "reset", nothing, Reset, [1001, 41]),
     row("reset_in_body", "reset", half_a_body, Reset, [501, 21]),
     row("closed", "reset", nothing, Close, [1001, 41]),
-    row("closed_in_head", "closed_early", half_a_head, Close, [1003, 41]),
+    row("closed_in_head", "closed_early", |_| b"HTTP/1.1 200 OK\r\nContent-Le".to_vec(), Close, [1003, 41]),
     row("closed_in_body", "closed_early", half_a_body, Close, [1006, 44]),
-    row("long_body", "wrong_length", long_body, Hang, [1007, 46]),
+    row("long_body", "wrong_length", |key| [good(key), b"surplus".to_vec()].concat(), Hang, [1007, 46]),
     row("two_lengths", "wrong_length", two_lengths, Hang, [1012, 51]),
     row("garbage", "malformed", |_| b"\x00\x01 not HTTP\r\n\r\n".to_vec(), Hang, [1013, 43]),
     row("slow_body", "slow_body", half_a_body, Hang, [251, 5]),
@@ -71,24 +71,29 @@ pub static ANSWERS: &[AnswerKind] = &[
     row("wrong_value", "wrong_value", |_| good("another"), Keep, [12_001, 201]),
     row("status_400", "http_4xx", |_| head("400 Bad Request", "", ""), Keep, [10_003, 181]),
     row("status_403", "http_4xx", |_| head("403 Forbidden", "", "not for you"), Keep, [10_004, 182]),
-    row("status_429", "http_429", too_many, Keep, [12_011, 211]),
+    row("status_429", "http_429", |_| head("429 Too Many Requests", "", ""), Keep, [12_011, 211]),
     row("status_500", "http_5xx", |_| head("500 Internal Server Error", "", "sorry"), Keep, [12_021, 203]),
     row("status_503", "http_5xx", |_| unavailable(""), Keep, [6002, 124]),
-    row("status_503_not_applied", "http_503_not_applied", not_applied, Keep, [10_013, 207]),
-    row("status_503_unknown", "http_503_unknown", unknown, Keep, [10_033, 219]),
+    row("status_503_not_applied", "http_503_not_applied", |_| unavailable(NOT_APPLIED), Keep, [10_013, 207]),
+    row("status_503_unknown", "http_503_unknown", |_| unavailable(UNKNOWN), Keep, [10_033, 219]),
     row("status_504", "http_504", |_| head("504 Gateway Timeout", "", ""), Keep, [10_051, 223]),
 ];
 
-/// Places in [`ANSWERS`] in a random order: of each kind as many as `count` says.
-pub(crate) fn schedule(count: impl Fn(&AnswerKind) -> u32, seed: u64) -> Vec<u8> {
+/// Places in [`ANSWERS`] in a random order: of each kind as many as it says for the fault check or for its short form.
+pub(crate) fn schedule(short: bool, seed: u64) -> Vec<u8> {
+    let count = |kind: &AnswerKind| if short { kind.count_short } else { kind.count } as usize;
     let mut places: Vec<u8> =
-        ANSWERS.iter().zip(0..).flat_map(|(kind, place)| repeat_n(place, count(kind) as usize)).collect();
+        ANSWERS.iter().zip(0..).flat_map(|(kind, place)| repeat_n(place, count(kind))).collect();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     for last in (1..places.len()).rev() {
         places.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
     }
     places
 }
+
+/// What a 503 says of its outcome.
+const NOT_APPLIED: &str = "weir-outcome: not-applied\r\n";
+const UNKNOWN: &str = "weir-outcome: unknown\r\n";
 
 /// A value as the load generator writes them: it begins with its key.
 fn value(key: &str) -> String {
@@ -103,32 +108,12 @@ fn nothing(_: &str) -> Vec<u8> {
     Vec::new()
 }
 
-fn half_a_head(_: &str) -> Vec<u8> {
-    b"HTTP/1.1 200 OK\r\nContent-Le".to_vec()
-}
-
 fn half_a_body(key: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}", value(key)).into_bytes()
 }
 
-fn long_body(key: &str) -> Vec<u8> {
-    [good(key), b"surplus".to_vec()].concat()
-}
-
 fn two_lengths(key: &str) -> Vec<u8> {
     head("200 OK", "Content-Length: 3\r\n", &value(key))
-}
-
-fn too_many(_: &str) -> Vec<u8> {
-    head("429 Too Many Requests", "Retry-After: 1\r\n", "")
-}
-
-fn not_applied(_: &str) -> Vec<u8> {
-    unavailable("weir-outcome: not-applied\r\n")
-}
-
-fn unknown(_: &str) -> Vec<u8> {
-    unavailable("weir-outcome: unknown\r\n")
 }
 
 fn unavailable(fields: &str) -> Vec<u8> {
@@ -146,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_schedule_has_what_was_asked_for_in_an_order_of_its_seed() {
-        let seeded = |seed| schedule(|kind| kind.count_short, seed);
+        let seeded = |seed| schedule(true, seed);
         let places = seeded(1);
         for (place, kind) in ANSWERS.iter().enumerate() {
             let count = places.iter().filter(|scheduled| usize::from(**scheduled) == place).count();
