@@ -1,13 +1,13 @@
 //! `weir load`: flags in, a table, a JSON document or a line per event out.
 //!
-//! The flags become a plan here; `live` shows how it goes, `text` is the report for people, `files` has it written.
+//! The flags become a plan here; `live` shows how it goes, `text` is the report for people, `hdr` writes percentile
+//! distributions.
 
-mod files;
+mod hdr;
 mod live;
 mod text;
 
 use super::{complain, note, say, say_json};
-use files::Files;
 use kv::Error;
 use kv::proto::{LOAD_REPORT_SCHEMA, LoadEvent};
 use live::Live;
@@ -44,8 +44,9 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Output")]
     events: bool,
 
-    #[command(flatten)]
-    files: Files,
+    /// Write percentile distributions for HdrHistogram's plotters: PREFIX.hgrm, PREFIX-get.hgrm and so on
+    #[arg(long, value_name = "PREFIX", help_heading = "Output")]
+    hdr: Option<String>,
 
     /// Time between two updates while it runs; 0s shows nothing [default: 1s on a terminal, else 10s]
     #[arg(long, value_name = "TIME", value_parser = load::span, conflicts_with = "events", help_heading = "Output")]
@@ -98,8 +99,10 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
         return Ok(());
     };
     let wants_histograms = plan.histogram;
-    plan.histogram |= args.files.hdr.is_some();
-    args.files.check(&plan.histogram_names())?;
+    if let Some(prefix) = &args.hdr {
+        plan.histogram = true;
+        hdr::check(prefix, &plan.histogram_names())?;
+    }
     if args.workers.len() > plan.clients as usize {
         let what = format!("--clients {} are too few for {} workers", plan.clients, args.workers.len());
         return Err(Error::input(what).hint("use at least one client for each --worker"));
@@ -126,7 +129,7 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
     };
     live.end();
     let mut report = report?;
-    let mut failures = args.files.write(&report);
+    let mut failures = args.hdr.map_or_else(Vec::new, |prefix| hdr::write(&prefix, &report));
     if !wants_histograms {
         report.histograms.clear();
     }
