@@ -275,6 +275,11 @@ struct Lie {
     moves: f64,
 }
 
+/// One in the report alone: the generator gets its own flags.
+const fn lie(about: &'static str, script: &'static str, figure: &'static str, moves: f64) -> Lie {
+    Lie { about, words: NO_WORDS, script, figure, moves }
+}
+
 /// Asserts that `check` catches all `lies`, and gives what it says of a generator that is honest in the same wrapper: it shows what a
 /// figure is without the lie, busy machine or not.
 fn catches(check: &str, lies: &[Lie]) -> AccuracyCheck {
@@ -291,92 +296,51 @@ fn catches(check: &str, lies: &[Lie]) -> AccuracyCheck {
 
 #[test]
 fn a_generator_that_lies_about_latency_is_caught() {
-    catches(
-        "delay",
-        &[
-            Lie {
-                about: "latencies in whole milliseconds",
-                words: NO_WORDS,
-                script: r#"s/"us_(p50|mean)":[0-9.]+/"us_\1":0.0/g"#,
-                figure: "error_10ms_us",
-                moves: 5000.0,
-            },
-            Lie {
-                about: "a constant that nobody sees",
-                words: NO_WORDS,
-                script: r#"s/"us_(p50|mean)":([0-9])/"us_\1":9\2/g"#,
-                figure: "error_10ms_us",
-                moves: 500_000.0,
-            },
-        ],
-    );
+    let error = "error_10ms_us";
+    let whole_ms = r#"s/"us_(p50|mean)":[0-9.]+/"us_\1":0.0/g"#;
+    let constant = r#"s/"us_(p50|mean)":([0-9])/"us_\1":9\2/g"#;
+    let lies = [
+        lie("latencies in whole milliseconds", whole_ms, error, 5000.0),
+        lie("a constant that nobody sees", constant, error, 500_000.0),
+    ];
+    catches("delay", &lies);
 }
 
 #[test]
 fn a_generator_that_leaves_out_a_stall_is_caught() {
-    let honest = catches(
-        "stall",
-        &[
-            Lie {
-                about: "latencies from the sending",
-                words: NO_WORDS,
-                script: r#"s/"all":\[.*"service":(\[(\[[^]]*\],?)*\])/"all":\1,"service":\1/"#,
-                figure: "delayed_1_clients",
-                moves: 300.0,
-            },
-            Lie {
-                about: "percentiles that are not those of the histogram",
-                words: NO_WORDS,
-                script: r#"s/"us_p99":[0-9.]+/"us_p99":1000.0/g"#,
-                figure: "percentile_off_share_1_clients",
-                moves: 0.5,
-            },
-        ],
-    );
+    let from_send = r#"s/"all":\[.*"service":(\[(\[[^]]*\],?)*\])/"all":\1,"service":\1/"#;
+    let p99 = r#"s/"us_p99":[0-9.]+/"us_p99":1000.0/g"#;
+    let lies = [
+        lie("latencies from the sending", from_send, "delayed_1_clients", 300.0),
+        lie("percentiles that are not those of the histogram", p99, "percentile_off_share_1_clients", 0.5),
+    ];
+    let honest = catches("stall", &lies);
     // What a busy machine cannot change.
     assert!(honest.figures["delayed_1_clients"] >= 390.0, "{}", honest.measured);
 }
 
 #[test]
 fn a_generator_that_lies_about_its_rate_is_caught() {
-    let honest = catches(
-        "rate",
-        &[
-            Lie {
-                about: "requests that were never made",
-                words: NO_WORDS,
-                script: r#"s/"attempts":([0-9]+),"successes"/"attempts":9\1,"successes"/"#,
-                figure: "low_said",
-                moves: 80_000.0,
-            },
-            Lie {
-                about: "another rate than was asked for",
-                words: "1000) word=1002",
-                script: "",
-                figure: "low_due_off_count",
-                moves: 3.0,
-            },
-        ],
-    );
+    let attempts = r#"s/"attempts":([0-9]+),"successes"/"attempts":9\1,"successes"/"#;
+    let rate = lie("another rate than was asked for", "", "low_due_off_count", 3.0);
+    let lies = [
+        lie("requests that were never made", attempts, "low_said", 80_000.0),
+        Lie { words: "1000) word=1002", ..rate },
+    ];
+    let honest = catches("rate", &lies);
     assert_eq!(honest.figures["low_due_off_count"], 0.0, "{}", honest.measured);
 }
 
 #[test]
 fn a_generator_that_misnames_faults_is_caught() {
-    let misnames =
-        |about, script, moves| Lie { about, words: NO_WORDS, script, figure: "misclassified_count", moves };
-    let honest = catches(
-        "faults",
-        &[
-            misnames("no class for 429", r#"s/"http_429":[0-9]+,//"#, 200.0),
-            misnames("time-outs as resets", r#"s/"timeout":/"aborted":/"#, 7.0),
-            misnames(
-                "two classes that changed places",
-                r#"s/"slow_body":/"x":/;s/"timeout":/"slow_body":/;s/"x":/"timeout":/"#,
-                2.0,
-            ),
-        ],
-    );
+    let misnames = |about, script, moves| lie(about, script, "misclassified_count", moves);
+    let swapped = r#"s/"slow_body":/"x":/;s/"timeout":/"slow_body":/;s/"x":/"timeout":/"#;
+    let lies = [
+        misnames("no class for 429", r#"s/"http_429":[0-9]+,//"#, 200.0),
+        misnames("time-outs as resets", r#"s/"timeout":/"aborted":/"#, 7.0),
+        misnames("two classes that changed places", swapped, 2.0),
+    ];
+    let honest = catches("faults", &lies);
     assert_ne!(honest.outcome, CheckOutcome::Fail, "{}", honest.measured);
 }
 
