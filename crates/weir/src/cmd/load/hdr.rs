@@ -207,6 +207,7 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         let prefix = path("run").to_str().unwrap().to_owned();
         check(&prefix, &HISTOGRAMS).unwrap();
+        fs::remove_file(path("run-get.hgrm")).unwrap();
         fs::create_dir(path("run-get.hgrm")).unwrap();
         let failures = write(&prefix, &report());
         let messages: Vec<String> = failures.iter().map(Error::to_string).collect();

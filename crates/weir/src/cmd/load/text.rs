@@ -18,7 +18,9 @@ pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
     }
     out.push('\n');
     let header = ["count", "absent", "mean", "p50", "p99", "p99.9", "max"];
-    let mut rows = Vec::new();
+    // From two instants in an open loop, from one in a closed one.
+    let title = if report.service.is_some() { "from intended start" } else { "latency of" };
+    let mut rows = vec![(title.to_owned(), header.map(String::from))];
     for operation in &report.operations {
         let name = format!("{} successes", operation.operation);
         rows.push((name, cells(&operation.absent.to_string(), &operation.latency)));
@@ -26,12 +28,9 @@ pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
     if report.operations.len() > 1 || report.attempts > report.successes {
         rows.push(("all attempts".into(), cells("", &report.latency)));
     }
-    // From two instants in an open loop, from one in a closed one.
-    let title = if report.service.is_some() { "from intended start" } else { "latency of" };
     if let Some(service) = &report.service {
         rows.push(("service, from the send".into(), cells("", service)));
     }
-    rows.insert(0, (title.into(), header.map(String::from)));
     let width = rows.iter().map(|(name, _)| name.chars().count()).fold(16, usize::max);
     for (name, cells) in rows {
         let cells: String = cells.iter().map(|cell| format!(" {cell:>10}")).collect();
