@@ -273,8 +273,7 @@ impl Client {
     fn fault_of(&self, error: &io::Error) -> Fault {
         match error.kind() {
             ErrorKind::TimedOut => self.answer.late(),
-            ErrorKind::ConnectionReset => Fault::Reset,
-            _ if self.connected => Fault::Reset,
+            kind if self.connected || kind == ErrorKind::ConnectionReset => Fault::Reset,
             _ => Fault::Refused,
         }
     }

@@ -120,12 +120,10 @@ impl FromStr for Mix {
 
     fn from_str(text: &str) -> Result<Mix, String> {
         let mut entries: Vec<MixEntry> = Vec::new();
+        let drawn = |entry: &MixEntry| (entry.name, entry.distribution);
         for part in text.split(',') {
             let entry: MixEntry = part.parse()?;
-            if entries
-                .iter()
-                .any(|other| (other.name, other.distribution) == (entry.name, entry.distribution))
-            {
+            if entries.iter().any(|other| drawn(other) == drawn(&entry)) {
                 return Err(format!("{} is given twice; hint: {SHAPE}", entry.name));
             }
             entries.push(entry);

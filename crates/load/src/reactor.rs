@@ -152,14 +152,9 @@ impl Reactor {
         }
     }
 
-    /// Sends the next request of client `source`, due at `intended`, over the connection of client `index`.
-    fn begin(
-        &mut self,
-        index: usize,
-        source: usize,
-        intended: Instant,
-        driver: &mut impl Driver,
-    ) -> io::Result<Step> {
+    /// Sends what is `due` over the connection of client `index`: since when, and the next request of which client.
+    fn begin(&mut self, index: usize, due: (Instant, usize), driver: &mut impl Driver) -> io::Result<Step> {
+        let (intended, source) = due;
         let client = &mut self.clients[index];
         client.since = self.now;
         compute(self.shared.options.added_cpu);
@@ -218,7 +213,7 @@ impl Reactor {
                 self.pause(index, State::Thinking, think);
                 return Ok(());
             }
-            step = self.begin(index, index, self.now, driver)?;
+            step = self.begin(index, (self.now, index), driver)?;
         }
         Ok(())
     }
@@ -249,7 +244,7 @@ impl Reactor {
             if self.schedule.is_open() {
                 self.release(index);
             } else {
-                let step = self.begin(index, index, self.now, driver)?;
+                let step = self.begin(index, (self.now, index), driver)?;
                 self.follow(index, step, driver)?;
             }
         }
@@ -261,14 +256,14 @@ impl Reactor {
         while let Some(at) = self.schedule.next_at()
             && at <= self.now
             && let Some(index) = self.free.pop_front()
-            && let Some((intended, source)) = self.schedule.take()
+            && let Some(due) = self.schedule.take()
         {
             // Sending the one before took its time.
             self.now = Instant::now();
             if let Some(recorder) = driver.recorder() {
-                recorder.launched(intended, self.clients[index].since, self.now);
+                recorder.launched(due.0, self.clients[index].since, self.now);
             }
-            let step = self.begin(index, source, intended, driver)?;
+            let step = self.begin(index, due, driver)?;
             self.follow(index, step, driver)?;
         }
         Ok(())
