@@ -1,5 +1,6 @@
 //! Runs an experiment: processes, cores, databases, samplers, trials. An experiment in, results out.
 
+mod affinity;
 pub mod harness;
 mod http;
 pub mod link;

@@ -19,11 +19,13 @@ pub(super) fn temporary_dir(parent: &Path, prefix: &str) -> Result<TempDir, Erro
     dir.map_err(|error| cannot_write(parent, error))
 }
 
-/// The first of these programs: in the PATH, else in `others`, where packages put those that are not in every user's PATH.
-pub(super) fn program(names: &[&str], others: &[&str]) -> Option<PathBuf> {
+/// Where packages put programs that are not in every user's PATH.
+const PACKAGED: [&str; 4] = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
+
+/// The first of these programs: in the PATH, else where packages put those that are not.
+pub(super) fn program(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> =
-        std::env::split_paths(&path).chain(others.iter().map(PathBuf::from)).collect();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).chain(PACKAGED.map(PathBuf::from)).collect();
     let there = |name: &&str| folders.iter().map(|dir| dir.join(name)).find(|path| path.is_file());
     names.iter().find_map(there)
 }

@@ -278,7 +278,7 @@ mod tests {
         let (elapsed_secs, opened, closed) = outcome.readings();
         assert!(elapsed_secs > 0.0);
         assert!(opened.counters.contains_key("generator.cpu_secs"), "{opened:?}");
-        assert!(closed.gauges.contains_key("memory.available_bytes"));
+        assert!(closed.counters.contains_key("memory.swap_in_pages"));
     }
 
     #[test]

@@ -1,21 +1,22 @@
 //! A child process: pinned before its first instruction, logged, waited for, and gone when its owner is.
 
 use super::files::cannot_write;
+use crate::affinity::bind;
 use crate::sampler::{Stat, descendants, processes};
 use kv::Error;
 use kv::proto::LISTENING;
 use lab_data::experiment::SERVER;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use rustix::thread::{CpuSet, sched_setaffinity};
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ const LISTENING_MAX: Duration = Duration::from_secs(30);
 const PORT_TRIES: usize = 4;
 /// How often a condition is checked that has no event to wait for.
 const POLL_EVERY: Duration = Duration::from_millis(3);
+/// How often the stop flag is checked while a line is waited for.
+const HEAR_EVERY: Duration = Duration::from_millis(50);
 
 /// A running child. Dropping it asks it to end, waits, and kills it if it does not.
 #[derive(Debug)]
@@ -110,27 +113,21 @@ impl Process {
         // has the child pinned from its first instruction and leaves our own affinity alone.
         let pinned = || {
             if !cores.is_empty() {
-                let mut mask = CpuSet::new();
-                cores.iter().for_each(|&core| mask.set(core));
-                sched_setaffinity(None, &mask).map_err(|error| {
-                    io::Error::other(format!("it cannot run on the cores {cores:?}: {error}"))
-                })?;
+                let cannot =
+                    |error| io::Error::other(format!("it cannot run on the cores {cores:?}: {error}"));
+                bind(cores).map_err(cannot)?;
             }
             command.spawn()
         };
         let child = thread::scope(|scope| scope.spawn(pinned).join())
-            .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")));
-        match child {
-            Ok(child) => {
-                let name = log.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                Ok(Process { name, child, log, guard: None })
-            }
-            Err(error) => {
+            .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
+            .map_err(|error| {
                 let program = Path::new(command.get_program()).display();
-                Err(Error::new(format_args!("cannot start {program}: {error}"))
-                    .hint("check that it is still there, and that we may run it"))
-            }
-        }
+                Error::new(format_args!("cannot start {program}: {error}"))
+                    .hint("check that it is still there, and that we may run it")
+            })?;
+        let name = log.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Process { name, child, log, guard: None })
     }
 
     /// Its name.
@@ -147,16 +144,39 @@ impl Process {
     /// never blocks on a full pipe.
     pub(super) fn lines(&mut self) -> Receiver<String> {
         let (sender, receiver) = mpsc::channel();
-        let stdout = self.child.stdout.take();
+        let stdout = self.child.stdout.take().map(BufReader::new);
         thread::spawn(move || {
             // Without a pipe the dropped sender says so.
-            let Some(stdout) = stdout else { return };
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            for line in stdout.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
                 // An error is that nobody waits.
                 let _ = sender.send(line);
             }
         });
         receiver
+    }
+
+    /// The next of its `lines`; `None` once they have ended. If none comes until `deadline`, it is killed and has failed: `late`.
+    pub(super) fn hear(
+        &mut self,
+        lines: &Receiver<String>,
+        deadline: Instant,
+        late: &str,
+        stop: &AtomicBool,
+    ) -> Result<Option<String>, Error> {
+        loop {
+            match lines.recv_timeout(HEAR_EVERY) {
+                Ok(line) => return Ok(Some(line)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
+                    return Err(Error::new("interrupted"));
+                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {
+                    self.end_tree(Signal::KILL);
+                    return Err(self.failed(late));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
     }
 
     /// Its standard input, if that is a pipe; once.
@@ -226,19 +246,13 @@ impl Process {
         let tree = descendants(self.pid());
         self.end(signal);
         kill_all(tree.get(1..).unwrap_or_default());
-        self.kill_group();
-    }
-
-    /// Kills who is left in its group after its end: whoever went to the background is no longer its child, but has still
-    /// its group, unless it made a session of its own.
-    fn kill_group(&self) {
+        // Whoever went to the background is no longer its child, but has still its group, unless it made a session of its own.
         // The id of a group with members is given to nobody else; that of an empty one may be, but hardly to one of our own session.
         // Where the session began outside our pid namespace it is 0, which is no id.
         let own = Stat::of(std::process::id()).map(|stat| stat.session);
         let is_member = |stat: &Stat| stat.group == self.pid() && Some(stat.session) == own && !stat.is_dead;
         let left: Vec<u32> = all_processes(is_member);
-        let group = Pid::from_raw(self.pid().cast_signed()).filter(|_| !left.is_empty());
-        if let Some(group) = group {
+        if let Some(group) = Pid::from_raw(self.pid().cast_signed()).filter(|_| !left.is_empty()) {
             log::warn!("process {} left others of its group behind; they are killed", self.pid());
             let _ = kill_process_group(group, Signal::KILL);
             wait_gone(&left);
@@ -264,20 +278,16 @@ pub(super) struct Listening {
 impl Listening {
     /// Waits until `process` says it.
     pub(super) fn wait(mut process: Process, stop: &AtomicBool) -> Result<Listening, Error> {
-        let lines = process.lines();
-        let listening = poll_until(LISTENING_MAX, stop, || match lines.try_recv() {
-            Ok(line) => Ok(line.strip_prefix(LISTENING).map(|address| address.trim().to_owned())),
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => {
-                // Its output is closed: it is ending, and the next moment knows how.
-                process.wait(Duration::from_secs(1));
-                Err(process.failure().unwrap_or_else(|| process.failed("closed its output")))
+        let (lines, deadline) = (process.lines(), Instant::now() + LISTENING_MAX);
+        while let Some(line) = process.hear(&lines, deadline, "did not say where it listens", stop)? {
+            if let Some(address) = line.strip_prefix(LISTENING) {
+                let url = format!("http://{}", address.trim());
+                return Ok(Listening { process, lines, url });
             }
-        })?;
-        match listening {
-            Some(address) => Ok(Listening { process, lines, url: format!("http://{address}") }),
-            None => Err(process.failed("did not say where it listens")),
         }
+        // Its output is closed: it is ending, and the next moment knows how.
+        process.wait(Duration::from_secs(1));
+        Err(process.failure().unwrap_or_else(|| process.failed("closed its output")))
     }
 }
 
@@ -300,6 +310,14 @@ pub(super) fn wait_ready(
         let asked = processes.iter().find(|process| process.name == SERVER).unwrap_or(&processes[0]);
         asked.failed(format_args!("was not ready within {} s ({last})", timeout.as_secs()))
     })
+}
+
+/// So many different free ports of 127.0.0.1.
+pub(super) fn free_ports(count: usize) -> Result<Vec<u16>, Error> {
+    // All are held until all are found: else one might be found twice.
+    let held: io::Result<Vec<TcpListener>> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
+    let ports = held.and_then(|held| held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect());
+    ports.map_err(|error| Error::new(format_args!("no free port on 127.0.0.1: {error}")))
 }
 
 /// Has `start` start what takes free ports: between finding one and taking it another process may be quicker.
@@ -380,15 +398,14 @@ pub(super) fn complete(command: &mut Command, what: &str) -> Result<(), Error> {
     blind(command);
     let output = command.stdin(Stdio::null()).output();
     let program = Path::new(command.get_program()).display();
-    let output =
-        output.map_err(|error| Error::new(format_args!("{what}: cannot start {program}: {error}")))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            let said = last_lines(&String::from_utf8_lossy(&output.stderr), 2);
-            Err(Error::new(format_args!("{what}: {program} failed: {said}")))
+    let why = match output {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => {
+            format!("{program} failed: {}", last_lines(&String::from_utf8_lossy(&output.stderr), 2))
         }
-    }
+        Err(error) => format!("cannot start {program}: {error}"),
+    };
+    Err(Error::new(format_args!("{what}: {why}")))
 }
 
 /// Polls until `poll` gives something, up to `timeout` or until `stop` is set.
@@ -422,25 +439,16 @@ impl Log {
     /// Appends to the file at `path`.
     fn append(path: &Path) -> Result<(Log, File), Error> {
         let open = || {
-            let mut file = File::options().create(true).append(true).open(path)?;
-            let start = file.seek(SeekFrom::End(0))?;
-            Ok((Log { path: path.to_owned(), start }, file))
+            let file = File::options().create(true).append(true).open(path)?;
+            Ok((Log { path: path.to_owned(), start: file.metadata()?.len() }, file))
         };
         open().map_err(|error: io::Error| cannot_write(path, error))
     }
 
-    /// What was said last; nothing where it cannot be read.
+    /// Nothing where it cannot be read.
     fn said(&self) -> String {
-        const BYTES: u64 = 16 << 10;
-        let read = || {
-            let mut file = File::open(&self.path)?;
-            let end = file.seek(SeekFrom::End(0))?;
-            file.seek(SeekFrom::Start(self.start.max(end.saturating_sub(BYTES))))?;
-            let mut said = Vec::new();
-            file.read_to_end(&mut said)?;
-            Ok::<_, io::Error>(said)
-        };
-        String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+        let all = fs::read(&self.path).unwrap_or_default();
+        String::from_utf8_lossy(all.get(self.start as usize..).unwrap_or_default()).into_owned()
     }
 }
 

@@ -4,7 +4,7 @@
 //! machine and the binary, and not tested again until one of them changes.
 
 use super::environment::{cpu, fingerprint, kernel};
-use super::process::{Process, poll_until};
+use super::process::Process;
 use super::{Options, Progress, TargetRun, now};
 use kv::proto::{FORMAT, SelftestReport};
 use lab_data::experiment::{GENERATOR, SERVER};
@@ -16,16 +16,13 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// How long it may take before it is killed; a good deal more than it needs.
 const LIMIT: Duration = Duration::from_secs(30);
 /// How long one that has reported may take to end.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often the stop flag is checked.
-const POLL_EVERY: Duration = Duration::from_millis(50);
 
 /// What came of the generator's selftest.
 #[derive(Clone, Deserialize, Serialize)]
@@ -124,29 +121,22 @@ fn run(
         Ok(process) => process,
         Err(why) => return Some(Selftest::Broke(why.into())),
     };
-    let lines = process.lines();
-    let mut said = String::new();
-    let ended = poll_until(limit, stop, || match lines.recv_timeout(POLL_EVERY) {
-        Ok(line) => {
-            said.push_str(&line);
-            Ok(None)
-        }
-        Err(RecvTimeoutError::Timeout) => Ok(None),
-        Err(RecvTimeoutError::Disconnected) => Ok(Some(())),
-    });
-    let proved = match ended {
-        Err(_) => None,
-        Ok(None) => Some(Err(format!("took more than {} s and was killed", limit.as_secs()))),
-        // A check that fails is an exit code of its own: what it says counts, not how it ends.
-        Ok(Some(())) => {
-            process.wait(EXIT_TIMEOUT);
-            Some(parse(&said))
+    let (lines, deadline, mut said) = (process.lines(), Instant::now() + limit, String::new());
+    let late = format!("took more than {} s and was killed", limit.as_secs());
+    let ended = loop {
+        match process.hear(&lines, deadline, &late, stop) {
+            Ok(Some(line)) => said.push_str(&line),
+            Ok(None) => break Ok(()),
+            Err(why) => break Err(why),
         }
     };
+    // A check that fails is an exit code of its own: what it says counts, not how it ends.
+    ended.is_ok().then(|| process.wait(EXIT_TIMEOUT));
     // Its responders go with it, whatever has become of it.
     process.end_tree(Signal::KILL);
-    let broke = |why: String| Selftest::Broke(process.failed(why).into());
-    proved.map(|proved| proved.map_or_else(broke, Selftest::Ran))
+    let proved = ended.and_then(|()| parse(&said).map_err(|why| process.failed(why)));
+    let selftest = proved.map_or_else(|why| Selftest::Broke(why.into()), Selftest::Ran);
+    (!stop.load(Ordering::Relaxed)).then_some(selftest)
 }
 
 fn parse(said: &str) -> Result<SelftestReport, String> {
@@ -168,7 +158,6 @@ fn parse(said: &str) -> Result<SelftestReport, String> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-    use std::sync::atomic::Ordering;
     use std::thread;
 
     const REPORT: &str = r#"{"format":1,"short":true,"checks":[{"name":"delay","outcome":"pass","measured":"3 µs","bound":"5 µs","figures":{"error_us":3}},{"name":"stall","outcome":"fail","measured":"0.05","bound":"0.02","figures":{}}],"secs":4.5}"#;

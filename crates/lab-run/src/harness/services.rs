@@ -3,15 +3,13 @@
 //! Known of it: that it answers HTTP on the port it was given, and which process is which part.
 
 use super::files::{self, cannot_write, temporary_dir};
-use super::process::{Process, blind, kill_within, on_free_ports, poll_until, wait_ready};
+use super::process::{Process, blind, free_ports, kill_within, on_free_ports, poll_until, wait_ready};
 use crate::http::answers;
 use kv::Error;
 use lab_data::experiment::{Commands, PORT, SERVER, fill};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -22,8 +20,6 @@ use tempfile::TempDir;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a program may take to say its version.
 const VERSION_MAX: Duration = Duration::from_secs(5);
-/// Where packages put servers that are not in every user's PATH.
-const PACKAGED: &[&str] = &["/usr/sbin", "/usr/local/sbin"];
 
 /// What to start.
 pub(super) struct Start<'a> {
@@ -145,13 +141,8 @@ impl Values {
                 Some(String::new())
             });
         }
-        // All are held until all are found: else two names might have the same.
-        let mut held = BTreeMap::new();
-        for name in names {
-            held.insert(name, TcpListener::bind("127.0.0.1:0").map_err(no_port)?);
-        }
-        let port = |(name, listener): (String, TcpListener)| Ok((name, listener.local_addr()?.port()));
-        let ports = held.into_iter().map(port).collect::<io::Result<_>>().map_err(no_port)?;
+        let ports = free_ports(names.len())?;
+        let ports = names.into_iter().zip(ports).collect();
         Ok(Values { dir: dir.display().to_string(), weir_dir: weir_dir(start.program), ports })
     }
 
@@ -180,10 +171,6 @@ impl Values {
     }
 }
 
-fn no_port(error: io::Error) -> Error {
-    Error::new(format_args!("no free port on 127.0.0.1: {error}"))
-}
-
 fn weir_dir(program: &Path) -> String {
     program.parent().unwrap_or(Path::new(".")).display().to_string()
 }
@@ -191,7 +178,7 @@ fn weir_dir(program: &Path) -> String {
 /// The program of this name: in the PATH, else where packages put servers.
 fn find(name: &str) -> Result<PathBuf, Error> {
     if !name.contains('/') {
-        return files::program(&[name], PACKAGED).ok_or_else(|| {
+        return files::program(&[name]).ok_or_else(|| {
             Error::new(format_args!("there is no program {name} in PATH or /usr/sbin")).hint("install it")
         });
     }

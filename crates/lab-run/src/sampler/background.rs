@@ -9,8 +9,8 @@ use std::time::Duration;
 /// What a thread has seen so far. Dropped, it ends the thread.
 pub(super) struct Background<T> {
     pub(super) seen: Arc<Mutex<T>>,
-    end: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    /// What ends the thread when it is dropped, and the thread.
+    running: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 /// What the thread has of it.
@@ -26,7 +26,7 @@ impl<T: Send + 'static> Background<T> {
         let (end, ends) = mpsc::channel();
         let foreground = Foreground { seen: Arc::clone(&seen), ends };
         let thread = thread::spawn(move || sample(&foreground));
-        Background { seen, end: Some(end), thread: Some(thread) }
+        Background { seen, running: Some((end, thread)) }
     }
 }
 
@@ -39,8 +39,8 @@ impl<T> Foreground<T> {
 
 impl<T> Drop for Background<T> {
     fn drop(&mut self) {
-        self.end = None;
-        if let Some(thread) = self.thread.take() {
+        if let Some((end, thread)) = self.running.take() {
+            drop(end);
             // It waits for nothing longer than the timeout of what it asks.
             let _ = thread.join();
         }

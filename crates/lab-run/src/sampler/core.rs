@@ -1,6 +1,6 @@
 //! Busy time of single cores, from `/proc/stat`: whoever it was that kept them busy.
 
-use super::{Context, Reading, Sampler, of_file, tick_secs};
+use super::{Context, Reading, Sampler, numbers, of_file, tick_secs};
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
     let cores = Some(context.cores.clone()).filter(|cores| !cores.is_empty())?;
@@ -8,20 +8,16 @@ pub(super) fn make(context: &Context) -> Option<Sampler> {
 }
 
 fn parse(text: &str, cores: &[usize], tick_secs: f64, into: &mut Reading) {
-    for line in text.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let Some(Ok(core)) = words.next().and_then(|word| word.strip_prefix("cpu")).map(str::parse::<usize>)
-        else {
+    for core in cores {
+        let name = format!("cpu{core} ");
+        let Some(ticks) = text.lines().find_map(|line| line.strip_prefix(&*name)) else { continue };
+        // user nice system idle iowait irq softirq steal; guest time, behind them, is already in user.
+        let [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = numbers(ticks)[..] else {
             continue;
         };
-        let ticks: Vec<f64> = words.map_while(|word| word.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal; guest time, behind them, is already in user.
-        let [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = ticks[..] else { continue };
-        if cores.contains(&core) {
-            into.count(format!("core.{core}.busy_secs"), (user + nice + system + irq + softirq) * tick_secs);
-            into.count(format!("core.{core}.softirq_secs"), softirq * tick_secs);
-            into.count(format!("core.{core}.steal_secs"), steal * tick_secs);
-        }
+        into.count(format!("core.{core}.busy_secs"), (user + nice + system + irq + softirq) * tick_secs);
+        into.count(format!("core.{core}.softirq_secs"), softirq * tick_secs);
+        into.count(format!("core.{core}.steal_secs"), steal * tick_secs);
     }
 }
 

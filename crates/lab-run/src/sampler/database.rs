@@ -4,7 +4,7 @@
 //! server has, in MariaDB and MySQL in `information_schema`. So neither the counts nor the sessions of the database
 //! in use contain them.
 
-use super::{Context, Database, Engine, Sampler};
+use super::{Context, Database, Engine, Sampler, value_of};
 use crate::session::{Patience, Session};
 use std::fmt::Display;
 use std::sync::Arc;
@@ -13,6 +13,9 @@ use std::{fs, io};
 
 /// Where the lab's sessions stand in MariaDB and MySQL.
 pub(super) const SCHEMA: &str = "information_schema";
+
+/// What is counted of a database and does not only grow.
+const GAUGE: &str = "connections";
 
 /// Longer than any healthy answer; a database that takes longer has no counters in this reading.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,19 +30,28 @@ impl Database {
     }
 }
 
-/// A sampler that reads every database of `engine` with what `open` makes of it; `None` where none can be asked.
+/// A sampler that asks every database of `engine` what `prepare` says, and takes from each row of an answer what `parse` finds there:
+/// names without the part, and values. `None` where no database can be asked.
 pub(super) fn each_database(
     context: &Context,
     engine: Engine,
-    open: impl Fn(&Database) -> io::Result<Sampler>,
+    prepare: fn(&mut Session, &Database) -> io::Result<Vec<String>>,
+    parse: fn(&[String]) -> Vec<(String, f64)>,
 ) -> Option<Sampler> {
-    let opened = |database: &Database| {
-        let opened = open(database);
-        opened.inspect_err(|error| log::debug!("{}: {error}", database.part)).ok()
-    };
     all(context.databases.iter().filter(|database| database.engine == engine).filter_map(|database| {
-        let (part, mut read) = (database.part.clone(), opened(database)?);
-        let sampler: Sampler = Box::new(move |into| read(into).map_err(|error| of_part(&part, error)));
+        let opened = database.open().and_then(|mut session| Ok((prepare(&mut session, database)?, session)));
+        let opened = opened.inspect_err(|error| log::debug!("{}: {error}", database.part));
+        let ((questions, mut session), part) = (opened.ok()?, database.part.clone());
+        let sampler: Sampler = Box::new(move |into| {
+            for sql in &questions {
+                let rows = session.query(sql).map_err(|error| of_part(&part, error))?;
+                for (name, value) in rows.iter().flat_map(|row| parse(row)) {
+                    let values = if name == GAUGE { &mut into.gauges } else { &mut into.counters };
+                    values.insert(format!("{part}.{name}"), value);
+                }
+            }
+            Ok(())
+        });
         Some(sampler)
     }))
 }
@@ -58,7 +70,7 @@ pub(super) fn all(samplers: impl Iterator<Item = Sampler>) -> Option<Sampler> {
 /// server may run on another machine, and this one's process of that number be somebody else's.
 pub(super) fn cpu_secs_of(worker: u32, root: u32) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{worker}/status")).ok()?;
-    let is_root = |key: &str| super::value_of(&status, key) == Some(f64::from(root));
+    let is_root = |key: &str| value_of(&status, key) == Some(f64::from(root));
     let schedstat = fs::read_to_string(format!("/proc/{worker}/schedstat")).ok()?;
     let nanos: f64 = schedstat.split(' ').next()?.parse().ok()?;
     (is_root("PPid") || is_root("Tgid")).then_some(nanos / 1e9)

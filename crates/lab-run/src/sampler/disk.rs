@@ -3,13 +3,24 @@
 //! Busy time of a disk that works in parallel is no utilization: it is read to be printed, not to conclude from.
 
 use super::mounts::mount_of;
-use super::{Context, Reading, Sampler, of_file};
+use super::{Context, Reading, Sampler, numbers, of_file};
 use rustix::fs::{major, minor};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const SECTOR_BYTES: f64 = 512.0;
+
+/// Counter, its field behind the device's name (Linux `Documentation/admin-guide/iostats.rst`), and the unit of that.
+const COUNTERS: &[(&str, usize, f64)] = &[
+    ("reads", 0, 1.0),
+    ("read_bytes", 2, SECTOR_BYTES),
+    ("writes", 4, 1.0),
+    ("written_bytes", 6, SECTOR_BYTES),
+    ("busy_secs", 9, 1e-3),
+    ("queue_secs", 10, 1e-3),
+    ("flushes", 15, 1.0),
+];
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
     let device = device_of(context.data.as_deref()?)?;
@@ -31,28 +42,14 @@ fn sysfs_node(number: u64) -> Option<PathBuf> {
     fs::canonicalize(format!("/sys/dev/block/{}:{}", major(number), minor(number))).ok()
 }
 
-/// The line of `device`; the fields are those of Linux `Documentation/admin-guide/iostats.rst`.
+/// The line of `device`.
 fn parse(text: &str, device: &str, into: &mut Reading) {
-    for line in text.lines() {
-        let mut words = line.split_ascii_whitespace().skip(2);
-        if words.next() != Some(device) {
-            continue;
-        }
-        let fields: Vec<f64> = words.map_while(|word| word.parse().ok()).collect();
-        let counters = [
-            ("reads", 0, 1.0),
-            ("read_bytes", 2, SECTOR_BYTES),
-            ("writes", 4, 1.0),
-            ("written_bytes", 6, SECTOR_BYTES),
-            ("busy_secs", 9, 1e-3),
-            ("queue_secs", 10, 1e-3),
-            ("flushes", 15, 1.0),
-        ];
-        for (name, field, unit) in counters {
-            // Kernels before 5.5 count no flushes.
-            if let Some(value) = fields.get(field) {
-                into.count(format!("disk.{device}.{name}"), value * unit);
-            }
+    let name = format!(" {device} ");
+    let fields = text.lines().find_map(|line| Some(numbers(line.split_once(&name)?.1))).unwrap_or_default();
+    for (name, field, unit) in COUNTERS {
+        // Kernels before 5.5 count no flushes.
+        if let Some(value) = fields.get(*field) {
+            into.count(format!("disk.{device}.{name}"), value * unit);
         }
     }
 }

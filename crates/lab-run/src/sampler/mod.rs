@@ -82,42 +82,37 @@ pub struct Cap {
     pub bytes_per_sec: f64,
 }
 
-/// A row of [`SAMPLERS`].
-pub struct Row {
-    /// Its name.
-    pub name: &'static str,
-    /// Makes it; `None` where the context has nothing for it.
-    pub make: fn(&Context) -> Option<Sampler>,
-}
+/// Makes a sampler; `None` where the context has nothing for it.
+pub type Make = fn(&Context) -> Option<Sampler>;
 
-/// Every sampler, in the order they read: the processes first, because a generator is gone soon after its window.
-pub const SAMPLERS: &[Row] = &[
-    // CPU time, time in the run queue, memory, threads and switches of each part's process tree.
-    Row { name: "process", make: process::make },
+/// Every sampler by its name, in the order they read: the processes first, because a generator is gone soon after its window.
+pub const SAMPLERS: &[(&str, Make)] = &[
+    // CPU time, time in the run queue, threads and switches of each part's process tree.
+    ("process", process::make),
     // Busy, stolen and interrupt time of each core a part runs on.
-    Row { name: "core", make: core::make },
+    ("core", core::make),
     // Reads, writes, bytes, flushes, busy time and time in queue of the disk that holds the data.
-    Row { name: "disk", make: disk::make },
-    // The tightest processor quota of the control groups above each part, and how often it held.
-    Row { name: "quota", make: quota::make },
+    ("disk", disk::make),
+    // The tightest processor quota of the control groups above each part, and how long it held.
+    ("quota", quota::make),
     // Bytes written under an imposed write cap.
-    Row { name: "cap", make: cap::make },
+    ("cap", cap::make),
     // Bytes, busy time, and who waits, of the link between generator and target.
-    Row { name: "link", make: link::make },
-    // Free and dirty memory, and pages swapped.
-    Row { name: "memory", make: memory::make },
+    ("link", link::make),
+    // Pages swapped.
+    ("memory", memory::make),
     // Time in which tasks waited for CPU, disk or memory (PSI).
-    Row { name: "pressure", make: pressure::make },
+    ("pressure", pressure::make),
     // What the target counts itself, from its /stats.
-    Row { name: "stats", make: stats::make },
+    ("stats", stats::make),
     // PostgreSQL’s own counts: log, commits, blocks, checkpoints, connections.
-    Row { name: "postgres", make: postgres::make },
+    ("postgres", postgres::make),
     // MariaDB’s and MySQL’s own counts: log, commits, flushes, row locks, pages, connections.
-    Row { name: "mysql", make: mysql::make },
+    ("mysql", mysql::make),
     // Where the sessions of each database are, asked 25 times a second.
-    Row { name: "waits", make: |context| between(context, waits::make) },
+    ("waits", |context| between(context, waits::make)),
     // Where requests and answers lie unread, of a few connections at a time, up to 20 times a second.
-    Row { name: "sockets", make: |context| between(context, sockets::make) },
+    ("sockets", |context| between(context, sockets::make)),
 ];
 
 /// A sampler that reads between the ends of a window, too.
@@ -131,7 +126,7 @@ pub struct Samplers(Vec<(&'static str, Sampler)>);
 impl Samplers {
     /// Makes them all.
     pub fn new(context: &Context) -> Samplers {
-        Samplers(SAMPLERS.iter().filter_map(|row| Some((row.name, (row.make)(context)?))).collect())
+        Samplers(SAMPLERS.iter().filter_map(|(name, make)| Some((*name, make(context)?))).collect())
     }
 
     /// One reading of everything that can be read.
@@ -159,16 +154,19 @@ fn tick_secs() -> f64 {
     1.0 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// The number behind `key` in a file of `key value` or `Key: value kB` lines; in bytes where it says kB.
+/// The number behind `key` in a file of `key value` or `Key: value` lines.
 fn value_of(text: &str, key: &str) -> Option<f64> {
-    text.lines().find_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        if words.next()?.trim_end_matches(':') != key {
-            return None;
-        }
-        let value: f64 = words.next()?.parse().ok()?;
-        Some(if words.next() == Some("kB") { value * 1024.0 } else { value })
-    })
+    let mut lines = text.lines().map(str::split_ascii_whitespace);
+    lines
+        .find(|line| line.clone().next().is_some_and(|word| word.trim_end_matches(':') == key))?
+        .nth(1)?
+        .parse()
+        .ok()
+}
+
+/// The numbers that `text` begins with.
+fn numbers(text: &str) -> Vec<f64> {
+    text.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect()
 }
 
 #[cfg(test)]
@@ -178,7 +176,7 @@ mod tests {
 
     #[test]
     fn every_sampler_has_a_name_of_its_own() {
-        let names: std::collections::BTreeSet<&str> = SAMPLERS.iter().map(|row| row.name).collect();
+        let names: std::collections::BTreeSet<&str> = SAMPLERS.iter().map(|(name, _)| *name).collect();
         assert_eq!(names.len(), SAMPLERS.len());
     }
 
@@ -214,9 +212,9 @@ mod tests {
 
     #[test]
     fn values_are_found_by_their_whole_name() {
-        let text = "MemFree:  12 kB\nFree: 3\npswpin 7\n";
+        let text = "VmPPid:\t12\nPPid: 3\npswpin 7\n";
         for (key, value) in
-            [("Free", Some(3.0)), ("MemFree", Some(12288.0)), ("pswpin", Some(7.0)), ("pswp", None)]
+            [("PPid", Some(3.0)), ("VmPPid", Some(12.0)), ("pswpin", Some(7.0)), ("pswp", None)]
         {
             assert_eq!(value_of(text, key), value, "{key}");
         }

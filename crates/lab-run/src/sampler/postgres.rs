@@ -6,11 +6,10 @@
 //! its own, so it sees what was handed in until then, whatever `stats_fetch_consistency` is.
 
 use super::database::each_database;
-use super::{Context, Database, Engine, Reading, Sampler};
+use super::{Context, Database, Engine, Sampler};
 use crate::session::Session;
 use std::collections::BTreeMap;
 use std::io;
-use tokio_postgres::Config;
 
 const ANY: i32 = i32::MAX;
 
@@ -28,35 +27,25 @@ const QUESTIONS: &[(i32, i32, &str)] = &[
     (
         140_000,
         180_000,
-        "SELECT wal_write AS wal_writes, wal_sync AS wal_syncs,
-            CASE WHEN current_setting('track_wal_io_timing')::bool THEN wal_sync_time / 1000 END AS wal_sync_secs,
-            CASE WHEN current_setting('track_wal_io_timing')::bool THEN wal_write_time / 1000 END AS wal_write_secs
+        "SELECT wal_sync AS wal_syncs,
+            CASE WHEN current_setting('track_wal_io_timing')::bool THEN wal_sync_time / 1000 END AS wal_sync_secs
          FROM pg_stat_wal",
     ),
     (
         180_000,
         ANY,
-        "SELECT sum(writes) AS wal_writes, sum(fsyncs) AS wal_syncs,
-            CASE WHEN current_setting('track_wal_io_timing')::bool THEN sum(fsync_time) / 1000 END AS wal_sync_secs,
-            CASE WHEN current_setting('track_wal_io_timing')::bool THEN sum(write_time) / 1000 END AS wal_write_secs
+        "SELECT sum(fsyncs) AS wal_syncs,
+            CASE WHEN current_setting('track_wal_io_timing')::bool THEN sum(fsync_time) / 1000 END AS wal_sync_secs
          FROM pg_stat_io WHERE object = 'wal'",
     ),
     (
         0,
         ANY,
-        "SELECT xact_commit AS commits, xact_rollback AS rollbacks,
-            blks_read AS blocks_read, blks_hit AS blocks_hit
-         FROM pg_stat_database WHERE datname = {database}",
+        "SELECT xact_commit AS commits, xact_rollback AS rollbacks, blks_read AS blocks_read
+         FROM pg_stat_database WHERE datname = '{database}'",
     ),
     (0, 170_000, "SELECT (checkpoints_timed + checkpoints_req) AS checkpoints FROM pg_stat_bgwriter"),
     (170_000, ANY, "SELECT (num_timed + num_requested) AS checkpoints FROM pg_stat_checkpointer"),
-    (
-        160_000,
-        ANY,
-        "SELECT sum(reads) AS io_reads, sum(writes) AS io_writes,
-            sum(extends) AS io_extends, sum(fsyncs) AS io_syncs
-         FROM pg_stat_io WHERE object <> 'wal'",
-    ),
     (
         100_000,
         ANY,
@@ -65,52 +54,32 @@ const QUESTIONS: &[(i32, i32, &str)] = &[
     ),
 ];
 
-/// Those that are gauges.
-const GAUGES: &[&str] = &["connections"];
-
 pub(super) fn make(context: &Context) -> Option<Sampler> {
-    each_database(context, Engine::Postgres, |database| {
-        let mut session = database.open()?;
-        let questions = prepare(&mut session, database)?;
-        let part = database.part.clone();
-        Ok(Box::new(move |into| questions.iter().try_for_each(|sql| take(&part, &session.query(sql)?, into))))
-    })
+    each_database(context, Engine::Postgres, prepare, parse)
 }
 
 /// What may be asked of the server. Prepared, so that asking again costs the server no planning.
 fn prepare(session: &mut Session, database: &Database) -> io::Result<Vec<String>> {
-    let config: Config = database.url.parse().map_err(io::Error::other)?;
-    let in_use = config.get_dbname().or(config.get_user()).unwrap_or_default().replace('\'', "''");
-    let version = session.query("SHOW server_version_num")?;
-    let version: i32 = version.concat().first().and_then(|version| version.parse().ok()).unwrap_or(0);
+    let in_use = database.url.rsplit('/').next().unwrap_or_default();
+    let version = session.query("SHOW server_version_num")?.concat();
+    let version: i32 = version.first().and_then(|version| version.parse().ok()).unwrap_or(0);
     let mut questions = Vec::new();
-    for (number, (_, _, sql)) in
-        QUESTIONS.iter().enumerate().filter(|(_, of)| (of.0..of.1).contains(&version))
-    {
-        let sql = sql.replace("{database}", &format!("'{in_use}'"));
-        match session
-            .query(&format!("PREPARE question_{number} AS SELECT row_to_json(counted) FROM ({sql}) counted"))
-        {
-            Ok(_) => questions.push(format!("EXECUTE question_{number}")),
+    for (.., sql) in QUESTIONS.iter().filter(|(from, below, _)| (*from..*below).contains(&version)) {
+        let (name, sql) = (format!("question_{}", questions.len()), sql.replace("{database}", in_use));
+        let prepare = format!("PREPARE {name} AS SELECT row_to_json(counted) FROM ({sql}) counted");
+        match session.query(&prepare) {
+            Ok(_) => questions.push(format!("EXECUTE {name}")),
             Err(error) => log::debug!("sampler postgres: {}: {error}", database.part),
         }
     }
     Ok(questions)
 }
 
-/// Rows of one cell, which is an object of the columns.
-fn take(part: &str, rows: &[Vec<String>], into: &mut Reading) -> io::Result<()> {
-    for cell in rows.iter().flatten() {
-        let values: BTreeMap<String, Option<f64>> = serde_json::from_str(cell)?;
-        for (name, value) in values.into_iter().filter_map(|(name, value)| Some((name, value?))) {
-            let full_name = format!("{part}.{name}");
-            match GAUGES.contains(&name.as_str()) {
-                true => into.gauge(full_name, value),
-                false => into.count(full_name, value),
-            }
-        }
-    }
-    Ok(())
+/// A row of one cell, which is an object of the columns.
+fn parse(row: &[String]) -> Vec<(String, f64)> {
+    let object = |cell: &String| serde_json::from_str::<BTreeMap<String, Option<f64>>>(cell).ok();
+    let columns = row.iter().filter_map(object).flatten();
+    columns.filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 #[cfg(test)]
@@ -132,7 +101,6 @@ mod tests {
                 assert!(asked.contains_key(name), "{version} lacks {name}");
             }
             assert_eq!(asked.contains_key("wal_syncs"), version >= 140_000, "{version}");
-            assert_eq!(asked.contains_key("io_syncs"), version >= 160_000, "{version}");
         }
     }
 }

@@ -1,17 +1,16 @@
-//! What the parts use of the processor and of memory, summed over each part's tree of processes.
+//! What the parts use of the processor, summed over each part's tree of processes.
 //!
 //! CPU time and the time spent waiting for a core come from `schedstat` of every thread, in nanoseconds; the 10 ms
 //! ticks of `stat` stand in where a kernel has no `schedstat`, and for threads that ended between two readings. Threads that weir
 //! named after what they do are also summed by that.
 
-use super::{Context, Reading, Sampler, tick_secs, value_of};
-use std::collections::{BTreeMap, HashMap};
+use super::{Context, Reading, Sampler, numbers, tick_secs};
+use std::collections::{BTreeSet, HashMap};
 use std::{fs, io};
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
     let part = |(name, root): &(String, u32)| Part { name: name.clone(), root: *root, seen: HashMap::new() };
-    let parts: Vec<Part> = context.parts.iter().map(part).collect();
-    let mut parts = Some(parts).filter(|parts| !parts.is_empty())?;
+    let mut parts: Vec<Part> = context.parts.iter().map(part).collect();
     Some(Box::new(move |into| {
         // What is known already before looking for what is new: a generator's threads end soon after its window.
         for part in &mut parts {
@@ -86,9 +85,6 @@ impl Stat {
 
 impl Part {
     fn read(&mut self, tree: &[&Stat], tick_secs: f64, into: &mut Reading) {
-        let mut private_bytes = 0.0;
-        let mut shared_bytes: f64 = 0.0;
-        let mut memory_known = false;
         for stat in tree {
             let used = self.seen.entry(stat.pid).or_default();
             used.ticks_secs = stat.ticks * tick_secs;
@@ -96,24 +92,16 @@ impl Part {
                 read_threads(stat.pid, &mut used.threads);
                 used.before_secs = (used.ticks_secs - used.threads_secs()).max(0.0);
             }
-            let status = fs::read_to_string(format!("/proc/{}/status", stat.pid)).unwrap_or_default();
-            if let Some(private) = value_of(&status, "RssAnon") {
-                memory_known = true;
-                private_bytes += private;
-                // Database processes all map the same buffers: these count once.
-                shared_bytes = shared_bytes.max(value_of(&status, "RssShmem").unwrap_or(0.0));
-            }
         }
         let name = &self.name;
         let threads = || self.seen.values().flat_map(|used| used.threads.values());
-        let mut tasks: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
-        for (task, thread) in threads().filter_map(|thread| Some((thread.task.as_ref()?, thread))) {
-            let sum = tasks.entry(task).or_default();
-            *sum = (sum.0 + thread.cpu_secs, sum.1 + thread.run_delay_secs);
-        }
-        for (task, (cpu_secs, run_delay_secs)) in tasks {
-            into.count(format!("{name}.threads.{task}.cpu_secs"), cpu_secs);
-            into.count(format!("{name}.threads.{task}.run_delay_secs"), run_delay_secs);
+        for task in threads().filter_map(|thread| thread.task.as_ref()).collect::<BTreeSet<_>>() {
+            let its = || threads().filter(|thread| thread.task.as_ref() == Some(task));
+            into.count(format!("{name}.threads.{task}.cpu_secs"), its().map(|of| of.cpu_secs).sum());
+            into.count(
+                format!("{name}.threads.{task}.run_delay_secs"),
+                its().map(|of| of.run_delay_secs).sum(),
+            );
         }
         into.count(format!("{name}.cpu_secs"), self.seen.values().map(Used::cpu_secs).sum());
         // With its accounting off the kernel prints zeros for these two; and of a thread that ended unseen they are
@@ -124,9 +112,6 @@ impl Part {
             into.count(format!("{name}.run_delay_secs"), threads().map(|thread| thread.run_delay_secs).sum());
         }
         into.gauge(format!("{name}.threads"), tree.iter().map(|stat| stat.threads).sum());
-        if memory_known {
-            into.gauge(format!("{name}.resident_bytes"), private_bytes + shared_bytes);
-        }
     }
 }
 
@@ -187,16 +172,15 @@ fn tree(all: &[Stat], root: u32) -> Vec<&Stat> {
 }
 
 fn parse_schedstat(text: &str) -> Option<Thread> {
-    let numbers: Vec<f64> = text.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
-    let [cpu_ns, delay_ns, switches] = numbers[..] else { return None };
+    let [cpu_ns, delay_ns, switches] = numbers(text)[..] else { return None };
     Some(Thread { task: None, cpu_secs: cpu_ns / 1e9, run_delay_secs: delay_ns / 1e9, switches })
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
     let pid = text.split(' ').next()?.parse().ok()?;
     // A process names itself, with blanks and brackets if it likes; behind its last bracket and its state all is numbers.
-    let (state, numbers) = text.rsplit_once(") ")?.1.split_once(' ')?;
-    let numbers: Vec<f64> = numbers.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
+    let (state, rest) = text.rsplit_once(") ")?.1.split_once(' ')?;
+    let numbers = numbers(rest);
     let [parent, group, session, terminal, ..] = numbers[..] else { return None };
     Some(Stat {
         pid,
@@ -269,7 +253,7 @@ mod tests {
         let mut cpu = || {
             let mut reading = Reading::default();
             sampler(&mut reading).unwrap();
-            assert!(reading.gauges["me.resident_bytes"] > 0.0 && reading.gauges["me.threads"] >= 1.0);
+            assert!(reading.gauges["me.threads"] >= 1.0);
             reading.counters["me.cpu_secs"]
         };
         let before = cpu();

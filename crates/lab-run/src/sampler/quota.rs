@@ -1,22 +1,20 @@
-//! The processor time that control groups leave the parts: the tightest quota above each, and how often it held.
+//! The processor time that control groups leave the parts: the tightest quota above each, and how long it held.
 //!
 //! Sources: Linux `Documentation/scheduler/sched-bwc.rst` (version 1) and `admin-guide/cgroup-v2.rst` (`cpu.max`, `cpu.stat`).
 //! A quota that is imposed above a group holds for all in it together; a part without any has no counters.
 
 use super::mounts::{Mount, mounts};
-use super::{Context, Sampler, value_of};
+use super::{Context, Sampler, numbers, value_of};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
-    let parts = Some(context.parts.clone()).filter(|parts| !parts.is_empty())?;
+    let parts = context.parts.clone();
     Some(Box::new(move |into| {
         for (part, pid) in &parts {
             if let Some(held) = of_process(*pid) {
                 into.gauge(format!("{part}.quota_cores"), held.cores);
                 into.count(format!("{part}.throttled_secs"), held.throttled_secs);
-                into.count(format!("{part}.throttled_periods"), held.throttled_periods);
-                into.count(format!("{part}.quota_periods"), held.periods);
             }
         }
         Ok(())
@@ -33,14 +31,11 @@ fn of_process(pid: u32) -> Option<Held> {
     tightest(&mounts(), &fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)
 }
 
-/// A quota and how often it held.
+/// A quota and how long it held.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Held {
     /// Seconds of processor time in a second.
     cores: f64,
-    periods: f64,
-    /// Those in which there was less than was wanted.
-    throttled_periods: f64,
     /// Time in which processes had to stand still, summed over the cores they would have run on.
     throttled_secs: f64,
 }
@@ -79,25 +74,14 @@ fn place(mounts: &[Mount], groups: &str, controller: Option<&str>) -> Option<(Pa
 /// The quota of one group; `None` where it has none.
 fn held(dir: &Path) -> Option<Held> {
     let read = |file: &str| fs::read_to_string(dir.join(file)).ok();
-    let stat = read("cpu.stat")?;
     // Without a quota version 2 has `max 100000`, and version 1 has -1.
-    let (quota, period, throttled_secs) = match read("cpu.max") {
-        Some(both) => {
-            let (quota, period) = both.split_once(' ')?;
-            (quota.to_owned(), period.to_owned(), value_of(&stat, "throttled_usec")? / 1e6)
-        }
-        None => {
-            let throttled_secs = value_of(&stat, "throttled_time")? / 1e9;
-            (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?, throttled_secs)
-        }
+    let (limit, counter, units_per_sec) = match read("cpu.max") {
+        Some(limit) => (limit, "throttled_usec", 1e6),
+        None => (read("cpu.cfs_quota_us")? + &read("cpu.cfs_period_us")?, "throttled_time", 1e9),
     };
-    let (quota, period): (f64, f64) = (quota.trim().parse().ok()?, period.trim().parse().ok()?);
-    (quota > 0.0 && period > 0.0).then_some(Held {
-        cores: quota / period,
-        periods: value_of(&stat, "nr_periods")?,
-        throttled_periods: value_of(&stat, "nr_throttled")?,
-        throttled_secs,
-    })
+    let [quota, period] = numbers(&limit)[..] else { return None };
+    let throttled_secs = value_of(&read("cpu.stat")?, counter)? / units_per_sec;
+    (quota > 0.0 && period > 0.0).then_some(Held { cores: quota / period, throttled_secs })
 }
 
 #[cfg(test)]
@@ -130,7 +114,7 @@ mod tests {
     const V2_STAT: &str = "usage_usec 9\nnr_periods 40\nnr_throttled 10\nthrottled_usec 1500000\n";
 
     fn held(cores: f64) -> Option<Held> {
-        Some(Held { cores, periods: 40.0, throttled_periods: 10.0, throttled_secs: 1.5 })
+        Some(Held { cores, throttled_secs: 1.5 })
     }
 
     #[test]

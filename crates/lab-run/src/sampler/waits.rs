@@ -81,24 +81,23 @@ fn with_row_locks(mut states: Vec<(String, f64)>, waiting: f64) -> Vec<(String, 
 }
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
-    all(context.databases.iter().cloned().map(|database| {
+    all(context.databases.iter().cloned().map(|database| -> Sampler {
         let root = context.parts.iter().find(|(name, _)| *name == database.part).map(|(_, root)| *root);
         let part = database.part.clone();
         let watch = Background::start(Observed::default(), move |seen| watch(&database, root, seen));
-        let sampler: Sampler = Box::new(move |into| {
-            let seen = watch.seen.lock().clone();
+        Box::new(move |into| {
+            let seen = watch.seen.lock();
             if !seen.live {
                 return Err(of_part(&part, "its sessions cannot be asked"));
             }
             seen.show(&part, into);
             Ok(())
-        });
-        sampler
+        })
     }))
 }
 
 /// What was seen so far.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 struct Observed {
     /// Whether the database can be asked.
     live: bool,
@@ -121,14 +120,11 @@ impl Observed {
     }
 
     fn show(&self, part: &str, into: &mut Reading) {
-        into.count(format!("{part}.waits.samples"), self.samples);
-        into.count(format!("{part}.waits.observed_secs"), self.observed_secs);
-        if let Some(secs) = self.cost_secs {
-            into.count(format!("{part}.waits.cost_secs"), secs);
-        }
-        for (state, secs) in &self.sessions_secs {
-            into.count(format!("{part}.waits.{state}_secs"), *secs);
-        }
+        let mut count = |name: &str, value| into.count(format!("{part}.waits.{name}"), value);
+        count("samples", self.samples);
+        count("observed_secs", self.observed_secs);
+        self.cost_secs.into_iter().for_each(|secs| count("cost_secs", secs));
+        self.sessions_secs.iter().for_each(|(state, secs)| count(&format!("{state}_secs"), *secs));
     }
 }
 

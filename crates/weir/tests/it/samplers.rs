@@ -137,7 +137,7 @@ fn sessions_that_change_one_row_in_postgresql_wait_for_its_lock() {
         for grown in ["database.wal_bytes", "database.write_transactions", "database.cpu_secs"] {
             assert!(trial.growth(grown).unwrap() > 0.0, "{grown}");
         }
-        for read in ["commits", "wal_syncs", "wal_sync_secs", "wal_write_secs", "blocks_hit", "checkpoints"] {
+        for read in ["commits", "wal_syncs", "wal_sync_secs", "blocks_read", "checkpoints"] {
             assert!(trial.growth(&format!("database.{read}")).is_some(), "{read}");
         }
     });
@@ -178,7 +178,7 @@ fn a_database_that_ends_has_no_counters_and_takes_nothing_with_it() {
     let reading =
         read_until(&mut samplers, |reading| !reading.counters.contains_key("database.waits.samples"));
     assert!(!reading.counters.contains_key("database.wal_bytes"));
-    assert!(reading.gauges.contains_key("memory.available_bytes"));
+    assert!(reading.counters.contains_key("memory.swap_in_pages"));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn sessions_that_change_one_row_in_mariadb_wait_for_its_lock() {
         let there = where_they_were(&trial);
         assert_eq!(there.sessions[0].0, "Lock:row", "{there:?}");
         assert!(there.in_class("row lock") >= CLIENTS as f64 / 2.0, "{there:?}");
-        for grown in ["commits", "commit_statements", "wal_bytes", "syncs", "questions", "row_lock_waits"] {
+        for grown in ["commits", "wal_bytes", "syncs", "row_lock_waits"] {
             assert!(trial.growth(&format!("database.{grown}")).unwrap() > 0.0, "{grown}");
         }
     });
@@ -368,9 +368,7 @@ fn a_quota_is_read_of_a_process_that_runs_into_it() {
     let joins = fs::write(group.0.join("cgroup.procs"), busy.id().to_string());
     let after = joins.map(|()| {
         read_until(&mut samplers, |reading| {
-            // Periods are counted as they run out, and how long they were held back once they go on.
-            let grown = |name: &str| reading.counters.get(name).is_some_and(|count| *count > 0.0);
-            grown("server.throttled_periods") && grown("server.throttled_secs")
+            reading.counters.get("server.throttled_secs").is_some_and(|secs| *secs > 0.0)
         })
     });
     busy.kill().unwrap();
@@ -379,7 +377,4 @@ fn a_quota_is_read_of_a_process_that_runs_into_it() {
     // Where we are limited ourselves, that need not be the tightest.
     assert!(after.gauges["server.quota_cores"] <= 0.02);
     assert!(after.gauges.get("server.quota_cores") != before.gauges.get("server.quota_cores"));
-    for grown in ["server.quota_periods", "server.throttled_secs"] {
-        assert!(after.counters[grown] > 0.0, "{grown}");
-    }
 }

@@ -24,8 +24,6 @@ const DATABASE: &str = "weir";
 /// The program's names: MariaDB's own, and the one from before the fork.
 const SERVERS: &[&str] = &["mariadbd", "mysqld"];
 const INSTALLERS: &[&str] = &["mariadb-install-db", "mysql_install_db"];
-/// Where packages put the programs that are not in every user's PATH.
-const PACKAGED: &[&str] = &["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
 
 fn install(server: &DatabaseServer) -> Result<Command, Error> {
     let mut install = command(server, INSTALLERS)?;
@@ -58,7 +56,7 @@ fn serve(server: &DatabaseServer) -> Result<Command, Error> {
 
 /// The first of its programs called so, with none of this machine's settings: `--no-defaults` has to stand first.
 fn command(server: &DatabaseServer, names: &[&str]) -> Result<Command, Error> {
-    let program = program(names, PACKAGED).ok_or_else(|| {
+    let program = program(names).ok_or_else(|| {
         let names = names.join(" or ");
         Error::new(format_args!("MariaDB is not installed (no {names} in PATH, /usr/sbin or /usr/bin)"))
             .hint("run apt-get install mariadb-server")

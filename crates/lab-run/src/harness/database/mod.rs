@@ -8,7 +8,7 @@ mod mariadb;
 mod postgres;
 
 use super::files::{cannot_write, program};
-use super::process::{Process, blind, complete, on_free_ports, poll_until, wait_ready};
+use super::process::{Process, blind, complete, free_ports, on_free_ports, poll_until, wait_ready};
 use super::slow_flush;
 use crate::session::{Patience, Session};
 use kv::Error;
@@ -16,7 +16,6 @@ use lab_data::experiment::Engine;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -107,10 +106,7 @@ impl DatabaseServer {
         let mut server = DatabaseServer { process: None, dir, account, options, log, port: 0, product };
         complete(&mut (product.install)(&server)?, "cannot make a data directory")?;
         on_free_ports(|| {
-            let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-            server.port = address
-                .map_err(|error| Error::new(format_args!("no free port on 127.0.0.1: {error}")))?
-                .port();
+            server.port = free_ports(1)?[0];
             server.run()
         })?;
         Ok(server)

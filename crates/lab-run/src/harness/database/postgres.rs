@@ -56,7 +56,7 @@ fn serve(server: &DatabaseServer) -> Result<Command, Error> {
 /// The folder that holds `initdb` and `postgres`: the PATH's, else the highest version installed.
 fn programs() -> Result<PathBuf, Error> {
     let complete = |dir: &PathBuf| ["initdb", "postgres"].iter().all(|name| dir.join(name).is_file());
-    let in_path = program(&["initdb"], &[]).and_then(|initdb| Some(initdb.parent()?.to_owned()));
+    let in_path = program(&["initdb"]).and_then(|initdb| Some(initdb.parent()?.to_owned()));
     if let Some(dir) = in_path.filter(complete) {
         return Ok(dir);
     }

@@ -18,12 +18,14 @@ mod observed;
 
 use super::background::{Background, Foreground};
 use super::{Context, Sampler};
+use crate::affinity::bind;
 use connections::{Listeners, choose, places};
 use diag::{Questions, Source};
+use lab_data::topology;
 use observed::{COST_MAX_RATIO, Observed, PERIOD_MAX};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
+use rustix::thread::set_current_timer_slack;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::num::NonZeroU64;
@@ -76,25 +78,16 @@ pub(super) fn make(context: &Context) -> Option<Sampler> {
 /// a core of the server the server's queue is too long, from one of the generator's the generator's. So it is none of theirs, or
 /// one after the other.
 struct Posts {
-    sets: Vec<CpuSet>,
+    sets: Vec<Vec<usize>>,
     samples: usize,
 }
 
 impl Posts {
     /// Those that no part runs on, together; where there are none, each of `busy`.
     fn among(busy: &[usize]) -> Posts {
-        let allowed = sched_getaffinity(None).unwrap_or_default();
-        let of = |cores: &[usize]| {
-            let mut set = CpuSet::new();
-            cores.iter().for_each(|core| set.set(*core));
-            set
-        };
-        let free: Vec<usize> =
-            (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core) && !busy.contains(core)).collect();
-        let sets = match free.as_slice() {
-            [] => busy.iter().map(|core| of(&[*core])).collect(),
-            free => vec![of(free)],
-        };
+        let mut free = topology::available().unwrap_or_default();
+        free.retain(|core| !busy.contains(core));
+        let sets = if free.is_empty() { busy.iter().map(|core| vec![*core]).collect() } else { vec![free] };
         Posts { sets, samples: 0 }
     }
 
@@ -103,7 +96,7 @@ impl Posts {
         let count = self.sets.len();
         if count > 0 && self.samples.is_multiple_of(STAY) && (count > 1 || self.samples == 0) {
             // Where it is not allowed to, the thread stays where the kernel puts it.
-            let _ = sched_setaffinity(None, &self.sets[self.samples / STAY % count]);
+            let _ = bind(&self.sets[self.samples / STAY % count]);
         }
         self.samples += 1;
     }
