@@ -9,7 +9,7 @@
 
 use super::runner::{Length, Planned};
 use super::sizes::Base;
-use super::{Progress, Runner, TargetRun, failed, save, shuffle};
+use super::{Progress, Runner, TargetRun, save, shuffle};
 use kv::Error;
 use kv::units::Span;
 use lab_data::experiment::{Experiment, Interventions, Workload};
@@ -121,7 +121,8 @@ impl<'a> TargetRun<'a> {
                 Err(_) if stop.load(Ordering::Relaxed) => return Ok(()),
                 Err(why) => {
                     let level = experiment.levels_of(workload).iter().max().copied().unwrap_or(1);
-                    let trial = failed(workload, level, 0, &why);
+                    let (workload, failure) = (workload.name.clone(), Some(why.into()));
+                    let trial = Trial { workload, level, failure, ..Trial::default() };
                     self.keep(Intervention { change: None, trial }, results, progress)?;
                     continue;
                 }
@@ -171,16 +172,9 @@ impl<'a> TargetRun<'a> {
                 let Some(change) = change.map_or(Some(None), |change| change.map(Some)) else { continue };
                 let number = made as usize * in_round + place + 1;
                 progress.intervenes(number, total, target, &workload.name, name);
-                let change_made = change.as_ref();
-                let planned = Planned {
-                    workload,
-                    level,
-                    repetition: round,
-                    length,
-                    in_round: true,
-                    change: change_made,
-                };
-                let mut trial = runner.trial(&planned);
+                let unchanged = Planned::unchanged(workload, level, round, length);
+                let mut trial =
+                    runner.trial(&Planned { in_round: true, change: change.as_ref(), ..unchanged });
                 // An interrupted trial is no failure of the target.
                 if stop.load(Ordering::Relaxed) {
                     return Ok(());
@@ -293,7 +287,7 @@ mod tests {
             self.begun += 1;
             self.revivals += u32::from(self.revived_at.contains(&self.begun));
             match self.fails_at.contains(&self.begun) {
-                true => planned.failed("it fell over"),
+                true => planned.failed(Error::new("it fell over")),
                 false => Trial { level: planned.level, repetition: planned.repetition, ..base(&[]) },
             }
         }

@@ -1,17 +1,15 @@
 //! One run of the load generator, with a reading of all counters at either end of its window.
 
-use super::BIN;
 use super::process::Process;
+use super::runner::{Length, Planned};
+use super::{BIN, Options, Precision};
 use crate::sampler::{Context, Samplers};
 use kv::Error;
 use kv::proto::{LoadEvent, LoadReport, SecondReport};
 use kv::units::Span;
-use lab_data::experiment::{GENERATOR, Workload};
-use lab_data::results::Reading;
-use std::path::Path;
+use lab_data::experiment::GENERATOR;
+use lab_data::results::{Reading, SLOWER_GENERATOR, Trial};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// How long a generator may take before it is killed.
@@ -33,40 +31,20 @@ impl Default for Limits {
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What ends the window of a generator.
 const END: &str = "end";
-/// How often the stop flag is checked.
-const POLL_EVERY: Duration = Duration::from_millis(50);
-
-/// Whether a window with these bins of [`BIN`] is long enough.
-pub(super) type Enough<'a> = dyn Fn(&[SecondReport]) -> bool + 'a;
-
 /// What to run.
 pub(super) struct Run<'a> {
-    /// The weir binary.
-    pub(super) program: &'a Path,
+    pub(super) options: &'a Options,
+    pub(super) planned: &'a Planned<'a>,
     /// The target.
     pub(super) url: &'a str,
-    /// The workload.
-    pub(super) workload: &'a Workload,
-    /// Clients.
-    pub(super) level: u32,
     /// Of the operation streams.
     pub(super) seed: u64,
-    /// The unmeasured part.
-    pub(super) warmup: Span,
-    /// The measured part, at most.
-    pub(super) window: Span,
-    /// Whether the measured part may end already, after each of its bins; `None` where it has a fixed length.
-    pub(super) enough: Option<&'a Enough<'a>>,
     /// Whether the keys must be written first.
     pub(super) preload: bool,
-    /// By how much each request costs the generator more processor time than it has to, in microseconds.
-    pub(super) added_cpu_us: Option<f64>,
     /// Where the generator runs; it gets as many threads.
     pub(super) cores: &'a [usize],
     /// What is sampled beside the generator.
     pub(super) context: &'a Context,
-    /// Where the generator says what goes wrong.
-    pub(super) log: &'a Path,
     /// Told its process id as soon as it runs; an error ends the run.
     pub(super) started: &'a dyn Fn(u32) -> Result<(), Error>,
     /// Told once every key is written and the warm-up begins, where none has to be once the window does; an error ends the run.
@@ -76,131 +54,125 @@ pub(super) struct Run<'a> {
 }
 
 /// What came of a run.
-#[derive(Default)]
 pub(super) struct Outcome {
     /// Whether every key of the workload is in the target now.
     pub(super) preloaded: bool,
-    /// The generator's report, and the readings around its window.
-    pub(super) report: Option<LoadReport>,
-    /// Why there is no report.
-    pub(super) failure: Option<String>,
-    opened: Option<(Instant, Reading)>,
-    closed: Option<(Instant, Reading)>,
-}
-
-impl Outcome {
-    /// Time between the readings, and both; nothing of a window that did not close.
-    pub(super) fn readings(self) -> (f64, Reading, Reading) {
-        match (self.opened, self.closed) {
-            (Some((start, opened)), Some((end, closed))) => ((end - start).as_secs_f64(), opened, closed),
-            _ => Default::default(),
-        }
-    }
+    /// The generator's report or why there is none, and the readings around its window if that closed.
+    pub(super) trial: Trial,
 }
 
 impl Run<'_> {
-    /// Runs it to its end, to its time limit, or until `stop` is set.
-    pub(super) fn run(&self, stop: &AtomicBool) -> Outcome {
-        let mut outcome = Outcome { preloaded: !self.preload, ..Outcome::default() };
-        if let Err(why) = self.follow(&mut outcome, stop) {
-            outcome.report = None;
-            outcome.failure = Some(why.into());
+    /// Runs it to its end, to its time limit, or until the run is stopped.
+    pub(super) fn run(&self) -> Outcome {
+        let mut outcome = Outcome { preloaded: !self.preload, trial: self.planned.trial() };
+        match self.follow(&mut outcome) {
+            Ok(report) => outcome.trial.load = Some(report),
+            Err(why) => outcome.trial.failure = Some(why.into()),
         }
         outcome
     }
 
-    fn follow(&self, outcome: &mut Outcome, stop: &AtomicBool) -> Result<(), Error> {
-        let limits = self.limits;
-        let mut process = Process::weir(&mut self.command(), self.cores, self.log)?;
+    fn follow(&self, Outcome { preloaded, trial }: &mut Outcome) -> Result<LoadReport, Error> {
+        let Run { options, limits, .. } = *self;
+        let mut process = Process::weir(&mut self.command(), self.cores, &options.dir.join("load.log"))?;
         (self.started)(process.pid())?;
         let lines = process.lines();
         let mut context = self.context.clone();
         // First, because it is the one that will be gone.
         context.parts.insert(0, (GENERATOR.to_owned(), process.pid()));
         let mut samplers = Samplers::new(&context);
-        let measured = self.warmup.0 + self.window.0;
+        let measured = self.planned.length.warmup.0 + self.window().0;
         let mut deadline =
             Instant::now() + measured + if self.preload { limits.preload } else { limits.grace };
-        let mut bins = Vec::new();
+        let (mut bins, mut opened, mut is_closed) = (Vec::new(), None::<(Instant, Reading)>, false);
         loop {
-            let line = match lines.recv_timeout(POLL_EVERY) {
-                Ok(line) => line,
-                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
-                    return Err(Error::new("interrupted"));
-                }
-                Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {
-                    process.kill();
-                    let limit =
-                        if outcome.preloaded { "its time limit" } else { "the time limit of preloading" };
-                    return Err(process.failed(format_args!("exceeded {limit} and was killed")));
-                }
-                Err(RecvTimeoutError::Timeout) => continue,
-                Err(RecvTimeoutError::Disconnected) => {
-                    let ended = process.wait(EXIT_TIMEOUT);
-                    let ended = ended.map_or("did not end".into(), |status| format!("ended with {status}"));
-                    return Err(process.failed(format_args!("{ended} without a report")));
-                }
+            let limit = if *preloaded { "its time limit" } else { "the time limit of preloading" };
+            let late = format_args!("exceeded {limit} and was killed");
+            let Some(line) = process.hear(&lines, deadline, late, &options.stop)? else {
+                let ended = process.wait(EXIT_TIMEOUT);
+                let ended = ended.map_or("did not end".into(), |status| format!("ended with {status}"));
+                return Err(process.failed(format_args!("{ended} without a report")));
             };
             match parse(&line)? {
                 LoadEvent::Preloaded { .. } => {
-                    outcome.preloaded = true;
+                    *preloaded = true;
                     (self.filled)()?;
                     deadline = Instant::now() + measured + limits.grace;
                 }
                 LoadEvent::WindowStart => {
                     // Who only writes says nothing of keys.
-                    if !outcome.preloaded {
-                        outcome.preloaded = true;
+                    if !*preloaded {
+                        *preloaded = true;
                         (self.filled)()?;
                     }
-                    outcome.opened = Some((Instant::now(), samplers.read()));
-                    deadline = Instant::now() + self.window.0 + limits.grace;
+                    opened = Some((Instant::now(), samplers.read()));
+                    deadline = Instant::now() + self.window().0 + limits.grace;
                 }
                 LoadEvent::Preloading { .. } | LoadEvent::Second { .. } => {}
                 LoadEvent::Bin { report, .. } => {
                     bins.push(report);
-                    if outcome.closed.is_none() && self.enough.is_some_and(|enough| enough(&bins)) {
+                    if !is_closed && self.is_enough(&bins) {
                         process.tell(END);
                     }
                 }
-                LoadEvent::WindowEnd => outcome.closed = Some((Instant::now(), samplers.read())),
-                LoadEvent::Report(_) if outcome.closed.is_none() || outcome.opened.is_none() => {
+                LoadEvent::WindowEnd => {
+                    if let Some((start, reading)) = opened.take() {
+                        trial.elapsed_secs = start.elapsed().as_secs_f64();
+                        (trial.opened, trial.closed, is_closed) = (reading, samplers.read(), true);
+                    }
+                }
+                LoadEvent::Report(_) if !is_closed => {
                     return Err(process.failed("reported without opening and closing its window"));
                 }
                 LoadEvent::Report(report) => {
-                    outcome.report = Some(*report);
                     process.wait(EXIT_TIMEOUT);
-                    return Ok(());
+                    return Ok(*report);
                 }
             }
         }
     }
 
+    /// The measured part, at most.
+    fn window(&self) -> Span {
+        let Length { window, adaptive, .. } = self.planned.length;
+        adaptive.map_or(window, |adaptive| adaptive.most)
+    }
+
+    /// Whether a window of no fixed length may end after these bins of [`BIN`].
+    fn is_enough(&self, bins: &[SecondReport]) -> bool {
+        let Planned { workload, length, .. } = self.planned;
+        length.adaptive.is_some_and(|adaptive| {
+            let (least, is_open) = (length.window.0, workload.is_open());
+            (self.options.enough)(&Precision { least, adaptive, is_open }, bins)
+        })
+    }
+
     fn command(&self) -> Command {
-        let mut command = Command::new(self.program);
-        command.args(["load", self.url, "--workload", self.workload.of_load(), "--events"]);
-        let threads = (self.cores.len() as u64).clamp(1, u64::from(self.level));
+        let Planned { workload, level, length, change, .. } = *self.planned;
+        let mut command = Command::new(&self.options.program);
+        command.args(["load", self.url, "--workload", workload.of_load(), "--events"]);
+        let threads = (self.cores.len() as u64).clamp(1, u64::from(level));
         for (flag, value) in [
-            ("--clients", self.level.to_string()),
+            ("--clients", level.to_string()),
             ("--threads", threads.to_string()),
-            ("--warmup", self.warmup.to_string()),
-            ("--window", self.window.to_string()),
+            ("--warmup", length.warmup.to_string()),
+            ("--window", self.window().to_string()),
             ("--seed", self.seed.to_string()),
         ] {
-            if !self.workload.args.iter().any(|arg| arg.split('=').next() == Some(flag)) {
+            if !workload.args.iter().any(|arg| arg.split('=').next() == Some(flag)) {
                 command.args([flag, &value]);
             }
         }
-        if self.enough.is_some() {
+        if length.adaptive.is_some() {
             command.args(["--bin", &BIN.to_string()]);
         }
         if !self.preload {
             command.arg("--no-preload");
         }
-        if let Some(us) = self.added_cpu_us {
-            command.args(["--inject", &format!("cpu={us:.3}us")]);
+        if let Some(slower) = change.filter(|change| change.name == SLOWER_GENERATOR) {
+            command.args(["--inject", &format!("cpu={:.3}us", slower.added_us)]);
         }
-        command.arg("--until-stdin-ends").args(&self.workload.args);
+        command.arg("--until-stdin-ends").args(&workload.args);
         command
     }
 }
@@ -215,22 +187,22 @@ fn parse(line: &str) -> Result<LoadEvent, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lab_data::experiment::{Adaptive, Workload};
     use std::os::unix::fs::PermissionsExt;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
 
     const REPORT: &str = r#"{"event":"report","format":1,"workload":"w","clients":2,"threads":1,"seed":7,"warmup_secs":0.1,"window_secs":0.1,"attempts":10,"successes":10,"goodput_rps":100.0,"error_ratio":0.0,"latency":{"count":0,"us_mean":0,"us_min":0,"us_p50":0,"us_p90":0,"us_p99":0,"us_p999":0,"us_max":0,"clipped":0},"operations":[],"errors":{},"backoff_secs":0,"cpu_secs":0,"seconds":[]}"#;
 
     /// Runs a shell script in the generator's place.
     fn outcome(script: &str, preload: bool, stop: bool) -> Outcome {
-        outcome_within(Limits::default(), script, preload, stop)
+        outcome_within(Limits::default(), None, script, preload, stop)
     }
 
-    fn outcome_within(limits: Limits, script: &str, preload: bool, stop: bool) -> Outcome {
-        outcome_until(None, limits, script, preload, stop)
-    }
-
-    fn outcome_until(
-        enough: Option<&Enough>,
+    /// With `adaptive` three bins are enough.
+    fn outcome_within(
         limits: Limits,
+        adaptive: Option<Adaptive>,
         script: &str,
         preload: bool,
         stop: bool,
@@ -239,30 +211,32 @@ mod tests {
         let program = dir.path().join("weir");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let options = Options {
+            program,
+            dir: dir.path().to_owned(),
+            command: String::new(),
+            scale: None,
+            published: Vec::new(),
+            enough: |_, bins| bins.len() == 3,
+            is_decided: |_, _| false,
+            stop: Arc::new(AtomicBool::new(stop)),
+        };
+        let args = vec!["--keys".into(), "5".into()];
+        let workload = Workload { name: "w".into(), args, ..Workload::default() };
         let short = Span(Duration::from_millis(100));
         let run = Run {
-            program: &program,
+            options: &options,
+            planned: &Planned::unchanged(&workload, 2, 0, Length { warmup: short, window: short, adaptive }),
             url: "http://127.0.0.1:1",
-            workload: &Workload {
-                name: "w".into(),
-                args: vec!["--keys".into(), "5".into()],
-                ..Workload::default()
-            },
-            level: 2,
             seed: 7,
-            warmup: short,
-            window: short,
-            enough,
             preload,
-            added_cpu_us: None,
             cores: &[],
             context: &Context::default(),
-            log: &dir.path().join("load.log"),
             started: &|_| Ok(()),
             filled: &|| Ok(()),
             limits,
         };
-        run.run(&AtomicBool::new(stop))
+        run.run()
     }
 
     #[test]
@@ -272,10 +246,10 @@ mod tests {
              echo '{{\"event\":\"window_start\"}}'\necho '{{\"event\":\"window_end\"}}'\necho '{REPORT}'"
         );
         let outcome = outcome(&script, true, false);
-        assert_eq!(outcome.failure, None);
+        let Trial { failure, load, elapsed_secs, opened, closed, .. } = outcome.trial;
+        assert_eq!(failure, None);
         assert!(outcome.preloaded);
-        assert_eq!(outcome.report.as_ref().unwrap().attempts, 10);
-        let (elapsed_secs, opened, closed) = outcome.readings();
+        assert_eq!(load.unwrap().attempts, 10);
         assert!(elapsed_secs > 0.0);
         assert!(opened.counters.contains_key("generator.cpu_secs"), "{opened:?}");
         assert!(closed.counters.contains_key("memory.swap_in_pages"));
@@ -292,10 +266,10 @@ mod tests {
              echo '{{\"event\":\"window_end\"}}'\n\
              if [ \"$line\" = end ]; then echo '{REPORT}'; else exit 1; fi"
         );
-        let third = |bins: &[SecondReport]| bins.len() == 3;
-        let outcome = outcome_until(Some(&third), Limits::default(), &script, false, false);
-        assert_eq!(outcome.failure, None);
-        assert!(outcome.report.is_some());
+        let adaptive = Adaptive { most: Span(Duration::from_secs(3)), goodput: 0.01, latency: None };
+        let outcome = outcome_within(Limits::default(), Some(adaptive), &script, false, false);
+        assert_eq!(outcome.trial.failure, None);
+        assert!(outcome.trial.load.is_some());
     }
 
     #[test]
@@ -303,7 +277,7 @@ mod tests {
         let outcome = outcome("echo \"$@\" >&2; exit 3", false, false);
         let told = "load ended with exit status: 3 without a report: load http://127.0.0.1:1 --workload w --events \
              --clients 2 --threads 1 --warmup 100ms --window 100ms --seed 7 --no-preload --until-stdin-ends --keys 5; hint: see ";
-        let why = outcome.failure.unwrap();
+        let why = outcome.trial.failure.unwrap();
         assert!(why.starts_with(told), "{why}");
     }
 
@@ -315,8 +289,8 @@ mod tests {
             ("echo 'error: refused' >&2; exit 1", "without a report: error: refused"),
         ] {
             let outcome = outcome(script, true, false);
-            assert!(!outcome.preloaded && outcome.report.is_none());
-            let said = outcome.failure.unwrap();
+            assert!(!outcome.preloaded && outcome.trial.load.is_none());
+            let said = outcome.trial.failure.unwrap();
             assert!(said.contains(failure), "{said}");
         }
     }
@@ -325,8 +299,8 @@ mod tests {
     fn a_generator_that_does_not_come_to_an_end_is_killed() {
         let limits = Limits { preload: Duration::ZERO, grace: Duration::ZERO };
         for (preload, limit) in [(true, "the time limit of preloading"), (false, "its time limit")] {
-            let outcome = outcome_within(limits, "echo busy >&2; exec sleep 1000", preload, false);
-            let said = outcome.failure.unwrap();
+            let outcome = outcome_within(limits, None, "echo busy >&2; exec sleep 1000", preload, false);
+            let said = outcome.trial.failure.unwrap();
             assert!(
                 said.starts_with(&format!("load exceeded {limit} and was killed: busy; hint: ")),
                 "{said}"
@@ -336,6 +310,6 @@ mod tests {
 
     #[test]
     fn a_stopped_run_does_not_wait_for_the_generator() {
-        assert_eq!(outcome("exec sleep 1000", true, true).failure.unwrap(), "interrupted");
+        assert_eq!(outcome("exec sleep 1000", true, true).trial.failure.unwrap(), "interrupted");
     }
 }

@@ -40,7 +40,7 @@ use live::LiveRunner;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use resources::{take_in, write_cap};
-use runner::{Length, Planned, Runner, SimulatedRunner, failed};
+use runner::{Length, Planned, Runner, SimulatedRunner};
 use selftest::{Proved, prove};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -325,10 +325,10 @@ impl<'a> TargetRun<'a> {
             count.begun += 1;
             progress.begins(count.begun, count.total, name, &workload.name, level);
             let length = Length { warmup, window, adaptive };
-            let planned = Planned { workload, level, repetition, length, in_round: false, change: None };
+            let planned = Planned::unchanged(workload, level, repetition, length);
             let trial = match &mut begun {
                 Ok(runner) => runner.trial(&planned),
-                Err(why) => planned.failed(why),
+                Err(why) => planned.failed(why.clone()),
             };
             // An interrupted trial is no failure of the target.
             if options.stop.load(Ordering::Relaxed) {

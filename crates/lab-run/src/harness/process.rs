@@ -160,7 +160,7 @@ impl Process {
         &mut self,
         lines: &Receiver<String>,
         deadline: Instant,
-        late: &str,
+        late: impl Display,
         stop: &AtomicBool,
     ) -> Result<Option<String>, Error> {
         loop {

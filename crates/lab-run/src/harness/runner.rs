@@ -8,7 +8,6 @@ use kv::units::Span;
 use lab_data::experiment::{Adaptive, Experiment, Workload};
 use lab_data::results::{Change, Resource, Trial};
 use lab_data::simulated;
-use std::fmt::Display;
 
 /// How long a trial is.
 #[derive(Clone, Copy, Debug)]
@@ -34,10 +33,26 @@ pub(super) struct Planned<'a> {
     pub(super) change: Option<&'a Change>,
 }
 
-impl Planned<'_> {
+impl<'a> Planned<'a> {
+    /// One in which nothing is changed.
+    pub(super) fn unchanged(
+        workload: &'a Workload,
+        level: u32,
+        repetition: u32,
+        length: Length,
+    ) -> Planned<'a> {
+        Planned { workload, level, repetition, length, in_round: false, change: None }
+    }
+
+    /// What is known of it before it begins.
+    pub(super) fn trial(&self) -> Trial {
+        let Planned { workload, level, repetition, .. } = *self;
+        Trial { workload: workload.name.clone(), level, repetition, ..Trial::default() }
+    }
+
     /// A trial of which nothing is there but why.
-    pub(super) fn failed(&self, why: impl Display) -> Trial {
-        failed(self.workload, self.level, self.repetition, why)
+    pub(super) fn failed(&self, why: Error) -> Trial {
+        Trial { failure: Some(why.into()), ..self.trial() }
     }
 }
 
@@ -83,13 +98,12 @@ impl Runner for SimulatedRunner<'_> {
     }
 
     fn trial(&mut self, planned: &Planned) -> Trial {
-        let Planned { workload, level, repetition, length: Length { warmup, window, .. }, change, .. } =
-            *planned;
+        let Planned { workload, level, repetition, length, in_round, change } = *planned;
         let own_seed = self.experiment.seed;
-        let seed = if planned.in_round { simulated::seed_of(own_seed, change) } else { own_seed };
+        let seed = if in_round { simulated::seed_of(own_seed, change) } else { own_seed };
         let changed = change.map(|change| simulated::changed(self.model, change));
         let model = changed.as_ref().unwrap_or(self.model);
-        simulated::trial(model, &workload.name, level, repetition, seed, warmup, window)
+        simulated::trial(model, &workload.name, level, repetition, seed, length.warmup, length.window)
     }
 
     fn interventions(&mut self, _: &Workload) -> Result<Vec<String>, Error> {
@@ -100,10 +114,4 @@ impl Runner for SimulatedRunner<'_> {
         let goodput = base.trial.load.as_ref().map(|load| load.goodput_rps).filter(|rate| *rate > 0.0)?;
         simulated::changes(self.model, strength, goodput).into_iter().find(|change| change.name == name)
     }
-}
-
-/// A trial of which nothing is there but why.
-pub(super) fn failed(workload: &Workload, level: u32, repetition: u32, why: impl Display) -> Trial {
-    let (workload, failure) = (workload.name.clone(), Some(why.to_string()));
-    Trial { workload, level, repetition, failure, ..Trial::default() }
 }

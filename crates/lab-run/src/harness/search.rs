@@ -25,14 +25,10 @@ pub(super) fn search(
     let Some(plan) = workload.limit.as_ref().map(LatencyLimit::plan) else { return Ok(()) };
     let mut search = search::Search::new(plan.clone(), first_rps(results, &workload.name));
     let ours = results.searches.len();
-    let (name, planned) = (workload.name.clone(), plan.clone());
-    results.searches.push(Search {
-        workload: name,
-        repetition,
-        plan: planned,
-        trials: Vec::new(),
-        ended: None,
-    });
+    let (workload_name, own_plan) = (workload.name.clone(), plan.clone());
+    let begun =
+        Search { workload: workload_name, repetition, plan: own_plan, trials: Vec::new(), ended: None };
+    results.searches.push(begun);
     loop {
         let (rate_rps, warmup_secs, window_secs) = match search.next() {
             Next::Try { rate_rps, warmup_secs, window_secs } => (rate_rps, warmup_secs, window_secs),
@@ -49,15 +45,7 @@ pub(super) fn search(
         paced.args.extend(["--rate".to_owned(), rate, "--arrivals".to_owned(), plan.arrivals.clone()]);
         let length = Length { warmup: span(warmup_secs), window: span(window_secs), adaptive: None };
         let begun = Instant::now();
-        let planned = Planned {
-            workload: &paced,
-            level: plan.clients,
-            repetition,
-            length,
-            in_round: false,
-            change: None,
-        };
-        let trial = runner.trial(&planned);
+        let trial = runner.trial(&Planned::unchanged(&paced, plan.clients, repetition, length));
         // An interrupted trial is no failure of the target.
         if options.stop.load(Ordering::Relaxed) {
             return Ok(());

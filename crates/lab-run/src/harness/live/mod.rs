@@ -11,11 +11,11 @@ use super::resources::resources_of;
 use super::runner::Planned;
 use super::services::{self, Services};
 use super::sizes::of_server;
-use super::{Options, Precision, Runner, TargetRun, environment, load};
+use super::{Options, Runner, TargetRun, environment, load};
 use crate::http::get;
 use crate::sampler::{Cap, Context, Database, Samplers, device_of};
 use kv::Error;
-use kv::proto::{HEALTHZ, SecondReport};
+use kv::proto::HEALTHZ;
 use lab_data::experiment::{Commands, Fresh, GENERATOR, Target, Workload};
 use lab_data::results::{Change, Resource, SLOWER_GENERATOR, Trial};
 use std::collections::BTreeSet;
@@ -157,17 +157,11 @@ impl<'a> LiveRunner<'a> {
 
     /// One run of the load generator.
     fn run(&mut self, planned: &Planned) -> Trial {
-        let Planned { workload, level, repetition, length, .. } = *planned;
+        let workload = &planned.workload.name;
         self.started.used = true;
         self.ran += 1;
         let TargetRun { experiment, options, .. } = self.target_run;
-        let precision = length.adaptive.map(|adaptive| Precision {
-            least: length.window.0,
-            adaptive,
-            is_open: workload.is_open(),
-        });
-        let enough = precision.map(|of| move |bins: &[SecondReport]| (options.enough)(&of, bins));
-        let preload = !self.started.preloaded.contains(&workload.name);
+        let preload = !self.started.preloaded.contains(workload);
         // What fails some requests must not fail those that write and read back the keys.
         let fail =
             |live: &LiveRunner, fails| live.started.failing.as_ref().map_or(Ok(()), |_| live.inject(fails));
@@ -175,36 +169,25 @@ impl<'a> LiveRunner<'a> {
             return planned.failed(why);
         }
         let context = self.context();
-        let slower = self.changed.as_ref().filter(|change| change.name == SLOWER_GENERATOR);
         let run = load::Run {
-            program: &options.program,
+            options,
+            planned,
             url: self.load_url(),
-            workload,
-            level,
             // Another for each trial: the same requests again would find what the last ones left in the cache.
             seed: experiment.seed.wrapping_add(self.ran),
-            warmup: length.warmup,
-            window: length.adaptive.map_or(length.window, |adaptive| adaptive.most),
-            enough: enough.as_ref().map(|enough| enough as &load::Enough),
             preload,
-            added_cpu_us: slower.map(|change| change.added_us),
             cores: self.target_run.cores_of(GENERATOR),
             context: &context,
-            log: &options.dir.join("load.log"),
             started: &|pid| self.fleet.take(GENERATOR, pid),
             filled: &|| fail(self, true),
             limits: load::Limits::default(),
         };
-        let mut outcome = run.run(&options.stop);
-        if outcome.preloaded {
-            self.started.preloaded.insert(workload.name.clone());
+        let load::Outcome { preloaded, trial } = run.run();
+        if preloaded {
+            self.started.preloaded.insert(workload.clone());
         }
         // Whoever has no answer says so, too; but if a part has ended, this is why.
-        let failure = self.ended().map(String::from).or(outcome.failure.take());
-        let load = outcome.report.take();
-        let (elapsed_secs, opened, closed) = outcome.readings();
-        let workload = workload.name.clone();
-        Trial { workload, level, repetition, load, failure, elapsed_secs, opened, closed }
+        Trial { failure: self.ended().map(String::from).or(trial.failure), ..trial }
     }
 }
 
