@@ -112,19 +112,15 @@ pub(super) fn resources_of(
     let lanes = names_of(&own, LANES);
     resources.extend(own);
     resources.extend(link(reading));
-    let synced = reading.counters.keys().filter_map(|name| Some((name, name.strip_suffix(WAL_SYNC)?)));
-    let indication = |name: String, busy: String, limit| Resource {
+    let synced = reading.counters.keys().filter_map(|busy| {
+        let part = busy.strip_suffix(WAL_SYNC)?;
+        Some((format!("{part} WAL sync"), busy.clone(), Some(Limit::CommitPath)))
+    });
+    let disk = device.map(|device| (format!("disk {device}"), format!("disk.{device}.busy_secs"), None));
+    resources.extend(synced.chain(disk).map(|(name, busy, limit)| Resource {
         within: lanes.clone(),
         ..one(name, vec![busy], ResourceKind::Indication, limit)
-    };
-    resources.extend(
-        synced.map(|(name, part)| {
-            indication(format!("{part} WAL sync"), name.clone(), Some(Limit::CommitPath))
-        }),
-    );
-    resources.extend(
-        device.map(|device| indication(format!("disk {device}"), format!("disk.{device}.busy_secs"), None)),
-    );
+    }));
     take_in(&mut resources, write_cap(reading));
     let generator = placements.iter().find(|placement| placement.part == GENERATOR);
     resources.extend(generator.map(|placement| generator_of(placement, reading)));
@@ -157,10 +153,7 @@ impl Row {
         let servers = servers_gauge.as_ref().map_or(Some(1.0), |name| reading.gauges.get(name).copied());
         let is_read = |name: &String| reading.counters.contains_key(name);
         let counted = |names: &[&str]| {
-            let labelled = names.iter().map(|name| match *name {
-                SERVER_UNREAD => SERVER_UNREAD.to_owned(),
-                name => format!("{name}{labels}"),
-            });
+            let labelled = names.iter().map(|name| format!("{name}{labels}"));
             labelled.filter(|name| name == SERVER_UNREAD || is_read(name)).collect()
         };
         let (operation, shard) = (label(labels, "operation").unwrap_or_default(), label(labels, "shard"));
@@ -193,51 +186,48 @@ fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
 
 /// The names of those that are called one of `limits`.
 fn names_of(resources: &[Resource], limits: &[Limit]) -> Vec<String> {
-    let held =
-        resources.iter().filter(|resource| resource.limit.is_some_and(|limit| limits.contains(&limit)));
+    let held = resources.iter().filter(|of| of.limit.is_some_and(|limit| limits.contains(&limit)));
     held.map(|resource| resource.name.clone()).collect()
 }
 
 /// The cores of all parts but the generator, and the quotas that leave less than these.
 fn processors(placements: &[Placement], reading: &Reading, own: &[Resource]) -> Vec<Resource> {
-    let mut resources: Vec<Resource> = Vec::new();
     let generator = placements.iter().find(|placement| placement.part == GENERATOR);
     // On the generator's cores a link is part of the generator's load; elsewhere its cores are a resource like any other.
-    let is_beside =
-        |of: &Placement| of.part == LINK && generator.is_some_and(|generator| generator.cores == of.cores);
-    let targets: Vec<&Placement> =
-        placements.iter().filter(|of| of.part != GENERATOR && !is_beside(of)).collect();
-    for (index, placement) in targets.iter().enumerate() {
-        // Parts on the same cores are one resource, named where the first of them stands.
-        if targets[..index].iter().any(|earlier| earlier.cores == placement.cores) {
-            continue;
+    let is_load = |of: &Placement| {
+        of.part == GENERATOR
+            || of.part == LINK && generator.is_some_and(|generator| generator.cores == of.cores)
+    };
+    // Parts on the same cores are one resource, named where the first of them stands.
+    let mut shared: Vec<(&[usize], Vec<&str>)> = Vec::new();
+    for Placement { part, cores, .. } in placements.iter().filter(|of| !is_load(of)) {
+        match shared.iter_mut().find(|(known, _)| known == cores) {
+            Some((_, parts)) => parts.push(part),
+            None => shared.push((cores, vec![part])),
         }
-        let together: Vec<&str> = (targets.iter().filter(|other| other.cores == placement.cores))
-            .map(|placement| placement.part.as_str())
-            .collect();
-        let cores = placement.cores.len() as f64;
-        let whole = |parts: &[&str]| Resource { within: within(parts, own), ..cpu(parts, cores, false) };
+    }
+    let mut resources: Vec<Resource> = Vec::new();
+    for (cores, parts) in shared {
+        let cores = cores.len() as f64;
         let under_quota = |part: &&str| {
             let gauge = format!("{part}.quota_cores");
             let quota = reading.gauges.get(&gauge).filter(|quota| **quota < cores)?;
-            Some(Resource {
-                servers_gauge: Some(gauge),
-                within: within(&[part], own),
-                ..cpu(&[part], *quota, true)
-            })
+            Some(Resource { servers_gauge: Some(gauge), ..cpu(&[part], *quota, true, own) })
         };
-        let quotas: Vec<Resource> = together.iter().filter_map(under_quota).collect();
+        let quotas: Vec<Resource> = parts.iter().filter_map(under_quota).collect();
         // Alone on its cores it can use no more of them than its quota.
-        if together.len() > 1 || quotas.is_empty() {
-            resources.push(whole(&together));
-        }
+        let is_whole = parts.len() > 1 || quotas.is_empty();
+        resources.extend(is_whole.then(|| cpu(&parts, cores, false, own)));
         resources.extend(quotas);
     }
     resources
 }
 
-fn cpu(parts: &[&str], servers: f64, is_quota: bool) -> Resource {
-    let limit = match (parts.contains(&SERVER), parts.iter().any(is_database), is_quota) {
+/// Cores, or a quota. What clients hold while `parts` compute is among `own`; its queue is the scheduler's, and nobody counts whose it
+/// is.
+fn cpu(parts: &[&str], servers: f64, is_quota: bool, own: &[Resource]) -> Resource {
+    let is_server = parts.contains(&SERVER);
+    let limit = match (is_server, parts.iter().any(is_database), is_quota) {
         (true, _, false) => Limit::ServerCpu,
         (true, _, true) => Limit::ServerQuota,
         (false, true, false) => Limit::DatabaseCpu,
@@ -245,13 +235,12 @@ fn cpu(parts: &[&str], servers: f64, is_quota: bool) -> Resource {
         (false, false, _) => Limit::Other,
     };
     let busy = parts.iter().map(|part| format!("{part}.cpu_secs")).collect();
-    let name = format!("{} CPU", named(parts));
-    Resource { servers, ..one(name, busy, ResourceKind::Station, Some(limit)) }
-}
-
-/// What clients hold while `parts` compute; its queue is the scheduler's, and nobody counts whose it is.
-fn within(parts: &[&str], own: &[Resource]) -> Vec<String> {
-    names_of(own, if parts.contains(&SERVER) { THREADS } else { LANES })
+    let within = names_of(own, if is_server { THREADS } else { LANES });
+    Resource {
+        servers,
+        within,
+        ..one(format!("{} CPU", named(parts)), busy, ResourceKind::Station, Some(limit))
+    }
 }
 
 /// The generator's cores. Sharing them, it is delayed by whatever else runs there: all of that is its load.
@@ -269,7 +258,7 @@ fn generator_of(placement: &Placement, reading: &Reading) -> Resource {
         // An answer that it has not read yet lies in its socket.
         waiting: vec![GENERATOR_UNREAD.to_owned()],
         serving: vec![format!("{GENERATOR}.cpu_secs")],
-        ..cpu(&parts, quota.copied().unwrap_or(cores), false)
+        ..cpu(&parts, quota.copied().unwrap_or(cores), false, &[])
     }
 }
 

@@ -33,7 +33,14 @@ const SIZES: &[(&str, Size)] = &[
     ("delay", |base| Some(Slowed::Requests(Vec::new(), base.server_cpus().1))),
     ("lock", |base| Some(base.station("server lock", 1.0))),
     ("store_worker", lanes),
-    ("flush", flush),
+    ("flush", |base| {
+        base.batches(
+            vec!["store flush".to_owned()],
+            "weir_flush_busy_seconds_total",
+            "weir_flushes_total",
+            |_| true,
+        )
+    }),
     ("commit", commit),
     ("link", |_| Some(Slowed::Rate(vec!["link".to_owned()]))),
     ("write_cap", |base| {
@@ -103,10 +110,30 @@ impl Base<'_> {
         (all.map(|resource| resource.name.clone()).collect(), servers)
     }
 
-    /// By how much the counters whose names are `meant` grew together.
-    fn grown(&self, meant: impl Fn(&str) -> bool) -> f64 {
-        let names = self.trial.closed.counters.keys().filter(|name| meant(name));
-        names.filter_map(|name| self.trial.growth(name)).sum()
+    /// Batches, and how long one took: by how much the counters whose names have `busy` in them grew together, over those with
+    /// `count`; of those that are `meant`.
+    fn batches(
+        &self,
+        names: Vec<String>,
+        busy: &str,
+        count: &str,
+        meant: impl Fn(&str) -> bool,
+    ) -> Option<Slowed> {
+        let grown = |metric: &str| {
+            let counters = self.trial.closed.counters.keys();
+            let counters = counters.filter(|name| name.contains(metric) && meant(name));
+            counters.filter_map(|name| self.trial.growth(name)).sum::<f64>()
+        };
+        let secs = grown(busy) / grown(count);
+        // Nothing divided by nothing was not measured.
+        (secs.is_finite() && secs > 0.0).then_some(Slowed::Batches(names, secs))
+    }
+
+    /// The same of the store workers of a kind.
+    fn store_batches(&self, names: Vec<String>, kind: &str) -> Option<Slowed> {
+        let operation = format!("operation=\"{kind}\"");
+        let (busy, count) = ("weir_store_busy_seconds_total", "weir_store_duration_seconds_count");
+        self.batches(names, busy, count, |name| name.contains(&operation))
     }
 
     /// The names of the resources that are `meant`; `otherwise` where there is none.
@@ -125,16 +152,7 @@ fn lanes(base: &Base) -> Option<Slowed> {
         (kind, lanes.map(|lanes| lanes.name.clone()).collect::<Vec<_>>(), used)
     });
     let (kind, names, _) = kinds.into_iter().max_by(|(.., a), (.., b)| a.total_cmp(b))?;
-    let lane = format!("operation=\"{kind}\"");
-    let grown = |metric: &str| base.grown(|name| name.contains(metric) && name.contains(&lane));
-    let secs = grown("weir_store_busy_seconds_total") / grown("weir_store_duration_seconds_count");
-    measured(names, secs)
-}
-
-fn flush(base: &Base) -> Option<Slowed> {
-    let grown = |metric: &str| base.grown(|name| name.contains(metric));
-    let secs = grown("weir_flush_busy_seconds_total") / grown("weir_flushes_total");
-    measured(vec!["store flush".to_owned()], secs)
+    base.store_batches(names, kind)
 }
 
 /// How long a flush of the log takes; where the database does not say, how long a batch of writes does.
@@ -142,21 +160,8 @@ fn commit(base: &Base) -> Option<Slowed> {
     // What is slowed are commits of stores; a replica writes its log when it comes to it.
     let is_store = |name: &str| !name.starts_with("replica");
     let names = base.named_or(|of| of.name.ends_with("WAL sync") && is_store(&of.name), "database WAL sync");
-    let grown = |metric: &str| base.grown(|name| name.ends_with(metric) && is_store(name));
-    let sync = measured(names.clone(), grown(".wal_sync_secs") / grown(".wal_syncs"));
-    sync.or_else(|| {
-        let written =
-            |metric: &str| base.grown(|name| name.contains(metric) && name.contains("operation=\"write\""));
-        measured(
-            names,
-            written("weir_store_busy_seconds_total") / written("weir_store_duration_seconds_count"),
-        )
-    })
-}
-
-/// Nothing divided by nothing was not measured.
-fn measured(names: Vec<String>, secs: f64) -> Option<Slowed> {
-    (secs.is_finite() && secs > 0.0).then_some(Slowed::Batches(names, secs))
+    let syncs = base.batches(names.clone(), ".wal_sync_secs", ".wal_syncs", is_store);
+    syncs.or_else(|| base.store_batches(names, "write"))
 }
 
 /// The interventions that a server can make itself, by what it has counted in `reading`.

@@ -17,24 +17,18 @@ pub(super) type Wanted = [bool; 3];
 pub(super) struct Layout {
     /// Whether one tree is for all.
     pub(super) is_v2: bool,
-    /// The tree of each of [`CONTROLLERS`].
+    /// The tree of each of [`CONTROLLERS`] that is needed.
     pub(super) roots: [Option<PathBuf>; 3],
 }
 
 /// The layout that can limit what is wanted.
 pub(super) fn layout(mounts: &[Mount], wanted: Wanted) -> Result<Layout, Error> {
-    let of = |is_meant: &dyn Fn(&Mount) -> bool| {
-        mounts.iter().find(|mount| is_meant(mount)).map(|mount| mount.point.clone())
+    let root = |is_v2: bool, at: usize| {
+        let mut found = mounts.iter().filter(|mount| wanted[at] && has(mount, is_v2, CONTROLLERS[at]));
+        found.next().map(|mount| mount.point.clone())
     };
-    let v1 = CONTROLLERS.map(|(name, ..)| of(&|mount| mount.kind == "cgroup" && mount.has(name)));
-    let root = of(&|mount| mount.kind == "cgroup2");
-    let controllers = root.as_ref().map(|root| fs::read_to_string(root.join("cgroup.controllers")));
-    let controllers = controllers.and_then(Result::ok).unwrap_or_default();
-    let has = |name: &str| controllers.split_ascii_whitespace().any(|known| known == name);
-    let v2 = CONTROLLERS.map(|(_, name, _)| root.clone().filter(|_| has(name)));
-    let layouts = [Layout { is_v2: false, roots: v1 }, Layout { is_v2: true, roots: v2 }];
-    let can =
-        |of: &Layout| wanted.iter().zip(&of.roots).all(|(is_wanted, root)| !is_wanted || root.is_some());
+    let layouts = [false, true].map(|is_v2| Layout { is_v2, roots: [0, 1, 2].map(|at| root(is_v2, at)) });
+    let can = |of: &Layout| of.roots.each_ref().map(Option::is_some) == wanted;
     layouts.into_iter().find(can).ok_or_else(|| {
         let needed = CONTROLLERS.iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted);
         let needed: Vec<&str> = needed.map(|((.., words), _)| *words).collect();
@@ -44,4 +38,13 @@ pub(super) fn layout(mounts: &[Mount], wanted: Wanted) -> Result<Layout, Error> 
         ))
         .hint("remove the limits, quotas and write caps from the experiment")
     })
+}
+
+/// Whether `mount` is the tree of a controller.
+fn has(mount: &Mount, is_v2: bool, (v1, v2, _): (&str, &str, &str)) -> bool {
+    if !is_v2 {
+        return mount.kind == "cgroup" && mount.has(v1);
+    }
+    let controllers = fs::read_to_string(mount.point.join("cgroup.controllers")).unwrap_or_default();
+    mount.kind == "cgroup2" && controllers.split_ascii_whitespace().any(|known| known == v2)
 }

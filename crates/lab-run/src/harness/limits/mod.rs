@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use layout::{CONTROLLERS, Layout, Wanted, layout};
+use layout::{CONTROLLERS, Layout, layout};
 
 /// How long a group may take to be empty.
 const REMOVE_MAX: Duration = Duration::from_secs(2);
@@ -73,7 +73,7 @@ impl Limits {
             return Ok(None);
         }
         let mut limits = Limits::within(layout(&mounts(), wanted)?);
-        limits.make_all(&format!("weir-lab-{}", std::process::id()), parts, wanted)?;
+        limits.make_all(&format!("weir-lab-{}", std::process::id()), parts)?;
         Ok(Some(limits))
     }
 
@@ -81,36 +81,34 @@ impl Limits {
         Limits { layout, capped: None, members: Vec::new(), made: Vec::new() }
     }
 
-    fn make_all(&mut self, name: &str, parts: &[Part], wanted: Wanted) -> Result<(), Error> {
+    fn make_all(&mut self, name: &str, parts: &[Part]) -> Result<(), Error> {
         let Layout { is_v2, roots } = self.layout.clone();
-        let of_part = |part: &Part| match (is_v2, part.capped) {
-            (false, _) => format!("{name}-{}", part.name),
-            // Processes may only be in groups without children.
-            (true, true) => format!("{name}/{}", part.name),
-            (true, false) => format!("{name}-uncapped/{}", part.name),
-        };
+        let needed = roots.each_ref().map(Option::is_some);
         if let Some(root) = roots.iter().flatten().next().filter(|_| is_v2) {
-            hand_down(root, wanted)?;
-            for group in [root.join(name), root.join(format!("{name}-uncapped"))] {
-                self.make(&group)?;
-                // All parts of one have the write cap together.
-                hand_down(&group, [wanted[0], wanted[1], false])?;
-            }
+            hand_down(root, needed)?;
         }
         let [memory, cpu, io] = roots;
-        self.capped = io.as_ref().filter(|_| wanted[2]).map(|root| root.join(name));
+        self.capped = io.map(|root| root.join(name));
         if let Some(capped) = self.capped.clone() {
             self.make(&capped)?;
+            if is_v2 {
+                // All parts of it have the write cap together.
+                hand_down(&capped, [needed[0], needed[1], false])?;
+            }
         }
         for part in parts {
-            let own = |root: &PathBuf| root.join(of_part(part));
             let shared = self.capped.clone().filter(|_| part.capped);
-            let writing = if is_v2 { shared.and(io.as_ref()).map(own) } else { shared };
+            let own = |root: &PathBuf| match &shared {
+                // Processes may only be in groups without children.
+                Some(shared) if is_v2 => shared.join(&part.name),
+                _ => root.join(format!("{name}-{}", part.name)),
+            };
+            let writing = shared.as_ref().map(|shared| if is_v2 { own(shared) } else { shared.clone() });
             let memory = memory.as_ref().filter(|_| part.memory.is_some()).map(own);
             let cpu = cpu.as_ref().filter(|_| part.quota.is_some()).map(own);
             // Two controllers of one hierarchy share a group.
             let mut groups: Vec<PathBuf> =
-                writing.into_iter().chain(memory.clone()).chain(cpu.clone()).collect();
+                [writing, memory.clone(), cpu.clone()].into_iter().flatten().collect();
             groups.dedup();
             groups.iter().try_for_each(|group| self.make(group))?;
             if let Some((group, bytes)) = memory.zip(part.memory) {
@@ -162,14 +160,12 @@ impl Limits {
     /// Caps what the capped parts together write to `device` (`254:0`), in bytes a second; `None` lifts the cap.
     pub(super) fn cap_writes(&self, device: &str, bytes_per_sec: Option<u64>) -> Result<(), Error> {
         let Some(group) = &self.capped else { return Ok(()) };
-        match (self.layout.is_v2, bytes_per_sec) {
-            (true, None) => set(&group.join("io.max"), &format!("{device} wbps=max")),
-            (true, Some(rate)) => set(&group.join("io.max"), &format!("{device} wbps={rate}")),
-            (false, rate) => {
-                let rate = rate.unwrap_or(0);
-                set(&group.join("blkio.throttle.write_bps_device"), &format!("{device} {rate}"))
-            }
-        }
+        let (file, key, none) = match self.layout.is_v2 {
+            true => ("io.max", "wbps=", "max"),
+            false => ("blkio.throttle.write_bps_device", "", "0"),
+        };
+        let rate = bytes_per_sec.map_or(none.to_owned(), |rate| rate.to_string());
+        set(&group.join(file), &format!("{device} {key}{rate}"))
     }
 
     /// The group whose writes are capped.
@@ -216,9 +212,9 @@ impl Drop for Limits {
 }
 
 /// Lets the groups below `group` have controllers: one works in a group only if every group above has handed it down.
-fn hand_down(group: &Path, wanted: Wanted) -> Result<(), Error> {
-    let mut wanted = CONTROLLERS.iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted);
-    wanted.try_for_each(|((_, name, _), _)| set(&group.join("cgroup.subtree_control"), &format!("+{name}")))
+fn hand_down(group: &Path, needed: [bool; 3]) -> Result<(), Error> {
+    let mut needed = CONTROLLERS.iter().zip(needed).filter(|(_, is_needed)| *is_needed);
+    needed.try_for_each(|((_, name, _), _)| set(&group.join("cgroup.subtree_control"), &format!("+{name}")))
 }
 
 fn set(file: &Path, text: &str) -> Result<(), Error> {

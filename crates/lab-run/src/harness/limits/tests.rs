@@ -1,5 +1,6 @@
 //! What is written into the files of control groups, looked at in a directory that plays them.
 
+use super::layout::Wanted;
 use super::*;
 use crate::sampler::parse_mounts;
 
@@ -48,7 +49,7 @@ fn under_version_2_parts_are_children_of_the_group_that_is_capped() {
         part("database-2", true, Some(0.35)),
         part("replica", false, Some(0.5)),
     ];
-    limits.make_all("weir-lab-1", &parts, ALL).unwrap();
+    limits.make_all("weir-lab-1", &parts).unwrap();
     limits.cap_writes("254:0", Some(10 << 20)).unwrap();
     let shared = root.path().join("weir-lab-1");
     let read = |file: PathBuf| fs::read_to_string(file).unwrap();
@@ -59,7 +60,7 @@ fn under_version_2_parts_are_children_of_the_group_that_is_capped() {
     assert!(!shared.join("database-1/cpu.max").exists());
     let groups = |part: &str| limits.member(part).unwrap().groups.clone();
     assert_eq!(groups("database-2"), [shared.join("database-2")]);
-    assert_eq!(groups("replica"), [root.path().join("weir-lab-1-uncapped/replica")]);
+    assert_eq!(groups("replica"), [root.path().join("weir-lab-1-replica")]);
     limits.cap_writes("254:0", None).unwrap();
     assert_eq!(read(shared.join("io.max")), "254:0 wbps=max");
     limits.made.clear();
@@ -74,7 +75,7 @@ fn under_version_1_each_controller_has_groups_of_its_own_and_only_some_parts_are
     let mut limits = Limits::within(Layout { is_v2: false, roots });
     let parts =
         [part("database", true, Some(0.5)), part("replica", false, None), part("server", false, Some(0.2))];
-    limits.make_all("weir-lab-1", &parts, ALL).unwrap();
+    limits.make_all("weir-lab-1", &parts).unwrap();
     let own = |tree: &Path, part: &str| tree.join(format!("weir-lab-1-{part}"));
     let groups = |part: &str| limits.member(part).unwrap().groups.clone();
     assert_eq!(
@@ -96,7 +97,7 @@ fn a_quota_is_lowered_for_some_and_then_what_it_was() {
     let roots = [None, Some(root.path().to_owned()), None];
     let mut limits = Limits::within(Layout { is_v2: false, roots });
     let parts = [part("database", false, Some(0.5)), part("server", false, Some(0.002))];
-    limits.make_all("weir", &parts, [false, true, false]).unwrap();
+    limits.make_all("weir", &parts).unwrap();
     let quota =
         |part: &str| fs::read_to_string(root.path().join(format!("weir-{part}/cpu.cfs_quota_us"))).unwrap();
     assert_eq!((quota("database").as_str(), quota("server").as_str()), ("50000", "1000"));
