@@ -9,14 +9,13 @@
 
 use super::runner::{Length, Planned};
 use super::sizes::Base;
-use super::{Progress, Runner, TargetRun, save, shuffle};
+use super::{Block, Runner, shuffle};
 use kv::Error;
 use kv::units::Span;
 use lab_data::experiment::{Experiment, Interventions, Workload};
 use lab_data::results::{Intervention, Results, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// After so many rounds it is asked whether they show that the generator is the limit, or is not …
@@ -102,36 +101,31 @@ fn best_level(results: &Results, workload: &str) -> Option<u32> {
     means.filter(|(_, mean)| *mean > 0.0).max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(level, _)| level)
 }
 
-impl<'a> TargetRun<'a> {
-    /// Makes every intervention of every workload, as often as it has to be made, or until `stop` is set. What fails is a failed trial;
-    /// the error is that nothing can be saved.
-    pub(super) fn intervene(
-        &'a self,
-        runner: &mut dyn Runner,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-        stop: &AtomicBool,
-    ) -> Result<(), Error> {
-        let experiment = self.experiment;
-        for workload in
-            self.workloads.iter().filter(|_| experiment.headroom || experiment.interventions.is_some())
-        {
+impl Block<'_> {
+    /// Makes every intervention of every workload, as often as it has to be made, or until the run is stopped. What fails is a failed
+    /// trial; the error is that nothing can be saved.
+    pub(super) fn intervene(&mut self, runner: &mut dyn Runner) -> Result<(), Error> {
+        let (experiment, options) = (self.target_run.experiment, &self.target_run.options);
+        if !experiment.headroom && experiment.interventions.is_none() {
+            return Ok(());
+        }
+        for workload in &self.target_run.workloads {
             let names = match runner.interventions(workload) {
                 Ok(names) => names,
-                Err(_) if stop.load(Ordering::Relaxed) => return Ok(()),
+                Err(_) if options.is_stopped() => return Ok(()),
                 Err(why) => {
                     let level = experiment.levels_of(workload).iter().max().copied().unwrap_or(1);
                     let (workload, failure) = (workload.name.clone(), Some(why.into()));
                     let trial = Trial { workload, level, failure, ..Trial::default() };
-                    self.keep(Intervention { change: None, trial }, results, progress)?;
+                    self.keep(Intervention { change: None, trial })?;
                     continue;
                 }
             };
-            let headroom = Rounds::headroom(experiment, workload, &names, results);
+            let headroom = Rounds::headroom(experiment, workload, &names, self.results);
             let both = [headroom, Rounds::asked(experiment, workload, &names)];
             for rounds in both.iter().flatten().filter(|rounds| !rounds.names.is_empty()) {
-                self.run_rounds(rounds, runner, results, progress, stop)?;
-                if stop.load(Ordering::Relaxed) {
+                self.run_rounds(rounds, runner)?;
+                if options.is_stopped() {
                     return Ok(());
                 }
             }
@@ -139,57 +133,51 @@ impl<'a> TargetRun<'a> {
         Ok(())
     }
 
-    fn run_rounds(
-        &'a self,
-        rounds: &Rounds<'a>,
-        runner: &mut dyn Runner,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-        stop: &AtomicBool,
-    ) -> Result<(), Error> {
+    fn run_rounds(&mut self, rounds: &Rounds, runner: &mut dyn Runner) -> Result<(), Error> {
         let Rounds { workload, level, ref names, strength, ref numbers, in_one_try, length } = *rounds;
-        let (target, in_round) = (self.subject.name.as_deref(), 1 + names.len());
+        let (target, options) = (self.name(), &self.target_run.options);
+        let in_round = 1 + names.len();
         let total = numbers.len() * in_round;
         let is_measured = |trial: &Trial| {
             trial.failure.is_none() && trial.load.as_ref().is_some_and(|load| load.goodput_rps > 0.0)
         };
         let is_same = |of: &&Trial| of.workload == workload.name && of.level == level && is_measured(of);
-        let mut known = results.trials.iter().rev().find(is_same).cloned();
+        let mut known = self.results.trials.iter().rev().find(is_same).cloned();
         for round in numbers.clone() {
             let made = round - numbers.start;
-            if made > 0 && made % in_one_try == 0 && (self.options.is_decided)(results, &workload.name) {
+            if made > 0 && made % in_one_try == 0 && (options.is_decided)(self.results, &workload.name) {
                 break;
             }
-            let mut order = shuffled(names, self.experiment.seed, &workload.name, round);
+            let mut order = shuffled(names, self.target_run.experiment.seed, &workload.name, round);
             if known.is_none() {
                 // Nobody knows yet how much is a share of what.
                 order.sort_by_key(Option::is_some);
             }
             let mut revivals = None;
             for (place, name) in order.into_iter().enumerate() {
-                let base = known.as_ref().map(|trial| Base { resources: &results.resources, trial });
+                let base = known.as_ref().map(|trial| Base { resources: &self.results.resources, trial });
                 let change = name.map(|name| runner.change(base.as_ref()?, name, strength));
                 let Some(change) = change.map_or(Some(None), |change| change.map(Some)) else { continue };
                 let number = made as usize * in_round + place + 1;
-                progress.intervenes(number, total, target, &workload.name, name);
+                self.progress.intervenes(number, total, target, &workload.name, name);
                 let unchanged = Planned::unchanged(workload, level, round, length);
-                let mut trial =
-                    runner.trial(&Planned { in_round: true, change: change.as_ref(), ..unchanged });
+                let planned = Planned { in_round: true, change: change.as_ref(), ..unchanged };
+                let mut trial = runner.trial(&planned);
                 // An interrupted trial is no failure of the target.
-                if stop.load(Ordering::Relaxed) {
+                if options.is_stopped() {
                     return Ok(());
                 }
                 let is_revived = *revivals.get_or_insert(runner.revivals()) != runner.revivals();
                 if is_revived {
                     let own = trial.failure.take().map(|why| format!("{why}; ")).unwrap_or_default();
                     trial.failure = Some(format!("{own}{REVIVED}"));
-                    drop_round(results, &workload.name, round);
+                    drop_round(self.results, &workload.name, round);
                 }
                 let is_lost = is_revived || (change.is_none() && !is_measured(&trial));
                 if change.is_none() && !is_lost {
                     known = Some(trial.clone());
                 }
-                self.keep(Intervention { change, trial }, results, progress)?;
+                self.keep(Intervention { change, trial })?;
                 // What was or would be measured beside it can be compared with nothing.
                 if is_lost {
                     break;
@@ -199,15 +187,10 @@ impl<'a> TargetRun<'a> {
         Ok(())
     }
 
-    fn keep(
-        &self,
-        intervention: Intervention,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), Error> {
-        progress.intervened(self.subject.name.as_deref(), &intervention);
-        results.interventions.push(intervention);
-        save(results, &self.options.dir)
+    fn keep(&mut self, intervention: Intervention) -> Result<(), Error> {
+        self.progress.intervened(self.name(), &intervention);
+        self.results.interventions.push(intervention);
+        self.save()
     }
 }
 
@@ -238,7 +221,7 @@ fn shuffled<'k>(names: &'k [String], seed: u64, workload: &str, round: u32) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::Options;
+    use crate::harness::{Options, Progress, TargetRun};
     use lab_data::experiment::{Experiment, INTERVENTIONS};
     use lab_data::results::{Resource, Selftest};
     use std::collections::BTreeSet;
@@ -334,7 +317,9 @@ mod tests {
         let target_run = TargetRun::new(&experiment, &experiment.subjects[0], &options, &[0]).unwrap();
         let mut results = target_run.nothing_yet("now");
         results.trials.extend(is_swept.then(|| base(&[])));
-        target_run.intervene(runner, &mut results, &mut Silent, &AtomicBool::new(false)).unwrap();
+        let mut block =
+            Block { target_run: &target_run, repetition: 0, results: &mut results, progress: &mut Silent };
+        block.intervene(runner).unwrap();
         let shown = |round| {
             let of = results.interventions.iter().filter(move |made| made.trial.repetition == round);
             of.map(|made| match (&made.trial.failure, &made.change) {

@@ -75,6 +75,13 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
 }
 
+impl Options {
+    /// Whether the run is to end.
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
 /// What an experiment asks of a trial that may end before its limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Precision {
@@ -162,14 +169,11 @@ fn run_into(
                 own.selftest = Some(proved.selftest);
                 (own.selftest_at, own.selftest_cores) = (proved.at, proved.cores);
             }
-            let target: Result<&mut dyn Runner, Error> = match &mut made {
-                Ok(runner) => Ok(runner.as_mut()),
-                Err(why) => Err(why.clone()),
-            };
-            let done = target_run.block(repetition, target, own, &mut count, progress);
+            let mut block = Block { target_run, repetition, results: own, progress: &mut *progress };
+            let done = block.run(&mut made, &mut count);
             runner = made.ok();
             done.map_err(|why| of_target(target_run.subject, why))?;
-            if options.stop.load(Ordering::Relaxed) {
+            if options.is_stopped() {
                 return Ok(());
             }
         }
@@ -241,7 +245,7 @@ impl<'a> TargetRun<'a> {
     }
 
     /// What its trials run against; `ran` of them have been begun before.
-    fn runner(&self, ran: u64) -> Result<Box<dyn Runner + '_>, Error> {
+    fn runner(&self, ran: u64) -> Made<'_> {
         Ok(match &self.subject.target {
             Target::Simulated(model) => Box::new(SimulatedRunner { model, experiment: self.experiment }),
             _ => Box::new(LiveRunner::new(self, ran)?),
@@ -285,45 +289,61 @@ impl<'a> TargetRun<'a> {
         let is_other = |case: &Case| Some(&case.target) != self.subject.name.as_ref();
         self.experiment.truth.as_ref().is_some_and(|truth| truth.cases.iter().all(is_other))
     }
+}
 
-    /// Runs every trial of one repetition, or as many as there is time for. Without a `runner` there is a limit that this machine
-    /// cannot impose.
-    fn block(
-        &self,
-        repetition: u32,
-        runner: Result<&mut dyn Runner, Error>,
-        results: &mut Results,
-        count: &mut Count,
-        progress: &mut dyn Progress,
-    ) -> Result<(), Error> {
-        let TargetRun { experiment, options, .. } = self;
-        let name = self.subject.name.as_deref();
-        let mut begun = match runner {
+/// One repetition of a target, and what comes of it.
+struct Block<'b> {
+    target_run: &'b TargetRun<'b>,
+    repetition: u32,
+    results: &'b mut Results,
+    progress: &'b mut dyn Progress,
+}
+
+/// What the trials of a target run against; the error is a limit that this machine cannot impose.
+type Made<'r> = Result<Box<dyn Runner + 'r>, Error>;
+
+impl<'b> Block<'b> {
+    /// The target's name, where there are several.
+    fn name(&self) -> Option<&'b str> {
+        self.target_run.subject.name.as_deref()
+    }
+
+    /// Saves what there is so far.
+    fn save(&self) -> Result<(), Error> {
+        save(self.results, &self.target_run.options.dir)
+    }
+
+    /// Runs every trial, or as many as there is time for.
+    fn run(&mut self, made: &mut Made, count: &mut Count) -> Result<(), Error> {
+        let (TargetRun { experiment, options, workloads, .. }, repetition) =
+            (self.target_run, self.repetition);
+        let name = self.name();
+        let mut begun = match made {
             Ok(runner) => {
                 let shown = name.unwrap_or("the target");
-                progress.preparing(&format!("starting {shown} for repetition {}", repetition + 1));
-                runner.begin().map(|()| runner)
+                self.progress.preparing(&format!("starting {shown} for repetition {}", repetition + 1));
+                runner.begin().map(|()| runner.as_mut())
             }
             // That is an answer, too.
             Err(why) if experiment.truth.is_some() => Err(Error::new(format_args!("{NOT_IMPOSED}{why}"))),
-            Err(why) => return Err(why),
+            Err(why) => return Err(why.clone()),
         };
-        if options.stop.load(Ordering::Relaxed) {
+        if options.is_stopped() {
             return Ok(());
         }
         match &mut begun {
             // Or, with `[truth]`, in the first that begins.
-            Ok(runner) if repetition == 0 || results.resources.is_empty() => {
-                results.environment = runner.environment();
-                results.resources = runner.resources();
+            Ok(runner) if repetition == 0 || self.results.resources.is_empty() => {
+                self.results.environment = runner.environment();
+                self.results.resources = runner.resources();
             }
             Err(why) if repetition == 0 && experiment.truth.is_none() => return Err(why.clone()),
             _ => {}
         }
         let Experiment { warmup, window, adaptive, .. } = **experiment;
-        for (workload, level) in order(experiment, &self.workloads, repetition) {
+        for (workload, level) in order(experiment, workloads, repetition) {
             count.begun += 1;
-            progress.begins(count.begun, count.total, name, &workload.name, level);
+            self.progress.begins(count.begun, count.total, name, &workload.name, level);
             let length = Length { warmup, window, adaptive };
             let planned = Planned::unchanged(workload, level, repetition, length);
             let trial = match &mut begun {
@@ -331,27 +351,27 @@ impl<'a> TargetRun<'a> {
                 Err(why) => planned.failed(why.clone()),
             };
             // An interrupted trial is no failure of the target.
-            if options.stop.load(Ordering::Relaxed) {
+            if options.is_stopped() {
                 return Ok(());
             }
-            take_in(&mut results.resources, write_cap(&trial.opened));
+            take_in(&mut self.results.resources, write_cap(&trial.opened));
             // What a workload asks for, in the load generator's words, where the file has none.
-            let mut plans = results.workloads.iter_mut();
+            let mut plans = self.results.workloads.iter_mut();
             let undescribed = plans.find(|plan| plan.name == trial.workload && plan.about.is_empty());
             if let (Some(plan), Some(load)) = (undescribed, &trial.load) {
                 plan.about.clone_from(&load.about);
             }
-            results.trials.push(trial);
-            save(results, &options.dir)?;
-            progress.ended(name, &results.trials[results.trials.len() - 1]);
+            self.results.trials.push(trial);
+            self.save()?;
+            self.progress.ended(name, &self.results.trials[self.results.trials.len() - 1]);
         }
         let Ok(runner) = begun else { return Ok(()) };
-        for workload in &self.workloads {
-            search::search(runner, workload, repetition, results, options, progress)?;
+        for workload in workloads {
+            self.search(runner, workload)?;
         }
         let is_last = repetition + 1 == experiment.repetitions;
-        match is_last && !self.is_reference() {
-            true => self.intervene(runner, results, progress, &options.stop),
+        match is_last && !self.target_run.is_reference() {
+            true => self.intervene(runner),
             false => Ok(()),
         }
     }

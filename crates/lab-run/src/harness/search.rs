@@ -1,60 +1,58 @@
 //! Has the highest rate searched for under a limit on latency: runs the tries that [`lab_data::search`] asks for.
 
+use super::Block;
 use super::runner::{Length, Planned, Runner};
-use super::{Options, Progress, save};
 use kv::Error;
 use kv::units::{Rate, Span, micros};
 use lab_data::experiment::{LatencyLimit, Workload};
 use lab_data::results::{Results, Search, SearchTrial};
 use lab_data::search::{self, Next};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Where the first try is, as a share of the most that the closed loop got through: latency rises before that is reached.
 const BELOW_CAPACITY: f64 = 0.7;
 
-/// Searches for the highest rate of `workload` in one repetition; every try is kept in `results`, which are saved after it.
-pub(super) fn search(
-    runner: &mut dyn Runner,
-    workload: &Workload,
-    repetition: u32,
-    results: &mut Results,
-    options: &Options,
-    progress: &mut dyn Progress,
-) -> Result<(), Error> {
-    let Some(plan) = workload.limit.as_ref().map(LatencyLimit::plan) else { return Ok(()) };
-    let mut search = search::Search::new(plan.clone(), first_rps(results, &workload.name));
-    let ours = results.searches.len();
-    let (workload_name, own_plan) = (workload.name.clone(), plan.clone());
-    let begun =
-        Search { workload: workload_name, repetition, plan: own_plan, trials: Vec::new(), ended: None };
-    results.searches.push(begun);
-    loop {
-        let (rate_rps, warmup_secs, window_secs) = match search.next() {
-            Next::Try { rate_rps, warmup_secs, window_secs } => (rate_rps, warmup_secs, window_secs),
-            Next::End(end) => {
-                results.searches[ours].ended = Some(end);
-                return save(results, &options.dir);
+impl Block<'_> {
+    /// Searches for the highest rate of `workload`; every try is kept in the results, which are saved after it.
+    pub(super) fn search(&mut self, runner: &mut dyn Runner, workload: &Workload) -> Result<(), Error> {
+        let Some(plan) = workload.limit.as_ref().map(LatencyLimit::plan) else { return Ok(()) };
+        let mut search = search::Search::new(plan.clone(), first_rps(self.results, &workload.name));
+        let (ours, repetition) = (self.results.searches.len(), self.repetition);
+        let (name, trials) = (workload.name.clone(), Vec::new());
+        self.results.searches.push(Search {
+            workload: name,
+            repetition,
+            plan: plan.clone(),
+            trials,
+            ended: None,
+        });
+        loop {
+            let (rate_rps, warmup_secs, window_secs) = match search.next() {
+                Next::Try { rate_rps, warmup_secs, window_secs } => (rate_rps, warmup_secs, window_secs),
+                Next::End(end) => {
+                    self.results.searches[ours].ended = Some(end);
+                    return self.save();
+                }
+            };
+            let (rate, p99) = (kv::units::short(rate_rps), micros(plan.p99_us));
+            self.progress.preparing(&format!("{}, {rate} req/s, p99 ≤ {p99}?", workload.name));
+            let mut paced = workload.clone();
+            // A tenth of a request in a second is more than anybody reads.
+            let rate = Rate((rate_rps * 10.0).round() / 10.0).to_string();
+            paced.args.extend(["--rate".to_owned(), rate, "--arrivals".to_owned(), plan.arrivals.clone()]);
+            let length = Length { warmup: span(warmup_secs), window: span(window_secs), adaptive: None };
+            let begun = Instant::now();
+            let trial = runner.trial(&Planned::unchanged(&paced, plan.clients, repetition, length));
+            // An interrupted trial is no failure of the target.
+            if self.target_run.options.is_stopped() {
+                return Ok(());
             }
-        };
-        let (rate, p99) = (kv::units::short(rate_rps), micros(plan.p99_us));
-        progress.preparing(&format!("{}, {rate} req/s, p99 ≤ {p99}?", workload.name));
-        let mut paced = workload.clone();
-        // A tenth of a request in a second is more than anybody reads.
-        let rate = Rate((rate_rps * 10.0).round() / 10.0).to_string();
-        paced.args.extend(["--rate".to_owned(), rate, "--arrivals".to_owned(), plan.arrivals.clone()]);
-        let length = Length { warmup: span(warmup_secs), window: span(window_secs), adaptive: None };
-        let begun = Instant::now();
-        let trial = runner.trial(&Planned::unchanged(&paced, plan.clients, repetition, length));
-        // An interrupted trial is no failure of the target.
-        if options.stop.load(Ordering::Relaxed) {
-            return Ok(());
+            let tried = SearchTrial { rate_rps, window_secs, trial };
+            let outcome = search::judge(&plan, &tried);
+            search.take(rate_rps, window_secs, &outcome, begun.elapsed().as_secs_f64());
+            self.results.searches[ours].trials.push(tried);
+            self.save()?;
         }
-        let tried = SearchTrial { rate_rps, window_secs, trial };
-        let outcome = search::judge(&plan, &tried);
-        search.take(rate_rps, window_secs, &outcome, begun.elapsed().as_secs_f64());
-        results.searches[ours].trials.push(tried);
-        save(results, &options.dir)?;
     }
 }
 
