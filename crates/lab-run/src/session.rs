@@ -27,15 +27,15 @@ pub(crate) struct Patience {
 
 /// A session in a PostgreSQL, a MariaDB or a MySQL.
 pub(crate) struct Session {
-    runtime: Runtime,
+    // Before the runtime that it needs.
     client: Client,
+    runtime: Runtime,
     patience: Patience,
 }
 
 enum Client {
     Postgres(tokio_postgres::Client),
-    /// There until it is closed.
-    Mysql(Option<Conn>),
+    Mysql(Conn),
 }
 
 impl Session {
@@ -54,12 +54,12 @@ impl Session {
                 Engine::MariaDb => {
                     let options = OptsBuilder::from_opts(Opts::from_url(url).map_err(io::Error::other)?);
                     let options = options.db_name(Some(database)).prefer_socket(false);
-                    Client::Mysql(Some(Conn::new(options).await.map_err(io::Error::other)?))
+                    Client::Mysql(Conn::new(options).await.map_err(io::Error::other)?)
                 }
             })
         };
         let client = in_time(&runtime, &patience, connect)?;
-        Ok(Session { runtime, client, patience })
+        Ok(Session { client, runtime, patience })
     }
 
     /// The rows of a statement as text; NULL is empty.
@@ -77,7 +77,6 @@ impl Session {
                     Ok(rows.into_iter().filter_map(text).collect())
                 }
                 Client::Mysql(conn) => {
-                    let conn = conn.as_mut().ok_or_else(|| io::Error::other("the session is closed"))?;
                     let rows: Vec<mysql_async::Row> = conn.query(sql).await.map_err(io::Error::other)?;
                     let text = |value: Value| match value {
                         Value::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -89,18 +88,6 @@ impl Session {
             }
         };
         in_time(&self.runtime, &self.patience, ask)
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        // In MariaDB a connection that just ends is a line in the server's log.
-        if let Client::Mysql(conn) = &mut self.client
-            && let Some(conn) = conn.take()
-        {
-            let closed = async { conn.disconnect().await.map_err(io::Error::other) };
-            let _ = in_time(&self.runtime, &self.patience, closed);
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::sampler::{Stat, descendants, processes};
 use kv::Error;
 use kv::proto::LISTENING;
 use lab_data::experiment::SERVER;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -243,20 +243,13 @@ impl Process {
     /// Asks it to end with `signal`, and then kills whatever it has left of its own children and of its group: it first, so that it does
     /// not start anew what it sees dying.
     pub(super) fn end_tree(&mut self, signal: Signal) {
-        let tree = descendants(self.pid());
+        let (root, tree) = (self.pid(), descendants(self.pid()));
         self.end(signal);
-        kill_all(tree.get(1..).unwrap_or_default());
         // Whoever went to the background is no longer its child, but has still its group, unless it made a session of its own.
         // The id of a group with members is given to nobody else; that of an empty one may be, but hardly to one of our own session.
         // Where the session began outside our pid namespace it is 0, which is no id.
         let own = Stat::of(std::process::id()).map(|stat| stat.session);
-        let is_member = |stat: &Stat| stat.group == self.pid() && Some(stat.session) == own && !stat.is_dead;
-        let left: Vec<u32> = all_processes(is_member);
-        if let Some(group) = Pid::from_raw(self.pid().cast_signed()).filter(|_| !left.is_empty()) {
-            log::warn!("process {} left others of its group behind; they are killed", self.pid());
-            let _ = kill_process_group(group, Signal::KILL);
-            wait_gone(&left);
-        }
+        kill_all(|stat| tree.contains(&stat.pid) || stat.group == root && Some(stat.session) == own);
     }
 }
 
@@ -335,22 +328,17 @@ fn is_port_taken(said: &str) -> bool {
     said.to_ascii_lowercase().contains("address already in use")
 }
 
-/// Kills `pids`, and waits until all are gone.
-fn kill_all(pids: &[u32]) {
-    // Some may be gone already.
-    pids.iter().filter(|pid| !is_gone(**pid)).for_each(|pid| kill(*pid, Signal::KILL));
-    wait_gone(pids);
-}
-
-pub(super) fn kill(pid: u32, signal: Signal) {
-    if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
-        let _ = kill_process(pid, signal);
-    }
-}
-
-fn wait_gone(pids: &[u32]) {
-    let gone = || Ok(pids.iter().all(|pid| is_gone(*pid)).then_some(()));
-    let _ = poll_until(TIMEOUT, &AtomicBool::new(false), gone);
+/// Kills those that are `meant`, and waits until all are gone: dead is gone, also while nobody has collected it.
+fn kill_all(meant: impl Fn(&Stat) -> bool) {
+    let _ = poll_until(TIMEOUT, &AtomicBool::new(false), || {
+        let mut left = processes().unwrap_or_default();
+        left.retain(|stat| !stat.is_dead && meant(stat));
+        for Stat { pid, .. } in &left {
+            log::warn!("process {pid} was left behind and is killed");
+            kill(*pid, Signal::KILL);
+        }
+        Ok(left.is_empty().then_some(()))
+    });
 }
 
 /// Kills who has a working directory in `dir` and no terminal, as a server has that went to the background and made a
@@ -358,26 +346,15 @@ fn wait_gone(pids: &[u32]) {
 pub(super) fn kill_within(dir: &Path) {
     // The kernel names the directory itself, not the way to it.
     let Ok(dir) = fs::canonicalize(dir) else { return };
-    let is_in = |stat: &Stat| {
-        let within = fs::read_link(format!("/proc/{}/cwd", stat.pid)).is_ok_and(|cwd| cwd.starts_with(&dir));
-        within && !stat.has_terminal
-    };
-    let _ = poll_until(TIMEOUT, &AtomicBool::new(false), || {
-        let left = all_processes(is_in);
-        left.iter().for_each(|pid| log::warn!("process {pid} went to the background and is killed"));
-        kill_all(&left);
-        Ok(left.is_empty().then_some(()))
-    });
+    let is_within =
+        |stat: &Stat| fs::read_link(format!("/proc/{}/cwd", stat.pid)).is_ok_and(|cwd| cwd.starts_with(&dir));
+    kill_all(|stat| !stat.has_terminal && is_within(stat));
 }
 
-/// Those that are `meant`.
-fn all_processes(meant: impl Fn(&Stat) -> bool) -> Vec<u32> {
-    processes().unwrap_or_default().iter().filter(|stat| meant(stat)).map(|stat| stat.pid).collect()
-}
-
-/// Gone, or dead and not yet collected by whoever inherited it.
-fn is_gone(pid: u32) -> bool {
-    Stat::of(pid).is_none_or(|stat| stat.is_dead)
+pub(super) fn kill(pid: u32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
+        let _ = kill_process(pid, signal);
+    }
 }
 
 /// Takes from `command` what our own environment would have weir or a database do: it is no part of the experiment.

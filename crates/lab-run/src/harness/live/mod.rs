@@ -30,8 +30,6 @@ pub(super) struct LiveRunner<'a> {
     // Before the databases, whose server must go first.
     started: Started,
     fleet: Fleet<'a>,
-    /// Where the library that delays flushes is, once a server needs it.
-    shim: Option<TempDir>,
     /// What trying out the limits showed.
     probes: Vec<(String, String)>,
     /// The write cap in force.
@@ -76,7 +74,6 @@ impl<'a> LiveRunner<'a> {
             target_run,
             started: Started::default(),
             fleet: Fleet::new(target_run)?,
-            shim: None,
             probes: Vec::new(),
             cap: None,
             changed: None,

@@ -69,12 +69,11 @@ impl LiveRunner<'_> {
         command.args(args);
         // A database flushes what is in it; what is in the server's own directory the server flushes.
         let delay = subject.target.flush_delay().filter(|_| !self.started.data.is_empty());
+        let shim;
         if let Some(delay) = delay {
-            let shim = match self.shim.take() {
-                Some(shim) => shim,
-                None => temporary_dir(&options.dir, "shim-")?,
-            };
-            slow_flush::preload(&mut command, delay.0, self.shim.insert(shim).path())?;
+            // The library may go once it is loaded.
+            shim = temporary_dir(&options.dir, "shim-")?;
+            slow_flush::preload(&mut command, delay.0, shim.path())?;
         }
         let process = Process::weir(&mut command, cores, &options.dir.join("server.log"))?;
         let Listening { mut process, lines, url } = Listening::wait(process, &options.stop)?;
@@ -116,10 +115,7 @@ impl LiveRunner<'_> {
             _ => {}
         }
         // Where some workloads are capped, none may leave its writes to the next.
-        match self.fleet.limits().and_then(Limits::capped) {
-            Some(_) => self.fleet.settle(),
-            None => Ok(()),
-        }
+        self.fleet.limits().and_then(Limits::capped).map_or(Ok(()), |_| self.fleet.settle())
     }
 
     /// Tries every quota and every write cap of the experiment out, once.
@@ -127,17 +123,14 @@ impl LiveRunner<'_> {
         if !self.probes.is_empty() {
             return Ok(());
         }
-        let quotas = self.fleet.limits().map_or(Ok(Vec::new()), Limits::probe_quotas)?;
-        let caps: BTreeSet<u64> =
-            self.target_run.workloads.iter().filter_map(|workload| Some(workload.write_cap?.0)).collect();
-        let mut probes = quotas;
-        if let (Some(limits), Some(dir)) = (self.fleet.limits(), self.data_dir()) {
-            let device = device_number(dir)?;
-            for cap in caps {
-                let written = limits.probe(&device, cap, dir)?;
-                let said = format!("dd wrote {:.1} MB/s under it", written / 1e6);
-                probes.push((format!("write cap {}/s", Size(cap)), said));
-            }
+        let Some(limits) = self.fleet.limits() else { return Ok(()) };
+        let mut probes = limits.probe_quotas()?;
+        let caps = self.target_run.workloads.iter().filter_map(|workload| Some(workload.write_cap?.0));
+        for cap in caps.collect::<BTreeSet<u64>>() {
+            let Some(dir) = self.data_dir() else { break };
+            let written = limits.probe(&device_number(dir)?, cap, dir)?;
+            let said = format!("dd wrote {:.1} MB/s under it", written / 1e6);
+            probes.push((format!("write cap {}/s", Size(cap)), said));
         }
         // All at once: what failed is tried again before anything runs under it.
         self.probes = probes;
