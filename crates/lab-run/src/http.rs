@@ -11,11 +11,6 @@ const BYTES_MAX: u64 = 1 << 20;
 /// How long one question of [`answers`] may take.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// One GET: status and body.
-pub(crate) fn get(url: &str, path: &str, timeout: Duration) -> io::Result<(u16, Vec<u8>)> {
-    ask("GET", url, path, timeout)
-}
-
 /// One request without a body: status and body of the answer, which ends with the connection.
 pub(crate) fn ask(method: &str, url: &str, path: &str, timeout: Duration) -> io::Result<(u16, Vec<u8>)> {
     let mut answer = Vec::new();
@@ -27,18 +22,15 @@ pub(crate) fn ask(method: &str, url: &str, path: &str, timeout: Duration) -> io:
     Ok((status, answer.split_off(end + 4)))
 }
 
-/// The status of one GET. The rest of the answer is not waited for: not every server ends a connection.
-fn status_of(url: &str, path: &str) -> io::Result<u16> {
-    let mut start = [0; "HTTP/1.1 200".len()];
-    send("GET", url, path, ANSWER_MAX)?.read_exact(&mut start)?;
-    status(&start).ok_or_else(|| io::Error::other("it does not speak HTTP"))
-}
-
-/// Whether one GET has a status that `is_well`; why not, in a few words.
+/// Whether one GET has a status that `is_well`; why not, in a few words. The rest of the answer is not waited for: not every server
+/// ends a connection.
 pub(crate) fn answers(url: &str, path: &str, is_well: fn(u16) -> bool) -> Result<(), String> {
-    match status_of(url, path) {
-        Ok(status) if is_well(status) => Ok(()),
-        Ok(status) => Err(format!("it answered {status}")),
+    let mut start = [0; "HTTP/1.1 200".len()];
+    let read = send("GET", url, path, ANSWER_MAX).and_then(|mut stream| stream.read_exact(&mut start));
+    match read.map(|()| status(&start)) {
+        Ok(Some(status)) if is_well(status) => Ok(()),
+        Ok(Some(status)) => Err(format!("it answered {status}")),
+        Ok(None) => Err("it does not speak HTTP".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -89,7 +81,7 @@ mod tests {
                 }
                 stream.write_all(answer.as_bytes()).unwrap();
             });
-            assert_eq!(get(&url, "/", Duration::from_secs(60)).ok(), expected, "{answer}");
+            assert_eq!(ask("GET", &url, "/", Duration::from_secs(60)).ok(), expected, "{answer}");
             server.join().unwrap();
         }
     }

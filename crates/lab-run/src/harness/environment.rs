@@ -9,30 +9,6 @@ use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::Path;
 
-/// A product, the statement that tells a setting, and the settings that decide what a write costs.
-type Asked = (&'static str, fn(&str) -> String, &'static [&'static str]);
-
-/// What is asked of each product.
-const SETTINGS: &[Asked] = &[
-    (
-        "PostgreSQL",
-        |name| format!("SHOW {name}"),
-        &["fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers", "max_wal_size"],
-    ),
-    (
-        "MariaDB",
-        |name| format!("SHOW GLOBAL VARIABLES LIKE '{name}'"),
-        &[
-            "innodb_flush_log_at_trx_commit",
-            "innodb_doublewrite",
-            "innodb_flush_method",
-            "innodb_buffer_pool_size",
-            "innodb_log_file_size",
-            "sync_binlog",
-        ],
-    ),
-];
-
 /// The machine and the programs, in the order the report prints them.
 pub(super) fn describe<'a>(
     program: &Path,
@@ -40,10 +16,13 @@ pub(super) fn describe<'a>(
     data: Option<&Path>,
     databases: impl Iterator<Item = (&'a Database, &'a DatabaseServer)>,
 ) -> Vec<(String, String)> {
+    // The tightest of the control groups we are in, where one is set.
+    let quota = quota_cores(std::process::id());
+    let numbers: Vec<String> = cores.iter().map(usize::to_string).collect();
     let facts = [
         ("cpu", cpu()),
-        ("cores", Some(format!("{} usable: {}", cores.len(), cores_text(cores)))),
-        ("cpu limit", cpu_limit()),
+        ("cores", Some(format!("{} usable: {}", cores.len(), numbers.join(" ")))),
+        ("cpu limit", quota.map(|cores| format!("{cores:.2} cores (cgroup quota)"))),
         ("governor", word_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
         ("memory", memory(&read("/proc/meminfo"))),
         ("huge pages", word_of("/sys/kernel/mm/transparent_hugepage/enabled").and_then(|all| chosen(&all))),
@@ -56,13 +35,15 @@ pub(super) fn describe<'a>(
     let mut facts: Vec<(String, String)> =
         facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
     for (database, server) in databases {
-        let version = cell(server, "SELECT version()").unwrap_or_default();
+        let version = server.ask("SELECT version()").unwrap_or_default().concat().concat();
         // PostgreSQL goes on with its compiler, which is not what anybody looks for here.
         let version = version.split(" on ").next().unwrap_or_default().trim();
         let named = version.starts_with(server.product());
         let version = if named { version.to_owned() } else { format!("{} {version}", server.product()) };
         facts.push((database.part.clone(), version.trim().to_owned()));
-        facts.push((format!("{} settings", database.part), settings(server)));
+        let settings: Vec<String> =
+            server.settings().map(|(name, value)| format!("{name}={value}")).collect();
+        facts.push((format!("{} settings", database.part), settings.join(" ")));
     }
     facts
 }
@@ -104,10 +85,6 @@ fn cpu_model(cpuinfo: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-fn cores_text(cores: &[usize]) -> String {
-    cores.iter().map(usize::to_string).collect::<Vec<_>>().join(" ")
-}
-
 fn memory(meminfo: &str) -> Option<String> {
     let kib: f64 = meminfo.strip_prefix("MemTotal:")?.split_ascii_whitespace().next()?.parse().ok()?;
     Some(format!("{:.1} GiB", kib / f64::from(1 << 20)))
@@ -116,23 +93,6 @@ fn memory(meminfo: &str) -> Option<String> {
 fn mounted(path: &Path) -> Option<String> {
     let mount = mount_of(path)?;
     Some(format!("{} on {} ({})", mount.kind, mount.source, mount.options))
-}
-
-/// The tightest CPU quota of the control groups we are in, where one is set.
-fn cpu_limit() -> Option<String> {
-    quota_cores(std::process::id()).map(|cores| format!("{cores:.2} cores (cgroup quota)"))
-}
-
-/// The last cell of the first row that `sql` gives; `None` where it gives nothing or fails.
-fn cell(server: &DatabaseServer, sql: &str) -> Option<String> {
-    server.ask(sql).ok()?.into_iter().next()?.into_iter().next_back()
-}
-
-fn settings(server: &DatabaseServer) -> String {
-    let of_product = SETTINGS.iter().filter(|(product, ..)| *product == server.product());
-    let asked = of_product.flat_map(|(_, how, names)| names.iter().map(move |name| (how, name)));
-    let effective = asked.filter_map(|(how, name)| Some(format!("{name}={}", cell(server, &how(name))?)));
-    effective.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

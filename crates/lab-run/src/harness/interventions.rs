@@ -304,16 +304,7 @@ mod tests {
              [target]\nkind = \"weir\"\n[interventions]\nrounds = 2\n[[workload]]\nname = \"w\"\n",
         );
         let experiment = experiment.unwrap();
-        let options = Options {
-            program: "weir".into(),
-            dir: dir.path().to_owned(),
-            command: String::new(),
-            scale: None,
-            published: Vec::new(),
-            enough: |_, _| false,
-            is_decided: |results, _| results.interventions.len() >= 12,
-            stop: Default::default(),
-        };
+        let options = Options::of("weir".into(), dir.path());
         let target_run = TargetRun::new(&experiment, &experiment.subjects[0], &options, &[0]).unwrap();
         let mut results = target_run.nothing_yet("now");
         results.trials.extend(is_swept.then(|| base(&[])));

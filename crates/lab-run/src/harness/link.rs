@@ -2,18 +2,17 @@
 //!
 //! Known of it: its flags, the line it prints when it listens, and that it answers a line on its input with its account.
 
+use super::Options;
 use super::process::{Listening, Process};
 use crate::sampler;
 use kv::Error;
 use kv::proto::LinkAccount;
 use kv::units::BitRate;
-use lab_data::experiment;
+use lab_data::experiment::Link as Wanted;
 use parking_lot::Mutex;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::{ChildStdin, Command};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -30,21 +29,14 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Starts `program` as `wanted` on the way to `to`, as in `127.0.0.1:8080`, and waits until it listens.
-    pub(super) fn start(
-        program: &Path,
-        to: &str,
-        wanted: experiment::Link,
-        cores: &[usize],
-        log: &Path,
-        stop: &AtomicBool,
-    ) -> Result<Link, Error> {
-        let mut command = Command::new(program);
+    /// Starts one as `wanted` on the way to `to`, as in `127.0.0.1:8080`, and waits until it listens.
+    pub(super) fn start(options: &Options, to: &str, wanted: Wanted, cores: &[usize]) -> Result<Link, Error> {
+        let mut command = Command::new(&options.program);
         command.args(["link", "--to", to]);
         command.args(wanted.rate.iter().flat_map(|rate| ["--rate".to_owned(), rate.to_string()]));
         command.args(wanted.delay.iter().flat_map(|delay| ["--delay".to_owned(), delay.to_string()]));
-        let started = Listening::wait(Process::weir(&mut command, cores, log)?, stop)?;
-        let Listening { mut process, lines: answers, url } = started;
+        let process = Process::weir(&mut command, cores, &options.dir.join("link.log"))?;
+        let Listening { mut process, lines: answers, url } = Listening::wait(process, &options.stop)?;
         let questions = process.stdin().ok_or_else(|| process.failed("has no input"))?;
         // Both ends of a conversation.
         let talk = Mutex::new((questions, answers));
@@ -75,10 +67,8 @@ mod tests {
         let program = dir.path().join("weir");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let wanted =
-            experiment::Link { rate: Some("8mbit".parse().unwrap()), delay: Some("20ms".parse().unwrap()) };
-        let log = dir.path().join("link.log");
-        Link::start(&program, "127.0.0.1:1", wanted, &[], &log, &AtomicBool::new(false))
+        let wanted = Wanted { rate: Some("8mbit".parse().unwrap()), delay: Some("20ms".parse().unwrap()) };
+        Link::start(&Options::of(program, dir.path()), "127.0.0.1:1", wanted, &[])
     }
 
     #[test]

@@ -190,7 +190,6 @@ mod tests {
     use lab_data::experiment::{Adaptive, Workload};
     use std::os::unix::fs::PermissionsExt;
     use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
 
     const REPORT: &str = r#"{"event":"report","format":1,"workload":"w","clients":2,"threads":1,"seed":7,"warmup_secs":0.1,"window_secs":0.1,"attempts":10,"successes":10,"goodput_rps":100.0,"error_ratio":0.0,"latency":{"count":0,"us_mean":0,"us_min":0,"us_p50":0,"us_p90":0,"us_p99":0,"us_p999":0,"us_max":0,"clipped":0},"operations":[],"errors":{},"backoff_secs":0,"cpu_secs":0,"seconds":[]}"#;
 
@@ -211,16 +210,7 @@ mod tests {
         let program = dir.path().join("weir");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let options = Options {
-            program,
-            dir: dir.path().to_owned(),
-            command: String::new(),
-            scale: None,
-            published: Vec::new(),
-            enough: |_, bins| bins.len() == 3,
-            is_decided: |_, _| false,
-            stop: Arc::new(AtomicBool::new(stop)),
-        };
+        let options = Options { stop: Arc::new(stop.into()), ..Options::of(program, dir.path()) };
         let args = vec!["--keys".into(), "5".into()];
         let workload = Workload { name: "w".into(), args, ..Workload::default() };
         let short = Span(Duration::from_millis(100));

@@ -76,6 +76,21 @@ pub struct Options {
 }
 
 impl Options {
+    /// What matters of them to one process.
+    #[cfg(test)]
+    fn of(program: PathBuf, dir: &Path) -> Options {
+        Options {
+            program,
+            dir: dir.to_owned(),
+            command: String::new(),
+            scale: None,
+            published: Vec::new(),
+            enough: |_, bins| bins.len() == 3,
+            is_decided: |results, _| results.interventions.len() >= 12,
+            stop: Arc::default(),
+        }
+    }
+
     /// Whether the run is to end.
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)

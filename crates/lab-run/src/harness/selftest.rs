@@ -16,7 +16,6 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long it may take before it is killed; a good deal more than it needs.
@@ -76,8 +75,7 @@ pub(super) fn prove(
         Some(proved) => proved,
         None => {
             progress.preparing("the generator proves itself");
-            let log = options.dir.join("selftest.log");
-            let selftest = run(&options.program, cores, &log, LIMIT, &options.stop)?;
+            let selftest = run(options, cores, LIMIT)?;
             let proved = Proved { selftest, at: Some(now()), cores };
             file.iter().for_each(|file| proved.store(file));
             proved
@@ -105,26 +103,20 @@ fn stored_at(program: &Path, cores: Option<[usize; 2]>) -> Option<PathBuf> {
     Some(folder.join(format!("weir/selftest-{:016x}.json", hasher.finish())))
 }
 
-/// Runs it to its end or to its time limit; `None` if `stop` is set meanwhile. It chooses its cores itself where it is told none.
-fn run(
-    program: &Path,
-    cores: Option<[usize; 2]>,
-    log: &Path,
-    limit: Duration,
-    stop: &AtomicBool,
-) -> Option<Selftest> {
-    let mut command = Command::new(program);
+/// Runs it to its end or to its time limit; `None` if that is stopped meanwhile. It chooses its cores itself where it is told none.
+fn run(options: &Options, cores: Option<[usize; 2]>, limit: Duration) -> Option<Selftest> {
+    let mut command = Command::new(&options.program);
     command.args(["selftest", "--short", "--json"]);
     command.args(cores.iter().flat_map(|[own, other]| ["--cores".to_owned(), format!("{own},{other}")]));
     // Pinning its parts is its own business: it has two, on different cores.
-    let mut process = match Process::weir(&mut command, &[], log) {
+    let mut process = match Process::weir(&mut command, &[], &options.dir.join("selftest.log")) {
         Ok(process) => process,
         Err(why) => return Some(Selftest::Broke(why.into())),
     };
     let (lines, deadline, mut said) = (process.lines(), Instant::now() + limit, String::new());
     let late = format!("took more than {} s and was killed", limit.as_secs());
     let ended = loop {
-        match process.hear(&lines, deadline, &late, stop) {
+        match process.hear(&lines, deadline, &late, &options.stop) {
             Ok(Some(line)) => said.push_str(&line),
             Ok(None) => break Ok(()),
             Err(why) => break Err(why),
@@ -136,7 +128,7 @@ fn run(
     process.end_tree(Signal::KILL);
     let proved = ended.and_then(|()| parse(&said).map_err(|why| process.failed(why)));
     let selftest = proved.map_or_else(|why| Selftest::Broke(why.into()), Selftest::Ran);
-    (!stop.load(Ordering::Relaxed)).then_some(selftest)
+    (!options.is_stopped()).then_some(selftest)
 }
 
 fn parse(said: &str) -> Result<SelftestReport, String> {
@@ -158,6 +150,8 @@ fn parse(said: &str) -> Result<SelftestReport, String> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
     use std::thread;
 
     const REPORT: &str = r#"{"format":1,"short":true,"checks":[{"name":"delay","outcome":"pass","measured":"3 µs","bound":"5 µs","figures":{"error_us":3}},{"name":"stall","outcome":"fail","measured":"0.05","bound":"0.02","figures":{}}],"secs":4.5}"#;
@@ -173,9 +167,8 @@ mod tests {
     /// Runs one.
     fn proved(text: &str, cores: Option<[usize; 2]>, limit: Duration, stop: bool) -> Option<Selftest> {
         let dir = tempfile::tempdir().unwrap();
-        let program = script(dir.path(), text);
-        let log = dir.path().join("selftest.log");
-        run(&program, cores, &log, limit, &AtomicBool::new(stop))
+        let options = Options::of(script(dir.path(), text), dir.path());
+        run(&Options { stop: Arc::new(stop.into()), ..options }, cores, limit)
     }
 
     fn why(script: &str) -> String {
@@ -226,8 +219,8 @@ mod tests {
             let said = why(script);
             assert!(said.contains(complaint) && !said.contains('\n'), "{said}");
         }
-        let (program, log) = (Path::new("nowhere/weir"), Path::new("/dev/null"));
-        let said = run(program, None, log, LIMIT, &AtomicBool::new(false));
+        let dir = tempfile::tempdir().unwrap();
+        let said = run(&Options::of("nowhere/weir".into(), dir.path()), None, LIMIT);
         assert!(matches!(&said, Some(Selftest::Broke(why)) if why.contains("cannot start")), "{said:?}");
     }
 
@@ -245,10 +238,9 @@ mod tests {
     fn one_that_is_stopped_takes_with_it_what_it_started() {
         let dir = tempfile::tempdir().unwrap();
         let program = script(dir.path(), "sleep 1000 & echo $! >&2; sleep 1000");
-        let log = dir.path().join("selftest.log");
-        let stop = AtomicBool::new(false);
+        let (options, log) = (Options::of(program, dir.path()), dir.path().join("selftest.log"));
         let (said, child) = thread::scope(|scope| {
-            let running = scope.spawn(|| run(&program, None, &log, LIMIT, &stop));
+            let running = scope.spawn(|| run(&options, None, LIMIT));
             let child = loop {
                 // Its pid and the end of the line, or it is still being written.
                 let said = fs::read_to_string(&log).unwrap_or_default();
@@ -257,7 +249,7 @@ mod tests {
                     None => assert!(!running.is_finished()),
                 }
             };
-            stop.store(true, Ordering::Relaxed);
+            options.stop.store(true, Ordering::Relaxed);
             (running.join().unwrap(), child)
         });
         assert_eq!(said, None);

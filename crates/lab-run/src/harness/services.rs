@@ -2,6 +2,7 @@
 //!
 //! Known of it: that it answers HTTP on the port it was given, and which process is which part.
 
+use super::Options;
 use super::files::{self, cannot_write, temporary_dir};
 use super::process::{Process, blind, free_ports, kill_within, on_free_ports, poll_until, wait_ready};
 use crate::http::answers;
@@ -25,10 +26,8 @@ const VERSION_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Start<'a> {
     /// The command lines.
     pub(super) commands: &'a Commands,
-    /// The weir binary.
-    pub(super) program: &'a Path,
-    /// The results directory: its own directory is made there, and its logs are.
-    pub(super) dir: &'a Path,
+    /// In its results directory its own directory is made, and its logs are.
+    pub(super) options: &'a Options,
     /// Where each part runs.
     pub(super) cores: &'a dyn Fn(&str) -> &'a [usize],
 }
@@ -54,12 +53,12 @@ struct Values {
 
 impl Services {
     /// Starts all processes and waits until the target answers.
-    pub(super) fn start(start: &Start, stop: &AtomicBool) -> Result<Services, Error> {
-        on_free_ports(|| Services::try_start(start, stop))
+    pub(super) fn start(start: &Start) -> Result<Services, Error> {
+        on_free_ports(|| Services::try_start(start))
     }
 
-    fn try_start(start: &Start, stop: &AtomicBool) -> Result<Services, Error> {
-        let dir = temporary_dir(start.dir, "target-")?;
+    fn try_start(start: &Start) -> Result<Services, Error> {
+        let dir = temporary_dir(&start.options.dir, "target-")?;
         let values = Values::new(start, dir.path())?;
         for (name, text) in &start.commands.files {
             let path = dir.path().join(name);
@@ -71,14 +70,15 @@ impl Services {
         for process in &start.commands.processes {
             let cores = (start.cores)(&process.part);
             let mut command = values.command(&process.command, cores.len())?;
-            let (log, dir) = (start.dir.join(format!("{}.log", process.part)), services.dir.path());
+            let log = start.options.dir.join(format!("{}.log", process.part));
+            let dir = services.dir.path();
             command.current_dir(dir);
             services.running.push(Process::guarded(&mut command, cores, &log, Signal::TERM, dir)?);
         }
         let Services { running, url, .. } = &mut services;
         // Not that it fails: who is started first may serve before what stands behind it does.
         let ready = &start.commands.ready;
-        wait_ready(running, TIMEOUT, stop, || answers(url, ready, |status| status < 500))?;
+        wait_ready(running, TIMEOUT, &start.options.stop, || answers(url, ready, |status| status < 500))?;
         Ok(services)
     }
 }
@@ -143,7 +143,7 @@ impl Values {
         }
         let ports = free_ports(names.len())?;
         let ports = names.into_iter().zip(ports).collect();
-        Ok(Values { dir: dir.display().to_string(), weir_dir: weir_dir(start.program), ports })
+        Ok(Values { dir: dir.display().to_string(), weir_dir: weir_dir(&start.options.program), ports })
     }
 
     fn of(&self, name: &str, cores: usize) -> Option<String> {
@@ -216,11 +216,11 @@ mod tests {
     fn complaint(processes: &[(&str, &[&str])]) -> String {
         let dir = tempfile::tempdir().unwrap();
         let commands = commands(processes);
-        let program = dir.path().join("weir");
+        let options = Options::of(dir.path().join("weir"), dir.path());
         // Core 0 need not be ours.
         let core = [topology::available().unwrap()[0]];
-        let start = Start { commands: &commands, program: &program, dir: dir.path(), cores: &|_| &core };
-        let why = Services::start(&start, &AtomicBool::new(false)).err().unwrap().to_string();
+        let start = Start { commands: &commands, options: &options, cores: &|_| &core };
+        let why = Services::start(&start).err().unwrap().to_string();
         let left: Vec<_> =
             fs::read_dir(dir.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
         assert!(left.iter().all(|name| name.to_string_lossy().ends_with(".log")), "{left:?}");

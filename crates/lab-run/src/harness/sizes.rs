@@ -1,11 +1,19 @@
 //! How much slower each intervention makes its resources, from what a base trial counted.
 
+use lab_data::experiment::DATABASE;
 use lab_data::results::{Change, Reading, Resource, ResourceKind, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
 
 /// What a rate or a quota is lowered to.
 pub(super) const LOWERED: f64 = 0.8;
 /// PostgreSQL takes no longer `commit_delay`, in microseconds.
 const COMMIT_DELAY_US_MOST: f64 = 100_000.0;
+
+/// Counters of batches: their busy seconds and their number.
+const BATCHES: [&str; 2] = ["weir_store_busy_seconds_total", "weir_store_duration_seconds_count"];
+const FLUSHES: [&str; 2] = ["weir_flush_busy_seconds_total", "weir_flushes_total"];
+const SYNCS: [&str; 2] = [".wal_sync_secs", ".wal_syncs"];
+/// The label of batches of writes.
+const WRITES: &str = "operation=\"write\"";
 
 /// What is made slower: names of resources, and what the size is a share of.
 enum Slowed {
@@ -33,14 +41,7 @@ const SIZES: &[(&str, Size)] = &[
     ("delay", |base| Some(Slowed::Requests(Vec::new(), base.server_cpus().1))),
     ("lock", |base| Some(base.station("server lock", 1.0))),
     ("store_worker", lanes),
-    ("flush", |base| {
-        base.batches(
-            vec!["store flush".to_owned()],
-            "weir_flush_busy_seconds_total",
-            "weir_flushes_total",
-            |_| true,
-        )
-    }),
+    ("flush", |base| base.batches(vec!["store flush".to_owned()], "", FLUSHES)),
     ("commit", commit),
     ("link", |_| Some(Slowed::Rate(vec!["link".to_owned()]))),
     ("write_cap", |base| {
@@ -48,7 +49,7 @@ const SIZES: &[(&str, Size)] = &[
         Some(Slowed::Rate(base.named_or(is_cap, "write cap")))
     }),
     ("database_cpu", |base| {
-        let is_cpu = |of: &Resource| of.name.starts_with("database") && of.name.ends_with("CPU");
+        let is_cpu = |of: &Resource| of.name.starts_with(DATABASE) && of.name.ends_with("CPU");
         Some(Slowed::Rate(base.named_or(is_cpu, "database CPU")))
     }),
 ];
@@ -110,30 +111,17 @@ impl Base<'_> {
         (all.map(|resource| resource.name.clone()).collect(), servers)
     }
 
-    /// Batches, and how long one took: by how much the counters whose names have `busy` in them grew together, over those with
-    /// `count`; of those that are `meant`.
-    fn batches(
-        &self,
-        names: Vec<String>,
-        busy: &str,
-        count: &str,
-        meant: impl Fn(&str) -> bool,
-    ) -> Option<Slowed> {
+    /// Batches, and how long one took: by how much the counters of busy seconds grew together, over those of batches; of those whose
+    /// names have `of` in them.
+    fn batches(&self, names: Vec<String>, of: &str, [busy, count]: [&str; 2]) -> Option<Slowed> {
         let grown = |metric: &str| {
             let counters = self.trial.closed.counters.keys();
-            let counters = counters.filter(|name| name.contains(metric) && meant(name));
+            let counters = counters.filter(|name| name.contains(metric) && name.contains(of));
             counters.filter_map(|name| self.trial.growth(name)).sum::<f64>()
         };
         let secs = grown(busy) / grown(count);
         // Nothing divided by nothing was not measured.
         (secs.is_finite() && secs > 0.0).then_some(Slowed::Batches(names, secs))
-    }
-
-    /// The same of the store workers of a kind.
-    fn store_batches(&self, names: Vec<String>, kind: &str) -> Option<Slowed> {
-        let operation = format!("operation=\"{kind}\"");
-        let (busy, count) = ("weir_store_busy_seconds_total", "weir_store_duration_seconds_count");
-        self.batches(names, busy, count, |name| name.contains(&operation))
     }
 
     /// The names of the resources that are `meant`; `otherwise` where there is none.
@@ -152,16 +140,16 @@ fn lanes(base: &Base) -> Option<Slowed> {
         (kind, lanes.map(|lanes| lanes.name.clone()).collect::<Vec<_>>(), used)
     });
     let (kind, names, _) = kinds.into_iter().max_by(|(.., a), (.., b)| a.total_cmp(b))?;
-    base.store_batches(names, kind)
+    base.batches(names, &format!("operation=\"{kind}\""), BATCHES)
 }
 
 /// How long a flush of the log takes; where the database does not say, how long a batch of writes does.
 fn commit(base: &Base) -> Option<Slowed> {
     // What is slowed are commits of stores; a replica writes its log when it comes to it.
-    let is_store = |name: &str| !name.starts_with("replica");
-    let names = base.named_or(|of| of.name.ends_with("WAL sync") && is_store(&of.name), "database WAL sync");
-    let syncs = base.batches(names.clone(), ".wal_sync_secs", ".wal_syncs", is_store);
-    syncs.or_else(|| base.store_batches(names, "write"))
+    let is_sync = |of: &Resource| of.name.starts_with(DATABASE) && of.name.ends_with("WAL sync");
+    let names = base.named_or(is_sync, "database WAL sync");
+    let syncs = base.batches(names.clone(), DATABASE, SYNCS);
+    syncs.or_else(|| base.batches(names, WRITES, BATCHES))
 }
 
 /// The interventions that a server can make itself, by what it has counted in `reading`.

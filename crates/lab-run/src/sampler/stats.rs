@@ -3,7 +3,7 @@
 //! A server without it simply has no such counters.
 
 use super::{Context, Reading, Sampler};
-use crate::http::get;
+use crate::http::ask;
 use kv::proto::STATS;
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +17,7 @@ const COUNTER_ENDINGS: [&str; 3] = ["_total", "_sum", "_count"];
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
     let url = context.url.clone()?;
-    Some(Box::new(move |into| match get(&url, STATS, TIMEOUT)? {
+    Some(Box::new(move |into| match ask("GET", &url, STATS, TIMEOUT)? {
         (200, body) => parse(&body, into),
         (status, _) => Err(io::Error::other(format!("{url} answered {status}"))),
     }))

@@ -15,6 +15,15 @@ pub(super) const PRODUCT: Product = Product {
     ends_with: Signal::TERM,
     database: DATABASE,
     data_directory: "SELECT @@datadir",
+    show: "SHOW GLOBAL VARIABLES LIKE '{name}'",
+    settings: &[
+        "innodb_flush_log_at_trx_commit",
+        "innodb_doublewrite",
+        "innodb_flush_method",
+        "innodb_buffer_pool_size",
+        "innodb_log_file_size",
+        "sync_binlog",
+    ],
     install,
     serve,
 };

@@ -67,6 +67,10 @@ struct Product {
     database: &'static str,
     /// What answers with the data directory.
     data_directory: &'static str,
+    /// What answers with the setting `{name}`, last.
+    show: &'static str,
+    /// The settings that decide what a write costs.
+    settings: &'static [&'static str],
     /// What makes the data directory.
     install: fn(&DatabaseServer) -> Result<Command, Error>,
     /// What serves the data on the port.
@@ -167,30 +171,31 @@ impl DatabaseServer {
         self.query(self.product.database, sql)
     }
 
+    /// Its settings that decide what a write costs, and their values in force.
+    pub(super) fn settings(&self) -> impl Iterator<Item = (&'static str, String)> {
+        self.product.settings.iter().filter_map(|name| {
+            let rows = self.ask(&self.product.show.replace("{name}", name)).ok()?;
+            Some((*name, rows.into_iter().next()?.pop()?))
+        })
+    }
+
     /// Has every commit of a PostgreSQL wait so many microseconds before it flushes the log, whoever else commits; 0 makes both
     /// settings again what the server was started with. Returns when it is so.
     pub fn delay_commits(&self, us: u64) -> Result<(), Error> {
-        let change = match us {
-            0 => ["RESET commit_delay".to_owned(), "RESET commit_siblings".to_owned()],
-            _ => [format!("SET commit_delay = {us}"), "SET commit_siblings = 0".to_owned()],
-        };
-        for what in change {
-            self.ask(&format!("ALTER SYSTEM {what}"))?;
+        for (name, value) in [("commit_delay", us), ("commit_siblings", 0)] {
+            let change = if us == 0 { format!("RESET {name}") } else { format!("SET {name} = {value}") };
+            self.ask(&format!("ALTER SYSTEM {change}"))?;
         }
         self.ask("SELECT pg_reload_conf()")?;
         // Asked in a session of its own each time: what a new one has is what is in force.
         let sql = match us {
-            0 => "SELECT count(*) = 0 FROM pg_settings WHERE name IN ('commit_delay', 'commit_siblings')
-                  AND sourcefile LIKE '%postgresql.auto.conf'"
-                .to_owned(),
-            _ => format!(
-                "SELECT current_setting('commit_delay') = '{us}' AND current_setting('commit_siblings') = '0'"
-            ),
+            0 => "sourcefile LIKE '%postgresql.auto.conf'".to_owned(),
+            _ => format!("setting <> CASE name WHEN 'commit_delay' THEN '{us}' ELSE '0' END"),
         };
-        let in_force = || {
-            let rows = self.ask(&sql)?;
-            Ok(rows.iter().flatten().any(|cell| cell == "t").then_some(()))
-        };
+        let others = format!(
+            "SELECT name FROM pg_settings WHERE name IN ('commit_delay', 'commit_siblings') AND {sql}"
+        );
+        let in_force = || Ok(self.ask(&others)?.is_empty().then_some(()));
         poll_until(RELOAD_MAX, &self.options.stop, in_force)?.ok_or_else(|| {
             Error::new("PostgreSQL does not take commit_delay")
                 .hint("leave it and commit_siblings out of [postgres]")

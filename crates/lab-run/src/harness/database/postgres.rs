@@ -18,6 +18,15 @@ pub(super) const PRODUCT: Product = Product {
     ends_with: Signal::INT,
     database: "postgres",
     data_directory: "SHOW data_directory",
+    show: "SHOW {name}",
+    settings: &[
+        "fsync",
+        "synchronous_commit",
+        "full_page_writes",
+        "wal_level",
+        "shared_buffers",
+        "max_wal_size",
+    ],
     install,
     serve,
 };

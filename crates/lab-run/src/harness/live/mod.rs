@@ -11,8 +11,8 @@ use super::resources::resources_of;
 use super::runner::Planned;
 use super::services::{self, Services};
 use super::sizes::of_server;
-use super::{Options, Runner, TargetRun, environment, load};
-use crate::http::get;
+use super::{Runner, TargetRun, environment, load};
+use crate::http::ask;
 use crate::sampler::{Cap, Context, Database, Samplers, device_of};
 use kv::Error;
 use kv::proto::HEALTHZ;
@@ -199,14 +199,14 @@ impl Runner for LiveRunner<'_> {
                 self.probe_limits()?;
             }
             Target::Command(commands) => {
-                let Options { program, dir, .. } = &self.target_run.options;
+                let TargetRun { options, .. } = self.target_run;
                 let cores = |part: &str| self.target_run.cores_of(part);
-                let start = services::Start { commands, program, dir, cores: &cores };
-                self.started.services = Some(Services::start(&start, &self.target_run.options.stop)?);
+                let start = services::Start { commands, options, cores: &cores };
+                self.started.services = Some(Services::start(&start)?);
             }
             Target::Url { url } => {
                 // Any answer will do, also 404: it is only asked whether somebody is there.
-                get(url, HEALTHZ, Duration::from_secs(5)).map_err(|error| {
+                ask("GET", url, HEALTHZ, Duration::from_secs(5)).map_err(|error| {
                     Error::new(format_args!("cannot reach {url}: {error}"))
                         .hint("start the server, or correct target.url")
                 })?;

@@ -97,8 +97,7 @@ impl LiveRunner<'_> {
         let rate = wanted.rate.map(|BitRate(bits)| BitRate(bits * factor));
         let wanted = experiment::Link { rate, ..wanted };
         let to = address(&server.url).unwrap_or_default();
-        let (cores, log) = (self.target_run.cores_of(LINK), options.dir.join("link.log"));
-        self.started.link = Some(Link::start(&options.program, to, wanted, cores, &log, &options.stop)?);
+        self.started.link = Some(Link::start(options, to, wanted, self.target_run.cores_of(LINK))?);
         Ok(())
     }
 
