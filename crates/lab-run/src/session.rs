@@ -108,14 +108,13 @@ fn in_time<T>(
         while !patience.stop.load(Ordering::Relaxed) {
             sleep(POLL_EVERY).await;
         }
-        Err(io::Error::other("interrupted"))
     };
     let either = async {
         tokio::select! {
             // What is there already is taken also after a stop.
             biased;
             done = work => done,
-            stopped = stopped => stopped,
+            () = stopped => Err(io::Error::other("interrupted")),
         }
     };
     runtime.block_on(async {

@@ -21,11 +21,9 @@ pub(super) struct Limits {
     pub(super) grace: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { preload: Duration::from_secs(120), grace: Duration::from_secs(30) }
-    }
-}
+/// When to give one up.
+pub(super) const LIMITS: Limits =
+    Limits { preload: Duration::from_secs(120), grace: Duration::from_secs(30) };
 
 /// How long a generator that has reported may take to end.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -195,7 +193,7 @@ mod tests {
 
     /// Runs a shell script in the generator's place.
     fn outcome(script: &str, preload: bool, stop: bool) -> Outcome {
-        outcome_within(Limits::default(), None, script, preload, stop)
+        outcome_within(LIMITS, None, script, preload, stop)
     }
 
     /// With `adaptive` three bins are enough.
@@ -257,7 +255,7 @@ mod tests {
              if [ \"$line\" = end ]; then echo '{REPORT}'; else exit 1; fi"
         );
         let adaptive = Adaptive { most: Span(Duration::from_secs(3)), goodput: 0.01, latency: None };
-        let outcome = outcome_within(Limits::default(), Some(adaptive), &script, false, false);
+        let outcome = outcome_within(LIMITS, Some(adaptive), &script, false, false);
         assert_eq!(outcome.trial.failure, None);
         assert!(outcome.trial.load.is_some());
     }

@@ -229,27 +229,23 @@ impl Process {
         kill(self.pid(), Signal::CONT);
         if self.wait(TIMEOUT).is_none() {
             log::warn!("process {} did not end when asked and is killed", self.pid());
-            self.kill();
+            // The one error is that it ended already.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
         }
-    }
-
-    /// Kills it and waits until it is gone.
-    pub(super) fn kill(&mut self) {
-        // The one error is that it ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 
     /// Asks it to end with `signal`, and then kills whatever it has left of its own children and of its group: it first, so that it does
     /// not start anew what it sees dying.
     pub(super) fn end_tree(&mut self, signal: Signal) {
         let (root, tree) = (self.pid(), descendants(self.pid()));
+        let below = tree.get(1..).unwrap_or_default();
         self.end(signal);
         // Whoever went to the background is no longer its child, but has still its group, unless it made a session of its own.
         // The id of a group with members is given to nobody else; that of an empty one may be, but hardly to one of our own session.
         // Where the session began outside our pid namespace it is 0, which is no id.
         let own = Stat::of(std::process::id()).map(|stat| stat.session);
-        kill_all(|stat| tree.contains(&stat.pid) || stat.group == root && Some(stat.session) == own);
+        kill_all(|stat| below.contains(&stat.pid) || stat.group == root && Some(stat.session) == own);
     }
 }
 

@@ -51,19 +51,12 @@ fn parse_line(line: &str) -> Option<Mount> {
     let [_, _, _, root, point, options, ..] = mount.split(' ').collect::<Vec<_>>()[..] else { return None };
     let [kind, source, further] = system.split(' ').collect::<Vec<_>>()[..] else { return None };
     let path = |text: &str| PathBuf::from(text.replace("\\040", " "));
-    let mut of = Mount {
-        root: path(root),
-        point: path(point),
-        kind: kind.into(),
-        source: source.into(),
-        options: options.into(),
-    };
-    for option in further.split(',') {
-        if !option.is_empty() && !of.has(option) {
-            of.options = format!("{},{option}", of.options);
-        }
-    }
-    Some(of)
+    let mut all: Vec<&str> = options.split(',').collect();
+    all.extend(
+        further.split(',').filter(|of| !of.is_empty() && options.split(',').all(|known| known != *of)),
+    );
+    let (kind, source, options) = (kind.to_owned(), source.to_owned(), all.join(","));
+    Some(Mount { root: path(root), point: path(point), kind, source, options })
 }
 
 #[cfg(test)]

@@ -177,7 +177,7 @@ impl<'a> LiveRunner<'a> {
             context: &context,
             started: &|pid| self.fleet.take(GENERATOR, pid),
             filled: &|| fail(self, true),
-            limits: load::Limits::default(),
+            limits: load::LIMITS,
         };
         let load::Outcome { preloaded, trial } = run.run();
         if preloaded {
@@ -220,25 +220,29 @@ impl Runner for LiveRunner<'_> {
         let TargetRun { experiment, subject, cores, options, .. } = self.target_run;
         let target = &subject.target;
         let mut facts = environment::describe(&options.program, cores, self.data_dir(), self.fleet.members());
-        let mut say = |name: &str, fact: String| facts.push((name.to_owned(), fact));
-        if let Some(of) = experiment.cores.of.filter(|of| *of > cores.len()) {
-            say("placement", format!("the file's, for {of} cores, scaled down to {}", cores.len()));
-        }
-        if let Some(memory) = experiment.limits.memory {
-            say("memory limit", format!("{memory} for each database"));
-        }
-        if let Target::Command(commands) = target {
-            services::describe(commands, &options.program)
-                .into_iter()
-                .for_each(|(name, fact)| say(&name, fact));
-        }
-        if let Some(delay) = target.flush_delay() {
-            say("flush delay", format!("{delay} added to every fsync and fdatasync of the stores"));
-        }
-        if let Some(link) = target.link() {
-            let both = [link.rate.map(|rate| rate.to_string()), link.delay.map(|delay| delay.to_string())];
+        let scaled = experiment.cores.of.filter(|of| *of > cores.len());
+        let link = target.link().map(|of| {
+            let both = [of.rate.map(|rate| rate.to_string()), of.delay.map(|delay| delay.to_string())];
             let both = both.into_iter().flatten().map(|what| format!("{what} in each direction"));
-            say("link", both.collect::<Vec<_>>().join(", "));
+            both.collect::<Vec<_>>().join(", ")
+        });
+        let own = [
+            (
+                "placement",
+                scaled.map(|of| format!("the file's, for {of} cores, scaled down to {}", cores.len())),
+            ),
+            ("memory limit", experiment.limits.memory.map(|memory| format!("{memory} for each database"))),
+            (
+                "flush delay",
+                target
+                    .flush_delay()
+                    .map(|delay| format!("{delay} added to every fsync and fdatasync of the stores")),
+            ),
+            ("link", link),
+        ];
+        facts.extend(own.into_iter().filter_map(|(name, fact)| Some((name.to_owned(), fact?))));
+        if let Target::Command(commands) = target {
+            facts.extend(services::describe(commands, &options.program));
         }
         facts.extend(self.probes.iter().cloned());
         facts
