@@ -239,7 +239,7 @@ pub(super) fn published(sweep: &PublishedSweep) -> String {
 /// How long the trials were: flags and adaptive windows may make it another length than the experiment's file says.
 pub(super) fn lengths(results: &Results) -> Option<String> {
     let loads: Vec<_> = results.trials.iter().filter_map(|trial| trial.load.as_ref()).collect();
-    let (least, most) = stats::range(&loads.iter().map(|load| load.window_secs).collect::<Vec<_>>());
+    let (least, most) = stats::range(loads.iter().map(|load| load.window_secs))?;
     let window = if least == most { format!("{least:.1}") } else { format!("{least:.1} to {most:.1}") };
     let scaled = results.scale.map_or_else(String::new, |share| {
         format!(" Scaled: durations are {share} of the file’s, and levels may be left out, so slow changes and rare events are missing.")

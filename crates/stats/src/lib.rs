@@ -46,7 +46,7 @@ impl Estimate {
     /// `None` where there are none or one is not a finite number.
     pub fn of(runs: &[f64]) -> Option<Estimate> {
         let mean = mean(runs)?;
-        let (least, most) = range(runs);
+        let (least, most) = range(runs)?;
         let (low, high, interval) = match runs.len() {
             1 => (mean, mean, Interval::Single),
             2 => (least, most, Interval::Range),
@@ -69,7 +69,7 @@ impl Estimate {
         let runs = least as u32;
         if least < RUNS_LEAST {
             let all: Vec<f64> = levels.iter().flat_map(|(_, runs)| *runs).copied().collect();
-            let (low, high) = range(&all);
+            let (low, high) = range(&all)?;
             let interval = if all.len() == 1 { Interval::Single } else { Interval::Range };
             return Some(Estimate { mean, low, high, runs, interval });
         }
@@ -158,9 +158,10 @@ fn variance(values: &[f64], mean: f64) -> f64 {
     values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (values.len() as f64 - 1.0)
 }
 
-/// Smallest and largest.
-pub fn range(values: &[f64]) -> (f64, f64) {
-    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(*x), high.max(*x)))
+/// Smallest and largest; `None` of nothing.
+pub fn range(values: impl IntoIterator<Item = impl Borrow<f64>>) -> Option<(f64, f64)> {
+    let ends = values.into_iter().map(|value| *value.borrow()).map(|value: f64| (value, value));
+    ends.reduce(|(low, high), (value, _)| (low.min(value), high.max(value)))
 }
 
 /// A number below `bound`. The bias of the multiplication is below 2⁻³² for any number of runs.

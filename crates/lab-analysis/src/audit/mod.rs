@@ -8,6 +8,7 @@ mod remarks;
 use lab_data::distinct;
 use lab_data::published::{Figure, PublishedRow};
 use serde::Serialize;
+use stats::range;
 
 /// A residual beyond this is an error of the row, not noise: a share of the clients.
 pub const OFF: f64 = 0.05;
@@ -88,13 +89,13 @@ pub struct Range {
 impl Range {
     /// `of` this and the `other`, which rises or falls with either alone.
     fn with(self, other: Range, of: impl Fn(f64, f64) -> f64) -> Range {
-        let [a, b, c, d] =
+        let corners =
             [(self.low, other.low), (self.low, other.high), (self.high, other.low), (self.high, other.high)]
                 .map(|(a, b)| of(a, b));
         Range {
             value: of(self.value, other.value),
-            low: a.min(b).min(c).min(d),
-            high: a.max(b).max(c).max(d),
+            low: corners.into_iter().fold(f64::INFINITY, f64::min),
+            high: corners.into_iter().fold(f64::NEG_INFINITY, f64::max),
         }
     }
 }
@@ -144,21 +145,20 @@ pub struct Cause {
     pub to_be_sure: &'static str,
     /// Whether it explains a residual; then no later cause is asked about that row.
     pub explains: bool,
-    /// Asks a sweep.
-    pub find: fn(&Seen) -> Option<Found>,
+    find: for<'a> fn(&Case<'a>) -> Option<Found<'a>>,
 }
 
-/// Indices of the rows a cause concerns, and its rule with its numbers.
-pub type Found = (Vec<usize>, String);
+/// The rows a cause concerns, and its rule with its numbers.
+type Found<'a> = (Vec<&'a AuditedRow>, String);
 
-/// What a cause sees of a sweep.
-pub struct Seen<'a> {
-    /// All rows.
-    pub rows: &'a [AuditedRow],
-    /// Indices of those that are off and not explained yet.
-    pub open: &'a [usize],
+/// What a cause is asked about.
+struct Case<'a> {
+    /// All rows of a sweep.
+    rows: &'a [AuditedRow],
+    /// Those that are off and not explained yet.
+    open: Vec<&'a AuditedRow>,
     /// The rows of the report's other sweeps.
-    pub others: &'a [&'a AuditedRow],
+    others: Vec<&'a AuditedRow>,
 }
 
 /// The causes, in the order in which they are asked.
@@ -208,23 +208,25 @@ pub const CAUSES: &[Cause] = &[
 ];
 
 /// Checks all rows.
-pub fn audit(rows: &[PublishedRow]) -> Audit {
-    let name = |row: &PublishedRow| (row.report.clone(), row.workload.clone());
-    let sweep = |(report, workload): (String, String)| {
-        let its = rows.iter().filter(|row| row.report == report && row.workload == workload);
-        let mut rows: Vec<AuditedRow> = its.clone().map(audited).collect();
-        rows.sort_by_key(|row| row.printed.clients.unwrap_or(u32::MAX));
-        let system = its.map(|row| row.system.clone()).next().unwrap_or_default();
-        let remarks = remarks::remarks(&rows);
-        PublishedSweep { report, system, workload, rows, findings: Vec::new(), remarks }
+pub fn audit(published: &[PublishedRow]) -> Audit {
+    let mut rows: Vec<AuditedRow> = published.iter().map(audited).collect();
+    rows.sort_by_key(|row| row.printed.clients.unwrap_or(u32::MAX));
+    let sweep = |(report, workload): (&String, &String)| {
+        let of_report = rows.iter().filter(|row| row.printed.report == *report);
+        let (own, others): (Vec<_>, Vec<_>) = of_report.partition(|row| row.printed.workload == *workload);
+        let own: Vec<AuditedRow> = own.into_iter().cloned().collect();
+        let first = published.iter().find(|row| (&row.report, &row.workload) == (report, workload));
+        PublishedSweep {
+            report: report.clone(),
+            system: first.map(|row| row.system.clone()).unwrap_or_default(),
+            workload: workload.clone(),
+            findings: findings(&own, others),
+            remarks: remarks::remarks(&own),
+            rows: own,
+        }
     };
-    let mut sweeps: Vec<PublishedSweep> = distinct(rows.iter().map(name)).into_iter().map(sweep).collect();
-    let found = |sweep: &PublishedSweep| {
-        let others = sweeps.iter().filter(|of| of.report == sweep.report && of.workload != sweep.workload);
-        findings(&sweep.rows, &others.flat_map(|of| &of.rows).collect::<Vec<_>>())
-    };
-    let found: Vec<_> = sweeps.iter().map(found).collect();
-    sweeps.iter_mut().zip(found).for_each(|(sweep, found)| sweep.findings = found);
+    let names = distinct(published.iter().map(|row| (&row.report, &row.workload)));
+    let sweeps: Vec<PublishedSweep> = names.into_iter().map(sweep).collect();
     let count = |which: fn(&PublishedSweep) -> u32| sweeps.iter().map(which).sum();
     Audit { off: count(PublishedSweep::off), checked: count(PublishedSweep::checked), sweeps }
 }
@@ -242,7 +244,7 @@ impl PublishedSweep {
 
     /// The lowest and the highest residual, as people write them: `−16.2 to +27.7 %`.
     pub fn residuals(&self) -> Option<String> {
-        residuals(self.rows.iter())
+        residuals(&self.rows)
     }
 }
 
@@ -254,11 +256,17 @@ impl AuditedRow {
 
     /// Whether numbers that print the same could have it otherwise.
     pub fn rounding_decides(&self) -> bool {
-        self.residual.is_some_and(|of| {
-            let off = |residual: f64| residual.abs() > OFF;
-            let touches = of.low <= OFF && of.high >= -OFF;
-            if off(of.value) { touches } else { off(of.low) || off(of.high) }
-        })
+        let may_hold = |of: Range| of.low <= OFF && of.high >= -OFF;
+        let may_be_off = |of: Range| of.low < -OFF || of.high > OFF;
+        self.residual.is_some_and(|of| may_hold(of) && may_be_off(of))
+    }
+
+    /// Whether it lacks what cutting its samples to whole milliseconds takes.
+    fn is_cut(&self) -> bool {
+        let (least, most) = CUT_MS;
+        // Where the rounding of the printed figures is as large as what is looked for, nothing can be seen.
+        self.missing_ms
+            .is_some_and(|of| of.value >= least && of.value <= most && of.high - of.low <= most - least)
     }
 
     /// The share of requests that failed, where it is printed and more than nothing.
@@ -281,22 +289,19 @@ impl AuditedRow {
 fn audited(row: &PublishedRow) -> AuditedRow {
     // Of two readings the one that speaks for the row: what it then still misses, it misses either way.
     let share = row.success_share.filter(|share| share.value < 1.0 && share.value > 0.0);
-    let (plain, divided) = (residual(row, None), share.and_then(|share| residual(row, Some(share))));
+    let (plain, divided) = (law(row, None), share.and_then(|share| law(row, Some(share))));
     let is_nearer =
-        divided.zip(plain).is_some_and(|(divided, plain)| divided.value.abs() < plain.value.abs());
-    let (residual, counted, share) = match is_nearer {
-        true => (divided, Counted::Successes, share),
-        false => (plain, Counted::Attempts, None),
-    };
-    let missing_ms = law(row, share)
-        .map(|(clients, rate, latency)| rate.with(latency, |rps, ms| clients / rps * 1e3 - ms));
-    let accounted = |(of, clients): (Range, u32)| (1.0 + of.value) * f64::from(clients);
+        divided.zip(plain).is_some_and(|(divided, plain)| divided[0].value.abs() < plain[0].value.abs());
+    let (law, counted) = if is_nearer { (divided, Counted::Successes) } else { (plain, Counted::Attempts) };
+    let residual = law.map(|[residual, _]| residual);
     AuditedRow {
         printed: row.clone(),
         counted,
-        clients_accounted: residual.zip(row.clients).map(accounted),
+        clients_accounted: residual
+            .zip(row.clients)
+            .map(|(of, clients)| (1.0 + of.value) * f64::from(clients)),
         residual,
-        missing_ms: missing_ms.filter(|of| of.value.is_finite()),
+        missing_ms: law.map(|[_, missing_ms]| missing_ms).filter(|of| of.value.is_finite()),
         standing: match residual.map(|of| of.value) {
             None => AuditStanding::NotChecked,
             Some(value) if value > OFF => AuditStanding::Above,
@@ -306,19 +311,16 @@ fn audited(row: &PublishedRow) -> AuditedRow {
     }
 }
 
-/// What Little's law needs: clients; all requests per second, if the throughput counts all of them or, with a `share` of successes,
-/// those alone; and the latency.
-fn law(row: &PublishedRow, share: Option<Figure>) -> Option<(f64, Range, Range)> {
-    Some((f64::from(row.clients?), attempts(row.throughput_rps?, share), row.latency_ms?.into()))
-}
-
-/// X · R against N.
+/// Little's law: the residual, and the time per request in ms that the latency does not account for. The throughput counts all requests
+/// or, with a `share` of successes, those alone. `None` where a figure is not printed.
 ///
 /// Without think time every client is always in a request, so X · R = N; with it, below N. Never above.
 /// Source: Little, A Proof for the Queuing Formula L = λW (1961).
-fn residual(row: &PublishedRow, share: Option<Figure>) -> Option<Range> {
-    let (clients, rate, latency) = law(row, share)?;
-    Some(rate.with(latency, |rps, ms| rps * ms / 1e3 / clients - 1.0))
+fn law(row: &PublishedRow, share: Option<Figure>) -> Option<[Range; 2]> {
+    let (clients, latency) = (f64::from(row.clients?), Range::from(row.latency_ms?));
+    let rate = attempts(row.throughput_rps?, share);
+    let residual = rate.with(latency, |rps, ms| rps * ms / 1e3 / clients - 1.0);
+    Some([residual, rate.with(latency, |rps, ms| clients / rps * 1e3 - ms)])
 }
 
 /// All requests per second, from those that succeeded and their share.
@@ -327,17 +329,17 @@ fn attempts(throughput: Figure, share: Option<Figure>) -> Range {
     Range::from(throughput).with(share.into(), |rps, share| rps / share.min(1.0))
 }
 
-fn findings(rows: &[AuditedRow], others: &[&AuditedRow]) -> Vec<AuditFinding> {
-    let mut open: Vec<usize> = (0..rows.len()).filter(|i| rows[*i].off()).collect();
+fn findings(rows: &[AuditedRow], others: Vec<&AuditedRow>) -> Vec<AuditFinding> {
+    let mut case = Case { rows, open: rows.iter().filter(|row| row.off()).collect(), others };
     let mut findings = Vec::new();
     for cause in CAUSES {
-        let Some((found, reason)) = (cause.find)(&Seen { rows, open: &open, others }) else { continue };
-        let were_open = open.len();
-        open.retain(|i| !cause.explains || !found.contains(i));
+        let Some((found, reason)) = (cause.find)(&case) else { continue };
+        let were_open = case.open.len();
+        case.open.retain(|row| !cause.explains || !found.contains(row));
         findings.push(AuditFinding {
             cause: cause.name,
-            clients: found.iter().filter_map(|i| rows[*i].printed.clients).collect(),
-            explained: (were_open - open.len()) as u32,
+            clients: found.iter().filter_map(|row| row.printed.clients).collect(),
+            explained: (were_open - case.open.len()) as u32,
             reason,
             to_be_sure: cause.to_be_sure,
         });
@@ -346,23 +348,16 @@ fn findings(rows: &[AuditedRow], others: &[&AuditedRow]) -> Vec<AuditFinding> {
     findings
 }
 
-fn whole_milliseconds(seen: &Seen) -> Option<Found> {
-    let is_cut = |row: &AuditedRow| {
-        // Where the rounding of the printed figures is as large as what is looked for, nothing can be seen.
-        row.missing_ms.is_some_and(|of| {
-            of.value >= CUT_MS.0 && of.value <= CUT_MS.1 && of.high - of.low <= CUT_MS.1 - CUT_MS.0
-        })
-    };
-    let is_readable = |row: &AuditedRow| row.missing_ms.is_some();
-    let cut: Vec<usize> = (0..seen.rows.len()).filter(|i| is_cut(&seen.rows[*i])).collect();
-    let checked = seen.rows.iter().filter(|row| is_readable(row)).count();
-    if 3 * cut.len() < 2 * checked || !seen.open.iter().any(|i| cut.contains(i)) {
+fn whole_milliseconds<'a>(case: &Case<'a>) -> Option<Found<'a>> {
+    let cut: Vec<&AuditedRow> = case.rows.iter().filter(|row| row.is_cut()).collect();
+    let checked = case.rows.iter().filter(|row| row.missing_ms.is_some()).count();
+    if 3 * cut.len() < 2 * checked || !case.open.iter().any(|row| row.is_cut()) {
         return None;
     }
-    let missing = cut.iter().filter_map(|i| Some(seen.rows[*i].missing_ms?.value));
+    let missing = cut.iter().filter_map(|row| Some(row.missing_ms?.value));
     let missing = spread(missing, |ms| format!("{ms:.2}"), "ms")?;
-    let elsewhere = seen.others.iter().filter(|row| is_cut(row)).count();
-    let readable = seen.others.iter().filter(|row| is_readable(row)).count();
+    let elsewhere = case.others.iter().filter(|row| row.is_cut()).count();
+    let readable = case.others.iter().filter(|row| row.missing_ms.is_some()).count();
     let constant = match (cut.len(), elsewhere) {
         (1, 0) => "; one row cannot show that this is constant".to_owned(),
         (1, _) => format!(
@@ -378,139 +373,118 @@ fn whole_milliseconds(seen: &Seen) -> Option<Found> {
     Some((cut, reason))
 }
 
-fn lost_latency(seen: &Seen) -> Option<Found> {
+fn lost_latency<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     let (least, most, apart) = LOST;
-    let checked: Vec<(usize, f64, f64)> = (seen.rows.iter().enumerate())
-        .filter_map(|(i, row)| Some((i, -row.residual?.value, row.missing_ms?.value)))
-        .collect();
-    let (low, high) = ends(checked.iter().map(|(_, lost, _)| *lost))?;
-    let ((_, _, first), (_, _, last)) = (checked.first()?, checked.last()?);
-    let rows: Vec<usize> = checked.iter().map(|(i, ..)| *i).collect();
+    let checked =
+        case.rows.iter().filter_map(|row| Some((row, (row.residual?.value, row.missing_ms?.value))));
+    let (rows, figures): (Vec<&AuditedRow>, Vec<(f64, f64)>) = checked.unzip();
+    let (low, high) = range(figures.iter().map(|(residual, _)| -residual))?;
+    let [(_, first), _, .., (_, last)] = figures[..] else { return None };
     // A constant pause would weigh less and less; a lost share of the latency grows with it.
-    let grows = *last >= 2.0 * first;
-    let fits = rows.len() >= 3 && low >= least && high <= most && high - low <= apart && grows;
-    (fits && rows == seen.open).then(|| {
-        let reason = format!(
-            "{:.0} to {:.0} % of the time is missing in every row, which is {first:.1} ms per request at the lowest \
-             level and {last:.1} ms at the highest, as where one of two requests, or a part of each, is not timed",
-            low * 100.0,
-            high * 100.0
-        );
-        (rows, reason)
-    })
+    let fits = low >= least && high <= most && high - low <= apart && last >= 2.0 * first;
+    let reason = format!(
+        "{:.0} to {:.0} % of the time is missing in every row, which is {first:.1} ms per request at the lowest level \
+         and {last:.1} ms at the highest, as where one of two requests, or a part of each, is not timed",
+        low * 100.0,
+        high * 100.0
+    );
+    (fits && rows == case.open).then_some((rows, reason))
 }
 
-fn different_runs(seen: &Seen) -> Option<Found> {
-    let above = seen.above();
-    let is_possible = |row: &AuditedRow| row.residual.is_some() && row.standing != AuditStanding::Above;
-    if above.is_empty() || !seen.rows.iter().any(is_possible) {
+fn different_runs<'a>(case: &Case<'a>) -> Option<Found<'a>> {
+    let above = case.above();
+    let is_possible = |row: &AuditedRow| matches!(row.standing, AuditStanding::Holds | AuditStanding::Below);
+    if above.is_empty() || !case.rows.iter().any(is_possible) {
         return None;
     }
     // What is left below belongs to it as well: nothing else accounts for it, and the sweep is known to be mixed.
-    let mixed = match above.len() < seen.open.len() {
-        true => format!("; residuals of both signs stand in one sweep ({})", seen.residuals()),
+    let mixed = match above.len() < case.open.len() {
+        true => format!(
+            "; residuals of both signs stand in one sweep ({})",
+            residuals(case.open.iter().copied())?
+        ),
         false => String::new(),
     };
-    let accounted = seen.accounted(&above);
-    Some((
-        seen.open.to_vec(),
-        format!("{accounted}, more than there were, which no single run can print{mixed}"),
-    ))
+    let reason = format!("{}, more than there were, which no single run can print{mixed}", accounted(&above));
+    Some((case.open.clone(), reason))
 }
 
-fn errors_as_throughput(seen: &Seen) -> Option<Found> {
-    let clause = |i: usize| {
-        let row = &seen.rows[i];
-        let (failed, is, throughput) = (row.failed_share()?, row.residual?, row.printed.throughput_rps?);
-        let goodput = row.goodput_rps()?;
-        let otherwise = residual(&row.printed, row.printed.success_share)?.value;
+fn errors_as_throughput<'a>(case: &Case<'a>) -> Option<Found<'a>> {
+    let rates = |row: &AuditedRow| Some((row.printed.throughput_rps?.value, row.goodput_rps()?));
+    let clause = |(i, row): (usize, &'a AuditedRow)| {
+        let (failed, is, (all, good)) = (row.failed_share()? * 100.0, row.residual?.value, rates(row)?);
+        let [otherwise, _] = law(&row.printed, row.printed.success_share)?.map(|of| of.value);
         if row.counted == Counted::Successes || !otherwise.is_finite() || otherwise.abs() <= OFF {
             return None;
         }
-        let below = i.checked_sub(1).map(|below| &seen.rows[below]);
-        let before = below.and_then(|of| Some((of.printed.throughput_rps?.value, of.goodput_rps()?)));
-        let before = before.filter(|(all, good)| *all > 0.0 && *good > 0.0);
-        let falls = match before.filter(|(all, good)| throughput.value > *all && goodput < *good) {
-            Some((all, good)) => format!(
-                "; over the level below throughput changes by {}, goodput by {}",
-                percent(throughput.value / all - 1.0),
-                percent(goodput / good - 1.0)
-            ),
-            None => String::new(),
-        };
+        let before = case.rows[..i].last().and_then(rates);
+        let falls = before.filter(|before| before.0 > 0.0 && all > before.0 && good < before.1);
+        let falls = falls.map_or_else(String::new, |before| {
+            let (all, good) = (percent(all / before.0 - 1.0), percent(good / before.1 - 1.0));
+            format!("; over the level below throughput changes by {all}, goodput by {good}")
+        });
+        let (at, is, otherwise) = (clients(row.printed.clients), percent(is), percent(otherwise));
+        let throughput = row.printed.throughput_rps?;
         let clause = format!(
-            "at {} {:.0} % of the requests failed, and the law is missed by {} if the throughput counts them and by {} \
-             if not: {throughput} req/s are {goodput:.0} successes per second{falls}",
-            clients(row.printed.clients),
-            failed * 100.0,
-            percent(is.value),
-            percent(otherwise),
+            "at {at} {failed:.0} % of the requests failed, and the law is missed by {is} if the throughput counts them and by \
+             {otherwise} if not: {throughput} req/s are {good:.0} successes per second{falls}"
         );
-        Some((i, clause))
+        Some((row, clause))
     };
-    let (found, clauses): (Vec<usize>, Vec<String>) = (0..seen.rows.len()).filter_map(clause).unzip();
+    let (found, clauses): (Vec<_>, Vec<String>) = case.rows.iter().enumerate().filter_map(clause).unzip();
     (!found.is_empty()).then(|| (found, clauses.join("; ")))
 }
 
-fn impossible(seen: &Seen) -> Option<Found> {
-    let mut found = seen.above();
-    let mut clauses = Vec::new();
-    if !found.is_empty() {
-        clauses.push(format!("{}, more than there were", seen.accounted(&found)));
-    }
-    for (i, row) in seen.rows.iter().enumerate() {
-        let at = clients(row.printed.clients);
+fn impossible<'a>(case: &Case<'a>) -> Option<Found<'a>> {
+    let above = case.above();
+    let more = || format!("{}, more than there were", accounted(&above));
+    let mut clauses = Vec::from_iter((!above.is_empty()).then(more));
+    let mut found = above.clone();
+    for row in case.rows {
+        let (before, at) = (clauses.len(), clients(row.printed.clients));
         let PublishedRow { p50_ms, p99_ms, disk_util_pct, .. } = &row.printed;
-        let percentiles = p50_ms.zip(*p99_ms).filter(|(p50, p99)| p50.low() > p99.high());
-        let percentiles =
-            percentiles.map(|(p50, p99)| format!("at {at} the p50 of {p50} ms is above the p99 of {p99} ms"));
-        let disk = disk_util_pct.filter(|busy| busy.low() > 100.0);
-        let disk = disk.map(|busy| format!("at {at} the disk is busy for {busy} % of the time"));
-        let broken: Vec<String> = percentiles.into_iter().chain(disk).collect();
-        if !broken.is_empty() && !found.contains(&i) {
-            found.push(i);
+        if let Some((p50, p99)) = p50_ms.zip(*p99_ms).filter(|(p50, p99)| p50.low() > p99.high()) {
+            clauses.push(format!("at {at} the p50 of {p50} ms is above the p99 of {p99} ms"));
         }
-        clauses.extend(broken);
+        if let Some(busy) = disk_util_pct.filter(|busy| busy.low() > 100.0) {
+            clauses.push(format!("at {at} the disk is busy for {busy} % of the time"));
+        }
+        if clauses.len() > before && !above.contains(&row) {
+            found.push(row);
+        }
     }
     // A row with its residual explained may stand here for its percentiles; it is not explained a second time.
     (!found.is_empty()).then(|| (found, clauses.join("; ")))
 }
 
-fn unexplained(seen: &Seen) -> Option<Found> {
-    let why = match seen.open.iter().all(|i| seen.rows[*i].rounding_decides()) {
+fn unexplained<'a>(case: &Case<'a>) -> Option<Found<'a>> {
+    let why = match case.open.iter().all(|row| row.rounding_decides()) {
         true => "the rounding of the printed digits alone may be the reason",
         false => {
             "time between requests, outside the latency, would look so: thinking, connecting, backing off"
         }
     };
-    (!seen.open.is_empty()).then(|| (seen.open.to_vec(), format!("{}; {why}", seen.residuals())))
+    Some((case.open.clone(), format!("{}; {why}", residuals(case.open.iter().copied())?)))
 }
 
-impl Seen<'_> {
+impl<'a> Case<'a> {
     /// Those of the open rows that are above N.
-    fn above(&self) -> Vec<usize> {
-        let above = |i: &usize| self.rows[*i].standing == AuditStanding::Above;
-        self.open.iter().copied().filter(above).collect()
+    fn above(&self) -> Vec<&'a AuditedRow> {
+        self.open.iter().copied().filter(|row| row.standing == AuditStanding::Above).collect()
     }
+}
 
-    /// `X·R accounts for 2.55 clients at 2 clients, 21.23 at 20 clients`.
-    fn accounted(&self, rows: &[usize]) -> String {
-        let each = rows.iter().map(|i| {
-            let row = &self.rows[*i];
-            format!("{:.2} at {}", row.clients_accounted.unwrap_or_default(), clients(row.printed.clients))
-        });
-        format!("X·R comes to {}", each.collect::<Vec<_>>().join(", "))
-    }
-
-    /// Those of the open rows.
-    fn residuals(&self) -> String {
-        residuals(self.open.iter().map(|i| &self.rows[*i])).unwrap_or_default()
-    }
+/// `X·R comes to 2.55 at 2 clients, 21.23 at 20 clients`.
+fn accounted(rows: &[&AuditedRow]) -> String {
+    let each = rows.iter().map(|row| {
+        format!("{:.2} at {}", row.clients_accounted.unwrap_or_default(), clients(row.printed.clients))
+    });
+    format!("X·R comes to {}", each.collect::<Vec<_>>().join(", "))
 }
 
 /// The lowest and the highest residual, as people write them: `−16.2 to +27.7 %`.
-fn residuals<'a>(rows: impl Iterator<Item = &'a AuditedRow>) -> Option<String> {
-    spread(rows.filter_map(|row| Some(row.residual?.value * 100.0)), signed, "%")
+fn residuals<'a>(rows: impl IntoIterator<Item = &'a AuditedRow>) -> Option<String> {
+    spread(rows.into_iter().filter_map(|row| Some(row.residual?.value * 100.0)), signed, "%")
 }
 
 /// `20 clients`.
@@ -531,14 +505,8 @@ fn signed(value: f64) -> String {
 
 /// `0.42 to 0.50 ms`, or `0.50 ms` where both ends read alike. `None` of nothing.
 fn spread(values: impl Iterator<Item = f64>, say: fn(f64) -> String, unit: &str) -> Option<String> {
-    let (low, high) = ends(values)?;
-    let (low, high) = (say(low), say(high));
+    let (low, high) = range(values).map(|(low, high)| (say(low), say(high)))?;
     Some(if low == high { format!("{low} {unit}") } else { format!("{low} to {high} {unit}") })
-}
-
-fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    let values: Vec<f64> = values.collect();
-    (!values.is_empty()).then(|| stats::range(&values))
 }
 
 #[cfg(test)]

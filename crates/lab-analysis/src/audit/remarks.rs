@@ -18,10 +18,11 @@ const USES: [Use; 2] =
 
 /// All remarks on a sweep.
 pub(super) fn remarks(rows: &[AuditedRow]) -> Vec<String> {
-    let rounding = at(rows, AuditedRow::rounding_decides);
-    let rounding = rounding.map(|at| {
+    let mut remarks = Vec::new();
+    remarks.extend(at(rows, AuditedRow::rounding_decides).map(|at| {
         format!("The printed digits do not decide whether the row at {at} is off by more than 5 %.")
-    });
+    }));
+    remarks.extend(rows.iter().filter_map(failures));
     let alone = rows.iter().find(|row| row.printed.clients == Some(1)).and_then(|row| row.printed.latency_ms);
     let alone_ms = alone.map(Figure::low).filter(|ms| *ms > 0.0);
     // X(N) ≤ N / R(1), if a request takes as much of everything under load as alone (Denning & Buzen 1978).
@@ -29,25 +30,21 @@ pub(super) fn remarks(rows: &[AuditedRow]) -> Vec<String> {
         let known = (row.printed.clients.filter(|n| *n > 1)).zip(row.attempts_rps()).zip(alone_ms);
         known.is_some_and(|((n, rps), alone_ms)| rps > (1.0 + WORTH) * f64::from(n) / alone_ms * 1e3)
     };
-    let bound = at(rows, is_above).map(|at| {
+    remarks.extend(at(rows, is_above).map(|at| {
         format!(
             "Throughput is above N / R(1) at {at}: a request costs less under load than alone, or the latency at \
              1 client is too long."
         )
-    });
-    let several = at(rows, |row| row.printed.server_cpu_pct.is_some_and(|pct| pct.low() > 100.0));
-    let several = several.map(|at| {
+    }));
+    remarks.extend(USES.iter().filter_map(|of| grows_past_utilization(rows, of)));
+    remarks.extend(USES.iter().flat_map(|of| rows.windows(2).filter_map(move |pair| moves_apart(pair, of))));
+    let is_several = |row: &AuditedRow| row.printed.server_cpu_pct.is_some_and(|pct| pct.low() > 100.0);
+    remarks.extend(at(rows, is_several).map(|at| {
         format!(
             "The server’s CPU is over 100 % at {at}: of more than one core, so how busy each was is not said."
         )
-    });
-    (rounding.into_iter())
-        .chain(rows.iter().filter_map(failures))
-        .chain(bound)
-        .chain(USES.iter().filter_map(|of| grows_past_utilization(rows, of)))
-        .chain(USES.iter().flat_map(|of| rows.windows(2).filter_map(move |pair| moves_apart(pair, of))))
-        .chain(several)
-        .collect()
+    }));
+    remarks
 }
 
 fn failures(row: &AuditedRow) -> Option<String> {

@@ -149,14 +149,13 @@ fn capacity(comparison: &Comparison, of: &CapacityRatio, other: usize) -> String
 /// `goodput 1.10–1.32× (nginx more at 3 of 4 levels, not comparable at 1)`.
 fn in_short(comparison: &Comparison, other: usize, measure: &Measure, ratios: &[&Ratio]) -> String {
     let usable = ratios.iter().filter(|of| of.conclusion != NotComparable);
-    let usable: Vec<f64> = usable.filter_map(|of| Some(of.quotient?.ratio)).collect();
+    let usable = usable.filter_map(|of| Some(of.quotient?.ratio));
     // Two decimals are enough for a sentence.
     let rounded = |r: f64| if (0.095..99.95).contains(&r) { format!("{r:.2}") } else { times(r) };
-    let (low, high) = stats::range(&usable);
-    let range = match (rounded(low), rounded(high)) {
-        _ if usable.is_empty() => String::new(),
-        (low, high) if low == high => format!(" {low}×"),
-        (low, high) => format!(" {low}–{high}×"),
+    let range = match stats::range(usable).map(|(low, high)| (rounded(low), rounded(high))) {
+        None => String::new(),
+        Some((low, high)) if low == high => format!(" {low}×"),
+        Some((low, high)) => format!(" {low}–{high}×"),
     };
     let clause = |conclusion| {
         let levels = ratios.iter().filter(|of| of.conclusion == conclusion).count();
