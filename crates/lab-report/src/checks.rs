@@ -120,17 +120,15 @@ fn places(line: &Line<Place>) -> String {
 
 /// How far the answers for a workload may be believed, and why no further.
 pub(super) fn confidence(found: &WorkloadFindings) -> Answer {
-    let (said, class) = match found.trust.least() {
+    let (said, class) = match found.trust.confidence {
         _ if !found.rows.iter().any(Row::usable) => ("low", "stop"),
         Confidence::Low => ("low", "stop"),
         Confidence::Medium => ("medium", "care"),
         Confidence::High => ("high", ""),
     };
-    let trust = [&found.trust.capacity, &found.trust.knee, &found.trust.bottleneck];
+    let is_lowering = |check: &&Check| found.trust.lowered_by.contains(&check.id);
+    let mut failed: Vec<&Check> = CHECKS.iter().filter(is_lowering).collect();
     // The gravest first: on the terminal there may be no room for all.
-    let is_lowered =
-        |check: &&Check| trust.iter().flat_map(|of| &of.lowered_by).any(|of| of.check == check.id);
-    let mut failed: Vec<&Check> = CHECKS.iter().filter(is_lowered).collect();
     failed.sort_by_key(|check| check.leaves);
     let mut details: Vec<String> = failed.iter().map(|check| check.name.to_owned()).collect();
     match details.first_mut() {

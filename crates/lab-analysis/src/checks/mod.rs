@@ -17,7 +17,6 @@ use Confidence::{High, Low, Medium};
 use super::rows::Row;
 use super::steady;
 use lab_data::results::Results;
-use serde::Serialize;
 
 /// A check.
 pub struct Check {
@@ -86,7 +85,7 @@ pub const CHECKS: &[Check] = &[
 impl Checked {
     /// The check.
     pub fn check(&self) -> &'static Check {
-        of_id(self.id)
+        CHECKS.iter().find(|check| check.id == self.id).expect("every check is in the table")
     }
 }
 
@@ -106,51 +105,24 @@ impl Check {
     }
 }
 
-/// How far a finding may be believed, and why no further.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// How far what is concluded of a workload may be believed, and why no further.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Trust {
     /// How far.
     pub confidence: Confidence,
-    /// The failed checks that lowered it, in the order of [`CHECKS`].
-    pub lowered_by: Vec<Lowered>,
+    /// The [`Check::id`]s of the failed checks that lowered it, in the order of [`CHECKS`].
+    pub lowered_by: Vec<&'static str>,
 }
 
-/// A failed check that lowered confidence.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Lowered {
-    /// The [`Check::id`].
-    pub check: &'static str,
-    /// The levels it failed at, ascending; empty where it concerns them all.
-    pub levels: Vec<u32>,
-}
-
-impl Lowered {
-    /// The check.
-    pub fn check(&self) -> &'static Check {
-        of_id(self.check)
+/// How far findings may be believed that come from the valid rows among `rows`; `others` are checks of the workload and the run.
+pub(super) fn trust<'a>(rows: &'a [Row], others: impl Iterator<Item = &'a Checked>) -> Trust {
+    let of_rows = rows.iter().filter(|row| row.usable()).flat_map(|row| &row.checks);
+    let failed: Vec<&str> = of_rows.chain(others).filter(|of| of.failed()).map(|of| of.id).collect();
+    let lowering = || CHECKS.iter().filter(|check| check.leaves < High && failed.contains(&check.id));
+    Trust {
+        confidence: lowering().map(|check| check.leaves).min().unwrap_or(High),
+        lowered_by: lowering().map(|check| check.id).collect(),
     }
-}
-
-fn of_id(id: &str) -> &'static Check {
-    CHECKS.iter().find(|check| check.id == id).expect("every check is in the table")
-}
-
-/// How far a finding may be believed that comes from the rows at `levels`; `others` are checks of the workload and the run.
-pub(super) fn trust<'a>(
-    rows: &'a [Row],
-    levels: &[u32],
-    others: impl Iterator<Item = &'a Checked> + Clone,
-) -> Trust {
-    let lowered = |check: &Check| {
-        let failed = |of: &Checked| of.id == check.id && of.failed();
-        let at = rows.iter().filter(|row| levels.contains(&row.level) && row.checks.iter().any(failed));
-        let levels: Vec<u32> = at.map(|row| row.level).collect();
-        let fails = !levels.is_empty() || others.clone().any(failed);
-        (fails && check.leaves < High).then_some(Lowered { check: check.id, levels })
-    };
-    let lowered_by: Vec<Lowered> = CHECKS.iter().filter_map(lowered).collect();
-    let confidence = lowered_by.iter().map(|of| of.check().leaves).min().unwrap_or(High);
-    Trust { confidence, lowered_by }
 }
 
 #[cfg(test)]
