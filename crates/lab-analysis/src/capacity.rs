@@ -2,13 +2,11 @@
 //!
 //! Works on rows alone, sorted by clients; which of them count is decided by [`super::checks`].
 
-use super::rows::Row;
-use serde::Serialize;
-use stats::{Estimate, Interval, mean};
+use super::rows::{Row, usable};
+use stats::{Estimate, Interval, mean, range};
 
 /// What a workload gets through.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Capacity {
     /// Goodput stays within ±3 % over at least three adjacent levels that contain the maximum.
     Reached {
@@ -59,7 +57,7 @@ impl Capacity {
 }
 
 /// Goodput falling past the peak.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decline {
     /// The level at which it is lowest.
     pub level: u32,
@@ -83,31 +81,25 @@ pub fn capacity(rows: &[Row], seed: u64) -> Capacity {
     if let Some(offered) = offered(rows) {
         return offered;
     }
-    let goodput = |row: &Row| row.goodput_rps.filter(|_| row.usable()).map(|estimate| estimate.mean);
-    let best = (0..rows.len())
-        .filter_map(|i| Some((i, goodput(&rows[i])?)))
-        .max_by(|(_, a), (_, b)| a.total_cmp(b))
-        .map(|(i, _)| i);
+    let by_goodput = |a: &usize, b: &usize| rows[*a].rps().total_cmp(&rows[*b].rps());
+    let best = (0..rows.len()).filter(|i| rows[*i].usable()).max_by(by_goodput);
     let Some(best) = best else { return Capacity::Unknown };
 
-    let flat = |first: usize, last: usize| {
-        let values: Option<Vec<f64>> = rows[first..=last].iter().map(goodput).collect();
-        let values = values?;
-        let most = values.iter().copied().fold(f64::MIN, f64::max);
-        let least = values.iter().copied().fold(f64::MAX, f64::min);
-        (most - least <= HALF_WIDTH * (most + least)).then_some((first, last))
+    let is_flat = |rows: &[Row]| {
+        let ends = range(rows.iter().map(Row::rps));
+        rows.iter().all(Row::usable)
+            && ends.is_some_and(|(least, most)| most - least <= HALF_WIDTH * (most + least))
     };
     let plateau = (0..=best)
-        .flat_map(|first| (best..rows.len()).map(move |last| (first, last)))
-        .filter(|(first, last)| last + 1 - first >= LEVELS)
-        .filter_map(|(first, last)| flat(first, last))
+        .flat_map(|first| (best..rows.len()).map(move |last| first..=last))
+        .filter(|levels| levels.clone().count() >= LEVELS && is_flat(&rows[levels.clone()]))
         // Of equally long ones the later: saturation shows best where there are the most clients.
-        .max_by_key(|(first, last)| (last - first, *last));
+        .max_by_key(|levels| (levels.clone().count(), *levels.end()));
 
-    let Some((first, last)) = plateau else { return not_reached(rows, best) };
-    let levels: Vec<u32> = rows[first..=last].iter().map(|row| row.level).collect();
+    let Some(plateau) = plateau.map(|levels| &rows[levels]) else { return not_reached(rows, best) };
+    let levels: Vec<u32> = plateau.iter().map(|row| row.level).collect();
     let runs: Vec<(u32, &[f64])> =
-        rows[first..=last].iter().map(|row| (row.level, row.goodput_rps_of_runs.as_slice())).collect();
+        plateau.iter().map(|row| (row.level, row.goodput_rps_of_runs.as_slice())).collect();
     Estimate::bootstrap(&runs, seed).map_or(Capacity::Unknown, |rps| Capacity::Reached { rps, levels })
 }
 
@@ -115,10 +107,9 @@ pub fn capacity(rows: &[Row], seed: u64) -> Capacity {
 fn not_reached(rows: &[Row], best: usize) -> Capacity {
     let Some(rps) = rows[best].goodput_rps else { return Capacity::Unknown };
     let level = rows[best].level;
-    let below = rows[..best].iter().rev().find(|row| row.usable());
-    let more = below.zip(below.and_then(|row| row.goodput_rps)).is_some_and(|(row, below)| {
-        let doublings = (f64::from(level) / f64::from(row.level)).log2();
-        below.mean < SHOULDER.powf(doublings) * rps.mean
+    let more = usable(&rows[..best]).next_back().is_some_and(|below| {
+        let doublings = (f64::from(level) / f64::from(below.level)).log2();
+        below.rps() < SHOULDER.powf(doublings) * rps.mean
     });
     let rising = more && !rows[best + 1..].iter().any(Row::usable);
     Capacity::NotReached { rps, level, rising }
@@ -139,15 +130,14 @@ fn offered(rows: &[Row]) -> Option<Capacity> {
 /// How far goodput falls behind its peak at a higher level. `None` unless both were measured three times or more and their
 /// intervals are apart.
 pub fn decline(rows: &[Row], capacity: &Capacity) -> Option<Decline> {
-    let peak =
-        capacity.rps().filter(|peak| matches!(peak.interval, Interval::StudentT | Interval::Bootstrap))?;
+    // Two runs fall apart by chance too often to speak of a decline.
+    let is_known = |of: &Estimate| matches!(of.interval, Interval::StudentT | Interval::Bootstrap);
+    let peak = capacity.rps().filter(is_known)?;
     let last_of_peak = *capacity.levels().last()?;
-    rows.iter()
-        .filter(|row| row.usable() && row.level > last_of_peak)
-        .filter_map(|row| Some((row.level, row.goodput_rps?)))
-        // Two runs fall apart by chance too often to speak of a decline.
-        .filter(|(_, rps)| matches!(rps.interval, Interval::StudentT | Interval::Bootstrap))
-        .filter(|(_, rps)| rps.high < peak.low)
+    let below_peak = |rps: &Estimate| is_known(rps) && rps.high < peak.low;
+    usable(rows)
+        .filter(|row| row.level > last_of_peak)
+        .filter_map(|row| Some((row.level, row.goodput_rps.filter(below_peak)?)))
         .min_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean))
         .map(|(level, rps)| Decline { level, rps, share: 1.0 - rps.mean / peak.mean })
 }

@@ -27,8 +27,7 @@ pub struct Figure {
 }
 
 /// The tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// Disk and write cap.
     Disk,

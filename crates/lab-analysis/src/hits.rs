@@ -4,11 +4,10 @@
 //! counters has none.
 
 use lab_data::results::{Results, Trial};
-use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// How reads were served.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HitRatio {
     /// The policy that was simulated; `None` for the cache itself.
     pub policy: Option<String>,

@@ -4,12 +4,12 @@
 //! compared ran within one round, on the same server, in an order that was drawn: of a round only its number says what belongs together.
 
 use super::rows::{ERRORS_MAX, SATURATED};
+use lab_data::distinct;
 use lab_data::results::{Change, Intervention, Resource, Results, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
-use serde::Serialize;
 use stats::{Estimate, Interval, mean};
 
 /// What a change did, over its rounds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Effect {
     /// What was done, in the first round.
     pub change: Change,
@@ -33,8 +33,7 @@ pub struct Effect {
 }
 
 /// What follows from making a resource slower.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// Goodput follows the resource: it is the limit.
     Limit,
@@ -75,17 +74,9 @@ const BATCHES: &[(&str, &str)] = &[
 pub(super) fn effects(results: &Results, workload: &str) -> Vec<Effect> {
     let made: Vec<&Intervention> =
         results.interventions.iter().filter(|made| made.trial.workload == workload).collect();
-    let mut names: Vec<(&str, u32)> = Vec::new();
-    for (change, trial) in made.iter().filter_map(|made| Some((made.change.as_ref()?, &made.trial))) {
-        let name = (change.name.as_str(), trial.level);
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    let mut all: Vec<Effect> = names
-        .into_iter()
-        .filter_map(|(name, level)| effect(&results.resources, &made, name, level))
-        .collect();
+    let names = made.iter().filter_map(|made| Some((made.change.as_ref()?.name.as_str(), made.trial.level)));
+    let of = |(name, level)| effect(&results.resources, &made, name, level);
+    let mut all: Vec<Effect> = distinct(names).into_iter().filter_map(of).collect();
     // Cores that slow each other down, as two threads of one core do, make goodput follow both.
     let is_limit = |of: &Effect, name: &str| of.change.name == name && of.shown == Shown::Limit;
     if all.iter().any(|of| is_limit(of, SLOWER_SERVER)) {
@@ -114,45 +105,29 @@ fn effect(resources: &[Resource], made: &[&Intervention], name: &str, level: u32
         .filter_map(|made| Some((made.change.as_ref()?, &made.trial)))
         .filter(|(change, trial)| change.name == name && trial.level == level)
         .collect();
-    let base_of = |trial: &Trial| {
-        let same = |of: &&&Intervention| {
-            of.change.is_none() && (of.trial.repetition, of.trial.level) == (trial.repetition, trial.level)
+    let round = |(change, trial): &(&Change, &Trial)| {
+        let is_base = |of: &&&Intervention| {
+            of.change.is_none() && (of.trial.repetition, of.trial.level) == (trial.repetition, level)
         };
-        made.iter().find(same).map(|of| &of.trial)
+        let base = &made.iter().find(is_base)?.trial;
+        let loss = 1.0 - goodput(trial)? / goodput(base)?;
+        Some((loss, Due::of(resources, change, base)?))
     };
-    let mut expected = Vec::new();
-    let mut delays = Vec::new();
-    let mut busy = Vec::new();
-    let mut losses = Vec::new();
-    let mut ratios = Vec::new();
-    let mut of = None;
-    for (change, trial) in &changed {
-        let Some((base, before)) = base_of(trial).and_then(|base| Some((base, goodput(base)?))) else {
-            continue;
-        };
-        let (Some(after), Some(due)) = (goodput(trial), Due::of(resources, change, base)) else {
-            continue;
-        };
-        let loss = 1.0 - after / before;
-        expected.push(due.loss);
-        delays.push(due.as_delay);
-        busy.push(due.busy);
-        losses.push(loss);
-        ratios.push(loss / due.loss);
-        of = of.or(due.of);
-    }
-    let (change, _) = changed.first()?;
-    let (expected_loss, as_delay) = (mean(&expected)?, mean(&delays)?);
+    let (losses, due): (Vec<f64>, Vec<Due>) = changed.iter().filter_map(round).unzip();
+    let ratios: Vec<f64> = losses.iter().zip(&due).map(|(loss, due)| loss / due.loss).collect();
+    let expected_loss = mean(due.iter().map(|due| due.loss))?;
+    let as_delay = mean(due.iter().map(|due| due.as_delay))?;
+    let busy = mean(due.iter().map(|due| due.busy))?;
     let loss = Estimate::of(&losses)?;
     Some(Effect {
-        change: (*change).clone(),
+        change: changed.first()?.0.clone(),
         level,
         rounds: losses.len() as u32,
-        of,
+        of: due.into_iter().find_map(|due| due.of),
         expected_loss,
         as_delay,
         loss,
-        shown: Shown::of(&loss, expected_loss, as_delay, mean(&busy)?),
+        shown: Shown::of(&loss, expected_loss, as_delay, busy),
         elasticity: Estimate::of(&ratios)?,
     })
 }
@@ -193,10 +168,7 @@ impl Due {
         let attempts_per_sec = load.attempts as f64 / load.window_secs;
         // A limit is busy all the time: what it takes of each request, or of each batch, follows from how many there were. What slows a
         // part by a share of its own time takes that share whether the part is busy or not.
-        let per_sec = match raised.and_then(|of| batches(of, base)) {
-            Some(batches) => batches,
-            None => attempts_per_sec,
-        };
+        let per_sec = raised.and_then(|of| batches(of, base)).unwrap_or(attempts_per_sec);
         let demand_us = servers / per_sec * 1e6;
         let added_us = change.factor.map_or(change.added_us, |factor| demand_us * (factor - 1.0));
         let loss = added_us / (demand_us + added_us);

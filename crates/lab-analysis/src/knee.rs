@@ -3,12 +3,11 @@
 //! Works on rows alone, sorted by clients, like [`super::capacity`].
 
 use super::capacity::{Capacity, LEVELS};
-use super::rows::{OfRun, Row};
-use serde::Serialize;
+use super::rows::{OfRun, Row, usable};
 use stats::{DRAWS, Draws, Interval, RUNS_LEAST, mean, percentiles, range, widened};
 
 /// Where more clients stop paying, by four methods that should agree.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Knee {
     /// The headline, in clients: capacity × (the latency at the lowest level + think time), where the two asymptotic bounds cross.
     ///
@@ -32,19 +31,13 @@ pub struct Knee {
     pub sharp: bool,
     /// The valid level nearest to the knee, on a scale of ratios; what is said of latency at the knee was measured there.
     pub nearest_level: u32,
-    /// Median latency at that level.
-    pub latency_us_p50: Option<f64>,
-    /// 99th percentile there.
-    pub latency_us_p99: Option<f64>,
 }
 
 /// Between which the four estimates of a knee lie, in clients.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KneeSpread {
     /// What the ends are. A range is that of the knees of single runs, each run number of all levels together.
     pub interval: Interval,
-    /// Runs at the level that has fewest.
-    pub runs: u32,
     /// Of the headline.
     pub clients: (f64, f64),
     /// Of the broken stick.
@@ -67,7 +60,7 @@ pub fn knee(rows: &[Row], capacity: &Capacity, seed: u64) -> Option<Knee> {
         return None;
     };
     let levels = capacity.levels();
-    let usable: Vec<&Row> = rows.iter().filter(|row| row.usable()).collect();
+    let usable: Vec<&Row> = usable(rows).collect();
     let points: Vec<Point> = usable.iter().filter_map(|row| Point::of(row)).collect();
     let Estimates { broken_stick, power, kneedle, .. } = Estimates::of(&points, levels);
     let alone = points.first().filter(|_| points.len() >= LEVELS)?;
@@ -75,8 +68,7 @@ pub fn knee(rows: &[Row], capacity: &Capacity, seed: u64) -> Option<Knee> {
         return None;
     }
     let clients = Some(rps.mean * alone.cycle_us / 1e6).filter(|clients| *clients > 0.0)?;
-    let all: Vec<f64> = [Some(clients), broken_stick, power, kneedle].into_iter().flatten().collect();
-    let (least, most) = range(&all);
+    let (least, most) = range([Some(clients), broken_stick, power, kneedle].into_iter().flatten())?;
     let distance = |row: &Row| (f64::from(row.level) / clients).ln().abs();
     let nearest = usable.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
     Some(Knee {
@@ -88,8 +80,6 @@ pub fn knee(rows: &[Row], capacity: &Capacity, seed: u64) -> Option<Knee> {
         swept: (usable.first()?.level, usable.last()?.level),
         sharp: most <= 2.0 * least,
         nearest_level: nearest.level,
-        latency_us_p50: nearest.latency_us_p50,
-        latency_us_p99: nearest.latency_us_p99,
     })
 }
 
@@ -120,11 +110,8 @@ fn spread(
         (Interval::Bootstrap, (0..DRAWS).map(drawn).collect())
     };
     let ends = |read: fn(&Estimates) -> Option<f64>| {
-        let values: Vec<f64> = all.iter().filter_map(read).collect();
-        match interval {
-            Interval::Bootstrap => percentiles(values),
-            _ => (!values.is_empty()).then(|| range(&values)),
-        }
+        let values = all.iter().filter_map(read);
+        if interval == Interval::Bootstrap { percentiles(values.collect()) } else { range(values) }
     };
     // What is read off a straight line or a mean is widened as a mean is; a level is one that was measured.
     let freedom = |row: &&&Row| {
@@ -140,7 +127,6 @@ fn spread(
     };
     KneeSpread {
         interval,
-        runs: least as u32,
         clients: ends(|of| of.clients).map_or((clients, clients), |ends| widened(clients, ends)),
         broken_stick: broken_stick.and_then(|at| Some(widened(at, ends(|of| of.broken_stick)?))),
         power: ends(|of| of.power),
@@ -235,8 +221,7 @@ fn power(points: &[Point]) -> Option<f64> {
 
 fn kneedle(points: &[(f64, f64)]) -> Option<f64> {
     let (first, last) = (points.first()?.0, points.last()?.0);
-    let least = points.iter().map(|(_, x)| *x).fold(f64::MAX, f64::min);
-    let most = points.iter().map(|(_, x)| *x).fold(f64::MIN, f64::max);
+    let (least, most) = range(points.iter().map(|(_, x)| *x))?;
     if points.len() < 3 || most <= least {
         return None;
     }

@@ -23,7 +23,7 @@ mod waiting;
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
 pub use bottleneck::{Bottleneck, Evidence, Grade, Growth, RULES, Reason};
 pub use capacity::{Capacity, Decline};
-pub use checks::{CHECKS, Check, Checked, Confidence, Lowered, Outcome, Trust};
+pub use checks::{CHECKS, Check, Checked, Confidence, Outcome, Trust};
 pub use compare::{Comparison, MEASURES, compare};
 pub use figures::{FIGURES, Figure, Figured, Group, How};
 pub use hits::HitRatio;
@@ -39,10 +39,9 @@ pub use waits::{WAITS, Wait, WaitKind, Whereabouts};
 
 use checks::{OfRow, OfWorkload, Test};
 use lab_data::results::{Results, Run, Trial, WorkloadPlan};
-use serde::Serialize;
 
 /// Everything concluded from one run of an experiment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
     /// One for each workload, in the experiment's order.
     pub workloads: Vec<WorkloadFindings>,
@@ -54,27 +53,8 @@ pub struct Findings {
     pub ran: u32,
 }
 
-/// How far the findings of a workload may be believed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TrustIn {
-    /// What it gets through.
-    pub capacity: Trust,
-    /// Where more clients stop paying.
-    pub knee: Trust,
-    /// What limits it.
-    pub bottleneck: Trust,
-}
-
-impl TrustIn {
-    /// How far all three may be believed.
-    pub fn least(&self) -> Confidence {
-        let Trust { confidence, .. } = self.capacity;
-        confidence.min(self.knee.confidence).min(self.bottleneck.confidence)
-    }
-}
-
 /// What is concluded of one workload.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadFindings {
     /// Its name.
     pub name: String,
@@ -87,7 +67,7 @@ pub struct WorkloadFindings {
     /// What the checks of workloads say.
     pub checks: Vec<Checked>,
     /// How far capacity, knee and bottleneck may be believed.
-    pub trust: TrustIn,
+    pub trust: Trust,
     /// What it gets through.
     pub capacity: Capacity,
     /// Where more clients stop paying.
@@ -170,13 +150,6 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
     });
     let case = OfWorkload { results, workload: &workload.name, rows: &rows, capacity: &capacity, headroom };
     let checks = checks::asked(|test| if let Test::Workload(test) = test { Some(test(&case)) } else { None });
-    let trust = |levels: &[u32]| checks::trust(&rows, levels, checks.iter().chain(of_run));
-    let usable: Vec<u32> = rows.iter().filter(|row| row.usable()).map(|row| row.level).collect();
-    let trust = TrustIn {
-        capacity: trust(if capacity.levels().is_empty() { &usable } else { capacity.levels() }),
-        knee: trust(&usable),
-        bottleneck: trust(&bottleneck.levels),
-    };
     WorkloadFindings {
         name: workload.name.clone(),
         about: workload.about.clone(),
@@ -187,9 +160,9 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
         printed: rows::published_sweep(results, &workload.name),
         waits: waiting::dominant(&rows, &bottleneck.levels),
         under_limit: rate_search::under_limit(results, &workload.name),
+        trust: checks::trust(&rows, checks.iter().chain(of_run)),
         effects,
         checks,
-        trust,
         bottleneck,
         rows,
         capacity,

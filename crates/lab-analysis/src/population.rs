@@ -53,7 +53,9 @@ pub(super) fn population(results: &Results, ran: &[Run]) -> Option<Population> {
     let sending: f64 =
         places.iter().filter(|place| place.is_generator()).filter_map(|place| place.serving).sum();
     // What is on its way through a link is in no socket that is sampled.
-    let inside = runs.counted(&[INSIDE.to_owned()]).filter(|_| !runs.are_linked());
+    let mut counters = ran.iter().flat_map(|(trial, _)| trial.closed.counters.keys());
+    let is_linked = counters.any(|name| name.starts_with(LINK));
+    let inside = runs.counted(&[INSIDE.to_owned()]).filter(|_| !is_linked);
     let is_shared_out =
         inside.is_some_and(|inside| share_out(clients - away - inside - sending, &mut places, &unread));
     let located =
@@ -66,7 +68,8 @@ pub(super) fn population(results: &Results, ran: &[Run]) -> Option<Population> {
     let threads = places.iter_mut().filter(|place| !counts_once(place));
     take_off(over, threads.filter_map(|place| place.serving.as_mut()).collect());
     let unaccounted = clients - away - located(&places);
-    Some(Population { clients, away, unaccounted, is_late: runs.sampled_late(), places })
+    let is_late = ran.iter().any(|(trial, _)| trial.closed.gauges.get(PROMPT) == Some(&0.0));
+    Some(Population { clients, away, unaccounted, is_late, places })
 }
 
 /// The runs of a level.
@@ -109,16 +112,6 @@ impl Runs<'_> {
         let resource = self.results.resources.iter().find(|resource| resource.name == place.resource);
         let waiting = resource.into_iter().flat_map(|resource| &resource.waiting);
         waiting.filter(|name| name.starts_with(SOCKETS)).cloned().collect()
-    }
-
-    /// Whether there is a link between generator and server.
-    fn are_linked(&self) -> bool {
-        let is_linked = |trial: &Trial| trial.closed.counters.keys().any(|name| name.starts_with(LINK));
-        self.ran.iter().any(|(trial, _)| is_linked(trial))
-    }
-
-    fn sampled_late(&self) -> bool {
-        self.ran.iter().any(|(trial, _)| trial.closed.gauges.get(PROMPT) == Some(&0.0))
     }
 }
 

@@ -1,13 +1,11 @@
 //! What gets through under a limit on latency: between which two rates the truth lies, as a search saw it.
 
-use kv::proto::LoadReport;
 use lab_data::distinct;
 use lab_data::results::{Results, Search, SearchEnd, SearchPlan, SearchTrial};
 use lab_data::search::{self, Outcome, Says, Tally};
-use serde::Serialize;
 
 /// What the searches of one workload found, one on each fresh target.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct UnderLimit {
     /// What was asked of all of them.
     pub plan: SearchPlan,
@@ -20,7 +18,7 @@ pub struct UnderLimit {
 }
 
 /// One search.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Searched {
     /// In which repetition.
     pub repetition: u32,
@@ -39,7 +37,7 @@ pub struct Searched {
 }
 
 /// One rate.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Tried {
     /// How its trials of full length came out.
     pub tally: Tally,
@@ -47,8 +45,6 @@ pub struct Tried {
     pub says: Says,
     /// The lowest and the highest 99th percentile among them, in microseconds.
     pub latency_us_p99: Option<(f64, f64)>,
-    /// Failed attempts over attempts, 0–1, in the worst of them.
-    pub error_ratio: Option<f64>,
 }
 
 /// What was found of `workload`; `None` where nothing was searched for.
@@ -80,14 +76,11 @@ pub fn under_limit(results: &Results, workload: &str) -> Option<UnderLimit> {
 fn tried(plan: &SearchPlan, tally: &Tally, trials: &[SearchTrial]) -> Option<Tried> {
     let full =
         trials.iter().filter(|of| of.rate_rps == tally.rate_rps && search::is_full(plan, of.window_secs));
-    let loads: Vec<&LoadReport> = full.filter_map(|of| of.trial.numbers()).collect();
-    let answered = loads.iter().filter(|load| load.latency.count > 0);
-    let p99: Vec<f64> = answered.map(|load| load.latency.us_p99).collect();
+    let loads = full.filter_map(|of| of.trial.numbers()).filter(|load| load.latency.count > 0);
     (tally.passed + tally.failed + tally.spoiled > 0).then(|| Tried {
         tally: *tally,
         says: tally.says(),
-        latency_us_p99: (!p99.is_empty()).then(|| stats::range(&p99)),
-        error_ratio: loads.iter().map(|load| load.error_ratio).max_by(f64::total_cmp),
+        latency_us_p99: stats::range(loads.map(|load| load.latency.us_p99)),
     })
 }
 

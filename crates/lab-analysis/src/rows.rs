@@ -177,10 +177,25 @@ pub struct Use {
     pub demand_us: Option<f64>,
 }
 
+/// The rows that enter capacity, knee and bottleneck.
+pub(super) fn usable(rows: &[Row]) -> impl DoubleEndedIterator<Item = &Row> {
+    rows.iter().filter(|row| row.usable())
+}
+
+/// The row with the most goodput, of several the last.
+pub(super) fn best<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
+    rows.max_by(|a, b| a.rps().total_cmp(&b.rps()))
+}
+
 impl Row {
     /// Whether the row enters capacity, knee and bottleneck.
     pub fn usable(&self) -> bool {
         self.excluded.is_none()
+    }
+
+    /// Mean goodput; 0 without numbers.
+    pub(super) fn rps(&self) -> f64 {
+        self.goodput_rps.map_or(0.0, |rps| rps.mean)
     }
 
     /// From one request of a client to its next: latency and think time, R + Z.

@@ -401,8 +401,7 @@ fn results_without_anything_in_them_have_findings_too() {
         let load = trial.load.as_mut().unwrap();
         (load.window_secs, load.attempts, load.latency.count, trial.elapsed_secs) = (0.0, 0, 0, 0.0);
     }
-    let json = serde_json::to_value(findings(&odd)).unwrap();
-    assert_eq!(json["workloads"][0]["rows"][1]["little_residual"], serde_json::Value::Null);
+    assert_eq!(findings(&odd).workloads[0].rows[1].little_residual, None);
 }
 
 /// A sweep in which a station that nobody reads limits at 500 requests per second, and a database in which the sessions
@@ -584,7 +583,7 @@ fn a_knee_has_an_interval_over_runs_and_of_two_their_range() {
         let results = sweep(&model, &["w"], LEVELS, repetitions, "4s");
         let knee = findings(&results).workloads.remove(0).knee.unwrap();
         let of = knee.spread;
-        assert_eq!((of.interval, of.runs), (interval, repetitions));
+        assert_eq!(of.interval, interval);
         let (low, high) = of.clients;
         assert!(
             low <= knee.clients * 1.001 && knee.clients <= high * 1.001,

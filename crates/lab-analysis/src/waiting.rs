@@ -2,12 +2,11 @@
 
 use super::rows::Row;
 use super::waits::{WAITS, WaitKind, Whereabouts, class_of, most_first};
-use serde::Serialize;
 use stats::mean;
 use std::collections::BTreeSet;
 
 /// What held the sessions of a database at some levels.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Dominant {
     /// The database's part.
     pub part: String,
@@ -65,7 +64,7 @@ pub(super) fn dominant(rows: &[Row], levels: &[u32]) -> Vec<Dominant> {
 }
 
 /// A class of database waits that holds most of what could be there, at every level that decides.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Waiting {
     /// The class: `row lock`.
     pub class: &'static str,

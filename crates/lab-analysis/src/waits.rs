@@ -22,8 +22,7 @@ pub struct Wait {
 }
 
 /// What may be concluded from sessions being there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitKind {
     /// They wait for something in the database that can be the bottleneck.
     Limit,

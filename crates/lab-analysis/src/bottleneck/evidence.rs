@@ -3,7 +3,7 @@
 use super::{CONSTANT, EARLY, Evidence, SHOULDER_FALL};
 use crate::capacity::{Capacity, SHOULDER};
 use crate::knee::Knee;
-use crate::rows::{POOL_SEEN, Row, SATURATED, Use};
+use crate::rows::{POOL_SEEN, Row, SATURATED, Use, usable};
 use crate::waiting::holding;
 use lab_data::results::{Limit, Resource, ResourceKind};
 use stats::{mean, variation};
@@ -13,48 +13,37 @@ const PAST_BEST_MIN: usize = 3;
 
 /// The rows that decide, ascending.
 pub(super) fn deciding<'a>(rows: &'a [Row], capacity: &Capacity, knee: Option<&Knee>) -> Vec<&'a Row> {
-    let on_plateau: Vec<&Row> =
-        rows.iter().filter(|row| row.usable() && capacity.levels().contains(&row.level)).collect();
+    let on_plateau: Vec<&Row> = usable(rows).filter(|row| capacity.levels().contains(&row.level)).collect();
     if let Capacity::NotReached { level, .. } = capacity {
         // Many more clients, and goodput only falls: they are all past the limit.
-        let past = rows.iter().filter(|row| row.usable() && row.level >= 2 * level).collect::<Vec<_>>();
+        let past: Vec<&Row> = usable(rows).filter(|row| row.level >= 2 * level).collect();
         return if past.len() >= PAST_BEST_MIN { past } else { shoulder(rows, *level) };
     }
-    let past_knee: Vec<&Row> = on_plateau
-        .iter()
-        .filter(|row| knee.is_some_and(|knee| f64::from(row.level) >= 2.0 * knee.clients))
-        .copied()
-        .collect();
+    let is_past = |row: &&Row| knee.is_some_and(|knee| f64::from(row.level) >= 2.0 * knee.clients);
+    let past_knee: Vec<&Row> = on_plateau.iter().copied().filter(is_past).collect();
     if past_knee.len() >= 2 { past_knee } else { on_plateau }
 }
 
 /// The usable levels around the best one whose goodput is hardly less than its; only that level where the clients do not
 /// double over them, since then too little was asked of the target to tell.
 fn shoulder(rows: &[Row], best: u32) -> Vec<&Row> {
-    let goodput = |row: &Row| row.goodput_rps.map_or(0.0, |of| of.mean);
     let Some(at) = rows.iter().position(|row| row.level == best) else { return Vec::new() };
-    let near = |row: &&Row| row.usable() && goodput(row) >= SHOULDER * goodput(&rows[at]);
+    let near = |row: &&Row| row.usable() && row.rps() >= SHOULDER * rows[at].rps();
     let below = rows[..at].iter().rev().take_while(near).count();
     let above = rows[at + 1..].iter().take_while(near).count();
-    let around = &rows[at - below..=at + above];
+    let around: Vec<&Row> = rows[at - below..=at + above].iter().collect();
     // As on a plateau: below twice the crossing of the bounds nobody need wait yet.
-    let alone_us = rows.iter().find(|row| row.level == 1 && row.usable()).and_then(Row::cycle_us);
-    let knee = alone_us.map_or(0.0, |us| goodput(&rows[at]) * us / 1e6);
-    let past: Vec<&Row> = around.iter().filter(|row| f64::from(row.level) >= 2.0 * knee).collect();
-    let doubles = |rows: &[&Row]| matches!(rows, [first, .., last] if last.level >= 2 * first.level);
-    let around: Vec<&Row> = around.iter().collect();
-    match () {
-        () if doubles(&past) => past,
-        () if doubles(&around) => around,
-        () => vec![&rows[at]],
-    }
+    let alone_us = usable(rows).find(|row| row.level == 1).and_then(Row::cycle_us);
+    let knee = alone_us.map_or(0.0, |us| rows[at].rps() * us / 1e6);
+    let past = around.iter().copied().filter(|row| f64::from(row.level) >= 2.0 * knee).collect();
+    let doubles = |rows: &Vec<&Row>| matches!(rows[..], [first, .., last] if last.level >= 2 * first.level);
+    [past, around].into_iter().find(doubles).unwrap_or_else(|| vec![&rows[at]])
 }
 
 /// The usable levels with at least a quarter of the most clients, where there are two and more.
 pub(super) fn upper(rows: &[Row]) -> Option<Vec<&Row>> {
-    let usable = || rows.iter().filter(|row| row.usable());
-    let most = usable().map(|row| row.level).max()?;
-    let upper: Vec<&Row> = usable().filter(|row| 4 * row.level >= most).collect();
+    let most = usable(rows).map(|row| row.level).max()?;
+    let upper: Vec<&Row> = usable(rows).filter(|row| 4 * row.level >= most).collect();
     (upper.len() >= 2).then_some(upper)
 }
 
@@ -69,25 +58,19 @@ pub(super) fn evidence(
     let uses: Vec<&Use> = deciding.iter().map(|row| &row.resources[i]).collect();
     let first = uses.first()?;
     let utilizations: Vec<f64> = uses.iter().map(|of| of.utilization).collect::<Option<_>>()?;
-    let demands: Option<Vec<f64>> = uses.iter().map(|of| of.demand_us).collect();
-    let demands = demands.unwrap_or_default();
+    let demands: Vec<f64> = uses.iter().map(|of| of.demand_us).collect::<Option<_>>().unwrap_or_default();
     let demand_us = mean(&demands);
     let demand_variation = variation(&demands);
-    let ends = demands.first().zip(demands.last());
+    let falls_by = |factor: f64| matches!(demands[..], [first, .., last] if first > factor * last);
     // Without a plateau goodput rises a little over these levels: at full use that is a demand which falls.
-    let rises = matches!(capacity, Capacity::NotReached { .. })
-        && ends.is_some_and(|(first, last)| *first > SHOULDER_FALL * last);
-    let falls = rises
-        || demand_variation.is_some_and(|variation| variation > CONSTANT)
-            && ends.is_some_and(|(first, last)| first > last);
+    let falls = matches!(capacity, Capacity::NotReached { .. }) && falls_by(SHOULDER_FALL)
+        || demand_variation > Some(CONSTANT) && falls_by(1.0);
+    let is_saturated = |row: &Row| row.resources[i].utilization >= Some(SATURATED);
     // U = X·D: saturated long before the capacity is reached means that D was larger there.
     let early = capacity.rps().is_some_and(|rps| {
-        let up_to = deciding.iter().map(|row| row.level).min().unwrap_or(0);
         // Past the plateau a saturated resource may well do less: that is thrashing, not batching.
-        rows.iter().filter(|row| row.usable() && row.level < up_to).any(|row| {
-            row.goodput_rps.is_some_and(|goodput| goodput.mean < EARLY * rps.mean)
-                && row.resources[i].utilization.is_some_and(|utilization| utilization >= SATURATED)
-        })
+        let below = usable(rows).take_while(|row| row.level < deciding[0].level);
+        below.filter(|row| is_saturated(row)).any(|row| row.rps() < EARLY * rps.mean)
     });
     // Cores that parts share are named after the part that uses them, where there is one.
     let alone = first.mostly.as_ref().filter(|part| uses.iter().all(|of| of.mostly.as_ref() == Some(part)));
@@ -101,10 +84,7 @@ pub(super) fn evidence(
         demand_variation,
         ceiling_rps: demand_us.filter(|us| *us > 0.0).map(|us| first.servers * 1e6 / us),
         load_dependent: first.kind != ResourceKind::Cap && (falls || early),
-        reached_at: rows
-            .iter()
-            .filter(|row| row.usable() && row.resources[i].utilization >= Some(SATURATED))
-            .count(),
+        reached_at: usable(rows).filter(|row| is_saturated(row)).count(),
         computing: mean(uses.iter().filter_map(|of| of.computing)),
         limit: limit_of(of, alone.map(String::as_str)),
         within: of.within.clone(),
@@ -115,16 +95,14 @@ pub(super) fn evidence(
 /// The class of database waits that holds most of those who can be there at every one of the `deciding` rows.
 pub(super) fn wait(deciding: &[&Row]) -> Option<Evidence> {
     let places = |row: &Row| {
-        let full =
-            |of: &&Use| of.kind == ResourceKind::Pool && of.utilization.is_some_and(|u| u >= SATURATED);
-        let used =
-            |of: &&Use| of.kind == ResourceKind::Pool && of.utilization.is_some_and(|u| u >= POOL_SEEN);
+        let busy = |share: f64| {
+            let pools = row.resources.iter().filter(|of| of.kind == ResourceKind::Pool);
+            pools.filter(move |of| of.utilization >= Some(share))
+        };
         let clients = f64::from(row.level);
         // Waits are counted over the sessions of all pools, so these are the places once one pool is full.
-        match row.resources.iter().any(|of| full(&of)) {
-            true => clients.min(row.resources.iter().filter(used).map(|of| of.servers).sum()),
-            false => clients,
-        }
+        let is_full = busy(SATURATED).next().is_some();
+        if is_full { clients.min(busy(POOL_SEEN).map(|of| of.servers).sum()) } else { clients }
     };
     // At a single level it is a delay and nobody's limit.
     if deciding.len() < 2 {

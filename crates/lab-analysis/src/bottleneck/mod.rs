@@ -24,7 +24,6 @@ use super::rows::{FastFail, Row, SATURATED};
 use super::waiting::Waiting;
 use lab_data::results::{Limit, Resource, ResourceKind};
 use queues::Queues;
-use serde::Serialize;
 use stats::Estimate;
 
 /// Constant enough to be a service demand: standard deviation over mean ≤ 10 %.
@@ -43,7 +42,7 @@ const SHOULDER_FALL: f64 = 1.05;
 const BUSY_MIN: f64 = 0.02;
 
 /// What limits a workload.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Bottleneck {
     /// How sure.
     pub grade: Grade,
@@ -62,8 +61,7 @@ pub struct Bottleneck {
 }
 
 /// How sure a bottleneck is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grade {
     /// A queue that grows and a demand that stays the same carry it, and making it slower had the effect it must have, in every round.
     Confirmed,
@@ -80,7 +78,7 @@ pub enum Grade {
 }
 
 /// A resource at the levels that decide.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
     /// What it is shown as: the resource's name, or of cores that several parts share the one that has nearly all of their time.
     pub resource: String,
@@ -227,15 +225,12 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
     };
     let Conclusion { grade, named, because, .. } = grade::graded(&case, case.conclude(), effects, &levels);
     let evidence = &case.evidence;
+    let is_batching = |of: &&Evidence| of.can_limit() && of.saturated() && of.load_dependent;
     Bottleneck {
         grade,
         next: capacity.rps().and_then(|rps| next(evidence, &named, rps.mean)),
         named: named.iter().map(|i| evidence[*i].clone()).collect(),
-        load_dependent: evidence
-            .iter()
-            .filter(|of| of.can_limit() && of.saturated() && of.load_dependent)
-            .cloned()
-            .collect(),
+        load_dependent: evidence.iter().filter(is_batching).cloned().collect(),
         levels,
         because,
         candidates: case.evidence,

@@ -2,10 +2,9 @@
 
 use crate::rows::Row;
 use lab_data::results::Limit;
-use serde::Serialize;
 
 /// Those who are held back, as a share of the time; a mean over the levels that decide.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pressure {
     /// What is counted.
     pub of: Pressed,
@@ -14,8 +13,7 @@ pub struct Pressure {
 }
 
 /// What the kernel counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pressed {
     /// Time in which some thread of the machine waited for a core.
     Cpu,

@@ -1,11 +1,9 @@
 //! What led a rule to its conclusion, beside the figures of the resources themselves.
 
 use crate::rows::FastFail;
-use serde::Serialize;
 
 /// What led to a conclusion.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
     /// The highest levels fail fast.
     FailsFast(FastFail),
@@ -62,7 +60,7 @@ pub enum Reason {
 }
 
 /// Of each client added between two levels, so many are somewhere.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Growth {
     /// The resource.
     pub resource: String,

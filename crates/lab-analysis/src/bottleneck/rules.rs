@@ -222,22 +222,19 @@ impl Case {
         self.evidence.iter().position(|of| of.id == resource)
     }
 
-    /// What is saturated, whoever uses it: cores, quotas and rates that are used by those whom `holder` serves. A processor
-    /// that has a name of its own part counts for all who use it.
-    fn saturated_inside(&self, holder: &Evidence) -> Vec<usize> {
-        self.all(|of| of.is_hard && of.saturated() && (of.id == holder.id || is_inside(of, holder)))
+    /// A conclusion that names what is saturated, whoever uses it: cores, quotas and rates that are used by those whom `holder`
+    /// serves. A processor that has a name of its own part counts for all who use it.
+    fn by_what_is_inside(&self, holder: &Evidence) -> Option<Conclusion> {
+        let inside =
+            self.all(|of| of.is_hard && of.saturated() && (of.id == holder.id || is_inside(of, holder)));
+        let is_firm = inside.iter().all(|i| self.evidence[*i].limits());
+        (!inside.is_empty()).then(|| Conclusion::of(Grade::Supported, inside).firm(is_firm))
     }
 
     /// Whether something hard inside `holder` is nearly saturated: with a few per cent more it would be named instead.
     fn is_close(&self, holder: &Evidence) -> bool {
         let mut inside = self.evidence.iter().filter(|of| of.is_hard && is_inside(of, holder));
         inside.any(|of| of.utilization >= CLOSE)
-    }
-
-    /// A conclusion that names what is saturated inside.
-    fn by_what_is_inside(&self, inside: Vec<usize>) -> Conclusion {
-        let is_firm = inside.iter().all(|i| self.evidence[*i].limits());
-        Conclusion::of(Grade::Supported, inside).firm(is_firm)
     }
 
     /// Follows the queue that grows, and the one beside it if both resources are at their limit.
@@ -288,9 +285,8 @@ impl Case {
     /// What limits, if clients pile up in front of resource `at`: itself, or what those are held up by that it serves.
     fn held_up(&self, at: usize) -> Conclusion {
         let holder = &self.evidence[at];
-        let inside = self.saturated_inside(holder);
-        if !inside.is_empty() {
-            return self.by_what_is_inside(inside);
+        if let Some(found) = self.by_what_is_inside(holder) {
+            return found;
         }
         if holder.kind == ResourceKind::Pool {
             if holder.load_dependent {
@@ -303,22 +299,18 @@ impl Case {
                 return Conclusion::of(Grade::Supported, vec![wait]).firm(true);
             }
         }
-        if let Some(flush) = self.queued_flush(holder) {
-            return Conclusion::of(Grade::Supported, vec![flush]).firm(self.evidence[flush].limits());
+        if let Some(found) = self.by_queued_flush(holder) {
+            return found;
         }
-        match holder.limits_with_queue() {
-            true => Conclusion::of(Grade::Supported, vec![at]).firm(!self.is_close(holder)),
-            false => {
-                let (resource, utilization) = (holder.resource.clone(), holder.utilization);
-                // What takes more or less of a request from level to level is busy, too, and no limit.
-                Conclusion::of(Grade::NotIdentified, Vec::new()).why(match holder.saturated() {
-                    true => {
-                        Reason::DemandVaries { resource, utilization, variation: holder.demand_variation }
-                    }
-                    false => Reason::NotBusy { resource, utilization },
-                })
-            }
+        if holder.limits_with_queue() {
+            return Conclusion::of(Grade::Supported, vec![at]).firm(!self.is_close(holder));
         }
+        let (resource, utilization) = (holder.resource.clone(), holder.utilization);
+        // What takes more or less of a request from level to level is busy, too, and no limit.
+        Conclusion::of(Grade::NotIdentified, Vec::new()).why(match holder.saturated() {
+            true => Reason::DemandVaries { resource, utilization, variation: holder.demand_variation },
+            false => Reason::NotBusy { resource, utilization },
+        })
     }
 
     /// A lane that takes more requests at once the more there are: it is no limit itself, but what it waits for may be.
@@ -337,19 +329,20 @@ impl Case {
         .why(Reason::Batches { resource, waits: flush.is_some() })
     }
 
-    /// The flush that most of those whom `holder` serves queue for: one at a time, and no batch shares it.
-    fn queued_flush(&self, holder: &Evidence) -> Option<usize> {
+    /// A conclusion that names the flush that most of those whom `holder` serves queue for: one at a time, and no batch shares it.
+    fn by_queued_flush(&self, holder: &Evidence) -> Option<Conclusion> {
         let queues = self.queues.as_ref()?;
-        self.evidence.iter().position(|of| {
+        let served = holder.demand_us.zip(holder.ceiling_rps).map_or(1.0, |(us, rps)| us * rps / 1e6);
+        let flush = self.evidence.iter().position(|of| {
             let queued = queues.place(&of.id).map_or(0.0, |place| place.waiting_at_high);
-            let served = holder.demand_us.zip(holder.ceiling_rps).map_or(1.0, |(us, rps)| us * rps / 1e6);
             of.limit == Some(Limit::CommitPath)
                 && of.kind == ResourceKind::Station
                 && of.saturated()
                 && of.within.contains(&holder.id)
                 && queued >= 0.5 * served * holder.utilization
                 && queued >= 0.5
-        })
+        })?;
+        Some(Conclusion::of(Grade::Supported, vec![flush]).firm(self.evidence[flush].limits()))
     }
 
     /// What limits inside the store, where clients pile up without waiting for a session.
@@ -363,18 +356,10 @@ impl Case {
         let pool = pools.filter(grows).max_by(|a, b| a.utilization.total_cmp(&b.utilization))?;
         let growth = queues.serving(&pool.id).unwrap_or(0.0);
         let piles = Reason::InStore(queues.growth(&pool.resource, growth));
-        let inside = self.saturated_inside(pool);
-        if !inside.is_empty() {
-            return Some(self.by_what_is_inside(inside).why(piles));
-        }
-        if let Some(wait) = self.wait() {
-            return Some(Conclusion::of(Grade::Supported, vec![wait]).firm(true).why(piles));
-        }
-        if let Some(flush) = self.queued_flush(pool) {
-            let is_firm = self.evidence[flush].limits();
-            return Some(Conclusion::of(Grade::Supported, vec![flush]).firm(is_firm).why(piles));
-        }
-        (pool.load_dependent && pool.saturated()).then(|| self.batches(pool).why(piles))
+        let wait = || Some(Conclusion::of(Grade::Supported, vec![self.wait()?]).firm(true));
+        let batches = || (pool.load_dependent && pool.saturated()).then(|| self.batches(pool));
+        let found = self.by_what_is_inside(pool).or_else(wait).or_else(|| self.by_queued_flush(pool));
+        Some(found.or_else(batches)?.why(piles))
     }
 }
 

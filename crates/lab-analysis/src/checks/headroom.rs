@@ -3,7 +3,7 @@
 use super::{Checked, OfWorkload};
 use crate::capacity::Capacity;
 use crate::interventions::{Effect, Shown};
-use crate::rows::Row;
+use crate::rows::{Row, best, usable};
 use lab_data::results::ResourceKind;
 
 /// A target that is busier than this is near its limit …
@@ -12,12 +12,10 @@ const TARGET_BUSY: f64 = 0.9;
 const GENERATOR_IDLE: f64 = 0.5;
 
 pub(super) fn check(case: &OfWorkload) -> Checked {
-    let goodput = |row: &Row| row.goodput_rps.map_or(0.0, |rps| rps.mean);
-    let best = case.rows.iter().filter(|row| row.usable()).max_by(|a, b| goodput(a).total_cmp(&goodput(b)));
-    let Some(best) = best else { return Checked::not_checked("no level has numbers") };
+    let Some(best) = best(usable(case.rows)) else { return Checked::not_checked("no level has numbers") };
     let own = busiest(best, |kind| kind == ResourceKind::Generator);
-    let busy = own.map(|(_, share)| format!("; it uses {:.0} % of its cores", share * 100.0));
-    let busy = busy.unwrap_or_default();
+    let busy =
+        own.map_or_else(String::new, |(_, share)| format!("; it uses {:.0} % of its cores", share * 100.0));
     if let Some(effect) = case.headroom {
         return by_experiment(effect, &busy);
     }

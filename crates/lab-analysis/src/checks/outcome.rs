@@ -3,8 +3,7 @@
 use serde::Serialize;
 
 /// How far a finding may be believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
     /// A check failed without which the figure may be wrong.
     Low,

@@ -52,19 +52,17 @@ fn disorder(latency: &Latency) -> Option<String> {
     if latency.clipped > 0 {
         return Some(format!("{} samples lie beyond the histogram", latency.clipped));
     }
-    let ranks = [
-        ("min", latency.us_min),
-        ("p50", latency.us_p50),
-        ("p90", latency.us_p90),
-        ("p99", latency.us_p99),
-        ("p99.9", latency.us_p999),
-        ("max", latency.us_max),
+    let Latency { us_min, us_p50, us_p90, us_p99, us_p999, us_max, us_mean, .. } = *latency;
+    let pairs = [
+        (("min", us_min), ("p50", us_p50)),
+        (("p50", us_p50), ("p90", us_p90)),
+        (("p90", us_p90), ("p99", us_p99)),
+        (("p99", us_p99), ("p99.9", us_p999)),
+        (("p99.9", us_p999), ("max", us_max)),
+        (("mean", us_mean), ("max", us_max)),
     ];
-    let pairs = ranks.windows(2).map(|pair| (pair[0], pair[1]));
-    pairs
-        .chain([(("mean", latency.us_mean), ("max", latency.us_max))])
-        .find(|((_, low), (_, high))| *low > high * BUCKET)
-        .map(|((a, low), (b, high))| format!("{a} {low:.1} µs > {b} {high:.1} µs"))
+    let wrong = pairs.into_iter().find(|((_, low), (_, high))| *low > high * BUCKET);
+    wrong.map(|((a, low), (b, high))| format!("{a} {low:.1} µs > {b} {high:.1} µs"))
 }
 
 pub(super) fn errors(case: &OfRow) -> Checked {
@@ -103,18 +101,11 @@ pub(super) fn errors(case: &OfRow) -> Checked {
 const LATE_MAX: f64 = 0.01;
 
 pub(super) fn on_time(case: &OfRow) -> Checked {
-    // A thread of an open loop sleeps between requests: what waking costs it is in its send lag.
-    let waits: Option<Vec<f64>> = case.ran.iter().filter(|(_, load)| !is_open(load)).map(waited).collect();
-    let waited = waits.as_ref().and_then(|waits| waits.iter().copied().max_by(f64::total_cmp));
     let lags = case.ran.iter().filter_map(|(_, load)| Some((lag_share(load)?, load.schedule.as_ref()?)));
-    let lag = lags.max_by(|(a, _), (b, _)| a.total_cmp(b));
-    let late = match (waited, lag) {
-        (None, None) => return Checked::not_checked("how long the generator waited for a core was not read"),
-        (Some(waited), None) => return waited_for_core(waited),
-        (Some(waited), _) if waited > LATE_MAX => return waited_for_core(waited),
-        (_, Some(late)) => late,
+    // A thread of an open loop sleeps between requests: what waking costs it is in its send lag.
+    let Some((share, ScheduleReport { send_lag, .. })) = lags.max_by(|(a, _), (b, _)| a.total_cmp(b)) else {
+        return waited_for_core(case);
     };
-    let (share, ScheduleReport { send_lag, .. }) = late;
     let percent = share * 100.0;
     if share <= LATE_MAX || send_lag.us_p99 <= LAG_US_P99_MIN {
         return Checked::pass(format!("{percent:.1} % of the latency is lateness"));
@@ -127,12 +118,18 @@ pub(super) fn on_time(case: &OfRow) -> Checked {
     )
 }
 
-fn waited_for_core(share: f64) -> Checked {
-    Checked::judged(
-        share <= LATE_MAX,
-        format!("the generator waited for a core for {:.1} % of the total latency", share * 100.0),
-        "Keep other processes off the generator’s cores, and repeat.",
-    )
+/// How long the threads of a closed loop waited, in the worst run.
+fn waited_for_core(case: &OfRow) -> Checked {
+    let waits = case.ran.iter().filter(|(_, load)| !is_open(load)).map(waited);
+    let waits: Vec<f64> = waits.collect::<Option<_>>().unwrap_or_default();
+    match waits.into_iter().max_by(f64::total_cmp) {
+        None => Checked::not_checked("how long the generator waited for a core was not read"),
+        Some(share) => Checked::judged(
+            share <= LATE_MAX,
+            format!("the generator waited for a core for {:.1} % of the total latency", share * 100.0),
+            "Keep other processes off the generator’s cores, and repeat.",
+        ),
+    }
 }
 
 /// Below this share of its threads' time nobody could do better: a thread that sleeps until an answer comes waits about two
@@ -186,8 +183,7 @@ pub(super) fn machine(case: &OfRow) -> Checked {
         cores.iter().map(|core| trial.growth(&format!("core.{core}.{what}_secs"))).sum::<Option<f64>>()
     };
     let ours = |trial: &Trial| {
-        let parts = placements.iter().map(|part| trial.growth(&format!("{}.cpu_secs", part.part)));
-        parts.sum::<Option<f64>>()
+        placements.iter().map(|of| trial.growth(&format!("{}.cpu_secs", of.part))).sum::<Option<f64>>()
     };
     let swapped =
         |trial: &Trial| Some(trial.growth("memory.swap_in_pages")? + trial.growth("memory.swap_out_pages")?);
@@ -252,16 +248,16 @@ fn another_mix(load: &LoadReport) -> Option<String> {
 
 /// Of several checkpoints the mean is fair; of one the window shows some part.
 pub(super) fn checkpoints(case: &OfRow) -> Checked {
-    let of_run = |(trial, _): &Run<'_>| {
+    let has_one = |(trial, _): &Run<'_>| {
         let names = trial.closed.counters.keys().filter(|name| name.ends_with(".checkpoints"));
-        let grown: Option<Vec<f64>> = names.map(|name| trial.growth(name)).collect();
-        grown.filter(|grown| !grown.is_empty())
+        let grown: Vec<f64> = names.map(|name| trial.growth(name)).collect::<Option<_>>()?;
+        // Counters of whole numbers; anything else would be two readings of different servers.
+        (!grown.is_empty()).then(|| grown.iter().any(|count| count.round() == 1.0))
     };
-    let runs: Option<Vec<Vec<f64>>> = case.ran.iter().map(of_run).collect();
-    let Some(runs) = runs else { return Checked::not_checked("no database whose checkpoints are counted") };
-    // Counters of whole numbers; anything else would be two readings of different servers.
-    let one = runs.iter().filter(|grown| grown.iter().any(|count| count.round() == 1.0)).count();
-    let of = runs.len();
+    let Some(runs) = case.ran.iter().map(has_one).collect::<Option<Vec<bool>>>() else {
+        return Checked::not_checked("no database whose checkpoints are counted");
+    };
+    let (one, of) = (runs.iter().filter(|has_one| **has_one).count(), runs.len());
     Checked::unless(
         (one > 0).then(|| format!("a single checkpoint fell into the window of {one} of {of} trials")),
         "Take a longer --window, so that it holds several, or raise max_wal_size and checkpoint_timeout in [postgres] \

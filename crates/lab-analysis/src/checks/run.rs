@@ -41,13 +41,11 @@ pub(super) fn values(case: &OfWorkload) -> Checked {
         return Checked::not_checked("a simulated target has no values");
     }
     let loads: Vec<_> = trials(case).filter_map(Trial::numbers).collect();
-    let reads: u64 = (loads.iter().flat_map(|load| &load.operations))
-        .filter(|of| of.operation == "get")
-        .map(|of| of.successes - of.absent.min(of.successes))
-        .sum();
-    let wrong =
-        ["wrong_value", "stale_value"].map(|class| loads.iter().filter_map(|load| load.errors.get(class)));
-    let wrong: u64 = wrong.into_iter().flatten().sum();
+    let gets = loads.iter().flat_map(|load| &load.operations).filter(|of| of.operation == "get");
+    let reads: u64 = gets.map(|of| of.successes.saturating_sub(of.absent)).sum();
+    let classes = ["wrong_value", "stale_value"];
+    let wrong: u64 =
+        loads.iter().flat_map(|load| classes.iter().filter_map(|class| load.errors.get(*class))).sum();
     let verified: u64 = loads.iter().map(|load| load.verified).sum();
     match (reads, verified, wrong) {
         (_, _, 1..) => Checked::fail(

@@ -1,8 +1,10 @@
 //! The ratio of capacities: one for each workload and other side.
 
 use super::{Conclusion, Input, Kind, Lacking, Ratio, over_runs};
+use crate::rows::usable;
 use crate::steady;
 use crate::{Capacity, WorkloadFindings};
+use lab_data::results::Run;
 use serde::Serialize;
 use stats::RUNS_LEAST;
 use stats::ratio::{Quotient, Uncertain};
@@ -26,27 +28,24 @@ pub struct CapacityRatio {
 /// Compares a workload of two sides; `None` where one does not have it. [`correct`] is still to be applied.
 pub(super) fn ratio(sides: [&Input; 2], workload: &str) -> Option<CapacityRatio> {
     let found = [sides[0].workload(workload)?, sides[1].workload(workload)?];
-    let (levels, at_clients) = match found.map(|of| &of.capacity) {
-        [Capacity::Reached { levels: a, .. }, Capacity::Reached { levels: b, .. }] => {
-            (Some([a.clone(), b.clone()]), None)
+    let (at_clients, quotient) = match (found.map(|of| &of.capacity), common(found)) {
+        ([Capacity::Reached { levels: a, .. }, Capacity::Reached { levels: b, .. }], _) => {
+            (None, quotient(sides, workload, [a, b]))
         }
-        _ => {
-            let level = common(found);
-            (level.map(|level| [vec![level], vec![level]]), level)
-        }
+        (_, Some(level)) => (Some(level), quotient(sides, workload, [&[level], &[level]])),
+        (_, None) => (None, Err(Lacking::NoCommonLevel)),
     };
-    let quotient = levels.ok_or(Lacking::NoCommonLevel).and_then(|levels| quotient(sides, workload, &levels));
     let limited = found.map(WorkloadFindings::generator_limited);
     let ratio = super::ratio(quotient, Kind::Rate, limited, false);
     Some(CapacityRatio { at_clients, ratio, p_holm: None })
 }
 
 /// The quotient of goodput at some levels of either side.
-fn quotient(sides: [&Input; 2], workload: &str, levels: &[Vec<u32>; 2]) -> Result<Quotient, Lacking> {
-    let [a, b] = [0, 1].map(|i| runs(sides[i], workload, &levels[i]));
+fn quotient(sides: [&Input; 2], workload: &str, levels: [&[u32]; 2]) -> Result<Quotient, Lacking> {
+    let [a, b] = [0, 1].map(|i| runs(sides[i], workload, levels[i]));
     // Two runs know little of their spread, but more than a run without ten steady seconds does.
     if a.len().min(b.len()) < RUNS_LEAST
-        && let [Some(a), Some(b)] = [0, 1].map(|i| bins(sides[i], workload, &levels[i]))
+        && let [Some(a), Some(b)] = [0, 1].map(|i| bins(sides[i], workload, levels[i]))
         && let Some(quotient) = stats::ratio::within(&a, &b)
     {
         return Ok(quotient);
@@ -71,21 +70,18 @@ pub(super) fn correct<'a>(all: impl Iterator<Item = &'a mut CapacityRatio>) {
 
 /// The highest level at which both have a usable row.
 fn common([first, other]: [&WorkloadFindings; 2]) -> Option<u32> {
-    let usable =
-        |of: &WorkloadFindings, level: u32| of.rows.iter().any(|row| row.level == level && row.usable());
-    let levels = first.rows.iter().map(|row| row.level);
-    levels.filter(|level| usable(first, *level) && usable(other, *level)).max()
+    let is_common = |level: &u32| usable(&other.rows).any(|row| row.level == *level);
+    usable(&first.rows).map(|row| row.level).filter(is_common).max()
 }
 
 /// Goodput of each repetition that has all `levels`, mean over them.
 fn runs(of: &Input, workload: &str, levels: &[u32]) -> Vec<(u32, f64)> {
-    let at = |level: u32, repetition: u32| {
-        let mut loads = of.loads(workload);
-        let found = loads.find(|(trial, _)| trial.level == level && trial.repetition == repetition);
-        found.map(|(_, load)| load.goodput_rps)
-    };
     let mean = |repetition: u32| {
-        let sum = levels.iter().map(|level| at(*level, repetition)).sum::<Option<f64>>()?;
+        let at = |level: &u32| {
+            let is_it = |(trial, _): &Run| (trial.level, trial.repetition) == (*level, repetition);
+            Some(of.loads(workload).find(is_it)?.1.goodput_rps)
+        };
+        let sum = levels.iter().map(at).sum::<Option<f64>>()?;
         Some((repetition, sum / levels.len() as f64))
     };
     (0..of.results.repetitions).filter_map(mean).collect()

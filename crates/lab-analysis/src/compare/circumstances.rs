@@ -20,13 +20,12 @@ type Values = Vec<(String, Option<String>)>;
 
 /// What differs: first of the runs, then of the `workloads` they have in common.
 pub(super) fn differences(all: &[&Results], workloads: &[&str]) -> Vec<Difference> {
-    let of_runs = side_by_side(all.iter().map(|results| of_run(results)).collect());
+    let of_runs = side_by_side(all, of_run).into_iter().filter(|of| differ(&of.of));
     let of_workload = |name: &&str| {
+        let all = side_by_side(all, |results| of_workload(results, name)).into_iter();
         // A side without the workload differs in nothing but that.
-        let differences = side_by_side(all.iter().map(|results| of_workload(results, name)).collect());
-        differences.into_iter().filter(|of| differ(of.of.iter().filter(|value| value.is_some())))
+        all.filter(|of| differ(of.of.iter().flatten()))
     };
-    let of_runs = of_runs.into_iter().filter(|of| differ(of.of.iter()));
     of_runs.chain(workloads.iter().flat_map(of_workload)).collect()
 }
 
@@ -37,8 +36,8 @@ fn of_run(results: &Results) -> Values {
         format!("{} on {}", placed.part, cores.join(" "))
     };
     let parts: Vec<String> = results.placements.iter().map(part).collect();
-    let (toml, failed) =
-        (&results.experiment_toml, results.selftest.as_ref().map(|of| of.failed().join(" ")));
+    let toml = &results.experiment_toml;
+    let failed = results.selftest.as_ref().map(|of| of.failed().join(" "));
     let mut hasher = DefaultHasher::new();
     toml.hash(&mut hasher);
     let values = [
@@ -78,8 +77,9 @@ fn of_workload(results: &Results, workload: &str) -> Values {
     values.into_iter().map(|(what, value)| (format!("{workload}: {what}"), value)).collect()
 }
 
-/// Everything that is in one of the lists, in their order.
-fn side_by_side(sides: Vec<Values>) -> Vec<Difference> {
+/// Everything that is in one of the sides' lists, in their order.
+fn side_by_side(all: &[&Results], values: impl Fn(&Results) -> Values) -> Vec<Difference> {
+    let sides: Vec<Values> = all.iter().map(|results| values(results)).collect();
     let difference = |what: &String| {
         let value = |side: &Values| side.iter().find(|(name, _)| name == what)?.1.clone();
         Difference { what: what.clone(), of: sides.iter().map(value).collect() }
@@ -87,9 +87,8 @@ fn side_by_side(sides: Vec<Values>) -> Vec<Difference> {
     distinct(sides.iter().flatten().map(|(what, _)| what)).into_iter().map(difference).collect()
 }
 
-fn differ<'a>(mut values: impl Iterator<Item = &'a Option<String>>) -> bool {
-    let first = values.next();
-    values.any(|value| Some(value) != first)
+fn differ<T: PartialEq>(values: impl IntoIterator<Item = T>) -> bool {
+    distinct(values).len() > 1
 }
 
 /// The values that occur in the trials, of one workload or of all, each once and in their order.

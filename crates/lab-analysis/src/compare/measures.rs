@@ -1,8 +1,7 @@
 //! What is compared: figures of one run, each a row of [`MEASURES`].
 
 use Kind::{Latency, ProcessorTime, Rate};
-use kv::proto::LoadReport;
-use lab_data::results::{Results, Trial};
+use lab_data::results::{Results, Run};
 
 /// A figure that both sides have.
 pub struct Measure {
@@ -42,14 +41,16 @@ impl Kind {
 
 /// The figures, in the order of the tables.
 pub const MEASURES: &[Measure] = &[
-    measure("goodput_rps", "goodput", ["goodput", "req/s"], Rate, true, |_, _, load| Some(load.goodput_rps)),
+    measure("goodput_rps", "goodput", ["goodput", "req/s"], Rate, true, |_, (_, load)| {
+        Some(load.goodput_rps)
+    }),
     measure(
         "cpu_us_per_attempt",
         "CPU per request",
         ["CPU", "µs/request"],
         ProcessorTime,
         true,
-        |of, trial, load| Some(cores_busy(of, trial)? * load.window_secs / load.attempts as f64 * 1e6),
+        |of, run| Some(cores_busy(of, run)? * run.1.window_secs / run.1.attempts as f64 * 1e6),
     ),
     measure(
         "successes_per_core_sec",
@@ -57,21 +58,19 @@ pub const MEASURES: &[Measure] = &[
         ["successes", "per core-second"],
         ProcessorTime,
         true,
-        |of, trial, load| Some(load.successes as f64 / load.window_secs / cores_busy(of, trial)?),
+        |of, run| Some(run.1.successes as f64 / run.1.window_secs / cores_busy(of, run)?),
     ),
-    measure("latency_us_p50", "median latency", ["p50", "latency"], Latency, true, |_, _, load| {
+    measure("latency_us_p50", "median latency", ["p50", "latency"], Latency, true, |_, (_, load)| {
         (load.latency.count > 0).then_some(load.latency.us_p50)
     }),
-    measure("latency_us_p99", "99th percentile", ["p99", "latency"], Latency, false, |_, _, load| {
+    measure("latency_us_p99", "99th percentile", ["p99", "latency"], Latency, false, |_, (_, load)| {
         (load.latency.count > 0).then_some(load.latency.us_p99)
     }),
-    measure("cores_used", "cores used", ["cores used", "mean"], ProcessorTime, false, |of, trial, _| {
-        cores_busy(of, trial)
-    }),
+    measure("cores_used", "cores used", ["cores used", "mean"], ProcessorTime, false, cores_busy),
 ];
 
 /// The figure of one run; `None` where it was not read.
-type Read = fn(&Results, &Trial, &LoadReport) -> Option<f64>;
+type Read = fn(&Results, Run) -> Option<f64>;
 
 const fn measure(
     name: &'static str,
@@ -97,7 +96,7 @@ pub(super) fn parts(results: &Results) -> Vec<String> {
 /// would be too small.
 ///
 /// The readings lie a little further apart than the window is long, so this is over the time between them.
-fn cores_busy(results: &Results, trial: &Trial) -> Option<f64> {
+fn cores_busy(results: &Results, (trial, _): Run) -> Option<f64> {
     let parts = parts(results);
     let growth = |part: &String| trial.growth(&format!("{part}.cpu_secs"));
     let secs = parts.iter().map(growth).sum::<Option<f64>>().filter(|_| !parts.is_empty())?;

@@ -324,7 +324,7 @@ fn side_of_level(input: &Input, workload: &str, clients: u32) -> Option<SideOfLe
     let figure = |measure: &Measure| {
         let runs = input.loads(workload).filter(|(trial, _)| trial.level == clients);
         let of_runs: Vec<(u32, f64)> = runs
-            .filter_map(|(trial, load)| Some((trial.repetition, (measure.read)(input.results, trial, load)?)))
+            .filter_map(|run| Some((run.0.repetition, (measure.read)(input.results, run)?)))
             .filter(|(_, value)| value.is_finite())
             .collect();
         let values: Vec<f64> = of_runs.iter().map(|(_, value)| *value).collect();

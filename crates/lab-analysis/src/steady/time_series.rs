@@ -3,13 +3,12 @@
 use super::Judged;
 use crate::checks::Outcome;
 use crate::knee::Knee;
-use crate::rows::Row;
+use crate::rows::{Row, best};
 use lab_data::results::Results;
-use serde::Serialize;
 use stats::steady::{BINS_LEAST, Change, Known, Verdict};
 
 /// A window in bins.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TimeSeries {
     /// At how many clients.
     pub level: u32,
@@ -35,9 +34,7 @@ pub fn time_series(
     rows: &[Row],
     knee: Option<&Knee>,
 ) -> Option<TimeSeries> {
-    let goodput = |row: &&Row| row.goodput_rps.map_or(0.0, |rps| rps.mean);
-    let fastest = || rows.iter().max_by(|a, b| goodput(a).total_cmp(&goodput(b))).map(|row| row.level);
-    let level = knee.map(|knee| knee.nearest_level).or_else(fastest)?;
+    let level = knee.map(|knee| knee.nearest_level).or_else(|| Some(best(rows.iter())?.level))?;
     let trials = results.trials.iter().filter(|trial| trial.workload == workload && trial.level == level);
     let judged = trials
         .filter_map(|trial| Some((trial, Judged::of(trial.numbers()?))))
