@@ -4,8 +4,9 @@ mod cycles;
 mod score;
 
 use clap::{Parser, Subcommand};
-use kv::Error;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::{fs, io};
 
 /// Instruments of the developers of weir.
 #[derive(Parser)]
@@ -24,7 +25,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Cycles => cycles::run().map_err(Error::new),
+        Command::Cycles => cycles::run(),
         Command::Score(args) => score::run(&args),
     };
     match done {
@@ -34,4 +35,17 @@ fn main() -> ExitCode {
             ExitCode::from(if error.is_input() { 2 } else { 1 })
         }
     }
+}
+
+/// The paths of all files below `folder`.
+fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => files.extend(files_below(&entry.path())?),
+            false => files.push(entry.path()),
+        }
+    }
+    Ok(files)
 }
