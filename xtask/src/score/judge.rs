@@ -1,9 +1,9 @@
 //! Verdicts on targets with an imposed limit, and whether they are right.
 
-use super::class::{Class, of_resource};
-use lab_analysis::{Findings, Grade, Row, WorkloadFindings, findings};
-use lab_data::experiment::{self, Split};
-use lab_data::results::{NOT_IMPOSED, Results};
+use kv::Error;
+use lab_analysis::{Bottleneck, Findings, Grade, Row, WorkloadFindings, findings};
+use lab_data::experiment::{self, LimitVerdict, Split};
+use lab_data::results::{Limit, NOT_IMPOSED, Resource, ResourceKind, Results};
 
 /// Without an imposed limit goodput is at least this many times as high. If it is less, the limit may be another one.
 pub(crate) const BINDING: f64 = 1.3;
@@ -11,22 +11,13 @@ pub(crate) const BINDING: f64 = 1.3;
 /// The share of the held-out cases that has to be right.
 const GOAL: f64 = 0.9;
 
-/// A target with an imposed limit.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Imposed {
-    /// As in the experiment file.
-    pub(crate) case: experiment::Case,
-    /// What the verdict has to be.
-    pub(crate) expect: Class,
-}
-
 /// A run of an experiment that has cases.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     /// The experiment's name.
     pub(crate) name: String,
     /// Its cases, in the file's order.
-    pub(crate) cases: Vec<Imposed>,
+    pub(crate) cases: Vec<experiment::Case>,
     /// What was measured, one for each target that was.
     pub(crate) results: Vec<Results>,
 }
@@ -37,9 +28,11 @@ pub(crate) struct Case {
     /// The experiment.
     pub(crate) experiment: String,
     /// What was imposed.
-    pub(crate) imposed: Imposed,
+    pub(crate) imposed: experiment::Case,
+    /// What the verdict has to be.
+    pub(crate) expected: LimitVerdict,
     /// The verdict; `None` where there is none.
-    pub(crate) said: Option<Class>,
+    pub(crate) said: Option<LimitVerdict>,
     /// Its grade.
     pub(crate) grade: Option<Grade>,
     /// Goodput of the reference over goodput here, at the highest level that both have; `None` without a reference.
@@ -48,21 +41,23 @@ pub(crate) struct Case {
     pub(crate) baseline: Option<Baseline>,
     /// Whether the verdict is right.
     pub(crate) outcome: Outcome,
+    /// Why it is not counted; empty of a case that is.
+    pub(crate) why: String,
 }
 
 /// Whether a verdict is right.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It names what was imposed.
     Right,
     /// It names something else.
     Wrong,
     /// It names nothing, which is not right.
-    Abstained,
+    NoAnswer,
     /// What was imposed limits nothing, or was not measured: not counted.
-    Discarded(String),
+    Discarded,
     /// The machine refused to impose it: not counted.
-    NotImposed(String),
+    NotImposed,
 }
 
 /// The resource with the highest utilization.
@@ -89,8 +84,18 @@ pub(crate) struct Tally {
 
 impl Case {
     /// Whether it is counted.
-    pub(crate) fn counts(&self) -> bool {
-        matches!(self.outcome, Outcome::Right | Outcome::Wrong | Outcome::Abstained)
+    fn counts(&self) -> bool {
+        !matches!(self.outcome, Outcome::Discarded | Outcome::NotImposed)
+    }
+
+    /// Whether the lab is right; `None` where it says nothing.
+    pub(crate) fn is_right(&self) -> Option<bool> {
+        (self.outcome != Outcome::NoAnswer).then_some(self.outcome == Outcome::Right)
+    }
+
+    /// The same of the highest utilization.
+    pub(crate) fn is_baseline_right(&self) -> Option<bool> {
+        self.baseline.as_ref().map(|of| of.right)
     }
 
     /// Whether it is wrong although it was confirmed.
@@ -106,7 +111,7 @@ pub(crate) fn shortcomings(cases: &[Case]) -> Vec<String> {
     if wrong > 0 {
         lines.push(format!("{wrong} confirmed and wrong"));
     }
-    match tally(cases, Split::HeldOut) {
+    match tally(cases, Split::HeldOut, Case::is_right) {
         Tally { cases: 0, .. } => lines.push("no held-out case was scored".to_owned()),
         Tally { right, cases, .. } if f64::from(right) < GOAL * f64::from(cases) => {
             lines.push(format!("{right} of {cases} held-out cases right, fewer than {:.0} %", GOAL * 100.0));
@@ -116,36 +121,28 @@ pub(crate) fn shortcomings(cases: &[Case]) -> Vec<String> {
     lines
 }
 
-/// Counts the verdicts of the lab on the cases of a split.
-pub(crate) fn tally(cases: &[Case], split: Split) -> Tally {
-    count(cases, split, |case| (case.outcome == Outcome::Right, case.outcome == Outcome::Abstained))
-}
-
-/// Counts what the highest utilization says of the same cases.
-pub(crate) fn tally_of_baseline(cases: &[Case], split: Split) -> Tally {
-    count(cases, split, |case| (case.baseline.as_ref().is_some_and(|of| of.right), case.baseline.is_none()))
-}
-
-/// `verdict` tells whether a case is right, and whether there is no answer.
-fn count(cases: &[Case], split: Split, verdict: fn(&Case) -> (bool, bool)) -> Tally {
+/// Counts what `is_right` says of the cases of a split.
+pub(crate) fn tally(cases: &[Case], split: Split, is_right: fn(&Case) -> Option<bool>) -> Tally {
     let mut tally = Tally::default();
-    for case in cases.iter().filter(|case| case.imposed.case.split == split && case.counts()) {
-        let (right, abstained) = verdict(case);
+    for case in cases.iter().filter(|case| case.imposed.split == split && case.counts()) {
+        let is_right = is_right(case);
         tally.cases += 1;
-        tally.right += u32::from(right);
-        tally.abstained += u32::from(abstained);
+        tally.right += u32::from(is_right == Some(true));
+        tally.abstained += u32::from(is_right.is_none());
     }
     tally
 }
 
 /// Judges the verdicts on all cases of `runs`, in their order.
-pub(crate) fn judge(runs: &[Run]) -> Vec<Case> {
+pub(crate) fn judge(runs: &[Run]) -> Result<Vec<Case>, Error> {
     let mut cases = Vec::new();
     for run in runs {
         let found: Vec<Findings> = run.results.iter().map(findings).collect();
-        cases.extend(run.cases.iter().map(|imposed| judge_case(run, &found, imposed)));
+        for imposed in &run.cases {
+            cases.push(judge_case(run, &found, imposed)?);
+        }
     }
-    cases
+    Ok(cases)
 }
 
 /// A target's results and what was found of one of its workloads.
@@ -170,62 +167,81 @@ impl Measured<'_> {
     }
 }
 
-fn judge_case(run: &Run, found: &[Findings], imposed: &Imposed) -> Case {
-    let experiment::Case { target, workload, reference, .. } = &imposed.case;
+fn judge_case(run: &Run, found: &[Findings], imposed: &experiment::Case) -> Result<Case, Error> {
     let measured = |target: &str| {
         let is_it = |results: &Results| results.measured.as_ref().is_none_or(|of| of.target == target);
         let at = run.results.iter().position(is_it)?;
         let all = &found[at].workloads;
         // A workload with a limit of its own has another name in the target without it.
-        let named = all.iter().find(|of| Some(&of.name) == workload.as_ref());
+        let named = all.iter().find(|of| Some(&of.name) == imposed.workload.as_ref());
         let found = named.or_else(|| all.first().filter(|_| all.len() == 1))?;
         Some(Measured { results: &run.results[at], found })
     };
     let mut case = Case {
         experiment: run.name.clone(),
         imposed: imposed.clone(),
+        expected: LimitVerdict::parse(&imposed.expect)?,
         said: None,
         grade: None,
         binding: None,
         baseline: None,
-        outcome: Outcome::Discarded("it did not run".to_owned()),
+        outcome: Outcome::Discarded,
+        why: "it did not run".to_owned(),
     };
-    let Some(own) = measured(target) else { return case };
+    let Some(own) = measured(&imposed.target) else { return Ok(case) };
     if let Some(why) = own.failure() {
-        case.outcome = match why.strip_prefix(NOT_IMPOSED) {
-            Some(why) => Outcome::NotImposed(why.to_owned()),
-            None => Outcome::Discarded(format!("every trial failed: {why}")),
+        (case.outcome, case.why) = match why.strip_prefix(NOT_IMPOSED) {
+            Some(why) => (Outcome::NotImposed, why.to_owned()),
+            None => (Outcome::Discarded, format!("every trial failed: {why}")),
         };
-        return case;
+        return Ok(case);
     }
     if own.rows().next().is_none() {
-        return case;
+        return Ok(case);
     }
-    let said = Class::said(&own.found.bottleneck);
+    let said = verdict(&own.found.bottleneck);
     case.grade = Some(own.found.bottleneck.grade);
-    case.baseline = baseline(own, &imposed.expect);
-    case.outcome = match said {
-        _ if imposed.expect.is_met_by(&said) => Outcome::Right,
-        Class::NotIdentified => Outcome::Abstained,
+    case.baseline = baseline(own, &case.expected);
+    let reference = imposed.reference.as_deref();
+    case.binding = reference.and_then(measured).and_then(|reference| ratio(reference, own));
+    case.why = match (reference, case.binding) {
+        (Some(reference), None) => format!("`{reference}`, without what was imposed, did not run"),
+        (_, Some(ratio)) if ratio < BINDING => {
+            format!("not binding: without what was imposed goodput is {ratio:.2} × as high, not {BINDING} ×")
+        }
+        _ => String::new(),
+    };
+    case.outcome = match &said {
+        _ if !case.why.is_empty() => Outcome::Discarded,
+        said if is_right(&case.expected, said) => Outcome::Right,
+        LimitVerdict::Limits(none) if none.is_empty() => Outcome::NoAnswer,
         _ => Outcome::Wrong,
     };
     case.said = Some(said);
-    if let Some(reference) = reference {
-        case.binding = measured(reference).and_then(|reference| ratio(reference, own));
-        match case.binding {
-            None => {
-                let why = format!("`{reference}`, without what was imposed, did not run");
-                case.outcome = Outcome::Discarded(why);
-            }
-            Some(ratio) if ratio < BINDING => {
-                case.outcome = Outcome::Discarded(format!(
-                    "not binding: without what was imposed goodput is {ratio:.2} × as high, not {BINDING} ×"
-                ));
-            }
-            Some(_) => {}
-        }
+    Ok(case)
+}
+
+/// What the lab says, without figures.
+pub(crate) fn verdict(bottleneck: &Bottleneck) -> LimitVerdict {
+    let named = || bottleneck.named.iter().map(|of| of.limit.unwrap_or(Limit::Other));
+    match bottleneck.grade {
+        Grade::Confirmed | Grade::Supported => LimitVerdict::Limits(named().collect()),
+        Grade::Delay => LimitVerdict::Nothing,
+        Grade::FastFail => LimitVerdict::FastFail,
+        Grade::Generator => LimitVerdict::Limits([Limit::Generator].into()),
+        Grade::NotIdentified => LimitVerdict::Limits([].into()),
     }
-    case
+}
+
+/// Whether `said` is right. Of a shared limit all must be named; one more is allowed. Where nothing limits, no answer is right.
+pub(crate) fn is_right(expected: &LimitVerdict, said: &LimitVerdict) -> bool {
+    match (expected, said) {
+        (LimitVerdict::Limits(expected), LimitVerdict::Limits(said)) if expected.len() > 1 => {
+            expected.is_subset(said)
+        }
+        (LimitVerdict::Nothing, LimitVerdict::Limits(said)) => said.is_empty(),
+        _ => expected == said,
+    }
 }
 
 /// Goodput of `reference` over that of `own`, at the highest level that both have.
@@ -239,11 +255,31 @@ fn ratio(reference: Measured, own: Measured) -> Option<f64> {
 
 /// The busiest resource of the highest usable level, or of the highest one if none is usable. Pools, disks and the generator are
 /// included.
-fn baseline(of: Measured, expected: &Class) -> Option<Baseline> {
+fn baseline(of: Measured, expected: &LimitVerdict) -> Option<Baseline> {
     let row = of.rows().rev().find(|row| row.usable()).or_else(|| of.rows().next_back())?;
     let known = row.resources.iter().zip(&of.results.resources);
     let known = known.filter_map(|(of, resource)| Some((of.utilization?, resource)));
     let (utilization, resource) = known.max_by(|(a, _), (b, _)| a.total_cmp(b))?;
-    let classes = of_resource(resource.kind, resource.limit, &resource.busy);
-    Some(Baseline { resource: resource.name.clone(), utilization, right: classes.contains(expected) })
+    let is_it = |limit: Limit| *expected == LimitVerdict::Limits([limit].into());
+    let right = limits_of(resource).into_iter().any(is_it);
+    Some(Baseline { resource: resource.name.clone(), utilization, right })
+}
+
+/// The limits that a resource may stand for if only utilizations are read; each counts as right. A busy disk stands for every
+/// limit of a disk, cores that two parts share for the processor of either.
+fn limits_of(resource: &Resource) -> Vec<Limit> {
+    const PARTS: [(&str, &str, &[Limit]); 3] = [
+        ("disk.", "", &[Limit::CommitPath, Limit::Bandwidth, Limit::Reads]),
+        ("server", ".cpu_secs", &[Limit::ServerCpu, Limit::ServerQuota]),
+        ("database", ".cpu_secs", &[Limit::DatabaseCpu, Limit::DatabaseQuota]),
+    ];
+    if resource.kind == ResourceKind::Generator {
+        return vec![Limit::Generator];
+    }
+    let has = |begin: &str, end: &str| {
+        resource.busy.iter().any(|counter| counter.starts_with(begin) && counter.ends_with(end))
+    };
+    let parts = PARTS.iter().filter(|(begin, end, _)| has(begin, end));
+    let limits: Vec<Limit> = parts.flat_map(|(.., limits)| *limits).copied().collect();
+    if limits.is_empty() { vec![resource.limit.unwrap_or(Limit::Other)] } else { limits }
 }

@@ -1,16 +1,15 @@
 //! `cargo xtask score`: how often the lab's verdicts are right on targets with an imposed limit.
 
-mod class;
 mod judge;
 mod page;
 
-use class::Class;
-use judge::{Imposed, Run, judge, shortcomings};
+use crate::files_below;
+use judge::{Run, judge, shortcomings};
 use kv::Error;
-use lab_data::experiment::{Case, Expected, Experiment};
+use lab_data::experiment::{Case, Experiment};
 use lab_data::results::Results;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Score the lab's verdicts on targets with an imposed limit: how many are right, and how many by the highest utilization alone
 #[derive(clap::Args)]
@@ -26,11 +25,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let mut found = Vec::new();
     for dir in &args.dirs {
-        below(dir, &mut found).map_err(|error| {
+        found.extend(files_below(dir).map_err(|error| {
             Error::input(format_args!("cannot read {}: {error}", dir.display()))
                 .hint("name directories that `weir lab --out` wrote into")
-        })?;
+        })?);
     }
+    found.retain(|path| path.ends_with("results.json"));
     found.sort();
     found.dedup();
     let runs = runs(&found)?;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         return Err(Error::input(format_args!("no results with a known limit below {}", dirs.join(", ")))
             .hint("measure some first: weir lab experiments/truth/server-cpu.toml --out weir-results/truth/server-cpu"));
     }
-    let cases = judge(&runs);
+    let cases = judge(&runs)?;
     let page = page::page(&cases);
     if let Some(path) = &args.markdown {
         fs::write(path, &page)
@@ -50,19 +50,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         none if none.is_empty() => Ok(()),
         shortcomings => Err(Error::new(shortcomings.join("; "))),
     }
-}
-
-/// Every results.json below `dir`, appended to `found`.
-fn below(dir: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        match entry.file_type()? {
-            kind if kind.is_dir() => below(&entry.path(), found)?,
-            kind if kind.is_file() && entry.file_name() == "results.json" => found.push(entry.path()),
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// The results in `paths` that have cases, those of one run together, in the order of the paths.
@@ -77,8 +64,7 @@ fn runs(paths: &[PathBuf]) -> Result<Vec<Run>, Error> {
         if cases.is_empty() {
             continue;
         }
-        let is_same = |run: &&mut Run| run.results.first().is_some_and(|first| of_one_run(first, &results));
-        match runs.iter_mut().find(is_same) {
+        match runs.iter_mut().find(|run| of_one_run(&run.results[0], &results)) {
             Some(run) => run.results.push(results),
             None => runs.push(Run { name: results.name.clone(), cases, results: vec![results] }),
         }
@@ -87,13 +73,12 @@ fn runs(paths: &[PathBuf]) -> Result<Vec<Run>, Error> {
 }
 
 /// The cases of an experiment file.
-fn cases(toml: &str) -> Result<Vec<Imposed>, Error> {
+fn cases(toml: &str) -> Result<Vec<Case>, Error> {
     // The rest of a file without cases may be of another version.
     if !toml.parse::<toml::Table>().is_ok_and(|file| file.contains_key("truth")) {
         return Ok(Vec::new());
     }
-    let imposed = |case: Case| Ok(Imposed { expect: Class::expected(Expected::parse(&case.expect)?), case });
-    Experiment::parse(toml)?.truth.unwrap_or_default().cases.into_iter().map(imposed).collect()
+    Ok(Experiment::parse(toml)?.truth.unwrap_or_default().cases)
 }
 
 /// Whether both are targets that one command measured.

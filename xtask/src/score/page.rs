@@ -1,83 +1,65 @@
 //! The score as Markdown.
 
-use super::class::Class;
-use super::judge::{BINDING, Case, Outcome, Tally, shortcomings, tally, tally_of_baseline};
+use super::judge::{BINDING, Case, Outcome, Tally, shortcomings, tally};
 use lab_analysis::Grade;
-use lab_data::experiment::Split;
-use std::fmt::Write;
-
-const UNKNOWN: &str = "–";
+use lab_data::experiment::{LimitVerdict, Split};
+use std::fmt::Display;
 
 /// The page.
 pub(crate) fn page(cases: &[Case]) -> String {
+    let of = |outcome: Outcome| {
+        let of_outcome = cases.iter().filter(move |case| case.outcome == outcome);
+        list(of_outcome.map(|case| (case, case.why.clone())))
+    };
     let wrong = cases.iter().filter(|case| case.is_confirmed_and_wrong());
-    let wrong =
-        wrong.map(|case| format!("{}: {} expected, {} said", name(case), case.imposed.expect, said(case)));
-    let discarded = cases.iter().filter_map(|case| match &case.outcome {
-        Outcome::Discarded(why) => Some(format!("{}: {why}", name(case))),
-        _ => None,
-    });
-    let refused = cases.iter().filter_map(|case| match &case.outcome {
-        Outcome::NotImposed(why) => Some(format!("{}: {why}", name(case))),
-        _ => None,
-    });
-    [
-        "# How often the verdict is right".to_owned(),
+    let said = |case: &Case| format!("{} expected, {} said", case.expected, or_unknown(case.said.as_ref()));
+    format!(
+        "# How often the verdict is right\n\n{}\n\n\
+         The interval is Wilson’s, 95 %. By the highest utilization: the busiest resource of the highest level, pools and disks \
+         included; a busy disk counts as any limit of a disk, shared cores as the processor of either part.\n\n{}\n\n\
+         ## Confirmed and wrong\n\n{}\n\n\
+         ## Cases\n\n{}\n\n\
+         Binding: goodput without what was imposed over goodput with it, at the highest level; below {BINDING} the case is \
+         discarded. Busiest: what the highest utilization says; ✓ where that is right.\n\n\
+         ## Discarded\n\n{}\n\n\
+         ## Not imposed on this machine\n\n{}\n",
         totals(cases),
-        "The interval is Wilson’s, 95 %. By the highest utilization: the busiest resource of the highest level, pools and disks \
-         included; a busy disk counts as any limit of a disk, shared cores as the processor of either part."
-            .to_owned(),
         conclusion(cases),
-        "## Confirmed and wrong".to_owned(),
-        list(wrong),
-        "## Cases".to_owned(),
+        list(wrong.map(|case| (case, said(case)))),
         table_of_cases(cases),
-        format!(
-            "Binding: goodput without what was imposed over goodput with it, at the highest level; below {BINDING} the case is \
-             discarded. Busiest: what the highest utilization says; ✓ where that is right."
-        ),
-        "## Discarded".to_owned(),
-        list(discarded),
-        "## Not imposed on this machine".to_owned(),
-        list(refused),
-    ]
-    .join("\n\n")
-        + "\n"
+        of(Outcome::Discarded),
+        of(Outcome::NotImposed),
+    )
 }
 
 fn totals(cases: &[Case]) -> String {
+    let by: [(&str, fn(&Case) -> Option<bool>); 2] =
+        [("the lab", Case::is_right), ("the highest utilization", Case::is_baseline_right)];
     let mut rows = Vec::new();
-    for (split, split_name) in [(Split::HeldOut, "held-out"), (Split::Tune, "tune")] {
-        let by =
-            [("the lab", tally(cases, split)), ("the highest utilization", tally_of_baseline(cases, split))];
-        for (by, Tally { cases, right, abstained, .. }) in by {
-            let interval = stats::wilson(right, cases).map(|(low, high)| (low * 100.0, high * 100.0));
-            rows.push(vec![
-                split_name.to_owned(),
-                by.to_owned(),
-                right.to_string(),
-                cases.to_string(),
-                interval.map_or(UNKNOWN.to_owned(), |(low, high)| format!("{low:.1}–{high:.1} %")),
-                abstained.to_string(),
-                (cases - right - abstained).to_string(),
-            ]);
+    for split in [Split::HeldOut, Split::Tune] {
+        for (by, is_right) in by {
+            let Tally { cases, right, abstained } = tally(cases, split, is_right);
+            let interval = stats::wilson(right, cases)
+                .map(|(low, high)| format!("{:.1}–{:.1} %", low * 100.0, high * 100.0));
+            let (split, interval, wrong) = (name(split), or_unknown(interval), cases - right - abstained);
+            rows.push(format!("{split} | {by} | {right} | {cases} | {interval} | {abstained} | {wrong}"));
         }
     }
-    table(&["cases", "by", "right", "of", "interval", "no answer", "wrong"], rows)
+    table("cases | by | right | of | interval | no answer | wrong", rows)
 }
 
 /// Whether it is enough, and what no table says.
 fn conclusion(cases: &[Case]) -> String {
-    let count = |of: fn(&Outcome) -> bool| cases.iter().filter(|case| of(&case.outcome)).count();
+    let count = |is: &dyn Fn(&Case) -> bool| cases.iter().filter(|case| is(case)).count();
+    let [discarded, refused] =
+        [Outcome::Discarded, Outcome::NotImposed].map(|outcome| count(&|case| case.outcome == outcome));
     let mut text = format!(
-        "Of {} cases, {} counted, {} discarded, {} not imposed on this machine.",
+        "Of {} cases, {} counted, {discarded} discarded, {refused} not imposed on this machine.",
         cases.len(),
-        cases.iter().filter(|case| case.counts()).count(),
-        count(|outcome| matches!(outcome, Outcome::Discarded(_))),
-        count(|outcome| matches!(outcome, Outcome::NotImposed(_))),
+        cases.len() - discarded - refused,
     );
-    let silent = |case: &&Case| case.outcome == Outcome::Right && case.said == Some(Class::NotIdentified);
-    let silent = cases.iter().filter(silent).count();
+    let none = Some(LimitVerdict::Limits([].into()));
+    let silent = count(&|case| case.outcome == Outcome::Right && case.said == none);
     if silent > 0 {
         text += &format!(" {silent} of the right ones gave no answer where nothing limits.");
     }
@@ -97,55 +79,55 @@ fn table_of_cases(cases: &[Case]) -> String {
         let outcome = match case.outcome {
             Outcome::Right => "right",
             Outcome::Wrong => "wrong",
-            Outcome::Abstained => "no answer",
-            Outcome::Discarded(_) => "discarded",
-            Outcome::NotImposed(_) => "not imposed",
+            Outcome::NoAnswer => "no answer",
+            Outcome::Discarded => "discarded",
+            Outcome::NotImposed => "not imposed",
         };
-        let grade = match case.grade {
-            Some(Grade::Confirmed) => "confirmed",
-            Some(Grade::Supported) => "supported",
-            Some(Grade::Delay) => "a delay",
-            Some(Grade::FastFail) => "fails fast",
-            Some(Grade::Generator) => "generator",
-            Some(Grade::NotIdentified) | None => UNKNOWN,
-        };
-        let split = if case.imposed.case.split == Split::Tune { "tune" } else { "held-out" };
-        vec![
+        let grade = case.grade.and_then(|grade| match grade {
+            Grade::Confirmed => Some("confirmed"),
+            Grade::Supported => Some("supported"),
+            Grade::Delay => Some("a delay"),
+            Grade::FastFail => Some("fails fast"),
+            Grade::Generator => Some("generator"),
+            Grade::NotIdentified => None,
+        });
+        let cells = [
             case.experiment.clone(),
-            case.imposed.case.target.clone(),
-            case.imposed.case.severity.clone(),
-            split.to_owned(),
-            case.imposed.expect.to_string(),
-            said(case),
-            grade.to_owned(),
-            case.binding.map_or(UNKNOWN.to_owned(), |ratio| format!("{ratio:.2} ×")),
-            busiest.unwrap_or_else(|| UNKNOWN.to_owned()),
+            case.imposed.target.clone(),
+            case.imposed.severity.clone(),
+            name(case.imposed.split).to_owned(),
+            case.expected.to_string(),
+            or_unknown(case.said.as_ref()),
+            or_unknown(grade),
+            or_unknown(case.binding.map(|ratio| format!("{ratio:.2} ×"))),
+            or_unknown(busiest),
             outcome.to_owned(),
-        ]
+        ];
+        cells.join(" | ").replace('\n', " ")
     };
-    let head =
-        ["kind", "target", "severity", "split", "expected", "said", "grade", "binding", "busiest", "outcome"];
-    table(&head, cases.iter().map(row).collect())
+    let head = "kind | target | severity | split | expected | said | grade | binding | busiest | outcome";
+    table(head, cases.iter().map(row).collect())
 }
 
-fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
-    let mut text = format!("| {} |\n|{}", head.join(" | "), ":--|".repeat(head.len()));
-    for cells in rows {
-        // Writing into a string does not fail.
-        let _ = write!(text, "\n| {} |", cells.join(" | ").replace('\n', " "));
-    }
-    text
-}
-
-fn list(lines: impl Iterator<Item = String>) -> String {
-    let lines: Vec<String> = lines.map(|line| format!("- {line}")).collect();
+/// Cases, and what is to be said of each.
+fn list<'c>(cases: impl Iterator<Item = (&'c Case, String)>) -> String {
+    let line = |(case, what): (&Case, String)| {
+        format!("- {}, {} ({}): {what}", case.experiment, case.imposed.target, case.imposed.severity)
+    };
+    let lines: Vec<String> = cases.map(line).collect();
     if lines.is_empty() { "None.".to_owned() } else { lines.join("\n") }
 }
 
-fn name(case: &Case) -> String {
-    format!("{}, {} ({})", case.experiment, case.imposed.case.target, case.imposed.case.severity)
+/// Rows of cells with ` | ` between them.
+fn table(head: &str, rows: Vec<String>) -> String {
+    let rows: String = rows.iter().map(|row| format!("\n| {row} |")).collect();
+    format!("| {head} |\n|{}{rows}", ":--|".repeat(head.split('|').count()))
 }
 
-fn said(case: &Case) -> String {
-    case.said.as_ref().map_or(UNKNOWN.to_owned(), Class::to_string)
+fn name(split: Split) -> &'static str {
+    if split == Split::Tune { "tune" } else { "held-out" }
+}
+
+fn or_unknown(text: Option<impl Display>) -> String {
+    text.map_or("–".to_owned(), |text| text.to_string())
 }

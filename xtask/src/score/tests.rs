@@ -1,11 +1,12 @@
 //! Scores of simulated targets, whose limits are known, and of verdicts that were made up.
 
-use super::judge::{Outcome, Tally, tally, tally_of_baseline};
+use super::judge::{Outcome, Tally, is_right, tally, verdict};
 use super::*;
 use lab_analysis::{Bottleneck, Evidence, Grade, findings};
-use lab_data::experiment::Split;
+use lab_data::experiment::{LimitVerdict, Split};
 use lab_data::results::{Limit, Measured, Resource, ResourceKind};
 use lab_data::simulated::tests::{model, sweep};
+use std::path::Path;
 
 const LEVELS: &[u32] = &[1, 2, 4, 8, 16, 32, 64];
 
@@ -21,23 +22,19 @@ fn target(name: &str, stations: &str, limits: &[(&str, Limit)]) -> Results {
 }
 
 /// As experiment files write it.
-fn class(text: &str) -> Class {
-    match text {
-        "generator" => Class::Generator,
-        text => Class::expected(Expected::parse(text).unwrap()),
-    }
+fn parsed(text: &str) -> LimitVerdict {
+    LimitVerdict::parse(text).unwrap()
 }
 
-fn imposed(target: &str, expect: &str, split: Split, reference: Option<&str>) -> Imposed {
-    let case = Case {
+fn imposed(target: &str, expect: &str, split: Split, reference: Option<&str>) -> Case {
+    Case {
         target: target.into(),
         workload: None,
         expect: expect.into(),
         severity: "2ms".into(),
         split,
         reference: reference.map(Into::into),
-    };
-    Imposed { expect: class(expect), case }
+    }
 }
 
 const BOTH: &[(&str, Limit)] = &[("cpu", Limit::ServerCpu), ("lock", Limit::ServerLock)];
@@ -73,32 +70,35 @@ fn scored() -> Vec<judge::Case> {
             dark,
         ],
     }])
+    .unwrap()
 }
 
 #[test]
 fn every_case_is_right_wrong_silent_or_left_out_with_its_reason() {
     let cases = scored();
-    let outcomes: Vec<&Outcome> = cases.iter().map(|case| &case.outcome).collect();
-    let discarded = |why: &str| Outcome::Discarded(why.to_owned());
+    let outcomes: Vec<(Outcome, &str)> = cases.iter().map(|case| (case.outcome, &*case.why)).collect();
     assert_eq!(
         outcomes,
         [
-            &Outcome::Right,
-            &Outcome::Wrong,
-            &Outcome::Right,
-            &Outcome::Right,
-            &Outcome::Abstained,
-            &discarded("not binding: without what was imposed goodput is 1.00 × as high, not 1.3 ×"),
-            &Outcome::NotImposed("no control groups here".to_owned()),
-            &discarded("it did not run"),
-            &discarded("`forgotten`, without what was imposed, did not run"),
+            (Outcome::Right, ""),
+            (Outcome::Wrong, ""),
+            (Outcome::Right, ""),
+            (Outcome::Right, ""),
+            (Outcome::NoAnswer, ""),
+            (
+                Outcome::Discarded,
+                "not binding: without what was imposed goodput is 1.00 × as high, not 1.3 ×"
+            ),
+            (Outcome::NotImposed, "no control groups here"),
+            (Outcome::Discarded, "it did not run"),
+            (Outcome::Discarded, "`forgotten`, without what was imposed, did not run"),
         ]
     );
-    assert_eq!(cases[1].said, Some(class("server lock")));
+    assert_eq!(cases[1].said, Some(parsed("server lock")));
     assert!((cases[0].binding.unwrap() / 4.0 - 1.0).abs() < 0.02);
-    let held_out = tally(&cases, Split::HeldOut);
+    let held_out = tally(&cases, Split::HeldOut, judge::Case::is_right);
     assert_eq!((held_out.cases, held_out.right, held_out.abstained), (3, 2, 0));
-    let Tally { cases: counted, right, abstained, .. } = tally(&cases, Split::Tune);
+    let Tally { cases: counted, right, abstained, .. } = tally(&cases, Split::Tune, judge::Case::is_right);
     assert_eq!((counted, right, abstained), (2, 1, 1));
 }
 
@@ -136,55 +136,56 @@ fn the_highest_utilization_falls_for_a_busy_disk() {
         cases: vec![imposed("lock", expect, Split::HeldOut, None)],
         results: vec![results.clone()],
     };
-    let lock = judge(&[case("server lock")]);
+    let lock = judge(&[case("server lock")]).unwrap();
     assert_eq!(lock[0].outcome, Outcome::Right);
     assert_eq!(lock[0].baseline.as_ref().unwrap().resource, "disk vda");
     let right = |cases: &[judge::Case]| {
-        (tally(cases, Split::HeldOut).right, tally_of_baseline(cases, Split::HeldOut).right)
+        let right = |is_right| tally(cases, Split::HeldOut, is_right).right;
+        (right(judge::Case::is_right), right(judge::Case::is_baseline_right))
     };
     assert_eq!(right(&lock), (1, 0));
     // In its favour: of what a disk can be short of, it need not say which.
-    assert_eq!(right(&judge(&[case("commit path")])).1, 1);
+    assert_eq!(right(&judge(&[case("commit path")]).unwrap()).1, 1);
 }
 
 #[test]
 fn a_verdict_is_right_only_if_it_says_what_was_imposed() {
-    let verdict = |grade: Grade, limits: &[Limit]| {
+    let said = |grade: Grade, limits: &[Limit]| {
         let results = target("x", "cpu 1 =1ms, lock 1 =1ms", BOTH);
         let found = findings(&results).workloads.remove(0).bottleneck;
         let evidence = found.named[0].clone();
         let named = limits.iter().map(|limit| Evidence { limit: Some(*limit), ..evidence.clone() });
-        Class::said(&Bottleneck { grade, named: named.collect(), ..found })
+        verdict(&Bottleneck { grade, named: named.collect(), ..found })
     };
     let (cpu, lock, pool) = (Limit::ServerCpu, Limit::ServerLock, Limit::Pool);
     for (expected, said, right) in [
-        ("server CPU", verdict(Grade::Confirmed, &[cpu]), true),
-        ("server CPU", verdict(Grade::Supported, &[cpu, cpu]), true),
-        ("server CPU", verdict(Grade::Supported, &[cpu, lock]), false),
-        ("server CPU", verdict(Grade::Supported, &[lock]), false),
-        ("server CPU", verdict(Grade::Delay, &[]), false),
-        ("server CPU", verdict(Grade::NotIdentified, &[]), false),
-        ("shared: server CPU + server lock", verdict(Grade::Supported, &[lock, cpu]), true),
-        ("shared: server CPU + server lock", verdict(Grade::Supported, &[lock, cpu, pool]), true),
-        ("shared: server CPU + server lock", verdict(Grade::Supported, &[lock]), false),
-        ("none", verdict(Grade::Delay, &[]), true),
-        ("none", verdict(Grade::NotIdentified, &[]), true),
-        ("none", verdict(Grade::Generator, &[]), false),
-        ("none", verdict(Grade::Supported, &[cpu]), false),
-        ("generator", verdict(Grade::Generator, &[Limit::Generator]), true),
-        ("fast-fail", verdict(Grade::FastFail, &[]), true),
-        ("fast-fail", verdict(Grade::NotIdentified, &[]), false),
+        ("server CPU", said(Grade::Confirmed, &[cpu]), true),
+        ("server CPU", said(Grade::Supported, &[cpu, cpu]), true),
+        ("server CPU", said(Grade::Supported, &[cpu, lock]), false),
+        ("server CPU", said(Grade::Supported, &[lock]), false),
+        ("server CPU", said(Grade::Delay, &[]), false),
+        ("server CPU", said(Grade::NotIdentified, &[]), false),
+        ("shared: server CPU + server lock", said(Grade::Supported, &[lock, cpu]), true),
+        ("shared: server CPU + server lock", said(Grade::Supported, &[lock, cpu, pool]), true),
+        ("shared: server CPU + server lock", said(Grade::Supported, &[lock]), false),
+        ("none", said(Grade::Delay, &[]), true),
+        ("none", said(Grade::NotIdentified, &[]), true),
+        ("none", said(Grade::Generator, &[]), false),
+        ("none", said(Grade::Supported, &[cpu]), false),
+        ("generator", said(Grade::Generator, &[Limit::Generator]), true),
+        ("fast-fail", said(Grade::FastFail, &[]), true),
+        ("fast-fail", said(Grade::NotIdentified, &[]), false),
     ] {
-        assert_eq!(class(expected).is_met_by(&said), right, "{expected}: {said}");
+        assert_eq!(is_right(&parsed(expected), &said), right, "{expected}: {said}");
     }
 }
 
 #[test]
-fn a_class_is_spelled_as_experiment_files_write_it() {
+fn a_verdict_is_spelled_as_experiment_files_write_it() {
     for text in ["server CPU", "none", "fast-fail", "generator", "shared: server workers + connection pool"] {
-        assert_eq!(class(text).to_string(), text);
+        assert_eq!(parsed(text).to_string(), text);
     }
-    assert_eq!(Class::of_limits([]), Class::NotIdentified);
+    assert_eq!(LimitVerdict::Limits([].into()).to_string(), "not identified");
 }
 
 #[test]

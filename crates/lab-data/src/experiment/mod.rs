@@ -21,7 +21,7 @@ pub use target::{
     Quota, address,
 };
 pub use target::{REPLICA, SERVER, Subject, Target};
-pub use truth::{Case, Expected, Split, Truth};
+pub use truth::{Case, LimitVerdict, Split, Truth};
 
 use crate::distinct;
 use kv::Error;

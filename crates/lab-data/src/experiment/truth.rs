@@ -4,10 +4,12 @@
 
 use super::Experiment;
 use super::check::{Checked, is_one_of};
+use crate::ensure;
 use crate::results::Limit;
-use crate::{distinct, ensure};
 use kv::Error;
 use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::fmt;
 
 /// `[truth]`: the cases that findings are to be compared with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -26,7 +28,7 @@ pub struct Case {
     pub target: String,
     /// The workload's; `None` where the file has only one.
     pub workload: Option<String>,
-    /// What is to be found, in the words of [`Expected::parse`].
+    /// What is to be found, in the words of [`LimitVerdict::parse`].
     pub expect: String,
     /// How severe the limit is, in the file's words: `5ms`.
     #[serde(default)]
@@ -48,37 +50,53 @@ pub enum Split {
     HeldOut,
 }
 
-/// What is to be found.
+/// What limits a target, without figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum LimitVerdict {
     /// No limit: the time is a delay that grows with nothing.
     Nothing,
     /// No limit of goodput: requests fail fast.
     FastFail,
-    /// One limit, or several that share the blame, in the file's order.
-    Limits(Vec<Limit>),
+    /// One limit, or several that share the load; empty where none is identified.
+    Limits(BTreeSet<Limit>),
 }
 
-impl Expected {
+impl LimitVerdict {
     /// Of `none`, `fast-fail`, a limit's name (`commit path`), or `shared: server CPU + connection pool`. The error says what may
     /// stand there.
-    pub fn parse(text: &str) -> Result<Expected, Error> {
-        let limits = |names: &str| -> Option<Vec<Limit>> {
-            names.split('+').map(|name| Limit::all().find(|limit| limit.name() == name.trim())).collect()
-        };
-        let found = match (text.trim(), text.trim().strip_prefix("shared:")) {
-            ("none", _) => Some(Expected::Nothing),
-            ("fast-fail", _) => Some(Expected::FastFail),
-            (name, None) => limits(name).filter(|limits| limits.len() == 1).map(Expected::Limits),
-            (_, Some(names)) => limits(names)
-                .filter(|limits| limits.len() > 1 && distinct(limits).len() == limits.len())
-                .map(Expected::Limits),
-        };
-        found.ok_or_else(|| {
-            let names: Vec<&str> = Limit::all().map(Limit::name).collect();
-            Error::input(format_args!("expect `{text}` is nothing that can be found"))
-                .hint(format_args!("use none, fast-fail, {}, or shared: A + B of these", names.join(", ")))
-        })
+    pub fn parse(text: &str) -> Result<LimitVerdict, Error> {
+        let words = text.trim();
+        let shared = words.strip_prefix("shared:");
+        let names: Vec<&str> = shared.unwrap_or(words).split('+').map(str::trim).collect();
+        let limits: BTreeSet<Limit> = Limit::all().filter(|limit| names.contains(&limit.name())).collect();
+        match words {
+            "none" => Ok(LimitVerdict::Nothing),
+            "fast-fail" => Ok(LimitVerdict::FastFail),
+            // Each name is that of a limit, and none is given twice.
+            _ if limits.len() == names.len() && shared.is_some() == (names.len() > 1) => {
+                Ok(LimitVerdict::Limits(limits))
+            }
+            _ => {
+                let names: Vec<&str> = Limit::all().map(Limit::name).collect();
+                Err(Error::input(format_args!("expect `{text}` is nothing that can be found")).hint(
+                    format_args!("use none, fast-fail, {}, or shared: A + B of these", names.join(", ")),
+                ))
+            }
+        }
+    }
+}
+
+impl fmt::Display for LimitVerdict {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            LimitVerdict::Nothing => out.write_str("none"),
+            LimitVerdict::FastFail => out.write_str("fast-fail"),
+            LimitVerdict::Limits(limits) if limits.is_empty() => out.write_str("not identified"),
+            LimitVerdict::Limits(limits) => {
+                let names: Vec<&str> = limits.iter().map(|limit| limit.name()).collect();
+                write!(out, "{}{}", if names.len() > 1 { "shared: " } else { "" }, names.join(" + "))
+            }
+        }
     }
 }
 
@@ -121,7 +139,7 @@ impl Case {
         };
         let names: Vec<&str> = own.iter().map(String::as_str).collect();
         is_one_of("workload", workload, &names)?;
-        Expected::parse(&self.expect)?;
+        LimitVerdict::parse(&self.expect)?;
         let Some(reference) = &self.reference else { return Ok(()) };
         let itself = format!("reference `{reference}` is the target itself");
         ensure(*reference != self.target, itself, "name the one without the limit")?;
@@ -138,24 +156,35 @@ impl Case {
 mod tests {
     use super::*;
 
+    fn limits<const N: usize>(limits: [Limit; N]) -> LimitVerdict {
+        LimitVerdict::Limits(limits.into())
+    }
+
     #[test]
     fn what_is_expected_is_a_limits_name_or_one_of_the_other_words() {
         for (text, expected) in [
-            ("none", Expected::Nothing),
-            ("fast-fail", Expected::FastFail),
-            ("generator", Expected::Limits(vec![Limit::Generator])),
-            ("server CPU (quota)", Expected::Limits(vec![Limit::ServerQuota])),
-            ("shared: server CPU + commit path", Expected::Limits(vec![Limit::ServerCpu, Limit::CommitPath])),
+            ("none", LimitVerdict::Nothing),
+            ("fast-fail", LimitVerdict::FastFail),
+            ("generator", limits([Limit::Generator])),
+            ("server CPU (quota)", limits([Limit::ServerQuota])),
+            ("shared: server CPU + commit path", limits([Limit::ServerCpu, Limit::CommitPath])),
         ] {
-            assert_eq!(Expected::parse(text), Ok(expected));
+            assert_eq!(expected.to_string(), text);
+            assert_eq!(LimitVerdict::parse(text), Ok(expected));
         }
         for limit in Limit::all() {
-            assert_eq!(Expected::parse(limit.name()), Ok(Expected::Limits(vec![limit])));
+            assert_eq!(LimitVerdict::parse(limit.name()), Ok(limits([limit])));
         }
-        for wrong in
-            ["", "disk", "Commit path", "shared: commit path", "shared: network + network", "shared:"]
-        {
-            let why = Expected::parse(wrong).unwrap_err().to_string();
+        for wrong in [
+            "",
+            "disk",
+            "Commit path",
+            "shared: commit path",
+            "shared: network + network",
+            "shared:",
+            "network + pool",
+        ] {
+            let why = LimitVerdict::parse(wrong).unwrap_err().to_string();
             assert!(why.contains("; hint: use none, fast-fail, server CPU, "), "{why}");
         }
     }
