@@ -7,6 +7,7 @@
 
 use super::results::{SearchEnd, SearchPlan, SearchTrial};
 use serde::Serialize;
+use std::cmp::Ordering::{self, Equal, Greater, Less};
 
 /// A rate is decided when so many tries agree and none disagrees, or one of [`MOST_TRIES`] does. Were passing a matter of
 /// chance, either would come about in one search of twenty.
@@ -46,20 +47,15 @@ pub enum Outcome {
     Missing(String),
 }
 
-/// What to do next.
+/// What to try next: to offer so much for so long.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Next {
-    /// To offer so much for so long.
-    Try {
-        /// Requests per second.
-        rate_rps: f64,
-        /// The unmeasured part.
-        warmup_secs: f64,
-        /// The measured part.
-        window_secs: f64,
-    },
-    /// Nothing: that was all.
-    End(SearchEnd),
+pub struct Try {
+    /// Requests per second.
+    pub rate_rps: f64,
+    /// The unmeasured part.
+    pub warmup_secs: f64,
+    /// The measured part.
+    pub window_secs: f64,
 }
 
 /// All tries at one rate.
@@ -96,14 +92,6 @@ pub enum Says {
     Open,
 }
 
-/// Which way a rate points before it is decided.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Lean {
-    Up,
-    Down,
-    Neither,
-}
-
 /// A search under way.
 #[derive(Clone, Debug)]
 pub struct Search {
@@ -131,17 +119,22 @@ impl Tally {
         }
     }
 
-    fn lean(&self) -> Lean {
-        match (self.says(), self.passed, self.failed, self.hint) {
-            (Says::Holds, ..) => Lean::Up,
-            (Says::Breaks | Says::Spoiled, ..) => Lean::Down,
-            (Says::Open, passed, failed, _) if passed > failed => Lean::Up,
-            (Says::Open, passed, failed, _) if passed < failed => Lean::Down,
+    /// Where the next rate is to be, before this one is decided: above it, below it, or here again.
+    fn lean(&self) -> Ordering {
+        match (self.says(), self.hint) {
+            (Says::Holds, _) => Greater,
+            (Says::Breaks | Says::Spoiled, _) => Less,
+            (Says::Mixed, _) => Equal,
             // None of full length that was not spoiled.
-            (Says::Open, 0, 0, Some(true)) => Lean::Up,
-            (Says::Open, 0, 0, Some(false)) => Lean::Down,
-            // One of either; and what the generator spoiled once is no way down: it is tried again.
-            (Says::Open | Says::Mixed, ..) => Lean::Neither,
+            (Says::Open, Some(passed)) if self.passed + self.failed == 0 => {
+                if passed {
+                    Greater
+                } else {
+                    Less
+                }
+            }
+            // What the generator spoiled once is no way down: it is tried again.
+            (Says::Open, _) => self.passed.cmp(&self.failed),
         }
     }
 }
@@ -224,89 +217,85 @@ impl Search {
         }
     }
 
-    /// What to do next.
-    pub fn next(&self) -> Next {
+    /// What to try next, or why that was all.
+    pub fn next(&self) -> Result<Try, SearchEnd> {
+        let next = self.wanted()?;
         let left_secs = self.plan.most_secs - self.spent_secs;
-        match self.wanted() {
-            Next::Try { warmup_secs, window_secs, .. } if warmup_secs + window_secs > left_secs => {
-                Next::End(SearchEnd::Time)
-            }
-            next => next,
-        }
+        if next.warmup_secs + next.window_secs > left_secs { Err(SearchEnd::Time) } else { Ok(next) }
     }
 
-    fn wanted(&self) -> Next {
+    fn wanted(&self) -> Result<Try, SearchEnd> {
         if self.missing >= BROKEN {
-            return Next::End(SearchEnd::Broken);
+            return Err(SearchEnd::Broken);
         }
         let floor_rps = REQUESTS_LEAST / self.plan.trial_secs;
         let all = &self.tallies;
         let (Some(lowest), Some(highest)) = (all.first(), all.last()) else {
-            return self.attempt(self.first_rps.max(floor_rps), 0.0);
+            return Ok(self.attempt(self.first_rps.max(floor_rps), 0.0));
         };
-        let of_kind = |lean: Lean| move |of: &&Tally| of.lean() == lean;
-        let down = all.iter().find(of_kind(Lean::Down));
-        let below =
-            &all[..down.map_or(all.len(), |down| all.partition_point(|of| of.rate_rps < down.rate_rps))];
-        let up = below.iter().rfind(of_kind(Lean::Up));
+        let down = all.iter().position(|of| of.lean() == Less);
+        let below = &all[..down.unwrap_or(all.len())];
+        let up = below.iter().rposition(|of| of.lean() == Greater);
         // One try for it, one against: no way to go.
-        let open = below.iter().find(|of| of.lean() == Lean::Neither && of.says() == Says::Open);
-        let open = open.filter(|open| up.is_none_or(|up| up.rate_rps < open.rate_rps));
-        match (open, up, down) {
-            (Some(open), ..) => self.attempt(open.rate_rps, 1.0),
-            (None, _, None) => self.attempt(highest.rate_rps * STRIDE, 0.0),
+        let open = below.iter().position(|of| of.lean() == Equal && of.says() == Says::Open);
+        let open = open.filter(|open| up.is_none_or(|up| up < *open));
+        match (open, up, down.map(|down| &all[down])) {
+            (Some(open), ..) => Ok(self.attempt(all[open].rate_rps, 1.0)),
+            (None, _, None) => Ok(self.attempt(highest.rate_rps * STRIDE, 0.0)),
             (None, None, Some(_)) if lowest.rate_rps > floor_rps => {
-                self.attempt((lowest.rate_rps / STRIDE).max(floor_rps), 0.0)
+                Ok(self.attempt((lowest.rate_rps / STRIDE).max(floor_rps), 0.0))
             }
-            (None, None, Some(down)) => self.confirm(&[down]).unwrap_or(Next::End(SearchEnd::TooLow)),
-            (None, Some(up), Some(down)) => {
-                self.mixed().map_or_else(|| self.between(up, down), |mixed| self.around(mixed))
-            }
+            (None, None, Some(down)) => self.confirm(&[down]).ok_or(SearchEnd::TooLow),
+            (None, Some(up), Some(down)) => match self.mixed() {
+                None => self.between(&all[up], down),
+                Some(mixed) => self.around(mixed),
+            },
         }
     }
 
     /// The lowest and the highest rate at which tries disagree, as far as no decision hides them, and how many there are.
     fn mixed(&self) -> Option<(f64, f64, u32)> {
-        let breaks = self.tallies.iter().position(|of| of.says() == Says::Breaks);
+        let says = |says: Says| move |of: &Tally| of.says() == says;
+        let breaks = self.tallies.iter().position(says(Says::Breaks));
         let below = &self.tallies[..breaks.unwrap_or(self.tallies.len())];
-        let holds = below.iter().rposition(|of| of.says() == Says::Holds);
+        let holds = below.iter().rposition(says(Says::Holds));
         let undecided = &below[holds.map_or(0, |holds| holds + 1)..];
         let mixed: Vec<&Tally> = undecided.iter().filter(|of| of.says() == Says::Mixed).collect();
         Some((mixed.first()?.rate_rps, mixed.last()?.rate_rps, mixed.len() as u32))
     }
 
     /// Halves what lies between a rate that seems to hold and one that seems to break; at last tries those two once more.
-    fn between(&self, up: &Tally, down: &Tally) -> Next {
+    fn between(&self, up: &Tally, down: &Tally) -> Result<Try, SearchEnd> {
         let goal = (1.0 + self.plan.goal).ln();
         let width = (down.rate_rps / up.rate_rps).ln();
-        if width > goal * (1.0 + 1e-9) && !self.is_late() {
-            let goals = width / goal;
-            // A whole number of goals from the lower one, so that the last halving leaves exactly one.
-            let step = if goals <= 2.0 { width / 2.0 } else { (goals.floor() / 2.0).ceil() * goal };
-            return self.attempt(up.rate_rps * step.exp(), 1.0 - (goals.log2() / 4.0).min(1.0));
+        if width <= goal * (1.0 + 1e-9) || self.is_late() {
+            return self.decide(up, down);
         }
-        self.decide(up, down)
+        let goals = width / goal;
+        // A whole number of goals from the lower one, so that the last halving leaves exactly one.
+        let step = if goals <= 2.0 { width / 2.0 } else { (goals.floor() / 2.0).ceil() * goal };
+        Ok(self.attempt(up.rate_rps * step.exp(), 1.0 - (goals.log2() / 4.0).min(1.0)))
     }
 
     /// Tries the two rates until both are decided.
-    fn decide(&self, up: &Tally, down: &Tally) -> Next {
+    fn decide(&self, up: &Tally, down: &Tally) -> Result<Try, SearchEnd> {
         let ended = if down.says() == Says::Spoiled { SearchEnd::Generator } else { SearchEnd::Reached };
-        self.confirm(&[up, down]).unwrap_or(Next::End(ended))
+        self.confirm(&[up, down]).ok_or(ended)
     }
 
     /// Decides over a rate on either side of those at which tries disagree. The more of these there are, the further out:
     /// what is near them would most likely be one of them, too.
-    fn around(&self, (lowest, highest, count): (f64, f64, u32)) -> Next {
+    fn around(&self, (lowest, highest, count): (f64, f64, u32)) -> Result<Try, SearchEnd> {
         let reach = (1.0 + self.plan.goal).powf(f64::from(3u32.pow((count - 1).min(6))));
         let near = |from: f64, to: f64| self.is_late() || to / from <= reach.powi(2) * (1.0 + 1e-9);
         let is_out = |from: f64, to: f64| to / from >= reach * (1.0 - 1e-9);
-        let up = |of: &&Tally| of.lean() == Lean::Up && is_out(of.rate_rps, lowest);
-        let down = |of: &&Tally| of.lean() == Lean::Down && is_out(highest, of.rate_rps);
+        let up = |of: &&Tally| of.lean() == Greater && is_out(of.rate_rps, lowest);
+        let down = |of: &&Tally| of.lean() == Less && is_out(highest, of.rate_rps);
         let up = self.tallies.iter().rfind(up).filter(|of| near(of.rate_rps, lowest));
         let down = self.tallies.iter().find(down).filter(|of| near(highest, of.rate_rps));
         match (up, down) {
-            (None, _) => self.attempt(self.undecided(lowest / reach, 1.0 / reach), 1.0),
-            (_, None) => self.attempt(self.undecided(highest * reach, reach), 1.0),
+            (None, _) => Ok(self.attempt(self.undecided(lowest / reach, 1.0 / reach), 1.0)),
+            (_, None) => Ok(self.attempt(self.undecided(highest * reach, reach), 1.0)),
             (Some(up), Some(down)) => self.decide(up, down),
         }
     }
@@ -326,18 +315,18 @@ impl Search {
     }
 
     /// Another full try at the one of `rates` that had fewest, of those that are open.
-    fn confirm(&self, rates: &[&Tally]) -> Option<Next> {
+    fn confirm(&self, rates: &[&Tally]) -> Option<Try> {
         let open = rates.iter().filter(|of| of.says() == Says::Open);
         let least = open.min_by_key(|of| of.passed + of.failed + of.spoiled)?;
         Some(self.attempt(least.rate_rps, 1.0))
     }
 
     /// A try whose length is that share of the way from the shortest to a full one.
-    fn attempt(&self, rate_rps: f64, length: f64) -> Next {
+    fn attempt(&self, rate_rps: f64, length: f64) -> Try {
         let full = self.plan.trial_secs;
         let short = (full / 4.0).max(SHORTEST_SECS).max(REQUESTS_LEAST / rate_rps).min(full);
         let window_secs = if length >= 1.0 { full } else { short + length * (full - short) };
-        Next::Try { rate_rps, warmup_secs: WARMUP * full.min(2.0 * window_secs), window_secs }
+        Try { rate_rps, warmup_secs: WARMUP * full.min(2.0 * window_secs), window_secs }
     }
 }
 
@@ -373,11 +362,11 @@ mod tests {
         let mut search = Search::new(plan.clone(), Some(first_rps));
         for _ in 0..10_000 {
             match search.next() {
-                Next::Try { rate_rps, warmup_secs, window_secs } => {
+                Ok(Try { rate_rps, warmup_secs, window_secs }) => {
                     let outcome = outcome(rate_rps, window_secs);
                     search.take(rate_rps, window_secs, &outcome, STARTING_SECS + warmup_secs + window_secs);
                 }
-                Next::End(end) => {
+                Err(end) => {
                     let spent = search.spent_secs;
                     return (search, end, spent);
                 }

@@ -78,11 +78,8 @@ impl Experiment {
     fn check_adaptive(&self, adaptive: &Adaptive) -> Checked {
         let (most, window, least) = (adaptive.most, self.window, Adaptive::LEAST);
         ensure(most.0 >= window.0, format!("adaptive.most {most} is below window {window}"), "lengthen it")?;
-        ensure(
-            most.0 >= least.0,
-            format!("adaptive.most {most} is below {least}, the least"),
-            "lengthen it",
-        )?;
+        let too_short = format!("adaptive.most {most} is below {least}, the least");
+        ensure(most.0 >= least.0, too_short, "lengthen it")?;
         let shares = [("goodput", adaptive.goodput), ("latency", adaptive.latency())];
         shares.into_iter().try_for_each(|(key, share)| {
             let is_share = share > 0.0 && share < 1.0;
@@ -238,11 +235,8 @@ fn check_quota(quota: &Quota, target: &Target) -> Checked {
 
 fn check_link(link: &Link) -> Checked {
     let does_something = link.rate.is_some() || link.delay.is_some();
-    ensure(
-        does_something,
-        "target.link does nothing",
-        "write link = { rate = \"10mbit\", delay = \"20ms\" }",
-    )?;
+    let hint = "write link = { rate = \"10mbit\", delay = \"20ms\" }";
+    ensure(does_something, "target.link does nothing", hint)?;
     let Some(rate) = link.rate else { return Ok(()) };
     let what = format!("target.link.rate {rate}: at least 100kbit");
     ensure(rate.0 >= LINK_RATE_LEAST, what, "write rate = \"10mbit\"")
@@ -311,9 +305,7 @@ fn is_directory(key: &str, name: &str) -> Checked {
 
 fn own_flags(key: &str, args: &[String]) -> Checked {
     let mut flags = args.iter().map(|arg| arg.split('=').next().unwrap_or(arg));
-    match flags.find_map(|flag| OWN_FLAGS.iter().find(|(own, _)| *own == flag)) {
-        Some((flag, instead)) => Err(Error::input(format!("{key} has {flag}, which the lab sets itself"))
-            .hint(format!("use {instead}"))),
-        None => Ok(()),
-    }
+    let own = flags.find_map(|flag| OWN_FLAGS.iter().find(|(own, _)| *own == flag));
+    let Some((flag, instead)) = own else { return Ok(()) };
+    Err(Error::input(format!("{key} has {flag}, which the lab sets itself")).hint(format!("use {instead}")))
 }

@@ -6,7 +6,7 @@ use kv::Error;
 use kv::units::{Rate, Span, micros};
 use lab_data::experiment::{LatencyLimit, Workload};
 use lab_data::results::{Results, Search, SearchTrial};
-use lab_data::search::{self, Next};
+use lab_data::search::{self, Try};
 use std::time::{Duration, Instant};
 
 /// Where the first try is, as a share of the most that the closed loop got through: latency rises before that is reached.
@@ -27,9 +27,9 @@ impl Block<'_> {
             ended: None,
         });
         loop {
-            let (rate_rps, warmup_secs, window_secs) = match search.next() {
-                Next::Try { rate_rps, warmup_secs, window_secs } => (rate_rps, warmup_secs, window_secs),
-                Next::End(end) => {
+            let Try { rate_rps, warmup_secs, window_secs } = match search.next() {
+                Ok(next) => next,
+                Err(end) => {
                     self.results.searches[ours].ended = Some(end);
                     return self.save();
                 }
