@@ -24,7 +24,7 @@ impl Counter {
 /// How a quantity is distributed, in buckets whose bounds double.
 ///
 /// Bucket `i` counts the samples of at most `2^i` units; the last one those beyond.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [Counter; BUCKETS],
     sum: Counter,
@@ -32,12 +32,6 @@ pub struct Histogram {
 
 /// 2^25 µs are 33 s, longer than any deadline.
 const BUCKETS: usize = 27;
-
-impl Default for Histogram {
-    fn default() -> Histogram {
-        Histogram { buckets: std::array::from_fn(|_| Counter::default()), sum: Counter::default() }
-    }
-}
 
 impl Histogram {
     /// Counts one sample.

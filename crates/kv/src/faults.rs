@@ -58,20 +58,17 @@ impl FaultSpec {
                 let example = if is_count(index) { "40" } else { "250us" };
                 Error::input(format_args!("{name} has no value")).hint(format_args!("write {name}={example}"))
             })?;
-            let amount = match is_count(index) {
+            let amount = if is_count(index) {
                 // Less than `NONE`.
-                true => u64::from(
-                    value
-                        .parse::<u32>()
-                        .map_err(|_| Error::input("a count is a whole number, as in fail=40").at(word))?,
-                ),
-                false => match value.parse::<Span>().map_err(|why| why.at(word))?.0 {
-                    time if time <= TIME_MAX => time.as_nanos() as u64,
-                    _ => {
-                        return Err(Error::input(format_args!("{word} is too long"))
-                            .hint(format_args!("at most {}", Span(TIME_MAX))));
-                    }
-                },
+                let count = value.parse::<u32>().map_err(|_| "a count is a whole number, as in fail=40");
+                count.map_err(|why| Error::input(why).at(word))?.into()
+            } else {
+                let time = value.parse::<Span>().map_err(|why| why.at(word))?.0;
+                if time > TIME_MAX {
+                    let most = format_args!("at most {}", Span(TIME_MAX));
+                    return Err(Error::input(format_args!("{word} is too long")).hint(most));
+                }
+                time.as_nanos() as u64
             };
             if spec.0[index].replace(amount).is_some() {
                 return Err(Error::input(format_args!("{name} is given twice")).hint("give it once"));

@@ -70,18 +70,16 @@ impl Fjall {
 
     fn cannot_open(&self, error: &fjall::Error) -> Error {
         let shown = self.shown();
-        let (kind, message) = match error {
-            fjall::Error::Locked => (
-                Kind::Taken,
-                format!("another server holds the store {shown}; stop it, or use another directory"),
-            ),
-            fjall::Error::Io(cause) => (
-                Kind::Config,
-                format!("cannot open the store {shown}: {cause}; name a directory that can be written"),
-            ),
-            other => (Kind::Config, format!("cannot open the store {shown}: {other:?}")),
+        let cause = match error {
+            fjall::Error::Locked => {
+                let what =
+                    format!("another server holds the store {shown}; stop it, or use another directory");
+                return Error::new(Kind::Taken, what);
+            }
+            fjall::Error::Io(cause) => format!("{cause}; name a directory that can be written"),
+            other => format!("{other:?}"),
         };
-        Error::new(kind, message)
+        Error::new(Kind::Config, format!("cannot open the store {shown}: {cause}"))
     }
 }
 
@@ -119,13 +117,10 @@ struct FjallSession {
 
 impl FjallSession {
     fn read_now(&self, keys: &[Key]) -> Result<Vec<Option<Row>>, Error> {
-        let read = |key: &Key| match self.tables.rows.get(key.as_bytes()).map_err(|error| unread(&error))? {
-            None => Ok(None),
-            Some(bytes) => {
-                let damaged =
-                    || Error::new(Kind::Rejected, "the embedded store holds a damaged row under this key");
-                decode(key, &bytes).map(Some).ok_or_else(damaged)
-            }
+        let damaged = || Error::new(Kind::Rejected, "the embedded store holds a damaged row under this key");
+        let read = |key: &Key| {
+            let found = self.tables.rows.get(key.as_bytes()).map_err(|error| unread(&error))?;
+            found.map(|bytes| decode(key, &bytes).ok_or_else(damaged)).transpose()
         };
         keys.iter().map(read).collect()
     }

@@ -38,8 +38,6 @@ pub const STATS: &str = "/stats";
 /// Where a server with `--lab` adds injected faults, and removes them: `PUT ?NAME=VALUE&…` and `DELETE`, both answered with 204.
 pub const INJECT: &str = "/inject";
 
-/// How the cache served a request (RFC 9211).
-pub const CACHE_STATUS: &str = "cache-status";
 /// On a failed write, whether it happened: `not-applied` or `unknown`.
 pub const OUTCOME: &str = "weir-outcome";
 /// A request that says `1` here is answered with `Server-Timing`.

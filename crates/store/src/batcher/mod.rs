@@ -375,13 +375,13 @@ const ENDING_MAX: Duration = Duration::from_secs(5);
 /// Waits for that; whether they have.
 fn have_ended(threads: &[JoinHandle<()>]) -> bool {
     let deadline = Instant::now() + ENDING_MAX;
-    loop {
-        match threads.iter().all(JoinHandle::is_finished) {
-            true => return true,
-            false if Instant::now() > deadline => return false,
-            false => std::thread::sleep(Duration::from_millis(1)),
+    while !threads.iter().all(JoinHandle::is_finished) {
+        if Instant::now() > deadline {
+            return false;
         }
+        std::thread::sleep(Duration::from_millis(1));
     }
+    true
 }
 
 impl Shared {
@@ -392,10 +392,10 @@ impl Shared {
 }
 
 /// Why a request that waited too long, or behind too many, is refused.
-fn overloaded(waited: Option<Instant>) -> Error {
+fn overloaded(waited: Option<Duration>) -> Error {
     let message = match waited {
-        Some(since) => {
-            format!("the request waited {} ms for the store; it was not sent", since.elapsed().as_millis())
+        Some(waited) => {
+            format!("the request waited {} ms for the store; it was not sent", waited.as_millis())
         }
         None => "too many requests wait for the store; this one was not sent".to_owned(),
     };

@@ -140,7 +140,7 @@ impl<R: Request> StoreWorker<R> {
             let status = self.shared.status.borrow().clone();
             let ended = match status {
                 Status::Up(epoch) => self.serve(epoch).await,
-                Status::Down(reason) => self.refuse(&reason).await,
+                away @ Status::Down(_) => self.refuse(away).await,
                 Status::Stopped => return,
             };
             if let Break::Closed = ended {
@@ -150,10 +150,9 @@ impl<R: Request> StoreWorker<R> {
     }
 
     /// Fails every request until the status changes.
-    async fn refuse(&mut self, reason: &str) -> Break {
+    async fn refuse(&mut self, away: Status) -> Break {
+        let Err(error) = away.epoch() else { return Break::Status };
         let mut status = self.shared.status.subscribe();
-        let away = Status::Down(reason.to_owned());
-        let error = Error::new(Kind::Unavailable, format!("the store is unavailable: {reason}"));
         loop {
             // Requests that come when the store is back are not refused. The value decides, not the wake-up below: a client may
             // have seen the new status before this thread wakes up.
@@ -329,7 +328,7 @@ impl<R: Request> StoreWorker<R> {
             meters.queued.record_duration(waited);
             if waited > self.shared.config.queue_wait_max {
                 meters.shed.add(1);
-                request.fail(overloaded(Some(since)));
+                request.fail(overloaded(Some(waited)));
                 continue;
             }
             request.reply().queued = waited;

@@ -113,14 +113,12 @@ impl MysqlSession {
             (Change::Put(_), Found::Present) => 2,
         };
         let expected: u64 = writes.iter().zip(&found).map(changes).sum();
-        match self.change(writes).await? {
-            changed if changed == expected => Ok(found),
+        if self.change(writes).await? != expected {
             // The look holds no locks, so that workers cannot hold each other up.
-            _ => {
-                let why = "something else writes its table".to_owned();
-                Err(Failure::Database(Meaning::RolledBack, why))
-            }
+            let why = "something else writes its table".to_owned();
+            return Err(Failure::Database(Meaning::RolledBack, why));
         }
+        Ok(found)
     }
 
     /// Begins a transaction that no later lease can come before.
@@ -240,17 +238,13 @@ impl MysqlSession {
     /// Whether every row fits into one packet: the server ends a connection that sends more.
     fn check_fit(&self, writes: &[Write]) -> Result<(), Error> {
         let room = self.packet_bytes_max.saturating_sub(STATEMENT_OVERHEAD_BYTES + ROW_OVERHEAD_BYTES);
-        match writes.iter().map(Write::bytes).max() {
-            Some(bytes) if bytes > room => {
-                let (shown, limit) = (&self.shown, self.packet_bytes_max);
-                let message = format!(
-                    "the store {shown} has no room for a row: {bytes} bytes and max_allowed_packet is {limit}; \
-                     raise it there"
-                );
-                Err(Error::new(Kind::Rejected, message))
-            }
-            _ => Ok(()),
-        }
+        let most = writes.iter().map(Write::bytes).max();
+        let Some(bytes) = most.filter(|bytes| *bytes > room) else { return Ok(()) };
+        let (shown, limit) = (&self.shown, self.packet_bytes_max);
+        let message = format!(
+            "the store {shown} has no room for a row: {bytes} bytes and max_allowed_packet is {limit}; raise it there"
+        );
+        Err(Error::new(Kind::Rejected, message))
     }
 }
 
@@ -280,13 +274,11 @@ impl Session for MysqlSession {
 }
 
 async fn in_time<T>(step: impl Future<Output = Result<T, mysql_async::Error>>) -> Result<T, Failure> {
-    tokio::time::timeout(ANSWER_MAX, step).await.map_or_else(
-        |_| {
-            let why = format!("it did not answer within {} s", ANSWER_MAX.as_secs());
-            Err(Failure::Database(Meaning::Ended, why))
-        },
-        |done| done.map_err(Failure::from),
-    )
+    let too_late = |_| {
+        let why = format!("it did not answer within {} s", ANSWER_MAX.as_secs());
+        Failure::Database(Meaning::Ended, why)
+    };
+    Ok(tokio::time::timeout(ANSWER_MAX, step).await.map_err(too_late)??)
 }
 
 /// How long a list is made, so that there are few statements to prepare: 1, 2, 3, 4, 6, 8, 12, 16, … keys.

@@ -149,14 +149,7 @@ impl Postgres {
         let raised = client.query_one("UPDATE weir_owner SET epoch = epoch + 1 RETURNING epoch", &[]);
         let epoch: i64 = raised.await?.get(0);
         self.outlive_earlier_sessions(&client).await?;
-        Ok(Lease {
-            epoch: epoch as u64,
-            lost: Box::pin(async move {
-                // The lock is held as long as the session lives, and the session as long as its client.
-                let _held = client;
-                ended.await.unwrap_or_else(|_| "the owner's connection was dropped".to_owned())
-            }),
-        })
+        Ok(lease(epoch as u64, client, ended))
     }
 
     /// Whether this database may be used as `part`; `Ok(true)`: the map is not written yet. The tables exist.
@@ -165,11 +158,10 @@ impl Postgres {
             EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = 'weir_kv'::regclass)";
         let row = client.query_one(what, &[]).await?;
         if row.get(2) {
-            let message = format!(
+            return refuse(format!(
                 "{} is a replica: a subscription writes its table weir_kv; drop that before it is served",
                 self.shown
-            );
-            return Err(Error::new(Kind::Config, message).into());
+            ));
         }
         Ok(part.admit(row.get(0), row.get(1), &self.shown)?)
     }
@@ -263,6 +255,20 @@ impl Postgres {
     }
 }
 
+/// A lease that lasts as long as a connection, which `ended` says. Locks are held as long as the session lives, and the session
+/// as long as its client.
+fn lease(epoch: u64, client: Client, ended: JoinHandle<String>) -> Lease {
+    let lost = async move {
+        let _held = client;
+        ended.await.unwrap_or_else(|_| "the connection was dropped".to_owned())
+    };
+    Lease { epoch, lost: Box::pin(lost) }
+}
+
+fn refuse<T>(message: String) -> Setup<T> {
+    Err(Error::new(Kind::Config, message).into())
+}
+
 /// Makes those of `tables` that do not exist.
 async fn make_tables(client: &Client, tables: &[(&str, &str)]) -> Setup<()> {
     for (name, make) in tables {
@@ -314,24 +320,19 @@ impl PostgresSession {
         };
         let found = found.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))?;
         let rows = by_key(&found);
-        Ok(keys
-            .iter()
-            .map(|key| {
-                let row = rows.get(key.as_bytes())?;
-                Some(Row::new(key, row.get(2), row.get(1), Version(row.get::<_, i64>(3) as u64)))
-            })
-            .collect())
+        let row = |key: &Key| {
+            let row = rows.get(key.as_bytes())?;
+            Some(Row::new(key, row.get(2), row.get(1), Version(row.get::<_, i64>(3) as u64)))
+        };
+        Ok(keys.iter().map(row).collect())
     }
 
     async fn write_now(&self, writes: &[Write]) -> Result<Vec<Found>, Error> {
         if self.client.is_closed() {
-            return Err(Error::new(
-                Kind::Unavailable,
-                format!("the store {} closed the connection", self.shown),
-            ));
+            let what = format!("the store {} closed the connection", self.shown);
+            return Err(Error::new(Kind::Unavailable, what));
         }
-        let (mut keys, mut values, mut types, mut versions) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut keys, mut values, mut types, mut versions) = (vec![], vec![], vec![], vec![]);
         let mut gone: Vec<&[u8]> = Vec::new();
         for write in writes {
             match &write.change {
@@ -362,14 +363,12 @@ impl PostgresSession {
         // A statement is a transaction of its own.
         let changed = changed.map_err(|error| Failure::from(error).of(&self.shown, Step::Commit))?;
         let changed = by_key(&changed);
-        Ok(writes
-            .iter()
-            .map(|write| match (changed.get(write.key.as_bytes()), &write.change) {
-                (Some(row), _) => Found::present(row.get(1)),
-                (None, Change::Delete) => Found::Absent,
-                (None, Change::Put(_)) => Found::Newer,
-            })
-            .collect())
+        let found = |write: &Write| match (changed.get(write.key.as_bytes()), &write.change) {
+            (Some(row), _) => Found::present(row.get(1)),
+            (None, Change::Delete) => Found::Absent,
+            (None, Change::Put(_)) => Found::Newer,
+        };
+        Ok(writes.iter().map(found).collect())
     }
 }
 
@@ -393,10 +392,8 @@ impl Session for PostgresSession {
         // Not TRUNCATE: a replica would empty the whole table that it keeps for all shards, and the lock it takes waits for
         // every reader.
         Box::pin(async {
-            self.client
-                .batch_execute("SET enable_seqscan = on; DELETE FROM weir_kv")
-                .await
-                .map_err(|error| Failure::from(error).of(&self.shown, Step::Commit))
+            let cleared = self.client.batch_execute("SET enable_seqscan = on; DELETE FROM weir_kv").await;
+            cleared.map_err(|error| Failure::from(error).of(&self.shown, Step::Commit))
         })
     }
 }

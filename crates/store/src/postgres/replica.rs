@@ -3,7 +3,7 @@
 //! Its names are fixed: the publication `weir` in every store, and on the replica one subscription for each, `weir_0`,
 //! `weir_1` and so on, whose slot in the store has the same name. Shards hold distinct keys, so one table takes all.
 
-use super::{Postgres, ROWS, ROWS_TABLE, TABLES, cause, make_tables};
+use super::{Postgres, ROWS, ROWS_TABLE, TABLES, cause, lease, make_tables, refuse};
 use crate::batcher::start_thread;
 use crate::sql::{Failure, Setup, Step};
 use crate::{Answer, Error, Kind, Lease, Part, Session, Store, Workers};
@@ -34,20 +34,12 @@ fn open_each(urls: &[impl AsRef<str>]) -> Result<Vec<Postgres>, Error> {
 }
 
 fn parse(url: &str) -> Result<Postgres, Error> {
-    if !url.starts_with("postgres://") {
-        let shown = crate::redacted(url);
-        let message = format!("{shown} can neither be nor have a replica; only postgres:// stores can");
-        return Err(Error::new(Kind::Config, message));
+    if url.starts_with("postgres://") {
+        return Postgres::open(url);
     }
-    Postgres::open(url)
-}
-
-fn config(message: String) -> Error {
-    Error::new(Kind::Config, message)
-}
-
-fn refuse<T>(message: String) -> Setup<T> {
-    Err(config(message).into())
+    let shown = crate::redacted(url);
+    let message = format!("{shown} can neither be nor have a replica; only postgres:// stores can");
+    Err(Error::new(Kind::Config, message))
 }
 
 /// What the steps of the setup are for, in messages.
@@ -87,13 +79,11 @@ pub async fn status(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<
     let mut lines = Vec::new();
     for (index, primary) in primaries.iter().enumerate() {
         let state = state(&client, index).await.map_err(|failure| failure.of(&replica.shown, SETUP))?;
-        let follows = match state {
-            None => "not followed; run weir replica init",
-            Some(State { is_copied: true, is_enabled: true }) => "copied",
-            Some(State { is_copied: false, is_enabled: true }) => "being copied",
-            Some(State { is_copied: true, .. }) => "copied, held back (its subscription is disabled)",
-            Some(_) => "being copied, held back (its subscription is disabled)",
-        };
+        let follows = state.map_or("not followed; run weir replica init".to_owned(), |state| {
+            let copied = if state.is_copied { "copied" } else { "being copied" };
+            let held = if state.is_enabled { "" } else { ", held back (its subscription is disabled)" };
+            format!("{copied}{held}")
+        });
         let lag = match primary.setup("connect", primary.dial("replica status")).await {
             Ok((client, _)) => lag_bytes(&client, &name_of(index)).await.ok().flatten(),
             Err(_) => None,
@@ -297,19 +287,12 @@ impl Replica {
         let follows = "SELECT to_regclass('weir_kv') IS NOT NULL AND (pg_is_in_recovery()
             OR EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = to_regclass('weir_kv')))";
         if !client.query_one(follows, &[]).await?.get::<_, bool>(0) {
-            let message = format!(
+            return refuse(format!(
                 "{} is no replica yet: nothing follows a store into its table weir_kv; run weir replica init",
                 postgres.shown
-            );
-            return refuse(message);
+            ));
         }
-        Ok(Lease {
-            epoch: self.leases.fetch_add(1, Relaxed) + 1,
-            lost: Box::pin(async move {
-                let _held = client;
-                ended.await.unwrap_or_else(|_| "the connection was dropped".to_owned())
-            }),
-        })
+        Ok(lease(self.leases.fetch_add(1, Relaxed) + 1, client, ended))
     }
 
     async fn session(&self, epoch: u64) -> Setup<Box<dyn Session>> {
