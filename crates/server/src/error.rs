@@ -105,21 +105,19 @@ impl From<Reject> for Failure {
 impl Failure {
     /// A read that the store did not answer. What the store said is for the log: it names hosts and users.
     pub(super) fn of_read(error: &Error) -> Failure {
-        let kind = error.kind();
-        let (code, detail) = match kind {
+        const REFUSED: &str = "store_refused";
+        let (code, detail) = match error.kind() {
             // A read may be asked again whatever became of it.
             Kind::Unknown => return Failure::new(504, "store_timeout", "the store did not answer in time"),
             Kind::Overloaded => ("overloaded", "too many requests wait for the store; ask again later"),
-            Kind::Rejected => ("store_refused", "the store refuses this; the server's log says why"),
-            Kind::Refused => {
-                ("store_refused", "the store refuses every write now; the server's log says why")
-            }
+            Kind::Rejected => (REFUSED, "the store refuses this; the server's log says why"),
+            Kind::Refused => (REFUSED, "the store refuses every write now; the server's log says why"),
             Kind::Retry => ("store_conflict", "the store rolled this back; ask again"),
             Kind::Taken | Kind::Config | Kind::Unavailable => {
                 ("store_unavailable", "the store cannot be asked now; the server's log says why")
             }
         };
-        if matches!(kind, Kind::Rejected | Kind::Refused) {
+        if code == REFUSED {
             log::warn!("{error}");
         }
         Failure::new(503, code, detail).with("Retry-After", "1")

@@ -260,6 +260,9 @@ const HELP: &[(&str, &str)] = &[
     ("weir_uptime_seconds", "Since the start."),
 ];
 
+/// The suffix of a bucket of a histogram; `/stats` shows none.
+const BUCKET: &str = "_bucket";
+
 /// The samples of all metrics.
 #[derive(Default)]
 struct Samples {
@@ -270,24 +273,16 @@ struct Samples {
 
 struct Sample {
     name: &'static str,
-    /// The suffix of a histogram's sample, and the labels.
-    suffix: String,
+    /// Of a sample of a histogram: `_bucket`, `_sum` or `_count`.
+    suffix: &'static str,
+    /// In braces; empty for none.
+    labels: String,
     value: f64,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    Number,
-    /// The sum or the count of a histogram.
-    Total,
-    /// A bucket of a histogram; `/stats` shows none.
-    Bucket,
 }
 
 impl Samples {
     fn number(&mut self, name: &'static str, labels: &str, value: f64) {
-        self.add(name, Kind::Number, "", labels, "", value);
+        self.add(name, "", labels, "", value);
     }
 
     /// The sum of `histograms`. `per_unit` is how many of their units make one of the metric's.
@@ -302,20 +297,20 @@ impl Samples {
         histograms.into_iter().for_each(|histogram| histogram.add_to(&mut total));
         for (bound, below) in total.cumulative() {
             let bound = format!("le=\"{}\"", bound as f64 / per_unit);
-            self.add(name, Kind::Bucket, "_bucket", labels, &bound, below as f64);
+            self.add(name, BUCKET, labels, &bound, below as f64);
         }
         let count = total.count() as f64;
-        self.add(name, Kind::Bucket, "_bucket", labels, "le=\"+Inf\"", count);
-        self.add(name, Kind::Total, "_sum", labels, "", total.sum as f64 / per_unit);
-        self.add(name, Kind::Total, "_count", labels, "", count);
+        self.add(name, BUCKET, labels, "le=\"+Inf\"", count);
+        self.add(name, "_sum", labels, "", total.sum as f64 / per_unit);
+        self.add(name, "_count", labels, "", count);
     }
 
-    fn add(&mut self, name: &'static str, kind: Kind, suffix: &str, labels: &str, bound: &str, value: f64) {
+    fn add(&mut self, name: &'static str, suffix: &'static str, labels: &str, bound: &str, value: f64) {
         debug_assert!(HELP.iter().any(|(known, _)| *known == name), "{name} has no help");
         let labels = [labels, &self.shard, bound].into_iter().filter(|label| !label.is_empty());
         let labels = labels.collect::<Vec<_>>().join(",");
-        let suffix = if labels.is_empty() { suffix.to_owned() } else { format!("{suffix}{{{labels}}}") };
-        self.list.push(Sample { name, suffix, value, kind });
+        let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+        self.list.push(Sample { name, suffix, labels, value });
     }
 
     /// Prometheus text, version 0.0.4.
@@ -324,15 +319,15 @@ impl Samples {
         for (name, help) in HELP {
             let mut samples = self.list.iter().filter(|sample| sample.name == *name).peekable();
             let Some(first) = samples.peek() else { continue };
-            let kind = match first.kind {
-                Kind::Number if name.ends_with("_total") => "counter",
-                Kind::Number => "gauge",
+            let kind = match first.suffix {
+                "" if name.ends_with("_total") => "counter",
+                "" => "gauge",
                 _ => "histogram",
             };
             // Writing to a string cannot fail.
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-            for Sample { suffix, value, .. } in samples {
-                let _ = writeln!(text, "{name}{suffix} {value}");
+            for Sample { suffix, labels, value, .. } in samples {
+                let _ = writeln!(text, "{name}{suffix}{labels} {value}");
             }
         }
         text
@@ -340,10 +335,11 @@ impl Samples {
 
     /// One flat JSON object: name with labels → number; histograms by their `_sum` and `_count`.
     fn json(&self) -> String {
-        let shown = self.list.iter().filter(|sample| sample.kind != Kind::Bucket);
-        let shown =
-            shown.map(|Sample { name, suffix, value, .. }| (format!("{name}{suffix}"), (*value).into()));
-        let object: serde_json::Map<String, serde_json::Value> = shown.collect();
+        let shown = self.list.iter().filter(|sample| sample.suffix != BUCKET);
+        let entry = |Sample { name, suffix, labels, value }: &Sample| {
+            (format!("{name}{suffix}{labels}"), (*value).into())
+        };
+        let object: serde_json::Map<String, serde_json::Value> = shown.map(entry).collect();
         format!("{:#}\n", serde_json::Value::from(object))
     }
 }

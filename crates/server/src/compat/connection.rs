@@ -13,7 +13,7 @@ use crate::timeouts::End;
 use crate::wire::{UNUSED_BODY_BYTES_MAX, Wire};
 use bytes::Buf;
 use http1::request::{self, Head, Method};
-use http1::{Framing, Limits, Reject, Slots};
+use http1::{Framing, Limits, Slots};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -79,7 +79,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut slots = Slots::default();
         let head = match request::parse(&self.wire.input, &Limits::USUAL, &mut slots) {
             Ok(head) => head?,
-            Err(reject) => return Some((Request::unparsed(Instant::now()), Err(status_of(&reject)))),
+            Err(reject) => {
+                // All else that it cannot read the library answers with 400.
+                let status = if matches!(reject.status, 413 | 414) { reject.status } else { 400 };
+                return Some((Request::unparsed(Instant::now()), Err(status)));
+            }
         };
         let request = Request::of(&head, Instant::now());
         let method_name = match head.method {
@@ -153,14 +157,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         reply.write(&mut self.wire.output, api, keep_alive, is_head);
         worker.metrics.answered(request.method, reply.status, request.started.elapsed());
         keep_alive
-    }
-}
-
-/// The statuses that the library answers what it cannot read with.
-fn status_of(reject: &Reject) -> u16 {
-    match reject.status {
-        413 | 414 => reject.status,
-        _ => 400,
     }
 }
 

@@ -225,10 +225,10 @@ impl Tiered {
                 Ok(answer)
             }
             Ok(None) => Err(Error::new(Kind::Unknown, "the store worker ended")),
-            Err(_) => Err(Error::new(
-                Kind::Unknown,
-                format!("the store did not answer within {} ms", self.deadline.as_millis()),
-            )),
+            Err(_) => {
+                let what = format!("the store did not answer within {} ms", self.deadline.as_millis());
+                Err(Error::new(Kind::Unknown, what))
+            }
         }
     }
 
