@@ -7,7 +7,6 @@ use kv::Error;
 use lab_analysis::audit::{Audit, AuditFinding, Counted};
 use lab_analysis::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
 use lab_data::published::{self, Table};
-use std::fmt::Write;
 use std::path::PathBuf;
 
 /// Check a published table of clients, throughput and latency by Little’s law, and name likely causes of errors.
@@ -32,44 +31,38 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
 }
 
 fn text_of(table: &Table, audit: &Audit) -> String {
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for sweep in &audit.sweeps {
         let names = [&*sweep.report, &*sweep.workload, &*sweep.system];
         let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
-        let _ =
-            writeln!(text, "{}", if names.is_empty() { "all rows".to_owned() } else { names.join(" · ") });
-        rows(&mut text, sweep);
-        for line in conclusions(sweep) {
-            let _ = writeln!(text, "  {line}");
-        }
-        text.push('\n');
+        lines.push(if names.is_empty() { "all rows".to_owned() } else { names.join(" · ") });
+        lines.push("  clients        req/s           ms      X·R  residual  verdict".to_owned());
+        lines.extend(sweep.rows.iter().map(row));
+        lines.extend(conclusions(sweep).iter().map(|line| format!("  {line}")));
+        lines.push(String::new());
     }
     if !table.ignored.is_empty() {
-        let _ = writeln!(text, "columns not used: {}", table.ignored.join(", "));
+        lines.push(format!("columns not used: {}", table.ignored.join(", ")));
     }
-    totals(&mut text, table, audit);
-    text
+    lines.extend(totals(table, audit));
+    lines.join("\n")
 }
 
-fn rows(text: &mut String, sweep: &PublishedSweep) {
-    text.push_str("  clients        req/s           ms      X·R  residual  verdict\n");
-    for row in &sweep.rows {
-        let printed = &row.printed;
-        let cell = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
-        let _ = writeln!(
-            text,
-            "{:>9} {:>12} {:>12} {:>8} {:>9}  {}",
-            cell(printed.clients.map(|clients| clients.to_string())),
-            cell(printed.throughput_rps.map(|figure| figure.to_string())),
-            cell(printed.latency_ms.map(|figure| figure.to_string())),
-            cell(row.clients_accounted.map(|clients| format!("{clients:.2}"))),
-            cell(row.residual.map(|of| {
-                // Zero added, so that no figure reads −0.00.
-                format!("{:+.2} %", (of.value * 1e4).round() / 100.0 + 0.0).replace('-', "−")
-            })),
-            verdict(row),
-        );
-    }
+fn row(row: &AuditedRow) -> String {
+    let printed = &row.printed;
+    let cell = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
+    format!(
+        "{:>9} {:>12} {:>12} {:>8} {:>9}  {}",
+        cell(printed.clients.map(|clients| clients.to_string())),
+        cell(printed.throughput_rps.map(|figure| figure.to_string())),
+        cell(printed.latency_ms.map(|figure| figure.to_string())),
+        cell(row.clients_accounted.map(|clients| format!("{clients:.2}"))),
+        cell(row.residual.map(|of| {
+            // Zero added, so that no figure reads −0.00.
+            format!("{:+.2} %", (of.value * 1e4).round() / 100.0 + 0.0).replace('-', "−")
+        })),
+        verdict(row),
+    )
 }
 
 fn verdict(row: &AuditedRow) -> String {
@@ -102,19 +95,19 @@ fn conclusions(sweep: &PublishedSweep) -> Vec<String> {
 }
 
 /// How many rows there were, what they are consistent with, and as the last line the sum of it.
-fn totals(text: &mut String, table: &Table, audit: &Audit) {
-    let without = table.rows.len() as u32 - audit.checked;
-    let _ =
-        writeln!(text, "rows with clients, throughput and latency: {}; without: {without}", audit.checked);
+fn totals(table: &Table, audit: &Audit) -> Vec<String> {
+    let Audit { checked, off, sweeps } = audit;
+    let without = table.rows.len() as u32 - checked;
+    let mut lines = vec![format!("rows with clients, throughput and latency: {checked}; without: {without}")];
     for cause in CAUSES {
-        let findings =
-            audit.sweeps.iter().flat_map(|sweep| &sweep.findings).filter(|of| of.cause == cause.name);
+        let findings = sweeps.iter().flat_map(|sweep| &sweep.findings).filter(|of| of.cause == cause.name);
         let (found, off) =
             findings.fold((0, 0), |(found, off), of| (found + of.clients.len(), off + of.explained));
         if found > 0 {
             let explained = if cause.explains { format!(", of which {off} off") } else { String::new() };
-            let _ = writeln!(text, "consistent with {}: {found}{explained}", cause.name);
+            lines.push(format!("consistent with {}: {found}{explained}", cause.name));
         }
     }
-    let _ = write!(text, "{} of {} rows off by more than 5 %", audit.off, audit.checked);
+    lines.push(format!("{off} of {checked} rows off by more than 5 %"));
+    lines
 }

@@ -53,27 +53,22 @@ pub(crate) fn of_run(dir: &Path) -> Result<Comparison, Error> {
     }
     let below = report::below(dir).map_err(cannot)?;
     let mut all: Vec<Results> = below.iter().map(|path| report::read_file(path)).collect::<Result<_, _>>()?;
-    let run = |results: &Results| {
-        let among = results.measured.as_ref().map(|measured| measured.among.clone());
-        (among, results.started.clone())
-    };
-    let strange = (all.iter().zip(&below))
-        .find(|(results, _)| results.measured.is_none() || run(results) != run(&all[0]));
+    let run = |of: &Results| (of.measured.as_ref().map(|of| of.among.clone()), of.started.clone());
+    let strange = (all.iter().zip(&below)).find(|(of, _)| of.measured.is_none() || run(of) != run(&all[0]));
     if let Some((_, path)) = strange {
         let why = format!("{} is not of one run with the others in {shown}", path.display());
         return Err(Error::input(why).hint("compare results of different runs by two: weir compare A B"));
     }
-    let among =
-        all.first().and_then(|results| Some(results.measured.as_ref()?.among.clone())).unwrap_or_default();
-    let target = |results: &Results| results.measured.as_ref().map(|measured| measured.target.clone());
-    all.sort_by_key(|results| among.iter().position(|name| Some(name) == target(results).as_ref()));
     if all.len() < 2 {
         let what = if all.is_empty() { "no results" } else { "the results of one target alone" };
         return Err(Error::input(format_args!("{shown} holds {what}")).hint(REMEDY));
     }
+    let among = run(&all[0]).0.unwrap_or_default();
+    let is_of = |of: &Results, name: &String| of.measured.as_ref().is_some_and(|of| of.target == *name);
+    all.sort_by_key(|of| among.iter().position(|name| is_of(of, name)));
     let mut comparison = compare(&all.iter().collect::<Vec<_>>())?;
     comparison.absent = among;
-    comparison.absent.retain(|name| all.iter().all(|results| target(results).as_ref() != Some(name)));
+    comparison.absent.retain(|name| !all.iter().any(|of| is_of(of, name)));
     Ok(comparison)
 }
 

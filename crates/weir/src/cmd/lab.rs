@@ -11,11 +11,12 @@ use lab_analysis::headroom_is_decided;
 use lab_analysis::steady::{Goal, long_enough};
 use lab_data::experiment::{Adaptive, Experiment, PublishedSource, Target};
 use lab_data::published::{self, PublishedRow};
-use lab_data::results::{Intervention, Results, Selftest, Trial};
+use lab_data::results::{Intervention, Measured, Results, Selftest, Trial};
 use lab_report::{headline, selftest_lines};
 use lab_run::harness::{self, Options, Precision, Progress, Ran};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -123,11 +124,10 @@ fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(
     {
         note(format_args!("no comparison: {failure}"));
     }
-    let trials = targets.iter().flat_map(|results| {
-        let target = results.measured.as_ref().map(|measured| &*measured.target);
-        results.trials.iter().map(move |trial| (target, trial))
-    });
-    let failures: Vec<(Option<&str>, &Trial)> = trials.filter(|(_, trial)| trial.failure.is_some()).collect();
+    let trials =
+        targets.iter().flat_map(|of| of.trials.iter().map(move |trial| (of.measured.as_ref(), trial)));
+    let failures = trials.filter_map(|(of, trial)| Some((of, trial, trial.failure.as_ref()?)));
+    let failures: Vec<(Option<&Measured>, &Trial, &String)> = failures.collect();
     match failures.first() {
         _ if interrupted && measured == 0 => Err(Error::new("interrupted before anything was measured")),
         _ if interrupted => {
@@ -143,12 +143,11 @@ fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(
             }
             Err(why)
         }
-        Some((target, first)) => Err(Error::new(format_args!(
-            "{} of {planned} trials failed, the first {} at {}: {}",
+        Some((target, first, why)) => Err(Error::new(format_args!(
+            "{} of {planned} trials failed, the first {} at {}: {why}",
             failures.len(),
-            of_target(*target, &first.workload),
+            of_target(target.map(|of| &*of.target), &first.workload),
             counted(first.level.into(), "client"),
-            first.failure.as_deref().unwrap_or_default()
         ))
         .hint(format_args!("the logs are in {}", dir.display()))),
         None => Ok(()),
@@ -180,12 +179,8 @@ fn read(args: &Args) -> Result<Experiment, Error> {
     let mut experiment = Experiment::parse(&text).map_err(|why| why.at(format_args!("{path}")))?;
     let Args { seed, repetitions, levels, workloads, targets, warmup, window, scale, .. } = args;
     experiment.find_dialects_in(args.experiment.parent().unwrap_or(Path::new("")));
-    if let Some(names) = targets {
-        experiment.keep_targets(names)?;
-    }
-    if let Some(names) = workloads {
-        experiment.keep(names)?;
-    }
+    targets.iter().try_for_each(|names| experiment.keep_targets(names))?;
+    workloads.iter().try_for_each(|names| experiment.keep(names))?;
     if let Some(share) = scale {
         experiment.scale(*share);
     }
@@ -207,24 +202,22 @@ fn read(args: &Args) -> Result<Experiment, Error> {
 
 /// Complains of what `weir load` and `weir serve` would refuse, of every target, before the first one is measured for nothing.
 fn check_commands(experiment: &Experiment) -> Result<(), Error> {
-    let all = experiment.subjects.iter();
-    for (subject, workload) in
-        all.flat_map(|of| experiment.workloads_of(of).into_iter().map(move |workload| (of, workload)))
-    {
+    for subject in &experiment.subjects {
         // A model is asked for nothing.
         if matches!(subject.target, Target::Simulated(_)) {
             continue;
         }
-        let of = of_target(subject.name.as_deref(), &workload.name);
-        let load = ["load", "http://127.0.0.1:1", "--workload", workload.of_load()];
-        usage::check(&load, &workload.args).map_err(|why| why.at(&of))?;
-        if let Target::Weir { args, .. } = &subject.target {
+        for workload in experiment.workloads_of(subject) {
+            let at = |why: Error| why.at(of_target(subject.name.as_deref(), &workload.name));
+            let load = ["load", "http://127.0.0.1:1", "--workload", workload.of_load()];
+            usage::check(&load, &workload.args).map_err(at)?;
+            let Target::Weir { args, .. } = &subject.target else { continue };
             let mut args: Vec<String> = args.iter().chain(&workload.serve).cloned().collect();
             // Only then can the server be made slower while it runs.
             if experiment.slows_servers() && !args.iter().any(|arg| arg == "--lab") {
                 args.push("--lab".to_owned());
             }
-            usage::check(&["serve"], &args).map_err(|why| why.at(&of))?;
+            usage::check(&["serve"], &args).map_err(at)?;
         }
     }
     Ok(())
@@ -371,6 +364,12 @@ impl Shown {
         self.bar.set_position(number as u64 - 1);
         self.bar.set_message(what);
     }
+
+    fn note_failure(&self, trial: &Trial, what: impl Display) {
+        if let Some(why) = &trial.failure {
+            self.bar.suspend(|| note(format_args!("{what} failed: {why}")));
+        }
+    }
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -389,11 +388,8 @@ impl Progress for Shown {
     }
 
     fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32) {
-        self.goes_on(
-            number,
-            total,
-            format!("{}, {}", of_target(target, workload), counted(level.into(), "client")),
-        );
+        let workload = of_target(target, workload);
+        self.goes_on(number, total, format!("{workload}, {}", counted(level.into(), "client")));
     }
 
     fn intervenes(
@@ -405,25 +401,18 @@ impl Progress for Shown {
         name: Option<&str>,
     ) {
         let what = name.map_or("nothing changed".to_owned(), |name| format!("{name} slower"));
-        let workload = of_target(target, workload);
-        self.goes_on(number, total, format!("interventions: {workload}, {what}"));
+        self.goes_on(number, total, format!("interventions: {}, {what}", of_target(target, workload)));
     }
 
     fn intervened(&mut self, target: Option<&str>, intervention: &Intervention) {
         let Intervention { change, trial } = intervention;
-        if let Some(why) = &trial.failure {
-            let workload = of_target(target, &trial.workload);
-            let with = change.as_ref().map_or("nothing changed", |change| &change.name);
-            let line = format!("intervention on {workload} ({with}) failed: {why}");
-            self.bar.suspend(|| note(line));
-        }
+        let with = change.as_ref().map_or("nothing changed", |change| &change.name);
+        let workload = of_target(target, &trial.workload);
+        self.note_failure(trial, format_args!("intervention on {workload} ({with})"));
     }
 
     fn ended(&mut self, target: Option<&str>, trial: &Trial) {
-        if let Some(why) = &trial.failure {
-            let workload = of_target(target, &trial.workload);
-            let line = format!("{workload} at {} failed: {why}", counted(trial.level.into(), "client"));
-            self.bar.suspend(|| note(line));
-        }
+        let workload = of_target(target, &trial.workload);
+        self.note_failure(trial, format_args!("{workload} at {}", counted(trial.level.into(), "client")));
     }
 }

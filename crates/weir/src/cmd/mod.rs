@@ -25,6 +25,7 @@ use clap::{Parser, Subcommand};
 use kv::Error;
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// An HTTP key-value store with a cache over a durable database, and tools that measure it.
@@ -92,14 +93,12 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Prints a line on standard output. A closed pipe is the reader's choice, not a failure.
 pub(crate) fn say(line: impl Display) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// Prints a line on standard error.
 pub(crate) fn note(line: impl Display) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// `1 client`, `16 clients`.

@@ -5,6 +5,7 @@ use kv::Error;
 use kv::proto::FORMAT;
 use lab_data::results::Results;
 use lab_report::{File, render};
+use serde_json::Value;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -36,15 +37,14 @@ pub(crate) fn write(dir: &Path, results: &Results) -> Result<PathBuf, Error> {
 /// Writes `files` into `dir`; it and what is below it is made where it is not there.
 pub(crate) fn write_files(dir: &Path, files: &[File]) -> Result<(), Error> {
     const REMEDY: &str = "name a directory with --out, or a new one, where files may be written";
+    let cannot = |what: &str, path: &Path, error: io::Error| {
+        Error::new(format_args!("cannot {what} {}: {error}", path.display())).hint(REMEDY)
+    };
     for file in files {
         let path = dir.join(&file.name);
         let parent = path.parent().unwrap_or(dir);
-        fs::create_dir_all(parent).map_err(|error| {
-            Error::new(format_args!("cannot make {}: {error}", parent.display())).hint(REMEDY)
-        })?;
-        fs::write(&path, &file.bytes).map_err(|error| {
-            Error::new(format_args!("cannot write {}: {error}", path.display())).hint(REMEDY)
-        })?;
+        fs::create_dir_all(parent).map_err(|error| cannot("make", parent, error))?;
+        fs::write(&path, &file.bytes).map_err(|error| cannot("write", &path, error))?;
     }
     Ok(())
 }
@@ -82,23 +82,20 @@ pub(crate) fn read_file(path: &Path) -> Result<Results, Error> {
             _ => failure,
         }
     })?;
-    let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| match error.is_eof() {
-        true => {
-            Error::input(format_args!("{shown} ends in the middle")).hint("measure again: it was cut off")
-        }
-        false => Error::input(format_args!("{shown} is not JSON: {error}")).hint(REMEDY),
+    let wrong = |what: String, hint: &str| Error::input(format_args!("{shown} {what}")).hint(hint);
+    let json: Value = serde_json::from_slice(&bytes).map_err(|error| match error.is_eof() {
+        true => wrong("ends in the middle".to_owned(), "measure again: it was cut off"),
+        false => wrong(format!("is not JSON: {error}"), REMEDY),
     })?;
     // Ask for the version before the shape: a newer file may well have another one.
-    let format = json.get("format").and_then(serde_json::Value::as_u64);
-    if let Some(format) = format.filter(|format| *format > u64::from(FORMAT)) {
-        return Err(Error::input(format_args!(
-            "{shown} has format {format}, and this weir knows formats up to {FORMAT}"
-        ))
-        .hint("use the weir that measured, or a newer one"));
+    match json.get("format").and_then(Value::as_u64) {
+        Some(format) if format > u64::from(FORMAT) => {
+            let what = format!("has format {format}, and this weir knows formats up to {FORMAT}");
+            Err(wrong(what, "use the weir that measured, or a newer one"))
+        }
+        _ => serde_json::from_value(json)
+            .map_err(|error| wrong(format!("does not hold the results of a lab run: {error}"), REMEDY)),
     }
-    serde_json::from_value(json).map_err(|error| {
-        Error::input(format_args!("{shown} does not hold the results of a lab run: {error}")).hint(REMEDY)
-    })
 }
 
 #[cfg(test)]

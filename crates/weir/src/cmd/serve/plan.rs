@@ -5,6 +5,7 @@ use kv::Error;
 use kv::faults::{FaultInjector, FaultSpec};
 use server::tiered::SHARDS_MAX;
 use server::{CompatListener, Options};
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 use store::{self, Batching};
@@ -104,15 +105,9 @@ impl Plan {
 }
 
 /// The first of `names` that an earlier one equals.
-fn repeated<T: PartialEq>(names: impl Iterator<Item = T>) -> Option<T> {
-    let mut seen = Vec::new();
-    for name in names {
-        if seen.contains(&name) {
-            return Some(name);
-        }
-        seen.push(name);
-    }
-    None
+fn repeated<T: Ord + Copy>(mut names: impl Iterator<Item = T>) -> Option<T> {
+    let mut seen = BTreeSet::new();
+    names.find(|name| !seen.insert(*name))
 }
 
 /// The URLs of the stores, in their order. The environment has one variable for all of them, separated by blanks; where not
