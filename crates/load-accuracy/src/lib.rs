@@ -43,8 +43,13 @@ pub struct CheckRow {
 
 /// Every check, in the order they are made.
 pub static CHECKS: &[CheckRow] = &[
-    check("delay", true, delay::run, "A known delay is reported as long as it is."),
-    check("stall", true, stall::run, "In an open loop a stall delays all requests that were due in it."),
+    check("delay", true, delay::run, "A known delay is reported with its true length."),
+    check(
+        "stall",
+        true,
+        stall::run,
+        "In an open loop a stall delays all requests that were due during the stall.",
+    ),
     check(
         "rate",
         true,

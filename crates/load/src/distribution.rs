@@ -67,7 +67,7 @@ pub static DISTRIBUTIONS: &[DistributionRow] = &[
     },
     DistributionRow {
         shape: "zipfian[:THETA]",
-        about: "The r-th most frequent key in proportion to r^-THETA (0.99; above 0, at most 10), scattered over all keys.",
+        about: "The r-th most frequent key is chosen in proportion to r^-THETA (default 0.99, at most 10); which keys are frequent is random.",
         parse: |rest| {
             let theta = rest.map_or(Ok(THETA_DEFAULT), str::parse).ok()?;
             (theta > 0.0 && theta <= 10.0).then_some(Distribution::Zipfian { theta })
@@ -103,7 +103,7 @@ pub static DISTRIBUTIONS: &[DistributionRow] = &[
     },
     DistributionRow {
         shape: "own",
-        about: "Each client writes keys of its own in sequence, and reads or deletes one of those it wrote last.",
+        about: "Each client writes its own keys in sequence, and reads or deletes one that it wrote recently.",
         parse: |rest| rest.is_none().then_some(Distribution::OwnSequence),
     },
     DistributionRow {

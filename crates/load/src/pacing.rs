@@ -43,10 +43,10 @@ impl fmt::Display for Pacing {
 /// How the instants of an open loop lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Arrivals {
-    /// Evenly
+    /// Equal gaps
     #[default]
     Constant,
-    /// As a Poisson process has them: gaps are exponentially distributed, and none knows of another
+    /// Random gaps, exponentially distributed and independent of each other (a Poisson process)
     Poisson,
 }
 

@@ -84,7 +84,7 @@ pub struct Plan {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_not_zero, help_heading = "Connections")]
     pub timeout: Duration,
 
-    /// Do not write and read back all keys before a workload that reads
+    /// Skip the preload, which writes all keys and reads them back before a workload that reads
     #[arg(long = "no-preload", action = clap::ArgAction::SetFalse, help_heading = "Load")]
     pub preload: bool,
 
@@ -113,7 +113,7 @@ pub enum Connect {
     /// At its first request, and again only when the connection ended
     #[default]
     Once,
-    /// For each request anew, as most load generators for coursework do: what is measured is then mostly connecting
+    /// A new connection for each request; the result is then mostly the cost of connecting
     Each,
 }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Compare results: goodput, processor time and latency, their ratios, and which differences are significant.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Results of `weir lab`: a directory or its results.json. If it is the only one: of a run with several targets
+    /// Results of `weir lab`: a directory or its results.json. Without OTHER, the targets of this run are compared with each other
     first: PathBuf,
     /// Results to compare with the first
     other: Option<PathBuf>,

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Run an experiment: start what it measures, measure every level, and report what limits it.
+/// Run an experiment: start the servers, measure them at each number of clients, and report the bottleneck.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What to measure: a TOML file, as in experiments/
@@ -41,10 +41,10 @@ pub(crate) struct Args {
     /// Clients at each level, ascending, as in 1,2,4; overrides the file
     #[arg(long, value_delimiter = ',', value_name = "CLIENTS,…")]
     levels: Option<Vec<u32>>,
-    /// Only these of the file's workloads: get_popular,put_all
+    /// Only these of the file's workloads, as in get_popular,put_all
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     workloads: Option<Vec<String>>,
-    /// Only these of the file's targets, where it has several: weir,nginx
+    /// Only these of the file's targets, as in weir,nginx
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     targets: Option<Vec<String>>,
     /// The unmeasured part of each trial; overrides the file
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// Skip the accuracy test of the load generator. The report says so
     #[arg(long)]
     no_selftest: bool,
-    /// Skip the headroom test, which slows generator and server for some seconds to see which of them limits. The report says so
+    /// Skip the headroom test, which slows generator and server for some seconds to see which of the two is the bottleneck. The report says so
     #[arg(long)]
     no_headroom: bool,
 }

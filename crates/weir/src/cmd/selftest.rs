@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Check the accuracy of the load generator on this machine, against a test server that records what it really did.
+/// Check the accuracy of the load generator on this machine, with a test server that delays and fails requests by known amounts.
 ///
-/// The test server adds known delays, a stall and a known number of faults, and compares them with what `weir load` reports. Takes less than a minute. The exit code is
-/// 1 unless every check passes.
+/// The delays, the stall and the faults of the test server are compared with what `weir load` reports. Takes less than a minute. The exit
+/// code is 1 unless every check passes.
 #[derive(clap::Args)]
 #[command(after_help = checks_help())]
 pub(crate) struct Args {

@@ -23,7 +23,7 @@ const END: &[u8] = b"end";
 
 /// Send load to an HTTP key-value server and report throughput, latencies and failures.
 ///
-/// A closed loop unless --rate is given: each client is one connection with one request in flight, and sends the next one as
+/// The load is a closed loop unless --rate is given: each client is one connection with one request in flight, and sends the next one as
 /// soon as the answer has arrived. The server must answer GET, PUT and DELETE on /kv/{key}; for other servers, name a dialect.
 #[derive(clap::Args)]
 #[command(after_help = workloads_help(), override_usage = "weir load [OPTIONS] URL")]

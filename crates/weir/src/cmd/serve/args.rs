@@ -20,7 +20,7 @@ use toml::Spanned;
 /// Serve an HTTP key-value store: a cache in front of a durable store
 ///
 /// Settings come from flags, environment variables (WEIR_LISTEN, WEIR_STORE, …) and a TOML file (listen = "…",
-/// cache-bytes = "…"), in this order of precedence.
+/// cache-bytes = "…"). A flag overrides the variable, a variable overrides the file.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A TOML file with settings named like the flags
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     pub(super) listen: SocketAddr,
 
     /// Also serve the HTTP API of another system at this address; NAME is put-kv, crud, root or rpc (docs/reference.md).
-    /// Repeatable; the variable and the file take a list
+    /// Repeatable; in WEIR_COMPAT and in the file, write a list
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
 
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
-    /// Where values are kept: fjall:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://… alike, or memory:.
+    /// Where values are kept: fjall:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE, or memory: (not durable).
     /// Given more than once, the keys are divided among the stores; always give them in the same order
     #[arg(
         long,
@@ -64,11 +64,11 @@ pub(crate) struct Args {
     #[arg(help = format!("Which row leaves a full cache: {}", policy::names()))]
     pub(super) cache_policy: &'static PolicyRow,
 
-    /// Shadow policies: simulated on the same requests, without rows; their hit ratios are in /metrics
+    /// Shadow policies: simulated on the same requests, with keys but no values; their hit ratios are in /stats and /metrics
     #[arg(long, value_name = "NAME,…", env = "WEIR_SHADOW_POLICIES", value_delimiter = ',', value_parser = policy_named)]
     pub(super) shadow_policies: Vec<&'static PolicyRow>,
 
-    /// Maximum number of rows in the cache; 0 for none
+    /// Maximum number of rows in the cache; 0 switches the cache off
     #[arg(long, value_name = "N", env = "WEIR_CACHE_ENTRIES", default_value = "1000000")]
     pub(super) cache_entries: usize,
 
@@ -92,7 +92,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_STORE_TIMEOUT", default_value = "10s", value_parser = positive)]
     pub(super) store_timeout: Duration,
 
-    /// Maximum number of requests in one queue of the store
+    /// Maximum number of requests that wait for one store worker
     #[arg(long, value_name = "N", env = "WEIR_STORE_QUEUE", default_value = "10000", value_parser = at_least_one())]
     pub(super) store_queue: usize,
 
@@ -124,7 +124,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_TIMING", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) timing: bool,
 
-    /// Enable routes for measurements: delete all data, compute, switch batching off. Any client may use them
+    /// Enable routes for measurements: delete all data, use the processor, switch batching off. Any client may use them
     #[arg(long, env = "WEIR_LAB", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) lab: bool,
 
@@ -133,7 +133,7 @@ pub(crate) struct Args {
     pub(super) batching: Batching,
 
     #[arg(long, value_name = "NAME=VALUE,…", env = "WEIR_INJECT", value_delimiter = ',')]
-    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40: any of {}; only with --lab", FAULTS.join(", ")))]
+    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40 (docs/reference.md): any of {}; fail takes a number of requests, the others a time; only with --lab", FAULTS.join(", ")))]
     pub(super) inject: Vec<String>,
 
     /// Acknowledge writes before they are committed. LOSES DATA: how the tests show that they can see a loss
