@@ -2,7 +2,7 @@
 //!
 //! Works on rows alone, sorted by clients; which of them count is decided by [`super::checks`].
 
-use super::rows::{Row, usable};
+use super::rows::{Row, best as best_of, usable};
 use stats::{Estimate, Interval, mean, range};
 
 /// What a workload gets through.
@@ -107,7 +107,8 @@ pub fn capacity(rows: &[Row], seed: u64) -> Capacity {
 fn not_reached(rows: &[Row], best: usize) -> Capacity {
     let Some(rps) = rows[best].goodput_rps else { return Capacity::Unknown };
     let level = rows[best].level;
-    let more = usable(&rows[..best]).next_back().is_some_and(|below| {
+    // Not the next lower level: one that was disturbed makes no rise.
+    let more = best_of(usable(&rows[..best])).is_some_and(|below| {
         let doublings = (f64::from(level) / f64::from(below.level)).log2();
         below.rps() < SHOULDER.powf(doublings) * rps.mean
     });

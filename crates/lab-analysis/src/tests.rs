@@ -74,6 +74,17 @@ fn goodput_that_hardly_rises_over_two_doublings_has_a_knee() {
 }
 
 #[test]
+fn a_level_that_was_disturbed_makes_no_rise_of_the_next() {
+    let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[1, 4, 8, 16, 32], 1, "1s");
+    for trial in results.trials.iter_mut().filter(|trial| trial.level == 16) {
+        trial.load.as_mut().unwrap().goodput_rps *= 0.8;
+    }
+    let found = findings(&results).workloads.remove(0);
+    let NotReached { rising: false, .. } = found.capacity else { panic!("{:?}", found.capacity) };
+    assert!(found.knee.is_some());
+}
+
+#[test]
 fn a_busy_generator_says_nothing_of_the_target() {
     let found = found("generator 1 =1ms, cpu 1 =0.5ms", LEVELS);
     assert_eq!((found.bottleneck.grade, named(&found)), (Grade::Generator, vec!["generator"]));
