@@ -82,6 +82,9 @@ pub(crate) struct Tally {
     pub(crate) abstained: u32,
 }
 
+/// Whether an answer to a case is right; `None` where there is none.
+pub(crate) type IsRight = fn(&Case) -> Option<bool>;
+
 impl Case {
     /// Whether it is counted.
     fn counts(&self) -> bool {
@@ -122,7 +125,7 @@ pub(crate) fn shortcomings(cases: &[Case]) -> Vec<String> {
 }
 
 /// Counts what `is_right` says of the cases of a split.
-pub(crate) fn tally(cases: &[Case], split: Split, is_right: fn(&Case) -> Option<bool>) -> Tally {
+pub(crate) fn tally(cases: &[Case], split: Split, is_right: IsRight) -> Tally {
     let mut tally = Tally::default();
     for case in cases.iter().filter(|case| case.imposed.split == split && case.counts()) {
         let is_right = is_right(case);

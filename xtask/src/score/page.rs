@@ -1,6 +1,6 @@
 //! The score as Markdown.
 
-use super::judge::{BINDING, Case, Outcome, Tally, shortcomings, tally};
+use super::judge::{BINDING, Case, IsRight, Outcome, Tally, shortcomings, tally};
 use lab_analysis::Grade;
 use lab_data::experiment::{LimitVerdict, Split};
 use std::fmt::Display;
@@ -33,7 +33,7 @@ pub(crate) fn page(cases: &[Case]) -> String {
 }
 
 fn totals(cases: &[Case]) -> String {
-    let by: [(&str, fn(&Case) -> Option<bool>); 2] =
+    let by: [(&str, IsRight); 2] =
         [("the lab", Case::is_right), ("the highest utilization", Case::is_baseline_right)];
     let mut rows = Vec::new();
     for split in [Split::HeldOut, Split::Tune] {
