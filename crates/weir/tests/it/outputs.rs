@@ -131,13 +131,22 @@ fn elsewhere_there_is_a_line_for_each_interval_unless_it_is_unwanted() {
 }
 
 #[test]
-fn percentile_distributions_hold_what_the_report_does() {
+fn percentile_distributions_and_seconds_hold_what_the_report_does() {
     let server = Server::start(|_| Reply::Value);
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let prefix = path("run");
-    let (text, report) =
-        report(&server, &["--rate=200", "--window=1500ms", "--hdr", prefix.to_str().unwrap()]);
+    let (prefix, seconds) = (path("run"), path("seconds.csv"));
+    let (text, report) = report(
+        &server,
+        &[
+            "--rate=200",
+            "--window=1500ms",
+            "--hdr",
+            prefix.to_str().unwrap(),
+            "--seconds",
+            seconds.to_str().unwrap(),
+        ],
+    );
     assert!(!text.contains("histograms"), "only --histogram adds them to the report: {text}");
     let latencies = [
         ("run.hgrm", &report.latency),
@@ -152,6 +161,12 @@ fn percentile_distributions_hold_what_the_report_does() {
         assert!(close(max_ms, latency.us_max), "{name}: {max_ms} ms, {} µs", latency.us_max);
         assert!(close(median_ms, latency.us_p50), "{name}: {median_ms} ms, {} µs", latency.us_p50);
     }
+    let table = fs::read_to_string(&seconds).unwrap();
+    let rows: Vec<&str> = table.lines().skip(1).collect();
+    assert_eq!(rows.len(), 1, "one whole second: {table}");
+    let second = report.seconds[0];
+    let begins = format!("0,{},{},0,{},", second.attempts, second.successes, second.successes);
+    assert!(rows[0].starts_with(&begins), "{table}");
 }
 
 /// Samples, median and maximum in milliseconds, as a plotter reads them: four numbers a line, and what begins with # aside.
@@ -173,7 +188,7 @@ fn distribution(path: &Path) -> (u64, f64, f64) {
 #[test]
 fn a_file_that_cannot_be_written_is_said_before_anything_is_asked_of_the_server() {
     let server = Server::start(|_| Reply::Value);
-    for flags in [["--hdr", "absent/run"], ["--hdr", "absent/"]] {
+    for flags in [["--seconds", "absent/seconds.csv"], ["--hdr", "absent/run"], ["--hdr", "absent/"]] {
         let output = load(&server, &BRIEFLY).args(flags).output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{told}");

@@ -1,9 +1,9 @@
 //! `weir load`: flags in, a table, a JSON document or a line per event out.
 //!
-//! The flags become a plan here; `live` shows how it goes, `text` is the report for people, `hdr` writes percentile
-//! distributions.
+//! The flags become a plan here; `live` shows how it goes, `text` is the report for people, `files` writes percentile
+//! distributions and seconds.
 
-mod hdr;
+mod files;
 mod live;
 mod text;
 
@@ -47,6 +47,10 @@ pub(crate) struct Args {
     /// Write percentile distributions for HdrHistogram's plotters: PREFIX.hgrm, PREFIX-get.hgrm and so on
     #[arg(long, value_name = "PREFIX", help_heading = "Output")]
     hdr: Option<String>,
+
+    /// Write the figures of each second of the window as a table
+    #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
+    seconds: Option<String>,
 
     /// Time between two updates while it runs; 0s shows nothing [default: 1s on a terminal, else 10s]
     #[arg(long, value_name = "TIME", value_parser = load::span, conflicts_with = "events", help_heading = "Output")]
@@ -101,8 +105,9 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
     let wants_histograms = plan.histogram;
     if let Some(prefix) = &args.hdr {
         plan.histogram = true;
-        hdr::check(prefix, &plan.histogram_names())?;
+        files::check_prefix(prefix, &plan.histogram_names())?;
     }
+    args.seconds.iter().try_for_each(|path| files::check(path))?;
     if args.workers.len() > plan.clients as usize {
         let what = format!("--clients {} are too few for {} workers", plan.clients, args.workers.len());
         return Err(Error::input(what).hint("use at least one client for each --worker"));
@@ -129,7 +134,7 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
     };
     live.end();
     let mut report = report?;
-    let mut failures = args.hdr.map_or_else(Vec::new, |prefix| hdr::write(&prefix, &report));
+    let mut failures = files::write(args.hdr.as_deref(), args.seconds.as_deref(), &report);
     if !wants_histograms {
         report.histograms.clear();
     }

@@ -1,9 +1,9 @@
-//! The files of `weir load --hdr`: percentile distributions.
+//! The files that `weir load` writes: percentile distributions and the seconds of the window.
 //!
 //! Whether they can be written is asked before the run, not after it.
 
 use kv::Error;
-use kv::proto::{Bucket, LoadReport};
+use kv::proto::{Bucket, LoadReport, SecondReport};
 use std::fmt::Write;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -14,30 +14,31 @@ const ALL: &str = "all";
 const TICKS_PER_HALF: u32 = 5;
 const HINT: &str = "name files in a folder that is there and that you may write to";
 
-/// Opens the files that begin with `prefix`, one for each of these histograms, to see that they can be written.
-pub(super) fn check(prefix: &str, histograms: &[&str]) -> Result<(), Error> {
+/// Checks that a file can be written for each of these histograms, with a name that begins with `prefix`.
+pub(super) fn check_prefix(prefix: &str, histograms: &[&str]) -> Result<(), Error> {
     if prefix.is_empty() || prefix.ends_with('/') {
         return Err(Error::input(format_args!("--hdr {prefix} names no file"))
             .hint("add what the files' names are to begin with, as in --hdr results/run"));
     }
-    for path in histograms.iter().map(|name| path(prefix, name)) {
-        let opened = OpenOptions::new().append(true).create(true).open(&path);
-        opened.map_err(|error| Error::input(cannot_write(&path, &error)).hint(HINT))?;
-    }
-    Ok(())
+    histograms.iter().try_for_each(|name| check(&path(prefix, name)))
 }
 
-/// Writes a file for each histogram of the report, and says what became of those that could not be: one that fails keeps no
-/// other from being written.
-pub(super) fn write(prefix: &str, report: &LoadReport) -> Vec<Error> {
-    let mut errors = Vec::new();
-    for (name, buckets) in &report.histograms {
-        let path = path(prefix, name);
-        if let Err(error) = fs::write(&path, distribution(buckets)) {
-            errors.push(Error::new(cannot_write(&path, &error)).hint(HINT));
-        }
-    }
-    errors
+/// Opens the file, to see that it can be written.
+pub(super) fn check(path: &str) -> Result<(), Error> {
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map(drop).map_err(|error| Error::input(cannot_write(path, &error)).hint(HINT))
+}
+
+/// Writes a file `hdr…` for each histogram of the report, and its seconds into the file `seconds`. Says what became of those that
+/// could not be written: one that fails keeps no other from it.
+pub(super) fn write(hdr: Option<&str>, seconds: Option<&str>, report: &LoadReport) -> Vec<Error> {
+    let of_histogram =
+        |(name, buckets): (&String, &Vec<Bucket>)| Some((path(hdr?, name), distribution(buckets)));
+    let distributions = report.histograms.iter().filter_map(of_histogram);
+    let seconds = seconds.map(|path| (path.to_owned(), table(&report.seconds)));
+    let failed = |(path, text): (String, String)| Some((fs::write(&path, text).err()?, path));
+    let failed = distributions.chain(seconds).filter_map(failed);
+    failed.map(|(error, path)| Error::new(cannot_write(&path, &error)).hint(HINT)).collect()
 }
 
 fn path(prefix: &str, name: &str) -> String {
@@ -46,6 +47,23 @@ fn path(prefix: &str, name: &str) -> String {
 
 fn cannot_write(path: &str, error: &io::Error) -> String {
     format!("cannot write {path}: {error}")
+}
+
+/// The seconds as RFC 4180 has tables.
+fn table(seconds: &[SecondReport]) -> String {
+    let mut text = String::from(
+        "second,attempts,successes,failures,goodput_rps,latency_us_mean,latency_us_p50,latency_us_p99,latency_us_max\r\n",
+    );
+    for (number, second) in seconds.iter().enumerate() {
+        let SecondReport { attempts, successes, .. } = second;
+        // Successes of a second are successes per second. What was not measured is empty, not zero.
+        let us =
+            [second.latency_us_mean, second.latency_us_p50, second.latency_us_p99, second.latency_us_max];
+        let us = us.map(|us| if *attempts == 0 { String::new() } else { us.to_string() }).join(",");
+        let failures = attempts - successes;
+        let _ = write!(text, "{number},{attempts},{successes},{failures},{successes},{us}\r\n");
+    }
+    text
 }
 
 /// A histogram in the text format of HdrHistogram's percentile distributions, in milliseconds: what its plotters take
@@ -186,13 +204,22 @@ mod tests {
     }
 
     #[test]
+    fn seconds_are_rows_and_what_was_not_measured_is_empty() {
+        let second =
+            SecondReport { attempts: 9, successes: 7, latency_us_p50: 1.5, ..SecondReport::default() };
+        let text = table(&[second, SecondReport::default()]);
+        let rows: Vec<&str> = text.split("\r\n").skip(1).collect();
+        assert_eq!(rows, ["0,9,7,2,7,0,1.5,0,0", "1,0,0,0,0,,,,", ""]);
+    }
+
+    #[test]
     fn files_are_named_after_their_histograms_and_replace_older_ones() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::write(path("run.hgrm"), "older").unwrap();
         let prefix = path("run").to_str().unwrap().to_owned();
-        check(&prefix, &HISTOGRAMS).unwrap();
-        assert!(write(&prefix, &report()).is_empty());
+        check_prefix(&prefix, &HISTOGRAMS).unwrap();
+        assert!(write(Some(&prefix), None, &report()).is_empty());
         let mut names: Vec<String> = (fs::read_dir(folder.path()).unwrap())
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
@@ -206,16 +233,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let prefix = path("run").to_str().unwrap().to_owned();
-        check(&prefix, &HISTOGRAMS).unwrap();
+        check_prefix(&prefix, &HISTOGRAMS).unwrap();
         fs::remove_file(path("run-get.hgrm")).unwrap();
         fs::create_dir(path("run-get.hgrm")).unwrap();
-        let failures = write(&prefix, &report());
+        let failures = write(Some(&prefix), None, &report());
         let messages: Vec<String> = failures.iter().map(Error::to_string).collect();
         assert!(messages[0].contains("run-get.hgrm: Is a directory"), "{messages:?}");
         assert_eq!(messages.len(), 1);
         assert!(path("run.hgrm").is_file() && path("run-service.hgrm").is_file());
         drop(folder);
-        let messages: Vec<String> = write(&prefix, &report()).iter().map(Error::to_string).collect();
+        let messages: Vec<String> =
+            write(Some(&prefix), None, &report()).iter().map(Error::to_string).collect();
         assert!(messages[0].contains("run.hgrm: No such file or directory"), "{messages:?}");
         assert_eq!(messages.len(), 3);
     }
@@ -226,8 +254,9 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         fs::create_dir(path("taken.hgrm")).unwrap();
         fs::write(path("file"), "").unwrap();
-        let failure =
-            |prefix: &Path, names: &[&str]| check(prefix.to_str().unwrap(), names).unwrap_err().to_string();
+        let failure = |prefix: &Path, names: &[&str]| {
+            check_prefix(prefix.to_str().unwrap(), names).unwrap_err().to_string()
+        };
         for (name, said) in [
             ("absent/run", "No such file or directory"),
             ("file/run", "Not a directory"),
