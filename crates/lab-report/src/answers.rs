@@ -71,7 +71,7 @@ fn offered(found: &WorkloadFindings, rps: f64, kept: &[u32], over: &[u32]) -> (f
 fn knee(found: &WorkloadFindings) -> Answer {
     let (said, why) = match &found.knee {
         Some(knee) => {
-            let blunt = (!knee.sharp).then(|| "uncertain: four methods differ by more than 2×".to_owned());
+            let blunt = (!knee.sharp).then(|| "uncertain: four estimates differ by more than 2×".to_owned());
             let ends = sentences::between_clients(knee.spread.clients);
             (format!("{} clients{ends}", format::clients(knee.clients)), blunt)
         }
@@ -89,7 +89,7 @@ fn limit(found: &WorkloadFindings) -> Answer {
     let bottleneck = &found.bottleneck;
     let (named, busy) = (sentences::limits(&bottleneck.named), sentences::busy(&bottleneck.named));
     let next = bottleneck.next.as_ref().and_then(|of| Some((&of.resource, of.ceiling()?)));
-    let next = next.map(|(name, rps)| format!("next: {name}, at {} req/s", short(rps)));
+    let next = next.map(|(name, rps)| format!("next limit: {name}, at {} req/s", short(rps)));
     let said = |said: &str, why: &str| answer("limit", said.to_owned(), [Some(why.to_owned())]);
     match bottleneck.grade {
         Grade::Confirmed => answer("limit", format!("{named}, {busy} (confirmed)"), [next]),

@@ -132,7 +132,7 @@ pub(super) fn confidence(found: &WorkloadFindings) -> Answer {
     failed.sort_by_key(|check| check.leaves);
     let mut details: Vec<String> = failed.iter().map(|check| check.name.to_owned()).collect();
     match details.first_mut() {
-        Some(first) => first.insert_str(0, "failed: "),
+        Some(first) => first.insert_str(0, "failed checks: "),
         None => details.push("no check that concerns it failed".to_owned()),
     }
     Answer { label: "confidence", said: said.to_owned(), details, class }

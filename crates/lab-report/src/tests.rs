@@ -37,7 +37,7 @@ fn the_headline_has_at_most_four_lines_of_100_columns_for_each_workload() {
     for (line, start, said) in [
         (0, "get  throughput  500", "req/s; at 4–32 clients; p50 "),
         (1, "     knee        4 clients", ""),
-        (2, "     limit       cpu, 100 % busy (supported)", "; next: disk, at 1.00k req/s"),
+        (2, "     limit       cpu, 100 % busy (supported)", "; next limit: disk, at 1.00k req/s"),
         (3, "     confidence  ", ""),
         (4, "put  throughput  500", ""),
     ] {

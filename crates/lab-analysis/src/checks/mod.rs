@@ -56,7 +56,7 @@ pub const CHECKS: &[Check] = &[
         .about("the load generator waits for a core, or sends late, for at most 1 % of the total latency"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
         .about("goodput and latency have no trend in the window, their confidence intervals are at most ±1 % and ±2 %, and all that an open loop offers completes"),
-    check("machine", "machine undisturbed", Medium, Test::Row(row::machine))
+    check("machine", "machine noise", Medium, Test::Row(row::machine))
         .about("steal ≤ 0.5 %, no swap, other processes on our cores ≤ 5 %"),
     check("mix", "requested mix", Medium, Test::Row(row::mix))
         .about("the observed mix of operations is the requested one"),

@@ -95,7 +95,7 @@ fn the_front_answers_how_fast_where_what_and_whether() {
         &[
             "<dt>throughput</dt><dd>50.0",
             "<dt>knee</dt><dd>3.8 clients",
-            "<dt>limit</dt><dd>commit path, cpu 100 % busy (confirmed)</dd><dd>next: disk, at 200 req/s</dd>",
+            "<dt>limit</dt><dd>commit path, cpu 100 % busy (confirmed)</dd><dd>next limit: disk, at 200 req/s</dd>",
             "<dt>confidence</dt><dd>",
         ],
     );
@@ -116,11 +116,11 @@ fn what_lowers_the_confidence_in_a_workload_stands_on_its_card() {
         let html = text(&rendered(results, &findings(results)), "report.html");
         html.split_once("<details").unwrap().0.to_owned()
     };
-    check(&front(&results), &["class=\"care\"", "<dd>medium</dd><dd>failed: random order</dd>"]);
+    check(&front(&results), &["class=\"care\"", "<dd>medium</dd><dd>failed checks: random order</dd>"]);
     results.environment.push(("build".into(), "debug".into()));
     check(
         &front(&results),
-        &["class=\"stop\"", "<dd>low</dd><dd>failed: optimized build; random order</dd>"],
+        &["class=\"stop\"", "<dd>low</dd><dd>failed checks: optimized build; random order</dd>"],
     );
     results.trials.clear();
     check(&front(&results), &["class=\"stop\"", "<dd>low</dd>"]);
