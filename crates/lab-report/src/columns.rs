@@ -123,7 +123,8 @@ pub(super) fn failed_checks(row: &LevelRow) -> String {
     }
 }
 
-fn ids(row: &LevelRow, outcome: Outcome) -> String {
+/// The ids of the checks that came out so.
+pub(super) fn ids(row: &LevelRow, outcome: Outcome) -> String {
     let ids = row.checks.iter().filter(|of| of.outcome == outcome).map(|of| of.id);
     ids.collect::<Vec<_>>().join(" ")
 }

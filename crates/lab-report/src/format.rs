@@ -3,6 +3,7 @@
 use kv::units::{micros, short};
 use lab_analysis::{Estimate, Interval};
 use serde::Serialize;
+use std::borrow::Borrow;
 
 /// What is printed for a figure that is not known.
 pub(super) const UNKNOWN: &str = "–";
@@ -118,11 +119,11 @@ pub(super) fn capitalized(text: &str) -> String {
 }
 
 /// `a`, `a and b` or `a, b and c`.
-pub(super) fn listed(names: &[&str]) -> String {
+pub(super) fn listed(names: &[impl Borrow<str>]) -> String {
     match names.split_last() {
         None => UNKNOWN.to_owned(),
-        Some((only, [])) => (*only).to_owned(),
-        Some((last, before)) => format!("{} and {last}", before.join(", ")),
+        Some((only, [])) => only.borrow().to_owned(),
+        Some((last, before)) => format!("{} and {}", before.join(", "), last.borrow()),
     }
 }
 

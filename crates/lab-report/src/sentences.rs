@@ -173,8 +173,8 @@ pub(super) fn sessions(of: &Dominant) -> String {
 
 /// What was made slower: the resources, or that it is the control.
 pub(super) fn slowed(effect: &Effect) -> String {
-    let resources: Vec<&str> = effect.change.raises.iter().map(String::as_str).collect();
-    if resources.is_empty() { "nothing: the control".to_owned() } else { listed(&resources) }
+    let resources = &effect.change.raises;
+    if resources.is_empty() { "nothing: the control".to_owned() } else { listed(resources) }
 }
 
 /// By how much: `cpu, +250 µs`.

@@ -6,7 +6,7 @@ use super::published::latency_us;
 use super::svg::Colour;
 use kv::units::short;
 use lab_analysis::rows::Use;
-use lab_analysis::{AuditedRow, Capacity, Row, TimeSeries, WorkloadFindings};
+use lab_analysis::{AuditedRow, Capacity, Estimate, Row, TimeSeries, WorkloadFindings};
 use lab_data::results::ResourceKind;
 use std::collections::BTreeSet;
 
@@ -76,6 +76,12 @@ impl Point {
     fn of(row: &Row, value: f64) -> Point {
         Point { usable: row.usable(), ..Point::new(row.level.into(), value) }
     }
+
+    /// A figure of a row, with its interval.
+    pub(super) fn over_runs(row: &Row, of: &Estimate) -> Point {
+        let interval = (of.low < of.high).then_some((of.low.max(0.0), of.high));
+        Point { interval, ..Point::of(row, of.mean) }
+    }
 }
 
 /// A value from the first to the last of some levels.
@@ -93,11 +99,7 @@ pub(super) fn goodput(found: &WorkloadFindings) -> Vec<Series> {
         all.push(Series::new(label, Colour::Soft, Kind::Band, band));
     }
     let colour = Colour::Series(0);
-    let points = found.rows.iter().filter_map(|row| {
-        let of = row.goodput_rps?;
-        let interval = (of.low < of.high).then_some((of.low.max(0.0), of.high));
-        Some(Point { interval, ..Point::of(row, of.mean) })
-    });
+    let points = found.rows.iter().filter_map(|row| Some(Point::over_runs(row, row.goodput_rps.as_ref()?)));
     all.push(Series::new("goodput", colour, Kind::Measured, points.collect()));
     all.extend(published(found, "published", colour, |row| Some(row.printed.throughput_rps?.value)));
     // One far above all that was measured is left out, so that it does not press the curves down.

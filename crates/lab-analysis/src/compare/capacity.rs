@@ -1,6 +1,6 @@
 //! The ratio of capacities: one for each workload and other side.
 
-use super::{Conclusion, Input, Kind, Lacking, Ratio, over_runs};
+use super::{Conclusion, Input, Kind, Obstacle, Ratio, over_runs};
 use crate::rows::usable;
 use crate::steady;
 use crate::{Capacity, WorkloadFindings};
@@ -10,7 +10,7 @@ use stats::RUNS_LEAST;
 use stats::ratio::{Quotient, Uncertain};
 use stats::steady::Verdict;
 
-/// Below this corrected p-value there is a difference.
+/// From this corrected p-value on no difference is shown.
 const SIGNIFICANT: f64 = 0.05;
 
 /// How a side's capacity compares with that of the first.
@@ -33,7 +33,7 @@ pub(super) fn ratio(sides: [&Input; 2], workload: &str) -> Option<CapacityRatio>
             (None, quotient(sides, workload, [a, b]))
         }
         (_, Some(level)) => (Some(level), quotient(sides, workload, [&[level], &[level]])),
-        (_, None) => (None, Err(Lacking::NoCommonLevel)),
+        (_, None) => (None, Err(Obstacle::NothingInCommon)),
     };
     let limited = found.map(WorkloadFindings::generator_limited);
     let ratio = super::ratio(quotient, Kind::Rate, limited, false);
@@ -41,7 +41,7 @@ pub(super) fn ratio(sides: [&Input; 2], workload: &str) -> Option<CapacityRatio>
 }
 
 /// The quotient of goodput at some levels of either side.
-fn quotient(sides: [&Input; 2], workload: &str, levels: [&[u32]; 2]) -> Result<Quotient, Lacking> {
+fn quotient(sides: [&Input; 2], workload: &str, levels: [&[u32]; 2]) -> Result<Quotient, Obstacle> {
     let [a, b] = [0, 1].map(|i| runs(sides[i], workload, levels[i]));
     // Two runs know little of their spread, but more than a run without ten steady seconds does.
     if a.len().min(b.len()) < RUNS_LEAST
@@ -58,13 +58,11 @@ pub(super) fn correct<'a>(all: impl Iterator<Item = &'a mut CapacityRatio>) {
     let tested = all.filter(|of| of.ratio.conclusion != Conclusion::NotComparable);
     let (p, tested): (Vec<f64>, Vec<_>) = tested.filter_map(|of| Some((of.ratio.quotient?.p?, of))).unzip();
     for (p, of) in stats::ratio::holm(&p).into_iter().zip(tested) {
-        let more = of.ratio.quotient.is_some_and(|quotient| quotient.ratio > 1.0);
         of.p_holm = Some(p);
-        of.ratio.conclusion = match p < SIGNIFICANT {
-            true if more => Conclusion::OtherMore,
-            true => Conclusion::FirstMore,
-            false => Conclusion::NotShown,
-        };
+        // A corrected p-value is never below its own, which said the same as the interval.
+        if p >= SIGNIFICANT {
+            of.ratio.conclusion = Conclusion::NotShown;
+        }
     }
 }
 
@@ -92,13 +90,9 @@ fn bins(of: &Input, workload: &str, levels: &[u32]) -> Option<Vec<Uncertain>> {
     let runs = of.loads(workload).filter(|(trial, _)| levels.contains(&trial.level));
     let known = runs.map(|(_, load)| {
         let window = steady::window(load);
-        match window.goodput_verdict() {
-            Verdict::Steady(reached) | Verdict::TooShort { reached, .. } => {
-                let effective = reached.figures.first()?.effective;
-                Some(Uncertain::of_bins(&window.goodput_rps[reached.cut..], effective))
-            }
-            Verdict::NotSteady { .. } | Verdict::TooFew => None,
-        }
+        let verdict = window.goodput_verdict();
+        let (Verdict::Steady(reached) | Verdict::TooShort { reached, .. }) = verdict else { return None };
+        Some(Uncertain::of_bins(&window.goodput_rps[reached.cut..], reached.figures.first()?.effective))
     });
     known.collect::<Option<Vec<_>>>().filter(|known| !known.is_empty())
 }

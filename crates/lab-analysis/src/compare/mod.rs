@@ -12,11 +12,10 @@ pub use circumstances::Difference;
 pub use measures::{Kind, MEASURES, Measure};
 pub use stats::ratio::{Method, Quotient};
 
-use super::checks::Checked;
 use super::rows::Row;
 use super::{Findings, WorkloadFindings, findings};
 use kv::Error;
-use kv::proto::LoadReport;
+use kv::proto::OperationReport;
 use lab_data::results::{Results, Run};
 use lab_data::{distinct, ensure};
 use serde::Serialize;
@@ -47,10 +46,6 @@ pub struct Side {
     pub name: String,
     /// Its experiment: `quick`.
     pub experiment: String,
-    /// Which of an experiment's targets it is.
-    pub target: Option<String>,
-    /// The title of its experiment.
-    pub title: String,
     /// When its run started.
     pub started: String,
     /// Version of weir that measured.
@@ -74,8 +69,6 @@ pub struct ComparedWorkload {
     pub capacities: Vec<Option<CapacityRatio>>,
     /// The levels that at least two sides planned, ascending.
     pub levels: Vec<ComparedLevel>,
-    /// Levels that only one side planned, each with that side's name.
-    pub alone: Vec<(u32, String)>,
 }
 
 /// One level of a workload on all sides.
@@ -97,17 +90,10 @@ pub struct SideOfLevel {
     /// Its figures, in the order of [`MEASURES`].
     #[serde(serialize_with = "by_name")]
     pub figures: Vec<Option<Figure>>,
-    /// Their ratios to those of the first side, in the order of [`MEASURES`]; `None` on the first side, where a figure is
-    /// missing on either, and where no ratio is formed.
+    /// Their ratios to those of the first side, in the order of [`MEASURES`]; `None` on the first side, and where a figure is
+    /// missing on either.
     #[serde(serialize_with = "by_name")]
     pub ratios: Vec<Option<Ratio>>,
-}
-
-impl SideOfLevel {
-    /// The checks that its row failed.
-    pub fn failed(&self) -> impl Iterator<Item = &Checked> {
-        self.row.checks.iter().filter(|checked| checked.failed())
-    }
 }
 
 /// Writes each under the name of its measure.
@@ -131,20 +117,18 @@ pub struct Figure {
 pub struct Ratio {
     /// The other's figure over the first's.
     pub quotient: Option<Quotient>,
-    /// Why there is no quotient.
-    pub lacking: Option<Lacking>,
     /// Whether there is a difference.
     pub conclusion: Conclusion,
+    /// Why the figures are not comparable.
+    pub obstacle: Option<Obstacle>,
     /// On which side of the true ratio it lies, if the generator was the limit on one side only.
     pub bound: Option<Bound>,
-    /// The checks that failed on either side: their ids, and the side's name.
-    pub failed: Vec<(&'static str, String)>,
 }
 
-/// Why there is no ratio.
+/// Why figures are not comparable. The first two also mean that there is no ratio.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Lacking {
+pub enum Obstacle {
     /// A figure is zero.
     Zero {
         /// In this repetition, counted from 1.
@@ -152,10 +136,12 @@ pub enum Lacking {
         /// On the side of this name.
         side: String,
     },
-    /// The sides have no repetition in common.
-    NoCommonRun,
-    /// No level is valid on both sides.
-    NoCommonLevel,
+    /// No level is valid on both sides, or no repetition of it.
+    NothingInCommon,
+    /// A row does not count: it failed a check.
+    Invalid,
+    /// The load generator was the limit.
+    GeneratorLimited,
 }
 
 /// What a ratio says at 95 %.
@@ -170,7 +156,7 @@ pub enum Conclusion {
     NotShown,
     /// There are too few runs for an interval.
     NoInterval,
-    /// There is no ratio, or a failed check makes it unusable.
+    /// There is an obstacle.
     NotComparable,
 }
 
@@ -189,41 +175,28 @@ pub fn compare(all: &[&Results]) -> Result<Comparison, Error> {
     ensure(all.len() > 1, "there is nothing to compare with", "name a second results directory")?;
     let is_twice = (1..all.len()).any(|i| all[..i].contains(&all[i]));
     ensure(!is_twice, "these are the same results twice", "name those of another target or run")?;
-    let inputs: Vec<Input> = (all.iter().zip(names(all)))
-        .map(|(results, name)| Input {
-            name,
-            results,
-            found: findings(results),
-            interleaved: are_interleaved(all[0], results),
-        })
-        .collect();
-    let planned = inputs.iter().flat_map(|input| &input.found.workloads);
-    let planned = distinct(planned.map(|workload| workload.name.as_str()));
-    let mut workloads: Vec<ComparedWorkload> =
-        planned.iter().map(|name| workload(&inputs, name)).filter(|of| !of.levels.is_empty()).collect();
+    let sides = all.iter().zip(names(all));
+    let inputs: Vec<Input> =
+        sides.map(|(results, name)| Input { name, results, found: findings(results) }).collect();
+    let planned = all.iter().flat_map(|results| &results.workloads).map(|plan| plan.name.as_str());
+    let workloads = distinct(planned).into_iter().map(|name| workload(&inputs, name));
+    let mut workloads: Vec<ComparedWorkload> = workloads.filter(|of| !of.levels.is_empty()).collect();
     let hint = "compare runs that measured at least one workload at the same number of clients";
     ensure(!workloads.is_empty(), "the results have no workload and level in common", hint)?;
     capacity::correct(workloads.iter_mut().flat_map(|workload| workload.capacities.iter_mut().flatten()));
     let common: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
     let circumstances = circumstances::differences(all, &common);
-    let is_tested =
-        |of: &&Ratio| !matches!(of.conclusion, Conclusion::NoInterval | Conclusion::NotComparable);
+    let sides = workloads.iter().flat_map(|workload| &workload.levels).flat_map(|level| &level.sides);
+    let ratios = sides.flatten().flat_map(|side| side.ratios.iter().flatten());
+    let is_tested = |of: &&Ratio| of.obstacle.is_none() && of.conclusion != Conclusion::NoInterval;
     Ok(Comparison {
         sides: inputs.iter().map(Input::side).collect(),
-        interleaved: inputs[1..].iter().all(|input| input.interleaved),
+        interleaved: all[1..].iter().all(|other| are_interleaved(all[0], other)),
         circumstances,
-        tested: ratios(&workloads).filter(is_tested).count() as u32,
+        tested: ratios.filter(is_tested).count() as u32,
         workloads,
         absent: Vec::new(),
     })
-}
-
-/// All ratios of figures.
-pub fn ratios(workloads: &[ComparedWorkload]) -> impl Iterator<Item = &Ratio> {
-    (workloads.iter())
-        .flat_map(|workload| &workload.levels)
-        .flat_map(|level| level.sides.iter().flatten())
-        .flat_map(|side| side.ratios.iter().flatten())
 }
 
 /// Whether both are targets of one run, which measured them in turns. A target has no turns with itself.
@@ -248,8 +221,6 @@ struct Input<'a> {
     name: String,
     results: &'a Results,
     found: Findings,
-    /// Whether it was measured in turns with the first side.
-    interleaved: bool,
 }
 
 impl Input<'_> {
@@ -268,8 +239,6 @@ impl Input<'_> {
         Side {
             name: self.name.clone(),
             experiment: results.name.clone(),
-            target: measured.map(|of| of.target.clone()),
-            title: results.title.clone(),
             started: results.started.clone(),
             weir_version: results.weir_version.clone(),
             durability: measured.map(|of| of.durability.trim().to_owned()).filter(|text| !text.is_empty()),
@@ -282,28 +251,16 @@ fn workload(inputs: &[Input], name: &str) -> ComparedWorkload {
     let found = || inputs.iter().filter_map(|input| input.workload(name));
     let clients: BTreeSet<u32> = found().flat_map(|found| &found.rows).map(|row| row.level).collect();
     let levels = clients.into_iter().map(|clients| level(inputs, name, clients));
-    let (levels, alone): (Vec<_>, Vec<_>) =
-        levels.partition(|level| level.sides.iter().flatten().count() > 1);
-    let only = |level: ComparedLevel| {
-        let side = level.sides.iter().position(Option::is_some)?;
-        Some((level.clients, inputs[side].name.clone()))
-    };
+    let runs = inputs.iter().flat_map(|input| input.loads(name));
+    let is_write = |of: &OperationReport| matches!(&*of.operation, "put" | "delete") && of.attempts > 0;
     let capacity = |i| if i == 0 { None } else { capacity::ratio([&inputs[0], &inputs[i]], name) };
     ComparedWorkload {
         name: name.to_owned(),
         about: found().map(|found| found.about.clone()).find(|about| !about.is_empty()).unwrap_or_default(),
-        writes: inputs.iter().flat_map(|input| input.loads(name)).any(|(_, load)| writes(load)),
+        writes: runs.flat_map(|(_, load)| &load.operations).any(is_write),
         capacities: (0..inputs.len()).map(capacity).collect(),
-        levels,
-        alone: alone.into_iter().filter_map(only).collect(),
+        levels: levels.filter(|level| level.sides.iter().flatten().count() > 1).collect(),
     }
-}
-
-/// Whether requests of this run changed anything.
-fn writes(load: &LoadReport) -> bool {
-    let is_write = |name: &str| matches!(name, "put" | "delete");
-    load.operations.iter().any(|of| is_write(&of.operation) && of.attempts > 0)
-        || load.mix.iter().any(|(name, share)| is_write(name) && *share > 0.0)
 }
 
 fn level(inputs: &[Input], workload: &str, clients: u32) -> ComparedLevel {
@@ -312,8 +269,7 @@ fn level(inputs: &[Input], workload: &str, clients: u32) -> ComparedLevel {
     if let Some((Some(first), others)) = sides.split_first_mut() {
         for (other, input) in others.iter_mut().zip(&inputs[1..]) {
             let Some(other) = other else { continue };
-            let ratio = |i| ratio_of_figures(i, [first, other], [&inputs[0], input]);
-            other.ratios = (0..MEASURES.len()).map(ratio).collect();
+            other.ratios = ratios([first, other], [&inputs[0], input]);
         }
     }
     ComparedLevel { clients, sides }
@@ -339,63 +295,59 @@ fn side_of_level(input: &Input, workload: &str, clients: u32) -> Option<SideOfLe
     })
 }
 
-/// The ratio of one figure at one level of two sides.
-fn ratio_of_figures(measure: usize, at: [&SideOfLevel; 2], sides: [&Input; 2]) -> Option<Ratio> {
-    let Measure { compared: true, kind, .. } = MEASURES[measure] else { return None };
-    let [a, b] = at.map(|at| at.figures[measure].as_ref());
-    let quotient = over_runs([&a?.of_runs, &b?.of_runs], sides, kind.resolution());
-    let failed = (at.into_iter().zip(sides))
-        .flat_map(|(at, side)| at.failed().map(|checked| (checked.id, side.name.clone())));
-    let invalid = at.iter().any(|at| at.row.excluded.is_some());
-    Some(Ratio {
-        failed: failed.collect(),
-        ..ratio(quotient, kind, at.map(|at| at.generator_limited), invalid)
-    })
+/// The ratios of the figures at one level of two sides.
+fn ratios(at: [&SideOfLevel; 2], sides: [&Input; 2]) -> Vec<Option<Ratio>> {
+    let is_invalid = at.iter().any(|at| at.row.excluded.is_some());
+    let ratio = |((a, b), measure): ((&Option<Figure>, &Option<Figure>), &Measure)| {
+        // A percentile is the end of a bucket of a histogram of three digits.
+        let resolution = if measure.kind == Kind::Latency { 1e-3 } else { 0.0 };
+        let quotient = over_runs([&a.as_ref()?.of_runs, &b.as_ref()?.of_runs], sides, resolution);
+        Some(ratio(quotient, measure.kind, at.map(|at| at.generator_limited), is_invalid))
+    };
+    at[0].figures.iter().zip(&at[1].figures).zip(MEASURES).map(ratio).collect()
 }
 
 /// What follows from a quotient, if the generator was the limit on the sides that are `limited`.
-fn ratio(quotient: Result<Quotient, Lacking>, kind: Kind, limited: [bool; 2], invalid: bool) -> Ratio {
-    let unusable = invalid || quotient.is_err();
-    let bound = match (kind, limited) {
-        (Kind::Rate, [false, true]) if !unusable => Some(Bound::AtLeast),
-        (Kind::Rate, [true, false]) if !unusable => Some(Bound::AtMost),
+fn ratio(quotient: Result<Quotient, Obstacle>, kind: Kind, limited: [bool; 2], is_invalid: bool) -> Ratio {
+    let is_limited = limited.contains(&true) && kind != Kind::ProcessorTime;
+    let obstacle = match &quotient {
+        Err(why) => Some(why.clone()),
+        Ok(_) if is_invalid => Some(Obstacle::Invalid),
+        Ok(_) => is_limited.then_some(Obstacle::GeneratorLimited),
+    };
+    let bound = match (&obstacle, kind, limited) {
+        (Some(Obstacle::GeneratorLimited), Kind::Rate, [false, true]) => Some(Bound::AtLeast),
+        (Some(Obstacle::GeneratorLimited), Kind::Rate, [true, false]) => Some(Bound::AtMost),
         _ => None,
     };
-    let has_limit = limited.contains(&true) && kind != Kind::ProcessorTime;
-    let conclusion = match quotient.as_ref().ok().and_then(|of| of.interval) {
-        _ if unusable || has_limit => Conclusion::NotComparable,
+    let quotient = quotient.ok();
+    let conclusion = match quotient.and_then(|of| of.interval) {
+        _ if obstacle.is_some() => Conclusion::NotComparable,
         None => Conclusion::NoInterval,
         Some((low, _)) if low > 1.0 => Conclusion::OtherMore,
         Some((_, high)) if high < 1.0 => Conclusion::FirstMore,
         Some(_) => Conclusion::NotShown,
     };
-    Ratio {
-        lacking: quotient.as_ref().err().cloned(),
-        quotient: quotient.ok(),
-        conclusion,
-        bound,
-        failed: Vec::new(),
-    }
+    Ratio { quotient, conclusion, obstacle, bound }
 }
 
 /// The quotient of two sides' runs, each with its repetition: paired if they were measured in turns.
-fn over_runs(runs: [&[(u32, f64)]; 2], sides: [&Input; 2], resolution: f64) -> Result<Quotient, Lacking> {
+fn over_runs(runs: [&[(u32, f64)]; 2], sides: [&Input; 2], resolution: f64) -> Result<Quotient, Obstacle> {
+    for (runs, side) in runs.into_iter().zip(sides) {
+        if let Some((repetition, _)) = runs.iter().find(|(_, value)| *value <= 0.0) {
+            return Err(Obstacle::Zero { run: repetition + 1, side: side.name.clone() });
+        }
+    }
     let [first, other] = runs;
-    let quotient = if sides[1].interleaved {
+    let quotient = if are_interleaved(sides[0].results, sides[1].results) {
         let partner = |run: u32| other.iter().find(|(of, _)| *of == run).map(|(_, value)| *value);
         let pairs = first.iter().filter_map(|(run, value)| Some((*value, partner(*run)?)));
         stats::ratio::paired(&pairs.collect::<Vec<_>>(), resolution)
     } else {
-        let values = |runs: &[(u32, f64)]| runs.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
-        stats::ratio::welch(&values(first), &values(other), resolution)
+        let values = runs.map(|runs| runs.iter().map(|(_, value)| *value).collect::<Vec<f64>>());
+        stats::ratio::welch(&values[0], &values[1], resolution)
     };
-    quotient.ok_or_else(|| {
-        let zero = runs.into_iter().zip(sides).find_map(|(runs, side)| {
-            let (repetition, _) = runs.iter().find(|(_, value)| *value <= 0.0)?;
-            Some(Lacking::Zero { run: repetition + 1, side: side.name.clone() })
-        });
-        zero.unwrap_or(Lacking::NoCommonRun)
-    })
+    quotient.ok_or(Obstacle::NothingInCommon)
 }
 
 #[cfg(any(test, feature = "test-support"))]
