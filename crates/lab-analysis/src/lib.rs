@@ -171,7 +171,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
 }
 
 /// `1 client`, `2 clients`.
-fn count(n: u32, noun: &str) -> String {
+pub fn count(n: u32, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 

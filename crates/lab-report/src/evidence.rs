@@ -1,7 +1,7 @@
 //! What speaks for the limit that is named: the table of candidates, and the interventions.
 
 use super::document::{Block, Table};
-use super::format::{self, elasticity, finite, latency, number, percent};
+use super::format::{self, finite, latency, number, percent};
 use super::sentences::{self, how_slowed, slowed};
 use kv::units::short;
 use lab_analysis::{Effect, Evidence, Grade, WorkloadFindings};
@@ -85,7 +85,8 @@ const INTERVENTIONS: &[(&str, fn(&Effect) -> Option<String>)] = &[
     ("rounds", |of| Some(of.rounds.to_string())),
     ("loss, expected", |of| (!is_control(of)).then(|| percent(of.expected_loss, 1))),
     ("loss, measured", |of| Some(format::with_ends(&of.loss, |share| percent(share, 1)))),
-    ("elasticity", |of| (!is_control(of)).then(|| elasticity(&of.elasticity))),
+    // It is about 1 at the limit, so it needs two decimals and no suffix.
+    ("elasticity", |of| (!is_control(of)).then(|| format::with_ends(&of.elasticity, |of| number(of, 2)))),
 ];
 
 fn is_control(of: &Effect) -> bool {

@@ -1,6 +1,7 @@
 //! Figures as text: with their unit, with their spread where one is known, and "–" where they are not known.
 
 use kv::units::{micros, short};
+pub(super) use lab_analysis::count;
 use lab_analysis::{Estimate, Interval};
 use serde::Serialize;
 use std::borrow::Borrow;
@@ -81,11 +82,6 @@ pub(super) fn with_ends(of: &Estimate, say: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// An elasticity is about 1 at the limit, so it needs two decimals and no suffix.
-pub(super) fn elasticity(of: &Estimate) -> String {
-    with_ends(of, |value| number(value, 2))
-}
-
 /// `16–64 clients`, or `16 clients`.
 pub(super) fn levels(levels: &[u32]) -> String {
     match levels {
@@ -99,11 +95,6 @@ pub(super) fn levels(levels: &[u32]) -> String {
 pub(super) fn each_level(levels: &[u32]) -> String {
     let each: Vec<String> = levels.iter().map(u32::to_string).collect();
     format!("{} client{}", each.join(", "), if levels == [1] { "" } else { "s" })
-}
-
-/// `1 client`, `2 clients`.
-pub(super) fn count(n: u32, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
 /// A count in a table, where a zero is quieter than a figure.

@@ -2,6 +2,7 @@
 
 use super::format::{self, UNKNOWN, capitalized, count, each_level, known, latency, listed, percent, spread};
 use kv::units::{micros, short};
+use lab_analysis::audit::AuditFinding;
 use lab_analysis::{
     Capacity, Dominant, Effect, Evidence, FastFail, Growth, Knee, PublishedSweep, Reason, Row, TimeSeries,
     UnderLimit, WAITS, Waiting, WorkloadFindings,
@@ -100,13 +101,11 @@ fn reason(of: &Reason) -> String {
         Reason::NotBusy { resource, utilization } => {
             busy(resource, *utilization, "which does not explain the queue")
         }
-        Reason::DemandVaries { resource, utilization, variation: None } => {
-            busy(resource, *utilization, "but only one level decides, so its demand at another is not known")
-        }
-        Reason::DemandVaries { resource, utilization, variation: Some(by) } => {
-            let why =
-                format!("but what a request takes of it varies by {} over these levels", percent(*by, 0));
-            busy(resource, *utilization, &why)
+        Reason::DemandVaries { resource, utilization, variation } => {
+            let one = "but only one level decides, so its demand at another is not known".to_owned();
+            let several =
+                |by| format!("but what a request takes of it varies by {} over these levels", percent(by, 0));
+            busy(resource, *utilization, &variation.map_or(one, several))
         }
         Reason::Batches { resource, waits } => format!(
             "{} does more requests at once the more there are (batching), so it may be busy without being the limit{}.",
@@ -150,15 +149,11 @@ fn states(of: &[(String, f64)]) -> String {
     some.map(|(_, (state, count))| format!("{state} {count:.1}")).collect::<Vec<_>>().join(", ")
 }
 
-/// What it means that sessions are in a class of waits.
-fn means(class: &str) -> &'static str {
-    WAITS.iter().find(|wait| wait.name == class).map_or(UNKNOWN, |wait| wait.means)
-}
-
 /// Where the sessions of a database were, and what that means.
 pub(super) fn sessions(of: &Dominant) -> String {
+    let means = WAITS.iter().find(|wait| wait.name == of.class).map_or(UNKNOWN, |wait| wait.means);
     format!(
-        "At {} {} had on average {:.1} sessions, {:.1} of them at work. Most {} in {}: {:.1} ({}). This means: {}.",
+        "At {} {} had on average {:.1} sessions, {:.1} of them at work. Most {} in {}: {:.1} ({}). This means: {means}.",
         format::levels(&of.levels),
         of.part,
         of.sessions,
@@ -166,8 +161,7 @@ pub(super) fn sessions(of: &Dominant) -> String {
         if of.idle { "were" } else { "of these were" },
         of.class,
         of.in_class,
-        states(&of.states),
-        means(of.class)
+        states(&of.states)
     )
 }
 
@@ -221,17 +215,13 @@ pub(super) fn breaking(sweep: &PublishedSweep) -> String {
 /// What somebody published of a workload, and what the audit says of it.
 pub(super) fn published(sweep: &PublishedSweep) -> String {
     let PublishedSweep { report, system, workload, findings, .. } = sweep;
-    let system = if system.is_empty() { String::new() } else { format!(" of {system}") };
-    let report = if report.is_empty() { String::new() } else { format!(" in report {report}") };
-    let mut said = format!("Published{report} as {workload}{system}.");
-    said += &format!(" {}", capitalized(&breaking(sweep)));
-    if let Some(residuals) = sweep.residuals() {
-        said += &format!(" ({residuals})");
-    }
-    said += ".";
-    for found in findings {
-        said +=
-            &format!(" Consistent with {}: {}. To be sure: {}", found.cause, found.reason, found.to_be_sure);
+    let known = |what: &str, of: &str| if of.is_empty() { String::new() } else { format!(" {what} {of}") };
+    let (report, system) = (known("in report", report), known("of", system));
+    let residuals = sweep.residuals().map_or_else(String::new, |of| format!(" ({of})"));
+    let breaking = capitalized(&breaking(sweep));
+    let mut said = format!("Published{report} as {workload}{system}. {breaking}{residuals}.");
+    for AuditFinding { cause, reason, to_be_sure, .. } in findings {
+        said += &format!(" Consistent with {cause}: {reason}. To be sure: {to_be_sure}");
     }
     said
 }

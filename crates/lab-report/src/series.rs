@@ -9,6 +9,7 @@ use lab_analysis::rows::Use;
 use lab_analysis::{AuditedRow, Capacity, Estimate, Row, TimeSeries, WorkloadFindings};
 use lab_data::results::ResourceKind;
 use std::collections::BTreeSet;
+use std::iter;
 
 /// A line with its name at its end.
 pub struct Series {
@@ -131,26 +132,22 @@ pub(super) fn latency(found: &WorkloadFindings) -> Vec<Series> {
 /// What is never busier than this is a line on the ground: the table has it.
 const SHOWN_MIN: f64 = 0.02;
 
-/// The colour of a resource by its index, in the order of the results.
-fn colour(i: usize, of: &Use) -> Colour {
-    match of.kind {
-        ResourceKind::Station | ResourceKind::Pool | ResourceKind::Cap => Colour::Series(i),
-        ResourceKind::Generator | ResourceKind::Indication => Colour::Soft,
-    }
-}
-
 /// A line for each resource that is busy at all.
 pub(super) fn utilization(found: &WorkloadFindings) -> Vec<Series> {
     let resources = found.rows.first().map_or(&[][..], |row| &row.resources);
     let of_resource = |(i, resource): (usize, &Use)| {
-        let label = match resource.kind {
-            ResourceKind::Indication => format!("({})", resource.name),
-            _ => resource.name.clone(),
+        // The colour of a resource is that of its index in the results.
+        let (label, colour) = match resource.kind {
+            ResourceKind::Indication => (format!("({})", resource.name), Colour::Soft),
+            ResourceKind::Generator => (resource.name.clone(), Colour::Soft),
+            ResourceKind::Station | ResourceKind::Pool | ResourceKind::Cap => {
+                (resource.name.clone(), Colour::Series(i))
+            }
         };
         let read = |row: &Row| row.resources.get(i)?.utilization;
         let is_busy = |row: &Row| row.uses(i) && read(row) >= Some(SHOWN_MIN);
         let is_shown = found.rows.iter().any(is_busy);
-        is_shown.then(|| Series::measured(found, label, colour(i, resource), read))
+        is_shown.then(|| Series::measured(found, label, colour, read))
     };
     let cpu = |row: &AuditedRow| Some(row.printed.server_cpu_pct?.value / 100.0);
     let disk = |row: &AuditedRow| Some(row.printed.disk_util_pct?.value / 100.0);
@@ -192,12 +189,11 @@ fn published(
     let curve = sweep.rows.iter().filter_map(|row| {
         Some(Point { usable: !row.off(), ..Point::new(row.printed.clients?.into(), read(row)?) })
     });
-    let mut all = vec![Series::new(label, colour, Kind::Published, curve.collect())];
+    let curve = Series::new(label, colour, Kind::Published, curve.collect());
     let levels = levels(found);
     let peaks = sweep.rows.iter().filter(|row| row.printed.clients.is_none()).filter_map(read);
-    all.extend(peaks.map(|value| Series::new(label, colour, Kind::PublishedPeak, across(&levels, value))));
-    all.retain(|series| !series.points.is_empty());
-    all
+    let peaks = peaks.map(|value| Series::new(label, colour, Kind::PublishedPeak, across(&levels, value)));
+    iter::once(curve).chain(peaks).collect()
 }
 
 /// All levels, published ones too, ascending.

@@ -88,11 +88,9 @@ fn aligned(table: &Table) -> String {
         lines.push(table.columns.iter().map(|of| of.unit.as_str()).collect());
     }
     lines.extend(table.rows.iter().map(|row| row.cells.iter().map(String::as_str).collect()));
-    let longest =
-        |texts: &mut dyn Iterator<Item = &str>| texts.map(|text| text.chars().count()).max().unwrap_or(0);
     let columns = 0..table.columns.len();
-    let mut widths: Vec<usize> =
-        columns.clone().map(|i| longest(&mut lines.iter().map(|cells| cells[i]))).collect();
+    let width = |i: usize| lines.iter().map(|cells| cells[i].chars().count()).max().unwrap_or(0);
+    let mut widths: Vec<usize> = columns.clone().map(width).collect();
     while widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1) > WIDTH {
         let is_foldable = |i: &usize| table.columns[*i].is_words && widths[*i] > WORDS_MIN;
         let Some(widest) = columns.clone().filter(is_foldable).max_by_key(|i| widths[*i]) else { break };
@@ -105,11 +103,8 @@ fn aligned(table: &Table) -> String {
         for i in 0..folded.iter().map(Vec::len).max().unwrap_or(0) {
             let cell = |column: usize| {
                 let (part, width) = (folded[column].get(i).map_or("", String::as_str), widths[column]);
-                if table.columns[column].is_words {
-                    format!("{part:<width$}")
-                } else {
-                    format!("{part:>width$}")
-                }
+                let is_words = table.columns[column].is_words;
+                if is_words { format!("{part:<width$}") } else { format!("{part:>width$}") }
             };
             let line: Vec<String> = columns.clone().map(cell).collect();
             text += &(line.join(GAP).trim_end().to_owned() + "\n");

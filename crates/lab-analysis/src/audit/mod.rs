@@ -92,11 +92,8 @@ impl Range {
         let corners =
             [(self.low, other.low), (self.low, other.high), (self.high, other.low), (self.high, other.high)]
                 .map(|(a, b)| of(a, b));
-        Range {
-            value: of(self.value, other.value),
-            low: corners.into_iter().fold(f64::INFINITY, f64::min),
-            high: corners.into_iter().fold(f64::NEG_INFINITY, f64::max),
-        }
+        let (low, high) = range(corners).unwrap_or_default();
+        Range { value: of(self.value, other.value), low, high }
     }
 }
 
@@ -139,8 +136,6 @@ pub struct AuditFinding {
 pub struct Cause {
     /// In a few words.
     pub name: &'static str,
-    /// The rule of thumb.
-    pub rule: &'static str,
     /// What would decide it.
     pub to_be_sure: &'static str,
     /// Whether it explains a residual; then no later cause is asked about that row.
@@ -165,42 +160,36 @@ struct Case<'a> {
 pub const CAUSES: &[Cause] = &[
     Cause {
         name: "whole-millisecond samples",
-        rule: "in two thirds of the rows N/X − R is 0.25 to 0.75 ms, whatever the load",
         to_be_sure: "Print some single latencies in microseconds, and the time from one request’s end to the next one’s start.",
         explains: true,
         find: whole_milliseconds,
     },
     Cause {
         name: "lost latency",
-        rule: "every row lacks 20 to 60 % of its clients, within 15 points of each other, so that N/X − R grows with the load",
         to_be_sure: "Count requests at the server and samples at the generator: each request must be one sample.",
         explains: true,
         find: lost_latency,
     },
     Cause {
         name: "rows from different runs",
-        rule: "a row accounts for more clients than there were, which no single run can, and others of the sweep do not",
         to_be_sure: "Take throughput, latency and window of a row from the output of one and the same run.",
         explains: true,
         find: different_runs,
     },
     Cause {
         name: "errors counted as throughput",
-        rule: "some requests failed, and the row misses the law by more than 5 %, and by more than now, if its throughput counts successes alone",
         to_be_sure: "Print successes and failures per second, and the latency of each.",
         explains: false,
         find: errors_as_throughput,
     },
     Cause {
         name: "impossible row",
-        rule: "every row of the sweep is above N, or a percentile is below a lower one, or a disk is busy for over 100 %",
         to_be_sure: "Look the row up in the raw output; if it stands there, the generator’s arithmetic is wrong.",
         explains: true,
         find: impossible,
     },
     Cause {
         name: "something else",
-        rule: "rows are off, and nothing above applies to them",
         to_be_sure: "Print requests, summed latency and window of a run: they give the clients that were in a request.",
         explains: true,
         find: unexplained,
@@ -215,10 +204,9 @@ pub fn audit(published: &[PublishedRow]) -> Audit {
         let of_report = rows.iter().filter(|row| row.printed.report == *report);
         let (own, others): (Vec<_>, Vec<_>) = of_report.partition(|row| row.printed.workload == *workload);
         let own: Vec<AuditedRow> = own.into_iter().cloned().collect();
-        let first = published.iter().find(|row| (&row.report, &row.workload) == (report, workload));
         PublishedSweep {
             report: report.clone(),
-            system: first.map(|row| row.system.clone()).unwrap_or_default(),
+            system: own[0].printed.system.clone(),
             workload: workload.clone(),
             findings: findings(&own, others),
             remarks: remarks::remarks(&own),
@@ -266,7 +254,7 @@ impl AuditedRow {
         let (least, most) = CUT_MS;
         // Where the rounding of the printed figures is as large as what is looked for, nothing can be seen.
         self.missing_ms
-            .is_some_and(|of| of.value >= least && of.value <= most && of.high - of.low <= most - least)
+            .is_some_and(|of| (least..=most).contains(&of.value) && of.high - of.low <= most - least)
     }
 
     /// The share of requests that failed, where it is printed and more than nothing.
@@ -289,17 +277,16 @@ impl AuditedRow {
 fn audited(row: &PublishedRow) -> AuditedRow {
     // Of two readings the one that speaks for the row: what it then still misses, it misses either way.
     let share = row.success_share.filter(|share| share.value < 1.0 && share.value > 0.0);
-    let (plain, divided) = (law(row, None), share.and_then(|share| law(row, Some(share))));
-    let is_nearer =
-        divided.zip(plain).is_some_and(|(divided, plain)| divided[0].value.abs() < plain[0].value.abs());
-    let (law, counted) = if is_nearer { (divided, Counted::Successes) } else { (plain, Counted::Attempts) };
+    let attempts = law(row, None).map(|law| (law, Counted::Attempts));
+    let successes = share.and_then(|share| Some((law(row, Some(share))?, Counted::Successes)));
+    let missed = |(law, _): &([Range; 2], Counted)| law[0].value.abs();
+    let nearer = attempts.into_iter().chain(successes).min_by(|a, b| missed(a).total_cmp(&missed(b)));
+    let (law, counted) = nearer.unzip();
     let residual = law.map(|[residual, _]| residual);
     AuditedRow {
         printed: row.clone(),
-        counted,
-        clients_accounted: residual
-            .zip(row.clients)
-            .map(|(of, clients)| (1.0 + of.value) * f64::from(clients)),
+        counted: counted.unwrap_or(Counted::Attempts),
+        clients_accounted: row.clients.zip(residual).map(|(n, of)| (1.0 + of.value) * f64::from(n)),
         residual,
         missing_ms: law.map(|[_, missing_ms]| missing_ms).filter(|of| of.value.is_finite()),
         standing: match residual.map(|of| of.value) {
@@ -348,6 +335,7 @@ fn findings(rows: &[AuditedRow], others: Vec<&AuditedRow>) -> Vec<AuditFinding> 
     findings
 }
 
+/// In two thirds of the rows N/X − R is 0.25 to 0.75 ms, whatever the load.
 fn whole_milliseconds<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     let cut: Vec<&AuditedRow> = case.rows.iter().filter(|row| row.is_cut()).collect();
     let checked = case.rows.iter().filter(|row| row.missing_ms.is_some()).count();
@@ -373,6 +361,7 @@ fn whole_milliseconds<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     Some((cut, reason))
 }
 
+/// Every row lacks 20 to 60 % of its clients, within 15 points of each other, so that N/X − R grows with the load.
 fn lost_latency<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     let (least, most, apart) = LOST;
     let checked =
@@ -391,6 +380,7 @@ fn lost_latency<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     (fits && rows == case.open).then_some((rows, reason))
 }
 
+/// A row accounts for more clients than there were, which no single run can, and others of the sweep do not.
 fn different_runs<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     let above = case.above();
     let is_possible = |row: &AuditedRow| matches!(row.standing, AuditStanding::Holds | AuditStanding::Below);
@@ -398,17 +388,16 @@ fn different_runs<'a>(case: &Case<'a>) -> Option<Found<'a>> {
         return None;
     }
     // What is left below belongs to it as well: nothing else accounts for it, and the sweep is known to be mixed.
-    let mixed = match above.len() < case.open.len() {
-        true => format!(
-            "; residuals of both signs stand in one sweep ({})",
-            residuals(case.open.iter().copied())?
-        ),
-        false => String::new(),
-    };
-    let reason = format!("{}, more than there were, which no single run can print{mixed}", accounted(&above));
+    let mut reason = format!("{}, more than there were, which no single run can print", accounted(&above));
+    if above.len() < case.open.len() {
+        let both = residuals(case.open.iter().copied())?;
+        reason += &format!("; residuals of both signs stand in one sweep ({both})");
+    }
     Some((case.open.clone(), reason))
 }
 
+/// Some requests failed, and the row misses the law by more than 5 %, and by more than now, if its throughput counts
+/// successes alone.
 fn errors_as_throughput<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     let rates = |row: &AuditedRow| Some((row.printed.throughput_rps?.value, row.goodput_rps()?));
     let clause = |(i, row): (usize, &'a AuditedRow)| {
@@ -435,6 +424,7 @@ fn errors_as_throughput<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     (!found.is_empty()).then(|| (found, clauses.join("; ")))
 }
 
+/// Every row of the sweep is above N, or a percentile is below a lower one, or a disk is busy for over 100 %.
 fn impossible<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     let above = case.above();
     let more = || format!("{}, more than there were", accounted(&above));
@@ -457,6 +447,7 @@ fn impossible<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     (!found.is_empty()).then(|| (found, clauses.join("; ")))
 }
 
+/// Rows are off, and nothing above applies to them.
 fn unexplained<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     let why = match case.open.iter().all(|row| row.rounding_decides()) {
         true => "the rounding of the printed digits alone may be the reason",
