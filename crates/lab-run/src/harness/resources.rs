@@ -11,15 +11,14 @@ struct Row {
     name: &'static str,
     kind: ResourceKind,
     limit: Limit,
-    /// Counter of busy seconds. Where it is not read, there is no such resource.
-    busy: &'static str,
+    /// How its counters begin. Where `_busy_seconds_total` is not read, there is no such resource.
+    counters: &'static str,
     /// Gauge of how many requests it works on at once; of one at a time there is none.
     servers: Option<&'static str>,
-    /// Counters of client-seconds; what is not read is left out.
-    waiting: &'static [&'static str],
-    serving: &'static [&'static str],
-    /// How the counters of its threads begin; there is one sum of them for all shards.
-    threads: Option<&'static str>,
+    /// Client-seconds of those who wait before its queue, if they are counted.
+    unread: Option<&'static str>,
+    /// The counter that is client-seconds of those who are served, if one is.
+    serving: Option<&'static str>,
     /// What these are called that may be held meanwhile; they stand above it in the table.
     within: &'static [Limit],
 }
@@ -29,11 +28,10 @@ const ROW: Row = Row {
     name: "",
     kind: ResourceKind::Station,
     limit: Limit::ServerWorkers,
-    busy: "",
+    counters: "",
     servers: None,
-    waiting: &[],
-    serving: &[],
-    threads: None,
+    unread: None,
+    serving: Some("_busy_seconds_total"),
     within: &[],
 };
 
@@ -41,47 +39,34 @@ const ROW: Row = Row {
 const ROWS: &[Row] = &[
     Row {
         name: "server workers",
-        busy: "stats.weir_worker_busy_seconds_total",
+        counters: "stats.weir_worker",
         servers: Some("stats.weir_workers"),
         // A request that no worker has read yet lies in its socket; an answer of the store waits for the worker that asked.
-        waiting: &[SERVER_UNREAD, "stats.weir_worker_queue_seconds_total"],
-        serving: &["stats.weir_worker_busy_seconds_total"],
+        unread: Some(SERVER_UNREAD),
         ..ROW
     },
     Row {
         name: "compute threads",
         kind: ResourceKind::Pool,
-        busy: "stats.weir_compute_busy_seconds_total",
+        counters: "stats.weir_compute",
         servers: Some("stats.weir_compute_threads"),
-        waiting: &["stats.weir_compute_queue_seconds_sum"],
-        serving: &["stats.weir_compute_busy_seconds_total"],
         ..ROW
     },
-    Row {
-        name: "server lock",
-        limit: Limit::ServerLock,
-        busy: "stats.weir_lock_busy_seconds_total",
-        // Who holds it is in a lane, and counted there.
-        waiting: &["stats.weir_lock_queue_seconds_total"],
-        ..ROW
-    },
+    // Who holds it is in a lane, and counted there.
+    Row { name: "server lock", limit: Limit::ServerLock, counters: "stats.weir_lock", serving: None, ..ROW },
     Row {
         name: "store {operation} workers{shard}",
         kind: ResourceKind::Pool,
         limit: Limit::Pool,
-        busy: "stats.weir_store_busy_seconds_total",
+        counters: "stats.weir_store",
         servers: Some("stats.weir_store_workers"),
-        waiting: &["stats.weir_store_queue_seconds_sum"],
-        serving: &["stats.weir_store_request_seconds_total"],
-        threads: Some("server.threads.{operation}"),
+        serving: Some("_request_seconds_total"),
         ..ROW
     },
     Row {
         name: "store flush{shard}",
         limit: Limit::CommitPath,
-        busy: "stats.weir_flush_busy_seconds_total",
-        waiting: &["stats.weir_flush_queue_seconds_total"],
-        serving: &["stats.weir_flush_busy_seconds_total"],
+        counters: "stats.weir_flush",
         within: &[Limit::Pool, Limit::ServerLock],
         ..ROW
     },
@@ -135,44 +120,35 @@ fn one(name: String, busy: Vec<String>, kind: ResourceKind, limit: Option<Limit>
 impl Row {
     /// One for each set of labels; `above` are those of the rows above it.
     fn resources(&self, reading: &Reading, above: &[Resource]) -> Vec<Resource> {
-        let labelled = reading.counters.keys().filter_map(|counter| {
-            let labels = counter.strip_prefix(self.busy)?;
-            (labels.is_empty() || labels.starts_with('{')).then_some((counter, labels))
-        });
-        labelled.filter_map(|(counter, labels)| self.resource(counter, labels, reading, above)).collect()
+        let busy = format!("{}_busy_seconds_total", self.counters);
+        let labels = reading.counters.keys().filter_map(|counter| counter.strip_prefix(&busy));
+        let labels = labels.filter(|labels| labels.is_empty() || labels.starts_with('{'));
+        labels.filter_map(|labels| self.resource(labels, reading, above)).collect()
     }
 
-    fn resource(
-        &self,
-        counter: &str,
-        labels: &str,
-        reading: &Reading,
-        above: &[Resource],
-    ) -> Option<Resource> {
+    fn resource(&self, labels: &str, reading: &Reading, above: &[Resource]) -> Option<Resource> {
         let servers_gauge = self.servers.map(|name| format!("{name}{labels}"));
         let servers = servers_gauge.as_ref().map_or(Some(1.0), |name| reading.gauges.get(name).copied());
         let is_read = |name: &String| reading.counters.contains_key(name);
-        let counted = |names: &[&str]| {
-            let labelled = names.iter().map(|name| format!("{name}{labels}"));
-            labelled.filter(|name| name == SERVER_UNREAD || is_read(name)).collect()
-        };
-        let (operation, shard) = (label(labels, "operation").unwrap_or_default(), label(labels, "shard"));
-        // Where several shards have its threads together, their counters are nobody's.
-        let threads =
-            self.threads.filter(|_| shard.is_none()).map(|name| name.replace("{operation}", operation));
+        let counter = |what: &str| Some(format!("{}{what}{labels}", self.counters)).filter(is_read);
+        let queue = ["_queue_seconds_total", "_queue_seconds_sum"].into_iter().filter_map(counter);
+        let (operation, shard) = (label(labels, "operation"), label(labels, "shard"));
+        // Threads are named after the operation. Where several shards have them together, their counters are nobody's.
+        let threads = operation.filter(|_| shard.is_none()).map(|name| format!("{SERVER}.threads.{name}"));
         let computing =
             threads.map(|name| ["cpu_secs", "run_delay_secs"].map(|what| format!("{name}.{what}")));
         let shard = shard.map(|shard| format!(" of shard {shard}")).unwrap_or_default();
+        let name = self.name.replace("{operation}", operation.unwrap_or_default());
         Some(Resource {
-            name: self.name.replace("{operation}", operation).replace("{shard}", &shard),
-            busy: vec![counter.to_owned()],
+            name: name.replace("{shard}", &shard),
+            busy: counter("_busy_seconds_total").into_iter().collect(),
             // What the server has none of is not in use.
             servers: servers.filter(|servers| *servers > 0.0)?,
             servers_gauge,
             kind: self.kind,
             limit: Some(self.limit),
-            waiting: counted(self.waiting),
-            serving: counted(self.serving),
+            waiting: self.unread.map(str::to_owned).into_iter().chain(queue).collect(),
+            serving: self.serving.and_then(counter).into_iter().collect(),
             computing: computing.filter(|names| names.iter().all(is_read)).map(Vec::from).unwrap_or_default(),
             within: names_of(above, self.within),
         })
