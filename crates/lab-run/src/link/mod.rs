@@ -153,7 +153,7 @@ impl Link {
         let now = self.began.elapsed();
         let of = |wire: &Mutex<Wire>| {
             let mut wire = wire.lock();
-            let direction = LinkDirection { bytes: wire.bytes(), busy_secs: wire.busy(now).as_secs_f64() };
+            let direction = LinkDirection { bytes: wire.bytes, busy_secs: wire.busy(now).as_secs_f64() };
             (direction, wire.spent(now))
         };
         let ((up, up_spent), (down, down_spent)) = (of(&self.up), of(&self.down));
@@ -168,8 +168,8 @@ impl Link {
 
 /// Waits until something has come, for at most `wait`; whether it has.
 fn is_readable(stream: &TcpStream, wait: Option<Duration>) -> io::Result<bool> {
-    let wait = wait
-        .map(|wait| Timespec { tv_sec: wait.as_secs().cast_signed(), tv_nsec: wait.subsec_nanos().into() });
+    // One too long for the kernel has no end.
+    let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
     match poll(&mut [PollFd::new(stream, PollFlags::IN)], wait.as_ref()) {
         Err(error) if error.kind() != ErrorKind::Interrupted => Err(error.into()),
         ready => Ok(ready == Ok(1)),

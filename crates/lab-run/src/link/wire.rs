@@ -13,14 +13,15 @@ const CHUNK_MAX: Duration = Duration::from_millis(10);
 const CHUNK_BYTES: (usize, usize) = (1_500, 64 << 10);
 
 /// One direction, shared by all connections.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Wire {
     /// Bytes a second; `None`: no limit.
     rate: Option<f64>,
     delay: Duration,
     /// When everything that came so far has been sent.
     free_at: Duration,
-    bytes: u64,
+    /// That came.
+    pub(super) bytes: u64,
     busy: Duration,
     /// Chunks that are not through, in the order in which they will be.
     under_way: VecDeque<Passage>,
@@ -43,8 +44,7 @@ struct Passage {
 
 impl Wire {
     pub(super) fn new(rate: Option<f64>, delay: Duration) -> Wire {
-        let (free_at, busy) = (Duration::ZERO, Duration::ZERO);
-        Wire { rate, delay, free_at, bytes: 0, busy, under_way: VecDeque::new(), spent: Spent::default() }
+        Wire { rate, delay, ..Wire::default() }
     }
 
     /// The most bytes that one chunk may have.
@@ -64,11 +64,6 @@ impl Wire {
         self.settle(now);
         self.under_way.push_back(Passage { came: now, begins, through, free });
         through
-    }
-
-    /// Bytes that came.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// For how long it has been sending by `now`: what came without what is still to be sent.
@@ -125,7 +120,7 @@ mod tests {
         assert_eq!(wire.take(ms(100), 5_000, BEGAN), ms(125));
         assert_eq!(wire.take(ms(101), 5_000, BEGAN), ms(130));
         assert_eq!(wire.take(ms(150), 1_000, BEGAN), ms(171), "time in which nothing came is lost");
-        assert_eq!(wire.bytes(), 11_000);
+        assert_eq!(wire.bytes, 11_000);
         for (now, busy) in [(150, 10), (151, 11), (999, 11)] {
             assert_eq!(wire.busy(ms(now)), ms(busy), "{now}");
         }

@@ -6,7 +6,6 @@
 
 use super::{Context, Database, Engine, Sampler, value_of};
 use crate::session::{Patience, Session};
-use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
@@ -44,7 +43,8 @@ pub(super) fn each_database(
         let ((questions, mut session), part) = (opened.ok()?, database.part.clone());
         let sampler: Sampler = Box::new(move |into| {
             for sql in &questions {
-                let rows = session.query(sql).map_err(|error| of_part(&part, error))?;
+                let answer = session.query(sql);
+                let rows = answer.map_err(|error| io::Error::other(format!("{part}: {error}")))?;
                 for (name, value) in rows.iter().flat_map(|row| parse(row)) {
                     let values = if name == GAUGE { &mut into.gauges } else { &mut into.counters };
                     values.insert(format!("{part}.{name}"), value);
@@ -74,9 +74,4 @@ pub(super) fn cpu_secs_of(worker: u32, root: u32) -> Option<f64> {
     let schedstat = fs::read_to_string(format!("/proc/{worker}/schedstat")).ok()?;
     let nanos: f64 = schedstat.split(' ').next()?.parse().ok()?;
     (is_root("PPid") || is_root("Tgid")).then_some(nanos / 1e9)
-}
-
-/// What went wrong with one of several databases.
-pub(super) fn of_part(part: &str, error: impl Display) -> io::Error {
-    io::Error::other(format!("{part}: {error}"))
 }

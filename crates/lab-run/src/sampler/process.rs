@@ -97,11 +97,9 @@ impl Part {
         let threads = || self.seen.values().flat_map(|used| used.threads.values());
         for task in threads().filter_map(|thread| thread.task.as_ref()).collect::<BTreeSet<_>>() {
             let its = || threads().filter(|thread| thread.task.as_ref() == Some(task));
-            into.count(format!("{name}.threads.{task}.cpu_secs"), its().map(|of| of.cpu_secs).sum());
-            into.count(
-                format!("{name}.threads.{task}.run_delay_secs"),
-                its().map(|of| of.run_delay_secs).sum(),
-            );
+            let name = format!("{name}.threads.{task}");
+            into.count(format!("{name}.cpu_secs"), its().map(|of| of.cpu_secs).sum());
+            into.count(format!("{name}.run_delay_secs"), its().map(|of| of.run_delay_secs).sum());
         }
         into.count(format!("{name}.cpu_secs"), self.seen.values().map(Used::cpu_secs).sum());
         // With its accounting off the kernel prints zeros for these two; and of a thread that ended unseen they are

@@ -6,7 +6,7 @@
 //! time. States that were not seen have no counter; where there are `waits.samples`, that means zero.
 
 use super::background::{Background, Foreground};
-use super::database::{SCHEMA, all, cpu_secs_of, of_part};
+use super::database::{SCHEMA, all, cpu_secs_of};
 use super::{Context, Database, Engine, Reading, Sampler};
 use crate::session::APPLICATION;
 use std::collections::BTreeMap;
@@ -18,34 +18,26 @@ const PERIOD: Duration = Duration::from_millis(40);
 /// After a session that failed.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// A session that sends nothing waits for its client; in a transaction that is another matter.
-fn postgres() -> String {
-    format!(
-        "SELECT CASE
-            WHEN state IN ('active', 'fastpath function call') AND wait_event IS NULL THEN 'CPU'
-            WHEN state IN ('active', 'fastpath function call') THEN wait_event_type || ':' || wait_event
-            WHEN state LIKE 'idle in transaction%' THEN 'idle_in_transaction'
-            WHEN state = 'idle' THEN 'idle'
-            ELSE 'unknown' END, count(*)
-        FROM pg_stat_activity
-        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name <> '{APPLICATION}'
-        GROUP BY 1"
-    )
-}
+/// A session that sends nothing waits for its client; in a transaction that is another matter. `{ours}` is how ours call themselves.
+const POSTGRES: &str = "SELECT CASE
+        WHEN state IN ('active', 'fastpath function call') AND wait_event IS NULL THEN 'CPU'
+        WHEN state IN ('active', 'fastpath function call') THEN wait_event_type || ':' || wait_event
+        WHEN state LIKE 'idle in transaction%' THEN 'idle_in_transaction'
+        WHEN state = 'idle' THEN 'idle'
+        ELSE 'unknown' END, count(*)
+    FROM pg_stat_activity
+    WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name <> '{ours}'
+    GROUP BY 1";
 
-/// MariaDB and MySQL name what a statement is doing, not what it waits for.
-fn mysql() -> String {
-    format!(
-        "SELECT CASE
-            WHEN command = 'Sleep' THEN 'idle'
-            WHEN COALESCE(state, '') = '' THEN 'State:unnamed'
-            ELSE CONCAT('State:', state) END AS class, COUNT(*)
-        FROM information_schema.processlist
-        WHERE command NOT IN ('Daemon', 'Binlog Dump', 'Connect') AND command NOT LIKE 'Slave%'
-            AND COALESCE(db, '') <> '{SCHEMA}'
-        GROUP BY class"
-    )
-}
+/// MariaDB and MySQL name what a statement is doing, not what it waits for. `{ours}` is where our sessions are.
+const MYSQL: &str = "SELECT CASE
+        WHEN command = 'Sleep' THEN 'idle'
+        WHEN COALESCE(state, '') = '' THEN 'State:unnamed'
+        ELSE CONCAT('State:', state) END AS class, COUNT(*)
+    FROM information_schema.processlist
+    WHERE command NOT IN ('Daemon', 'Binlog Dump', 'Connect') AND command NOT LIKE 'Slave%'
+        AND COALESCE(db, '') <> '{ours}'
+    GROUP BY class";
 
 /// Which thread of the machine serves the session.
 const MYSQL_THREAD: &str = "SELECT tid FROM information_schema.processlist WHERE id = CONNECTION_ID()";
@@ -88,7 +80,7 @@ pub(super) fn make(context: &Context) -> Option<Sampler> {
         Box::new(move |into| {
             let seen = watch.seen.lock();
             if !seen.live {
-                return Err(of_part(&part, "its sessions cannot be asked"));
+                return Err(io::Error::other(format!("{part}: its sessions cannot be asked")));
             }
             seen.show(&part, into);
             Ok(())
@@ -101,30 +93,24 @@ pub(super) fn make(context: &Context) -> Option<Sampler> {
 struct Observed {
     /// Whether the database can be asked.
     live: bool,
-    samples: f64,
-    observed_secs: f64,
-    /// Session-seconds by state.
-    sessions_secs: BTreeMap<String, f64>,
-    /// Processor time of our own session, where it can be read.
-    cost_secs: Option<f64>,
+    /// Samples, the time they stand for, session-seconds by state, and processor time of our own session, where that can be read.
+    counters: BTreeMap<String, f64>,
 }
 
 impl Observed {
+    fn count(&mut self, name: &str, more: f64) {
+        *self.counters.entry(name.to_owned()).or_default() += more;
+    }
+
     /// Takes in who was where at the end of `gap_secs`.
     fn add(&mut self, gap_secs: f64, sessions: Vec<(String, f64)>) {
-        self.samples += 1.0;
-        self.observed_secs += gap_secs;
-        for (state, count) in sessions {
-            *self.sessions_secs.entry(state).or_insert(0.0) += count * gap_secs;
-        }
+        self.count("samples", 1.0);
+        self.count("observed_secs", gap_secs);
+        sessions.iter().for_each(|(state, count)| self.count(&format!("{state}_secs"), count * gap_secs));
     }
 
     fn show(&self, part: &str, into: &mut Reading) {
-        let mut count = |name: &str, value| into.count(format!("{part}.waits.{name}"), value);
-        count("samples", self.samples);
-        count("observed_secs", self.observed_secs);
-        self.cost_secs.into_iter().for_each(|secs| count("cost_secs", secs));
-        self.sessions_secs.iter().for_each(|(state, secs)| count(&format!("{state}_secs"), *secs));
+        self.counters.iter().for_each(|(name, value)| into.count(format!("{part}.waits.{name}"), *value));
     }
 }
 
@@ -145,11 +131,11 @@ fn ask(database: &Database, root: Option<u32>, watch: &Foreground<Observed>) -> 
     let (worker, sql) = match database.engine {
         Engine::Postgres => {
             // Prepared, so that asking again costs the server no planning.
-            session.query(&format!("PREPARE sessions AS {}", postgres()))?;
+            session.query(&format!("PREPARE sessions AS {}", POSTGRES.replace("{ours}", APPLICATION)))?;
             (session.query("SELECT pg_backend_pid()")?, "EXECUTE sessions".to_owned())
         }
         // MariaDB says which thread of the machine it is; MySQL does not.
-        Engine::MariaDb => (session.query(MYSQL_THREAD).unwrap_or_default(), mysql()),
+        Engine::MariaDb => (session.query(MYSQL_THREAD).unwrap_or_default(), MYSQL.replace("{ours}", SCHEMA)),
     };
     let worker = worker.concat().first().and_then(|worker| worker.parse().ok());
     let cost_secs = || cpu_secs_of(worker?, root?);
@@ -158,7 +144,9 @@ fn ask(database: &Database, root: Option<u32>, watch: &Foreground<Observed>) -> 
     let mut paid_secs = cost_secs();
     {
         let mut seen = watch.seen.lock();
-        seen.cost_secs = seen.cost_secs.or(paid_secs.map(|_| 0.0));
+        // What is zero is counted, too: a window may begin before the first sample.
+        let known = ["samples", "observed_secs"].into_iter().chain(paid_secs.map(|_| "cost_secs"));
+        known.for_each(|name| seen.count(name, 0.0));
         seen.live = true;
     }
     let mut last = Instant::now();
@@ -172,8 +160,8 @@ fn ask(database: &Database, root: Option<u32>, watch: &Foreground<Observed>) -> 
         let cost_now = cost_secs();
         let mut seen = watch.seen.lock();
         seen.add((now - last).as_secs_f64(), sessions);
-        if let (Some(sum), Some(before), Some(after)) = (&mut seen.cost_secs, paid_secs, cost_now) {
-            *sum += after - before;
+        if let (Some(before), Some(after)) = (paid_secs, cost_now) {
+            seen.count("cost_secs", after - before);
         }
         (last, paid_secs) = (now, cost_now);
     }

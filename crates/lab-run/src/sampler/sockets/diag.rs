@@ -37,7 +37,7 @@ pub(super) struct Source {
 }
 
 /// Questions about chosen ends, ready to be sent: what is asked first is answered soonest.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Questions {
     bytes: Vec<u8>,
     ends: Vec<(SocketAddr, SocketAddr)>,
@@ -133,32 +133,29 @@ impl Source {
 }
 
 impl Questions {
-    /// Leaves none.
-    pub(super) fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-    }
-
-    /// Asks for the end at `local` of a connection with `peer`, after all that was asked for before.
-    pub(super) fn ask(&mut self, local: SocketAddr, peer: SocketAddr) {
-        // The family IPv4 finds an end also where it belongs to a server that listens on both.
-        let both_v4 = local.is_ipv4() && peer.is_ipv4();
-        let address = |ip: IpAddr| match ip {
-            IpAddr::V4(ip) if !both_v4 => ip.to_ipv6_mapped().into(),
-            ip => ip,
-        };
-        let id = SocketId {
-            source_port: local.port(),
-            destination_port: peer.port(),
-            source_address: address(local.ip()),
-            destination_address: address(peer.ip()),
-            interface_id: 0,
-            // Any.
-            cookie: [0xff; 8],
-        };
-        let family = if both_v4 { AF_INET } else { AF_INET6 };
-        append(&mut self.bytes, self.ends.len(), 0, request(family, StateFlags::all(), id));
-        self.ends.push((local, peer));
+    /// Asks in this order for ends by their own address and that of their peer.
+    pub(super) fn about(ends: impl IntoIterator<Item = (SocketAddr, SocketAddr)>) -> Questions {
+        let (mut bytes, ends) = (Vec::new(), Vec::from_iter(ends));
+        for (number, (local, peer)) in ends.iter().enumerate() {
+            // The family IPv4 finds an end also where it belongs to a server that listens on both.
+            let both_v4 = local.is_ipv4() && peer.is_ipv4();
+            let address = |ip: IpAddr| match ip {
+                IpAddr::V4(ip) if !both_v4 => ip.to_ipv6_mapped().into(),
+                ip => ip,
+            };
+            let id = SocketId {
+                source_port: local.port(),
+                destination_port: peer.port(),
+                source_address: address(local.ip()),
+                destination_address: address(peer.ip()),
+                interface_id: 0,
+                // Any.
+                cookie: [0xff; 8],
+            };
+            let family = if both_v4 { AF_INET } else { AF_INET6 };
+            append(&mut bytes, number, 0, request(family, StateFlags::all(), id));
+        }
+        Questions { bytes, ends }
     }
 }
 
@@ -218,10 +215,7 @@ mod tests {
         let ends = source.all(&[peer.port()].into()).unwrap();
         assert_eq!(ends.len(), 2, "{ends:?}");
         let servers = ends.iter().position(|end| end.local.port() == peer.port()).unwrap();
-        let mut questions = Questions::default();
-        questions.ask(peer, local);
-        questions.ask(local, peer);
-        let sampled = source.sample(&questions).unwrap();
+        let sampled = source.sample(&Questions::about([(peer, local), (local, peer)])).unwrap();
         [(ends[servers], ends[1 - servers]), (sampled[0].unwrap(), sampled[1].unwrap())]
     }
 
@@ -265,13 +259,9 @@ mod tests {
         let client = TcpStream::connect(to).unwrap();
         let here = client.local_addr().unwrap();
         let nobody = SocketAddr::from(([127, 0, 0, 2], 1));
-        let mut questions = Questions::default();
-        for (local, peer) in [(to, nobody), (here, to), (nobody, here), (to, here)] {
-            questions.ask(local, peer);
-        }
-        let found = source.sample(&questions).unwrap();
+        let ends = [(to, nobody), (here, to), (nobody, here), (to, here)];
+        let found = source.sample(&Questions::about(ends)).unwrap();
         assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true, false, true]);
-        questions.clear();
-        assert_eq!(source.sample(&questions).unwrap(), []);
+        assert_eq!(source.sample(&Questions::about([])).unwrap(), []);
     }
 }

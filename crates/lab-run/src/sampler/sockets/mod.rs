@@ -117,16 +117,11 @@ fn watch(listeners: &Listeners, mut posts: Posts, sockets: &Foreground<Observed>
     let mut changed = true;
     // What lists have cost so far.
     let (began, mut lists_secs) = (Instant::now(), 0.0);
-    let mut questions = Questions::default();
     seen.lock().live = !known.is_empty();
     loop {
         // Made before the wait, so that the kernel samples the first as soon as this thread runs.
-        let sample = choose(&mut known, &mut rng);
-        questions.clear();
-        for (local, peer) in &sample {
-            questions.ask(*local, *peer);
-            questions.ask(*peer, *local);
-        }
+        let sample = choose(&mut known, &mut rng).into_iter();
+        let questions = Questions::about(sample.flat_map(|(one, other)| [(one, other), (other, one)]));
         posts.turn();
         let paid_secs = thread_cpu_secs();
         let gap = {
@@ -180,8 +175,7 @@ fn gap(mean: Duration, rng: &mut impl Rng) -> Duration {
 
 /// What this thread has used of the processor.
 fn thread_cpu_secs() -> f64 {
-    let used = clock_gettime(ClockId::ThreadCPUTime);
-    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default().as_secs_f64()
 }
 
 #[cfg(test)]
