@@ -3,22 +3,16 @@
 use super::TargetRun;
 use super::database::{DatabaseServer, Options};
 use super::limits::{Limits, Part};
-use super::process::{Process, complete};
+use super::process::{Process, complete, poll_until};
 use kv::Error;
 use lab_data::experiment::{Database, Engine, GENERATOR, SERVER};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// What a replica needs of the servers it follows, and of itself: room for the slots of every shard.
-const FOLLOWED: &[(&str, &str)] = &[("wal_level", "logical")];
+use std::time::Duration;
 
 /// How long a replica may take to catch up before a trial is begun without it.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
-/// How often it is checked.
-const SETTLE_POLL_EVERY: Duration = Duration::from_millis(20);
 /// A replica never has all: the servers log some bytes even when nothing happens.
 const LAG_SETTLED_BYTES: u64 = 1 << 20;
 
@@ -28,7 +22,7 @@ pub(super) struct Fleet<'a> {
     plan: Vec<Database>,
     /// In the order of `plan`; before the limits, whose groups must be empty when they go.
     servers: Vec<DatabaseServer>,
-    limits: Option<Limits>,
+    pub(super) limits: Limits,
     /// Databases made so far: each start of the target has one of its own.
     fresh: u32,
     /// The database in use.
@@ -46,13 +40,15 @@ impl<'a> Fleet<'a> {
             capped: database.store.is_some(),
             memory: experiment.limits.memory.map(|size| size.0),
             quota: quota.database,
+            ..Part::default()
         });
-        let part = |name: &str, capped, quota| Part { name: name.to_owned(), capped, memory: None, quota };
+        let part =
+            |name: &str, capped, quota| Part { name: name.to_owned(), capped, quota, ..Part::default() };
         // Without a database it is the server that writes.
         let own = [part(SERVER, plan.is_empty(), quota.server), part(GENERATOR, false, quota.generator)];
         let own = own.into_iter().filter(|part| part.capped || part.quota.is_some());
-        let parts: Vec<Part> = databases.chain(own).collect();
-        let limits = Limits::new(&parts, workloads.iter().any(|workload| workload.write_cap.is_some()))?;
+        let parts = databases.chain(own).collect();
+        let limits = Limits::new(parts, workloads.iter().any(|workload| workload.write_cap.is_some()))?;
         Ok(Fleet { target_run, plan, servers: Vec::new(), limits, fresh: 0, current: String::new() })
     }
 
@@ -64,7 +60,7 @@ impl<'a> Fleet<'a> {
         }
         for database in self.plan.iter().skip(self.servers.len()) {
             let server = self.start(database)?;
-            server.pid().map_or(Ok(()), |pid| self.take(&database.part, pid))?;
+            server.pid().map_or(Ok(()), |pid| self.limits.take(&database.part, pid))?;
             self.servers.push(server);
         }
         self.current = format!("block_{}", self.fresh);
@@ -83,7 +79,8 @@ impl<'a> Fleet<'a> {
         };
         let mut settings = settings.clone().unwrap_or_default().settings;
         if self.has_replica() && database.engine == Engine::Postgres {
-            settings.extend(FOLLOWED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+            // What it needs of the servers it follows, and of itself: room for the slots of every shard.
+            settings.insert("wal_level".to_owned(), "logical".to_owned());
         }
         let options = Options {
             cores: self.target_run.cores_of(&database.part).to_vec(),
@@ -129,17 +126,10 @@ impl<'a> Fleet<'a> {
         for server in postgres() {
             server.ask("CHECKPOINT")?;
         }
-        let start = Instant::now();
-        while start.elapsed() < SETTLE_MAX && postgres().any(is_followed_late) {
-            thread::sleep(SETTLE_POLL_EVERY);
-        }
+        let is_followed = || Ok((!postgres().any(is_followed_late)).then_some(()));
+        poll_until(SETTLE_MAX, &self.target_run.options.stop, is_followed)?;
         rustix::fs::sync();
         Ok(())
-    }
-
-    /// Puts a process that is no database under the limits of its part, where that has any.
-    pub(super) fn take(&self, part: &str, pid: u32) -> Result<(), Error> {
-        self.limits.as_ref().map_or(Ok(()), |limits| limits.take(part, pid))
     }
 
     /// Has every commit of the PostgreSQL servers that are stores wait so many microseconds before it flushes; 0 is none.
@@ -167,11 +157,6 @@ impl<'a> Fleet<'a> {
     /// Where the first of them keeps its data.
     pub(super) fn data(&self) -> Option<&Path> {
         self.servers.first().map(DatabaseServer::dir)
-    }
-
-    /// What is limited, where anything is.
-    pub(super) fn limits(&self) -> Option<&Limits> {
-        self.limits.as_ref()
     }
 }
 

@@ -12,7 +12,7 @@ use super::sizes::Base;
 use super::{Block, Runner, shuffle};
 use kv::Error;
 use kv::units::Span;
-use lab_data::experiment::{Experiment, Interventions, Workload};
+use lab_data::experiment::{Experiment, Workload};
 use lab_data::results::{Intervention, Results, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -70,19 +70,16 @@ impl<'a> Rounds<'a> {
 
     /// Those that the experiment asks for.
     fn asked(experiment: &Experiment, workload: &'a Workload, names: &[String]) -> Option<Rounds<'a>> {
-        let Interventions { level, rounds, strength, window, .. } =
-            experiment.interventions.as_ref()?.clone();
-        let wanted = |name: &&String| {
-            !is_headroom(name) && experiment.interventions.as_ref().is_some_and(|of| of.wants(name))
-        };
+        let asked = experiment.interventions.as_ref()?;
+        let wanted = |name: &&String| !is_headroom(name) && asked.wants(name);
         Some(Rounds {
             workload,
-            level: level.or(experiment.levels_of(workload).iter().max().copied()).unwrap_or(1),
+            level: asked.level.or(experiment.levels_of(workload).iter().max().copied()).unwrap_or(1),
             names: names.iter().filter(wanted).cloned().collect(),
-            strength,
-            numbers: 0..rounds,
-            in_one_try: rounds,
-            length: Length { warmup: experiment.warmup, window, adaptive: None },
+            strength: asked.strength,
+            numbers: 0..asked.rounds,
+            in_one_try: asked.rounds,
+            length: Length { warmup: experiment.warmup, window: asked.window, adaptive: None },
         })
     }
 }

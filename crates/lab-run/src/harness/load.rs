@@ -2,13 +2,14 @@
 
 use super::process::Process;
 use super::runner::{Length, Planned};
-use super::{BIN, Options, Precision};
+use super::{BIN, Options};
 use crate::sampler::{Context, Samplers};
 use kv::Error;
 use kv::proto::{LoadEvent, LoadReport, SecondReport};
 use kv::units::Span;
 use lab_data::experiment::GENERATOR;
 use lab_data::results::{Reading, SLOWER_GENERATOR, Trial};
+use std::cell::Cell;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -37,8 +38,8 @@ pub(super) struct Run<'a> {
     pub(super) url: &'a str,
     /// Of the operation streams.
     pub(super) seed: u64,
-    /// Whether the keys must be written first.
-    pub(super) preload: bool,
+    /// Whether every key of the workload is in the target: else they are written first.
+    pub(super) is_filled: Cell<bool>,
     /// Where the generator runs; it gets as many threads.
     pub(super) cores: &'a [usize],
     /// What is sampled beside the generator.
@@ -51,26 +52,19 @@ pub(super) struct Run<'a> {
     pub(super) limits: Limits,
 }
 
-/// What came of a run.
-pub(super) struct Outcome {
-    /// Whether every key of the workload is in the target now.
-    pub(super) preloaded: bool,
-    /// The generator's report or why there is none, and the readings around its window if that closed.
-    pub(super) trial: Trial,
-}
-
 impl Run<'_> {
-    /// Runs it to its end, to its time limit, or until the run is stopped.
-    pub(super) fn run(&self) -> Outcome {
-        let mut outcome = Outcome { preloaded: !self.preload, trial: self.planned.trial() };
-        match self.follow(&mut outcome) {
-            Ok(report) => outcome.trial.load = Some(report),
-            Err(why) => outcome.trial.failure = Some(why.into()),
+    /// Runs it to its end, to its time limit, or until the run is stopped: the generator's report or why there is none, and the readings
+    /// around its window if that closed.
+    pub(super) fn run(&self) -> Trial {
+        let mut trial = self.planned.trial();
+        match self.follow(&mut trial) {
+            Ok(report) => trial.load = Some(report),
+            Err(why) => trial.failure = Some(why.into()),
         }
-        outcome
+        trial
     }
 
-    fn follow(&self, Outcome { preloaded, trial }: &mut Outcome) -> Result<LoadReport, Error> {
+    fn follow(&self, trial: &mut Trial) -> Result<LoadReport, Error> {
         let Run { options, limits, .. } = *self;
         let mut process = Process::weir(&mut self.command(), self.cores, &options.dir.join("load.log"))?;
         (self.started)(process.pid())?;
@@ -81,28 +75,25 @@ impl Run<'_> {
         let mut samplers = Samplers::new(&context);
         let measured = self.planned.length.warmup.0 + self.window().0;
         let mut deadline =
-            Instant::now() + measured + if self.preload { limits.preload } else { limits.grace };
+            Instant::now() + measured + if self.is_filled.get() { limits.grace } else { limits.preload };
         let (mut bins, mut opened, mut is_closed) = (Vec::new(), None::<(Instant, Reading)>, false);
         loop {
-            let limit = if *preloaded { "its time limit" } else { "the time limit of preloading" };
+            let limit = if self.is_filled.get() { "its time limit" } else { "the time limit of preloading" };
             let late = format_args!("exceeded {limit} and was killed");
             let Some(line) = process.hear(&lines, deadline, late, &options.stop)? else {
                 let ended = process.wait(EXIT_TIMEOUT);
                 let ended = ended.map_or("did not end".into(), |status| format!("ended with {status}"));
                 return Err(process.failed(format_args!("{ended} without a report")));
             };
-            match parse(&line)? {
-                LoadEvent::Preloaded { .. } => {
-                    *preloaded = true;
-                    (self.filled)()?;
-                    deadline = Instant::now() + measured + limits.grace;
-                }
+            let event = parse(&line)?;
+            // Who only writes says nothing of keys.
+            let is_written = matches!(event, LoadEvent::Preloaded { .. } | LoadEvent::WindowStart);
+            if is_written && !self.is_filled.replace(true) {
+                (self.filled)()?;
+            }
+            match event {
+                LoadEvent::Preloaded { .. } => deadline = Instant::now() + measured + limits.grace,
                 LoadEvent::WindowStart => {
-                    // Who only writes says nothing of keys.
-                    if !*preloaded {
-                        *preloaded = true;
-                        (self.filled)()?;
-                    }
                     opened = Some((Instant::now(), samplers.read()));
                     deadline = Instant::now() + self.window().0 + limits.grace;
                 }
@@ -139,10 +130,8 @@ impl Run<'_> {
     /// Whether a window of no fixed length may end after these bins of [`BIN`].
     fn is_enough(&self, bins: &[SecondReport]) -> bool {
         let Planned { workload, length, .. } = self.planned;
-        length.adaptive.is_some_and(|adaptive| {
-            let (least, is_open) = (length.window.0, workload.is_open());
-            (self.options.enough)(&Precision { least, adaptive, is_open }, bins)
-        })
+        let (least, is_open) = (length.window.0, workload.is_open());
+        length.adaptive.is_some_and(|adaptive| (self.options.enough)(least, &adaptive, is_open, bins))
     }
 
     fn command(&self) -> Command {
@@ -164,7 +153,7 @@ impl Run<'_> {
         if length.adaptive.is_some() {
             command.args(["--bin", &BIN.to_string()]);
         }
-        if !self.preload {
+        if self.is_filled.get() {
             command.arg("--no-preload");
         }
         if let Some(slower) = change.filter(|change| change.name == SLOWER_GENERATOR) {
@@ -191,8 +180,8 @@ mod tests {
 
     const REPORT: &str = r#"{"event":"report","format":1,"workload":"w","clients":2,"threads":1,"seed":7,"warmup_secs":0.1,"window_secs":0.1,"attempts":10,"successes":10,"goodput_rps":100.0,"error_ratio":0.0,"latency":{"count":0,"us_mean":0,"us_min":0,"us_p50":0,"us_p90":0,"us_p99":0,"us_p999":0,"us_max":0,"clipped":0},"operations":[],"errors":{},"backoff_secs":0,"cpu_secs":0,"seconds":[]}"#;
 
-    /// Runs a shell script in the generator's place.
-    fn outcome(script: &str, preload: bool, stop: bool) -> Outcome {
+    /// Runs a shell script in the generator's place; what came of it, and whether the keys are written.
+    fn outcome(script: &str, preload: bool, stop: bool) -> (Trial, bool) {
         outcome_within(LIMITS, None, script, preload, stop)
     }
 
@@ -203,7 +192,7 @@ mod tests {
         script: &str,
         preload: bool,
         stop: bool,
-    ) -> Outcome {
+    ) -> (Trial, bool) {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("weir");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -217,14 +206,14 @@ mod tests {
             planned: &Planned::unchanged(&workload, 2, 0, Length { warmup: short, window: short, adaptive }),
             url: "http://127.0.0.1:1",
             seed: 7,
-            preload,
+            is_filled: Cell::new(!preload),
             cores: &[],
             context: &Context::default(),
             started: &|_| Ok(()),
             filled: &|| Ok(()),
             limits,
         };
-        run.run()
+        (run.run(), run.is_filled.get())
     }
 
     #[test]
@@ -233,10 +222,10 @@ mod tests {
             "echo '{{\"event\":\"preloaded\",\"keys\":5,\"secs\":0.1}}'\n\
              echo '{{\"event\":\"window_start\"}}'\necho '{{\"event\":\"window_end\"}}'\necho '{REPORT}'"
         );
-        let outcome = outcome(&script, true, false);
-        let Trial { failure, load, elapsed_secs, opened, closed, .. } = outcome.trial;
+        let (trial, is_filled) = outcome(&script, true, false);
+        let Trial { failure, load, elapsed_secs, opened, closed, .. } = trial;
         assert_eq!(failure, None);
-        assert!(outcome.preloaded);
+        assert!(is_filled);
         assert_eq!(load.unwrap().attempts, 10);
         assert!(elapsed_secs > 0.0);
         assert!(opened.counters.contains_key("generator.cpu_secs"), "{opened:?}");
@@ -255,17 +244,17 @@ mod tests {
              if [ \"$line\" = end ]; then echo '{REPORT}'; else exit 1; fi"
         );
         let adaptive = Adaptive { most: Span(Duration::from_secs(3)), goodput: 0.01, latency: None };
-        let outcome = outcome_within(LIMITS, Some(adaptive), &script, false, false);
-        assert_eq!(outcome.trial.failure, None);
-        assert!(outcome.trial.load.is_some());
+        let (trial, _) = outcome_within(LIMITS, Some(adaptive), &script, false, false);
+        assert_eq!(trial.failure, None);
+        assert!(trial.load.is_some());
     }
 
     #[test]
     fn the_generator_is_told_everything() {
-        let outcome = outcome("echo \"$@\" >&2; exit 3", false, false);
+        let (trial, _) = outcome("echo \"$@\" >&2; exit 3", false, false);
         let told = "load ended with exit status: 3 without a report: load http://127.0.0.1:1 --workload w --events \
              --clients 2 --threads 1 --warmup 100ms --window 100ms --seed 7 --no-preload --until-stdin-ends --keys 5; hint: see ";
-        let why = outcome.trial.failure.unwrap();
+        let why = trial.failure.unwrap();
         assert!(why.starts_with(told), "{why}");
     }
 
@@ -276,9 +265,9 @@ mod tests {
             (&*format!("echo '{REPORT}'"), "load reported without opening and closing its window"),
             ("echo 'error: refused' >&2; exit 1", "without a report: error: refused"),
         ] {
-            let outcome = outcome(script, true, false);
-            assert!(!outcome.preloaded && outcome.trial.load.is_none());
-            let said = outcome.trial.failure.unwrap();
+            let (trial, is_filled) = outcome(script, true, false);
+            assert!(!is_filled && trial.load.is_none());
+            let said = trial.failure.unwrap();
             assert!(said.contains(failure), "{said}");
         }
     }
@@ -287,8 +276,8 @@ mod tests {
     fn a_generator_that_does_not_come_to_an_end_is_killed() {
         let limits = Limits { preload: Duration::ZERO, grace: Duration::ZERO };
         for (preload, limit) in [(true, "the time limit of preloading"), (false, "its time limit")] {
-            let outcome = outcome_within(limits, None, "echo busy >&2; exec sleep 1000", preload, false);
-            let said = outcome.trial.failure.unwrap();
+            let (trial, _) = outcome_within(limits, None, "echo busy >&2; exec sleep 1000", preload, false);
+            let said = trial.failure.unwrap();
             assert!(
                 said.starts_with(&format!("load exceeded {limit} and was killed: busy; hint: ")),
                 "{said}"
@@ -298,6 +287,6 @@ mod tests {
 
     #[test]
     fn a_stopped_run_does_not_wait_for_the_generator() {
-        assert_eq!(outcome("exec sleep 1000", true, true).trial.failure.unwrap(), "interrupted");
+        assert_eq!(outcome("exec sleep 1000", true, true).0.failure.unwrap(), "interrupted");
     }
 }

@@ -67,8 +67,9 @@ pub struct Options {
     pub scale: Option<f64>,
     /// Published results, to be kept beside what is measured.
     pub published: Vec<PublishedRow>,
-    /// Whether a trial whose window may end sooner has seen enough; asked after each of its bins of [`BIN`].
-    pub enough: fn(&Precision, &[SecondReport]) -> bool,
+    /// Whether a trial whose window may end sooner has seen enough; asked after each of its bins of [`BIN`]. It gets what the window is
+    /// in any case, how well the means have to be known, and whether requests are sent at a rate, and goodput says nothing.
+    pub enough: fn(Duration, &Adaptive, bool, &[SecondReport]) -> bool,
     /// Whether the rounds made so far show, for a workload, if the generator is the limit.
     pub is_decided: fn(&Results, &str) -> bool,
     /// Set, the run ends.
@@ -85,7 +86,7 @@ impl Options {
             command: String::new(),
             scale: None,
             published: Vec::new(),
-            enough: |_, bins| bins.len() == 3,
+            enough: |_, _, _, bins| bins.len() == 3,
             is_decided: |results, _| results.interventions.len() >= 12,
             stop: Arc::default(),
         }
@@ -95,17 +96,6 @@ impl Options {
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
-}
-
-/// What an experiment asks of a trial that may end before its limit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Precision {
-    /// What the window is in any case.
-    pub least: Duration,
-    /// How well the means have to be known.
-    pub adaptive: Adaptive,
-    /// Whether requests are sent at a rate, and goodput says nothing.
-    pub is_open: bool,
 }
 
 /// Hears what the harness does.
@@ -131,28 +121,14 @@ pub trait Progress {
     fn intervened(&mut self, target: Option<&str>, intervention: &Intervention);
 }
 
-/// What came of an experiment.
-#[derive(Debug, Default)]
-pub struct Ran {
-    /// What was measured of each target, in the experiment's order; of some perhaps nothing.
-    pub results: Vec<Results>,
-    /// Why it ended early: a target could not be measured at all, or nothing could be saved.
-    pub error: Option<Error>,
-}
-
-/// Runs all of `experiment`, or as much of it as there is time for. The results of several targets are also in directories of
-/// their own, see [`dir_of`].
-pub fn run(experiment: &Experiment, options: &Options, progress: &mut dyn Progress) -> Ran {
-    let mut ran = Ran::default();
-    ran.error = run_into(&mut ran.results, experiment, options, progress).err();
-    ran
-}
-
-fn run_into(
-    results: &mut Vec<Results>,
+/// Runs all of `experiment`, or as much of it as there is time for. `results` gets what was measured of each target, in the
+/// experiment's order; of some perhaps nothing. The results of several targets are also in directories of their own, see [`dir_of`].
+/// The error says why it ended early: a target could not be measured at all, or nothing could be saved.
+pub fn run(
     experiment: &Experiment,
     options: &Options,
     progress: &mut dyn Progress,
+    results: &mut Vec<Results>,
 ) -> Result<(), Error> {
     let cores = topology::available()
         .map_err(|error| Error::new(format_args!("cannot ask which cores we may use: {error}")))?;
@@ -166,7 +142,7 @@ fn run_into(
     }
     let started = now();
     results.extend(target_runs.iter().map(|target_run| target_run.nothing_yet(&started)));
-    let mut count = Count { begun: 0, total: experiment.trials() };
+    let mut trials = 0;
     let mut runner: Option<Box<dyn Runner + '_>> = None;
     let mut proved = None;
     for repetition in 0..experiment.repetitions {
@@ -185,7 +161,7 @@ fn run_into(
                 (own.selftest_at, own.selftest_cores) = (proved.at, proved.cores);
             }
             let mut block = Block { target_run, repetition, results: own, progress: &mut *progress };
-            let done = block.run(&mut made, &mut count);
+            let done = block.run(&mut made, &mut trials);
             runner = made.ok();
             done.map_err(|why| of_target(target_run.subject, why))?;
             if options.is_stopped() {
@@ -216,12 +192,6 @@ fn of_target(subject: &Subject, why: Error) -> Error {
         Some(name) => why.at(format_args!("target `{name}`")),
         None => why,
     }
-}
-
-/// Trials of all targets.
-struct Count {
-    begun: usize,
-    total: usize,
 }
 
 /// A target on its way through all repetitions.
@@ -328,8 +298,8 @@ impl<'b> Block<'b> {
         save(self.results, &self.target_run.options.dir)
     }
 
-    /// Runs every trial, or as many as there is time for.
-    fn run(&mut self, made: &mut Made, count: &mut Count) -> Result<(), Error> {
+    /// Runs every trial, or as many as there is time for; `trials` of all targets have been begun before.
+    fn run(&mut self, made: &mut Made, trials: &mut usize) -> Result<(), Error> {
         let (TargetRun { experiment, options, workloads, .. }, repetition) =
             (self.target_run, self.repetition);
         let name = self.name();
@@ -357,8 +327,8 @@ impl<'b> Block<'b> {
         }
         let Experiment { warmup, window, adaptive, .. } = **experiment;
         for (workload, level) in order(experiment, workloads, repetition) {
-            count.begun += 1;
-            self.progress.begins(count.begun, count.total, name, &workload.name, level);
+            *trials += 1;
+            self.progress.begins(*trials, experiment.trials(), name, &workload.name, level);
             let length = Length { warmup, window, adaptive };
             let planned = Planned::unchanged(workload, level, repetition, length);
             let trial = match &mut begun {
@@ -418,10 +388,8 @@ fn order<'w>(
     workloads: &'w [Workload],
     repetition: u32,
 ) -> Vec<(&'w Workload, u32)> {
-    let mut order: Vec<_> = workloads
-        .iter()
-        .flat_map(|workload| experiment.levels_of(workload).iter().map(move |level| (workload, *level)))
-        .collect();
+    let levels = |of: &'w Workload| experiment.levels_of(of).iter().map(move |level| (of, *level));
+    let mut order: Vec<_> = workloads.iter().flat_map(levels).collect();
     // Each repetition has an order of its own; the golden ratio keeps neighbouring seeds from meeting.
     let seed = experiment.seed.wrapping_add(u64::from(repetition).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     shuffle(&mut order, seed);

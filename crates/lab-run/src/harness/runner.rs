@@ -35,12 +35,7 @@ pub(super) struct Planned<'a> {
 
 impl<'a> Planned<'a> {
     /// One in which nothing is changed.
-    pub(super) fn unchanged(
-        workload: &'a Workload,
-        level: u32,
-        repetition: u32,
-        length: Length,
-    ) -> Planned<'a> {
+    pub(super) fn unchanged(workload: &'a Workload, level: u32, repetition: u32, length: Length) -> Self {
         Planned { workload, level, repetition, length, in_round: false, change: None }
     }
 

@@ -4,7 +4,7 @@
 
 use super::Options;
 use super::files::{self, cannot_write, temporary_dir};
-use super::process::{Process, blind, free_ports, kill_within, on_free_ports, poll_until, wait_ready};
+use super::process::{Process, blind, free_ports, kill_within, poll_until, wait_ready};
 use crate::http::answers;
 use kv::Error;
 use lab_data::experiment::{Commands, PORT, SERVER, fill};
@@ -22,16 +22,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a program may take to say its version.
 const VERSION_MAX: Duration = Duration::from_secs(5);
 
-/// What to start.
-pub(super) struct Start<'a> {
-    /// The command lines.
-    pub(super) commands: &'a Commands,
-    /// In its results directory its own directory is made, and its logs are.
-    pub(super) options: &'a Options,
-    /// Where each part runs.
-    pub(super) cores: &'a dyn Fn(&str) -> &'a [usize],
-}
-
 /// The processes of a target that answers.
 pub(super) struct Services {
     /// In the order they were started; before the directory, which must outlive them.
@@ -42,43 +32,40 @@ pub(super) struct Services {
     pub(super) dir: TempDir,
 }
 
-/// What placeholders stand for, for one start.
-#[derive(Default)]
-struct Values {
-    dir: String,
-    weir_dir: String,
-    /// By name; the one the load goes to has none.
-    ports: BTreeMap<String, u16>,
-}
+/// The placeholder of the port the load goes to; others have a name.
+const LOADED: &str = "port";
+/// What placeholders stand for in one start, but `{cores}`, which each process has its own of.
+struct Values(BTreeMap<String, String>);
 
 impl Services {
-    /// Starts all processes and waits until the target answers.
-    pub(super) fn start(start: &Start) -> Result<Services, Error> {
-        on_free_ports(|| Services::try_start(start))
-    }
-
-    fn try_start(start: &Start) -> Result<Services, Error> {
-        let dir = temporary_dir(&start.options.dir, "target-")?;
-        let values = Values::new(start, dir.path())?;
-        for (name, text) in &start.commands.files {
+    /// Starts all processes, each on the cores of its part and on ports that were free a moment ago, and waits until the target answers.
+    /// Its directory and its logs are in the results directory.
+    pub(super) fn start<'a>(
+        commands: &Commands,
+        options: &Options,
+        cores_of: impl Fn(&str) -> &'a [usize],
+    ) -> Result<Services, Error> {
+        let dir = temporary_dir(&options.dir, "target-")?;
+        let values = Values::new(commands, options, dir.path())?;
+        for (name, text) in &commands.files {
             let path = dir.path().join(name);
-            let text = values.fill(text, (start.cores)(SERVER).len())?;
+            let text = values.fill(text, cores_of(SERVER).len())?;
             fs::write(&path, text).map_err(|error| cannot_write(&path, error))?;
         }
-        let url = format!("http://127.0.0.1:{}", values.ports[""]);
+        let url = format!("http://127.0.0.1:{}", values.0[LOADED]);
         let mut services = Services { running: Vec::new(), url, dir };
-        for process in &start.commands.processes {
-            let cores = (start.cores)(&process.part);
+        for process in &commands.processes {
+            let cores = cores_of(&process.part);
             let mut command = values.command(&process.command, cores.len())?;
-            let log = start.options.dir.join(format!("{}.log", process.part));
+            let log = options.dir.join(format!("{}.log", process.part));
             let dir = services.dir.path();
             command.current_dir(dir);
             services.running.push(Process::guarded(&mut command, cores, &log, Signal::TERM, dir)?);
         }
         let Services { running, url, .. } = &mut services;
         // Not that it fails: who is started first may serve before what stands behind it does.
-        let ready = &start.commands.ready;
-        wait_ready(running, TIMEOUT, &start.options.stop, || answers(url, ready, |status| status < 500))?;
+        let is_ready = || answers(url, &commands.ready, |status| status < 500);
+        wait_ready(running, TIMEOUT, &options.stop, is_ready)?;
         Ok(services)
     }
 }
@@ -94,7 +81,7 @@ impl Drop for Services {
 
 /// Complains of programs that are not there, before anything is measured.
 pub(super) fn check(commands: &Commands, program: &Path) -> Result<(), Error> {
-    let values = Values { weir_dir: weir_dir(program), ..Values::default() };
+    let values = Values::before_start(program);
     for process in &commands.processes {
         // Any path will do for what is not known yet.
         let name = fill(&process.command[0], |name| Some(values.of(name, 1).unwrap_or_default()));
@@ -105,7 +92,7 @@ pub(super) fn check(commands: &Commands, program: &Path) -> Result<(), Error> {
 
 /// The command lines as they stand in the file, and what versions the programs say they are.
 pub(super) fn describe(commands: &Commands, program: &Path) -> Vec<(String, String)> {
-    let values = Values { weir_dir: weir_dir(program), ..Values::default() };
+    let values = Values::before_start(program);
     let facts = commands.processes.iter().flat_map(|process| {
         let version = version(&values, &process.version).map(|version| (process.part.clone(), version));
         version.into_iter().chain([(format!("{} command", process.part), process.command.join(" "))])
@@ -129,32 +116,32 @@ fn version(values: &Values, words: &[String]) -> Option<String> {
 }
 
 impl Values {
-    /// A free port for every name that is used.
-    fn new(start: &Start, dir: &Path) -> Result<Values, Error> {
-        let Commands { files, processes, .. } = start.commands;
-        let words = processes.iter().flat_map(|process| &process.command);
-        let mut names = vec![String::new()];
-        for text in files.values().chain(words) {
+    /// What is known before anything is started.
+    fn before_start(program: &Path) -> Values {
+        let weir_dir = program.parent().unwrap_or(Path::new("."));
+        Values([("weir_dir".to_owned(), weir_dir.display().to_string())].into())
+    }
+
+    /// With the target's own directory, and a free port for every name that is used.
+    fn new(commands: &Commands, options: &Options, dir: &Path) -> Result<Values, Error> {
+        let words = commands.processes.iter().flat_map(|process| &process.command);
+        let mut names = vec![LOADED.to_owned()];
+        for text in commands.files.values().chain(words) {
             // Nothing is unknown here: only the names are wanted.
             let _ = fill(text, |name| {
-                names.extend(name.strip_prefix(PORT).map(str::to_owned));
+                names.extend(name.starts_with(PORT).then(|| name.to_owned()));
                 Some(String::new())
             });
         }
         let ports = free_ports(names.len())?;
-        let ports = names.into_iter().zip(ports).collect();
-        Ok(Values { dir: dir.display().to_string(), weir_dir: weir_dir(&start.options.program), ports })
+        let mut values = Values::before_start(&options.program);
+        values.0.extend(names.into_iter().zip(ports.iter().map(u16::to_string)));
+        values.0.insert("dir".to_owned(), dir.display().to_string());
+        Ok(values)
     }
 
     fn of(&self, name: &str, cores: usize) -> Option<String> {
-        let port = |name: &str| self.ports.get(name).map(u16::to_string);
-        match name {
-            "dir" => Some(self.dir.clone()),
-            "weir_dir" => Some(self.weir_dir.clone()),
-            "cores" => Some(cores.to_string()),
-            "port" => port(""),
-            _ => port(name.strip_prefix(PORT)?),
-        }
+        if name == "cores" { Some(cores.to_string()) } else { self.0.get(name).cloned() }
     }
 
     fn fill(&self, text: &str, cores: usize) -> Result<String, Error> {
@@ -169,10 +156,6 @@ impl Values {
         command.args(&words[1..]);
         Ok(command)
     }
-}
-
-fn weir_dir(program: &Path) -> String {
-    program.parent().unwrap_or(Path::new(".")).display().to_string()
 }
 
 /// The program of this name: in the PATH, else where packages put servers.
@@ -219,8 +202,7 @@ mod tests {
         let options = Options::of(dir.path().join("weir"), dir.path());
         // Core 0 need not be ours.
         let core = [topology::available().unwrap()[0]];
-        let start = Start { commands: &commands, options: &options, cores: &|_| &core };
-        let why = Services::start(&start).err().unwrap().to_string();
+        let why = Services::start(&commands, &options, |_| &core).err().unwrap().to_string();
         let left: Vec<_> =
             fs::read_dir(dir.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
         assert!(left.iter().all(|name| name.to_string_lossy().ends_with(".log")), "{left:?}");

@@ -13,7 +13,7 @@ use lab_data::experiment::{Adaptive, Experiment, PublishedSource, Target};
 use lab_data::published::{self, PublishedRow};
 use lab_data::results::{Intervention, Measured, Results, Selftest, Trial};
 use lab_report::{headline, selftest_lines};
-use lab_run::harness::{self, Options, Precision, Progress, Ran};
+use lab_run::harness::{self, Options, Progress};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::fmt::Display;
@@ -93,22 +93,28 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     let planned = experiment.trials();
     note(format_args!("{}; results in {}", counted(planned as u64, "trial"), dir.display()));
     let mut shown = Shown::new();
-    let ran = harness::run(&experiment, &options, &mut shown);
+    let mut results = Vec::new();
+    let ran = harness::run(&experiment, &options, &mut shown, &mut results);
     shown.bar.finish_and_clear();
-    conclude(&dir, ran, planned, stop.load(Ordering::Relaxed))
+    conclude(&dir, &results, ran, planned, stop.load(Ordering::Relaxed))
 }
 
 /// Whether a trial has seen enough: the harness measures, the analysis judges, and neither knows the other.
-fn enough(precision: &Precision, bins: &[SecondReport]) -> bool {
-    let Precision { least, adaptive, is_open } = *precision;
+fn enough(least: Duration, adaptive: &Adaptive, is_open: bool, bins: &[SecondReport]) -> bool {
     let least_secs = least.max(Adaptive::LEAST.0).as_secs_f64();
     let goal = Goal { least_secs, goodput: adaptive.goodput, latency: adaptive.latency(), is_open };
     long_enough(bins, harness::BIN.secs(), &goal)
 }
 
 /// Writes and tells what was found of each target; fails if not all of it was measured.
-fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(), Error> {
-    let targets: Vec<&Results> = ran.results.iter().filter(|results| !results.trials.is_empty()).collect();
+fn conclude(
+    dir: &Path,
+    results: &[Results],
+    ran: Result<(), Error>,
+    planned: usize,
+    interrupted: bool,
+) -> Result<(), Error> {
+    let targets: Vec<&Results> = results.iter().filter(|results| !results.trials.is_empty()).collect();
     let measured: usize = targets.iter().map(|results| results.trials.len()).sum();
     for results in &targets {
         let path = report::write(&harness::dir_of(dir, results.measured.as_ref()), results)?;
@@ -137,7 +143,7 @@ fn conclude(dir: &Path, ran: Ran, planned: usize, interrupted: bool) -> Result<(
                 "interrupted after {measured} of {planned} trials{rest}; the report is over what was measured"
             )))
         }
-        _ if let Some(why) = ran.error => {
+        _ if let Err(why) = ran => {
             if measured > 0 {
                 note(format_args!("ended after {measured} of {planned} trials; the report is over these"));
             }

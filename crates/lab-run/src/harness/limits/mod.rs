@@ -33,20 +33,12 @@ const QUOTA_US_LEAST: u64 = 1_000;
 #[derive(Debug)]
 pub(super) struct Limits {
     layout: Layout,
-    /// The group whose writes are capped together.
-    capped: Option<PathBuf>,
+    /// The group whose writes are capped together, if any are.
+    pub(super) capped: Option<PathBuf>,
     /// The parts in their order.
-    members: Vec<Member>,
+    parts: Vec<Part>,
     /// Every group made, children behind their parents.
     made: Vec<PathBuf>,
-}
-
-/// A part that is limited.
-#[derive(Debug)]
-struct Member {
-    part: Part,
-    /// Its groups: the last is the one whose processor time has a quota, if it has one.
-    groups: Vec<PathBuf>,
 }
 
 /// Who is limited, and in what.
@@ -60,44 +52,38 @@ pub(super) struct Part {
     pub(super) memory: Option<u64>,
     /// Cores' worth of processor time.
     pub(super) quota: Option<f64>,
+    /// Its groups, once they are made: the last is the one whose processor time has a quota, if it has one.
+    pub(super) groups: Vec<PathBuf>,
 }
 
 impl Limits {
-    /// Makes the groups for `parts`, with one for all whose writing will be capped if `write_cap`; `None` where nothing is to be
-    /// limited.
-    pub(super) fn new(parts: &[Part], write_cap: bool) -> Result<Option<Limits>, Error> {
+    /// Makes the groups for `parts`, with one for all whose writing will be capped if `write_cap`; none where nothing is to be limited.
+    pub(super) fn new(parts: Vec<Part>, write_cap: bool) -> Result<Limits, Error> {
         let memory = parts.iter().any(|part| part.memory.is_some());
         let cpu = parts.iter().any(|part| part.quota.is_some());
-        let wanted = [memory, cpu, write_cap];
-        if wanted == [false; 3] {
-            return Ok(None);
-        }
-        let mut limits = Limits::within(layout(&mounts(), wanted)?);
-        limits.make_all(&format!("weir-lab-{}", std::process::id()), parts)?;
-        Ok(Some(limits))
+        let layout = layout(&mounts(), [memory, cpu, write_cap])?;
+        Limits::within(layout, &format!("weir-lab-{}", std::process::id()), parts)
     }
 
-    fn within(layout: Layout) -> Limits {
-        Limits { layout, capped: None, members: Vec::new(), made: Vec::new() }
-    }
-
-    fn make_all(&mut self, name: &str, parts: &[Part]) -> Result<(), Error> {
-        let Layout { is_v2, roots } = self.layout.clone();
+    /// Makes them, with names that begin with `name`.
+    fn within(layout: Layout, name: &str, parts: Vec<Part>) -> Result<Limits, Error> {
+        let mut limits = Limits { layout, capped: None, parts: Vec::new(), made: Vec::new() };
+        let Layout { is_v2, roots } = limits.layout.clone();
         let needed = roots.each_ref().map(Option::is_some);
         if let Some(root) = roots.iter().flatten().next().filter(|_| is_v2) {
             hand_down(root, needed)?;
         }
         let [memory, cpu, io] = roots;
-        self.capped = io.map(|root| root.join(name));
-        if let Some(capped) = self.capped.clone() {
-            self.make(&capped)?;
+        limits.capped = io.map(|root| root.join(name));
+        if let Some(capped) = limits.capped.clone() {
+            limits.make(&capped)?;
             if is_v2 {
                 // All parts of it have the write cap together.
                 hand_down(&capped, [needed[0], needed[1], false])?;
             }
         }
-        for part in parts {
-            let shared = self.capped.clone().filter(|_| part.capped);
+        for mut part in parts {
+            let shared = limits.capped.clone().filter(|_| part.capped);
             let own = |root: &PathBuf| match &shared {
                 // Processes may only be in groups without children.
                 Some(shared) if is_v2 => shared.join(&part.name),
@@ -107,20 +93,19 @@ impl Limits {
             let memory = memory.as_ref().filter(|_| part.memory.is_some()).map(own);
             let cpu = cpu.as_ref().filter(|_| part.quota.is_some()).map(own);
             // Two controllers of one hierarchy share a group.
-            let mut groups: Vec<PathBuf> =
-                [writing, memory.clone(), cpu.clone()].into_iter().flatten().collect();
-            groups.dedup();
-            groups.iter().try_for_each(|group| self.make(group))?;
+            part.groups = [writing, memory.clone(), cpu.clone()].into_iter().flatten().collect();
+            part.groups.dedup();
+            part.groups.iter().try_for_each(|group| limits.make(group))?;
             if let Some((group, bytes)) = memory.zip(part.memory) {
                 let file = if is_v2 { "memory.max" } else { "memory.limit_in_bytes" };
                 set(&group.join(file), &bytes.to_string())?;
             }
             if let Some((group, cores)) = cpu.zip(part.quota) {
-                self.set_quota_of(&group, cores)?;
+                limits.set_quota_of(&group, cores)?;
             }
-            self.members.push(Member { part: part.clone(), groups });
+            limits.parts.push(part);
         }
-        Ok(())
+        Ok(limits)
     }
 
     /// Makes a group, if that was not done yet.
@@ -137,7 +122,7 @@ impl Limits {
 
     /// Puts the process `root` and all below it under the limits of `part`, if it has any. What they start later is, too.
     pub(super) fn take(&self, part: &str, root: u32) -> Result<(), Error> {
-        let Some(Member { groups, .. }) = self.member(part) else { return Ok(()) };
+        let Some(Part { groups, .. }) = self.parts.iter().find(|of| of.name == part) else { return Ok(()) };
         let mut taken = BTreeSet::new();
         loop {
             // A process may start another between the look and the move: look until all are known.
@@ -168,15 +153,10 @@ impl Limits {
         set(&group.join(file), &format!("{device} {key}{rate}"))
     }
 
-    /// The group whose writes are capped.
-    pub(super) fn capped(&self) -> Option<&Path> {
-        self.capped.as_deref()
-    }
-
     /// Multiplies the quotas of the parts called `is_meant` by `factor`; 1 makes them what the experiment says again.
     pub(super) fn scale_quotas(&self, is_meant: impl Fn(&str) -> bool, factor: f64) -> Result<(), Error> {
-        let meant = self.members.iter().filter(|member| is_meant(&member.part.name));
-        let mut limited = meant.filter_map(|member| Some((member.groups.last()?, member.part.quota?)));
+        let meant = self.parts.iter().filter(|part| is_meant(&part.name));
+        let mut limited = meant.filter_map(|part| Some((part.groups.last()?, part.quota?)));
         limited.try_for_each(|(group, cores)| self.set_quota_of(group, cores * factor))
     }
 
@@ -187,10 +167,6 @@ impl Limits {
         }
         set(&group.join("cpu.cfs_period_us"), &PERIOD_US.to_string())?;
         set(&group.join("cpu.cfs_quota_us"), &quota_us.to_string())
-    }
-
-    fn member(&self, part: &str) -> Option<&Member> {
-        self.members.iter().find(|member| member.part.name == part)
     }
 }
 

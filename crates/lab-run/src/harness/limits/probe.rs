@@ -1,6 +1,6 @@
 //! Whether limits hold: they are tried out before they are relied on.
 
-use super::{Limits, PROCESSES};
+use super::{Limits, PROCESSES, Part};
 use crate::harness::process::complete;
 use kv::Error;
 use std::fs;
@@ -24,10 +24,9 @@ impl Limits {
     /// Tries a write cap out: what `dd` gets through under it, in bytes a second, writing to a file in `dir`. An error where
     /// the cap does not hold.
     pub(in crate::harness) fn probe(&self, device: &str, cap: u64, dir: &Path) -> Result<f64, Error> {
-        let capped = self.members.iter().find(|member| member.part.capped);
-        let Some(group) = capped.and_then(|member| member.groups.first()) else {
-            return Err(Error::new("nothing is limited here"));
-        };
+        let capped = self.parts.iter().find(|part| part.capped);
+        let group = capped.and_then(|part| part.groups.first());
+        let group = group.ok_or_else(|| Error::new("nothing is limited here"))?;
         self.cap_writes(device, Some(cap))?;
         let file = dir.join("weir-probe");
         let blocks = (cap * WRITE_SECS / BLOCK_BYTES).max(8);
@@ -57,12 +56,11 @@ impl Limits {
 
     /// Tries every quota out: what a loop gets under it, as the environment says it. An error where a quota does not hold.
     pub(in crate::harness) fn probe_quotas(&self) -> Result<Vec<(String, String)>, Error> {
-        let quotas = self.members.iter().filter_map(|member| Some((member, member.part.quota?)));
         let mut said = Vec::new();
-        for (member, quota) in quotas {
-            let name = &member.part.name;
+        for Part { name, quota, groups, .. } in &self.parts {
+            let Some(quota) = *quota else { continue };
             let of = format!("quota of the {name}");
-            let Some(group) = member.groups.last().filter(|_| quota <= QUOTA_MOST) else {
+            let Some(group) = groups.last().filter(|_| quota <= QUOTA_MOST) else {
                 said.push((of, format!("{quota} cores; not tried out: one loop cannot tell")));
                 continue;
             };

@@ -36,20 +36,19 @@ fn v2_in(root: &Path) -> Layout {
 
 fn part(name: &str, capped: bool, quota: Option<f64>) -> Part {
     let memory = name.starts_with("database").then_some(500_000_000);
-    Part { name: name.to_owned(), capped, memory, quota }
+    Part { name: name.to_owned(), capped, memory, quota, groups: Vec::new() }
 }
 
 /// Version 2 cannot be tried on a machine with version 1: what would be written is looked at instead.
 #[test]
 fn under_version_2_parts_are_children_of_the_group_that_is_capped() {
     let root = tempfile::tempdir().unwrap();
-    let mut limits = Limits::within(v2_in(root.path()));
-    let parts = [
+    let parts = vec![
         part("database-1", true, None),
         part("database-2", true, Some(0.35)),
         part("replica", false, Some(0.5)),
     ];
-    limits.make_all("weir-lab-1", &parts).unwrap();
+    let mut limits = Limits::within(v2_in(root.path()), "weir-lab-1", parts).unwrap();
     limits.cap_writes("254:0", Some(10 << 20)).unwrap();
     let shared = root.path().join("weir-lab-1");
     let read = |file: PathBuf| fs::read_to_string(file).unwrap();
@@ -58,7 +57,7 @@ fn under_version_2_parts_are_children_of_the_group_that_is_capped() {
     assert_eq!(read(shared.join("database-2/cpu.max")), "35000 100000");
     assert_eq!(read(shared.join("cgroup.subtree_control")), "+cpu", "the last that was handed down");
     assert!(!shared.join("database-1/cpu.max").exists());
-    let groups = |part: &str| limits.member(part).unwrap().groups.clone();
+    let groups = |name: &str| limits.parts.iter().find(|part| part.name == name).unwrap().groups.clone();
     assert_eq!(groups("database-2"), [shared.join("database-2")]);
     assert_eq!(groups("replica"), [root.path().join("weir-lab-1-replica")]);
     limits.cap_writes("254:0", None).unwrap();
@@ -72,12 +71,14 @@ fn under_version_1_each_controller_has_groups_of_its_own_and_only_some_parts_are
     let [memory, blkio, cpu] = ["memory", "blkio", "cpu"].map(|name| root.path().join(name));
     [&memory, &blkio, &cpu].into_iter().for_each(|dir| fs::create_dir(dir).unwrap());
     let roots = [&memory, &cpu, &blkio].map(|dir| Some(dir.clone()));
-    let mut limits = Limits::within(Layout { is_v2: false, roots });
-    let parts =
-        [part("database", true, Some(0.5)), part("replica", false, None), part("server", false, Some(0.2))];
-    limits.make_all("weir-lab-1", &parts).unwrap();
+    let parts = vec![
+        part("database", true, Some(0.5)),
+        part("replica", false, None),
+        part("server", false, Some(0.2)),
+    ];
+    let mut limits = Limits::within(Layout { is_v2: false, roots }, "weir-lab-1", parts).unwrap();
     let own = |tree: &Path, part: &str| tree.join(format!("weir-lab-1-{part}"));
-    let groups = |part: &str| limits.member(part).unwrap().groups.clone();
+    let groups = |name: &str| limits.parts.iter().find(|part| part.name == name).unwrap().groups.clone();
     assert_eq!(
         groups("database"),
         [blkio.join("weir-lab-1"), own(&memory, "database"), own(&cpu, "database")]
@@ -95,9 +96,8 @@ fn under_version_1_each_controller_has_groups_of_its_own_and_only_some_parts_are
 fn a_quota_is_lowered_for_some_and_then_what_it_was() {
     let root = tempfile::tempdir().unwrap();
     let roots = [None, Some(root.path().to_owned()), None];
-    let mut limits = Limits::within(Layout { is_v2: false, roots });
-    let parts = [part("database", false, Some(0.5)), part("server", false, Some(0.002))];
-    limits.make_all("weir", &parts).unwrap();
+    let parts = vec![part("database", false, Some(0.5)), part("server", false, Some(0.002))];
+    let mut limits = Limits::within(Layout { is_v2: false, roots }, "weir", parts).unwrap();
     let quota =
         |part: &str| fs::read_to_string(root.path().join(format!("weir-{part}/cpu.cfs_quota_us"))).unwrap();
     assert_eq!((quota("database").as_str(), quota("server").as_str()), ("50000", "1000"));
@@ -112,8 +112,8 @@ fn a_quota_is_lowered_for_some_and_then_what_it_was() {
 /// Only where this machine has control groups and lets us write them; elsewhere an experiment with quotas is refused.
 #[test]
 fn a_quota_holds_where_one_can_be_set() {
-    let parts = [Part { name: "server".into(), quota: Some(0.2), ..Part::default() }];
-    let Ok(Some(limits)) = Limits::new(&parts, false) else { return };
+    let parts = vec![Part { name: "server".into(), quota: Some(0.2), ..Part::default() }];
+    let Ok(limits) = Limits::new(parts, false) else { return };
     match limits.probe_quotas() {
         Ok(said) => assert!(said[0].1.starts_with("0.2 cores; a loop got 0."), "{said:?}"),
         Err(why) => assert!(why.to_string().contains("; hint: "), "{why}"),
@@ -122,5 +122,6 @@ fn a_quota_holds_where_one_can_be_set() {
 
 #[test]
 fn nothing_wanted_makes_nothing() {
-    assert!(Limits::new(&[Part::default()], false).unwrap().is_none());
+    let limits = Limits::new(vec![Part::default()], false).unwrap();
+    assert!(limits.made.is_empty() && limits.capped.is_none());
 }

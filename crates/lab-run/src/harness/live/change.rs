@@ -6,7 +6,6 @@ use crate::http::ask;
 use crate::sampler::Cap;
 use kv::Error;
 use kv::proto::INJECT;
-use kv::units::Size;
 use lab_data::experiment::{DATABASE, Target, Workload};
 use lab_data::results::{Change, SLOWER_GENERATOR, SLOWER_SERVER};
 use std::time::Duration;
@@ -26,14 +25,13 @@ fn fault_of(change: &Change) -> Option<&str> {
 const INJECT_MAX: Duration = Duration::from_secs(10);
 
 impl LiveRunner<'_> {
-    /// Caps what is written to the disk, or lifts the cap.
-    pub(super) fn cap_writes(&mut self, cap: Option<Size>) -> Result<(), Error> {
-        let (Some(limits), Some(dir)) = (self.fleet.limits(), self.data_dir()) else { return Ok(()) };
-        let Some(group) = limits.capped() else { return Ok(()) };
+    /// Caps what is written to the disk, in bytes a second, or lifts the cap.
+    fn cap_writes(&mut self, cap: Option<u64>) -> Result<(), Error> {
+        let capped = self.fleet.limits.capped.clone();
+        let Some((cgroup, dir)) = capped.zip(self.data_dir()) else { return Ok(()) };
         let device = device_number(dir)?;
-        limits.cap_writes(&device, cap.map(|cap| cap.0))?;
-        let in_force = |cap: Size| Cap { cgroup: group.to_owned(), device, bytes_per_sec: cap.0 as f64 };
-        self.cap = cap.map(in_force);
+        self.fleet.limits.cap_writes(&device, cap)?;
+        self.cap = cap.map(|cap| Cap { cgroup, device, bytes_per_sec: cap as f64 });
         Ok(())
     }
 
@@ -46,41 +44,35 @@ impl LiveRunner<'_> {
             self.changed = None;
         }
         // A server that is gone has taken it with it.
-        if self.has_faults
-            && self.started.server.as_mut().is_some_and(|server| server.process.ended().is_none())
-        {
+        let runs = self.started.server.as_mut().is_some_and(|server| server.process.ended().is_none());
+        if self.in_round && runs {
             self.tell("DELETE", INJECT)?;
         }
-        self.has_faults = false;
+        self.in_round = false;
         match self.cap {
             Some(_) => self.cap_writes(None),
             None => Ok(()),
         }
     }
 
-    /// Makes `change`.
+    /// Caps the writes of `workload`, and makes `change`.
     pub(super) fn apply(&mut self, workload: &Workload, change: Option<&Change>) -> Result<(), Error> {
+        let lowered = if change.is_some_and(|change| change.name == "write_cap") { LOWERED } else { 1.0 };
+        self.cap_writes(workload.write_cap.map(|cap| (cap.0 as f64 * lowered) as u64))?;
         // Faults can be injected into our own server only.
         if self.in_round && matches!(self.target_run.subject.target, Target::Weir { .. }) {
-            self.has_faults = true;
             self.inject(false)?;
         }
-        let Some(change) = change else { return Ok(()) };
-        if change.name == "write_cap" {
-            return self.cap_writes(workload.write_cap.map(|cap| Size((cap.0 as f64 * LOWERED) as u64)));
-        }
         // A delay of 0 would be none.
-        self.set(&change.name, LOWERED, (change.added_us.round() as u64).max(1))
+        let make = |change: &Change| self.set(&change.name, LOWERED, (change.added_us.round() as u64).max(1));
+        change.map_or(Ok(()), make)
     }
 
     /// Has what the change `name` is about have its rate times `factor`, or commits that wait so much longer.
     fn set(&mut self, name: &str, factor: f64, added_us: u64) -> Result<(), Error> {
         match name {
             "link" => self.connect(factor),
-            "database_cpu" => match self.fleet.limits() {
-                Some(limits) => limits.scale_quotas(|part| part.starts_with(DATABASE), factor),
-                None => Ok(()),
-            },
+            "database_cpu" => self.fleet.limits.scale_quotas(|part| part.starts_with(DATABASE), factor),
             "commit" => self.fleet.delay_commits(added_us),
             // The server is told of its faults, and caps are lifted, for every trial.
             _ => Ok(()),

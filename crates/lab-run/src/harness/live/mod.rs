@@ -6,7 +6,7 @@ mod start;
 
 use super::fleet::Fleet;
 use super::link::Link;
-use super::process::{Listening, Process};
+use super::process::{Listening, Process, on_free_ports};
 use super::resources::resources_of;
 use super::runner::Planned;
 use super::services::{self, Services};
@@ -18,6 +18,7 @@ use kv::Error;
 use kv::proto::HEALTHZ;
 use lab_data::experiment::{Commands, Fresh, GENERATOR, Target, Workload};
 use lab_data::results::{Change, Resource, SLOWER_GENERATOR, Trial};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -36,10 +37,8 @@ pub(super) struct LiveRunner<'a> {
     cap: Option<Cap>,
     /// What was changed for a trial and is not known to be as it was: limits and databases outlive the server.
     changed: Option<Change>,
-    /// Whether the trial is one of a round, which all go the same way through the server.
+    /// Whether the trial is one of a round, which all go the same way through the server: it has faults, until they are removed.
     in_round: bool,
-    /// Whether faults were added to the server for such a trial and not removed yet.
-    has_faults: bool,
     /// How often something died and all was started anew.
     revivals: u32,
     /// Trials begun so far.
@@ -78,7 +77,6 @@ impl<'a> LiveRunner<'a> {
             cap: None,
             changed: None,
             in_round: false,
-            has_faults: false,
             revivals: 0,
             ran,
         })
@@ -111,14 +109,9 @@ impl<'a> LiveRunner<'a> {
         server.chain(self.fleet.processes()).chain(services).chain(link)
     }
 
-    /// What is said of the first process that is no longer there; `None` while all run.
-    fn ended(&mut self) -> Option<Error> {
-        self.processes().find_map(Process::failure)
-    }
-
     /// What is sampled beside the generator.
     fn context(&mut self) -> Context {
-        let parts = self.processes().map(|process| (process.name().to_owned(), process.pid())).collect();
+        let parts = self.processes().map(|process| (process.name.clone(), process.pid())).collect();
         let cores: BTreeSet<usize> =
             self.target_run.placements.iter().flat_map(|placement| &placement.cores).copied().collect();
         let databases = self.fleet.members().map(|(database, server)| Database {
@@ -142,7 +135,7 @@ impl<'a> LiveRunner<'a> {
 
     /// Starts anew what has died, and took its trial with it, or what each trial wants new.
     fn revive(&mut self) -> Result<(), Error> {
-        let died = self.ended().is_some();
+        let died = self.processes().any(|process| process.ended().is_some());
         let target = &self.target_run.subject.target;
         let is_fresh_each = matches!(target, Target::Command(Commands { fresh: Fresh::Trial, .. }));
         if died || (is_fresh_each && self.started.used) {
@@ -158,11 +151,11 @@ impl<'a> LiveRunner<'a> {
         self.started.used = true;
         self.ran += 1;
         let TargetRun { experiment, options, .. } = self.target_run;
-        let preload = !self.started.preloaded.contains(workload);
+        let is_filled = self.started.preloaded.contains(workload);
         // What fails some requests must not fail those that write and read back the keys.
         let fail =
             |live: &LiveRunner, fails| live.started.failing.as_ref().map_or(Ok(()), |_| live.inject(fails));
-        if let Err(why) = fail(self, !preload) {
+        if let Err(why) = fail(self, is_filled) {
             return planned.failed(why);
         }
         let context = self.context();
@@ -172,19 +165,20 @@ impl<'a> LiveRunner<'a> {
             url: self.load_url(),
             // Another for each trial: the same requests again would find what the last ones left in the cache.
             seed: experiment.seed.wrapping_add(self.ran),
-            preload,
+            is_filled: Cell::new(is_filled),
             cores: self.target_run.cores_of(GENERATOR),
             context: &context,
-            started: &|pid| self.fleet.take(GENERATOR, pid),
+            started: &|pid| self.fleet.limits.take(GENERATOR, pid),
             filled: &|| fail(self, true),
             limits: load::LIMITS,
         };
-        let load::Outcome { preloaded, trial } = run.run();
-        if preloaded {
+        let (trial, is_filled) = (run.run(), run.is_filled.get());
+        if is_filled {
             self.started.preloaded.insert(workload.clone());
         }
         // Whoever has no answer says so, too; but if a part has ended, this is why.
-        Trial { failure: self.ended().map(String::from).or(trial.failure), ..trial }
+        let ended = self.processes().find_map(Process::failure);
+        Trial { failure: ended.map(String::from).or(trial.failure), ..trial }
     }
 }
 
@@ -200,9 +194,8 @@ impl Runner for LiveRunner<'_> {
             }
             Target::Command(commands) => {
                 let TargetRun { options, .. } = self.target_run;
-                let cores = |part: &str| self.target_run.cores_of(part);
-                let start = services::Start { commands, options, cores: &cores };
-                self.started.services = Some(Services::start(&start)?);
+                let start = || Services::start(commands, options, |part| self.target_run.cores_of(part));
+                self.started.services = Some(on_free_ports(start)?);
             }
             Target::Url { url } => {
                 // Any answer will do, also 404: it is only asked whether somebody is there.
@@ -221,23 +214,18 @@ impl Runner for LiveRunner<'_> {
         let target = &subject.target;
         let mut facts = environment::describe(&options.program, cores, self.data_dir(), self.fleet.members());
         let scaled = experiment.cores.of.filter(|of| *of > cores.len());
+        let scaled = scaled.map(|of| format!("the file's, for {of} cores, scaled down to {}", cores.len()));
+        let memory = experiment.limits.memory.map(|memory| format!("{memory} for each database"));
+        let added = |delay| format!("{delay} added to every fsync and fdatasync of the stores");
         let link = target.link().map(|of| {
             let both = [of.rate.map(|rate| rate.to_string()), of.delay.map(|delay| delay.to_string())];
             let both = both.into_iter().flatten().map(|what| format!("{what} in each direction"));
             both.collect::<Vec<_>>().join(", ")
         });
         let own = [
-            (
-                "placement",
-                scaled.map(|of| format!("the file's, for {of} cores, scaled down to {}", cores.len())),
-            ),
-            ("memory limit", experiment.limits.memory.map(|memory| format!("{memory} for each database"))),
-            (
-                "flush delay",
-                target
-                    .flush_delay()
-                    .map(|delay| format!("{delay} added to every fsync and fdatasync of the stores")),
-            ),
+            ("placement", scaled),
+            ("memory limit", memory),
+            ("flush delay", target.flush_delay().map(added)),
             ("link", link),
         ];
         facts.extend(own.into_iter().filter_map(|(name, fact)| Some((name.to_owned(), fact?))));
@@ -262,8 +250,7 @@ impl Runner for LiveRunner<'_> {
         self.in_round = planned.in_round;
         // Before it is made: what was made in part has to be unmade, too.
         self.changed = change.cloned();
-        let made = self.cap_writes(workload.write_cap).and_then(|()| self.apply(workload, change));
-        let trial = match made {
+        let trial = match self.apply(workload, change) {
             Ok(()) => self.run(planned),
             Err(why) => planned.failed(why),
         };

@@ -4,7 +4,6 @@ use super::{LiveRunner, device_number};
 use crate::harness::TargetRun;
 use crate::harness::failing::{LAB, without_fail};
 use crate::harness::files::temporary_dir;
-use crate::harness::limits::Limits;
 use crate::harness::link::Link;
 use crate::harness::process::{Listening, Process, wait_ready};
 use crate::harness::slow_flush;
@@ -25,18 +24,13 @@ impl LiveRunner<'_> {
     /// New and empty stores for a `weir serve`.
     pub(super) fn refresh_stores(&mut self, names: &[String]) -> Result<(), Error> {
         self.fleet.refresh()?;
-        self.started.stores.clear();
         for (index, name) in names.iter().enumerate() {
-            let url = match self.fleet.url_of(Some(index)) {
-                Some(url) => url,
-                None if name == FJALL => {
-                    let dir = temporary_dir(&self.target_run.options.dir, "store-")?;
-                    let url = format!("fjall:{}", dir.path().display());
-                    self.started.data.push(dir);
-                    url
-                }
-                None => name.clone(),
-            };
+            let mut url = self.fleet.url_of(Some(index)).unwrap_or_else(|| name.clone());
+            if name == FJALL {
+                let dir = temporary_dir(&self.target_run.options.dir, "store-")?;
+                url = format!("fjall:{}", dir.path().display());
+                self.started.data.push(dir);
+            }
             self.started.stores.push(url);
         }
         Ok(())
@@ -81,7 +75,7 @@ impl LiveRunner<'_> {
             answers(&url, READYZ, |status| status == 200)
         })?;
         delay.map_or(Ok(()), |_| slow_flush::verify(process.pid()))?;
-        self.fleet.take(SERVER, process.pid())?;
+        self.fleet.limits.take(SERVER, process.pid())?;
         self.started.serving = flags.to_vec();
         self.started.server = Some(Listening { process, lines, url });
         self.connect(1.0)
@@ -114,7 +108,7 @@ impl LiveRunner<'_> {
             _ => {}
         }
         // Where some workloads are capped, none may leave its writes to the next.
-        self.fleet.limits().and_then(Limits::capped).map_or(Ok(()), |_| self.fleet.settle())
+        self.fleet.limits.capped.as_ref().map_or(Ok(()), |_| self.fleet.settle())
     }
 
     /// Tries every quota and every write cap of the experiment out, once.
@@ -122,7 +116,7 @@ impl LiveRunner<'_> {
         if !self.probes.is_empty() {
             return Ok(());
         }
-        let Some(limits) = self.fleet.limits() else { return Ok(()) };
+        let limits = &self.fleet.limits;
         let mut probes = limits.probe_quotas()?;
         let caps = self.target_run.workloads.iter().filter_map(|workload| Some(workload.write_cap?.0));
         for cap in caps.collect::<BTreeSet<u64>>() {
