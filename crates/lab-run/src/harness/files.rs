@@ -11,11 +11,10 @@ pub(super) fn cannot_write(path: &Path, error: impl Display) -> Error {
         .hint("check free space and permissions")
 }
 
-/// A new directory in `parent`, gone with its owner. Not in a temporary folder, which is often memory, where a durable write costs
-/// nothing.
+/// A new directory in `parent`, by its absolute path, gone with its owner. Not in a temporary folder, which is often memory, where a
+/// durable write costs nothing.
 pub(super) fn temporary_dir(parent: &Path, prefix: &str) -> Result<TempDir, Error> {
-    let dir =
-        std::path::absolute(parent).and_then(|dir| tempfile::Builder::new().prefix(prefix).tempdir_in(dir));
+    let dir = tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
     dir.map_err(|error| cannot_write(parent, error))
 }
 

@@ -7,7 +7,6 @@ use kv::Error;
 use kv::proto::LISTENING;
 use lab_data::experiment::SERVER;
 use rustix::process::{Pid, Signal, kill_process};
-use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -35,7 +34,7 @@ const HEAR_EVERY: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Process {
     /// That of its log, and of the part it is.
-    name: String,
+    pub(super) name: String,
     child: Child,
     log: Log,
     /// Ends its group if we do not come to it. `None` of who ends with its input, and once it was seen to have ended.
@@ -59,13 +58,14 @@ rm -rf -- "$3"
 "#;
 
 impl Guard {
-    fn of(group: u32, signal: Signal, dir: &Path) -> io::Result<Guard> {
+    fn of(group: u32, signal: Signal, dir: &Path) -> Result<Guard, Error> {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", GUARD, "guard", &group.to_string(), &signal.as_raw().to_string()]).arg(dir);
         // What is gone already it cannot ask to go, and needs not say so.
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         blind(&mut shell);
-        Ok(Guard(shell.process_group(0).spawn()?))
+        let spawned = shell.process_group(0).spawn();
+        spawned.map(Guard).map_err(|error| Error::new(format_args!("cannot start /bin/sh: {error}")))
     }
 }
 
@@ -99,9 +99,7 @@ impl Process {
         let (_, other) = Log::append(&log.path)?;
         command.stdin(Stdio::null()).stdout(other).stderr(file);
         let mut process = Process::spawn(command, cores, log)?;
-        let guard = Guard::of(process.pid(), signal, dir);
-        process.guard =
-            Some(guard.map_err(|error| Error::new(format_args!("cannot start /bin/sh: {error}")))?);
+        process.guard = Some(Guard::of(process.pid(), signal, dir)?);
         Ok(process)
     }
 
@@ -128,11 +126,6 @@ impl Process {
             })?;
         let name = log.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Process { name, child, log, guard: None })
-    }
-
-    /// Its name.
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     /// The process id.
@@ -311,13 +304,13 @@ pub(super) fn free_ports(count: usize) -> Result<Vec<u16>, Error> {
 
 /// Has `start` start what takes free ports: between finding one and taking it another process may be quicker.
 pub(super) fn on_free_ports<T>(mut start: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
-    let mut tries = 0..PORT_TRIES;
-    loop {
+    for _ in 0..PORT_TRIES {
         match start() {
-            Err(why) if is_port_taken(&why.to_string()) && tries.next().is_some() => {}
+            Err(why) if is_port_taken(&why.to_string()) => {}
             done => return done,
         }
     }
+    start()
 }
 
 fn is_port_taken(said: &str) -> bool {
@@ -356,11 +349,10 @@ pub(super) fn kill(pid: u32, signal: Signal) {
 /// Takes from `command` what our own environment would have weir or a database do: it is no part of the experiment.
 /// What was set for the command itself stays.
 pub(super) fn blind(command: &mut Command) {
-    let set: Vec<OsString> =
-        command.get_envs().filter(|(_, value)| value.is_some()).map(|(name, _)| name.to_owned()).collect();
-    for (name, _) in std::env::vars_os().filter(|(name, _)| !set.contains(name)) {
+    for (name, _) in std::env::vars_os() {
         let is_meant = |prefix: &&str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
-        if ["WEIR_", "PG", "MYSQL", "MARIADB"].iter().any(is_meant) {
+        let is_set = command.get_envs().any(|(set, value)| set == name && value.is_some());
+        if !is_set && ["WEIR_", "PG", "MYSQL", "MARIADB"].iter().any(is_meant) {
             command.env_remove(name);
         }
     }

@@ -138,12 +138,10 @@ fn parse(said: &str) -> Result<SelftestReport, String> {
     }
     let report: SelftestReport = serde_json::from_str(said)
         .map_err(|error| format!("said `{start}`, which is no report ({error})"))?;
-    match report.format <= FORMAT {
-        true => Ok(report),
-        false => {
-            Err(format!("made a report of format {}, and this weir knows up to {FORMAT}", report.format))
-        }
+    if report.format > FORMAT {
+        return Err(format!("made a report of format {}, and this weir knows up to {FORMAT}", report.format));
     }
+    Ok(report)
 }
 
 #[cfg(test)]

@@ -43,13 +43,11 @@ pub(super) fn preload(command: &mut Command, delay: Duration, dir: &Path) -> Res
 /// Complains if the process `pid` runs without the library.
 pub(super) fn verify(pid: u32) -> Result<(), Error> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    match maps.contains(LIBRARY) {
-        true => Ok(()),
-        false => {
-            let what = "target.flush_delay: the server does not take the library that delays its flushes";
-            Err(Error::new(what).hint("remove flush_delay if the server is linked statically"))
-        }
+    if maps.contains(LIBRARY) {
+        return Ok(());
     }
+    let what = "target.flush_delay: the server does not take the library that delays its flushes";
+    Err(Error::new(what).hint("remove flush_delay if the server is linked statically"))
 }
 
 #[cfg(test)]

@@ -151,11 +151,6 @@ impl DatabaseServer {
         self.process.as_ref().map(Process::pid)
     }
 
-    /// Whether it runs: started, and not ended by itself since.
-    pub fn lives(&mut self) -> bool {
-        self.process.as_mut().is_some_and(|process| process.ended().is_none())
-    }
-
     /// Runs `sql` in `database` and gives the rows as text; NULL is empty.
     pub fn query(&self, database: &str, sql: &str) -> Result<Vec<Vec<String>>, Error> {
         let patience = Patience { timeout: TIMEOUT, stop: Arc::clone(&self.options.stop) };
@@ -287,8 +282,8 @@ fn account(Product { short, users, .. }: &Product) -> Result<Option<Account>, Er
 
 /// A line of passwd: `postgres:x:106:110:…`.
 fn find_account(users: &str, name: &str) -> Option<Account> {
-    let lines = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let line = lines.into_iter().find(|fields| fields[0] == name)?;
+    let mut lines = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let line = lines.find(|fields| fields[0] == name)?;
     Some(Account { uid: line.get(2)?.parse().ok()?, gid: line.get(3)?.parse().ok()? })
 }
 
@@ -299,9 +294,7 @@ fn private_dir(name: &str, parents: &[PathBuf], account: Option<&Account>) -> Re
     let reachable = |parent: &&PathBuf| account.is_none_or(|account| reaches(account, parent));
     let made = parents.iter().chain(&fallbacks).filter(reachable).find_map(|parent| {
         let dir = tempfile::Builder::new().prefix(&format!("weir-{name}-")).tempdir_in(parent).ok()?;
-        if let Some(account) = account {
-            chown(dir.path(), Some(account.uid), Some(account.gid)).ok()?;
-        }
+        chown(dir.path(), account.map(|of| of.uid), account.map(|of| of.gid)).ok()?;
         Some(dir)
     });
     made.ok_or_else(|| {
