@@ -133,7 +133,7 @@ pub(crate) struct Args {
     pub(super) batching: Batching,
 
     #[arg(long, value_name = "NAME=VALUE,…", env = "WEIR_INJECT", value_delimiter = ',')]
-    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40 (docs/reference.md): any of {}; fail takes a number of requests, the others a time; only with --lab", FAULTS.join(", ")))]
+    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40: any of {}; only with --lab. fail takes a number of requests, the others a time (docs/reference.md)", FAULTS.join(", ")))]
     pub(super) inject: Vec<String>,
 
     /// Acknowledge writes before they are committed. LOSES DATA: how the tests show that they can see a loss
