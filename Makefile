@@ -52,7 +52,7 @@ test: lint ## all tests, with a real PostgreSQL, a real MariaDB, and the peers o
 test-long: ## the tests that take minutes: all reports' experiments, and servers killed 20 times
 	@scripts/setup.sh cc postgresql mariadb
 	@cargo test --workspace --locked -- --ignored
-	@WEIR_TEST_LONG=1 cargo test --locked -p weir --test it durability::
+	@WEIR_TEST_LONG=1 cargo test --workspace --locked --test it durability::
 
 lint: ## form, clippy, and no files that use each other in a circle
 	@scripts/setup.sh cargo cc rustfmt clippy
