@@ -1,8 +1,7 @@
 //! Verdicts on targets with an imposed limit, and whether they are right.
 
-use kv::Error;
+use super::truth::{self, LimitVerdict, Split};
 use lab_analysis::{Bottleneck, Findings, Grade, Row, WorkloadFindings, findings};
-use lab_data::experiment::{self, LimitVerdict, Split};
 use lab_data::results::{Limit, NOT_IMPOSED, Resource, ResourceKind, Results};
 
 /// Without an imposed limit goodput is at least this many times as high. If it is less, the limit may be another one.
@@ -17,7 +16,7 @@ pub(crate) struct Run {
     /// The experiment's name.
     pub(crate) name: String,
     /// Its cases, in the file's order.
-    pub(crate) cases: Vec<experiment::Case>,
+    pub(crate) cases: Vec<truth::Case>,
     /// What was measured, one for each target that was.
     pub(crate) results: Vec<Results>,
 }
@@ -28,9 +27,7 @@ pub(crate) struct Case {
     /// The experiment.
     pub(crate) experiment: String,
     /// What was imposed.
-    pub(crate) imposed: experiment::Case,
-    /// What the verdict has to be.
-    pub(crate) expected: LimitVerdict,
+    pub(crate) imposed: truth::Case,
     /// The verdict; `None` where there is none.
     pub(crate) said: Option<LimitVerdict>,
     /// Its grade.
@@ -137,15 +134,12 @@ pub(crate) fn tally(cases: &[Case], split: Split, is_right: IsRight) -> Tally {
 }
 
 /// Judges the verdicts on all cases of `runs`, in their order.
-pub(crate) fn judge(runs: &[Run]) -> Result<Vec<Case>, Error> {
-    let mut cases = Vec::new();
-    for run in runs {
+pub(crate) fn judge(runs: &[Run]) -> Vec<Case> {
+    let judge_run = |run: &Run| {
         let found: Vec<Findings> = run.results.iter().map(findings).collect();
-        for imposed in &run.cases {
-            cases.push(judge_case(run, &found, imposed)?);
-        }
-    }
-    Ok(cases)
+        run.cases.iter().map(|imposed| judge_case(run, &found, imposed)).collect::<Vec<_>>()
+    };
+    runs.iter().flat_map(judge_run).collect()
 }
 
 /// A target's results and what was found of one of its workloads.
@@ -170,7 +164,7 @@ impl Measured<'_> {
     }
 }
 
-fn judge_case(run: &Run, found: &[Findings], imposed: &experiment::Case) -> Result<Case, Error> {
+fn judge_case(run: &Run, found: &[Findings], imposed: &truth::Case) -> Case {
     let measured = |target: &str| {
         let is_it = |results: &Results| results.measured.as_ref().is_none_or(|of| of.target == target);
         let at = run.results.iter().position(is_it)?;
@@ -183,7 +177,6 @@ fn judge_case(run: &Run, found: &[Findings], imposed: &experiment::Case) -> Resu
     let mut case = Case {
         experiment: run.name.clone(),
         imposed: imposed.clone(),
-        expected: LimitVerdict::parse(&imposed.expect)?,
         said: None,
         grade: None,
         binding: None,
@@ -191,20 +184,20 @@ fn judge_case(run: &Run, found: &[Findings], imposed: &experiment::Case) -> Resu
         outcome: Outcome::Discarded,
         why: "it did not run".to_owned(),
     };
-    let Some(own) = measured(&imposed.target) else { return Ok(case) };
+    let Some(own) = measured(&imposed.target) else { return case };
     if let Some(why) = own.failure() {
         (case.outcome, case.why) = match why.strip_prefix(NOT_IMPOSED) {
             Some(why) => (Outcome::NotImposed, why.to_owned()),
             None => (Outcome::Discarded, format!("every trial failed: {why}")),
         };
-        return Ok(case);
+        return case;
     }
     if own.rows().next().is_none() {
-        return Ok(case);
+        return case;
     }
     let said = verdict(&own.found.bottleneck);
     case.grade = Some(own.found.bottleneck.grade);
-    case.baseline = baseline(own, &case.expected);
+    case.baseline = baseline(own, &imposed.expect);
     let reference = imposed.reference.as_deref();
     case.binding = reference.and_then(measured).and_then(|reference| ratio(reference, own));
     case.why = match (reference, case.binding) {
@@ -216,12 +209,12 @@ fn judge_case(run: &Run, found: &[Findings], imposed: &experiment::Case) -> Resu
     };
     case.outcome = match &said {
         _ if !case.why.is_empty() => Outcome::Discarded,
-        said if is_right(&case.expected, said) => Outcome::Right,
+        said if is_right(&imposed.expect, said) => Outcome::Right,
         LimitVerdict::Limits(none) if none.is_empty() => Outcome::NoAnswer,
         _ => Outcome::Wrong,
     };
     case.said = Some(said);
-    Ok(case)
+    case
 }
 
 /// What the lab says, without figures.

@@ -2,11 +2,11 @@
 
 mod judge;
 mod page;
+mod truth;
 
 use crate::files_below;
 use judge::{Run, judge, shortcomings};
 use kv::Error;
-use lab_data::experiment::{Case, Experiment};
 use lab_data::results::Results;
 use std::fs;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         return Err(Error::input(format_args!("no results with a known limit below {}", dirs.join(", ")))
             .hint("measure some first: weir lab experiments/truth/server-cpu.toml --out weir-results/truth/server-cpu"));
     }
-    let cases = judge(&runs)?;
+    let cases = judge(&runs);
     let page = page::page(&cases);
     if let Some(path) = &args.markdown {
         fs::write(path, &page)
@@ -60,7 +60,7 @@ fn runs(paths: &[PathBuf]) -> Result<Vec<Run>, Error> {
         let text = fs::read(path).map_err(|error| unreadable(error.to_string()))?;
         let results: Results =
             serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
-        let cases = cases(&results.experiment_toml).map_err(|why| why.at(path.display()))?;
+        let cases = truth::cases(&results.experiment_toml).map_err(|why| why.at(path.display()))?;
         if cases.is_empty() {
             continue;
         }
@@ -70,15 +70,6 @@ fn runs(paths: &[PathBuf]) -> Result<Vec<Run>, Error> {
         }
     }
     Ok(runs)
-}
-
-/// The cases of an experiment file.
-fn cases(toml: &str) -> Result<Vec<Case>, Error> {
-    // The rest of a file without cases may be of another version.
-    if !toml.parse::<toml::Table>().is_ok_and(|file| file.contains_key("truth")) {
-        return Ok(Vec::new());
-    }
-    Ok(Experiment::parse(toml)?.truth.unwrap_or_default().cases)
 }
 
 /// Whether both are targets that one command measured.

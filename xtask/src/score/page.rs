@@ -1,8 +1,8 @@
 //! The score as Markdown.
 
 use super::judge::{BINDING, Case, IsRight, Outcome, Tally, shortcomings, tally};
+use super::truth::{LimitVerdict, Split};
 use lab_analysis::Grade;
-use lab_data::experiment::{LimitVerdict, Split};
 use std::fmt::Display;
 
 /// The page.
@@ -12,7 +12,8 @@ pub(crate) fn page(cases: &[Case]) -> String {
         list(of_outcome.map(|case| (case, case.why.clone())))
     };
     let wrong = cases.iter().filter(|case| case.is_confirmed_and_wrong());
-    let said = |case: &Case| format!("{} expected, {} said", case.expected, or_unknown(case.said.as_ref()));
+    let said =
+        |case: &Case| format!("{} expected, {} said", case.imposed.expect, or_unknown(case.said.as_ref()));
     format!(
         "# How often the verdict is right\n\n{}\n\n\
          The interval is Wilson’s, 95 %. By the highest utilization: the busiest resource of the highest level, pools and disks \
@@ -96,7 +97,7 @@ fn table_of_cases(cases: &[Case]) -> String {
             case.imposed.target.clone(),
             case.imposed.severity.clone(),
             name(case.imposed.split).to_owned(),
-            case.expected.to_string(),
+            case.imposed.expect.to_string(),
             or_unknown(case.said.as_ref()),
             or_unknown(grade),
             or_unknown(case.binding.map(|ratio| format!("{ratio:.2} ×"))),

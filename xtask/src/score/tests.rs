@@ -1,9 +1,9 @@
 //! Scores of simulated targets, whose limits are known, and of verdicts that were made up.
 
 use super::judge::{Outcome, Tally, is_right, tally, verdict};
+use super::truth::{Case, LimitVerdict, Split};
 use super::*;
 use lab_analysis::{Bottleneck, Evidence, Grade, findings};
-use lab_data::experiment::{LimitVerdict, Split};
 use lab_data::results::{Limit, Measured, Resource, ResourceKind};
 use lab_data::simulated::tests::{model, sweep};
 use std::path::Path;
@@ -23,14 +23,14 @@ fn target(name: &str, stations: &str, limits: &[(&str, Limit)]) -> Results {
 
 /// As experiment files write it.
 fn parsed(text: &str) -> LimitVerdict {
-    LimitVerdict::parse(text).unwrap()
+    LimitVerdict::try_from(text.to_owned()).unwrap()
 }
 
 fn imposed(target: &str, expect: &str, split: Split, reference: Option<&str>) -> Case {
     Case {
         target: target.into(),
         workload: None,
-        expect: expect.into(),
+        expect: parsed(expect),
         severity: "2ms".into(),
         split,
         reference: reference.map(Into::into),
@@ -70,7 +70,6 @@ fn scored() -> Vec<judge::Case> {
             dark,
         ],
     }])
-    .unwrap()
 }
 
 #[test]
@@ -136,7 +135,7 @@ fn the_highest_utilization_falls_for_a_busy_disk() {
         cases: vec![imposed("lock", expect, Split::HeldOut, None)],
         results: vec![results.clone()],
     };
-    let lock = judge(&[case("server lock")]).unwrap();
+    let lock = judge(&[case("server lock")]);
     assert_eq!(lock[0].outcome, Outcome::Right);
     assert_eq!(lock[0].baseline.as_ref().unwrap().resource, "disk vda");
     let right = |cases: &[judge::Case]| {
@@ -145,7 +144,7 @@ fn the_highest_utilization_falls_for_a_busy_disk() {
     };
     assert_eq!(right(&lock), (1, 0));
     // In its favour: of what a disk can be short of, it need not say which.
-    assert_eq!(right(&judge(&[case("commit path")]).unwrap()).1, 1);
+    assert_eq!(right(&judge(&[case("commit path")])).1, 1);
 }
 
 #[test]

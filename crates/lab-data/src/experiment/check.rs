@@ -69,7 +69,6 @@ impl Experiment {
         self.check_subjects()?;
         self.check_sections()?;
         self.interventions.iter().try_for_each(|interventions| interventions.check(self))?;
-        self.truth.iter().try_for_each(|truth| truth.check(self))?;
         let parts = self.parts();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         self.cores.parts.keys().try_for_each(|part| is_one_of("cores: part", part, &parts))

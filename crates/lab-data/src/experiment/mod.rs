@@ -10,7 +10,6 @@ mod narrow;
 mod placeholder;
 mod sections;
 mod target;
-mod truth;
 
 pub use interventions::{INTERVENTIONS, InterventionRow, Interventions};
 pub use limit::LatencyLimit;
@@ -21,7 +20,6 @@ pub use target::{
     Quota, address,
 };
 pub use target::{REPLICA, SERVER, Subject, Target};
-pub use truth::{Case, LimitVerdict, Split, Truth};
 
 use crate::distinct;
 use kv::Error;
@@ -73,8 +71,8 @@ pub struct Experiment {
     pub published: Option<PublishedSource>,
     /// What is made slower on purpose after the last repetition; `None`: nothing.
     pub interventions: Option<Interventions>,
-    /// What is known of the targets' limits; `None`: nothing is.
-    pub truth: Option<Truth>,
+    /// Which limits are imposed on which targets; read by `cargo xtask score`, not by the lab.
+    pub truth: Option<toml::Table>,
     /// The workloads, in the report's order.
     #[serde(rename = "workload", default)]
     pub workloads: Vec<Workload>,
@@ -118,6 +116,14 @@ impl Experiment {
         let mut own: Vec<Workload> = own.cloned().collect();
         own.iter_mut().for_each(|workload| workload.args.extend_from_slice(&subject.load));
         own
+    }
+
+    /// Whether `subject` is there only to be compared with targets that have an imposed limit.
+    pub fn is_reference(&self, subject: &Subject) -> bool {
+        let cases = self.truth.as_ref().and_then(|truth| truth.get("case")?.as_array());
+        let is_other =
+            |case: &toml::Value| case.get("target").and_then(|of| of.as_str()) != subject.name.as_deref();
+        cases.is_some_and(|cases| cases.iter().all(is_other))
     }
 
     /// Whether servers of the lab's own are made slower while they run.

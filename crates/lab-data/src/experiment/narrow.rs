@@ -51,8 +51,7 @@ impl Experiment {
         self.postgres.take_if(|_| !engines.contains(&Engine::Postgres));
         self.mariadb.take_if(|_| !engines.contains(&Engine::MariaDb));
         self.limits.memory.take_if(|_| engines.is_empty());
-        let (mut truth, mut interventions) = (self.truth.take(), self.interventions.take());
-        self.truth = truth.take_if(|truth| truth.narrow(self));
+        let mut interventions = self.interventions.take();
         // Stations of a model that is gone, and the like.
         self.interventions = interventions.take_if(|interventions| interventions.narrow(self));
     }

@@ -354,35 +354,14 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
 }
 
 #[test]
-fn what_is_known_of_the_targets_names_what_there_is() {
-    const CASE: &str = "[[truth.case]]\ntarget = \"ours\"\nworkload = \"put_rare\"\nexpect = \"commit path\"\n\
-        severity = \"5ms\"\nsplit = \"held-out\"\nreference = \"model\"";
-    let parsed = |case: &str| Experiment::parse(&format!("{}\n[truth]\n{case}", several()));
-    let truth = parsed(CASE).unwrap().truth.unwrap();
-    assert_eq!((truth.cases[0].target.as_str(), truth.cases[0].split), ("ours", Split::HeldOut));
-    assert_eq!(truth.cases[0].reference.as_deref(), Some("model"));
-    for (from, to, complaint) in [
-        ("\"ours\"", "\"hours\"", "truth.case 1: target `hours` is unknown; use one of ours, theirs, model"),
-        ("\"put_rare\"", "\"put\"", "truth.case 1: workload `put` is unknown; use one of get_pop"),
-        ("workload = \"put_rare\"\n", "", "target `ours` has several workloads; say workload = one of"),
-        ("\"commit path\"", "\"disk\"", "truth.case 1: expect `disk` is nothing that can be found; use none"),
-        ("\"held-out\"", "\"heldout\"", "unknown variant `heldout`, expected `tune` or `held-out`"),
-        ("\"model\"", "\"ours\"", "reference `ours` is the target itself"),
-        ("\"model\"", "\"modal\"", "reference `modal` is unknown; use one of ours"),
-        ("\"model\"", "\"theirs\"", "reference `theirs` takes no part in workload `put_rare`"),
-        ("severity", "severty", "unknown field `severty`"),
-        (CASE, "", "truth: there is no case"),
-    ] {
-        let case = CASE.replacen(from, to, 1);
-        let why = parsed(&case).unwrap_err().to_string().replace("; hint: ", "; ");
-        assert!(why.contains(complaint) && !why.contains('\n'), "{to}: {why}");
-    }
-    let one = format!("{SMALL}\n[truth]\n{}", CASE.replace("\nreference = \"model\"", ""));
-    let why = Experiment::parse(&one).unwrap_err().to_string().replace("; hint: ", "; ");
-    assert!(why.contains("truth: the one target has no name; write [[target]]"), "{why}");
-    let mut fewer = parsed(CASE).unwrap();
-    fewer.keep_targets(&["ours".to_owned(), "theirs".to_owned()]).unwrap();
-    assert!(fewer.truth.is_none() && fewer.check().is_ok(), "a case without its reference is no case");
+fn a_reference_is_a_target_that_no_case_is_of() {
+    let case = "[[truth.case]]\ntarget = \"ours\"";
+    let experiment = Experiment::parse(&format!("{}\n{case}", several())).unwrap();
+    let references = experiment.subjects.iter().filter(|subject| experiment.is_reference(subject));
+    let names: Vec<&str> = references.map(|subject| subject.name.as_deref().unwrap()).collect();
+    assert_eq!(names, ["theirs", "model"]);
+    let experiment = Experiment::parse(&several()).unwrap();
+    assert!(!experiment.is_reference(&experiment.subjects[0]), "without cases nothing is compared");
 }
 
 #[test]

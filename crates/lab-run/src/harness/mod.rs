@@ -30,7 +30,7 @@ use files::cannot_write;
 use kv::Error;
 use kv::proto::{FORMAT, SecondReport};
 use kv::units::Span;
-use lab_data::experiment::{Adaptive, Case, Cores, Experiment, Subject, Target, Workload};
+use lab_data::experiment::{Adaptive, Cores, Experiment, Subject, Target, Workload};
 use lab_data::published::PublishedRow;
 use lab_data::results::{
     Intervention, Measured, NOT_IMPOSED, Placement, Results, Selftest, Trial, WorkloadPlan,
@@ -268,12 +268,6 @@ impl<'a> TargetRun<'a> {
             ..Results::default()
         }
     }
-
-    /// Whether it is there only to be compared with targets whose limit is known.
-    fn is_reference(&self) -> bool {
-        let is_other = |case: &Case| Some(&case.target) != self.subject.name.as_ref();
-        self.experiment.truth.as_ref().is_some_and(|truth| truth.cases.iter().all(is_other))
-    }
 }
 
 /// One repetition of a target, and what comes of it.
@@ -355,7 +349,7 @@ impl<'b> Block<'b> {
             self.search(runner, workload)?;
         }
         let is_last = repetition + 1 == experiment.repetitions;
-        match is_last && !self.target_run.is_reference() {
+        match is_last && !experiment.is_reference(self.target_run.subject) {
             true => self.intervene(runner),
             false => Ok(()),
         }
