@@ -28,7 +28,7 @@ pub use compare::{Comparison, MEASURES, compare};
 pub use figures::{FIGURES, Figure, Figured, Group, How};
 pub use hits::HitRatio;
 pub use interventions::{Effect, Shown, headroom_is_decided};
-pub use knee::{Knee, KneeSpread};
+pub use knee::Knee;
 pub use population::{Place, Population};
 pub use rate_search::{Searched, Tried, UnderLimit};
 pub use rows::{Excluded, FastFail, OfRun, Row, Use};

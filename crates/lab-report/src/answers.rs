@@ -72,7 +72,7 @@ fn knee(found: &WorkloadFindings) -> Answer {
     let (said, why) = match &found.knee {
         Some(knee) => {
             let blunt = (!knee.sharp).then(|| "uncertain: four estimates differ by more than 2×".to_owned());
-            let ends = sentences::between_clients(knee.spread.clients);
+            let ends = sentences::between_clients(knee.ends);
             (format!("{} clients{ends}", format::clients(knee.clients)), blunt)
         }
         None if sentences::is_open(found) => (UNKNOWN.to_owned(), Some("an open loop has none".to_owned())),

@@ -126,16 +126,15 @@ pub(super) fn between_clients((low, high): (f64, f64)) -> String {
 
 /// The knee by four methods.
 fn knee(of: &Knee) -> String {
-    let said = |value: Option<f64>, ends: Option<(f64, f64)>| {
-        known(value, format::clients) + &value.and(ends).map_or_else(String::new, between_clients)
-    };
+    let said = |value: Option<f64>| known(value, format::clients);
     format!(
-        "Knee, in clients: {} where the bounds cross, {} by a broken stick, {} by Kleinrock’s power, {} by Kneedle (levels \
+        "Knee, in clients: {}{} where the bounds cross, {} by a broken stick, {} by Kleinrock’s power, {} by Kneedle (levels \
          {}–{}).{} In brackets: interval over repetitions.",
-        said(Some(of.clients), Some(of.spread.clients)),
-        said(of.broken_stick, of.spread.broken_stick),
-        said(of.power, of.spread.power),
-        said(of.kneedle, of.spread.kneedle),
+        format::clients(of.clients),
+        between_clients(of.ends),
+        said(of.broken_stick),
+        said(of.power),
+        said(of.kneedle),
         of.swept.0,
         of.swept.1,
         if of.sharp { "" } else { " They differ by more than 2×, so the knee is uncertain." }
