@@ -56,15 +56,16 @@ pub fn render(results: &Results) -> Vec<File> {
 
 /// The files of the report with these findings.
 fn rendered(results: &Results, findings: &Findings) -> Vec<File> {
-    let table = File::text("results.csv", csv::write(results, findings));
-    files("report", &page::document(results, findings), table)
+    let mut files = files("report", &page::document(results, findings));
+    files.push(File::text("results.csv", csv::write(results, findings)));
+    files
 }
 
-/// A page called `name` in all formats, its drawings, and its table for programs.
-fn files(name: &str, page: &Document, table: File) -> Vec<File> {
+/// A page called `name` in all formats, and its drawings.
+fn files(name: &str, page: &Document) -> Vec<File> {
     let html = File::text(&format!("{name}.html"), html::write(page));
     let markdown = File::text(&format!("{name}.md"), markdown::write(page));
-    [html, markdown].into_iter().chain(page.drawings()).chain([table]).collect()
+    [html, markdown].into_iter().chain(page.drawings()).collect()
 }
 
 /// The answers as plain text: at most four lines for each workload, none longer than 100 columns.

@@ -1,11 +1,11 @@
 //! The page of a comparison: what is on it, in which order.
 
+use super::plot;
 use super::sentences::{self, front, ratio};
-use super::{Line, lines, plot};
 use crate::columns::failed_checks;
 use crate::document::{Block, Column, Document, Table, column};
 use crate::format::{self, UNKNOWN, latency};
-use lab_analysis::compare::{ComparedWorkload, Figure, Measure, Side};
+use lab_analysis::compare::{ComparedWorkload, Figure, Measure, Side, SideOfLevel};
 use lab_analysis::{Comparison, MEASURES};
 use std::collections::BTreeMap;
 
@@ -65,21 +65,31 @@ fn circumstances(comparison: &Comparison) -> Table {
     Table::new(["<", "<of", "<is"], rows)
 }
 
+/// The clients of a level, the index of a side, and what that has at the level.
+type Line<'a> = (u32, usize, &'a SideOfLevel);
+
 /// A measure at every level and of every side.
 fn table(comparison: &Comparison, workload: &ComparedWorkload, measure: usize) -> Table {
     let Measure { label, unit, .. } = MEASURES[measure];
-    let of_first = |line: &Line, said: &str| (line.side == 0).then(|| said.to_owned());
+    let lines = workload.levels.iter().flat_map(|level| {
+        let sides = level.sides.iter().enumerate();
+        sides.filter_map(|(side, of)| Some((level.clients, side, of.as_ref()?)))
+    });
+    let of_first = |side: &usize, said: &str| (*side == 0).then(|| said.to_owned());
+    let difference = |side: &usize, of: &SideOfLevel| {
+        of.ratios[measure].as_ref().map(|of| sentences::conclusion(comparison, *side, of))
+    };
     let columns: Vec<Column<Line>> = vec![
-        column("clients", |line: &Line| Some(line.clients.to_string())),
-        column("<target", Line::target),
-        column(format!("{label}, {unit}"), |line: &Line| line.figure.map(figure)),
-        column(format!("ratio, to {}, 95 %", comparison.sides[0].name), |line: &Line| {
-            line.ratio.map(ratio).or_else(|| of_first(line, "1"))
+        column("clients", |(clients, ..): &Line| Some(clients.to_string())),
+        column("<target", |(_, side, _): &Line| Some(comparison.sides[*side].name.clone())),
+        column(format!("{label}, {unit}"), |(.., of): &Line| of.figures[measure].as_ref().map(figure)),
+        column(format!("ratio, to {}, 95 %", comparison.sides[0].name), |(_, side, of): &Line| {
+            of.ratios[measure].as_ref().map(ratio).or_else(|| of_first(side, "1"))
         }),
-        column("<difference", |line: &Line| line.conclusion().or_else(|| of_first(line, ""))),
-        column("<failed checks", |line: &Line| Some(failed_checks(line.row))),
+        column("<difference", |(_, side, of): &Line| difference(side, of).or_else(|| of_first(side, ""))),
+        column("<failed checks", |(.., of): &Line| Some(failed_checks(&of.row))),
     ];
-    Table::of(&lines(comparison, workload, measure), &columns, |line| !line.row.usable())
+    Table::of(&lines.collect::<Vec<Line>>(), &columns, |(.., of)| !of.row.usable())
 }
 
 /// A mean with its interval, or a median.

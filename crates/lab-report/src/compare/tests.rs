@@ -23,7 +23,7 @@ fn the_same_results_give_the_same_bytes() {
     let all = results();
     let again: Vec<Results> = serde_json::from_str(&serde_json::to_string(&all).unwrap()).unwrap();
     let names: Vec<String> = render(&of(&all)).into_iter().map(|file| file.name).collect();
-    assert_eq!(names, ["compare.html", "compare.md", "compare.svg", "compare.csv"]);
+    assert_eq!(names, ["compare.html", "compare.md", "compare.svg"]);
     assert!(render(&of(&all)) == render(&of(&again)) && text(&of(&all)) == text(&of(&again)));
 }
 
@@ -131,7 +131,6 @@ fn a_ratio_that_cannot_be_is_named_in_the_table_and_counted_in_the_headline() {
     let page = file(&all, "compare.md");
     assert!(page.contains("| no ratio | not comparable: 0 in repetition 1 of nginx"), "{page}");
     assert!(headline(&of(&all)).contains("not comparable at 1"), "{}", headline(&of(&all)));
-    assert!(file(&all, "compare.csv").contains(",not comparable: 0 in repetition 1 of nginx,"));
 }
 
 #[test]
@@ -181,22 +180,9 @@ fn names_are_text_not_markup_and_nothing_is_printed_as_nan() {
         assert!(!html.contains(foreign), "{foreign}");
     }
     assert!(!file(&all, "compare.md").contains("<b>") && !file(&all, "compare.svg").contains("<b>"));
-    for file in ["compare.md", "compare.csv", "compare.svg"].map(|name| file(&all, name)) {
+    for file in ["compare.md", "compare.svg"].map(|name| file(&all, name)) {
         assert!(!file.contains("NaN") && !file.contains("inf,"), "{file}");
     }
-}
-
-#[test]
-fn the_table_for_programs_has_a_line_for_each_figure() {
-    let table = file(&results(), "compare.csv");
-    let mut lines = table.lines();
-    let columns = lines.next().unwrap().split(',').count();
-    let lines: Vec<&str> = lines.collect();
-    // Four figures of three targets at two levels of two workloads.
-    assert_eq!(lines.len(), 48);
-    assert!(lines.iter().all(|line| line.split(',').count() == columns), "{table}");
-    let cpu = lines.iter().find(|line| line.starts_with("get,16,nginx,cpu_us_per_attempt,")).unwrap();
-    assert!(cpu.contains(",weir,") && cpu.contains(",3,paired,nginx more,,"), "{cpu}");
 }
 
 #[test]
@@ -204,6 +190,6 @@ fn without_processor_time_there_is_no_drawing_and_no_gap() {
     let mut all = results();
     all.iter_mut().for_each(|results| results.placements.clear());
     let names: Vec<String> = render(&of(&all)).into_iter().map(|file| file.name).collect();
-    assert_eq!(names, ["compare.html", "compare.md", "compare.csv"]);
+    assert_eq!(names, ["compare.html", "compare.md"]);
     assert!(!file(&all, "compare.md").contains("compare.svg"));
 }

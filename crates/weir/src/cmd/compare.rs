@@ -16,7 +16,7 @@ pub(crate) struct Args {
     first: PathBuf,
     /// Results to compare with the first
     other: Option<PathBuf>,
-    /// Also write compare.html, compare.md, compare.svg and compare.csv there
+    /// Also write compare.html, compare.md and compare.svg there
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the comparison as one JSON document
