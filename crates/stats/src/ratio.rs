@@ -26,30 +26,17 @@ pub enum Method {
     Paired,
     /// Independent runs: Welch's t on the logarithms of both.
     Welch,
-    /// Too few runs: Welch's t on the independent bins within them. Differences between runs are not in it.
-    Within,
 }
 
 /// A value, the variance of its error, and the degrees of freedom with which that is known.
 #[derive(Clone, Copy, Debug)]
-pub struct Uncertain {
+struct Uncertain {
     value: f64,
     variance: f64,
     freedom: f64,
 }
 
 impl Uncertain {
-    /// The mean of bins that are worth `effective` independent ones. The effective number is an estimate from ten batches, so the
-    /// degrees of freedom are at most nine.
-    pub fn of_bins(bins: &[f64], effective: f64) -> Uncertain {
-        let value = mean(bins).unwrap_or(f64::NAN);
-        Uncertain {
-            value,
-            variance: variance(bins, value) / effective,
-            freedom: (effective.min(10.0) - 1.0).max(1.0),
-        }
-    }
-
     /// The mean of the logarithms of `values`; one value has no variance.
     fn of_logs(values: impl Iterator<Item = f64>) -> Option<Uncertain> {
         let logs: Vec<f64> = values.map(log).collect();
@@ -57,26 +44,13 @@ impl Uncertain {
         Some(Uncertain { value, variance: variance(&logs, value) / n, freedom: n - 1.0 })
     }
 
-    /// The sum of independent values. Degrees of freedom by Welch and Satterthwaite.
-    fn sum(all: &[Uncertain]) -> Uncertain {
-        let variance: f64 = all.iter().map(|of| of.variance).sum();
-        // What does not vary has no share in the degrees of freedom.
-        let parts = all.iter().filter(|of| of.variance > 0.0).map(|of| of.variance.powi(2) / of.freedom);
-        let freedom = variance.powi(2) / parts.sum::<f64>();
-        Uncertain { value: all.iter().map(|of| of.value).sum(), variance, freedom }
-    }
-
-    fn times(self, factor: f64) -> Uncertain {
-        Uncertain { value: factor * self.value, variance: factor.powi(2) * self.variance, ..self }
-    }
-
-    /// Its logarithm, by the delta method.
-    fn log(self) -> Uncertain {
-        Uncertain { value: log(self.value), variance: self.variance / self.value.powi(2), ..self }
-    }
-
+    /// The difference of independent values. Degrees of freedom by Welch and Satterthwaite.
     fn minus(self, other: Uncertain) -> Uncertain {
-        Uncertain::sum(&[self, other.times(-1.0)])
+        let variance = self.variance + other.variance;
+        // What does not vary has no share in the degrees of freedom.
+        let parts = [self, other].into_iter().filter(|of| of.variance > 0.0);
+        let freedom = variance.powi(2) / parts.map(|of| of.variance.powi(2) / of.freedom).sum::<f64>();
+        Uncertain { value: self.value - other.value, variance, freedom }
     }
 
     /// As the logarithm of a ratio.
@@ -116,14 +90,6 @@ pub fn welch(first: &[f64], second: &[f64], resolution: f64) -> Option<Quotient>
     let of = |runs: &[f64]| Uncertain::of_logs(runs.iter().copied());
     let difference = of(second)?.minus(of(first)?);
     Some(difference.quotient(resolution, Method::Welch, first.len().min(second.len())))
-}
-
-/// The ratio of too few runs to tell how runs differ, from what the bins within them tell. `None` as in [`paired`].
-pub fn within(first: &[Uncertain], second: &[Uncertain]) -> Option<Quotient> {
-    let mean = |all: &[Uncertain]| Uncertain::sum(all).times(1.0 / all.len() as f64);
-    let difference = mean(second).log().minus(mean(first).log());
-    let runs = first.len().min(second.len());
-    difference.value.is_finite().then(|| difference.quotient(0.0, Method::Within, runs))
 }
 
 /// Corrects p-values for the number of tests, in their order, by Holm's step-down method.
@@ -204,28 +170,12 @@ mod tests {
 
     #[test]
     fn a_side_that_never_varies_does_not_hide_what_the_other_varies_by() {
-        let noisy: Vec<f64> = (0..40).map(|i| if i % 2 == 0 { 50.0 } else { 151.0 }).collect();
-        let (still, noisy) = (Uncertain::of_bins(&[100.0; 40], 40.0), Uncertain::of_bins(&noisy, 40.0));
-        for (first, other) in [(&still, &noisy), (&noisy, &still)] {
-            let of = within(std::slice::from_ref(first), std::slice::from_ref(other)).unwrap();
+        let (still, noisy) = ([100.0; 4], [50.0, 151.0, 50.0, 151.0]);
+        for (first, other) in [(still, noisy), (noisy, still)] {
+            let of = welch(&first, &other, 0.0).unwrap();
             let (low, high) = of.interval.unwrap();
             assert!(low < 0.9 && high > 1.1 && of.p.unwrap() > 0.5, "{of:?}");
         }
-        let of = within(std::slice::from_ref(&still), std::slice::from_ref(&still)).unwrap();
-        assert_eq!((of.interval, of.p), (Some((1.0, 1.0)), Some(1.0)));
-    }
-
-    #[test]
-    fn seconds_within_runs_count_for_as_many_as_they_are() {
-        let bins: Vec<f64> = (0..40).map(|i| if i % 2 == 0 { 99.0 } else { 101.0 }).collect();
-        let faster: Vec<f64> = bins.iter().map(|x| 1.05 * x).collect();
-        let of = |effective: f64| {
-            within(&[Uncertain::of_bins(&bins, effective)], &[Uncertain::of_bins(&faster, effective)])
-                .unwrap()
-        };
-        let width = |of: Quotient| of.interval.map(|(low, high)| high / low).unwrap();
-        assert!((of(40.0).ratio - 1.05).abs() < 1e-9 && of(40.0).method == Method::Within);
-        assert!(width(of(10.0)) > width(of(40.0)) && of(40.0).p < of(10.0).p && of(10.0).p.unwrap() < 0.001);
     }
 
     #[test]

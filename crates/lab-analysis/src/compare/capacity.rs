@@ -2,13 +2,10 @@
 
 use super::{Conclusion, Input, Kind, Obstacle, Ratio, over_runs};
 use crate::rows::usable;
-use crate::steady;
 use crate::{Capacity, WorkloadFindings};
 use lab_data::results::Run;
 use serde::Serialize;
-use stats::RUNS_LEAST;
-use stats::ratio::{Quotient, Uncertain};
-use stats::steady::Verdict;
+use stats::ratio::Quotient;
 
 /// From this corrected p-value on no difference is shown.
 const SIGNIFICANT: f64 = 0.05;
@@ -42,15 +39,8 @@ pub(super) fn ratio(sides: [&Input; 2], workload: &str) -> Option<CapacityRatio>
 
 /// The quotient of goodput at some levels of either side.
 fn quotient(sides: [&Input; 2], workload: &str, levels: [&[u32]; 2]) -> Result<Quotient, Obstacle> {
-    let [a, b] = [0, 1].map(|i| runs(sides[i], workload, levels[i]));
-    // Two runs know little of their spread, but more than a run without ten steady seconds does.
-    if a.len().min(b.len()) < RUNS_LEAST
-        && let [Some(a), Some(b)] = [0, 1].map(|i| bins(sides[i], workload, levels[i]))
-        && let Some(quotient) = stats::ratio::within(&a, &b)
-    {
-        return Ok(quotient);
-    }
-    over_runs([&a, &b], sides, 0.0)
+    let [first, other] = [0, 1].map(|i| runs(sides[i], workload, levels[i]));
+    over_runs([&first, &other], sides, 0.0)
 }
 
 /// Applies Holm's correction to all ratios of capacities: among many, one would often show a difference by chance.
@@ -83,16 +73,4 @@ fn runs(of: &Input, workload: &str, levels: &[u32]) -> Vec<(u32, f64)> {
         Some((repetition, sum / levels.len() as f64))
     };
     (0..of.results.repetitions).filter_map(mean).collect()
-}
-
-/// How well the bins of every run at `levels` know its goodput; `None` where one of them is not steady, or too short.
-fn bins(of: &Input, workload: &str, levels: &[u32]) -> Option<Vec<Uncertain>> {
-    let runs = of.loads(workload).filter(|(trial, _)| levels.contains(&trial.level));
-    let known = runs.map(|(_, load)| {
-        let window = steady::window(load);
-        let verdict = window.goodput_verdict();
-        let (Verdict::Steady(reached) | Verdict::TooShort { reached, .. }) = verdict else { return None };
-        Some(Uncertain::of_bins(&window.goodput_rps[reached.cut..], reached.figures.first()?.effective))
-    });
-    known.collect::<Option<Vec<_>>>().filter(|known| !known.is_empty())
 }

@@ -5,7 +5,7 @@ use crate::sentences::failures;
 use Conclusion::{FirstMore, NoInterval, NotComparable, NotShown, OtherMore};
 use kv::units::short;
 use lab_analysis::compare::{
-    Bound, CapacityRatio, ComparedWorkload, Conclusion, Method, Obstacle, Quotient, Ratio, Side,
+    Bound, CapacityRatio, ComparedWorkload, Conclusion, Obstacle, Quotient, Ratio, Side,
 };
 use lab_analysis::{Comparison, MEASURES, Row};
 use lab_data::distinct;
@@ -95,12 +95,8 @@ fn capacity(comparison: &Comparison, of: &CapacityRatio, other: usize) -> String
         Some(p) if p < 0.001 => ", p < 0.001".to_owned(),
         Some(p) => format!(", p {p:.3}"),
     };
-    let remark = match (of.ratio.conclusion, of.ratio.quotient.map(|of| of.method)) {
-        (NoInterval, _) => ": it takes two repetitions on either side, or ten steady seconds in each",
-        (NotComparable, _) => "",
-        (_, Some(Method::Within)) => ", within one repetition: differences between repetitions are not in it",
-        _ => "",
-    };
+    let remark =
+        if of.ratio.conclusion == NoInterval { ": it takes two repetitions on either side" } else { "" };
     format!("{} {}, {said}{p}{remark}", at.as_deref().unwrap_or("capacity"), ratio(&of.ratio))
 }
 
@@ -163,8 +159,7 @@ pub(super) fn reading(comparison: &Comparison) -> Vec<String> {
 
 const READING: &[&str] = &[
     "The sentences at the top compare capacities: the mean over the levels of the plateau, or goodput at the highest level \
-     that both have. p is corrected by Holm’s method for the number of these sentences; below 0.05 there is a difference. With \
-     fewer than three repetitions the interval is that of the seconds within them.",
+     that both have. p is corrected by Holm’s method for the number of these sentences; below 0.05 there is a difference.",
     "CPU is the processor time of all parts of a target without the generator, over all requests, failed ones included, and \
      without the kernel’s work outside of these processes. Latency is that of all attempts, median over repetitions.",
     "A ratio in square brackets is not comparable. Where the generator was the limit, goodput is a lower bound, and latency \
