@@ -9,12 +9,6 @@ use kv::units::{micros, short};
 pub use stats::steady::Goal;
 use stats::steady::{BINS_LEAST, Bin, Change, Known, Verdict, Window};
 
-/// The window of a run, bin by bin.
-pub(crate) fn window(load: &LoadReport) -> Window {
-    let (secs, bins) = load.finest();
-    Window::of(secs, &bins.iter().map(bin).collect::<Vec<_>>())
-}
-
 /// Whether a window with these bins, each `secs` long, may be ended. To be called after each bin.
 pub fn long_enough(bins: &[SecondReport], secs: f64, goal: &Goal) -> bool {
     stats::steady::long_enough(&bins.iter().map(bin).collect::<Vec<_>>(), secs, goal)
@@ -59,7 +53,8 @@ struct Judged<'a> {
 
 impl<'a> Judged<'a> {
     fn of(load: &'a LoadReport) -> Judged<'a> {
-        let window = window(load);
+        let (secs, bins) = load.finest();
+        let window = Window::of(secs, &bins.iter().map(bin).collect::<Vec<_>>());
         let verdict = window.verdict(is_open(load));
         Judged { load, window, verdict }
     }
@@ -103,13 +98,10 @@ impl<'a> Judged<'a> {
                 Checked::fail(why, self.longer_warm_up(reached.cut))
             }
             Verdict::Steady(_) => Checked::pass(format!("nothing moves within {window} s")),
-            Verdict::TooShort { figure, reached, bins_needed } => {
-                let known = reached.figures.iter().find(|known| known.name == *figure);
-                let missing = known.map_or_else(String::new, |known| self.too_short(known, *bins_needed));
-                Checked::not_checked(format!(
-                    "nothing moves within {window} s by more than noise, but {missing}"
-                ))
-            }
+            Verdict::TooShort { figure, bins_needed, .. } => Checked::not_checked(format!(
+                "nothing moves within {window} s by more than noise, but {}",
+                self.too_short(figure, *bins_needed)
+            )),
         }
     }
 

@@ -137,7 +137,7 @@ fn what_was_told_in_tenths_of_a_second_is_judged_and_shown_in_seconds() {
     let series = findings(&results).workloads[0].time_series.clone().unwrap();
     assert_eq!((series.bin_secs, series.goodput_rps.len()), (0.2, 15));
     assert!(series.goodput_rps.iter().all(|rps| (rps / 10_000.0 - 1.0).abs() < 0.02), "{series:?}");
-    assert!(series.said.contains("independent bins of 0.2 s"), "{}", series.said);
+    assert!(series.said.starts_with("Steady: goodput is known to ±"), "{}", series.said);
 
     let results = in_tenths(|tenth| if tenth < 6 { 0.7 } else { 1.0 });
     let (why, remedy) = failed(&results);

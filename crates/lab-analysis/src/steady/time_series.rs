@@ -64,13 +64,10 @@ fn said(judged: &Judged) -> String {
     let checked = judged.as_check();
     match (checked.outcome, &judged.verdict) {
         (Outcome::Pass, Verdict::Steady(reached)) => {
-            let secs = judged.window.secs;
-            let bins = if secs < 1.0 { format!("bins of {secs} s") } else { "seconds".to_owned() };
-            let known = reached.figures.iter().map(|Known { name, interval, effective, drift, drift_interval, .. }| {
+            let known = reached.figures.iter().map(|Known { name, interval, drift, drift_interval, .. }| {
                 let (percent, most) = (interval * 100.0, (drift.abs() + drift_interval) * 100.0);
                 format!(
-                    "{name} is known to ±{percent:.1} %, as by {effective:.0} independent {bins}, and a drift of more \
-                     than {most:.1} % within the window is ruled out"
+                    "{name} is known to ±{percent:.1} %, and a drift of more than {most:.1} % within the window is ruled out"
                 )
             });
             format!("Steady: {}.", known.collect::<Vec<_>>().join("; "))

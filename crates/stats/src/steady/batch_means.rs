@@ -66,13 +66,11 @@ pub(super) fn judge(series: &Series, cut: usize) -> Result<Known, Change> {
             // What is left after the cut is shorter, and its mean less well known.
             .max((error_least * mean).powi(2) * series.bins.len() as f64 / n),
     };
-    let of_bins = Line::through(bins).deviations / (n - 1.0);
     Ok(Known {
         name,
         limits,
         mean,
         interval: student_t(count - 1.0) * variance.sqrt() / mean,
-        effective: if variance > 0.0 { of_bins / variance } else { n },
         drift,
         drift_interval: student_t(count - 2.0) * drift_error,
         period,

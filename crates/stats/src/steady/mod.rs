@@ -58,7 +58,7 @@ pub enum Verdict {
     /// No change is seen, but the noise is too large for a window of this length.
     TooShort {
         /// The figure that needs the longest window.
-        figure: &'static str,
+        figure: Known,
         /// What is known of all figures.
         reached: Reached,
         /// How many bins the window needs if the noise stays as it is.
@@ -112,8 +112,6 @@ pub struct Known {
     pub mean: f64,
     /// Half-width of the mean's 95 % interval, as a share of it.
     pub interval: f64,
-    /// How many independent bins would know the mean as well.
-    pub effective: f64,
     /// Drift over the window, as a share of the mean.
     pub drift: f64,
     /// Half-width of the drift's 95 % interval, as a share of the mean.
@@ -138,32 +136,28 @@ pub fn judge(all: &[Series]) -> Verdict {
     if bins < BINS_LEAST || !all.iter().all(is_there) {
         return Verdict::TooFew;
     }
-    let mut cut = 0;
-    for series in all {
-        let warm_up = warm_up::find(&series.bins[..bins]);
-        if warm_up.is_late {
-            let change = Change::LateWarmUp { at: warm_up.bins };
-            return Verdict::NotSteady { figure: series.name, change };
-        }
-        cut = cut.max(warm_up.bins);
-    }
-    let mut figures = Vec::new();
-    for series in all {
-        match batch_means::judge(series, cut) {
-            Ok(known) => figures.push(known),
-            Err(change) => return Verdict::NotSteady { figure: series.name, change },
-        }
-    }
-    let longest = figures.iter().max_by(|a, b| longer(a).total_cmp(&longer(b))).copied();
-    let reached = Reached { cut, figures };
+    let reached = match reached(all, bins) {
+        Ok(reached) => reached,
+        Err((figure, change)) => return Verdict::NotSteady { figure, change },
+    };
+    let longest = reached.figures.iter().max_by(|a, b| longer(a).total_cmp(&longer(b))).copied();
     match longest {
-        Some(known) if longer(&known) > 1.0 => Verdict::TooShort {
-            figure: known.name,
-            reached,
-            bins_needed: cut as f64 + longer(&known) * (bins - cut) as f64,
-        },
+        Some(figure) if longer(&figure) > 1.0 => {
+            let bins_needed = reached.cut as f64 + longer(&figure) * (bins - reached.cut) as f64;
+            Verdict::TooShort { figure, reached, bins_needed }
+        }
         _ => Verdict::Steady(reached),
     }
+}
+
+/// What is known of all figures, each of so many bins; the error is the first that changes.
+fn reached(all: &[Series], bins: usize) -> Result<Reached, (&'static str, Change)> {
+    let mut cut = 0;
+    for Series { name, bins: own, .. } in all {
+        cut = cut.max(warm_up::find(&own[..bins]).map_err(|change| (*name, change))?);
+    }
+    let known = |series: &Series| batch_means::judge(series, cut).map_err(|change| (series.name, change));
+    Ok(Reached { cut, figures: all.iter().map(known).collect::<Result<_, _>>()? })
 }
 
 /// How many times as long a window has to be until a figure is known well enough; at most 1 if it is.

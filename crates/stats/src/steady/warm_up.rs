@@ -1,7 +1,7 @@
 //! Where the warm-up ends, if the window contains one.
 
 use super::line::Line;
-use super::{BINS_LEAST, average, noise};
+use super::{BINS_LEAST, Change, average, noise};
 
 /// The largest share of the bins that may be cut. A cut beyond `LATE` of that leaves open whether the warm-up is over.
 const AT_MOST: f64 = 0.5;
@@ -13,17 +13,9 @@ const DIFFERS: f64 = 3.5;
 /// And its first half by more than this many.
 const BEGINS: f64 = 2.0;
 
-/// The warm-up at the beginning of a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct WarmUp {
-    /// How many bins it is.
-    pub(super) bins: usize,
-    /// Whether it is so long that it may not be over.
-    pub(super) is_late: bool,
-}
-
-/// What MSER-5 cuts, if it is a warm-up: it differs from the rest by more than noise, and is no part of a drift.
-pub(super) fn find(bins: &[f64]) -> WarmUp {
+/// How many bins MSER-5 cuts, if they are a warm-up: they differ from the rest by more than noise, and are no part of a drift. An error if
+/// it is so long that it may not be over.
+pub(super) fn find(bins: &[f64]) -> Result<usize, Change> {
     let most = (bins.len() as f64 * AT_MOST).min(bins.len().saturating_sub(BINS_LEAST) as f64);
     let cut = mser(bins, most as usize);
     let (head, rest) = bins.split_at(cut);
@@ -38,8 +30,9 @@ pub(super) fn find(bins: &[f64]) -> WarmUp {
     let settles =
         Line::through(head).residuals + Line::through(rest).deviations < Line::through(bins).residuals;
     match cut > 0 && differs(head, DIFFERS) && differs(begins, BEGINS) && settles {
-        true => WarmUp { bins: cut, is_late: cut as f64 > LATE * most },
-        false => WarmUp::default(),
+        true if cut as f64 > LATE * most => Err(Change::LateWarmUp { at: cut }),
+        true => Ok(cut),
+        false => Ok(0),
     }
 }
 

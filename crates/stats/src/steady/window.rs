@@ -81,18 +81,10 @@ impl Window {
     /// The same with other limits.
     pub fn judged(&self, is_open: bool, goodput: Limits, latency: Limits) -> Verdict {
         let latencies = filled(&self.latency_us);
-        let (_, error_least) = self.error_least;
-        let latency = Series { name: "mean latency", bins: &latencies, limits: latency, error_least };
-        judge(&[self.goodput(goodput), latency][usize::from(is_open)..])
-    }
-
-    /// Whether goodput alone is steady.
-    pub fn goodput_verdict(&self) -> Verdict {
-        judge(&[self.goodput(GOODPUT)])
-    }
-
-    fn goodput(&self, limits: Limits) -> Series<'_> {
-        Series { name: "goodput", bins: &self.goodput_rps, limits, error_least: self.error_least.0 }
+        let series = |name, bins, limits, error_least| Series { name, bins, limits, error_least };
+        let of_goodput = series("goodput", &self.goodput_rps, goodput, self.error_least.0);
+        let of_latency = series("mean latency", &latencies, latency, self.error_least.1);
+        judge(&[of_goodput, of_latency][usize::from(is_open)..])
     }
 }
 

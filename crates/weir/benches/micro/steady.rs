@@ -3,7 +3,7 @@
 
 use crate::runner::Run;
 use lab_data::experiment::Adaptive;
-use stats::steady::{BINS_LEAST, Change, Reached, Series, Verdict, judge};
+use stats::steady::{BINS_LEAST, Change, Known, Reached, Series, Verdict, judge};
 use synthetic::{KINDS, NOISES, Noise, Score, WINDOWS, score, score_adaptive};
 
 #[path = "../../../stats/tests/steady/synthetic.rs"]
@@ -104,7 +104,8 @@ fn textbook(all: &[Series]) -> Verdict {
         let allowed = fives.len() / 2;
         let cut = (0..=allowed).min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or(0);
         reached.cut = reached.cut.max(cut * 5);
-        let too_short = Verdict::TooShort { figure: series.name, reached: reached.clone(), bins_needed: 0.0 };
+        let too_short =
+            Verdict::TooShort { figure: reached.figures[0], reached: reached.clone(), bins_needed: 0.0 };
         let bins = &series.bins[cut * 5..];
         if cut as f64 > 0.75 * allowed as f64 || bins.len() < BINS_LEAST {
             return too_short;
