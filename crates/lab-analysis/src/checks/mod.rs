@@ -68,8 +68,6 @@ pub const CHECKS: &[Check] = &[
         .about("every level was measured in at least three repetitions, so that each mean has an interval"),
     check("values", "values verified", Low, Test::Workload(run::values))
         .about("values read under load were compared with those written, and none was wrong or stale"),
-    check("order", "random order", Medium, Test::Workload(run::order))
-        .about("levels ran in an order that does not follow their size, so that drift does not look like an effect of the level"),
     check("accuracy", "generator accuracy", Low, Test::Run(run::accuracy))
         .about("the load generator passed its accuracy test on this machine"),
     check("cores", "generator has its own cores", Low, Test::Run(run::cores))
@@ -78,8 +76,6 @@ pub const CHECKS: &[Check] = &[
         .about("warm-ups and windows are as long as the experiment says"),
     check("build", "optimized build", Low, Test::Run(run::build))
         .about("what is measured is a release build"),
-    check("repeatable", "can be repeated", High, Test::Run(run::repeatable))
-        .about("command, experiment, seed, versions, machine and the hash of the binary are all in the results"),
 ];
 
 impl Checked {

@@ -4,7 +4,6 @@ use super::{Checked, OfWorkload};
 use crate::count;
 use kv::proto::CheckOutcome;
 use lab_data::results::{Results, Selftest, Trial};
-use std::collections::BTreeSet;
 
 pub(super) fn complete(case: &OfWorkload) -> Checked {
     let planned: u32 = case.rows.iter().map(|row| row.planned).sum();
@@ -65,22 +64,6 @@ fn trials<'a>(case: &'a OfWorkload) -> impl Iterator<Item = &'a Trial> {
     case.results.trials.iter().filter(|trial| trial.workload == case.workload)
 }
 
-pub(super) fn order(case: &OfWorkload) -> Checked {
-    let repetitions: BTreeSet<u32> = trials(case).map(|trial| trial.repetition).collect();
-    let levels = |repetition: &u32| -> Vec<u32> {
-        trials(case).filter(|trial| trial.repetition == *repetition).map(|trial| trial.level).collect()
-    };
-    // A few levels come in order now and then by chance.
-    let sweeps: Vec<Vec<u32>> = repetitions.iter().map(levels).filter(|levels| levels.len() > 3).collect();
-    if sweeps.is_empty() {
-        return Checked::not_checked("too few levels to have an order");
-    }
-    let in_order = sweeps.iter().filter(|of| of.is_sorted() || of.iter().rev().is_sorted()).count();
-    let seen = format!("{in_order} of {} up or down level by level", count(sweeps.len() as u32, "sweep"));
-    let is_random = 2 * in_order < sweeps.len();
-    Checked::judged(is_random, seen, "Run the levels in random order, as weir lab does.")
-}
-
 pub(super) fn accuracy(results: &Results) -> Checked {
     match &results.selftest {
         None => Checked::not_checked("the results do not say"),
@@ -129,30 +112,9 @@ pub(super) fn full_length(results: &Results) -> Checked {
 }
 
 pub(super) fn build(results: &Results) -> Checked {
-    let Some(build) = fact(results, "build") else {
+    let Some((_, build)) = results.environment.iter().find(|(name, _)| name == "build") else {
         return Checked::not_checked("the environment does not say");
     };
     let other = (build != "release").then(|| format!("a {build} build"));
     Checked::unless(other, "Build with cargo build --release.")
-}
-
-pub(super) fn repeatable(results: &Results) -> Checked {
-    let parts = [
-        ("the command", !results.command.is_empty()),
-        ("the experiment", !results.experiment_toml.is_empty()),
-        ("the version of weir", !results.weir_version.is_empty()),
-        ("the processor", fact(results, "cpu").is_some()),
-        ("the kernel", fact(results, "kernel").is_some()),
-        ("the hash of the binary", fact(results, "binary").is_some_and(|binary| binary.contains("hash"))),
-    ];
-    let absent: Vec<&str> = parts.iter().filter(|(_, there)| !there).map(|(name, _)| *name).collect();
-    let seen = match absent.as_slice() {
-        [] => format!("seed {}", results.seed),
-        absent => format!("missing: {}", absent.join(", ")),
-    };
-    Checked::judged(absent.is_empty(), seen, "Measure again with this version of weir.")
-}
-
-fn fact<'a>(results: &'a Results, name: &str) -> Option<&'a str> {
-    results.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
