@@ -67,7 +67,7 @@ pub struct Results {
 }
 
 /// A search for the highest rate at which a limit on latency holds, in an open loop.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Search {
     /// The workload.
     pub workload: String,
@@ -82,7 +82,7 @@ pub struct Search {
 }
 
 /// What a search looks for, and how long.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SearchPlan {
     /// The 99th percentile that must not be passed, from the instant a request was due.
     pub p99_us: f64,

@@ -75,11 +75,12 @@ pub(super) fn blocks(results: &Results) -> Vec<Block> {
     });
     let said = said(selftest);
     let Selftest::Ran(report) = selftest else { return vec![Block::Text(format!("Selftest: {said}."))] };
-    let form = if report.short { "weir selftest --short" } else { "weir selftest" };
     let note = "A test server that shares no code with the generator or the server imposed known delays, stalls and faults. \
                 The generator had to report them.";
     vec![
-        Block::Text(format!("{form} ran on this machine before the first trial{cores}: {said}.")),
+        Block::Text(format!(
+            "weir selftest --short ran on this machine before the first trial{cores}: {said}."
+        )),
         Block::Table(Table::of(&report.checks, COLUMNS, |_| false)),
         Block::Notes(vec![note.to_owned()]),
     ]

@@ -1,4 +1,4 @@
-//! `results.csv`: one line for each planned trial, for further calculation. And how CSV is written.
+//! `results.csv`: one line for each planned trial, for further calculation.
 //!
 //! The unit stands last in every name. Columns that begin with `level_` repeat, on every trial's line, what
 //! its level says over all runs.
@@ -41,15 +41,12 @@ pub(super) fn write(results: &Results, findings: &Findings) -> String {
     columns.extend(
         of_level.map(|of| column(format!("level_{}", of.name), |line: &Line| (of.cell)(line.level).value)),
     );
-    text(&lines, &columns)
-}
-
-/// A line for each of `rows`, by RFC 4180. A cell of `None` is empty.
-pub(super) fn text<R, F: Fn(&R) -> Option<String>>(rows: &[R], columns: &[(impl AsRef<str>, F)]) -> String {
+    let names = columns.iter().map(|(name, _)| name.clone()).collect();
+    let cells =
+        lines.iter().map(|line| columns.iter().map(|(_, cell)| cell(line).unwrap_or_default()).collect());
+    // By RFC 4180.
     let mut writer = ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new());
-    let names = columns.iter().map(|(name, _)| name.as_ref().to_owned()).collect();
-    let cells = |row: &R| columns.iter().map(|(_, cell)| cell(row).unwrap_or_default()).collect();
-    let records = std::iter::once(names).chain(rows.iter().map(cells));
+    let records = std::iter::once(names).chain(cells);
     records.for_each(|record: Vec<String>| writer.write_record(record).expect("memory takes every record"));
     String::from_utf8(writer.into_inner().expect("memory takes every record")).expect("cells are text")
 }

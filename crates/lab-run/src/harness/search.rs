@@ -18,14 +18,8 @@ impl Block<'_> {
         let Some(plan) = workload.limit.as_ref().map(LatencyLimit::plan) else { return Ok(()) };
         let mut search = search::Search::new(plan.clone(), first_rps(self.results, &workload.name));
         let (ours, repetition) = (self.results.searches.len(), self.repetition);
-        let (name, trials) = (workload.name.clone(), Vec::new());
-        self.results.searches.push(Search {
-            workload: name,
-            repetition,
-            plan: plan.clone(),
-            trials,
-            ended: None,
-        });
+        let empty = Search { workload: workload.name.clone(), repetition, ..Search::default() };
+        self.results.searches.push(Search { plan: plan.clone(), ..empty });
         loop {
             let Try { rate_rps, warmup_secs, window_secs } = match search.next() {
                 Ok(next) => next,

@@ -104,9 +104,18 @@ fn textbook(all: &[Series]) -> Verdict {
         let allowed = fives.len() / 2;
         let cut = (0..=allowed).min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or(0);
         reached.cut = reached.cut.max(cut * 5);
-        let too_short =
-            Verdict::TooShort { figure: reached.figures[0], reached: reached.clone(), bins_needed: 0.0 };
         let bins = &series.bins[cut * 5..];
+        let figure = Known {
+            name: series.name,
+            limits: series.limits,
+            mean: mean(bins),
+            interval: f64::INFINITY,
+            drift: 0.0,
+            drift_interval: f64::INFINITY,
+            period: None,
+            bias: 0.0,
+        };
+        let too_short = Verdict::TooShort { figure, reached: reached.clone(), bins_needed: 0.0 };
         if cut as f64 > 0.75 * allowed as f64 || bins.len() < BINS_LEAST {
             return too_short;
         }
