@@ -7,7 +7,7 @@
 #[path = "../tests/contract/mod.rs"]
 pub mod contract;
 mod error;
-mod fjall;
+mod embedded;
 mod flush;
 mod batcher;
 mod memory;
@@ -25,7 +25,7 @@ pub use flush::Flush;
 pub use part::{Part, Role, SHARDS_MAX, shard_of};
 pub use postgres::replica;
 
-use fjall::Fjall;
+use embedded::Embedded;
 use kv::{Key, Row, Write};
 use memory::Memory;
 use mysql::Mysql;
@@ -120,7 +120,7 @@ pub struct Scheme {
 
 /// Every kind of store there is.
 pub const SCHEMES: &[Scheme] = &[
-    Scheme { prefix: "fjall:", example: "fjall:./weir-data", open: |url| Ok(Box::new(Fjall::open(url)?)) },
+    Scheme { prefix: "file:", example: "file:./weir-data", open: |url| Ok(Box::new(Embedded::open(url)?)) },
     Scheme {
         prefix: "postgres://",
         example: "postgres://user:password@127.0.0.1:5432/database",
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_wrong_url_names_the_right_ones() {
-        for url in ["", "redis://x", "fjall", "fjall:", "postgres://[", "mysql://u@h", "memory:x"] {
+        for url in ["", "redis://x", "file", "file:", "postgres://[", "mysql://u@h", "memory:x"] {
             let error = open(url).err().map(|error| (error.kind(), error.to_string()));
             assert!(matches!(&error, Some((Kind::Config, text)) if !text.contains('\n')), "{url}: {error:?}");
         }
@@ -182,7 +182,7 @@ mod tests {
             ("postgres://h/db?password=secret", "postgres://h/db"),
             ("postgres://u:sec/ret@h/db", "postgres://u@h/db"),
             ("mysql://u:se:cret@h:3306/db", "mysql://u@h:3306/db"),
-            ("fjall:./dir", "fjall:./dir"),
+            ("file:./dir", "file:./dir"),
         ] {
             assert_eq!(redacted(url), shown);
         }

@@ -1,0 +1,103 @@
+//! Gives back the space of rows that were replaced or removed: the oldest segment goes once its rows are at the log's end.
+
+use super::files;
+use super::index::Place;
+use super::log::{Log, Purpose, SEGMENTS, not_written};
+use super::segment::{self, Batch, Entry, PREAMBLE_BYTES};
+use crate::{Error, Kind};
+use kv::Key;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// What is written anew in one batch.
+const MOVE_BYTES: usize = 1 << 20;
+
+impl Log {
+    /// Whether the oldest segment should go: there is more waste than data, or waste is all there is to be had.
+    pub(super) fn is_wasteful(&self) -> bool {
+        let (room, has_reserve) = {
+            let writer = self.writer.lock();
+            (writer.room, writer.has_reserve)
+        };
+        let index = self.index.read();
+        let waste = index.bytes - index.live;
+        let many = 2 * SEGMENTS + index.bytes / room.max(1);
+        waste > index.live.max(2 * room)
+            || index.segments.len() as u64 > many
+            || !has_reserve && waste > room / 4
+    }
+
+    /// Writes the rows of the oldest segment anew and removes it. `false`: `is_stopped` said so, or it is the only one.
+    pub(super) fn clean(&self, is_stopped: &dyn Fn() -> bool) -> Result<bool, Error> {
+        let index = self.index.read();
+        let mut segments = index
+            .segments
+            .iter()
+            .map(|(number, segment)| (*number, Arc::clone(&segment.file), segment.bytes));
+        let (Some((number, file, end)), Some(_)) = (segments.next(), segments.next()) else {
+            return Ok(false);
+        };
+        drop(segments);
+        drop(index);
+        let damaged = |at: usize| {
+            let path = self.path(number);
+            Error::new(
+                Kind::Rejected,
+                format!("{} is damaged at {at}; its space cannot be used", path.display()),
+            )
+        };
+        let mut bytes = vec![0; end as usize];
+        file.read_exact_at(&mut bytes, 0).map_err(|error| not_written(&error))?;
+        let mut at = PREAMBLE_BYTES;
+        let mut moving: Vec<(Key, Place)> = Vec::new();
+        while at < bytes.len() {
+            let Batch { range, entries, .. } =
+                segment::batch(&bytes, at, self.store).ok_or_else(|| damaged(at))?;
+            at = range.end;
+            for range in entries {
+                let Some(key) = segment::entry(&bytes[range.clone()]).and_then(|entry| Key::new(entry.key))
+                else {
+                    continue;
+                };
+                let (offset, bytes) = (range.start as u32, range.len() as u32);
+                let place = Place { segment: number, offset, bytes };
+                if self.index.read().rows.get(&key) == Some(&place) {
+                    moving.push((key, place));
+                }
+            }
+            let moving_bytes: usize = moving.iter().map(|(_, place)| place.bytes as usize).sum();
+            if moving_bytes >= MOVE_BYTES || at == bytes.len() {
+                if is_stopped() {
+                    return Ok(false);
+                }
+                self.rewrite(&bytes, std::mem::take(&mut moving))?;
+            }
+        }
+        let mut writer = self.writer.lock();
+        let before = writer.meta.first;
+        writer.meta.first = u64::from(number) + 1;
+        let meta = writer.meta.encode();
+        if let Err(error) = self.append(&mut writer, Purpose::Free, &[segment::meta_entry(&meta)]) {
+            writer.meta.first = before;
+            return Err(error);
+        }
+        self.index.write().remove_segment(number);
+        files::remove(&self.path(number));
+        self.reserve(&mut writer);
+        Ok(true)
+    }
+
+    /// Writes those rows of a segment with the contents `bytes` anew that are still where they were.
+    fn rewrite(&self, bytes: &[u8], mut moving: Vec<(Key, Place)>) -> Result<(), Error> {
+        let mut writer = self.writer.lock();
+        let index = self.index.read();
+        moving.retain(|(key, place)| index.rows.get(key) == Some(place));
+        drop(index);
+        let range = |place: &Place| place.offset as usize..(place.offset + place.bytes) as usize;
+        let entries: Vec<Entry> =
+            moving.iter().filter_map(|(_, place)| segment::entry(&bytes[range(place)])).collect();
+        let places = self.append(&mut writer, Purpose::Free, &entries)?;
+        self.index.write().apply(&entries, &places);
+        Ok(())
+    }
+}

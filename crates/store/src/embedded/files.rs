@@ -1,0 +1,63 @@
+//! The files of the embedded store's directory: what they are called, locked by, allocated and removed.
+
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Locked as long as a server uses the directory.
+const LOCK: &str = "lock";
+const SUFFIX: &str = ".log";
+
+/// The file with at least `bytes` allocated; shorter ones become longer.
+pub(super) fn allocate(path: &Path, bytes: u64) -> io::Result<File> {
+    let file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    if file.metadata()?.len() < bytes {
+        match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+            // A file system that cannot: writes say when it is full.
+            Err(Errno::OPNOTSUPP) => file.set_len(bytes)?,
+            done => done?,
+        }
+    }
+    Ok(file)
+}
+
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// `None`: somebody else has it.
+pub(super) fn lock(directory: &Path) -> io::Result<Option<File>> {
+    let file =
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(directory.join(LOCK))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+pub(super) fn path(directory: &Path, segment: u32) -> PathBuf {
+    directory.join(format!("{segment:010}{SUFFIX}"))
+}
+
+/// The numbers of all segments in `directory`, ascending.
+pub(super) fn segments(directory: &Path) -> io::Result<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for file in fs::read_dir(directory)? {
+        let name = file?.file_name();
+        numbers.extend(name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse::<u32>().ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Removes a segment that no longer counts. If it cannot be, only space is lost, until the store is opened again.
+pub(super) fn remove(path: &Path) {
+    if let Err(error) = fs::remove_file(path) {
+        log::warn!("cannot remove {}: {error}", path.display());
+    }
+}

@@ -1,0 +1,378 @@
+//! The log of the embedded store: segments on disk, and in memory where each row is in them.
+//!
+//! A write appends one batch to the newest segment and flushes it. At most one batch is not flushed at any time, so that what is
+//! broken at the log's end was never acknowledged, and what is broken anywhere else is damage. After a failed write or flush a
+//! segment is never appended to again: the next one says where it ends.
+//!
+//! The oldest segment goes once its rows have been written anew at the log's end. So an entry that removes a row is never older
+//! than one that creates it.
+
+use super::files;
+use super::index::{Index, Place, Segment};
+use super::replay::{Replayed, Unreadable};
+use super::segment::{self, Encoder, Entry, EntryKind, Meta, PREAMBLE_BYTES};
+use crate::{Error, Found, Kind};
+use kv::{Change, Key, Row, Version, Write};
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::statvfs;
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The next segment, before it is one.
+const NEXT: &str = "next";
+/// Space for what may be written although the disk is full.
+const RESERVE: &str = "reserve";
+
+/// How long segments are: a share of the space there is, within these bounds.
+const SEGMENT_BYTES: [u64; 2] = [1 << 20, 64 << 20];
+pub(super) const SEGMENTS: u64 = 64;
+/// Bytes of the entry that describes the store, and more.
+const META_BYTES: u64 = 1024;
+
+/// The end of the log.
+pub(super) struct Writer {
+    file: Arc<File>,
+    segment: u32,
+    offset: u64,
+    /// Bytes of the file that are allocated.
+    pub room: u64,
+    /// Of the last batch.
+    batch: u64,
+    pub meta: Meta,
+    /// After a failure nothing more is appended to this segment.
+    is_spoiled: bool,
+    /// Nor to any other: what is on disk is known only after opening it again.
+    is_lost: bool,
+    pub has_reserve: bool,
+}
+
+/// What a batch is written for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// More data: the reserve stays.
+    Store,
+    /// Less data, sooner or later.
+    Free,
+}
+
+pub(super) struct Log {
+    directory: PathBuf,
+    segment_bytes_max: Option<u64>,
+    /// A random number in every checksum.
+    pub(super) store: u64,
+    pub(super) index: RwLock<Index>,
+    pub(super) writer: Mutex<Writer>,
+    _lock: File,
+}
+
+impl Log {
+    /// Opens the log in `directory`, which is made if it is absent, and begins an epoch. `admit` is told of the map and whether
+    /// there are rows, and gives the map to write.
+    ///
+    /// The last batch is written anew: its flush may have failed, and what the page cache says then is not what the disk says.
+    pub(super) fn open(
+        directory: &Path,
+        segment_bytes_max: Option<u64>,
+        admit: impl FnOnce(Option<&str>, bool) -> Result<String, Error>,
+    ) -> Result<Log, Error> {
+        let cannot = |cause: io::Error| {
+            let what = format!("cannot open the store file:{}: {cause}", directory.display());
+            Error::new(Kind::Config, format!("{what}; name a directory that can be written"))
+        };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(cannot)?;
+        // The directory's own name has to be on disk, too.
+        let parent = directory.join("..");
+        File::open(parent).and_then(|parent| parent.sync_all()).map_err(cannot)?;
+        let lock = files::lock(directory).map_err(cannot)?.ok_or_else(|| {
+            let what = format!("another server holds the store file:{}", directory.display());
+            Error::new(Kind::Taken, format!("{what}; stop it, or use another directory"))
+        })?;
+        let replayed = Replayed::read(directory).map_err(|error| match error {
+            Unreadable::Io(cause) => cannot(cause),
+            Unreadable::Damaged(what) => {
+                let what = format!("the store file:{} is damaged: {what}", directory.display());
+                Error::new(Kind::Config, format!("{what}; restore a backup of the directory"))
+            }
+        })?;
+        let Replayed { store, index, meta, bytes, end, carried, batch } = replayed;
+        let carried: Vec<Entry> =
+            carried.into_iter().filter_map(|range| segment::entry(&bytes[range])).collect();
+        let is_meta = |entry: &Entry| entry.kind == EntryKind::Meta;
+        let in_use = !index.rows.is_empty() || !carried.iter().all(is_meta);
+        let map = admit((batch > 0).then_some(meta.map.as_str()), in_use)?;
+        let (segment, file) = match index.segments.last_key_value() {
+            Some((number, segment)) => (*number, Arc::clone(&segment.file)),
+            None => (0, Arc::new(lock.try_clone().map_err(cannot)?)),
+        };
+        let first = meta.first;
+        let meta = Meta { epoch: meta.epoch + 1, map, ..meta };
+        let writer = Writer {
+            file,
+            segment,
+            offset: end,
+            room: 0,
+            batch,
+            meta,
+            is_spoiled: true,
+            is_lost: false,
+            has_reserve: false,
+        };
+        let (directory, index) = (directory.to_owned(), RwLock::new(index));
+        let log = Log { directory, segment_bytes_max, store, index, writer: Mutex::new(writer), _lock: lock };
+        let mut writer = log.writer.lock();
+        let places = log.roll(&mut writer, Purpose::Free, 0, &carried)?;
+        log.index.write().apply(&carried, &places);
+        for number in files::segments(&log.directory).map_err(cannot)? {
+            if u64::from(number) < first {
+                files::remove(&log.path(number));
+            }
+        }
+        drop(writer);
+        Ok(log)
+    }
+
+    /// Which epoch this is.
+    pub(super) fn epoch(&self) -> u64 {
+        self.writer.lock().meta.epoch
+    }
+
+    /// The row under `key`. An error: it cannot be read, or is damaged.
+    pub(super) fn read(&self, key: &Key) -> Result<Option<Row>, Error> {
+        let index = self.index.read();
+        let Some(place) = index.rows.get(key).copied() else { return Ok(None) };
+        let file = Arc::clone(&index.segments[&place.segment].file);
+        drop(index);
+        let unread = |cause: &dyn std::fmt::Display| {
+            let (path, offset) = (self.path(place.segment), place.offset);
+            let what = format!("the embedded store cannot read {} at {offset}: {cause}", path.display());
+            Error::new(Kind::Rejected, what)
+        };
+        let mut bytes = vec![0; place.bytes as usize];
+        file.read_exact_at(&mut bytes, u64::from(place.offset)).map_err(|error| unread(&error))?;
+        let entry = segment::entry(&bytes).filter(|entry| entry.key == key.as_bytes());
+        let entry = entry.ok_or_else(|| unread(&"the row is damaged"))?;
+        let content_type = std::str::from_utf8(entry.content_type).map_err(|error| unread(&error))?;
+        Ok(Some(Row::new(key, content_type, entry.value, Version(entry.version))))
+    }
+
+    /// Makes `writes`, whose keys are distinct, durable, and says what each found.
+    pub(super) fn write(&self, writes: &[Write]) -> Result<Vec<Found>, Error> {
+        let entries: Vec<Entry> = writes.iter().map(entry_of).collect();
+        let puts = entries.iter().filter(|entry| entry.kind == EntryKind::Put).count();
+        let purpose = if puts == 0 { Purpose::Free } else { Purpose::Store };
+        let mut writer = self.writer.lock();
+        let places = self.append(&mut writer, purpose, &entries).map_err(|error| match error.kind() {
+            // Alone, what only removes may go.
+            Kind::Refused if (1..entries.len()).contains(&puts) => {
+                Error::new(Kind::Rejected, error.to_string())
+            }
+            _ => error,
+        })?;
+        let mut index = self.index.write();
+        let made = writes.iter().zip(places).map(|(write, place)| match write.change {
+            Change::Put(_) => index.put(write.key.clone(), place),
+            Change::Delete => index.delete(&write.key),
+        });
+        Ok(made.map(Found::present).collect())
+    }
+
+    /// Removes all rows.
+    pub(super) fn clear(&self) -> Result<(), Error> {
+        let mut writer = self.writer.lock();
+        let before = writer.meta.clone();
+        let first = u64::from(writer.segment) + 1;
+        writer.meta.first = first;
+        if let Err(error) = self.roll(&mut writer, Purpose::Free, 0, &[]) {
+            writer.meta = before;
+            let is_lost = writer.is_lost;
+            return Err(if is_lost { Error::new(Kind::Unknown, error.to_string()) } else { error });
+        }
+        let mut index = self.index.write();
+        index.rows.clear();
+        index.live = 0;
+        let old: Vec<u32> =
+            index.segments.keys().copied().filter(|number| u64::from(*number) < first).collect();
+        for number in old {
+            index.remove_segment(number);
+            files::remove(&self.path(number));
+        }
+        Ok(())
+    }
+
+    /// Appends a batch of `entries` and flushes it; after a failure in the next segment. The error's kind says whether it may be
+    /// in the log.
+    pub(super) fn append(
+        &self,
+        writer: &mut Writer,
+        purpose: Purpose,
+        entries: &[Entry],
+    ) -> Result<Vec<Place>, Error> {
+        if writer.is_lost {
+            return Err(Error::new(Kind::Unavailable, "the embedded store has to be opened anew"));
+        }
+        if purpose == Purpose::Store && !writer.has_reserve {
+            self.reserve(writer);
+            if !writer.has_reserve {
+                return Err(self.full());
+            }
+        }
+        let bytes = segment::batch_bytes(entries) as u64;
+        let mut failed = None;
+        // Once more: what failed is written anew elsewhere.
+        for _ in 0..2 {
+            if writer.is_spoiled || writer.offset + bytes > writer.room {
+                // From then on the batch that failed is not in the log.
+                self.roll(writer, purpose, bytes, &[]).map_err(|error| failed.take().unwrap_or(error))?;
+            }
+            let (batch, places) = self.encode(writer, entries);
+            match append_at(&writer.file, &batch, writer.offset) {
+                Ok(()) => {
+                    writer.offset += bytes;
+                    writer.batch += 1;
+                    self.index.write().grow(writer.segment, bytes);
+                    return Ok(places);
+                }
+                Err(error) => {
+                    writer.is_spoiled = true;
+                    failed = Some(error);
+                }
+            }
+        }
+        Err(failed.unwrap_or_else(|| self.full()))
+    }
+
+    /// The next batch, for the writer's place, and where its entries will be.
+    fn encode(&self, writer: &Writer, entries: &[Entry]) -> (Vec<u8>, Vec<Place>) {
+        let mut encoder = Encoder::new(self.store, writer.batch + 1, segment::batch_bytes(entries));
+        let place = |range: Range<usize>| Place {
+            segment: writer.segment,
+            offset: writer.offset as u32 + range.start as u32,
+            bytes: range.len() as u32,
+        };
+        let places = entries.iter().map(|entry| place(encoder.add(entry))).collect();
+        (encoder.finish(), places)
+    }
+
+    /// Begins the next segment, with room for `least` bytes, and `carried`, whose places it gives. Without it the segment before
+    /// ends where the writer is.
+    fn roll(
+        &self,
+        writer: &mut Writer,
+        purpose: Purpose,
+        least: u64,
+        carried: &[Entry],
+    ) -> Result<Vec<Place>, Error> {
+        let carried_bytes = segment::batch_bytes(carried) as u64;
+        let room = self.segment_bytes(META_BYTES + carried_bytes + least);
+        let file = Arc::new(self.next_file(room, purpose)?);
+        let meta = Meta { previous_end: writer.offset, ..writer.meta.clone() };
+        let mut next = Writer {
+            file,
+            segment: writer.segment + 1,
+            offset: PREAMBLE_BYTES as u64,
+            room,
+            batch: writer.batch,
+            meta,
+            is_spoiled: false,
+            is_lost: false,
+            has_reserve: false,
+        };
+        let mut bytes = segment::preamble(self.store).to_vec();
+        let meta = next.meta.encode();
+        let mut places = Vec::new();
+        for entries in
+            [&[segment::meta_entry(&meta)], carried].into_iter().filter(|entries| !entries.is_empty())
+        {
+            let (batch, of_batch) = self.encode(&next, entries);
+            bytes.extend_from_slice(&batch);
+            next.offset = bytes.len() as u64;
+            next.batch += 1;
+            places = of_batch;
+        }
+        append_at(&next.file, &bytes, 0)
+            .and_then(|()| next.file.sync_all().map_err(|error| not_written(&error)))
+            .and_then(|()| {
+                let renamed = fs::rename(self.directory.join(NEXT), self.path(next.segment));
+                renamed.map_err(|error| not_written(&error))
+            })
+            .map_err(|error| Error::new(Kind::Refused, error.to_string()))?;
+        if let Err(error) = File::open(&self.directory).and_then(|directory| directory.sync_all()) {
+            writer.is_lost = true;
+            return Err(Error::new(Kind::Unavailable, not_written(&error).to_string()));
+        }
+        // Gives back what was allocated and not used. If it does not, only space is lost.
+        let _ = writer.file.set_len(writer.offset);
+        *writer = next;
+        let segment = Segment { file: Arc::clone(&writer.file), bytes: 0 };
+        let mut index = self.index.write();
+        index.segments.insert(writer.segment, segment);
+        index.grow(writer.segment, writer.offset);
+        drop(index);
+        self.reserve(writer);
+        Ok(places)
+    }
+
+    /// A file for the next segment, allocated; out of the reserve where nothing else is left and `purpose` may have it.
+    fn next_file(&self, room: u64, purpose: Purpose) -> Result<File, Error> {
+        let next = self.directory.join(NEXT);
+        match files::allocate(&next, room) {
+            Err(_) if purpose == Purpose::Free && fs::rename(self.directory.join(RESERVE), &next).is_ok() => {
+                // As much of it as is missing; a full disk fails here.
+                files::allocate(&next, room).map_err(|error| not_written(&error))
+            }
+            Err(error) if files::is_full(&error) => Err(self.full()),
+            file => file.map_err(|error| Error::new(Kind::Refused, not_written(&error).to_string())),
+        }
+    }
+
+    /// Makes the reserve, if there is none.
+    pub(super) fn reserve(&self, writer: &mut Writer) {
+        let reserve = self.directory.join(RESERVE);
+        writer.has_reserve = files::allocate(&reserve, self.segment_bytes(0)).is_ok();
+    }
+
+    /// How long the next segment is, which is to hold `least` bytes.
+    fn segment_bytes(&self, least: u64) -> u64 {
+        let free = statvfs(&self.directory).map_or(u64::MAX, |space| space.f_bavail * space.f_frsize);
+        let bytes = self.index.read().bytes;
+        let [low, high] = SEGMENT_BYTES;
+        // Of a large store they are longer, so that there are not too many.
+        let suits = (free.saturating_add(bytes) / SEGMENTS).clamp(low, high).max(bytes / (4 * SEGMENTS));
+        self.segment_bytes_max.map_or(suits, |most| most.min(suits)).max(least)
+    }
+
+    fn full(&self) -> Error {
+        let what = format!("the disk of the embedded store {} is full", self.directory.display());
+        Error::new(Kind::Refused, format!("{what}; make room: it is used as soon as it is there"))
+    }
+
+    pub(super) fn path(&self, segment: u32) -> PathBuf {
+        files::path(&self.directory, segment)
+    }
+}
+
+fn entry_of(write: &Write) -> Entry<'_> {
+    let (key, version) = (write.key.as_bytes(), write.version.0);
+    match &write.change {
+        Change::Put(row) => {
+            let (content_type, value) = (row.content_type(), row.value());
+            Entry { kind: EntryKind::Put, version, key, content_type, value }
+        }
+        Change::Delete => Entry { kind: EntryKind::Delete, version, key, content_type: b"", value: b"" },
+    }
+}
+
+/// Writes and flushes. Refused: not all was written, so it is no batch. Unknown: the flush failed.
+fn append_at(file: &File, bytes: &[u8], offset: u64) -> Result<(), Error> {
+    file.write_all_at(bytes, offset)
+        .map_err(|error| Error::new(Kind::Refused, not_written(&error).to_string()))?;
+    file.sync_data().map_err(|error| not_written(&error))
+}
+
+pub(super) fn not_written(error: &io::Error) -> Error {
+    Error::new(Kind::Unknown, format!("the embedded store cannot write: {error}"))
+}

@@ -1,0 +1,167 @@
+//! The embedded store: a directory with a log of all writes, and in memory where the rows are in it.
+//!
+//! One batch is one write to the log and one flush. A row is readable after the flush.
+
+mod cleaner;
+mod files;
+mod index;
+mod log;
+mod replay;
+mod segment;
+
+use self::log::Log;
+use super::{Answer, Error, Flush, Found, Kind, Lease, Part, Session, Store, Workers};
+use kv::{Key, Row, Write};
+use parking_lot::Mutex;
+use std::future::ready;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How long the cleaner waits after a failure.
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) struct Embedded {
+    directory: PathBuf,
+    /// How long segments are at most; `None` for what suits the disk.
+    segment_bytes: Option<u64>,
+    /// The lease in force; sessions of an earlier one are refused.
+    owned: Mutex<Option<(u64, Arc<Opened>)>>,
+    flush: Arc<Flush>,
+}
+
+/// The open log, and the thread that gives back its space.
+struct Opened {
+    log: Arc<Log>,
+    is_stopped: Arc<AtomicBool>,
+    /// `None` after it ended.
+    cleaner: Option<JoinHandle<()>>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.is_stopped.store(true, Relaxed);
+        if let Some(cleaner) = self.cleaner.take() {
+            cleaner.thread().unpark();
+            // It panics in no case that a caller could do anything about.
+            let _ = cleaner.join();
+        }
+    }
+}
+
+impl Embedded {
+    pub(super) fn open(url: &str) -> Result<Embedded, Error> {
+        let wrong = |what| Error::new(Kind::Config, format!("{url} {what}; write file:./weir-data"));
+        let place = url.strip_prefix("file:").unwrap_or_default();
+        let (directory, segment) = match place.split_once("?segment=") {
+            Some((directory, bytes)) => (directory, Some(bytes)),
+            None => (place, None),
+        };
+        let segment_bytes = segment.map(|bytes| bytes.parse::<kv::units::Size>().map(|size| size.0));
+        match segment_bytes.transpose() {
+            _ if directory.is_empty() => Err(wrong("names no directory")),
+            Err(_) => Err(wrong("has a wrong length of segments, as in ?segment=1MiB")),
+            Ok(segment_bytes) => {
+                let (owned, flush) = (Mutex::new(None), Arc::default());
+                Ok(Embedded { directory: directory.into(), segment_bytes, owned, flush })
+            }
+        }
+    }
+
+    fn begin_epoch(&self, part: Part) -> Result<Lease, Error> {
+        // The log of an earlier lease has its directory locked.
+        *self.owned.lock() = None;
+        let shown = format!("file:{}", self.directory.display());
+        let admit = |map: Option<&str>, in_use| part.admit(map, in_use, &shown).map(|_| part.map());
+        let log = Arc::new(Log::open(&self.directory, self.segment_bytes, admit)?);
+        let epoch = log.epoch();
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let cleaner = {
+            let (log, is_stopped) = (Arc::clone(&log), Arc::clone(&is_stopped));
+            let cleaner = thread::Builder::new().name("store-clean".into());
+            cleaner.spawn(move || clean(&log, &|| is_stopped.load(Relaxed)))
+        };
+        let cleaner = cleaner.map_err(|error| {
+            Error::new(Kind::Config, format!("cannot start the thread store-clean: {error}"))
+        })?;
+        *self.owned.lock() = Some((epoch, Arc::new(Opened { log, is_stopped, cleaner: Some(cleaner) })));
+        Ok(Lease { epoch, lost: Box::pin(std::future::pending()) })
+    }
+}
+
+/// Gives back space whenever it is woken up and there is too much waste, until `is_stopped`.
+fn clean(log: &Log, is_stopped: &dyn Fn() -> bool) {
+    while !is_stopped() {
+        match log.is_wasteful().then(|| log.clean(is_stopped)) {
+            Some(Ok(true)) => continue,
+            Some(Ok(false)) | None => thread::park(),
+            Some(Err(error)) => {
+                ::log::warn!("the space of old rows cannot be given back: {error}");
+                thread::park_timeout(PAUSE);
+            }
+        }
+    }
+}
+
+impl Store for Embedded {
+    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
+        Box::pin(async move { self.begin_epoch(part) })
+    }
+
+    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
+        Box::pin(async move {
+            match &*self.owned.lock() {
+                Some((current, opened)) if *current == epoch => {
+                    let (opened, flush) = (Arc::clone(opened), Arc::clone(&self.flush));
+                    Ok(Box::new(EmbeddedSession { opened, flush }) as Box<dyn Session>)
+                }
+                _ => Err(Error::new(Kind::Unavailable, "the embedded store is being opened anew")),
+            }
+        })
+    }
+
+    fn workers(&self) -> Workers {
+        // There is one log: a second write worker would only halve the batches.
+        Workers { read: 1, write: 1 }
+    }
+
+    fn flush(&self) -> Option<Arc<Flush>> {
+        Some(Arc::clone(&self.flush))
+    }
+}
+
+struct EmbeddedSession {
+    opened: Arc<Opened>,
+    flush: Arc<Flush>,
+}
+
+impl EmbeddedSession {
+    /// Changes the log in turn, and wakes the cleaner up if it has become worth it.
+    fn change<T>(&self, change: impl FnOnce(&Log) -> Result<T, Error>) -> Result<T, Error> {
+        let Opened { log, cleaner, .. } = &*self.opened;
+        let changed = self.flush.in_turn(|| change(log));
+        if log.is_wasteful() {
+            cleaner.iter().for_each(|cleaner| cleaner.thread().unpark());
+        }
+        changed
+    }
+}
+
+impl Session for EmbeddedSession {
+    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
+        Box::pin(ready(keys.iter().map(|key| self.opened.log.read(key)).collect()))
+    }
+
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
+        Box::pin(ready(self.change(|log| log.write(writes))))
+    }
+
+    fn clear(&mut self) -> Answer<'_, ()> {
+        Box::pin(ready(self.change(Log::clear)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

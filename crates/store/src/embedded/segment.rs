@@ -1,0 +1,286 @@
+//! What is in a segment of the log: a preamble, and batches of entries. Bytes only, no files.
+//!
+//! ```text
+//! preamble  "weirlog1", number of the store (8)
+//! batch     magic (4), checksum (4), number (8), bytes of the entries (4), how many (4), entries
+//! entry     checksum (4), version (8), bytes of the value (4), of the key (2), of the content type (1), kind (1),
+//!           key, content type, value
+//! ```
+//!
+//! Numbers are little endian, checksums CRC-32. An entry's is of what follows it. A batch's is of the store's number, of what
+//! follows it in the header, and of the checksums of its entries: no value that a client sends can contain a valid batch.
+
+use crc32fast::Hasher;
+use std::ops::Range;
+
+pub(super) const PREAMBLE_BYTES: usize = 16;
+const PREAMBLE: [u8; 8] = *b"weirlog1";
+const MAGIC: [u8; 4] = *b"\xF7wb\x01";
+const BATCH_HEADER_BYTES: usize = 24;
+const ENTRY_HEADER_BYTES: usize = 20;
+
+/// What an entry does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EntryKind {
+    /// Creates or replaces a row.
+    Put = 1,
+    /// Removes one.
+    Delete = 2,
+    /// Says something of the store itself, in its value.
+    Meta = 3,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry<'a> {
+    pub kind: EntryKind,
+    pub version: u64,
+    pub key: &'a [u8],
+    pub content_type: &'a [u8],
+    pub value: &'a [u8],
+}
+
+/// What the log says of itself, at the beginning of each segment and when it changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Meta {
+    pub epoch: u64,
+    /// Where the segment before this one ends.
+    pub previous_end: u64,
+    /// The oldest segment that counts.
+    pub first: u64,
+    /// [`crate::Part::map`].
+    pub map: String,
+}
+
+impl Meta {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let numbers = [self.epoch, self.previous_end, self.first];
+        let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        bytes.extend_from_slice(self.map.as_bytes());
+        bytes
+    }
+
+    /// `None` for what [`Meta::encode`] cannot have written.
+    fn decode(bytes: &[u8]) -> Option<Meta> {
+        let (numbers, map) = bytes.split_at_checked(24)?;
+        let mut numbers = numbers.chunks_exact(8).filter_map(|bytes| bytes.first_chunk().copied());
+        let mut next = || numbers.next().map(u64::from_le_bytes);
+        let (epoch, previous_end, first) = (next()?, next()?, next()?);
+        Some(Meta { epoch, previous_end, first, map: String::from_utf8(map.to_vec()).ok()? })
+    }
+
+    /// What the batch `batch` of `segment` says of the log, if it says anything.
+    pub(super) fn of_batch(segment: &[u8], batch: &Batch) -> Option<Meta> {
+        let mut entries = batch.entries.iter().filter_map(|range| entry(&segment[range.clone()]));
+        Meta::decode(entries.find(|entry| entry.kind == EntryKind::Meta)?.value)
+    }
+}
+
+/// The entry with what [`Meta::encode`] made.
+pub(super) fn meta_entry(meta: &[u8]) -> Entry<'_> {
+    Entry { kind: EntryKind::Meta, version: 0, key: b"", content_type: b"", value: meta }
+}
+
+/// What a segment of the store `store` begins with.
+pub(super) fn preamble(store: u64) -> [u8; PREAMBLE_BYTES] {
+    let mut bytes = [0; PREAMBLE_BYTES];
+    bytes[..8].copy_from_slice(&PREAMBLE);
+    bytes[8..].copy_from_slice(&store.to_le_bytes());
+    bytes
+}
+
+/// The number of the store that `segment` belongs to. `None`: it is no segment.
+pub(super) fn store_of(segment: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(*segment.strip_prefix(&PREAMBLE)?.first_chunk()?))
+}
+
+/// How long a batch of `entries` is.
+pub(super) fn batch_bytes(entries: &[Entry]) -> usize {
+    let bytes =
+        |entry: &Entry| ENTRY_HEADER_BYTES + entry.key.len() + entry.content_type.len() + entry.value.len();
+    BATCH_HEADER_BYTES + entries.iter().map(bytes).sum::<usize>()
+}
+
+/// Makes a batch.
+pub(super) struct Encoder {
+    bytes: Vec<u8>,
+    store: u64,
+    checksums: Vec<u8>,
+}
+
+impl Encoder {
+    /// An empty batch, the `number`-th of the store; `bytes` are about how long it will be.
+    pub(super) fn new(store: u64, number: u64, bytes: usize) -> Encoder {
+        let mut bytes = Vec::with_capacity(bytes);
+        bytes.resize(BATCH_HEADER_BYTES, 0);
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[8..16].copy_from_slice(&number.to_le_bytes());
+        Encoder { bytes, store, checksums: Vec::new() }
+    }
+
+    /// Adds `entry`, and says where in the batch it is.
+    pub(super) fn add(&mut self, entry: &Entry) -> Range<usize> {
+        let Entry { kind, version, key, content_type, value } = *entry;
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.bytes.extend_from_slice(&version.to_le_bytes());
+        self.bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        self.bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        self.bytes.extend_from_slice(&[content_type.len() as u8, kind as u8]);
+        for part in [key, content_type, value] {
+            self.bytes.extend_from_slice(part);
+        }
+        let checksum = crc32fast::hash(&self.bytes[start + 4..]).to_le_bytes();
+        self.bytes[start..start + 4].copy_from_slice(&checksum);
+        self.checksums.extend_from_slice(&checksum);
+        start..self.bytes.len()
+    }
+
+    /// The batch's bytes.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        let entries_bytes = (self.bytes.len() - BATCH_HEADER_BYTES) as u32;
+        let entries = (self.checksums.len() / 4) as u32;
+        self.bytes[16..20].copy_from_slice(&entries_bytes.to_le_bytes());
+        self.bytes[20..24].copy_from_slice(&entries.to_le_bytes());
+        let checksum = batch_checksum(self.store, &self.bytes[8..BATCH_HEADER_BYTES], &self.checksums);
+        self.bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
+        self.bytes
+    }
+}
+
+fn batch_checksum(store: u64, header: &[u8], checksums: &[u8]) -> u32 {
+    let mut hasher = Hasher::new();
+    for part in [&store.to_le_bytes(), header, checksums] {
+        hasher.update(part);
+    }
+    hasher.finalize()
+}
+
+/// A batch whose checksums are right.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Batch {
+    pub number: u64,
+    /// Where in the segment it is.
+    pub range: Range<usize>,
+    /// Where its entries are.
+    pub entries: Vec<Range<usize>>,
+}
+
+/// The batch at `at` of a segment of the store `store`; `None` where there is none, or not all of it.
+pub(super) fn batch(segment: &[u8], at: usize, store: u64) -> Option<Batch> {
+    let rest = segment.get(at..)?.strip_prefix(&MAGIC)?;
+    let (checksum, rest) = rest.split_first_chunk()?;
+    let header = rest.get(..BATCH_HEADER_BYTES - 8)?;
+    let number = u64::from_le_bytes(*header.first_chunk()?);
+    let [entries_bytes, count] = [8, 12].map(|at| u32_at(header, at).map_or(0, |number| number as usize));
+    let end = at.checked_add(BATCH_HEADER_BYTES + entries_bytes)?;
+    let (mut entries, mut checksums) = (Vec::new(), Vec::new());
+    let mut next = at + BATCH_HEADER_BYTES;
+    while next < end {
+        let range = next..next + entry_bytes(segment.get(next..end)?)?;
+        entry(segment.get(range.clone())?)?;
+        checksums.extend_from_slice(&segment[next..next + 4]);
+        next = range.end;
+        entries.push(range);
+    }
+    let is_right = next == end
+        && entries.len() == count
+        && batch_checksum(store, header, &checksums) == u32::from_le_bytes(*checksum);
+    is_right.then_some(Batch { number, range: at..end, entries })
+}
+
+/// Where the first batch from `from` on begins.
+pub(super) fn next_batch(segment: &[u8], from: usize, store: u64) -> Option<usize> {
+    let candidates = memchr::memmem::find_iter(segment.get(from..)?, &MAGIC).map(|at| from + at);
+    candidates.into_iter().find(|at| batch(segment, *at, store).is_some())
+}
+
+/// The entry that is all of `bytes`; `None` if its checksum is wrong.
+pub(super) fn entry(bytes: &[u8]) -> Option<Entry<'_>> {
+    if entry_bytes(bytes)? != bytes.len() || crc32fast::hash(&bytes[4..]) != u32_at(bytes, 0)? {
+        return None;
+    }
+    let kind = match bytes[19] {
+        1 => EntryKind::Put,
+        2 => EntryKind::Delete,
+        3 => EntryKind::Meta,
+        _ => return None,
+    };
+    let version = u64::from_le_bytes(*bytes[4..].first_chunk()?);
+    let rest = &bytes[ENTRY_HEADER_BYTES..];
+    let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes([bytes[16], bytes[17]])))?;
+    let (content_type, value) = rest.split_at_checked(usize::from(bytes[18]))?;
+    Some(Entry { kind, version, key, content_type, value })
+}
+
+/// How long the entry is that `bytes` begin with.
+fn entry_bytes(bytes: &[u8]) -> Option<usize> {
+    let lengths = bytes.get(12..ENTRY_HEADER_BYTES)?;
+    let key = usize::from(u16::from_le_bytes([lengths[4], lengths[5]]));
+    Some(ENTRY_HEADER_BYTES + u32_at(lengths, 0)? as usize + key + usize::from(lengths[6]))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STORE: u64 = 7;
+
+    fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Entry<'a> {
+        Entry { kind: EntryKind::Put, version: 1 << 40, key, content_type: b"text/plain", value }
+    }
+
+    /// A segment with a batch of two entries and one of one.
+    fn segment() -> (Vec<u8>, [Range<usize>; 2]) {
+        let mut first = Encoder::new(STORE, 1, 0);
+        first.add(&put(b"a", &[0; 600]));
+        first.add(&Entry { kind: EntryKind::Delete, version: 9, key: b"b", content_type: b"", value: b"" });
+        let mut second = Encoder::new(STORE, 2, 0);
+        second.add(&put(b"c", b"3"));
+        let mut bytes = preamble(STORE).to_vec();
+        let [first, second] = [first, second].map(|batch| {
+            let start = bytes.len();
+            bytes.extend(batch.finish());
+            start..bytes.len()
+        });
+        bytes.extend([0; 1000]);
+        (bytes, [first, second])
+    }
+
+    #[test]
+    fn what_was_encoded_is_read_again() {
+        let (bytes, [first, second]) = segment();
+        assert_eq!(store_of(&bytes), Some(STORE));
+        let read = batch(&bytes, first.start, STORE).unwrap();
+        assert_eq!((read.number, &read.range, read.entries.len()), (1, &first, 2));
+        assert_eq!(entry(&bytes[read.entries[0].clone()]).unwrap(), put(b"a", &[0; 600]));
+        assert_eq!(entry(&bytes[read.entries[1].clone()]).unwrap().kind, EntryKind::Delete);
+        assert_eq!(batch(&bytes, second.start, STORE).unwrap().number, 2);
+        assert_eq!(batch(&bytes, second.end, STORE), None);
+        assert_eq!(next_batch(&bytes, PREAMBLE_BYTES + 1, STORE), Some(second.start));
+        assert_eq!(next_batch(&bytes, second.start + 1, STORE), None);
+    }
+
+    #[test]
+    fn every_changed_or_missing_byte_is_seen() {
+        let (bytes, [first, _]) = segment();
+        for at in first.clone() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x10;
+            assert_eq!(batch(&changed, first.start, STORE), None, "byte {at}");
+        }
+        for end in first.clone() {
+            assert_eq!(batch(&bytes[..end], first.start, STORE), None, "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn a_batch_of_another_store_is_none() {
+        let (bytes, [first, _]) = segment();
+        assert_eq!(batch(&bytes, first.start, STORE + 1), None);
+        assert_eq!(next_batch(&bytes, 0, STORE + 1), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! Tests of the embedded store: the contract, and what is left of a directory that was torn, damaged or cleaned.
+
+use super::super::{contract, open};
+use super::*;
+use kv::{Change, Version};
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+
+fn url(directory: &tempfile::TempDir) -> String {
+    format!("file:{}", directory.path().join("store").display())
+}
+
+#[tokio::test]
+async fn the_embedded_store_keeps_the_contract() {
+    let directory = tempfile::tempdir().unwrap();
+    contract::all(open(&url(&directory)).unwrap().as_ref()).await;
+}
+
+#[tokio::test]
+async fn rows_and_epoch_outlive_the_process() {
+    let directory = tempfile::tempdir().unwrap();
+    contract::survives_reopening(|| open(&url(&directory)).unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_directory_remembers_which_shard_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    contract::remembers_its_part(|| open(&url(&directory)).unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_directory_in_use_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = open(&url(&directory)).unwrap();
+    let _held = first.acquire(Part::WHOLE).await.unwrap();
+    let second = open(&url(&directory)).unwrap().acquire(Part::WHOLE).await.err().unwrap();
+    assert_eq!(second.kind(), Kind::Taken);
+    assert!(second.to_string().contains("another server holds"), "{second}");
+}
+
+#[test]
+fn a_wrong_url_says_what_is_wrong() {
+    for (url, what) in [("file:", "names no directory"), ("file:x?segment=many", "wrong length of segments")]
+    {
+        let error = Embedded::open(url).err().unwrap().to_string();
+        assert!(error.contains(what) && error.contains("write file:./weir-data"), "{error}");
+    }
+}
+
+/// What a directory holds, as a reader of each of `keys` sees it.
+fn rows(log: &Log, keys: usize) -> Vec<Option<Vec<u8>>> {
+    let read = |key: usize| log.read(&name(key)).unwrap().map(|row| row.value().to_vec());
+    (0..keys).map(read).collect()
+}
+
+fn name(key: usize) -> Key {
+    Key::new(format!("key {key}").as_bytes()).unwrap()
+}
+
+fn put(key: usize, value: &[u8]) -> Write {
+    let row = Row::new(&name(key), "", value, Version(1));
+    Write { key: name(key), version: Version(1), change: Change::Put(row) }
+}
+
+fn delete(key: usize) -> Write {
+    Write { key: name(key), version: Version(1), change: Change::Delete }
+}
+
+/// A log with segments of 64 KiB.
+fn log_in(directory: &tempfile::TempDir) -> Result<Log, Error> {
+    let admit = |map: Option<&str>, in_use| Part::WHOLE.admit(map, in_use, "it").map(|_| Part::WHOLE.map());
+    Log::open(directory.path(), Some(1 << 16), admit)
+}
+
+/// The newest segment.
+fn newest(directory: &tempfile::TempDir) -> PathBuf {
+    let files = fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|suffix| suffix == "log")).max().unwrap()
+}
+
+/// Where `value` is in a file.
+fn place_of(path: &PathBuf, value: &[u8]) -> usize {
+    fs::read(path).unwrap().windows(value.len()).position(|bytes| bytes == value).unwrap()
+}
+
+#[test]
+fn a_torn_end_is_cut_off_wherever_it_is_torn() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = log_in(&directory).unwrap();
+    log.write(&[put(0, b"first")]).unwrap();
+    log.write(&[put(1, b"second value"), put(2, b"third value")]).unwrap();
+    let path = newest(&directory);
+    drop(log);
+    let whole = fs::read(&path).unwrap();
+    let end = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let start = place_of(&path, b"first") + 5;
+    for cut in start..end {
+        let torn = tempfile::tempdir().unwrap();
+        let [name, bytes] = [path.file_name().unwrap().as_encoded_bytes(), &whole[..cut]];
+        let name = String::from_utf8(name.to_vec()).unwrap();
+        fs::write(torn.path().join(&name), bytes).unwrap();
+        let [first, others @ ..] = &rows(&log_in(&torn).unwrap(), 3)[..] else { unreachable!() };
+        assert_eq!(first.as_deref(), Some(&b"first"[..]), "cut at {cut}");
+        assert_eq!(others, [None, None], "cut at {cut}");
+        // As when it is opened again: nothing that was cut off comes back.
+        assert_eq!(rows(&log_in(&torn).unwrap(), 3)[1], None);
+    }
+}
+
+#[test]
+fn damage_before_the_end_is_reported_and_not_cut_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = log_in(&directory).unwrap();
+    for (key, value) in ["first value", "second value", "third value"].into_iter().enumerate() {
+        log.write(&[put(key, value.as_bytes())]).unwrap();
+    }
+    let path = newest(&directory);
+    drop(log);
+    let whole = fs::read(&path).unwrap();
+    let begin = place_of(&path, b"first value");
+    let end = place_of(&path, b"second value");
+    for at in begin..end {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 4;
+        fs::write(&path, &damaged).unwrap();
+        let error = log_in(&directory).err().unwrap();
+        let text = error.to_string();
+        assert!(error.kind() == Kind::Config && text.contains("is damaged: "), "{at}: {text}");
+        assert!(text.contains(&*path.to_string_lossy()) && text.contains("restore a backup"), "{at}: {text}");
+    }
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(rows(&log_in(&directory).unwrap(), 3).iter().flatten().count(), 3);
+}
+
+#[test]
+fn a_row_that_is_damaged_later_fails_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = log_in(&directory).unwrap();
+    log.write(&[put(0, b"first value"), put(1, b"second value")]).unwrap();
+    let path = newest(&directory);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(b"X", place_of(&path, b"first value") as u64).unwrap();
+    let error = log.read(&name(0)).unwrap_err();
+    assert!(error.kind() == Kind::Rejected && error.to_string().contains("the row is damaged"), "{error}");
+    assert_eq!(log.read(&name(1)).unwrap().unwrap().value(), b"second value");
+}
+
+#[test]
+fn a_missing_segment_is_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = log_in(&directory).unwrap();
+    for round in 0..40 {
+        log.write(&[put(round, &[7; 4000])]).unwrap();
+    }
+    drop(log);
+    fs::remove_file(directory.path().join("0000000002.log")).unwrap();
+    let text = log_in(&directory).err().unwrap().to_string();
+    assert!(text.contains("0000000002.log is missing"), "{text}");
+}
+
+#[test]
+fn space_is_given_back_and_no_row_is_lost_or_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut log = log_in(&directory).unwrap();
+    let mut expected: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
+    // A sequence of its own: keys of three ages, and every seventh write removes.
+    for round in 0..4000_usize {
+        let key = (round * 7919) % [3, 40, 200][round % 3];
+        if round % 7 == 0 {
+            log.write(&[delete(key)]).unwrap();
+            expected.remove(&key);
+        } else {
+            let value = vec![round as u8; 100 + round % 900];
+            log.write(&[put(key, &value)]).unwrap();
+            expected.insert(key, value);
+        }
+        while log.is_wasteful() {
+            assert!(log.clean(&|| false).unwrap());
+        }
+        if round % 500 == 0 {
+            drop(log);
+            log = log_in(&directory).unwrap();
+        }
+    }
+    let check = |log: &Log| {
+        for (key, row) in rows(log, 200).into_iter().enumerate() {
+            assert_eq!(row.as_ref(), expected.get(&key), "key {key}");
+        }
+    };
+    check(&log);
+    drop(log);
+    check(&log_in(&directory).unwrap());
+    let live: usize = expected.values().map(Vec::len).sum();
+    let used: u64 =
+        fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    assert!(used < 2 * live as u64 + 6 * (1 << 16), "{used} bytes for {live}");
+}
+
+#[test]
+fn what_was_cleared_stays_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = log_in(&directory).unwrap();
+    log.write(&[put(0, b"old"), put(1, b"old")]).unwrap();
+    log.clear().unwrap();
+    log.write(&[put(1, b"new")]).unwrap();
+    assert_eq!(rows(&log, 2), [None, Some(b"new".to_vec())]);
+    drop(log);
+    assert_eq!(rows(&log_in(&directory).unwrap(), 2), [None, Some(b"new".to_vec())]);
+}
+
+#[test]
+fn only_its_owner_may_read_the_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let log = Log::open(&store, None, |_, _| Ok(String::new())).unwrap();
+    log.write(&[put(0, b"secret")]).unwrap();
+    let mode = |path: &PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&store), 0o700);
+    for file in fs::read_dir(&store).unwrap() {
+        assert_eq!(mode(&file.unwrap().path()), 0o600);
+    }
+}
