@@ -5,7 +5,7 @@
 use super::limit::{ARRIVALS, TRIALS_LEAST};
 use super::placeholder::{PLACEHOLDERS, fill, is_known};
 use super::{
-    Adaptive, Commands, Engine, Experiment, FJALL, GENERATOR, LINK, LatencyLimit, Link, MARIADB, POSTGRES,
+    Adaptive, Commands, EMBEDDED, Engine, Experiment, GENERATOR, LINK, LatencyLimit, Link, MARIADB, POSTGRES,
     Quota, SERVER, Subject, Target, Workload, address,
 };
 use crate::ensure;
@@ -155,7 +155,7 @@ impl Experiment {
             let not_ours = format!("workload `{name}`: serve and write_cap need a target of kind weir");
             ensure(is_possible, not_ours, "remove them")?;
             let is_possible = write_cap.is_none() || writes_in_one_place(&subject.target);
-            let mixed = format!("workload.write_cap of `{name}` needs private databases only, or fjall only");
+            let mixed = format!("workload.write_cap of `{name}` needs private databases only, or file only");
             ensure(is_possible, mixed, "remove it, or set target.store")?;
         }
         check_target(&subject.target)
@@ -190,21 +190,21 @@ impl Subject {
 fn writes_in_one_place(target: &Target) -> bool {
     let Target::Weir { store, .. } = target else { return false };
     let are = |names: &[&str]| store.iter().all(|name| names.contains(&name.as_str()));
-    are(&[POSTGRES, MARIADB]) || are(&[FJALL])
+    are(&[POSTGRES, MARIADB]) || are(&[EMBEDDED])
 }
 
 fn check_target(target: &Target) -> Checked {
     match target {
         Target::Weir { store, replica, args, flush_delay, quota, link } => {
-            let is_own = |name: &String| [FJALL, POSTGRES, MARIADB].contains(&name.as_str());
+            let is_own = |name: &String| [EMBEDDED, POSTGRES, MARIADB].contains(&name.as_str());
             store.iter().filter(|name| !is_own(name) && !name.contains(':')).try_for_each(|name| {
-                is_one_of("target.store", name, &[FJALL, "memory:", POSTGRES, MARIADB, "a store URL"])
+                is_one_of("target.store", name, &[EMBEDDED, "memory:", POSTGRES, MARIADB, "a store URL"])
             })?;
-            ensure(!store.is_empty(), "target.store has none", "name at least one, as in store = \"fjall\"")?;
+            ensure(!store.is_empty(), "target.store has none", "name at least one, as in store = \"file\"")?;
             let can_follow = !replica || store.iter().all(|name| name == POSTGRES);
             ensure(can_follow, "target.replica: not all stores are \"postgres\"", "remove replica")?;
             let can_delay = flush_delay.is_none() || store.iter().all(is_own);
-            let hint = "set target.store to \"fjall\", \"postgres\" or \"mariadb\", or remove flush_delay";
+            let hint = "set target.store to \"file\", \"postgres\" or \"mariadb\", or remove flush_delay";
             ensure(can_delay, "target.flush_delay: only stores of the lab's own can be slowed down", hint)?;
             flush_delay.iter().try_for_each(|delay| is_not_zero("target.flush_delay", *delay))?;
             check_quota(quota, target)?;

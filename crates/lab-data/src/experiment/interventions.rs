@@ -3,7 +3,7 @@
 //! Only the shape, and which names there are. How one is made is up to the crate `lab-run`.
 
 use super::check::{Checked, is_not_zero, is_one_of};
-use super::{Database, Engine, Experiment, FJALL, Target, Workload};
+use super::{Database, EMBEDDED, Engine, Experiment, Target, Workload};
 use crate::ensure;
 use kv::Error;
 use kv::units::Span;
@@ -60,9 +60,9 @@ pub const INTERVENTIONS: &[InterventionRow] = &[
     // Each batch holds its session of the store for so much longer.
     row("store_worker", NEEDS_WEIR, is_weir),
     // Each flush of the embedded store takes so much longer, one after the other.
-    row("flush", "flushes a store of its own; set target.store to \"fjall\"", |target, _| {
-        let is_fjall = |name: &String| name.split(':').next() == Some(FJALL);
-        matches!(target, Target::Weir { store, .. } if store.iter().any(is_fjall))
+    row("flush", "flushes a store of its own; set target.store to \"file\"", |target, _| {
+        let is_embedded = |name: &String| name.split(':').next() == Some(EMBEDDED);
+        matches!(target, Target::Weir { store, .. } if store.iter().any(is_embedded))
     }),
     // The link lets through four fifths of its rate.
     row("link", "has a link with a rate; add link = { rate = \"100mbit\" } to it", |target, _| {

@@ -16,7 +16,7 @@ pub use limit::LatencyLimit;
 pub use placeholder::{PLACEHOLDERS, PORT, fill};
 pub use sections::{Adaptive, Cores, DatabaseSettings, Limits, PublishedSource, Workload};
 pub use target::{
-    Commands, DATABASE, Database, Engine, FJALL, Fresh, GENERATOR, LINK, Link, MARIADB, POSTGRES, Process,
+    Commands, DATABASE, Database, EMBEDDED, Engine, Fresh, GENERATOR, LINK, Link, MARIADB, POSTGRES, Process,
     Quota, address,
 };
 pub use target::{REPLICA, SERVER, Subject, Target};

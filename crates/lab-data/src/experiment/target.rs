@@ -35,9 +35,9 @@ pub struct Subject {
 pub enum Target {
     /// A `weir serve` of the lab's own, started anew for each repetition.
     Weir {
-        /// One store, or several as shards: `fjall` (a private directory), `memory:`, `postgres` or `mariadb` (a private
+        /// One store, or several as shards: `file` (a private directory), `memory:`, `postgres` or `mariadb` (a private
         /// server) or any other store URL.
-        #[serde(default = "fjall", deserialize_with = "one_or_many")]
+        #[serde(default = "embedded", deserialize_with = "one_or_many")]
         store: Vec<String>,
         /// Whether a private PostgreSQL follows all shards by logical replication and answers reads while one is away.
         #[serde(default)]
@@ -164,7 +164,7 @@ pub const POSTGRES: &str = "postgres";
 /// The store name that stands for a MariaDB of the lab's own.
 pub const MARIADB: &str = "mariadb";
 /// The store name that stands for the embedded store in a private directory.
-pub const FJALL: &str = "fjall";
+pub const EMBEDDED: &str = "file";
 
 impl Target {
     /// Its parts and the load generator, in the report's order. A model has none: it uses no core of this machine.
@@ -238,8 +238,8 @@ fn root() -> String {
     "/".to_owned()
 }
 
-fn fjall() -> Vec<String> {
-    vec![FJALL.to_owned()]
+fn embedded() -> Vec<String> {
+    vec![EMBEDDED.to_owned()]
 }
 
 /// `"a"` or `["a", "b"]`.

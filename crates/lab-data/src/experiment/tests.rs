@@ -70,7 +70,7 @@ fn every_private_store_and_the_replica_are_parts() {
     };
     for (store, expected) in [
         ("store = \"mariadb\"", Ok("server database generator")),
-        ("store = [\"mariadb\", \"fjall\", \"mariadb\"]", Ok("server database-1 database-2 generator")),
+        ("store = [\"mariadb\", \"file\", \"mariadb\"]", Ok("server database-1 database-2 generator")),
     ] {
         assert_eq!(parts(store), expected.map(str::to_owned), "{store}");
     }
@@ -290,7 +290,7 @@ fn a_target_may_have_quotas_and_a_link() {
             .replace("; hint: ", "; ");
         assert!(why.contains(complaint) && !why.contains('\n'), "{keys}: {why}");
     }
-    let bare = SMALL.replace(key, "store = \"fjall\"\nquota = { database = 0.5 }").replace("[postgres]", "");
+    let bare = SMALL.replace(key, "store = \"file\"\nquota = { database = 0.5 }").replace("[postgres]", "");
     let why = Experiment::parse(&bare.replace("settings = ", "#"))
         .unwrap_err()
         .to_string()
@@ -336,7 +336,7 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
             "args = [\"--cache-entries\", \"10\"]",
             "args = [\"--inject\", \"cpu=1us,lock=0s\"]\nlink = { rate = \"1mbit\" }",
         )
-        .replace("store = \"postgres\"", "store = [\"postgres\", \"fjall:x\"]\nquota = { database = 0.5 }");
+        .replace("store = \"postgres\"", "store = [\"postgres\", \"file:x\"]\nquota = { database = 0.5 }");
     let all: Vec<&str> =
         INTERVENTIONS.iter().map(|row| row.name).filter(|name| *name != "write_cap").collect();
     Experiment::parse(&format!("{full}\n[interventions]\nonly = {all:?}")).unwrap();
@@ -390,13 +390,13 @@ fn what_is_wrong_is_named_in_one_line() {
         ("warmup = \"300ms\"", "warmup = \"soon\"", "a duration is a number with us, ms, s"),
         ("name = \"put_rare\"", "name = \"get_popular\"", "workload.name `get_popular` stands twice"),
         ("name = \"put_rare\"", "name = \"put rare\"", "workload.name `put rare`"),
-        ("store = \"postgres\"", "store = \"redis\"", "target.store `redis` is unknown; use one of fjall"),
-        ("store = \"postgres\"", "store = \"fjall\"", "postgres: the target does not use"),
+        ("store = \"postgres\"", "store = \"redis\"", "target.store `redis` is unknown; use one of file"),
+        ("store = \"postgres\"", "store = \"file\"", "postgres: the target does not use"),
         ("server = [0]", "kitchen = [0]", "cores: part `kitchen` is unknown; use one of server"),
         ("args = [\"--cache-entries\", \"10\"]", "replica = 3", "line 8"),
         (
             "store = \"postgres\"",
-            "store = [\"postgres\", \"fjall\"]\nreplica = true",
+            "store = [\"postgres\", \"file\"]\nreplica = true",
             "target.replica: not all stores are",
         ),
         ("store = \"postgres\"", "store = []", "target.store has none"),

@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn only_postgres_has_replicas() {
-        for url in ["fjall:./x", "memory:", "", "postgres://["] {
+        for url in ["file:./x", "memory:", "", "postgres://["] {
             let error = open(url).err().unwrap();
             assert_eq!(error.kind(), Kind::Config, "{url}: {error}");
         }

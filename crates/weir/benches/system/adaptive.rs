@@ -133,7 +133,7 @@ fn recorded(workload: &'static str, kept: Option<&Path>) -> Vec<Recorded> {
     // On the disk, because a folder for temporary files is often memory.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the target directory takes a folder");
     let server = (!CLIENTS.iter().all(|clients| known(clients).is_some()))
-        .then(|| Server::start(&["--store", &format!("fjall:{}", dir.path().display())]));
+        .then(|| Server::start(&["--store", &format!("file:{}", dir.path().display())]));
     let level = |clients: &&'static str| {
         let report = match (known(clients), &server) {
             (None, Some(server)) => {

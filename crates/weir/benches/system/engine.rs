@@ -52,7 +52,7 @@ fn fresh_dir() -> tempfile::TempDir {
 }
 
 fn serve(dir: &Path) -> Served {
-    let server = Server::start(&["--store", &format!("fjall:{}", dir.display())]);
+    let server = Server::start(&["--store", &format!("file:{}", dir.display())]);
     let (before, cpu_before) = (server.stats(), server.cpu());
     let (warm_up, window) = (format!("{}ms", WARM_UP.as_millis()), format!("{}ms", WINDOW.as_millis()));
     let flags = ["--workload", "put_only", "--clients", "64", "--warmup", &warm_up, "--window", &window];
@@ -77,7 +77,7 @@ fn drive(dir: &Path, workers: usize, rows: usize) -> f64 {
     // The engine's own threads are started from here, and stay on the core, too.
     pinned(SERVER_CORE, || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let store = store::open(&format!("fjall:{}", dir.display())).expect("a URL of the embedded store");
+        let store = store::open(&format!("file:{}", dir.display())).expect("a URL of the embedded store");
         let lease = runtime.block_on(store.acquire(Part::WHOLE)).expect("a new store");
         let versions = AtomicU64::new(Version::first_of(lease.epoch).0);
         let (written, ended) = (AtomicU64::new(0), AtomicBool::new(false));

@@ -570,7 +570,7 @@ fn every_api_serves_the_same_rows() {
         names.iter().flat_map(|name| ["--compat".into(), format!("{name}=127.0.0.1:0")]).collect();
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let directory = tempfile::tempdir().unwrap();
-    let server = Server::start(&format!("fjall:{}", directory.path().join("store").display()), &flags);
+    let server = Server::start(&format!("file:{}", directory.path().join("store").display()), &flags);
     server.client().put("/kv/a", b"value");
     for (name, path, text) in [
         ("put-kv", "/kv/a", "CACHE HIT: value"),

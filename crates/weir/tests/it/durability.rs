@@ -74,7 +74,7 @@ fn lost_keys(store: &str, flags: &[&str], enough: usize) -> (usize, Seen) {
 
 fn embedded() -> (tempfile::TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
-    let url = format!("fjall:{}", directory.path().join("store").display());
+    let url = format!("file:{}", directory.path().join("store").display());
     (directory, url)
 }
 

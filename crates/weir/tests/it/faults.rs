@@ -204,7 +204,7 @@ fn store_worker_holds_the_session_for_each_batch() {
 #[test]
 fn flush_takes_longer_one_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
-    let store = format!("fjall:{}", directory.path().join("store").display());
+    let store = format!("file:{}", directory.path().join("store").display());
     let server = Server::start(&store, &["--lab", "--store-write-workers", "2", "--inject", "flush=20ms"]);
     let (flushes, _) = growth(&server, "weir_flushes_total", || {
         let (busy, took) = growth(&server, "weir_flush_busy_seconds_total", || {
@@ -232,7 +232,7 @@ fn flush_takes_longer_one_at_a_time() {
 #[test]
 fn flushes_are_counted_without_any_fault_where_the_store_is_embedded() {
     let directory = tempfile::tempdir().unwrap();
-    let store = format!("fjall:{}", directory.path().join("store").display());
+    let store = format!("file:{}", directory.path().join("store").display());
     let server = Server::start(&store, &[]);
     server.client().put("/kv/a", b"1");
     server.client().put("/kv/a", b"2");

@@ -115,8 +115,8 @@ fn an_earlier_runs_results_are_never_written_to() {
 #[test]
 fn the_logs_of_a_start_that_failed_are_in_nobodys_way() {
     let dir = tempfile::tempdir().unwrap();
-    fs::create_dir_all(dir.path().join("out/fjall")).unwrap();
-    fs::write(dir.path().join("out/fjall/server.log"), "error").unwrap();
+    fs::create_dir_all(dir.path().join("out/file")).unwrap();
+    fs::write(dir.path().join("out/file/server.log"), "error").unwrap();
     let (output, out) = lab(dir.path(), SIMULATED, &["--levels", "1", "--repetitions", "1"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(out.join("results.json").exists());
@@ -287,7 +287,7 @@ fn a_server_that_knows_no_faults_has_its_headroom_rounds() {
 #[test]
 fn on_one_core_with_the_server_the_generator_is_said_to_be_the_limit() {
     const ONE_CORE: &str = "name = \"shared\"\ntitle = \"One core for both\"\nlevels = [1, 4]\nrepetitions = 1\n\
-        warmup = \"100ms\"\nwindow = \"500ms\"\nselftest = false\nheadroom = false\n[target]\nkind = \"weir\"\nstore = \"fjall\"\n\
+        warmup = \"100ms\"\nwindow = \"500ms\"\nselftest = false\nheadroom = false\n[target]\nkind = \"weir\"\nstore = \"file\"\n\
         [cores]\nof = 2\nserver = [0]\ngenerator = [0]\n\
         [[workload]]\nname = \"get_popular\"\nargs = [\"--keys\", \"100\"]\n";
     let dir = tempfile::tempdir().unwrap();

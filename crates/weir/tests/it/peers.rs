@@ -189,12 +189,12 @@ fn a_delayed_flush_is_in_every_write() {
             "[[target]]\nname = \"{store}\"\nkind = \"weir\"\nstore = \"{store}\"\nflush_delay = \"20ms\"\n"
         )
     };
-    let targets: String = ["postgres", "fjall"].map(target).concat();
+    let targets: String = ["postgres", "file"].map(target).concat();
     let text = format!("{HEAD}{targets}[[workload]]\nname = \"put_only\"\nargs = [\"--keys\", \"100\"]\n");
     let flags = ["--levels", "1", "--repetitions", "1", "--window", "500ms"];
     let (output, out) = lab(dir.path(), &text, &flags);
     assert!(output.status.success(), "{}", complaint(&output));
-    for store in ["postgres", "fjall"] {
+    for store in ["postgres", "file"] {
         let results = results(&out, store);
         let latency = &results.trials[0].load.as_ref().unwrap().latency;
         assert!(latency.count > 0 && latency.us_p50 >= 20e3, "{store}: {latency:?}");

@@ -258,8 +258,8 @@ fn what_cannot_be_a_replica_is_refused_with_the_remedy() {
         ),
         (logical.url_of("second"), store(logical.url()), "are on the same PostgreSQL server"),
         (logical.url(), store(logical.url()), "is a store itself"),
-        (empty.url(), store("fjall:./x".into()), "only postgres:// stores can"),
-        ("fjall:./x".into(), store(logical.url()), "only postgres:// stores can"),
+        (empty.url(), store("file:./x".into()), "only postgres:// stores can"),
+        ("file:./x".into(), store(logical.url()), "only postgres:// stores can"),
     ] {
         let (told, code) = replica("init", &url, &stores);
         assert!(told.contains(part) && told.lines().count() == 1, "{told}");

@@ -223,7 +223,7 @@ fn two_clients_that_count_by_tag_lose_no_step() {
 #[test]
 fn cache_status_says_how_a_read_was_served() {
     let directory = tempfile::tempdir().unwrap();
-    let store = format!("fjall:{}", directory.path().join("store").display());
+    let store = format!("file:{}", directory.path().join("store").display());
     let first = Server::start(&store, &[]);
     first.client().put("/kv/a", b"value");
     let status = |client: &mut Client| client.get("/kv/a").header("cache-status").unwrap().to_owned();
@@ -990,7 +990,7 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
         (&["serve", "--config", &no_toml], none, &["no.toml, line 1", "hint: "]),
         (&["serve", "--config", binary.to_str().unwrap()], none, &["binary.toml", "hint: "]),
         (&["serve", "--config", "nowhere.toml"], none, &["nowhere.toml", "hint: "]),
-        (&["serve", "--store", "redis://h"], none, &["redis://h", "fjall:"]),
+        (&["serve", "--store", "redis://h"], none, &["redis://h", "file:"]),
         (&["serve", "--store", "memory:", "--listen", "0.0.0.0:0"], none, &["0.0.0.0:0", "--insecure"]),
         (
             &["serve", "--compat", "crud"],

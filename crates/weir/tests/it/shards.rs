@@ -158,7 +158,7 @@ fn one_store_given_twice_is_refused() {
     assert_eq!(code, Some(2), "{told}");
 
     let directory = tempfile::tempdir().unwrap();
-    let url = format!("fjall:{}", directory.path().join("store").display());
+    let url = format!("file:{}", directory.path().join("store").display());
     let output = weir()
         .args(["serve", "--listen", "127.0.0.1:0", "--lease-wait", "100ms"])
         .args(["--store", &url, "--store", &format!("{url}/")])
@@ -251,7 +251,7 @@ fn a_lost_shard_leaves_the_other_alone() {
 fn stores_of_different_kinds_go_together() {
     let postgres = postgres();
     let directory = tempfile::tempdir().unwrap();
-    let embedded = format!("fjall:{}", directory.path().join("store").display());
+    let embedded = format!("file:{}", directory.path().join("store").display());
     let stores = [postgres.url(), embedded];
     let stores = [stores[0].as_str(), stores[1].as_str()];
     let keys: Vec<String> = (0..20).map(|i| format!("/kv/key-{i}")).collect();

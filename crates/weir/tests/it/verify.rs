@@ -95,7 +95,7 @@ fn check(report: &LoadReport) {
 #[test]
 fn a_server_that_does_as_it_should_is_never_accused() {
     let dir = tempfile::tempdir().unwrap();
-    let store = format!("fjall:{}", dir.path().display());
+    let store = format!("file:{}", dir.path().display());
     // A cache too small for the keys, so that reads come from both tiers.
     for (store, flags) in [(store.as_str(), &["--cache-entries", "16"][..]), ("memory:", &[])] {
         let server = support::Server::start(store, flags);

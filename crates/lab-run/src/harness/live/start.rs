@@ -11,7 +11,7 @@ use crate::http::answers;
 use kv::Error;
 use kv::proto::READYZ;
 use kv::units::{BitRate, Size};
-use lab_data::experiment::{self, FJALL, LINK, SERVER, Target, Workload, address};
+use lab_data::experiment::{self, EMBEDDED, LINK, SERVER, Target, Workload, address};
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::slice;
@@ -26,9 +26,9 @@ impl LiveRunner<'_> {
         self.fleet.refresh()?;
         for (index, name) in names.iter().enumerate() {
             let mut url = self.fleet.url_of(Some(index)).unwrap_or_else(|| name.clone());
-            if name == FJALL {
+            if name == EMBEDDED {
                 let dir = temporary_dir(&self.target_run.options.dir, "store-")?;
-                url = format!("fjall:{}", dir.path().display());
+                url = format!("file:{}", dir.path().display());
                 self.started.data.push(dir);
             }
             self.started.stores.push(url);

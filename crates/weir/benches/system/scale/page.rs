@@ -9,7 +9,7 @@ const TABLES: &[(&str, &[&str])] = &[
     ("entries", &["cache", "store_alone", "get_by_entries"]),
     ("idle", &["get_beside_idle"]),
     ("clients", &["get_by_clients"]),
-    ("values", &["get_by_value", "put_memory_by_value", "put_fjall_by_value"]),
+    ("values", &["get_by_value", "put_memory_by_value", "put_embedded_by_value"]),
 ];
 
 /// `page` with the tables of these rows, and a word on the machine.

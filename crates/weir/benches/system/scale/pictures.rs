@@ -15,7 +15,7 @@ const BY_ENTRIES: &str = "get_by_entries";
 const BY_VALUE: &[(&str, &str)] = &[
     ("GET, cached", "get_by_value"),
     ("PUT, memory", "put_memory_by_value"),
-    ("PUT, fjall", "put_fjall_by_value"),
+    ("PUT, embedded", "put_embedded_by_value"),
 ];
 
 const LINEAR: Scale = Scale::Linear(0.0);

@@ -20,7 +20,7 @@ struct Series {
 const SERIES: &[Series] = &[
     Series { name: "get_by_value", workload: "get_all", is_durable: false },
     Series { name: "put_memory_by_value", workload: "put_only", is_durable: false },
-    Series { name: "put_fjall_by_value", workload: "put_only", is_durable: true },
+    Series { name: "put_embedded_by_value", workload: "put_only", is_durable: true },
 ];
 
 /// Every length of every series in turn.
@@ -28,15 +28,15 @@ pub(super) fn all(rows: &mut Vec<Row>) {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let cache = ["--cache-bytes", "4GiB"];
     let memory = Server::start(&[&["--store", "memory:"][..], &cache].concat());
-    let url = format!("fjall:{}", directory.path().join("data").display());
-    let fjall = Server::start(&[&["--store", url.as_str()][..], &cache].concat());
+    let url = format!("file:{}", directory.path().join("data").display());
+    let embedded = Server::start(&[&["--store", url.as_str()][..], &cache].concat());
     let mut windows: Vec<(&Series, u64, Vec<Window>)> = Vec::new();
     for series in SERIES {
         windows.extend(LEVELS.iter().map(|level| (series, *level, Vec::new())));
     }
     for _ in 0..WINDOWS {
         for (series, level, windows) in &mut windows {
-            let server = if series.is_durable { &fjall } else { &memory };
+            let server = if series.is_durable { &embedded } else { &memory };
             let size = level.to_string();
             let args = ["--workload", series.workload, "--clients", CLIENTS, "--keys", KEYS];
             // A tenth of a second each, these are.

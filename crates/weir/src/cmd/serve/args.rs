@@ -40,14 +40,14 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
-    /// Where values are kept: fjall:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE, or memory: (not durable).
+    /// Where values are kept: file:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE, or memory: (not durable).
     /// Given more than once, the keys are divided among the stores; always give them in the same order
     #[arg(
         long,
         value_name = "URL",
         env = "WEIR_STORE",
         hide_env_values = true,
-        default_value = "fjall:./weir-data"
+        default_value = "file:./weir-data"
     )]
     pub(super) store: Vec<String>,
 

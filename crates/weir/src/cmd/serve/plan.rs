@@ -60,10 +60,10 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
     }
     let faults = FaultSpec::parse(&args.inject).map_err(|why| why.at("--inject"))?;
     // Only the embedded store flushes in this process.
-    let flushes = store_urls.iter().any(|url| url.starts_with("fjall:"));
+    let flushes = store_urls.iter().any(|url| url.starts_with("file:"));
     if let Some(flush) = faults.words().iter().find(|word| word.starts_with("flush=") && !flushes) {
         let what = format!("--inject {flush} has no effect: only the embedded store flushes in this process");
-        return wrong(what, "use a --store fjall:DIRECTORY, or the fault store_worker");
+        return wrong(what, "use a --store file:DIRECTORY, or the fault store_worker");
     }
     // Every server with --lab has an injector, also without faults at the start.
     Ok(Plan { faults: lab.then(|| Arc::new(FaultInjector::new(faults))), args, store_urls })
@@ -231,15 +231,15 @@ mod tests {
     fn stores_are_given_one_by_one_or_as_a_list() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("weir.toml");
-        std::fs::write(&file, "store = [\"memory:\", \"fjall:x\"]\n").unwrap();
+        std::fs::write(&file, "store = [\"memory:\", \"file:x\"]\n").unwrap();
         for (flags, expected) in [
-            (&["--config", file.to_str().unwrap()][..], &["memory:", "fjall:x"][..]),
-            (&["--store", "fjall:b", "--store", "fjall:a"], &["fjall:b", "fjall:a"]),
+            (&["--config", file.to_str().unwrap()][..], &["memory:", "file:x"][..]),
+            (&["--store", "file:b", "--store", "file:a"], &["file:b", "file:a"]),
             // As the environment has it.
-            (&["--store", "fjall:b  postgres://h/d"], &["fjall:b", "postgres://h/d"]),
-            (&["--store", "fjall:my data"], &["fjall:my data"]),
+            (&["--store", "file:b  postgres://h/d"], &["file:b", "postgres://h/d"]),
+            (&["--store", "file:my data"], &["file:my data"]),
             (&["--store", "memory:", "--store", "memory:"], &["memory:", "memory:"]),
-            (&[], &["fjall:./weir-data"]),
+            (&[], &["file:./weir-data"]),
         ] {
             assert_eq!(planned(flags).unwrap().store_urls, expected, "{flags:?}");
         }
@@ -262,8 +262,8 @@ mod tests {
             ),
             (&["--value-bytes", "65MiB"], "65MiB is too large"),
             (
-                &["--store", "fjall:a", "--store", "fjall:b", "--store", "fjall:a"],
-                "--store fjall:a is given twice",
+                &["--store", "file:a", "--store", "file:b", "--store", "file:a"],
+                "--store file:a is given twice",
             ),
             (&["--store", &"memory: ".repeat(33)], "33 stores are given"),
             (&["--store", "postgres://h/a", "--read-fallback", "postgres://h/a"], "is a --store, too"),
