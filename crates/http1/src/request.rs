@@ -61,6 +61,8 @@ pub struct Head<'s, 'b> {
     pub is_plain: bool,
     /// How the body ends.
     pub framing: Framing,
+    /// Whether a field says so. Without one there is no body, but some clients send one until they close.
+    pub is_framed: bool,
     /// Whether another request may follow on this connection.
     pub keep_alive: bool,
     /// Whether the client speaks HTTP/1.0, and so believes in a connection that stays only if the answer says it does.
@@ -131,7 +133,7 @@ pub fn parse<'s, 'b>(
     if meaning.length_repeated {
         return Err(Reject::bad("two Content-Length fields"));
     }
-    let framing = meaning.framing(minor)?.unwrap_or(Framing::Length(0));
+    let framing = meaning.framing(minor)?;
     if meaning.expects_other {
         return Err(Reject::new(417, "the only expectation met here is 100-continue"));
     }
@@ -139,7 +141,8 @@ pub fn parse<'s, 'b>(
         method: Method::of(method),
         target: target.as_bytes(),
         is_plain,
-        framing,
+        framing: framing.unwrap_or(Framing::Length(0)),
+        is_framed: framing.is_some(),
         keep_alive: meaning.keep_alive(minor),
         is_http10: minor == 0,
         // An HTTP/1.0 client would take the interim answer for the final one.

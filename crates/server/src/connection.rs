@@ -192,11 +192,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let worker = Rc::clone(&self.wire.worker);
         let (tiers, options) = (&worker.shared.tiers, &worker.shared.options);
         // Only PUT and preload use a body. Others may have one (RFC 9110, 9.3.1), which is read and dropped.
-        let limit = match &action {
-            Action::Data { operation: Operation::Put { .. }, .. }
-            | Action::Lab(lab::Action::Preload { .. }) => options.value_bytes,
-            _ => UNUSED_BODY_BYTES_MAX,
-        };
+        let is_put = matches!(
+            action,
+            Action::Data { operation: Operation::Put { .. }, .. } | Action::Lab(lab::Action::Preload { .. })
+        );
+        if is_put && !request.is_framed {
+            // A value that the client sends until it closes would be taken for an empty one.
+            let what =
+                "the length of the value is not known; send Content-Length (0 for an empty value), or chunks";
+            let failure = Failure::new(411, "length_required", what).not_applied().closing();
+            return self.refuse(&request, &failure).await;
+        }
+        let limit = if is_put { options.value_bytes } else { UNUSED_BODY_BYTES_MAX };
         let body = match self.wire.read_body(&request, limit).await? {
             Ok(body) => body,
             Err(failure) => return self.refuse(&request, &failure.closing()).await,

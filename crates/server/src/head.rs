@@ -33,6 +33,18 @@ pub(super) fn content_type(value: Option<&[u8]>) -> Result<String, Failure> {
     }
 }
 
+/// Refuses a value that is encoded: nothing keeps the name of its coding, and it would be given back without.
+pub(super) fn refuse_encoded(content_encoding: Option<&[u8]>) -> Result<(), Failure> {
+    match content_encoding {
+        None | Some(b"identity") => Ok(()),
+        Some(_) => {
+            let what = "a Content-Encoding is not stored; send the value without one, or leave the header out and name \
+                        the format in Content-Type";
+            Err(Failure::new(415, "content_encoding", what).not_applied().with("Accept-Encoding", "identity"))
+        }
+    }
+}
+
 /// A failure of a write says that it was not made; one of a read needs no such word.
 pub(super) fn refuse(method: Method, failure: Failure) -> Failure {
     match method {

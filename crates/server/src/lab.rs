@@ -5,7 +5,7 @@
 use super::Shared;
 use super::compute::{self, Full, PRIMES_MAX, TEXT_BYTES_MAX};
 use super::error::Failure;
-use super::head::{content_type, origin_form, refuse, wrong_method};
+use super::head::{content_type, origin_form, refuse, refuse_encoded, wrong_method};
 use super::query::Params;
 use super::reply::{Answer, JSON};
 use crate::tiered::WriteError;
@@ -80,6 +80,7 @@ fn action(head: &Head<'_, '_>, path: &[u8], query: Option<&[u8]>) -> Result<Acti
             let key = params.only("key").and_then(|key| Key::new(&key)).ok_or_else(|| {
                 wrong_query("write ?key=KEY and no more, with 1 to 1024 bytes; the value is the body")
             })?;
+            refuse_encoded(head.field("content-encoding"))?;
             Ok(Action::Preload { key, content_type: content_type(head.field("content-type"))? })
         }
         b"/compute/prime" => {

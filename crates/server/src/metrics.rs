@@ -44,9 +44,9 @@ pub(super) struct Metrics {
 }
 
 /// Every status the server answers with; the last stands for any other.
-const STATUSES: [u16; 22] = [
+const STATUSES: [u16; 24] = [
     200, 201, 204, 304, 400, 404, 405, 408, 412, 413, 414, 417, 431, 500, 501, 503, 504, 505, 403, 409, 429,
-    0,
+    411, 415, 0,
 ];
 
 impl WorkerMetrics {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub(super) struct Request {
     pub(super) method: Option<Method>,
     pub(super) framing: Framing,
+    pub(super) is_framed: bool,
     pub(super) keep_alive: bool,
     pub(super) is_http10: bool,
     pub(super) expects_continue: bool,
@@ -25,6 +26,7 @@ impl Request {
         Request {
             method: Some(head.method),
             framing: head.framing,
+            is_framed: head.is_framed,
             keep_alive: head.keep_alive,
             is_http10: head.is_http10,
             expects_continue: head.expect_continue,
@@ -37,6 +39,7 @@ impl Request {
         Request {
             method: None,
             framing: Framing::Length(0),
+            is_framed: false,
             keep_alive: false,
             is_http10: false,
             expects_continue: false,

@@ -3,7 +3,7 @@
 //! Pure: nothing is waited for here, and nothing of the cache or the store is known.
 
 use super::error::Failure;
-use super::head::{content_type, origin_form, refuse, wrong_method};
+use super::head::{content_type, origin_form, refuse, refuse_encoded, wrong_method};
 use super::lab;
 use super::metrics::{self, Page};
 use http1::request::{Head, Method};
@@ -102,6 +102,7 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8]) -> Result<Action<&'k [u8]>, Fail
             12 if name.eq_ignore_ascii_case("content-type") => fields.content_type = Some(value),
             13 if name.eq_ignore_ascii_case("if-none-match") => fields.if_none_match.push(value),
             13 if name.eq_ignore_ascii_case("content-range") => fields.is_part = true,
+            16 if name.eq_ignore_ascii_case("content-encoding") => fields.content_encoding = Some(value),
             _ => {}
         }
     }
@@ -112,11 +113,14 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8]) -> Result<Action<&'k [u8]>, Fail
             let what = "a PUT replaces the whole value; send all of it, without Content-Range";
             return Err(Failure::new(400, "bad_header", what).not_applied());
         }
-        Method::Put => Operation::Put {
-            content_type: content_type(fields.content_type)?,
-            condition: condition(&fields, true)?,
-        },
-        Method::Delete => Operation::Delete { condition: condition(&fields, false)? },
+        Method::Put => {
+            refuse_encoded(fields.content_encoding)?;
+            let condition = condition(&fields, true).map_err(bad_precondition)?;
+            Operation::Put { content_type: content_type(fields.content_type)?, condition }
+        }
+        Method::Delete => {
+            Operation::Delete { condition: condition(&fields, false).map_err(bad_precondition)? }
+        }
         Method::Post | Method::Options | Method::Other => return Err(wrong_method(DATA_METHODS)),
     };
     Ok(Action::Data { key, operation, timing: fields.timing })
@@ -127,6 +131,7 @@ struct DataFields<'b> {
     if_match: Vec<&'b [u8]>,
     if_none_match: Vec<&'b [u8]>,
     content_type: Option<&'b [u8]>,
+    content_encoding: Option<&'b [u8]>,
     timing: bool,
     is_part: bool,
 }
@@ -251,6 +256,26 @@ mod tests {
         check("GET /kv/a", "If-None-Match: W/\"3\"\r\n", "get a Some(VersionIn([Version(3)]))");
         check("GET /kv/a", "If-None-Match: *\r\n", "get a Some(Present)");
         check("GET /kv/a", "If-None-Match: what\r\n", "get a None");
+        check("GET /kv/a", "If-None-Match: \"a,b\", \"3\"\r\n", "get a Some(VersionIn([Version(3)]))");
+        check(
+            "GET /kv/a",
+            "If-None-Match: ,\"1\" ,,\t W/\"2\",\r\n",
+            "get a Some(VersionIn([Version(1), Version(2)]))",
+        );
+        check("GET /kv/a", "If-None-Match: \"1\" \"2\"\r\n", "get a None");
+        check("GET /kv/a", "If-None-Match: \"1\"2\"\r\n", "get a None");
+        check("GET /kv/a", "If-None-Match: \"1\r\n", "get a None");
+        check("GET /kv/a", "If-Match: \"1\"\r\n", "get a VersionIn([Version(1)]) None");
+        check(
+            "HEAD /kv/a",
+            "If-Match: *\r\nIf-None-Match: \"2\"\r\n",
+            "get a Present Some(VersionIn([Version(2)]))",
+        );
+        check("GET /kv/a", "If-Match: 1\r\n", "400 bad_precondition");
+        check("PUT /kv/a", "If-Match: \"a,1\", \"1,\"\r\n", "put a VersionIn([]) ");
+        check("PUT /kv/a", "Content-Encoding: gzip\r\n", "415 content_encoding");
+        check("PUT /kv/a", "Content-Encoding: identity\r\n", "put a None ");
+        check("GET /kv/a", "Content-Encoding: gzip\r\n", "get a None");
         check("PUT /kv/a", &format!("Content-Type: {}\r\n", "x".repeat(256)), "400 bad_header");
     }
 }

@@ -13,7 +13,7 @@ use crate::timeouts::End;
 use crate::wire::{UNUSED_BODY_BYTES_MAX, Wire};
 use bytes::Buf;
 use http1::request::{self, Head, Method};
-use http1::{Framing, Limits, Slots};
+use http1::{Limits, Slots};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ const REQUESTS_MAX: u32 = 100;
 const IDLE: Duration = Duration::from_secs(5);
 /// Longest form.
 const FORM_BYTES_MAX: usize = 8 << 10;
+/// Methods whose requests have a body, and must give its length, even if it is empty.
+const METHODS_WITH_BODY: [&str; 3] = ["PUT", "POST", "PATCH"];
 /// Methods that the library knows besides those of [`Method`]; no API has a route for them.
 const FURTHER_METHODS: [&str; 4] = ["PATCH", "TRACE", "CONNECT", "PRI"];
 
@@ -91,15 +93,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             known => Some(known.as_str()),
         };
         let call = match method_name {
-            Some(method_name) if has_length(&head, method_name) => {
-                (request, Ok(self.call(&head, method_name)))
-            }
             // It is not known whether a body follows.
-            _ => (Request { keep_alive: false, ..request }, Err(400)),
+            Some(method_name) if !head.is_framed && METHODS_WITH_BODY.contains(&method_name) => {
+                Err(400)
+            }
+            // The library would decode it.
+            Some(_) if head.field("content-encoding").is_some_and(|coding| coding != b"identity") => {
+                Err(415)
+            }
+            Some(method_name) => Ok(self.call(&head, method_name)),
+            None => Err(400),
         };
+        // What follows a request that is not read to its end is none.
+        let request = Request { keep_alive: request.keep_alive && call.is_ok(), ..request };
         let head_bytes = head.bytes;
         self.wire.input.advance(head_bytes);
-        Some(call)
+        Some((request, call))
     }
 
     /// What is asked for, without the body.
@@ -164,10 +173,4 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 fn further_method(input: &[u8]) -> Option<&'static str> {
     let word = input.trim_ascii_start().split(|&byte| byte == b' ').next()?;
     FURTHER_METHODS.into_iter().find(|name| name.as_bytes() == word)
-}
-
-/// Requests with a body must give its length, even if it is empty.
-fn has_length(head: &Head<'_, '_>, method_name: &str) -> bool {
-    let needs = matches!(method_name, "PUT" | "POST" | "PATCH");
-    !needs || head.framing != Framing::Length(0) || head.field("content-length").is_some()
 }

@@ -151,6 +151,7 @@ fn put_kv_by_its_table() {
         (kept("GET /kv/", "", ""), bare("404 Not Found")),
         (kept("GET /nowhere", "", ""), bare("404 Not Found")),
         (kept("PUT /kv/a", "", ""), bare("400 Bad Request")),
+        (kept("PUT /kv/a", "Content-Encoding: gzip\r\n", "x"), bare("415 Unsupported Media Type")),
         (kept("BREW /kv/a", "", ""), bare("400 Bad Request")),
         (format!("PUT /kv/a HTTP/1.1\r\nHost: h\r\nX: {}\r\n\r\n", "y".repeat(17_000)), bare("400 Bad Request")),
         (kept(&format!("GET /kv/{}", "k".repeat(9_000)), "", ""), bare("414 URI Too Long")),

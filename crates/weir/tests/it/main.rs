@@ -7,6 +7,7 @@ mod dialects;
 mod compare;
 mod docs;
 mod durability;
+mod hostile;
 mod compat;
 mod http1;
 mod interventions;

@@ -400,6 +400,22 @@ fn wrong_requests() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             body(put("/kv/a", chunks), &chunked(&vec![b'x'; (8 << 20) + 1], 1 << 20)),
             "413 value_too_large not-applied close",
         ),
+        ("a PUT without a length", put("/kv/a", ""), "411 length_required not-applied close"),
+        (
+            "a PUT until the connection closes",
+            b"PUT /kv/a HTTP/1.0\r\n\r\nvalue".to_vec(),
+            "411 length_required not-applied close",
+        ),
+        (
+            "a PUT without a length that waits",
+            put("/kv/a", "Expect: 100-continue\r\n"),
+            "411 length_required not-applied close",
+        ),
+        (
+            "an encoded value",
+            body(put("/kv/a", "Content-Encoding: gzip\r\nContent-Length: 5\r\n"), b"value"),
+            "415 content_encoding not-applied keep",
+        ),
         ("a key with a bad escape", put("/kv/%zz", ""), "400 bad_key not-applied keep"),
         ("a key with half an escape", put("/kv/a%4", ""), "400 bad_key not-applied keep"),
         ("a bad key of a read", head("GET /kv/%", ""), "400 bad_key - keep"),
@@ -529,6 +545,16 @@ fn wrong_lab_requests() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             "a preload with a bad escape",
             head("POST /preload?key=%", no_length),
             "400 bad_query not-applied keep",
+        ),
+        (
+            "a preload without a length",
+            head("POST /preload?key=a", ""),
+            "411 length_required not-applied close",
+        ),
+        (
+            "an encoded preload",
+            head("POST /preload?key=a", "Content-Encoding: br\r\nContent-Length: 0\r\n"),
+            "415 content_encoding not-applied keep",
         ),
         (
             "a preload that is too large",
