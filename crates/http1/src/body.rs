@@ -1,7 +1,7 @@
 //! Message bodies: by length, in chunks, or until the connection closes.
 //!
 //! The decoder holds a few words of state and no bytes: data stays in the caller's buffer, and the stream may be cut
-//! anywhere. Chunk extensions and trailers are read past, within bounds.
+//! anywhere. Chunk extensions and trailers are checked and read past, within bounds.
 
 use super::{Reject, is_token};
 use std::ops::Range;
@@ -25,6 +25,8 @@ pub struct Decoder {
     state: State,
     /// How much more data is allowed.
     allowance_bytes: u64,
+    /// How much more of chunk extensions is allowed, over all chunks.
+    extension_allowance_bytes: u16,
 }
 
 /// What [`Decoder::decode`] made of its input.
@@ -46,7 +48,7 @@ enum State {
     /// The digits of a chunk's size.
     Size { size: u64, digits: u8 },
     /// What follows them up to CR. `bytes` counts the line so far.
-    Extension { size: u64, bytes: u16 },
+    Extension { size: u64, part: ExtensionPart, bytes: u16 },
     /// LF behind a chunk's size.
     SizeEnd { size: u64 },
     /// Data of a chunk, this much of it.
@@ -59,6 +61,56 @@ enum State {
     Trailer { part: Part, bytes: u16, lines: u16 },
     /// All is read.
     Done,
+}
+
+/// What was read last of a chunk's extensions (RFC 9112, 7.1.1).
+#[derive(Clone, Copy, Debug)]
+enum ExtensionPart {
+    /// A blank ahead of a semicolon.
+    Blank,
+    /// A semicolon, and blanks.
+    Semicolon,
+    Name,
+    /// A blank behind a name.
+    NameBlank,
+    /// An equals sign, and blanks.
+    Equals,
+    Value,
+    /// An opening quote, and what is between the quotes.
+    Quoted,
+    /// A backslash there.
+    Backslash,
+    /// The closing quote.
+    Unquoted,
+}
+
+impl ExtensionPart {
+    /// The part after one more byte; `None` if it may not stand there.
+    fn after(self, byte: u8) -> Option<ExtensionPart> {
+        use ExtensionPart::{Backslash, Blank, Equals, Name, NameBlank, Quoted, Semicolon, Unquoted, Value};
+        match (self, byte) {
+            (Quoted, b'"') => Some(Unquoted),
+            (Quoted, b'\\') => Some(Backslash),
+            (Quoted | Backslash, _) if is_text(byte) => Some(Quoted),
+            (Quoted | Backslash, _) => None,
+
+            (Semicolon | Equals, b' ' | b'\t') => Some(self),
+            (Semicolon | Name, _) if is_token(byte) => Some(Name),
+            (Equals, b'"') => Some(Quoted),
+            (Equals | Value, _) if is_token(byte) => Some(Value),
+
+            (Name | NameBlank, b' ' | b'\t') => Some(NameBlank),
+            (Name | NameBlank, b'=') => Some(Equals),
+            (Blank | Value | Unquoted, b' ' | b'\t') => Some(Blank),
+            (Blank | Name | NameBlank | Value | Unquoted, b';') => Some(Semicolon),
+            _ => None,
+        }
+    }
+
+    /// Whether the line may end behind it.
+    fn is_complete(self) -> bool {
+        matches!(self, ExtensionPart::Name | ExtensionPart::Value | ExtensionPart::Unquoted)
+    }
 }
 
 /// Where in a trailer line.
@@ -77,6 +129,8 @@ enum Part {
 const SIZE_DIGITS_MAX: u8 = 16;
 /// Longest line of a chunk's size with its extensions, in bytes without the line end.
 const SIZE_LINE_BYTES_MAX: u16 = 256;
+/// Longest extensions of all chunks of a body together, in bytes.
+const EXTENSION_BYTES_MAX: u16 = 16 << 10;
 /// Longest trailer section, in bytes.
 const TRAILER_BYTES_MAX: u16 = 4 << 10;
 /// Most trailer fields.
@@ -84,6 +138,8 @@ const TRAILER_LINES_MAX: u16 = 64;
 
 const TOO_LARGE: Reject = Reject::new(413, "body too large");
 const BAD_SIZE: Reject = Reject::bad("malformed chunk size");
+const BAD_EXTENSION: Reject = Reject::bad("malformed or too long chunk extension");
+const TOO_MUCH_EXTENSION: Reject = Reject::bad("too much in chunk extensions");
 const BAD_TRAILER: Reject = Reject::bad("malformed trailer");
 
 impl Decoder {
@@ -96,7 +152,8 @@ impl Decoder {
             Framing::Chunked => State::Size { size: 0, digits: 0 },
             Framing::UntilClose => State::UntilClose,
         };
-        Ok(Decoder { state, allowance_bytes: limit_bytes })
+        let extension_allowance_bytes = EXTENSION_BYTES_MAX;
+        Ok(Decoder { state, allowance_bytes: limit_bytes, extension_allowance_bytes })
     }
 
     /// Consumes from the front of `input`. 400 for bad chunks, 413 above the limit, 431 for too much in trailers.
@@ -143,8 +200,8 @@ impl Decoder {
         match (state, byte) {
             (State::Size { digits: 0, .. }, b'\r' | b';') => Err(BAD_SIZE),
             (State::Size { size, .. }, b'\r') => Ok(State::SizeEnd { size }),
-            (State::Size { size, digits }, b';') => {
-                Ok(State::Extension { size, bytes: u16::from(digits) + 1 })
+            (State::Size { size, digits: digits @ 1.. }, b' ' | b'\t' | b';') => {
+                self.extension(size, ExtensionPart::Blank, u16::from(digits), byte)
             }
             (State::Size { size, digits }, _) => match char::from(byte).to_digit(16) {
                 Some(digit) if digits < SIZE_DIGITS_MAX => {
@@ -153,11 +210,8 @@ impl Decoder {
                 _ => Err(BAD_SIZE),
             },
 
-            (State::Extension { size, .. }, b'\r') => Ok(State::SizeEnd { size }),
-            (State::Extension { size, bytes }, _) if is_text(byte) && bytes < SIZE_LINE_BYTES_MAX => {
-                Ok(State::Extension { size, bytes: bytes + 1 })
-            }
-            (State::Extension { .. }, _) => Err(Reject::bad("malformed or too long chunk extension")),
+            (State::Extension { size, part, .. }, b'\r') if part.is_complete() => Ok(State::SizeEnd { size }),
+            (State::Extension { size, part, bytes }, _) => self.extension(size, part, bytes, byte),
 
             (State::SizeEnd { size: 0 }, b'\n') => {
                 Ok(State::Trailer { part: Part::Start, bytes: 0, lines: 0 })
@@ -176,6 +230,14 @@ impl Decoder {
 
             (State::Length(_) | State::UntilClose | State::Chunk(_) | State::Done, _) => Ok(state),
         }
+    }
+
+    /// The state after one byte of a chunk's extensions, behind `bytes` bytes of the line.
+    fn extension(&mut self, size: u64, part: ExtensionPart, bytes: u16, byte: u8) -> Result<State, Reject> {
+        let part = part.after(byte).filter(|_| bytes < SIZE_LINE_BYTES_MAX).ok_or(BAD_EXTENSION)?;
+        self.extension_allowance_bytes =
+            self.extension_allowance_bytes.checked_sub(1).ok_or(TOO_MUCH_EXTENSION)?;
+        Ok(State::Extension { size, part, bytes: bytes + 1 })
     }
 }
 
@@ -291,6 +353,55 @@ mod tests {
         let line = |bytes: usize| [b"1;", &vec![b'x'; bytes - 2][..], b"\r\n"].concat();
         check(Framing::Chunked, 9, &line(256), Ok((b"", 258, false)));
         check(Framing::Chunked, 9, &line(257), Err(400));
+    }
+
+    #[test]
+    fn extensions_are_names_with_or_without_values() {
+        for (extension, legal) in [
+            (&b";a"[..], true),
+            (b" ;a", true),
+            (b"\t ; a", true),
+            (b";a=b", true),
+            (b"; a = b ; c", true),
+            (b";a=\"\"", true),
+            (b";a=\"; b=\\\"c\\\\\" ;d", true),
+            (b";a=\"\xff\t\"", true),
+            (b" ", false),
+            (b";", false),
+            (b";a;", false),
+            (b";a=", false),
+            (b";=b", false),
+            (b";a ", false),
+            (b";a=b ", false),
+            (b";a b", false),
+            (b";a==b", false),
+            (b";a=b=c", false),
+            (b";a=b\"c\"", false),
+            (b";a=\"b\"c", false),
+            (b";a=\"b", false),
+            (b";a=\"\\\"", false),
+            (b";a=\"\x01\"", false),
+            (b";a=\"\\\x01\"", false),
+            (b";\"a\"", false),
+            (b";a/b", false),
+            (b";\xff", false),
+            (b" a", false),
+            (b"=a", false),
+        ] {
+            let input = [b"1", extension, b"\r\nx"].concat();
+            let expected = if legal { Ok((&b"x"[..], input.len(), false)) } else { Err(400) };
+            check(Framing::Chunked, 9, &input, expected);
+        }
+    }
+
+    #[test]
+    fn extensions_of_all_chunks_have_16_kib_at_most() {
+        // 64 bytes of extension each.
+        let chunk = [b"1;", &vec![b'x'; 63][..], b"\r\ny\r\n"].concat();
+        let body = |count: usize, more: &[u8]| [&chunk.repeat(count), more, b"\r\n\r\n"].concat();
+        let (data, most) = (vec![b'y'; 256], body(256, b"0"));
+        check(Framing::Chunked, 999, &most, Ok((&data, most.len(), true)));
+        check(Framing::Chunked, 999, &body(256, b"0;a"), Err(400));
     }
 
     #[test]

@@ -37,12 +37,15 @@ pub struct Reject {
     pub detail: &'static str,
 }
 
-/// Room for the fields of one head, so that parsing allocates nothing.
-pub struct Slots<'b>(pub(crate) [std::mem::MaybeUninit<httparse::Header<'b>>; FIELDS_MAX]);
+/// Room for the fields of one head, so that parsing allocates nothing, unless a request is of HTTP/1.2 or later.
+pub struct Slots<'b>(
+    pub(crate) [std::mem::MaybeUninit<httparse::Header<'b>>; FIELDS_MAX],
+    pub(crate) Vec<httparse::Header<'b>>,
+);
 
 impl Default for Slots<'_> {
     fn default() -> Self {
-        Slots([const { std::mem::MaybeUninit::uninit() }; FIELDS_MAX])
+        Slots([const { std::mem::MaybeUninit::uninit() }; FIELDS_MAX], Vec::new())
     }
 }
 

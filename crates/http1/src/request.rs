@@ -4,8 +4,9 @@
 //! the target is handed on as sent.
 
 use super::head::{self, Meaning};
-use super::{Framing, Limits, Reject, Slots, Writer, append_in_line, is_token};
-use httparse::Status;
+use super::{FIELDS_MAX, Framing, Limits, Reject, Slots, Writer, append_in_line, is_token};
+use httparse::{Error, Header, Status};
+use std::net::Ipv6Addr;
 use std::ops::Range;
 
 /// A request's method; each is the index of its name in [`Method::NAMES`].
@@ -71,7 +72,7 @@ pub struct Head<'s, 'b> {
     pub expect_continue: bool,
     /// Bytes of the head, blank line included: the body starts there.
     pub bytes: usize,
-    fields: &'s [httparse::Header<'b>],
+    fields: &'s [Header<'b>],
 }
 
 impl<'s, 'b> Head<'s, 'b> {
@@ -99,8 +100,13 @@ pub fn parse<'s, 'b>(
     // The tokenizer does not see what lies beyond the limit: nothing there could make the head acceptable, and
     // the answer is then the same whether those bytes are here yet or not.
     let window = &input[start..input.len().min(limits.head_bytes.max(start))];
+    let Slots(room, room_of_later_minor) = slots;
     let mut request = httparse::Request::new(&mut []);
-    let bytes = match request.parse_with_uninit_headers(window, &mut slots.0) {
+    let mut parsed = request.parse_with_uninit_headers(window, room);
+    if parsed == Err(Error::Version) {
+        parsed = parse_later_minor(&mut request, window, room_of_later_minor);
+    }
+    let bytes = match parsed {
         Ok(Status::Complete(bytes)) => bytes,
         Ok(Status::Partial) => {
             target_in(window, limits)?;
@@ -123,7 +129,7 @@ pub fn parse<'s, 'b>(
     if target.len() > limits.target_bytes {
         return Err(TARGET_TOO_LONG);
     }
-    let fields: &'s [httparse::Header<'b>] = request.headers;
+    let fields: &'s [Header<'b>] = request.headers;
     let start_line_end = method.len() + 1 + target.len() + " HTTP/1.1".len();
     head::known_lines_end_in_crlf(&window[..bytes], start_line_end, fields)?;
     let is_plain = check_target_form(method, target)?;
@@ -150,6 +156,37 @@ pub fn parse<'s, 'b>(
         bytes: start + bytes,
         fields,
     }))
+}
+
+/// Parses a head of HTTP/1.2 to 1.9, which the tokenizer stopped at, as one of HTTP/1.1 (RFC 9110, 2.5).
+fn parse_later_minor<'s, 'b>(
+    request: &mut httparse::Request<'s, 'b>,
+    window: &'b [u8],
+    room: &'s mut Vec<Header<'b>>,
+) -> httparse::Result<usize> {
+    let (Some(method), Some(target)) = (request.method, request.path) else { return Err(Error::Version) };
+    let version = window.get(method.len() + 1 + target.len() + 1..).unwrap_or_default();
+    let Some([b'2'..=b'9', line_end @ ..]) = version.strip_prefix(b"HTTP/1.") else {
+        return Err(Error::Version);
+    };
+    let fields = match line_end {
+        [] | [b'\r'] => return Ok(Status::Partial),
+        [b'\r', b'\n', fields @ ..] => fields,
+        _ => return Err(Error::NewLine),
+    };
+    room.resize(FIELDS_MAX, httparse::EMPTY_HEADER);
+    let (bytes, count) = match httparse::parse_headers(fields, room)? {
+        Status::Complete((bytes, found)) => (bytes, found.len()),
+        Status::Partial => return Ok(Status::Partial),
+    };
+    request.version = Some(1);
+    request.headers = &mut room[..count];
+    Ok(Status::Complete(window.len() - fields.len() + bytes))
+}
+
+/// Whether `input`, which is no head or not a whole one, begins like a HEAD: its answer has no body, whatever is wrong.
+pub fn begins_as_head(input: &[u8]) -> bool {
+    matches!(skip_empty_lines(input), Ok(Some(start)) if input[start..].starts_with(b"HEAD "))
 }
 
 const TARGET_TOO_LONG: Reject = Reject::new(414, "request target too long");
@@ -244,13 +281,14 @@ fn is_authority(authority: &[u8]) -> bool {
         [b'[', rest @ ..] => {
             let Some(end) = memchr::memchr(b']', rest) else { return false };
             let (address, port) = (&rest[..end], &rest[end + 1..]);
-            let legal = |&byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
-            (!address.is_empty() && address.iter().all(legal), port)
+            let address = std::str::from_utf8(address).ok().and_then(|text| text.parse::<Ipv6Addr>().ok());
+            (address.is_some(), port)
         }
         _ => {
             let name_bytes = authority.iter().position(|&byte| !HOST_NAME[usize::from(byte)]);
             let (name, port) = authority.split_at(name_bytes.unwrap_or(authority.len()));
-            (!name.is_empty(), port)
+            let is_escape = |at: usize| matches!(name.get(at + 1..at + 3), Some(digits) if digits.iter().all(u8::is_ascii_hexdigit));
+            (!name.is_empty() && memchr::memchr_iter(b'%', name).all(is_escape), port)
         }
     };
     host_is_legal
@@ -331,7 +369,6 @@ mod tests {
     #[test]
     fn versions_are_told_from_garbage_by_their_first_wrong_byte() {
         for (version, status) in [
-            ("HTTP/1.2", 505),
             ("HTTP/0.9", 505),
             ("HTTP/2", 505),
             ("HTTP/3.0", 505),
@@ -342,9 +379,43 @@ mod tests {
             ("HTTPS/1.1", 400),
             ("Http/1.1", 400),
             ("HTTP/1.11", 400),
+            ("HTTP/1.21", 400),
+            ("HTTP/1.2 ", 400),
+            ("HTTP/1.2\n", 400),
             ("", 400),
         ] {
             check(format!("GET / {version}").as_bytes(), Err(status));
+        }
+    }
+
+    #[test]
+    fn a_later_minor_version_is_read_as_1_1() {
+        for version in ["HTTP/1.2", "HTTP/1.9"] {
+            check(format!("GET /a {version}").as_bytes(), Ok(b"/a"));
+            let input = format!("PUT /a {version}\r\nHost: h\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let mut slots = Slots::default();
+            let Ok(Some(head)) = parse(input.as_bytes(), &Limits::USUAL, &mut slots) else {
+                panic!("not parsed")
+            };
+            assert_eq!((head.method, head.framing, head.bytes), (Method::Put, Framing::Chunked, input.len()));
+            assert!(head.keep_alive && !head.is_http10);
+            assert_eq!(head.field("x"), Some(&b"y"[..]));
+        }
+    }
+
+    #[test]
+    fn a_head_is_known_by_its_first_word() {
+        for (input, expected) in [
+            (&b"HEAD / HTTP/9.9"[..], true),
+            (b"\r\n\r\nHEAD ", true),
+            (b"HEAD", false),
+            (b"HEADS /", false),
+            (b"head /", false),
+            (b"GET /HEAD ", false),
+            (b"\r\n\r\n\r\nHEAD ", false),
+            (b"", false),
+        ] {
+            assert_eq!(begins_as_head(input), expected, "{}", input.escape_ascii());
         }
     }
 
@@ -369,6 +440,11 @@ mod tests {
             ("h:", true),
             ("a_b-c~d", true),
             ("%41", true),
+            ("a%4F:1", true),
+            ("%zz", false),
+            ("a%4", false),
+            ("%", false),
+            ("%4:1", false),
             ("[::1]", true),
             ("[::ffff:127.0.0.1]:80", true),
             ("", false),
@@ -376,6 +452,10 @@ mod tests {
             ("[]", false),
             ("[::1]80", false),
             ("[h]", false),
+            ("[:::]", false),
+            ("[1.2.3.4]", false),
+            ("[1:2]", false),
+            ("[fe80::1%25eth0]", false),
             ("::1", false),
             ("h:80:80", false),
             ("h:-1", false),

@@ -42,3 +42,30 @@ fn an_encoded_value_is_refused_with_what_to_do() {
     assert_eq!(client.get("/kv/a").status, 404);
     assert_eq!(client.ask("PUT", "/kv/a", &[("Content-Encoding", "identity")], b"v").unwrap().status, 201);
 }
+
+#[test]
+fn a_later_minor_version_is_served_as_1_1() {
+    let server = server(&[]);
+    let mut client = server.client();
+    client.put("/kv/a", b"value");
+    let answer = client.exchange(b"GET /kv/a HTTP/1.2\r\nHost: localhost\r\n\r\n");
+    assert_eq!((answer.status, answer.text().as_str()), (200, "value"));
+    assert_eq!(client.get("/kv/a").status, 200, "the connection goes on");
+}
+
+/// It took 98 MB of them to send 400 kB.
+#[test]
+fn chunk_extensions_are_limited_in_sum() {
+    let server = server(&[]);
+    let chunk = format!("1;{}\r\nx\r\n", "y".repeat(200));
+    let mut bytes = request("PUT /kv/a", "Transfer-Encoding: chunked\r\n");
+    bytes.extend(chunk.repeat(100).into_bytes());
+    let mut client = server.client();
+    assert_eq!(client.exchange(&bytes).status, 400);
+    assert!(client.is_closed());
+    let mut bytes = request("PUT /kv/a", "Transfer-Encoding: chunked\r\n");
+    bytes.extend(b"5 ;a = \"b;c\"\r\nvalue\r\n0\r\n\r\n");
+    let mut client = server.client();
+    assert_eq!(client.exchange(&bytes).status, 201);
+    assert_eq!(client.get("/kv/a").text(), "value");
+}
