@@ -33,6 +33,8 @@ pub(super) struct Connection<S> {
     scratch: Vec<u8>,
     /// Of the next request, or of the one that is being handled, once its faults are injected.
     faults: Option<Box<FaultGuard>>,
+    /// Of the request whose head was parsed last, until the next one begins.
+    method: Option<Method>,
 }
 
 /// What remains to be done after the head was parsed.
@@ -53,7 +55,7 @@ enum Task {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(stream: S, worker: Rc<Worker>) -> Connection<S> {
         let idle = worker.shared.options.idle_timeout;
-        Connection { wire: Wire::new(stream, worker, idle), scratch: Vec::new(), faults: None }
+        Connection { wire: Wire::new(stream, worker, idle), scratch: Vec::new(), faults: None, method: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -66,8 +68,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // Nobody reads an answer.
             Ok(()) | Err(End::Gone | End::Draining) => return,
         };
-        self.wire.worker.metrics.answered(None, failure.status, Duration::ZERO);
-        write_failure(&mut self.wire.output, &failure.not_applied(), Some("close"), false);
+        let unparsed = Request::unparsed(&self.wire.input, self.wire.arrived);
+        let request = Request { method: self.method.or(unparsed.method), ..unparsed };
+        self.answer_failure(&request, &failure.not_applied().closing());
         if self.wire.flush().await.is_ok() {
             self.wire.linger().await;
         }
@@ -126,10 +129,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let options = &self.wire.worker.shared.options;
         let head = match request::parse(&self.wire.input, &Limits::USUAL, &mut slots) {
             Ok(Some(head)) => head,
-            Ok(None) => return Task::Incomplete,
-            Err(reject) => return Task::Refused(Request::unparsed(self.wire.arrived), reject.into()),
+            Ok(None) => {
+                self.method = None;
+                return Task::Incomplete;
+            }
+            Err(reject) => {
+                let request = Request::unparsed(&self.wire.input, self.wire.arrived);
+                return Task::Refused(request, reject.into());
+            }
         };
         let mut request = Request::of(&head, self.wire.arrived);
+        self.method = request.method;
         request.keep_alive &= !self.wire.worker.is_draining();
         let head_bytes = head.bytes;
         // Now, so that nothing is moved under the cache's lock.
@@ -151,14 +161,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         // A cached row answers a request without a body on the spot.
-        if let Ok(Action::Data { key, operation: Operation::Get { unless }, timing }) = &routed
+        if let Ok(Action::Data { key, operation: Operation::Get(condition), timing }) = &routed
             && request.framing == Framing::Length(0)
             && let Some((hit, shard)) = self.wire.worker.shared.tiers.cached(key, |row| {
                 // Under the cache's lock. What takes longer is done outside, with a shared row.
-                if row.value().len() > LOCKED_BYTES_MAX || *timing || options.timing {
+                if row.value().len() > LOCKED_BYTES_MAX
+                    || *timing
+                    || options.timing
+                    || !condition.admits(row.version())
+                {
                     return Err(row.clone());
                 }
-                Ok(write_row(&mut self.wire.output, &request, row, unless.as_ref(), Served::Hit, None))
+                let unless = condition.unless.as_ref();
+                Ok(write_row(&mut self.wire.output, &request, row, unless, Served::Hit, None))
             })
         {
             self.wire.worker.metrics.hits[shard].add(1);
@@ -167,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let timing = (*timing || options.timing).then(|| {
                         [("cache", Some(request.started.elapsed())), ("queue", None), ("store", None)]
                     });
-                    let answer = Answer::Row { row, unless: unless.clone(), served: Served::Hit };
+                    let answer = Answer::Row { row, condition: condition.clone(), served: Served::Hit };
                     Task::Send(request, answer, timing)
                 }
                 Ok(status) => {
@@ -214,20 +229,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let (is_get, is_timed) = match &action {
             Action::Data { operation, timing, .. } => {
-                (matches!(operation, Operation::Get { .. }), *timing || options.timing)
+                (matches!(operation, Operation::Get(_)), *timing || options.timing)
             }
             _ => (false, false),
         };
         let cache = is_get.then(|| request.started.elapsed());
         let (asked_at, mut queued) = (Instant::now(), Duration::ZERO);
         let answer = match action {
-            Action::Data { key, operation: Operation::Get { unless }, .. } => match tiers.get(&key).await {
+            Action::Data { key, operation: Operation::Get(condition), .. } => match tiers.get(&key).await {
                 Ok(Read { row: Some(row), served, queued: waited }) => {
                     if served == Served::Hit {
                         worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
                     }
                     queued = waited;
-                    Ok(Answer::Row { row, unless, served })
+                    Ok(Answer::Row { row, condition, served })
                 }
                 Ok(Read { served: served @ Served::Replica, .. }) => {
                     Err(Failure::absent().with("Cache-Status", cache_status(served)))
@@ -299,16 +314,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<bool, End> {
         let output = &mut self.wire.output;
         let status = match answer {
-            Answer::Row { row, unless, served } if row.value().len() > COPY_BYTES_MAX => {
-                let status = write_row_head(output, request, row, unless.as_ref(), *served, timing);
+            Answer::Row { row, condition, .. } if !condition.admits(row.version()) => {
+                return Ok(self.answer_failure(request, &Failure::other_version(row.version())));
+            }
+            Answer::Row { row, condition, served } if row.value().len() > COPY_BYTES_MAX => {
+                let unless = condition.unless.as_ref();
+                let status = write_row_head(output, request, row, unless, *served, timing);
                 if status == 200 && request.method != Some(Method::Head) {
                     self.wire.flush().await?;
                     self.wire.send(row.value()).await?;
                 }
                 status
             }
-            Answer::Row { row, unless, served } => {
-                write_row(output, request, row, unless.as_ref(), *served, timing)
+            Answer::Row { row, condition, served } => {
+                write_row(output, request, row, condition.unless.as_ref(), *served, timing)
             }
             Answer::Made { status, version } => {
                 write_made(output, request, *status, *version, timing);

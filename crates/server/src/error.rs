@@ -2,7 +2,7 @@
 
 use crate::tiered::{Error, Kind, WriteError};
 use http1::{Reject, Writer, response};
-use kv::{Outcome, proto};
+use kv::{Outcome, Version, proto};
 use serde::Serialize;
 use std::borrow::Cow;
 
@@ -57,6 +57,12 @@ impl Failure {
 
     pub(super) fn absent() -> Failure {
         Failure::new(404, "absent", "no value is stored under this key")
+    }
+
+    /// A precondition that does not hold of the version that the key has.
+    pub(super) fn other_version(version: Version) -> Failure {
+        let failure = Failure::new(412, "precondition_failed", format!("the key has version {version}"));
+        failure.with("ETag", format!("\"{version}\""))
     }
 
     pub(super) fn body(&self) -> Vec<u8> {
@@ -129,11 +135,7 @@ impl Failure {
             WriteError::ConditionFailed(None) => {
                 Failure::new(412, "precondition_failed", "the key is absent").not_applied()
             }
-            WriteError::ConditionFailed(Some(version)) => {
-                let detail = format!("the key has version {version}");
-                let failure = Failure::new(412, "precondition_failed", detail).not_applied();
-                failure.with("ETag", format!("\"{version}\""))
-            }
+            WriteError::ConditionFailed(Some(version)) => Failure::other_version(version).not_applied(),
             WriteError::Store(error) if error.kind() == Kind::Unknown => {
                 log::warn!("a write may or may not have happened: {error}");
                 let detail = "the store was lost, or did not answer in time, after the write was sent";
@@ -149,7 +151,6 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kv::Version;
 
     #[test]
     fn every_failed_write_says_whether_it_happened() {

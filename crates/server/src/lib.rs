@@ -35,8 +35,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -44,10 +44,14 @@ use timeouts::TimeoutChecker;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
-use wire::Spare;
+use wire::{Spare, Wire};
 
 /// File descriptors kept for everything that is not a connection. The embedded store alone may hold 900.
 const FILES_SPARE: u64 = 1024;
+
+/// Refused connections that are kept open until their clients have read why. More are closed at once, which may reset
+/// them: they are not to take the files of the others.
+const REFUSED_MAX: usize = 32;
 
 /// How the server serves.
 #[derive(Clone, Debug)]
@@ -95,6 +99,8 @@ struct Shared {
     metrics: Metrics,
     /// Where there is something to compute.
     compute: Option<Pool>,
+    /// Connections that were refused and are still open.
+    refused_connections: AtomicUsize,
     /// In a server for measurements.
     faults: Option<Faults>,
     /// Becomes true when the server drains: for tasks that wait for it.
@@ -138,7 +144,17 @@ impl Server {
         let faults = options.faults.clone().map(Faults::new);
         let (draining, _) = watch::channel(false);
         let drains = AtomicBool::new(false);
-        let shared = Arc::new(Shared { options, tiers, metrics, compute, faults, draining, drains });
+        let refused_connections = AtomicUsize::new(0);
+        let shared = Arc::new(Shared {
+            options,
+            tiers,
+            metrics,
+            compute,
+            refused_connections,
+            faults,
+            draining,
+            drains,
+        });
         let mut workers = Vec::new();
         for (index, (listeners, metrics)) in listeners.into_iter().zip(&shared.metrics.workers).enumerate() {
             let (shared, metrics) = (Arc::clone(&shared), Arc::clone(metrics));
@@ -295,17 +311,7 @@ fn welcome(worker: &Rc<Worker>, stream: TcpStream, compat: Option<&Arc<CompatSta
     if open.fetch_add(1, Relaxed) >= worker.shared.options.connections {
         worker.metrics.shed_connections.add(1);
         open.fetch_sub(1, Relaxed);
-        // A fresh socket takes this much without waiting; if not, closing says enough.
-        let mut refusal = Vec::new();
-        if compat.is_some() {
-            compat::refuse_connection(&mut refusal);
-        } else {
-            let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
-                .not_applied()
-                .with("Retry-After", "1");
-            reply::write_failure(&mut refusal, &failure, Some("close"), false);
-        }
-        let _ = stream.try_write(&refusal);
+        refuse_connection(worker, stream, compat.is_some());
         return;
     }
     // Without this an answer in two segments waits for the peer's delayed acknowledgement.
@@ -318,6 +324,31 @@ fn welcome(worker: &Rc<Worker>, stream: TcpStream, compat: Option<&Arc<CompatSta
             Some(state) => compat::Connection::new(stream, Rc::clone(&worker), state).run().await,
         }
         worker.shared.metrics.open_connections.fetch_sub(1, Relaxed);
+    });
+}
+
+/// Answers 503 to one connection too many, and closes it.
+fn refuse_connection(worker: &Rc<Worker>, stream: TcpStream, is_compat: bool) {
+    let mut refusal = Vec::new();
+    if is_compat {
+        compat::refuse_connection(&mut refusal);
+    } else {
+        let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
+            .not_applied()
+            .with("Retry-After", "1");
+        reply::write_failure(&mut refusal, &failure, Some("close"), false);
+    }
+    // A fresh socket takes this much without waiting; if not, closing says enough.
+    let _ = stream.try_write(&refusal);
+    let refused = &worker.shared.refused_connections;
+    if refused.fetch_add(1, Relaxed) >= REFUSED_MAX {
+        refused.fetch_sub(1, Relaxed);
+        return;
+    }
+    let worker = Rc::clone(worker);
+    tokio::task::spawn_local(async move {
+        Wire::new(stream, Rc::clone(&worker), Duration::ZERO).linger().await;
+        worker.shared.refused_connections.fetch_sub(1, Relaxed);
     });
 }
 

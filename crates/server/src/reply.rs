@@ -3,8 +3,9 @@
 //! Pure but for the clock of the `Date` field.
 
 use super::error::Failure;
+use super::routes::ReadCondition;
 use crate::tiered::Served;
-use http1::request::{Head, Method};
+use http1::request::{self, Head, Method};
 use http1::{Framing, Writer, response};
 use kv::{Precondition, Row, Version};
 use std::cell::RefCell;
@@ -34,10 +35,10 @@ impl Request {
         }
     }
 
-    /// A request whose head could not be parsed, or did not arrive.
-    pub(super) fn unparsed(started: Instant) -> Request {
+    /// A request whose head could not be parsed, or did not arrive. `input` is as much of it as there is.
+    pub(super) fn unparsed(input: &[u8], started: Instant) -> Request {
         Request {
-            method: None,
+            method: request::begins_as_head(input).then_some(Method::Head),
             framing: Framing::Length(0),
             is_framed: false,
             keep_alive: false,
@@ -59,7 +60,7 @@ impl Request {
 
 /// An answer that is no failure.
 pub(super) enum Answer {
-    Row { row: Row, unless: Option<Precondition>, served: Served },
+    Row { row: Row, condition: ReadCondition, served: Served },
     Made { status: u16, version: Option<Version> },
     Page { status: u16, content_type: &'static str, text: String },
 }
@@ -76,6 +77,9 @@ impl Answer {
 /// How long parts of a request took, for `Server-Timing`: to ask the cache, in the store worker's queue, and from there to the
 /// answer.
 pub(super) type Timing = [(&'static str, Option<Duration>); 3];
+
+/// A cache ahead of this server asks it before it answers; without this it may guess for how long it need not.
+const NO_CACHE: &str = "Cache-Control: no-cache\r\n";
 
 /// A head without anything unusual is shorter.
 const HEAD_BYTES_USUAL: usize = 320;
@@ -94,7 +98,7 @@ pub(super) fn start<'o>(
     }
 }
 
-/// Appends head and, if asked for, value; the status.
+/// Appends head and, if asked for, value; the status. `unless` is [`ReadCondition::unless`].
 pub(super) fn write_row(
     output: &mut Vec<u8>,
     request: &Request,
@@ -123,8 +127,8 @@ pub(super) fn write_row_head(
     let status = if is_known { 304 } else { 200 };
     let writer = with_etag(start(output, status, request.persistence()), row.version());
     let writer = match served {
-        Served::Hit => writer.lines("Cache-Status: weir; hit\r\n"),
-        _ => writer.field("Cache-Status", cache_status(served).as_bytes()),
+        Served::Hit => writer.lines("Cache-Control: no-cache\r\nCache-Status: weir; hit\r\n"),
+        _ => writer.lines(NO_CACHE).field("Cache-Status", cache_status(served).as_bytes()),
     };
     let writer = with_timing(writer, timing);
     if status == 304 {
@@ -182,7 +186,8 @@ pub(super) fn write_failure(
     is_head: bool,
 ) {
     let body = failure.body();
-    failure.write_head(start(output, failure.status, persistence), body.len());
+    let writer = start(output, failure.status, persistence).lines(NO_CACHE);
+    failure.write_head(writer, body.len());
     if !is_head {
         output.extend_from_slice(&body);
     }

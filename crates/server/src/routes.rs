@@ -6,6 +6,7 @@ use super::error::Failure;
 use super::head::{content_type, origin_form, refuse, refuse_encoded, wrong_method};
 use super::lab;
 use super::metrics::{self, Page};
+use super::reply::Answer;
 use http1::request::{Head, Method};
 use kv::proto;
 use kv::{Key, Precondition, Version};
@@ -18,12 +19,28 @@ pub(super) enum Action<K> {
     Lab(lab::Action),
 }
 
-/// What is done with the value of a key. A read is answered with 304 if `unless` (`If-None-Match`) holds of the row.
+/// What is done with the value of a key.
 #[derive(Debug)]
 pub(super) enum Operation {
-    Get { unless: Option<Precondition> },
+    Get(ReadCondition),
     Put { content_type: String, condition: Precondition },
     Delete { condition: Precondition },
+}
+
+/// The preconditions of a read. Of an absent row none is looked at (RFC 9110, 13.2.1).
+#[derive(Clone, Debug)]
+pub(super) struct ReadCondition {
+    /// `If-Match`: the row is sent only if this holds.
+    pub(super) only_if: Precondition,
+    /// `If-None-Match`: the row is not sent if this holds.
+    pub(super) unless: Option<Precondition>,
+}
+
+impl ReadCondition {
+    /// Whether `If-Match` lets the row be sent.
+    pub(super) fn admits(&self, version: Version) -> bool {
+        self.only_if.holds(Some(version))
+    }
 }
 
 impl Action<&[u8]> {
@@ -72,6 +89,10 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
         let key = key.map_err(|why| refuse(head.method, Failure::new(400, "bad_key", why.as_str())))?;
         return data(head, key);
     }
+    if path == b"*" {
+        // The parser lets only OPTIONS ask for the server as a whole (RFC 9110, 9.3.7).
+        return Ok(Action::Page(|_| Answer::Made { status: 204, version: None }));
+    }
     if let Some((_, page)) = metrics::PAGES.iter().find(|(known, _)| known.as_bytes() == path) {
         return if is_read { Ok(Action::Page(*page)) } else { Err(wrong_method(PAGE_METHODS)) };
     }
@@ -106,8 +127,12 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8]) -> Result<Action<&'k [u8]>, Fail
             _ => {}
         }
     }
+    let bad_precondition = |what| refuse(head.method, Failure::new(400, "bad_precondition", what));
     let operation = match head.method {
-        Method::Get | Method::Head => Operation::Get { unless: unless(&fields.if_none_match) },
+        Method::Get | Method::Head => Operation::Get(ReadCondition {
+            only_if: if_match(&fields.if_match).map_err(bad_precondition)?,
+            unless: unless(&fields.if_none_match),
+        }),
         // A part taken for the whole would replace what it was meant to complete (RFC 9110, 14.4).
         Method::Put if fields.is_part => {
             let what = "a PUT replaces the whole value; send all of it, without Content-Range";
@@ -137,23 +162,28 @@ struct DataFields<'b> {
 }
 
 /// The precondition of a write. What is not understood is refused: ignoring it would make a write that was not meant.
-fn condition(fields: &DataFields<'_>, may_create: bool) -> Result<Precondition, Failure> {
-    let bad = |what: &'static str| Err(Failure::new(400, "bad_precondition", what).not_applied());
+fn condition(fields: &DataFields<'_>, may_create: bool) -> Result<Precondition, &'static str> {
     match (fields.if_match.as_slice(), fields.if_none_match.as_slice()) {
-        ([], []) => Ok(Precondition::None),
+        (lists, []) => if_match(lists),
         ([], [only]) if only.trim_ascii() == b"*" && may_create => Ok(Precondition::Absent),
-        ([], _) if may_create => bad("If-None-Match of a PUT can only be *"),
-        ([], _) => bad("a DELETE has no If-None-Match; use If-Match"),
-        ([only], []) if only.trim_ascii() == b"*" => Ok(Precondition::Present),
-        (lists, []) => match tags(lists, true) {
-            Some(versions) => Ok(Precondition::VersionIn(versions)),
-            None => bad("If-Match is not * or a list of quoted strong ETags"),
-        },
-        _ => bad("If-Match and If-None-Match together are not understood; send one of them"),
+        ([], _) if may_create => Err("If-None-Match of a PUT can only be *"),
+        ([], _) => Err("a DELETE has no If-None-Match; use If-Match"),
+        _ => Err("If-Match and If-None-Match together are not understood; send one of them"),
     }
 }
 
-/// The precondition of a read. What is not understood matches nothing, so that the row is sent.
+/// `If-Match` of any method; what is not understood is refused.
+fn if_match(lists: &[&[u8]]) -> Result<Precondition, &'static str> {
+    match lists {
+        [] => Ok(Precondition::None),
+        [only] if only.trim_ascii() == b"*" => Ok(Precondition::Present),
+        lists => tags(lists, true)
+            .map(Precondition::VersionIn)
+            .ok_or("If-Match is not * or a list of quoted strong ETags"),
+    }
+}
+
+/// `If-None-Match` of a read. What is not understood matches nothing, so that the row is sent.
 fn unless(lists: &[&[u8]]) -> Option<Precondition> {
     match lists {
         [] => None,
@@ -167,15 +197,20 @@ fn unless(lists: &[&[u8]]) -> Option<Precondition> {
 fn tags(lists: &[&[u8]], strong: bool) -> Option<Vec<Version>> {
     let mut versions = Vec::new();
     for list in lists {
-        let text = std::str::from_utf8(list).ok()?;
-        for tag in text.split(',').map(str::trim).filter(|tag| !tag.is_empty()) {
-            let (is_weak, quoted) = tag.strip_prefix("W/").map_or((false, tag), |rest| (true, rest));
-            let inner = quoted.strip_prefix('"')?.strip_suffix('"')?;
-            if inner.contains('"') {
+        let mut rest = *list;
+        while let Some(start) = rest.iter().position(|byte| !matches!(byte, b',' | b' ' | b'\t')) {
+            let tag = &rest[start..];
+            let (is_weak, quoted) = tag.strip_prefix(b"W/").map_or((false, tag), |rest| (true, rest));
+            // What is between the quotes may have commas.
+            let opened = quoted.strip_prefix(b"\"")?;
+            let (inner, closed) = opened.split_at(memchr::memchr(b'"', opened)?);
+            rest = closed[1..].trim_ascii_start();
+            if !matches!(rest, [] | [b',', ..]) {
                 return None;
             }
             // Tags are compared by their letters: only the way this server writes a number is that number.
-            let given_out = inner.parse().map(Version).ok().filter(|version| version.to_string() == inner);
+            let version = std::str::from_utf8(inner).ok().and_then(|inner| inner.parse().ok()).map(Version);
+            let given_out = version.filter(|version| version.to_string().as_bytes() == inner);
             if let (Some(version), false) = (given_out, is_weak && strong) {
                 versions.push(version);
             }
@@ -198,7 +233,12 @@ mod tests {
             Ok(Action::Data { key, operation, .. }) => {
                 let key = key.escape_ascii();
                 match operation {
-                    Operation::Get { unless } => format!("get {key} {unless:?}"),
+                    Operation::Get(ReadCondition { only_if: Precondition::None, unless }) => {
+                        format!("get {key} {unless:?}")
+                    }
+                    Operation::Get(ReadCondition { only_if, unless }) => {
+                        format!("get {key} {only_if:?} {unless:?}")
+                    }
                     Operation::Put { condition, content_type } => {
                         format!("put {key} {condition:?} {content_type}")
                     }
@@ -231,6 +271,7 @@ mod tests {
         check("get /kv/a", "", "405 method_not_allowed");
         check("PUT /healthz", "", "405 method_not_allowed");
         check("HEAD /stats", "", "page");
+        check("OPTIONS *", "", "page");
         check("GET /nowhere", "", "404 no_route");
         check("GET http://h", "", "404 no_route");
         check("GET http://h?/kv/a", "", "404 no_route");

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\n\
     Date: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
     ETag: \"8796093022209\"\r\n\
+    Cache-Control: no-cache\r\n\
     Cache-Status: weir; hit\r\n\
     Content-Type: application/octet-stream\r\n\
     X-Content-Type-Options: nosniff\r\n\

@@ -48,7 +48,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Err(End::Cut) => 400,
             Ok(()) | Err(End::Gone | End::Draining) => return,
         };
-        self.answer(&Request::unparsed(Instant::now()), &Reply::empty(status));
+        self.answer(&Request::unparsed(&self.wire.input, Instant::now()), &Reply::empty(status));
         if self.wire.flush().await.is_ok() {
             self.wire.linger().await;
         }
@@ -84,7 +84,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Err(reject) => {
                 // All else that it cannot read the library answers with 400.
                 let status = if matches!(reject.status, 413 | 414) { reject.status } else { 400 };
-                return Some((Request::unparsed(Instant::now()), Err(status)));
+                let request = Request::unparsed(&self.wire.input, Instant::now());
+                return Some((request, Err(status)));
             }
         };
         let request = Request::of(&head, Instant::now());

@@ -1,6 +1,6 @@
 //! Requests of clients that mean harm or are mistaken, and answers that must not mislead whoever is in between.
 
-use crate::support::Server;
+use crate::support::{Client, Server, tried};
 
 fn server(flags: &[&str]) -> Server {
     Server::start("memory:", flags)
@@ -44,6 +44,104 @@ fn an_encoded_value_is_refused_with_what_to_do() {
 }
 
 #[test]
+fn a_read_is_answered_only_if_its_condition_holds() {
+    for flags in [&[][..], &["--cache-entries", "0"]] {
+        let server = server(flags);
+        let mut client = server.client();
+        let tag = client.put("/kv/a", b"value").header("etag").unwrap().to_owned();
+        let weak = format!("W/{tag}");
+        let list = format!("\"a,b\", {tag}");
+        for (method, fields, status) in [
+            ("GET", &[("If-Match", "\"1\"")][..], 412),
+            ("HEAD", &[("If-Match", "\"1\"")], 412),
+            ("GET", &[("If-Match", weak.as_str())], 412),
+            ("GET", &[("If-Match", tag.as_str())], 200),
+            ("HEAD", &[("If-Match", "*")], 200),
+            ("GET", &[("If-Match", list.as_str())], 200),
+            ("GET", &[("If-Match", "tag")], 400),
+            // The first is looked at first.
+            ("GET", &[("If-None-Match", tag.as_str()), ("If-Match", "\"1\"")], 412),
+            ("GET", &[("If-None-Match", tag.as_str()), ("If-Match", "*")], 304),
+            ("GET", &[("If-None-Match", list.as_str())], 304),
+            ("GET", &[("If-None-Match", "\"a,b\"")], 200),
+        ] {
+            let answer = client.ask(method, "/kv/a", fields, b"").unwrap();
+            assert_eq!(answer.status, status, "{method} {fields:?} {flags:?}");
+            if status == 412 {
+                assert_eq!(answer.header("etag"), Some(tag.as_str()));
+                assert_eq!(answer.header("weir-outcome"), None);
+            }
+        }
+        // Of what is not there no condition is looked at.
+        assert_eq!(client.ask("GET", "/kv/b", &[("If-Match", "*")], b"").unwrap().status, 404);
+    }
+}
+
+/// Without it a cache in between may serve an answer after the value has changed.
+#[test]
+fn whoever_keeps_an_answer_has_to_ask_again() {
+    for flags in [&[][..], &["--cache-entries", "0"]] {
+        let server = server(flags);
+        let mut client = server.client();
+        let tag = client.put("/kv/a", b"value").header("etag").unwrap().to_owned();
+        for (method, path, fields, status) in [
+            ("GET", "/kv/a", &[][..], 200),
+            ("HEAD", "/kv/a", &[], 200),
+            ("GET", "/kv/a", &[("If-None-Match", tag.as_str())], 304),
+            ("GET", "/kv/b", &[], 404),
+            ("HEAD", "/kv/b", &[], 404),
+            ("GET", "/nowhere", &[], 404),
+            ("POST", "/kv/a", &[], 405),
+        ] {
+            let answer = client.ask(method, path, fields, b"").unwrap();
+            let said = (answer.status, answer.header("cache-control"));
+            assert_eq!(said, (status, Some("no-cache")), "{method} {path} {flags:?}");
+        }
+    }
+}
+
+/// A body behind the answer to a HEAD would be taken for the next answer.
+#[test]
+fn no_answer_to_head_has_a_body() {
+    let server = server(&[]);
+    let long = "x".repeat(20_000);
+    for (bytes, status) in [
+        (b"HEAD /kv/a HTTP/1.1\r\n\r\n".to_vec(), 400),
+        (request(&format!("HEAD /{long}"), ""), 414),
+        (request("HEAD /kv/a", "Expect: tea\r\n"), 417),
+        (request("HEAD /kv/a", &format!("X: {long}\r\n")), 431),
+        (request("HEAD /kv/a", "Transfer-Encoding: gzip\r\n"), 501),
+        (b"\r\nHEAD /kv/a HTTP/3.0\r\n\r\n".to_vec(), 505),
+        (request("HEAD /kv", ""), 501),
+        (request("HEAD /kv/a", "Content-Length: 70000\r\n"), 413),
+        // Their sender ends in the middle.
+        (b"HEAD /kv/a HT".to_vec(), 400),
+        (request("HEAD /kv/a", "Content-Length: 5\r\n"), 400),
+        ([request("HEAD /kv/a", "Transfer-Encoding: chunked\r\n"), b"5\r\nabc".to_vec()].concat(), 400),
+    ] {
+        let mut client = server.client();
+        client.send(&bytes).unwrap();
+        client.finish_sending();
+        let answer = client.answer(true).unwrap();
+        assert_eq!(answer.status, status, "{}", bytes.escape_ascii());
+        assert!(client.is_closed(), "a body behind the {status} to {}", bytes.escape_ascii());
+    }
+    // The same of a GET has one.
+    let mut client = server.client();
+    client.send(b"GET /kv/HEAD HT").unwrap();
+    client.finish_sending();
+    assert_eq!(client.answer(false).unwrap().problem()["code"], "incomplete");
+}
+
+#[test]
+fn the_server_as_a_whole_can_be_asked_for_its_options() {
+    let server = server(&[]);
+    let mut client = server.client();
+    assert_eq!(client.exchange(&request("OPTIONS *", "")).status, 204);
+    assert_eq!(client.get("/healthz").status, 200, "the connection goes on");
+}
+
+#[test]
 fn a_later_minor_version_is_served_as_1_1() {
     let server = server(&[]);
     let mut client = server.client();
@@ -68,4 +166,26 @@ fn chunk_extensions_are_limited_in_sum() {
     let mut client = server.client();
     assert_eq!(client.exchange(&bytes).status, 201);
     assert_eq!(client.get("/kv/a").text(), "value");
+}
+
+/// A client that sends before it reads would lose the answer to a reset.
+#[test]
+fn a_connection_too_many_is_closed_in_order() {
+    let flags = ["--connections", "1", "--compat", "put-kv=127.0.0.1:0"];
+    let server = server(&flags);
+    let mut first = server.client();
+    first.get("/healthz");
+    for address in [server.address, server.compat("put-kv")] {
+        // The server waits for two seconds.
+        tried(|| {
+            let mut refused = Client::connect(address).unwrap();
+            refused.send(&request("GET /kv/a", "")).unwrap();
+            assert_eq!(refused.answer(false).unwrap().status, 503);
+            // What arrives at a closed socket resets the connection; the next write fails then.
+            for _ in 0..3 {
+                refused.send(&request("GET /kv/a", "")).unwrap();
+            }
+            assert!(refused.is_closed());
+        });
+    }
 }
