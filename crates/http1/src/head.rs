@@ -21,6 +21,8 @@ pub(super) struct Meaning<'b> {
     pub(super) host: Option<&'b [u8]>,
     /// Whether there was another.
     pub(super) host_repeated: bool,
+    /// The first `Origin`.
+    pub(super) origin: Option<&'b [u8]>,
     /// `Content-Length`.
     length: Option<u64>,
     /// Whether it was given again, with the same value.
@@ -47,6 +49,7 @@ impl<'b> Meaning<'b> {
                     None => meaning.host = Some(field.value),
                     Some(_) => meaning.host_repeated = true,
                 },
+                6 if is("origin") => meaning.origin = meaning.origin.or(Some(field.value)),
                 6 if is("expect") => match field.value.eq_ignore_ascii_case(b"100-continue") {
                     true => meaning.expects_continue = true,
                     false => meaning.expects_other = true,

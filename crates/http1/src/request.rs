@@ -58,6 +58,10 @@ pub struct Head<'s, 'b> {
     pub method: Method,
     /// Of what: the request target as sent.
     pub target: &'b [u8],
+    /// The field `Host`.
+    pub host: Option<&'b [u8]>,
+    /// The field `Origin`.
+    pub origin: Option<&'b [u8]>,
     /// Whether the target has neither a `?` nor a `%`: it is a path as it stands, or scheme, host and path.
     pub is_plain: bool,
     /// How the body ends.
@@ -146,6 +150,8 @@ pub fn parse<'s, 'b>(
     Ok(Some(Head {
         method: Method::of(method),
         target: target.as_bytes(),
+        host: meaning.host,
+        origin: meaning.origin,
         is_plain,
         framing: framing.unwrap_or(Framing::Length(0)),
         is_framed: framing.is_some(),

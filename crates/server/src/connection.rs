@@ -12,7 +12,7 @@ use super::reply::{
 use super::routes::{Action, Operation, route};
 use super::timeouts::End;
 use super::wire::{OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
-use super::{Worker, lab};
+use super::{Shared, Worker, lab};
 use crate::tiered::{Read, Served};
 use bytes::Buf;
 use http1::request::{self, Method};
@@ -126,7 +126,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Task::Incomplete;
         }
         let mut slots = Slots::default();
-        let options = &self.wire.worker.shared.options;
+        let Shared { options, hosts, .. } = &*self.wire.worker.shared;
         let head = match request::parse(&self.wire.input, &Limits::USUAL, &mut slots) {
             Ok(Some(head)) => head,
             Ok(None) => {
@@ -145,10 +145,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // Now, so that nothing is moved under the cache's lock.
         self.wire.output.reserve(2 * LOCKED_BYTES_MAX);
         let is_lab = options.faults.is_some();
-        let mut routed = match is_lab.then(|| lab::route(&head)).flatten() {
+        let admitted = hosts.as_ref().map_or(Ok(()), |hosts| hosts.admit(&head));
+        let mut routed = admitted.and_then(|()| match is_lab.then(|| lab::route(&head)).flatten() {
             Some(found) => found.map(Action::Lab),
             None => route(&head, &mut self.scratch),
-        };
+        });
         if is_lab && routed.as_ref().is_ok_and(Action::is_work) {
             match &self.faults {
                 None if self.wire.worker.injects_faults() => return Task::InjectFaults,

@@ -6,6 +6,9 @@ use kv::{Outcome, Version, proto};
 use serde::Serialize;
 use std::borrow::Cow;
 
+/// The content type of such an answer.
+pub(super) const PROBLEM: &str = "application/problem+json";
+
 /// An answer that is no success. The problem's body is made from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
@@ -81,7 +84,7 @@ impl Failure {
     }
 
     pub(super) fn write_head(&self, writer: Writer<'_>, body_bytes: usize) {
-        let mut writer = writer.field("Content-Type", b"application/problem+json");
+        let mut writer = writer.field("Content-Type", PROBLEM.as_bytes());
         if let Some((name, value)) = &self.extra {
             writer = writer.field(name, value.as_bytes());
         }

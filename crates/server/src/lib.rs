@@ -7,6 +7,7 @@ pub mod tiered;
 mod connection;
 mod routes;
 mod head;
+mod hosts;
 mod lab;
 mod compute;
 mod compat;
@@ -27,6 +28,7 @@ use compat::CompatState;
 use compute::{Full, Pool};
 use connection::Connection;
 use faults::Faults;
+use hosts::Hosts;
 use kv::VALUE_BYTES_MAX;
 use kv::faults::FaultInjector;
 use metrics::{Metrics, WorkerMetrics};
@@ -60,6 +62,9 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Compatibility APIs over the same tiers, each on a listener of its own.
     pub compat: Vec<CompatListener>,
+    /// Names that `Host` and `Origin` of requests may have, besides those of loopback. On a loopback address, and where any
+    /// is given, other requests are refused.
+    pub hosts: Vec<String>,
     /// Injected faults, which may change while it serves. With them it is a server for measurements: anybody may clear the store
     /// and make the server compute.
     pub faults: Option<Arc<FaultInjector>>,
@@ -95,6 +100,8 @@ pub struct Server {
 /// What all workers share.
 struct Shared {
     options: Options,
+    /// Those that the plain interface answers for.
+    hosts: Option<Hosts>,
     tiers: Tiers,
     metrics: Metrics,
     /// Where there is something to compute.
@@ -133,7 +140,8 @@ impl Server {
         let address = listen_for_all(options.listen, None, &mut listeners)?;
         let mut compat = Vec::new();
         for CompatListener { api, listen } in &options.compat {
-            let state = Arc::new(CompatState::new(api, options.cache_entries));
+            let hosts = Hosts::of(*listen, &options.hosts);
+            let state = Arc::new(CompatState::new(api, options.cache_entries, hosts));
             compat.push((api.name, listen_for_all(*listen, Some(state), &mut listeners)?));
         }
         // After listening: a port that is taken is all there is to say then.
@@ -144,9 +152,11 @@ impl Server {
         let faults = options.faults.clone().map(Faults::new);
         let (draining, _) = watch::channel(false);
         let drains = AtomicBool::new(false);
+        let hosts = Hosts::of(options.listen, &options.hosts);
         let refused_connections = AtomicUsize::new(0);
         let shared = Arc::new(Shared {
             options,
+            hosts,
             tiers,
             metrics,
             compute,

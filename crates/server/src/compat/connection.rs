@@ -63,7 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             let keep_alive = match call {
                 Ok(call) => self.handle(request, call).await?,
-                Err(status) => self.answer(&request, &Reply::empty(status)),
+                Err(reply) => self.answer(&request, &reply),
             };
             if !keep_alive {
                 self.wire.flush().await?;
@@ -73,8 +73,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// What the next head asks for, or the status for a request that cannot be served; `None`: there is no whole head yet.
-    fn next_call(&mut self) -> Option<(Request, Result<Call, u16>)> {
+    /// What the next head asks for, or the reply to a request that cannot be served; `None`: there is no whole head yet.
+    fn next_call(&mut self) -> Option<(Request, Result<Call, Reply>)> {
         if self.wire.input.is_empty() {
             return None;
         }
@@ -85,7 +85,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 // All else that it cannot read the library answers with 400.
                 let status = if matches!(reject.status, 413 | 414) { reject.status } else { 400 };
                 let request = Request::unparsed(&self.wire.input, Instant::now());
-                return Some((request, Err(status)));
+                return Some((request, Err(Reply::empty(status))));
             }
         };
         let request = Request::of(&head, Instant::now());
@@ -93,17 +93,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Method::Other => further_method(&self.wire.input),
             known => Some(known.as_str()),
         };
+        let admitted = self.state.hosts.as_ref().map_or(Ok(()), |hosts| hosts.admit(&head));
         let call = match method_name {
+            _ if let Err(failure) = admitted => Err(Reply::problem(&failure)),
             // It is not known whether a body follows.
             Some(method_name) if !head.is_framed && METHODS_WITH_BODY.contains(&method_name) => {
-                Err(400)
+                Err(Reply::empty(400))
             }
             // The library would decode it.
             Some(_) if head.field("content-encoding").is_some_and(|coding| coding != b"identity") => {
-                Err(415)
+                Err(Reply::empty(415))
             }
             Some(method_name) => Ok(self.call(&head, method_name)),
-            None => Err(400),
+            None => Err(Reply::empty(400)),
         };
         // What follows a request that is not read to its end is none.
         let request = Request { keep_alive: request.keep_alive && call.is_ok(), ..request };

@@ -16,6 +16,7 @@ mod statistics;
 pub(super) use connection::Connection;
 pub(super) use reply::refuse_connection;
 
+use crate::hosts::Hosts;
 use call::Call;
 use parking_lot::Mutex;
 use reply::Reply;
@@ -91,12 +92,18 @@ pub(super) struct CompatState {
     api: &'static CompatApi,
     counts: Mutex<Counts>,
     hashes: Mutex<HashCache>,
+    /// Those that its listener answers for.
+    hosts: Option<Hosts>,
     /// Most rows the cache may hold, for the API that reports it.
     cache_entries_max: usize,
 }
 
 impl CompatState {
-    pub(super) fn new(api: &'static CompatApi, cache_entries_max: usize) -> CompatState {
-        CompatState { api, counts: Mutex::default(), hashes: Mutex::default(), cache_entries_max }
+    pub(super) fn new(
+        api: &'static CompatApi,
+        cache_entries_max: usize,
+        hosts: Option<Hosts>,
+    ) -> CompatState {
+        CompatState { api, counts: Mutex::default(), hashes: Mutex::default(), hosts, cache_entries_max }
     }
 }

@@ -3,6 +3,7 @@
 //! No `Date`, no `Server`. Head and body go out in one piece; there they are two, which costs a delayed acknowledgement.
 
 use super::CompatApi;
+use crate::error::{Failure, PROBLEM};
 use http1::response;
 use kv::Row;
 use std::borrow::Cow;
@@ -43,6 +44,11 @@ impl Reply {
 
     pub(super) fn json(status: u16, text: String) -> Reply {
         Reply { content_type: Some("application/json"), ..Reply::text(status, text) }
+    }
+
+    /// A refusal that says what to do, which the library has no answer for.
+    pub(super) fn problem(failure: &Failure) -> Reply {
+        Reply { content_type: Some(PROBLEM), ..Reply::text(failure.status, failure.body()) }
     }
 
     /// 500 as where a handler threw.

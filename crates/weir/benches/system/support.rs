@@ -67,7 +67,9 @@ impl Server {
     /// The answer to a GET, head and body.
     fn get(&self, path: &str) -> std::io::Result<String> {
         let mut peer = TcpStream::connect(self.url.trim_start_matches("http://"))?;
-        peer.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes())?;
+        peer.write_all(
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes(),
+        )?;
         let mut answer = String::new();
         peer.read_to_string(&mut answer)?;
         Ok(answer)

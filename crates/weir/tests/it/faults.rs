@@ -96,7 +96,7 @@ fn a_worker_in_one_long_request_does_not_look_idle() {
     let server = with_faults(MEMORY, "worker=300ms");
     let (busy, _) = growth(&server, "weir_worker_busy_seconds_total", || {
         let mut client = server.client();
-        client.send(b"GET /kv/a HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        client.send(b"GET /kv/a HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         // Asked while the other worker sleeps, or after this one has slept: either way the time is there.
         until("the time of the long request is counted", || {
             stat(&server, "weir_worker_busy_seconds_total") >= 0.1
@@ -170,7 +170,7 @@ fn who_waits_for_the_lock_counts_before_the_wait_is_over_and_reads_pass() {
     let server = with_faults(MEMORY, "lock=10s");
     let put = |key: &str| {
         let mut client = server.client();
-        let head = format!("PUT /kv/{key} HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n1");
+        let head = format!("PUT /kv/{key} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n1");
         client.send(head.as_bytes()).unwrap();
         client
     };

@@ -1,9 +1,21 @@
 //! Requests of clients that mean harm or are mistaken, and answers that must not mislead whoever is in between.
 
-use crate::support::{Client, Server, tried};
+use crate::support::{Client, Server, tried, weir};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Child, Command, Stdio};
 
 fn server(flags: &[&str]) -> Server {
     Server::start("memory:", flags)
+}
+
+/// Starts a server; its port.
+fn started(command: &mut Command) -> (Child, u16) {
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address: SocketAddr = line.trim().strip_prefix("listening ").unwrap().parse().unwrap();
+    (child, address.port())
 }
 
 /// A request of HTTP/1.1 without a body.
@@ -187,5 +199,74 @@ fn a_connection_too_many_is_closed_in_order() {
             }
             assert!(refused.is_closed());
         });
+    }
+}
+
+/// A page whose name was bound to 127.0.0.1 is of the same origin there, and may read and write.
+#[test]
+fn a_web_page_of_another_host_cannot_use_a_server_on_loopback() {
+    let flags = ["--lab", "--host", "weir.example", "--compat", "crud=127.0.0.1:0"];
+    let server = server(&flags);
+    let mut client = server.client();
+    client.put("/kv/a", b"value");
+    for (host, origin, expected) in [
+        ("attacker.example", None, Some("foreign_host")),
+        ("attacker.example:8080", None, Some("foreign_host")),
+        ("", None, Some("foreign_host")),
+        ("localhost", Some("http://attacker.example"), Some("foreign_origin")),
+        ("localhost", Some("null"), Some("foreign_origin")),
+        ("localhost:1", None, None),
+        ("127.0.0.1", Some("http://localhost:3000"), None),
+        ("[::1]:80", None, None),
+        ("Weir.Example:443", Some("https://weir.example"), None),
+    ] {
+        let origin = origin.map_or(String::new(), |origin| format!("Origin: {origin}\r\n"));
+        let check = |address, start: &str, served: u16| {
+            let text = format!("{start} HTTP/1.1\r\nHost: {host}\r\n{origin}Content-Length: 0\r\n\r\n");
+            let mut client = Client::connect(address).unwrap();
+            let answer = client.exchange(text.as_bytes());
+            assert_eq!(answer.status, if expected.is_some() { 403 } else { served }, "{text}");
+            if let Some(code) = expected {
+                assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{text}");
+                assert_eq!(answer.problem()["code"], code, "{text}");
+                assert!(answer.text().contains("--host"), "what to do: {}", answer.text());
+            }
+        };
+        check(server.address, "GET /kv/a", 200);
+        check(
+            server.address,
+            "PUT /kv/b",
+            if expected.is_none() && host == "localhost:1" { 201 } else { 204 },
+        );
+        check(server.address, "GET /healthz", 200);
+        check(server.address, "GET /compute/prime?count=1", 200);
+        check(server.address, "DELETE /inject", 204);
+        check(server.compat("crud"), "GET /get?key=a", 200);
+    }
+    assert_eq!(client.get("/kv/a").text(), "value");
+    let clear = "DELETE /clear HTTP/1.1\r\nHost: attacker.example\r\n\r\n";
+    let mut crud = Client::connect(server.compat("crud")).unwrap();
+    assert_eq!(crud.exchange(clear.as_bytes()).status, 403);
+    assert_eq!(client.get("/kv/a").text(), "value", "nothing was cleared");
+    // A client of HTTP/1.0 need not ask for any host.
+    assert_eq!(server.client().exchange(b"GET /kv/a HTTP/1.0\r\n\r\n").text(), "value");
+}
+
+/// Where no name is known, none is asked for.
+#[test]
+fn a_server_on_another_address_answers_for_every_host_unless_told() {
+    let text = b"GET /healthz HTTP/1.1\r\nHost: anything.example\r\nOrigin: http://other.example\r\n\r\n";
+    for (flags, status) in [
+        (&[][..], 200),
+        (&["--host", "weir.example"], 403),
+        (&["--host", "anything.example,other.example"], 200),
+    ] {
+        let mut command = weir();
+        command.args(["serve", "--listen", "0.0.0.0:0", "--insecure", "--store", "memory:"]).args(flags);
+        let (mut child, port) = started(command.stderr(Stdio::null()));
+        let loopback = (Ipv4Addr::LOCALHOST, port).into();
+        assert_eq!(Client::connect(loopback).unwrap().exchange(text).status, status, "{flags:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

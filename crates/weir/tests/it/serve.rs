@@ -36,7 +36,7 @@ fn chunked(body: &[u8], size: usize) -> Vec<u8> {
 
 /// A request without a body.
 fn head(start: &str, fields: &str) -> Vec<u8> {
-    format!("{start} HTTP/1.1\r\nHost: test\r\n{fields}\r\n").into_bytes()
+    format!("{start} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").into_bytes()
 }
 
 fn stays_open(answer: &Answer) -> bool {
@@ -100,7 +100,7 @@ fn a_key_is_what_its_path_spells() {
     for (path, other_spelling) in keys {
         assert_eq!(client.get(other_spelling).text(), *path);
     }
-    let absolute = client.exchange(b"GET http://elsewhere/kv/a/../b HTTP/1.1\r\nHost: elsewhere\r\n\r\n");
+    let absolute = client.exchange(b"GET http://localhost/kv/a/../b HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(absolute.text(), "/kv/a/../b");
 }
 
@@ -329,9 +329,9 @@ fn a_connection_stays_as_long_as_its_client_wants() {
     let server = server(&[]);
     server.client().put("/kv/a", b"value");
     for (request, said, stays) in [
-        ("GET /kv/a HTTP/1.1\r\nHost: h\r\n\r\n", None, true),
-        ("GET /kv/b HTTP/1.1\r\nHost: h\r\n\r\n", None, true),
-        ("GET /kv/a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", Some("close"), false),
+        ("GET /kv/a HTTP/1.1\r\nHost: localhost\r\n\r\n", None, true),
+        ("GET /kv/b HTTP/1.1\r\nHost: localhost\r\n\r\n", None, true),
+        ("GET /kv/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", Some("close"), false),
         ("GET /kv/a HTTP/1.0\r\n\r\n", Some("close"), false),
         ("GET /kv/b HTTP/1.0\r\n\r\n", Some("close"), false),
         // A client of 1.0 takes only a word for it.
@@ -451,7 +451,7 @@ fn wrong_requests() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             "501 not_implemented not-applied close",
         ),
         ("an unknown expectation", put("/kv/a", "Expect: miracles\r\n"), "417 expectation not-applied close"),
-        ("a bare LF", b"PUT /kv/a HTTP/1.1\nHost: h\n\n".to_vec(), "400 malformed not-applied close"),
+        ("a bare LF", b"PUT /kv/a HTTP/1.1\nHost: localhost\n\n".to_vec(), "400 malformed not-applied close"),
         ("a folded field", put("/kv/a", "X: y\r\n z\r\n"), "400 malformed not-applied close"),
         ("a blank before a colon", put("/kv/a", "Content-Length : 5\r\n"), "400 malformed not-applied close"),
         ("HTTP/2.0", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), "505 version not-applied close"),
@@ -512,20 +512,24 @@ fn wrong_requests() -> Vec<(&'static str, Vec<u8>, &'static str)> {
 /// The same for requests whose sender ends in the middle.
 const CUT: &[(&str, &str, &str)] = &[
     ("half a request line", "PUT /kv", "400 incomplete not-applied close"),
-    ("half a head", "PUT /kv/a HTTP/1.1\r\nHost: h\r\nContent-Le", "400 incomplete not-applied close"),
+    (
+        "half a head",
+        "PUT /kv/a HTTP/1.1\r\nHost: localhost\r\nContent-Le",
+        "400 incomplete not-applied close",
+    ),
     (
         "half a body",
-        "PUT /kv/a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nval",
+        "PUT /kv/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nval",
         "400 incomplete not-applied close",
     ),
     (
         "half a chunk",
-        "PUT /kv/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nval",
+        "PUT /kv/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nval",
         "400 incomplete not-applied close",
     ),
     (
         "chunks without the last",
-        "PUT /kv/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nvalue\r\n",
+        "PUT /kv/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nvalue\r\n",
         "400 incomplete not-applied close",
     ),
 ];
@@ -702,7 +706,7 @@ fn the_longest_value_is_what_the_flag_says() {
 #[test]
 fn a_client_that_does_not_finish_its_request_is_told_so() {
     let server = server(&["--head-timeout", "200ms"]);
-    for begun in ["GET /kv/a HT", "PUT /kv/a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nval"] {
+    for begun in ["GET /kv/a HT", "PUT /kv/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nval"] {
         let mut client = server.client();
         // A connection in use is no different from a fresh one.
         client.get("/healthz");
@@ -801,7 +805,7 @@ fn a_server_told_to_end_finishes_what_is_under_way() {
         assert!(Instant::now() < deadline, "it still accepts");
     }
     assert!(server.lives());
-    let answer = asker.exchange(b"Host: h\r\n\r\n");
+    let answer = asker.exchange(b"Host: localhost\r\n\r\n");
     assert_eq!((answer.status, answer.text().as_str(), stays_open(&answer)), (503, "draining\n", false));
     let answer = writer.exchange(b"value");
     assert_eq!((answer.status, stays_open(&answer)), (201, false));

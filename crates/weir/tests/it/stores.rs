@@ -149,7 +149,10 @@ fn check_stale_writer<B: Blocker>(database: &DatabaseServer, hold_rows: impl FnO
     for path in ["/kv/a", "/kv/b"] {
         let mut client = server.client();
         client
-            .send(format!("PUT {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nghost").as_bytes())
+            .send(
+                format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nghost")
+                    .as_bytes(),
+            )
             .unwrap();
     }
     let deadline = Instant::now() + crate::support::PATIENCE;

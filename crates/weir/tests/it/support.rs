@@ -219,7 +219,7 @@ impl Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> std::io::Result<Answer> {
-        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n");
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n");
         for (name, value) in headers {
             request += &format!("{name}: {value}\r\n");
         }

@@ -114,7 +114,7 @@ fn fill_over(address: &str, mut numbers: impl Iterator<Item = u64>) {
         let mut asked = 0;
         for number in numbers.by_ref().take(PIPELINED as usize) {
             let head = format!(
-                "PUT /kv/{} HTTP/1.1\r\nHost: a\r\nContent-Length: {VALUE_BYTES}\r\n\r\n",
+                "PUT /kv/{} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {VALUE_BYTES}\r\n\r\n",
                 key(number)
             );
             requests.extend_from_slice(head.as_bytes());

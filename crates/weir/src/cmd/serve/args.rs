@@ -11,7 +11,7 @@ use kv::{Error, VALUE_BYTES_MAX};
 use server::{COMPAT_APIS, CompatListener};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use store::Batching;
@@ -35,6 +35,12 @@ pub(crate) struct Args {
     /// Repeatable; in WEIR_COMPAT and in the file, write a list
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
+
+    /// Answer requests for this host, too. On a loopback address, and wherever the flag is given, requests for hosts other than
+    /// localhost, 127.0.0.1, [::1] and these are refused, and so are web pages of other hosts. Repeatable; in WEIR_HOST and in the
+    /// file, write a list
+    #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
+    pub(super) host: Vec<String>,
 
     /// Allow an address that other machines can reach. The server has no TLS and no authentication
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
@@ -216,6 +222,22 @@ fn batching(text: &str) -> Result<Batching, String> {
         "on" => Ok(Batching::On),
         "off" => Ok(Batching::Off),
         _ => Err("it is not known; hint: known are on and off".into()),
+    }
+}
+
+/// A name or an address, as it stands in `Host` without the port.
+fn host_name(text: &str) -> Result<String, String> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let address = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_host = match address {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !text.is_empty() && text.bytes().all(is_name),
+    };
+    match is_host {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("it is no host; hint: write a name or an address without a port, as in weir.example".into())
+        }
     }
 }
 

@@ -77,6 +77,7 @@ impl Plan {
         Options {
             listen: args.listen,
             compat: args.compat.clone(),
+            hosts: args.host.clone(),
             faults: self.faults.clone(),
             cache_entries: args.cache_entries,
             workers: args.workers.unwrap_or_else(cores),
@@ -159,7 +160,7 @@ mod tests {
         std::fs::write(
             &file,
             "workers = 3\ncache-entries = 7\nstore = \"memory:\"\nshadow-policies = [\"lru\", \"s3fifo\"]\n\
-             compat = [\"crud=127.0.0.1:0\"]\n",
+             compat = [\"crud=127.0.0.1:0\"]\nhost = [\"a.example\", \"[::2]\"]\n",
         )
         .unwrap();
         let plan = planned(&["--config", file.to_str().unwrap(), "--workers", "5"]).unwrap();
@@ -171,6 +172,7 @@ mod tests {
             ["lru", "s3fifo"]
         );
         assert_eq!(plan.args.compat[0].api.name, "crud");
+        assert_eq!(plan.options().hosts, ["a.example", "[::2]"]);
         let two = ["--compat", "root=127.0.0.1:1", "--compat", "rpc=[::1]:2"];
         let plan = planned(&[&["--config", file.to_str().unwrap()], &two[..]].concat()).unwrap();
         let names: Vec<&str> = plan.args.compat.iter().map(|at| at.api.name).collect();
@@ -277,6 +279,9 @@ mod tests {
             (&["--cache-policy", "mru"], "'mru' for '--cache-policy <NAME>': it is not known"),
             (&["--shadow-policies", "lru,mru"], "'mru' for '--shadow-policies <NAME,…>': it is not known"),
             (&["--shadow-policies", "lru,fifo,lru"], "--shadow-policies has lru twice"),
+            (&["--host", "weir.example:80"], "'weir.example:80' for '--host <NAME>': it is no host"),
+            (&["--host", "http://weir.example"], "it is no host"),
+            (&["--host", ""], "--host"),
             (&["--store-timeout", "5"], "a duration is a number with"),
         ] {
             let failure = planned(flags).expect_err(&format!("{flags:?}"));

@@ -1,0 +1,154 @@
+//! Which names a listener answers to. A page whose name was bound to a loopback address (DNS rebinding) asks for its own name.
+
+use super::error::Failure;
+use super::head::refuse;
+use http1::request::Head;
+use std::net::{IpAddr, SocketAddr};
+
+/// Names and addresses that `Host` and `Origin` may have, without ports.
+#[derive(Debug)]
+pub(super) struct Hosts(Vec<String>);
+
+impl Hosts {
+    /// Those of a listener; `None` for all. Only on loopback, and where names are given, not all are answered.
+    pub(super) fn of(listen: SocketAddr, given: &[String]) -> Option<Hosts> {
+        if given.is_empty() && !listen.ip().is_loopback() {
+            return None;
+        }
+        let own = match listen.ip() {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        let mut names = ["127.0.0.1", "localhost", "[::1]"].map(str::to_owned).to_vec();
+        names.push(own);
+        names.extend_from_slice(given);
+        Some(Hosts(names))
+    }
+
+    /// Refuses a request for another host, and one that a page of another host sends. A client of HTTP/1.0 may ask for none.
+    pub(super) fn admit(&self, head: &Head<'_, '_>) -> Result<(), Failure> {
+        if let Some(host) = asked_for(head)
+            && !self.has(host)
+        {
+            let host = String::from_utf8_lossy(host);
+            let what = format!(
+                "this server does not answer for the host {host:?}; use localhost, or start it with --host {}",
+                without_port(host.as_bytes()).escape_ascii()
+            );
+            return Err(refuse(head.method, Failure::new(403, "foreign_host", what)));
+        }
+        if let Some(origin) = head.origin
+            && !host_of(origin).is_some_and(|host| self.has(host))
+        {
+            let origin = String::from_utf8_lossy(origin);
+            let what = format!(
+                "pages of {origin:?} may not use this server; start it with --host and the name of their host"
+            );
+            return Err(refuse(head.method, Failure::new(403, "foreign_origin", what)));
+        }
+        Ok(())
+    }
+
+    fn has(&self, host: &[u8]) -> bool {
+        let name = without_port(host);
+        self.0.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    }
+}
+
+/// The host of an absolute target, else that of `Host` (RFC 9112, 3.2.2).
+fn asked_for<'b>(head: &Head<'_, 'b>) -> Option<&'b [u8]> {
+    if head.target.starts_with(b"/") { head.host } else { host_of(head.target).or(head.host) }
+}
+
+/// What stands between `://` and the path.
+fn host_of(url: &[u8]) -> Option<&[u8]> {
+    let host = &url[memchr::memmem::find(url, b"://")? + 3..];
+    Some(memchr::memchr2(b'/', b'?', host).map_or(host, |end| &host[..end]))
+}
+
+fn without_port(host: &[u8]) -> &[u8] {
+    match memchr::memrchr(b':', host) {
+        Some(colon) if !host.ends_with(b"]") => &host[..colon],
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http1::{Limits, Slots, request};
+
+    /// The status of the refusal of a request with this target and these fields; 0 for none.
+    fn check(listen: &str, given: &[&str], target: &str, fields: &str, expected: u16) {
+        let given: Vec<String> = given.iter().map(|name| (*name).to_owned()).collect();
+        let hosts = Hosts::of(listen.parse().unwrap(), &given);
+        let version = if fields.contains("Host:") { "1.1" } else { "1.0" };
+        let text = format!("GET {target} HTTP/{version}\r\n{fields}\r\n");
+        let mut slots = Slots::default();
+        let head = request::parse(text.as_bytes(), &Limits::USUAL, &mut slots).unwrap().unwrap();
+        let refused = hosts.and_then(|hosts| hosts.admit(&head).err());
+        assert_eq!(refused.map_or(0, |failure| failure.status), expected, "{listen} {given:?} {text}");
+    }
+
+    #[test]
+    fn on_loopback_only_its_names_are_answered() {
+        for (listen, host, expected) in [
+            ("127.0.0.1:80", "localhost", 0),
+            ("127.0.0.1:80", "LocalHost:8080", 0),
+            ("127.0.0.1:80", "127.0.0.1:1", 0),
+            ("127.0.0.1:80", "127.0.0.1:", 0),
+            ("127.0.0.1:80", "[::1]", 0),
+            ("127.0.0.1:80", "[::1]:80", 0),
+            ("127.0.0.2:80", "127.0.0.2", 0),
+            ("[::1]:80", "[::1]:80", 0),
+            ("127.0.0.1:80", "127.0.0.2", 403),
+            ("127.0.0.1:80", "attacker.example", 403),
+            ("127.0.0.1:80", "localhost.attacker.example", 403),
+            ("127.0.0.1:80", "127.0.0.1.attacker.example:80", 403),
+            ("127.0.0.1:80", "[::2]:80", 403),
+            ("127.0.0.1:80", "", 403),
+            ("0.0.0.0:80", "attacker.example", 0),
+        ] {
+            check(listen, &[], "/", &format!("Host: {host}\r\n"), expected);
+        }
+        check("127.0.0.1:80", &[], "/", "", 0);
+    }
+
+    #[test]
+    fn an_absolute_target_has_the_host() {
+        check("127.0.0.1:80", &[], "http://localhost:80/a", "Host: attacker.example\r\n", 0);
+        check("127.0.0.1:80", &[], "http://attacker.example/a", "Host: localhost\r\n", 403);
+        check("127.0.0.1:80", &[], "http://attacker.example?localhost", "", 403);
+    }
+
+    #[test]
+    fn given_names_are_answered_and_elsewhere_no_others() {
+        for (listen, host, expected) in [
+            ("127.0.0.1:80", "weir.example:80", 0),
+            ("127.0.0.1:80", "localhost", 0),
+            ("127.0.0.1:80", "b.example", 0),
+            ("127.0.0.1:80", "c.example", 403),
+            ("0.0.0.0:80", "WEIR.example", 0),
+            ("0.0.0.0:80", "c.example", 403),
+        ] {
+            check(listen, &["weir.example", "b.example"], "/", &format!("Host: {host}\r\n"), expected);
+        }
+    }
+
+    #[test]
+    fn pages_of_other_hosts_are_refused() {
+        for (origin, expected) in [
+            ("http://localhost:3000", 0),
+            ("https://weir.example", 0),
+            ("http://attacker.example", 403),
+            ("http://localhost.attacker.example", 403),
+            ("null", 403),
+            ("", 403),
+            ("localhost", 403),
+        ] {
+            let fields = format!("Host: localhost\r\nOrigin: {origin}\r\n");
+            check("127.0.0.1:80", &["weir.example"], "/", &fields, expected);
+        }
+        check("0.0.0.0:80", &[], "/", "Host: h\r\nOrigin: http://attacker.example\r\n", 0);
+    }
+}
