@@ -199,19 +199,20 @@ pub(super) const PAGES: &[(&str, Page)] = &[
     (proto::STATS, |worker| Answer::page(200, JSON, collect(worker).json())),
 ];
 
-/// Why the server cannot serve every key now; `None` if it can.
+/// Which keys the server cannot serve now; `None` if it can serve all. Anybody may ask: why is for the log, as it names
+/// hosts and users.
 fn not_ready(tiers: &Tiers) -> Option<String> {
     let of = tiers.shards.len();
     let away = tiers.shards.iter().enumerate().filter_map(|(index, tiered)| {
         let name = if of == 1 { "the store".to_owned() } else { format!("shard {} of {of}", index + 1) };
         match tiered.store().status() {
             Status::Up(_) => None,
-            Status::Down(reason) => Some(format!("{name} is unavailable: {reason}")),
+            Status::Down(_) => Some(format!("{name} is unavailable")),
             Status::Stopped => Some(format!("{name} was released")),
         }
     });
     let away: Vec<String> = away.collect();
-    (!away.is_empty()).then(|| away.join("; "))
+    (!away.is_empty()).then(|| away.join("; ") + "; the server's log says why")
 }
 
 const SHED: &str = "weir_shed_total";

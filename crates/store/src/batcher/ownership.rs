@@ -90,15 +90,15 @@ impl Owner {
         }
     }
 
-    /// Announces a status to the workers, unless they know it already or the server ends.
-    fn announce(&self, news: Status) {
+    /// Announces a status to the workers, unless they know it already or the server ends; whether it was news.
+    fn announce(&self, news: Status) -> bool {
         self.shared.status.send_if_modified(|status| {
             let is_news = *status != Status::Stopped && *status != news;
             if is_news {
                 *status = news;
             }
             is_news
-        });
+        })
     }
 
     /// The reason; `None` when the server ends.
@@ -141,8 +141,10 @@ impl Owner {
             match self.acquire().await {
                 Ok(lease) => return Some(lease),
                 Err(error) => {
-                    log::debug!("cannot acquire {}: {error}", self.shared.config.role);
-                    self.announce(Status::Down(error.to_string()));
+                    // The attempts go on several times a second, most for the same reason.
+                    if self.announce(Status::Down(error.to_string())) {
+                        log::warn!("cannot acquire {}: {error}", self.shared.config.role);
+                    }
                 }
             }
             pause = (pause * 2).min(PAUSE_MAX);

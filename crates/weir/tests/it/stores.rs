@@ -1,6 +1,6 @@
 //! The stores against the real servers: the contract, ownership, and what a dead predecessor may not do.
 
-use crate::support::{Server, mariadb, mariadb_with, postgres, weir};
+use crate::support::{Client, Server, mariadb, mariadb_with, postgres, until, weir};
 use kv::{Change, Key, Row, Version, Write};
 use lab_run::harness::DatabaseServer;
 use mysql_async::prelude::Queryable;
@@ -371,4 +371,29 @@ fn a_store_that_cannot_be_reached_is_named_with_a_remedy() {
         assert!(said.contains(&named) && said.contains("hint:"), "{said}");
         assert!(!said.contains("secret"), "{said}");
     }
+}
+
+/// Anybody may ask whether the server is ready; who and where its database is, is for the log.
+#[test]
+fn why_a_store_is_unavailable_is_for_the_log_alone() {
+    let mut postgres = postgres();
+    let url = postgres.url();
+    let mut command = weir();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", &url]);
+    let mut server = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening ").unwrap().parse().unwrap();
+    let mut client = Client::connect(address).unwrap();
+    postgres.stop();
+    until("away", || client.get("/readyz").status == 503);
+    // It may say first that it was lost, and then that it cannot be reached.
+    for _ in 0..100 {
+        assert_eq!(client.get("/readyz").text(), "the store is unavailable; the server's log says why\n");
+    }
+    let place = url.split('@').next_back().unwrap().split('/').next().unwrap();
+    let mut said = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| line.contains("cannot acquire the store: ") && line.contains(place)));
+    server.kill().unwrap();
+    server.wait().unwrap();
 }
