@@ -1,8 +1,10 @@
 //! Requests of clients that mean harm or are mistaken, and answers that must not mislead whoever is in between.
 
-use crate::support::{Client, Server, tried, weir};
+use crate::support::{Client, Server, tried, until, weir};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
 fn server(flags: &[&str]) -> Server {
@@ -269,4 +271,58 @@ fn a_server_on_another_address_answers_for_every_host_unless_told() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
+}
+
+/// Has a server wait for a body that does not come.
+fn with_request_under_way(server: &Server) -> Client {
+    let mut writer = server.client();
+    let asked = request("PUT /kv/a", "Expect: 100-continue\r\nContent-Length: 5\r\n");
+    assert_eq!(writer.exchange(&asked).status, 100);
+    writer
+}
+
+fn signal(server: &Server, signal: Signal) {
+    kill_process(Pid::from_raw(server.pid().cast_signed()).unwrap(), signal).unwrap();
+}
+
+fn until_it_drains(server: &Server) {
+    until("it drains", || Client::connect(server.address).is_err());
+}
+
+#[test]
+fn a_second_signal_ends_a_drain() {
+    for second in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let mut server = server(&["--drain", "1h"]);
+        let mut writer = with_request_under_way(&server);
+        server.terminate();
+        until_it_drains(&server);
+        assert!(server.lives());
+        signal(&server, second);
+        assert_eq!(server.wait().signal(), Some(second.as_raw()));
+        assert!(writer.answer(false).is_err());
+    }
+}
+
+#[test]
+fn a_closed_terminal_drains() {
+    let mut server = server(&[]);
+    let mut writer = with_request_under_way(&server);
+    signal(&server, Signal::HUP);
+    until_it_drains(&server);
+    assert_eq!(writer.exchange(b"value").status, 201);
+    drop(writer);
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn a_server_that_is_to_outlive_its_terminal_does() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(weir().get_program());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", "memory:"]);
+    let (mut child, port) = started(command.stderr(Stdio::null()));
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::HUP).unwrap();
+    assert_eq!(Client::connect((Ipv4Addr::LOCALHOST, port).into()).unwrap().get("/readyz").status, 200);
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }

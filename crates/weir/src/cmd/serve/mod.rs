@@ -10,12 +10,15 @@ use super::{note, say};
 use cache::{self, Cache};
 use kv::Error;
 use plan::{Plan, plan};
-use rustix::process::{Signal, getpid, kill_process};
 use server::Server;
 use server::tiered::{Replica, Shard, Tiers};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use store::{self, Batching, Kind, replica};
 
 /// Without batches, requests in flight are bounded by sessions: as many as servers without batches have connections.
@@ -37,9 +40,15 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
             .hint("stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one")
     })?;
     // Before the address is printed: its reader may end the server at once.
-    let wait_for_end = end()?;
+    let draining = Arc::new(AtomicBool::new(false));
+    let mut signals = end_signals(&draining)?;
     if plan.args.until_stdin_ends {
-        std::thread::spawn(end_with_stdin);
+        let signals = signals.handle();
+        std::thread::spawn(move || {
+            // Also a parent that is killed closes its end. An error is an end, too.
+            let _ = io::copy(&mut io::stdin(), &mut io::sink());
+            signals.close();
+        });
     }
     say(format_args!("{} {}", kv::proto::LISTENING, server.address));
     for (name, address) in &server.compat {
@@ -51,7 +60,9 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         stores.join(" + "),
         server.address
     ));
-    wait_for_end();
+    // It ends without a signal when standard input does.
+    let _ = signals.forever().next();
+    draining.store(true, Relaxed);
     note("draining");
     server.drain();
     Ok(())
@@ -95,20 +106,26 @@ fn store_failure(error: &store::Error) -> Error {
     }
 }
 
-/// Listens for SIGTERM and SIGINT from now on; what it gives waits for the first of them.
-fn end() -> Result<impl FnOnce(), Error> {
-    let mut signals = Signals::new([SIGTERM, SIGINT])
-        .map_err(|error| Error::new(format!("cannot wait for signals: {error}")))?;
-    Ok(move || {
-        signals.forever().next();
-    })
+/// Listens from now on for the signals that end the server. While it is `draining`, another one ends the process at once.
+fn end_signals(draining: &Arc<AtomicBool>) -> Result<Signals, Error> {
+    let failed = |error: io::Error| Error::new(format!("cannot wait for signals: {error}"));
+    let mut signals = vec![SIGTERM, SIGINT];
+    // `nohup` has it ignored, so that the server outlives its terminal.
+    if !is_ignored(SIGHUP) {
+        signals.push(SIGHUP);
+    }
+    for signal in &signals {
+        flag::register_conditional_default(*signal, Arc::clone(draining)).map_err(failed)?;
+    }
+    Signals::new(signals).map_err(failed)
 }
 
-/// Ends this process when its standard input ends: also a parent that is killed closes its end.
-fn end_with_stdin() {
-    // An error is an end, too.
-    let _ = io::copy(&mut io::stdin(), &mut io::sink());
-    let _ = kill_process(getpid(), Signal::TERM);
+/// Whether this process was started with a signal ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    ignored.is_some_and(|signals| signals >> (signal - 1) & 1 == 1)
 }
 
 /// Lets the floors below be heard on standard error.
