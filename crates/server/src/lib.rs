@@ -32,6 +32,7 @@ use hosts::Hosts;
 use kv::VALUE_BYTES_MAX;
 use kv::faults::FaultInjector;
 use metrics::{Metrics, WorkerMetrics};
+use parking_lot::Mutex;
 use pauses::Pauses;
 use std::io;
 use std::net::SocketAddr;
@@ -108,12 +109,33 @@ struct Shared {
     compute: Option<Pool>,
     /// Connections that were refused and are still open.
     refused_connections: AtomicUsize,
+    accept_failures: Mutex<Throttle>,
     /// In a server for measurements.
     faults: Option<Faults>,
     /// Becomes true when the server drains: for tasks that wait for it.
     draining: watch::Sender<bool>,
     /// The same, to be read with every answer.
     drains: AtomicBool,
+}
+
+/// What is logged once a second at most.
+#[derive(Default)]
+struct Throttle {
+    logged: Option<Instant>,
+    /// How often it happened since then.
+    count: u64,
+}
+
+impl Throttle {
+    /// Counts one more; if it is to be logged now, how many there were.
+    fn count(&mut self, now: Instant) -> Option<u64> {
+        self.count += 1;
+        if self.logged.is_some_and(|logged| now - logged < Duration::from_secs(1)) {
+            return None;
+        }
+        self.logged = Some(now);
+        Some(std::mem::take(&mut self.count))
+    }
 }
 
 /// A listening socket, of the plain interface or of a compatibility API.
@@ -161,6 +183,7 @@ impl Server {
             metrics,
             compute,
             refused_connections,
+            accept_failures: Mutex::default(),
             faults,
             draining,
             drains,
@@ -295,7 +318,9 @@ async fn accept(worker: Rc<Worker>, Listener { socket, compat }: Listener) {
                 Ok((stream, _)) => welcome(&worker, stream, compat.as_ref()),
                 Err(error) => {
                     // Out of file descriptors, most likely: leave the others some time to close theirs.
-                    log::warn!("cannot accept: {error}");
+                    if let Some(count) = worker.shared.accept_failures.lock().count(Instant::now()) {
+                        log::warn!("cannot accept connections, attempts since this was last said: {count}: {error}");
+                    }
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
@@ -384,6 +409,16 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_happens_often_is_logged_once_a_second_with_its_count() {
+        let (mut throttle, start) = (Throttle::default(), Instant::now());
+        for (millis, expected) in
+            [(0, Some(1)), (0, None), (999, None), (1000, Some(3)), (1001, None), (9000, Some(2))]
+        {
+            assert_eq!(throttle.count(start + Duration::from_millis(millis)), expected, "at {millis} ms");
+        }
+    }
 
     #[test]
     fn connections_leave_room_for_the_files_of_the_store() {

@@ -179,7 +179,7 @@ fn has_shape(line: &str, shape: &str) -> bool {
 
 /// Whether a line depends on the machine alone: one that continues another, or a warning.
 fn is_remark(line: &str) -> bool {
-    line.starts_with(' ') || line.starts_with("warn: ")
+    line.starts_with(' ') || line.starts_with("warn: ") || line.contains("Z warn: ")
 }
 
 /// Whether these lines have the shape of those, in which a line `…` stands for any lines. Remarks may stand between them.

@@ -273,6 +273,51 @@ fn a_server_on_another_address_answers_for_every_host_unless_told() {
     }
 }
 
+/// It blocked a worker, and all its connections.
+#[test]
+fn a_log_that_nobody_reads_stops_no_worker() {
+    let mut command = weir();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1", "--store", "memory:"]);
+    // Without batches a conditional write is refused, which is logged.
+    command.args(["--lab", "--batching", "off"]).stderr(Stdio::piped());
+    let (mut child, port) = started(&mut command);
+    let mut client = Client::connect((Ipv4Addr::LOCALHOST, port).into()).unwrap();
+    // More than the pipe and the queue hold.
+    for _ in 0..5_000 {
+        assert_eq!(client.ask("PUT", "/kv/a", &[("If-None-Match", "*")], b"").unwrap().status, 503);
+    }
+    assert_eq!(client.get("/healthz").status, 200);
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let first = said.next().unwrap();
+    // As in 2026-01-31T23:59:59.123Z.
+    assert!(first.as_bytes()[10] == b'T' && first.as_bytes()[23] == b'Z', "{first}");
+    let lost = said.find_map(|line| {
+        let (rest, _) = line.split_once(" lines of the log found its queue full")?;
+        rest.rsplit(' ').next()?.parse::<u64>().ok()
+    });
+    assert!(lost.is_some_and(|lost| lost > 0 && lost < 5_000));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// It logged 40 lines a second for as long as that lasted.
+#[test]
+fn running_out_of_files_is_logged_with_a_count() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 40 && exec \"$0\" \"$@\""]).arg(weir().get_program());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1", "--store", "memory:"]);
+    let (mut child, port) = started(command.stderr(Stdio::piped()));
+    let _clients: Vec<Client> =
+        (0..200).map(|_| Client::connect((Ipv4Addr::LOCALHOST, port).into()).unwrap()).collect();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let count_of = |line: String| -> Option<u64> {
+        line.split_once("since this was last said: ")?.1.split(':').next()?.parse().ok()
+    };
+    assert!(said.by_ref().take(20).filter_map(count_of).any(|count| count > 1));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 /// Has a server wait for a body that does not come.
 fn with_request_under_way(server: &Server) -> Client {
     let mut writer = server.client();

@@ -1,12 +1,13 @@
 //! `weir serve`: flags, environment and file become a running server.
 
 mod args;
+mod logger;
 mod plan;
 
 pub(crate) use args::Args;
 pub(super) use plan::store_urls;
 
-use super::{note, say};
+use super::say;
 use cache::{self, Cache};
 use kv::Error;
 use plan::{Plan, plan};
@@ -26,14 +27,20 @@ const UNBATCHED_WORKERS: store::Workers = store::Workers { read: 16, write: 64 }
 
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     let plan = plan(args)?;
-    start_log();
-    let tiers = start_tiers(&plan).map_err(|error| store_failure(&error))?;
+    logger::start()?;
+    let served = serve(&plan);
+    log::logger().flush();
+    served
+}
+
+fn serve(plan: &Plan) -> Result<(), Error> {
+    let tiers = start_tiers(plan).map_err(|error| store_failure(&error))?;
     if plan.args.acknowledge_early {
-        note("warning: writes are acknowledged before they are committed; they can be lost");
+        log::warn!("writes are acknowledged before they are committed; they can be lost");
     }
     let faults = plan.faults.as_ref().map(|faults| faults.base().words()).unwrap_or_default();
     if !faults.is_empty() {
-        note(format_args!("warning: injected faults: {}", faults.join(", ")));
+        log::warn!("injected faults: {}", faults.join(", "));
     }
     let server = Server::start(plan.options(), tiers).map_err(|error| {
         Error::input(error)
@@ -55,15 +62,11 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         say(format_args!("{} {name} {address}", kv::proto::COMPAT));
     }
     let stores: Vec<String> = plan.store_urls.iter().map(|url| store::redacted(url)).collect();
-    note(format_args!(
-        "store {}; values at http://{}/kv/KEY; Ctrl-C ends",
-        stores.join(" + "),
-        server.address
-    ));
+    log::info!("store {}; values at http://{}/kv/KEY; Ctrl-C ends", stores.join(" + "), server.address);
     // It ends without a signal when standard input does.
     let _ = signals.forever().next();
     draining.store(true, Relaxed);
-    note("draining");
+    log::info!("draining for up to {:?}; another signal ends it at once", plan.args.drain.0);
     server.drain();
     Ok(())
 }
@@ -126,29 +129,4 @@ fn is_ignored(signal: i32) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
     ignored.is_some_and(|signals| signals >> (signal - 1) & 1 == 1)
-}
-
-/// Lets the floors below be heard on standard error.
-fn start_log() {
-    const LOGGED_CRATES: [&str; 4] = ["weir", "server", "store", "lab_run"];
-    struct ToStderr;
-    impl log::Log for ToStderr {
-        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-            // Of other libraries only errors are shown.
-            let crate_name = metadata.target().split("::").next().unwrap_or_default();
-            LOGGED_CRATES.contains(&crate_name) || metadata.level() == log::Level::Error
-        }
-
-        fn log(&self, record: &log::Record<'_>) {
-            if self.enabled(record.metadata()) {
-                note(format_args!("{}: {}", record.level().as_str().to_lowercase(), record.args()));
-            }
-        }
-
-        fn flush(&self) {}
-    }
-    // It fails only if there is a logger already.
-    if log::set_logger(&ToStderr).is_ok() {
-        log::set_max_level(log::LevelFilter::Info);
-    }
 }
