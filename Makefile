@@ -39,8 +39,8 @@ truth: ## measure targets whose limit is imposed, and score the lab's verdicts o
 		cargo run --quiet --package xtask -- score weir-results/truth --markdown weir-results/truth/score.md
 
 # Most tests wait: for servers, windows and disks. So there are more threads than cores.
-test: lint ## all tests, with a real PostgreSQL, a real MariaDB, and the peers of experiments/peers.toml
-	@scripts/setup.sh cc postgresql mariadb nginx redis webdis etcd
+test: lint ## all tests, with a real PostgreSQL, a real MariaDB, proxies, and the peers of experiments/peers.toml
+	@scripts/setup.sh cc postgresql mariadb nginx haproxy redis webdis etcd
 	@ledger=$$(mktemp) && trap 'rm -f "$$ledger"' EXIT && \
 	WEIR_TEST_LEDGER=$$ledger RUST_TEST_THREADS=$$((2 * $$(nproc) + 1)) cargo test --workspace --locked && \
 	sort -u "$$ledger" | awk '{ ran[$$1]++; if (!known[$$1, $$2]++) versions[$$1] = versions[$$1] " " $$2 } END { \

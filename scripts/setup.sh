@@ -61,6 +61,7 @@ for need in "$@"; do
         postgresql) has_postgresql || packages+=(postgresql) ;;
         mariadb) has_mariadb || packages+=(mariadb-server) ;;
         nginx) has_program nginx || packages+=(nginx-light) ;;
+        haproxy) has_program haproxy || packages+=(haproxy) ;;
         redis) has_program redis-server || packages+=(redis-server) ;;
         webdis) has_program webdis || packages+=(webdis) ;;
         etcd) has_program etcd || packages+=(etcd-server) ;;
@@ -85,7 +86,7 @@ for package in "${packages[@]}"; do
         postgresql) runs postgres || idle+=(postgres:postgresql) ;;
         mariadb-server) runs mariadbd || runs mysqld || idle+=(mariadbd:mariadb) ;;
         nginx-light) runs nginx || idle+=(nginx:nginx) ;;
-        redis-server | webdis) runs "$package" || idle+=("$package:$package") ;;
+        redis-server | webdis | haproxy) runs "$package" || idle+=("$package:$package") ;;
         etcd-server) runs etcd || idle+=(etcd:etcd) ;;
     esac
 done

@@ -9,6 +9,7 @@ mod docs;
 mod durability;
 mod hostile;
 mod compat;
+mod corpus;
 mod http1;
 mod interventions;
 mod lab;
