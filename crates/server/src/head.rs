@@ -1,7 +1,7 @@
 //! What all routes read of a request's head in the same way.
 
 use super::error::Failure;
-use http1::request::Method;
+use http1::request::{Head, Method};
 use kv::CONTENT_TYPE_BYTES_MAX;
 
 /// A proxy may send the target with scheme and host; what follows them is the path.
@@ -33,16 +33,22 @@ pub(super) fn content_type(value: Option<&[u8]>) -> Result<String, Failure> {
     }
 }
 
+/// Whether a field says that the value is encoded.
+pub(super) fn is_encoded(head: &Head<'_, '_>) -> bool {
+    let mut fields = head.fields();
+    fields.any(|(name, value)| {
+        name.eq_ignore_ascii_case("content-encoding") && !value.eq_ignore_ascii_case(b"identity")
+    })
+}
+
 /// Refuses a value that is encoded: nothing keeps the name of its coding, and it would be given back without.
-pub(super) fn refuse_encoded(content_encoding: Option<&[u8]>) -> Result<(), Failure> {
-    match content_encoding {
-        None | Some(b"identity") => Ok(()),
-        Some(_) => {
-            let what = "a Content-Encoding is not stored; send the value without one, or leave the header out and name \
-                        the format in Content-Type";
-            Err(Failure::new(415, "content_encoding", what).not_applied().with("Accept-Encoding", "identity"))
-        }
+pub(super) fn refuse_encoded(head: &Head<'_, '_>) -> Result<(), Failure> {
+    if !is_encoded(head) {
+        return Ok(());
     }
+    let what = "a Content-Encoding is not stored; send the value without one, or leave the header out and name \
+                the format in Content-Type";
+    Err(Failure::new(415, "content_encoding", what).not_applied().with("Accept-Encoding", "identity"))
 }
 
 /// A failure of a write says that it was not made; one of a read needs no such word.

@@ -80,7 +80,7 @@ fn action(head: &Head<'_, '_>, path: &[u8], query: Option<&[u8]>) -> Result<Acti
             let key = params.only("key").and_then(|key| Key::new(&key)).ok_or_else(|| {
                 wrong_query("write ?key=KEY and no more, with 1 to 1024 bytes; the value is the body")
             })?;
-            refuse_encoded(head.field("content-encoding"))?;
+            refuse_encoded(head)?;
             Ok(Action::Preload { key, content_type: content_type(head.field("content-type"))? })
         }
         b"/compute/prime" => {

@@ -123,7 +123,6 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8]) -> Result<Action<&'k [u8]>, Fail
             12 if name.eq_ignore_ascii_case("content-type") => fields.content_type = Some(value),
             13 if name.eq_ignore_ascii_case("if-none-match") => fields.if_none_match.push(value),
             13 if name.eq_ignore_ascii_case("content-range") => fields.is_part = true,
-            16 if name.eq_ignore_ascii_case("content-encoding") => fields.content_encoding = Some(value),
             _ => {}
         }
     }
@@ -139,7 +138,7 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8]) -> Result<Action<&'k [u8]>, Fail
             return Err(Failure::new(400, "bad_header", what).not_applied());
         }
         Method::Put => {
-            refuse_encoded(fields.content_encoding)?;
+            refuse_encoded(head)?;
             let condition = condition(&fields, true).map_err(bad_precondition)?;
             Operation::Put { content_type: content_type(fields.content_type)?, condition }
         }
@@ -156,7 +155,6 @@ struct DataFields<'b> {
     if_match: Vec<&'b [u8]>,
     if_none_match: Vec<&'b [u8]>,
     content_type: Option<&'b [u8]>,
-    content_encoding: Option<&'b [u8]>,
     timing: bool,
     is_part: bool,
 }
@@ -315,7 +313,12 @@ mod tests {
         check("GET /kv/a", "If-Match: 1\r\n", "400 bad_precondition");
         check("PUT /kv/a", "If-Match: \"a,1\", \"1,\"\r\n", "put a VersionIn([]) ");
         check("PUT /kv/a", "Content-Encoding: gzip\r\n", "415 content_encoding");
-        check("PUT /kv/a", "Content-Encoding: identity\r\n", "put a None ");
+        check("PUT /kv/a", "Content-Encoding: Identity\r\n", "put a None ");
+        check(
+            "PUT /kv/a",
+            "Content-Encoding: gzip\r\nContent-Encoding: identity\r\n",
+            "415 content_encoding",
+        );
         check("GET /kv/a", "Content-Encoding: gzip\r\n", "get a None");
         check("PUT /kv/a", &format!("Content-Type: {}\r\n", "x".repeat(256)), "400 bad_header");
     }

@@ -6,7 +6,7 @@
 use super::reply::Reply;
 use super::{Call, CompatState};
 use crate::Worker;
-use crate::head::origin_form;
+use crate::head::{is_encoded, origin_form};
 use crate::query::{Params, decode};
 use crate::reply::Request;
 use crate::timeouts::End;
@@ -101,9 +101,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Err(Reply::empty(400))
             }
             // The library would decode it.
-            Some(_) if head.field("content-encoding").is_some_and(|coding| coding != b"identity") => {
-                Err(Reply::empty(415))
-            }
+            Some(_) if is_encoded(&head) => Err(Reply::empty(415)),
             Some(method_name) => Ok(self.call(&head, method_name)),
             None => Err(Reply::empty(400)),
         };
