@@ -1,8 +1,24 @@
-//! What all routes read of a request's head in the same way.
+//! What routes and answers need of a request's head.
 
 use super::error::Failure;
 use http1::request::{Head, Method};
-use kv::CONTENT_TYPE_BYTES_MAX;
+use kv::{CONTENT_TYPE_BYTES_MAX, Precondition, Version};
+
+/// The preconditions of a read. Of an absent row none is looked at (RFC 9110, 13.2.1).
+#[derive(Clone, Debug)]
+pub(super) struct ReadCondition {
+    /// `If-Match`: the row is sent only if this holds.
+    pub(super) only_if: Precondition,
+    /// `If-None-Match`: the row is not sent if this holds.
+    pub(super) unless: Option<Precondition>,
+}
+
+impl ReadCondition {
+    /// Whether `If-Match` lets the row be sent.
+    pub(super) fn admits(&self, version: Version) -> bool {
+        self.only_if.holds(Some(version))
+    }
+}
 
 /// A proxy may send the target with scheme and host; what follows them is the path.
 pub(super) fn origin_form(target: &[u8]) -> &[u8] {

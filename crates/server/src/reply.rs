@@ -3,7 +3,7 @@
 //! Pure but for the clock of the `Date` field.
 
 use super::error::Failure;
-use super::routes::ReadCondition;
+use super::head::ReadCondition;
 use crate::tiered::Served;
 use http1::request::{self, Head, Method};
 use http1::{Framing, Writer, response};

@@ -3,7 +3,7 @@
 //! Pure: nothing is waited for here, and nothing of the cache or the store is known.
 
 use super::error::Failure;
-use super::head::{content_type, origin_form, refuse, refuse_encoded, wrong_method};
+use super::head::{ReadCondition, content_type, origin_form, refuse, refuse_encoded, wrong_method};
 use super::lab;
 use super::metrics::{self, Page};
 use super::reply::Answer;
@@ -25,22 +25,6 @@ pub(super) enum Operation {
     Get(ReadCondition),
     Put { content_type: String, condition: Precondition },
     Delete { condition: Precondition },
-}
-
-/// The preconditions of a read. Of an absent row none is looked at (RFC 9110, 13.2.1).
-#[derive(Clone, Debug)]
-pub(super) struct ReadCondition {
-    /// `If-Match`: the row is sent only if this holds.
-    pub(super) only_if: Precondition,
-    /// `If-None-Match`: the row is not sent if this holds.
-    pub(super) unless: Option<Precondition>,
-}
-
-impl ReadCondition {
-    /// Whether `If-Match` lets the row be sent.
-    pub(super) fn admits(&self, version: Version) -> bool {
-        self.only_if.holds(Some(version))
-    }
 }
 
 impl Action<&[u8]> {
