@@ -58,7 +58,8 @@ impl fmt::Debug for Key {
 pub struct Version(pub u64);
 
 impl Version {
-    const COUNTER_BITS: u32 = 43;
+    /// The lower bits, which count the writes of an epoch.
+    pub const COUNTER_BITS: u32 = 43;
 
     /// The first version of an epoch. 2^20 starts of 2^43 writes each: at 100 k writes/s one start lasts 2.7 years.
     pub fn first_of(epoch: u64) -> Version {

@@ -16,6 +16,7 @@ mod session;
 
 use super::sql::{self, Failure, Meaning, Setup, one_line, overtaken, taken};
 use super::{Answer, Error, Kind, Lease, Part, Session, Store, Workers, redacted};
+use kv::Version;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder};
 use session::{MysqlSession, PREPARED_MAX};
@@ -51,7 +52,7 @@ const TABLES: [&str; 3] = [
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
     "CREATE TABLE IF NOT EXISTS weir_owner (
         one TINYINT NOT NULL PRIMARY KEY,
-                epoch BIGINT NOT NULL
+        epoch BIGINT NOT NULL
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
     "CREATE TABLE IF NOT EXISTS weir_map (
         one TINYINT NOT NULL PRIMARY KEY,
@@ -61,8 +62,11 @@ const TABLES: [&str; 3] = [
 const TABLES_THERE: &str = "SELECT COUNT(*) FROM information_schema.tables
     WHERE table_schema = DATABASE() AND table_name IN ('weir_kv', 'weir_owner', 'weir_map')";
 
-const RAISE: &str =
-    "INSERT INTO weir_owner (one, epoch) VALUES (1, 1) ON DUPLICATE KEY UPDATE epoch = epoch + 1";
+const RAISE: &str = "UPDATE weir_owner SET epoch = epoch + 1 WHERE one = 1";
+/// Where `weir_owner` is empty; rows may be there all the same, of a dump without that table. One statement, so that it takes
+/// effect also if it lasts longer than the setup may.
+const FIRST_EPOCH: &str =
+    "INSERT INTO weir_owner (one, epoch) SELECT 1, COALESCE(MAX(version) >> ?, 0) + 1 FROM weir_kv";
 const EPOCH: &str = "SELECT epoch FROM weir_owner WHERE one = 1";
 
 pub(super) struct Mysql {
@@ -138,7 +142,8 @@ impl Mysql {
     async fn outlast_earlier_writes(&self, owner: &mut Conn, prefix: &str) -> Setup<()> {
         for _ in 0..TERMINATIONS_MAX {
             match owner.query_drop(RAISE).await {
-                Ok(()) => return Ok(()),
+                Ok(()) if owner.affected_rows() > 0 => return Ok(()),
+                Ok(()) => return Ok(owner.exec_drop(FIRST_EPOCH, (Version::COUNTER_BITS,)).await?),
                 Err(error) if matches!(meaning(&error), Meaning::Again | Meaning::RolledBack) => {}
                 Err(error) => return Err(error.into()),
             }

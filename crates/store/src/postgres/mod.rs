@@ -1,11 +1,11 @@
 //! A PostgreSQL server as the store: one table, one multi-row statement per batch.
 //!
 //! Ownership. The session of the owner thread holds an advisory lock, and every session that reads or writes holds a second
-//! one, shared. A new lease takes the first lock, raises the epoch in the table `weir_owner`, and then takes the second lock
-//! exclusively for a moment. That succeeds only when no session of an earlier lease is left, so no statement sent under one can
-//! take effect any more. Sessions that stay are terminated. A session that starts late finds a newer epoch and fails. So a
-//! write of a dead server can neither overwrite nor restore anything. Under the first lock a lease also compares the table
-//! `weir_map`, which says which shard the database is, with the shard that it was given as.
+//! one, shared. A new lease takes the first lock, and then the second one exclusively. That succeeds only when no session of an
+//! earlier lease is left, so no statement sent under one can take effect any more. Sessions that stay are terminated. Under both
+//! locks it raises the epoch in the table `weir_owner`, and then releases the second one. A session that starts late finds a
+//! newer epoch and fails. So a write of a dead server can neither overwrite nor restore anything. Under the first lock a lease
+//! also compares the table `weir_map`, which says which shard the database is, with the shard that it was given as.
 
 pub mod replica;
 
@@ -43,8 +43,7 @@ const TABLES: [(&str, &str); 3] = [
         "CREATE TABLE weir_owner (
             one boolean PRIMARY KEY DEFAULT true CHECK (one),
             epoch bigint NOT NULL
-        );
-        INSERT INTO weir_owner (epoch) VALUES (0)",
+        )",
     ),
     (
         "weir_map",
@@ -62,6 +61,12 @@ const ROWS_TABLE: &str = "CREATE TABLE weir_kv (
         version bigint NOT NULL
     );
     ALTER TABLE weir_kv ALTER COLUMN value SET STORAGE EXTERNAL";
+
+const RAISE: &str = "UPDATE weir_owner SET epoch = epoch + 1 RETURNING epoch";
+/// Where `weir_owner` is empty: rows may be there all the same, of a dump without that table or of a replica. One statement, so
+/// that it takes effect also if it lasts longer than the setup may.
+const FIRST_EPOCH: &str = "INSERT INTO weir_owner (epoch)
+    SELECT coalesce(max(version) >> $1, 0) + 1 FROM weir_kv RETURNING epoch";
 
 const READ_ONE: &str = "SELECT key, value, content_type, version FROM weir_kv WHERE key = $1";
 const READ_MANY: &str = "SELECT key, value, content_type, version FROM weir_kv WHERE key = ANY($1)";
@@ -146,9 +151,14 @@ impl Postgres {
         if self.admits(&client, part).await? {
             client.execute("INSERT INTO weir_map (map) VALUES ($1)", &[&part.map()]).await?;
         }
-        let raised = client.query_one("UPDATE weir_owner SET epoch = epoch + 1 RETURNING epoch", &[]);
-        let epoch: i64 = raised.await?.get(0);
-        self.outlive_earlier_sessions(&client).await?;
+        self.end_earlier_sessions(&client).await?;
+        let raised = match client.query_opt(RAISE, &[]).await? {
+            Some(raised) => raised,
+            None => client.query_one(FIRST_EPOCH, &[&(Version::COUNTER_BITS as i32)]).await?,
+        };
+        let epoch: i64 = raised.try_get(0)?;
+        let release = format!("SELECT pg_advisory_unlock({LOCK_SPACE}, {LOCK_SESSIONS})");
+        client.batch_execute(&release).await?;
         Ok(lease(epoch as u64, client, ended))
     }
 
@@ -166,18 +176,13 @@ impl Postgres {
         Ok(part.admit(row.get(0), row.get(1), &self.shown)?)
     }
 
-    /// Returns when no session of an earlier lease is left.
-    async fn outlive_earlier_sessions(&self, client: &Client) -> Setup<()> {
+    /// Takes the sessions lock exclusively: no session of an earlier lease is left then, and none can start.
+    async fn end_earlier_sessions(&self, client: &Client) -> Setup<()> {
         client.batch_execute(&format!("SET lock_timeout = {LINGER_MS}")).await?;
         for _ in 0..TERMINATIONS_MAX {
             let wait = format!("SELECT pg_advisory_lock({LOCK_SPACE}, {LOCK_SESSIONS})");
             match client.batch_execute(&wait).await {
-                Ok(()) => {
-                    let release = format!(
-                        "SELECT pg_advisory_unlock({LOCK_SPACE}, {LOCK_SESSIONS}); SET lock_timeout = 0"
-                    );
-                    return Ok(client.batch_execute(&release).await?);
-                }
+                Ok(()) => return Ok(client.batch_execute("SET lock_timeout = 0").await?),
                 Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {}
                 Err(error) => return Err(error.into()),
             }
