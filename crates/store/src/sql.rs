@@ -117,6 +117,12 @@ pub(super) fn overtaken(shown: &str) -> Error {
     Error::new(Kind::Unavailable, format!("the store {shown} was taken over by another server meanwhile"))
 }
 
+/// A table of weir has columns of other types than weir gave them; `cause` says which.
+pub(super) fn foreign_table(cause: &str) -> Failure {
+    let why = format!("a table is not as weir makes it: {cause}; restore its columns");
+    Failure::Database(Meaning::Refused, why)
+}
+
 /// A reason on one line.
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")

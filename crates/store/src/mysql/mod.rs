@@ -14,11 +14,11 @@
 
 mod session;
 
-use super::sql::{self, Failure, Meaning, Setup, one_line, overtaken, taken};
+use super::sql::{self, Failure, Meaning, Setup, foreign_table, one_line, overtaken, taken};
 use super::{Answer, Error, Kind, Lease, Part, Session, Store, Workers, redacted};
 use kv::Version;
-use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, OptsBuilder};
+use mysql_async::prelude::{FromRow, Queryable};
+use mysql_async::{Conn, FromRowError, Opts, OptsBuilder, Row, from_row_opt};
 use session::{MysqlSession, PREPARED_MAX};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -127,13 +127,13 @@ impl Mysql {
         }
         // The map: which part of the keys this database holds.
         let what = "SELECT (SELECT map FROM weir_map), EXISTS (SELECT 1 FROM weir_kv)";
-        let found: Option<(Option<String>, bool)> = owner.query_first(what).await?;
+        let found: Option<(Option<String>, bool)> = first(&mut owner, what).await?;
         let (recorded, in_use) = found.unwrap_or_default();
         if part.admit(recorded.as_deref(), in_use, &self.shown)? {
             owner.exec_drop("INSERT INTO weir_map (one, map) VALUES (1, ?)", (part.map(),)).await?;
         }
         self.outlast_earlier_writes(&mut owner, &prefix).await?;
-        let epoch: i64 = owner.query_first(EPOCH).await?.unwrap_or_default();
+        let epoch: i64 = first(&mut owner, EPOCH).await?.unwrap_or_default();
         self.warn_of_losses(&mut owner).await?;
         Ok(Lease { epoch: epoch as u64, lost: Box::pin(watch(owner, lock, epoch)) })
     }
@@ -204,7 +204,7 @@ impl Mysql {
         let (mut connection, prefix) = self.dial(SESSION_SETTINGS).await?;
         let tag = format!("SELECT GET_LOCK('{prefix}{}', 0), @@SESSION.max_allowed_packet", connection.id());
         let tagged: Option<(Option<i64>, u64)> = connection.query_first(tag).await?;
-        let current: Option<i64> = connection.query_first(EPOCH).await?;
+        let current: Option<i64> = first(&mut connection, EPOCH).await?;
         if current != Some(epoch as i64) {
             return Err(overtaken(&self.shown).into());
         }
@@ -238,13 +238,26 @@ async fn watch(mut owner: Conn, lock: String, epoch: i64) -> String {
         format!("SELECT epoch, IS_USED_LOCK('{lock}') <=> CONNECTION_ID() FROM weir_owner WHERE one = 1");
     loop {
         tokio::time::sleep(WATCH_PAUSE).await;
-        match tokio::time::timeout(WATCH_MAX, owner.query_first::<(i64, i64), _>(&question)).await {
-            Ok(Ok(Some((now, 1)))) if now == epoch => {}
+        match tokio::time::timeout(WATCH_MAX, owner.query_first::<Row, _>(&question)).await {
+            Ok(Ok(row)) if row.clone().map(from_row_opt) == Some(Ok((epoch, 1_i64))) => {}
             Ok(Ok(_)) => return "another server took it over".to_owned(),
             Ok(Err(error)) => return cause(&error),
             Err(_) => return format!("it did not answer within {} s", WATCH_MAX.as_secs()),
         }
     }
+}
+
+/// The first row of an answer. Where its columns have other types than `T`, the driver's own would panic.
+async fn first<T: FromRow>(connection: &mut Conn, question: &str) -> Setup<Option<T>> {
+    let row: Option<Row> = connection.query_first(question).await?;
+    row.map(from_row_opt).transpose().map_err(of_another_type)
+}
+
+fn of_another_type(error: FromRowError) -> Failure {
+    // What the row holds must not be shown.
+    let FromRowError(row) = error;
+    let columns = row.columns_ref().iter().map(|column| column.name_str().into_owned());
+    foreign_table(&format!("the type of {}", columns.collect::<Vec<_>>().join(" or ")))
 }
 
 impl From<mysql_async::Error> for Failure {

@@ -4,6 +4,7 @@
 //! its commit, so only a commit that is not answered leaves a doubt.
 
 use super::super::{Answer, Error, Found, Kind, Session};
+use super::of_another_type;
 use crate::sql::{Failure, Meaning, Step, overtaken};
 use kv::{Change, Key, Row, Version, Write};
 use mysql_async::prelude::{FromRow, Queryable};
@@ -126,9 +127,10 @@ impl MysqlSession {
         let begun = async {
             let mut answers = self.connection.query_iter(BEGIN).await?;
             answers.collect::<mysql_async::Row>().await?; // of the first statement, which has none
-            answers.collect_and_drop::<i64>().await
+            answers.try_collect_and_drop::<i64>().await
         };
-        let epoch = in_time(begun).await?;
+        let epoch =
+            in_time(begun).await?.into_iter().collect::<Result<Vec<_>, _>>().map_err(of_another_type)?;
         if epoch == [self.epoch as i64] { Ok(()) } else { Err(overtaken(&self.shown).into()) }
     }
 
@@ -207,10 +209,7 @@ impl MysqlSession {
         let rows = in_time(async {
             self.connection.exec_iter(statement, values).await?.try_collect_and_drop::<T>().await
         });
-        rows.await?.into_iter().collect::<Result<_, _>>().map_err(|_| {
-            let why = "its table weir_kv is not the one that weir makes";
-            Failure::Database(Meaning::Refused, why.to_owned())
-        })
+        rows.await?.into_iter().collect::<Result<_, _>>().map_err(of_another_type)
     }
 
     /// Runs a statement; how many rows it changed.

@@ -9,7 +9,7 @@
 
 pub mod replica;
 
-use super::sql::{self, Failure, Meaning, Setup, Step, one_line, overtaken, taken};
+use super::sql::{self, Failure, Meaning, Setup, Step, foreign_table, one_line, overtaken, taken};
 use super::{Answer, Error, Found, Kind, Lease, Part, Session, Store, Workers, redacted};
 use kv::{Change, Key, Row, Version, Write};
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, WasNull, WrongType};
 use tokio_postgres::{Client, Config, NoTls, Statement};
 
 /// The first half of the advisory locks' keys: `weir` in ASCII.
@@ -173,7 +173,7 @@ impl Postgres {
                 self.shown
             ));
         }
-        Ok(part.admit(row.get(0), row.get(1), &self.shown)?)
+        Ok(part.admit(row.try_get(0)?, row.get(1), &self.shown)?)
     }
 
     /// Takes the sessions lock exclusively: no session of an earlier lease is left then, and none can start.
@@ -224,7 +224,7 @@ impl Postgres {
         let (client, ended) = self.dial("session").await?;
         let hold = format!("SELECT pg_advisory_lock_shared({LOCK_SPACE}, {LOCK_SESSIONS})");
         client.batch_execute(&hold).await?;
-        let current: i64 = client.query_one("SELECT epoch FROM weir_owner", &[]).await?.get(0);
+        let current: i64 = client.query_one("SELECT epoch FROM weir_owner", &[]).await?.try_get(0)?;
         if current as u64 != epoch {
             return Err(overtaken(&self.shown).into());
         }
@@ -313,23 +313,23 @@ struct PostgresSession {
 }
 
 impl PostgresSession {
-    async fn read_now(&self, keys: &[Key]) -> Result<Vec<Option<Row>>, Error> {
+    async fn read_now(&self, keys: &[Key]) -> Result<Vec<Option<Row>>, tokio_postgres::Error> {
         let found = match keys {
             [] => return Ok(Vec::new()),
             // The plan for one key is cheaper than the one for an array of one.
-            [key] => self.client.query(&self.read_one, &[&key.as_bytes()]).await,
+            [key] => self.client.query(&self.read_one, &[&key.as_bytes()]).await?,
             keys => {
                 let keys: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
-                self.client.query(&self.read_many, &[&keys]).await
+                self.client.query(&self.read_many, &[&keys]).await?
             }
         };
-        let found = found.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))?;
-        let rows = by_key(&found);
+        let rows = by_key(&found)?;
         let row = |key: &Key| {
-            let row = rows.get(key.as_bytes())?;
-            Some(Row::new(key, row.get(2), row.get(1), Version(row.get::<_, i64>(3) as u64)))
+            let Some(row) = rows.get(key.as_bytes()) else { return Ok(None) };
+            let version = Version(row.try_get::<_, i64>(3)? as u64);
+            Ok(Some(Row::new(key, row.try_get(2)?, row.try_get(1)?, version)))
         };
-        Ok(keys.iter().map(row).collect())
+        keys.iter().map(row).collect()
     }
 
     async fn write_now(&self, writes: &[Write]) -> Result<Vec<Found>, Error> {
@@ -367,7 +367,8 @@ impl PostgresSession {
         };
         // A statement is a transaction of its own.
         let changed = changed.map_err(|error| Failure::from(error).of(&self.shown, Step::Commit))?;
-        let changed = by_key(&changed);
+        let changed = by_key(&changed)
+            .map_err(|error| Failure::from(error).and_ended().of(&self.shown, Step::Commit))?;
         let found = |write: &Write| match (changed.get(write.key.as_bytes()), &write.change) {
             (Some(row), _) => Found::present(row.get(1)),
             (None, Change::Delete) => Found::Absent,
@@ -386,7 +387,10 @@ impl Drop for PostgresSession {
 
 impl Session for PostgresSession {
     fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
-        Box::pin(self.read_now(keys))
+        Box::pin(async {
+            let rows = self.read_now(keys).await;
+            rows.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))
+        })
     }
 
     fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
@@ -403,14 +407,19 @@ impl Session for PostgresSession {
     }
 }
 
-/// Rows whose first column is the key, by it.
-fn by_key(rows: &[tokio_postgres::Row]) -> HashMap<&[u8], &tokio_postgres::Row, foldhash::fast::RandomState> {
-    rows.iter().map(|row| (row.get(0), row)).collect()
+/// Rows by their first column, the key.
+type ByKey<'r> = HashMap<&'r [u8], &'r tokio_postgres::Row, foldhash::fast::RandomState>;
+
+fn by_key(rows: &[tokio_postgres::Row]) -> Result<ByKey<'_>, tokio_postgres::Error> {
+    rows.iter().map(|row| Ok((row.try_get(0)?, row))).collect()
 }
 
 impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Failure {
         let cause = cause(&error);
+        if std::error::Error::source(&error).is_some_and(is_of_another_type) {
+            return foreign_table(&cause);
+        }
         let Some(refusal) = error.as_db_error() else {
             let is_login = cause.contains("invalid configuration");
             return Failure::Database(if is_login { Meaning::Login } else { Meaning::Ended }, cause);
@@ -433,6 +442,11 @@ impl From<tokio_postgres::Error> for Failure {
         };
         Failure::Database(meaning, cause)
     }
+}
+
+/// Whether a value is not of the type that the tables of weir have.
+fn is_of_another_type(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.is::<WrongType>() || cause.is::<WasNull>() || cause.is::<std::str::Utf8Error>()
 }
 
 /// The innermost reason, on one line.

@@ -427,3 +427,88 @@ fn check_owner_table_missing(database: &DatabaseServer) {
     assert_eq!(Version(last).epoch(), 4);
 }
 
+/// Asks a database from a thread that has no runtime yet.
+fn ask(database: &DatabaseServer, sql: &str) {
+    std::thread::scope(|scope| scope.spawn(|| database.ask(sql).unwrap()).join()).unwrap();
+}
+
+/// The driver's `get` panics, and that ended the server.
+#[test]
+fn columns_of_other_types_in_postgres_are_errors() {
+    let postgres = postgres();
+    block_on(async {
+        let store = store::open(&postgres.url()).unwrap();
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        let first = Version::first_of(lease.epoch).0;
+        let connect = async || store.connect(lease.epoch).await.unwrap();
+        connect().await.write(&[put("a", b"1", first + 1), put("b", b"2", first + 1)]).await.unwrap();
+        let keys = ["a", "b"].map(|name| Key::new(name.as_bytes()).unwrap());
+        for (change, back, writes) in [
+            ("ALTER version TYPE numeric", "ALTER version TYPE bigint", false),
+            ("ALTER content_type TYPE varchar(9)", "ALTER content_type TYPE text", true),
+            ("ALTER value DROP NOT NULL", "ALTER value SET NOT NULL", true),
+        ] {
+            ask(&postgres, &format!("ALTER TABLE weir_kv {change}"));
+            if change.contains("NULL") {
+                ask(&postgres, "UPDATE weir_kv SET value = NULL");
+            }
+            let mut session = connect().await;
+            for keys in [&keys[..], &keys[..1]] {
+                match session.read(keys).await {
+                    Ok(_) => assert!(change.contains("varchar"), "{change}"),
+                    Err(error) => {
+                        assert_eq!(error.kind(), Kind::Rejected, "{change}: {error}");
+                        assert!(error.to_string().contains("is not as weir makes it"), "{error}");
+                    }
+                }
+            }
+            let written = session.write(&[put("c", b"3", first + 2)]).await;
+            assert_eq!(written.is_ok(), writes, "{change}: {written:?}");
+            assert!(written.is_err_and(|error| error.kind() == Kind::Refused) != writes, "{change}");
+            if change.contains("NULL") {
+                ask(&postgres, "UPDATE weir_kv SET value = ''");
+            }
+            ask(&postgres, &format!("ALTER TABLE weir_kv {back}"));
+        }
+        drop(lease);
+        ask(&postgres, "ALTER TABLE weir_owner ALTER epoch TYPE numeric");
+        check_refused_owner(store.as_ref()).await;
+    });
+}
+
+#[test]
+fn columns_of_other_types_in_mariadb_are_errors() {
+    let mariadb = mariadb();
+    block_on(async {
+        let store = store::open(&mariadb.url()).unwrap();
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        let mut session = store.connect(lease.epoch).await.unwrap();
+        session.write(&[put("a", b"1", 1)]).await.unwrap();
+        ask(&mariadb, "ALTER TABLE weir_kv MODIFY version BIGINT NULL");
+        ask(&mariadb, "UPDATE weir_kv SET version = NULL");
+        let refused = session.read(&[Key::new(b"a").unwrap()]).await.unwrap_err();
+        assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        assert!(refused.to_string().contains("is not as weir makes it"), "{refused}");
+        ask(&mariadb, "ALTER TABLE weir_owner MODIFY epoch DOUBLE");
+        ask(&mariadb, "UPDATE weir_owner SET epoch = 0.5");
+        let refused = session.write(&[put("a", b"2", 2)]).await.unwrap_err();
+        assert_eq!(refused.kind(), Kind::Refused, "{refused}");
+        drop(lease);
+        check_refused_owner(store.as_ref()).await;
+    });
+}
+
+async fn check_refused_owner(store: &dyn Store) {
+    loop {
+        match store.acquire(Part::WHOLE).await.map(|lease| lease.epoch) {
+            Err(taken) if taken.kind() == Kind::Taken => {}
+            refused => {
+                let refused = refused.unwrap_err();
+                assert_eq!(refused.kind(), Kind::Config, "{refused}");
+                assert!(refused.to_string().contains("is not as weir makes it"), "{refused}");
+                return;
+            }
+        }
+    }
+}
+
