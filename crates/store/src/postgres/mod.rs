@@ -107,6 +107,11 @@ impl Postgres {
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
             Error::new(Kind::Config, format!("{shown} is no PostgreSQL URL: {}", cause(&error)))
         })?;
+        // Each session would take the first one that answers: some the primary, some a standby, which is behind.
+        if config.get_hosts().len().max(config.get_hostaddrs().len()) > 1 {
+            let message = format!("{shown} names several hosts; name the primary alone");
+            return Err(Error::new(Kind::Config, message));
+        }
         config.connect_timeout(Duration::from_secs(5)).keepalives_idle(Duration::from_secs(10));
         // A peer that vanished must not hold a worker for the kernel's 15 minutes, and the cache must not be served for long
         // while another server may own the store.
@@ -456,4 +461,27 @@ fn cause(error: &tokio_postgres::Error) -> String {
         (None, Some(source)) => source.to_string(),
         (None, None) => error.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_hosts_are_refused() {
+        for url in [
+            "postgres://u@a,b/d",
+            "postgres://u@a:5432,b:5433/d",
+            "postgres://u@a/d?host=b",
+            "postgres:///d?host=a&host=b",
+            "postgres://u@a/d?hostaddr=127.0.0.1,127.0.0.2",
+        ] {
+            let error = Postgres::open(url).err().unwrap_or_else(|| panic!("{url}"));
+            assert_eq!(error.kind(), Kind::Config, "{url}");
+            assert!(error.to_string().ends_with("names several hosts; name the primary alone"), "{error}");
+        }
+        for url in ["postgres://u@a/d", "postgres:///d?host=a", "postgres://u@a/d?hostaddr=127.0.0.1"] {
+            assert!(Postgres::open(url).is_ok(), "{url}");
+        }
+    }
 }

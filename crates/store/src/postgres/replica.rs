@@ -396,8 +396,8 @@ mod tests {
         for (url, expected) in [
             ("postgres://h/db", "host='h' port='5432' user='u' dbname='d'"),
             (
-                "postgres://x:se%27c%5Cret@h1:5433,h2:5434/db?sslmode=disable",
-                r"host='h1,h2' port='5433,5434' user='u' dbname='d' password='se\'c\\ret' sslmode='disable'",
+                "postgres://x:se%27c%5Cret@h:5433/db?sslmode=disable&hostaddr=127.0.0.1",
+                r"host='h' hostaddr='127.0.0.1' port='5433' user='u' dbname='d' password='se\'c\\ret' sslmode='disable'",
             ),
             ("postgres://%2Frun%2Fx/db", "host='/run/x' port='5432' user='u' dbname='d'"),
         ] {
