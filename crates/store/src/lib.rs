@@ -148,17 +148,39 @@ pub fn open(url: &str) -> Result<Box<dyn Store>, Error> {
     }
 }
 
-/// A store's URL without its password, for messages.
+/// A store's URL without its password, for messages; also one that is none, as users mistype them.
+///
+/// A password may hold any character, `/` and `@` too: rather too much is dropped.
 pub fn redacted(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    // A password may hold any character, `/` and `@` too, and may also stand in the query: rather too much is dropped.
+    // A directory may be called anything.
+    if url.strip_prefix("file:").is_some_and(|directory| !directory.contains(":/")) {
+        return url.to_owned();
+    }
+    // `host=… password=…`, or a parameter.
+    let url = match url.to_ascii_lowercase().find("passw") {
+        Some(at) => url[..at].trim_end_matches(['?', '&', ' ']),
+        None => url,
+    };
+    // Without a slash behind it, it is a user's name.
+    let schemes = ["postgres:/", "postgresql:/", "mysql:/", "mariadb:/"];
+    let scheme = schemes.into_iter().find(|scheme| url.starts_with(scheme)).unwrap_or_default();
+    let rest = url[scheme.len()..].trim_start_matches('/');
+    let scheme = &url[..url.len() - rest.len()];
+    let name = rest.split([':', '/']).next().unwrap_or_default();
     match rest.rsplit_once('@') {
-        Some((user, place)) => {
-            let user = user.split([':', '/']).next().unwrap_or_default();
-            let place = place.split('?').next().unwrap_or_default();
-            format!("{scheme}://{user}@{place}")
-        }
-        None => format!("{scheme}://{}", rest.split('?').next().unwrap_or_default()),
+        Some((user, place)) if user.contains(':') => format!("{scheme}{name}@{place}"),
+        // `user:password` without a host: the password stands where a port would.
+        None if !scheme.is_empty() && !has_port(rest) => format!("{scheme}{name}"),
+        _ => url.to_owned(),
+    }
+}
+
+/// Whether `HOST:PORT/…` has a number as its port, or none.
+fn has_port(rest: &str) -> bool {
+    let place = rest.split('/').next().unwrap_or_default();
+    match place.rsplit_once(':') {
+        Some((_, port)) => port.ends_with(']') || port.bytes().all(|byte| byte.is_ascii_digit()),
+        None => true,
     }
 }
 
@@ -183,6 +205,27 @@ mod tests {
             ("postgres://u:sec/ret@h/db", "postgres://u@h/db"),
             ("mysql://u:se:cret@h:3306/db", "mysql://u@h:3306/db"),
             ("file:./dir", "file:./dir"),
+            ("file:./password@u:h", "file:./password@u:h"),
+            // As users mistype them.
+            ("postgres:/u:secret@h/d", "postgres:/u@h/d"),
+            ("postgresql://u:secret@h/d", "postgresql://u@h/d"),
+            ("postgresql:/u:secret@h/d", "postgresql:/u@h/d"),
+            ("mysql:/u:secret@h/d", "mysql:/u@h/d"),
+            ("mysql://u:se?cret@h/d", "mysql://u@h/d"),
+            ("postgres://u@h/d?password=se@cret", "postgres://u@h/d"),
+            ("postgres://u:secret", "postgres://u"),
+            ("postgres://u:secret/d", "postgres://u"),
+            ("postgres:secret@h/d", "postgres@h/d"),
+            ("u:secret@h/d", "u@h/d"),
+            ("u:/secret@h/d", "u@h/d"),
+            ("redis://u:secret@h", "redis@h"),
+            ("host=h user=u password=secret", "host=h user=u"),
+            ("host=h Password = 'sec ret' user=u", "host=h"),
+            ("file:a postgres://u:secret@h/d", "file@h/d"),
+            // Nothing to hide.
+            ("postgres://[::1]:5432/d", "postgres://[::1]:5432/d"),
+            ("me@host", "me@host"),
+            ("./a@b/c", "./a@b/c"),
         ] {
             assert_eq!(redacted(url), shown);
         }

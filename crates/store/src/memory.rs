@@ -18,7 +18,7 @@ impl Memory {
     pub(super) fn open(url: &str) -> Result<Memory, Error> {
         match url {
             "memory:" => Ok(Memory::default()),
-            _ => Err(Error::new(Kind::Config, format!("{url} has too much behind it; write memory:"))),
+            _ => Err(Error::new(Kind::Config, "memory: takes nothing behind it; write memory:")),
         }
     }
 }

@@ -10,7 +10,7 @@ mod replay;
 mod segment;
 
 use self::log::Log;
-use super::{Answer, Error, Flush, Found, Kind, Lease, Part, Session, Store, Workers};
+use super::{Answer, Error, Flush, Found, Kind, Lease, Part, Session, Store, Workers, redacted};
 use kv::{Key, Row, Write};
 use parking_lot::Mutex;
 use std::future::ready;
@@ -53,7 +53,8 @@ impl Drop for Opened {
 
 impl Embedded {
     pub(super) fn open(url: &str) -> Result<Embedded, Error> {
-        let wrong = |what| Error::new(Kind::Config, format!("{url} {what}; write file:./weir-data"));
+        let wrong =
+            |what| Error::new(Kind::Config, format!("{} {what}; write file:./weir-data", redacted(url)));
         let place = url.strip_prefix("file:").unwrap_or_default();
         let (directory, segment) = match place.split_once("?segment=") {
             Some((directory, bytes)) => (directory, Some(bytes)),
@@ -73,7 +74,7 @@ impl Embedded {
     fn begin_epoch(&self, part: Part) -> Result<Lease, Error> {
         // The log of an earlier lease has its directory locked.
         *self.owned.lock() = None;
-        let shown = format!("file:{}", self.directory.display());
+        let shown = redacted(&format!("file:{}", self.directory.display()));
         let admit = |map: Option<&str>, in_use| part.admit(map, in_use, &shown).map(|_| part.map());
         let log = Arc::new(Log::open(&self.directory, self.segment_bytes, admit)?);
         let epoch = log.epoch();

@@ -133,6 +133,21 @@ pub(crate) fn read_text(path: &std::path::Path, what: &str, hint: &str) -> Resul
     })
 }
 
+/// Prints why the command failed, without the passwords in what was given: a URL may stand where it does not belong.
 fn complain(error: &Error) {
-    note(format_args!("error: {error}"));
+    let variables = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("WEIR_"));
+    let given = std::env::args_os().chain(variables.map(|(_, value)| value));
+    let text = given.fold(error.to_string(), |text, word| without_password(text, &word.to_string_lossy()));
+    note(format_args!("error: {text}"));
+}
+
+/// `text` without the password of the URL `given`, as a whole or as a part: `--FLAG=URL`, or one of a list.
+pub(crate) fn without_password(text: String, given: &str) -> String {
+    let value = given.split_once('=').map(|(_, value)| value);
+    // The longer ones first: a part of a part may look harmless.
+    let parts = [given].into_iter().chain(value).chain(given.split(',')).chain(given.split(['=', ',']));
+    parts.fold(text, |text, part| match store::redacted(part) {
+        shown if shown != part => text.replace(part, &shown),
+        _ => text,
+    })
 }

@@ -118,3 +118,79 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         assert!(hinted.starts_with(hint), "{words:?}: {said}");
     }
 }
+
+/// A URL of a store, as it is meant and as users mistype it, where it belongs and where it does not.
+#[test]
+fn no_password_is_ever_printed() {
+    const SECRET: &str = "s3cret";
+    let forms = [
+        "postgres://u:s3cret@127.0.0.1:1/d",
+        "postgres:/u:s3cret@127.0.0.1/d",
+        "postgresql://u:s3cret@127.0.0.1:1/d",
+        "postgresql:/u:s3cret@127.0.0.1/d",
+        "mysql://u:s3cret@127.0.0.1:1/d",
+        "mysql:/u:s3cret@127.0.0.1/d",
+        "u:s3cret@127.0.0.1/d",
+        "host=127.0.0.1 port=1 password=s3cret dbname=d",
+        "postgres://u@127.0.0.1:1/d?password=s3cret",
+        "postgres://u:s3cret@127.0.0.1,127.0.0.2/d",
+        "postgres://u:s3cret",
+    ];
+    let places = [
+        "URL",
+        "serve URL",
+        "serve --listen URL",
+        "serve --store URL",
+        "serve --store URL --store URL",
+        "serve --stor=URL",
+        "serve --workers=URL",
+        "serve --config URL",
+        "serve --compat URL",
+        "serve --compat crud=URL",
+        "serve --cache-policy URL",
+        "serve --shadow-policies lru,URL",
+        "serve --lab --inject cpu=1us,URL",
+        "serve --lab URL",
+        "serve --store memory: --read-fallback URL",
+        "serve --store memory:URL",
+        "serve --store postgres://127.0.0.1:1/d --read-fallback URL",
+        "replica URL",
+        "replica init --replica URL --store postgres://127.0.0.1:1/d",
+        "replica init --replica postgres://127.0.0.1:1/d --store URL",
+        "replica status --replica URL --store URL",
+        "load URL",
+        "load --clients URL http://127.0.0.1:1",
+        "lab URL",
+        "report URL",
+        "compare URL URL",
+        "audit URL",
+        "WEIR_LISTEN",
+        "WEIR_STORE",
+        "WEIR_CONFIG",
+        "WEIR_READ_FALLBACK",
+    ];
+    let mut told = Vec::new();
+    for (form, place) in forms.iter().flat_map(|form| places.iter().map(move |place| (form, place))) {
+        let mut command = weir();
+        match place.starts_with("WEIR_") {
+            true => command.arg("serve").env(place, form),
+            false => command.args(place.split(' ').map(|word| word.replace("URL", form))),
+        };
+        if place.starts_with("serve") || place.starts_with("WEIR_") {
+            command.args(["--lease-wait", "0s", "--until-stdin-ends"]);
+            if !place.contains("--listen") && *place != "WEIR_LISTEN" {
+                command.args(["--listen", "127.0.0.1:0"]);
+            }
+            if !place.contains("--store") && *place != "WEIR_STORE" {
+                command.args(["--store", "memory:"]);
+            }
+        }
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        if said.contains(SECRET) {
+            told.push(format!("{place} with {form}: {said}"));
+        }
+    }
+    assert!(told.is_empty(), "{}", told.join("\n"));
+}

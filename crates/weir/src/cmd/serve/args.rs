@@ -1,6 +1,6 @@
 //! The settings of `weir serve`: flags, environment variables, and the lines of a file.
 
-use crate::cmd::{Cli, Command, read_text, usage};
+use crate::cmd::{Cli, Command, read_text, usage, without_password};
 use cache::policy::{self, PolicyRow};
 use clap::builder::RangedU64ValueParser;
 use clap::error::{ContextKind, ContextValue};
@@ -165,6 +165,7 @@ impl Args {
         let settings: BTreeMap<Spanned<String>, serde_json::Value> = toml::from_str(&text)
             .map_err(|error| at_line(error.span().map_or(0, |span| span.start), error.message()))?;
         let mut command = Cli::command();
+        let mut given = Vec::new();
         for (name, value) in &settings {
             let id = name.get_ref().replace('-', "_");
             let has_setting = |serve: &clap::Command| {
@@ -177,6 +178,7 @@ impl Args {
             }
             let plain = |value: &serde_json::Value| value.as_str().map_or(value.to_string(), str::to_owned);
             let values = value.as_array().map_or(vec![plain(value)], |list| list.iter().map(plain).collect());
+            given.extend_from_slice(&values);
             command =
                 command.mut_subcommand("serve", |serve| serve.mut_arg(id, |arg| arg.default_values(values)));
         }
@@ -192,6 +194,7 @@ impl Args {
                 };
                 let wrong = settings.keys().find(|name| is_wrong(name.get_ref()));
                 let what = usage::first_paragraph(&error);
+                let what = given.iter().fold(what, |what, value| without_password(what, value));
                 Err(at_line(wrong.map_or(0, |name| name.span().start), &what))
             }
         }
