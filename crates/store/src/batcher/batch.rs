@@ -39,6 +39,19 @@ pub(super) fn group(mut batch: Vec<WriteRequest>) -> Vec<Group> {
     groups
 }
 
+/// What is to be sent one after the other where the store refuses something of `groups` together: each group alone, or each
+/// request of a single one. Gives back what cannot be divided.
+pub(super) fn divide(mut groups: Vec<Group>) -> Result<Vec<Group>, Vec<Group>> {
+    match &mut groups[..] {
+        [Group { requests, .. }] if requests.len() > 1 => {
+            let alone = |request| Group { requests: vec![request], last: None, existed: None };
+            Ok(requests.drain(..).map(alone).collect())
+        }
+        [_] => Err(groups),
+        _ => Ok(groups),
+    }
+}
+
 impl Group {
     pub(super) fn key(&self) -> &Key {
         &self.requests[0].0.key

@@ -1,7 +1,7 @@
 //! Removing every row, on a session and a thread of its own.
 
 use super::worker::given_up;
-use super::{Reply, Shared, start_thread};
+use super::{Reply, Shared, Status, start_thread};
 use crate::{Error, Kind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,7 +28,20 @@ async fn clear_now(shared: &Shared) -> Result<(), Error> {
     let epoch = shared.status.borrow().epoch()?;
     // Counted like a worker's: the next lease waits for this session.
     shared.sessions.fetch_add(1, Relaxed);
-    let cleared = async { shared.store.connect(epoch).await?.clear().await };
+    let cleared = async {
+        let mut session = shared.store.connect(epoch).await?;
+        let _no_conditions = shared.conditions.write().await;
+        let done = session.clear().await;
+        if let Err(error) = &done
+            && error.kind() == Kind::Unknown
+        {
+            // It may happen yet: nothing may be served until a new lease has outlasted it. Told before the answer, like a
+            // worker does. The owner thread may have gone first, at the very end.
+            let _ = shared.lost.send((epoch, error.to_string()));
+            let _ = shared.status.subscribe().wait_for(|status| *status != Status::Up(epoch)).await;
+        }
+        done
+    };
     let done = tokio::select! {
         biased;
         done = cleared => done,
@@ -37,12 +50,5 @@ async fn clear_now(shared: &Shared) -> Result<(), Error> {
         }
     };
     shared.sessions.fetch_sub(1, Relaxed);
-    if let Err(error) = &done
-        && error.kind() == Kind::Unknown
-    {
-        // It may happen yet: nothing may be served until a new lease has outlasted it. Told before the answer, like a
-        // worker does. The owner thread may have gone first, at the very end.
-        let _ = shared.lost.send((epoch, error.to_string()));
-    }
     done
 }

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{RwLock, mpsc, watch};
 
 /// How requests are batched.
 #[derive(Clone, Debug)]
@@ -226,6 +226,8 @@ struct Shared {
     last_version: AtomicU64,
     /// Whether a clear is under way.
     clearing: AtomicBool,
+    /// Held by a clear alone, and shared by writes from the look at their preconditions to their commit.
+    conditions: RwLock<()>,
     meters: Arc<Meters>,
 }
 
@@ -251,6 +253,7 @@ impl Batcher {
             sessions: AtomicUsize::new(0),
             last_version: AtomicU64::new(0),
             clearing: AtomicBool::new(false),
+            conditions: RwLock::default(),
             meters: Arc::default(),
         });
         let (reads, read_threads) = worker::spawn::<ReadRequest>("weir-read", workers.read, &shared)?;

@@ -111,6 +111,82 @@ fn a_write_the_store_refuses_fails_alone() {
     assert_eq!(applied(&rest), ("b=1".into(), false, false));
 }
 
+/// Both were refused because one of them is too large.
+#[test]
+fn of_two_writes_of_a_key_the_store_refuses_one_alone() {
+    let (batcher, stage) = start();
+    let hold = write(&batcher, "x=1");
+    let in_flight = stage.next();
+    let rest = write(&batcher, "a=1 b=1 a=2 a+3 b=2");
+    in_flight.act(Act::Answer);
+    applied(&hold);
+    let next = |writes: &[&str], act| {
+        let step = stage.next();
+        assert_eq!(step.writes(), writes);
+        step.act(act);
+    };
+    let refused = Act::Fail(Kind::Rejected);
+    // The look at the condition comes before each write of its key that has one.
+    next(&[], Act::Answer);
+    next(&["a=2", "b=2"], refused);
+    next(&[], Act::Answer);
+    next(&["a=2"], refused);
+    next(&["a=1"], Act::Answer);
+    assert_eq!(applied(&rest), ("a=1".into(), false, false));
+    next(&["a=2"], refused);
+    assert!(
+        matches!(rest.recv().unwrap(), (label, Err(error)) if label == "a=2" && error.kind() == Kind::Rejected)
+    );
+    next(&[], Act::Answer);
+    next(&[], Act::Answer); // nothing to write
+    assert!(matches!(rest.recv().unwrap(), (label, Ok(Written::ConditionFailed(Some(_)))) if label == "a+3"));
+    next(&["b=2"], Act::Answer);
+    assert_eq!(applied(&rest), ("b=1".into(), false, true));
+    assert_eq!(applied(&rest), ("b=2".into(), true, false));
+}
+
+/// It was decided by a row that the clear removed: applied, and there after the clear.
+#[test]
+fn a_write_whose_condition_holds_is_not_parted_from_it_by_a_clear() {
+    let (store, stage) = Scripted::new();
+    store.hold(Row::new(&key("a"), "", b"old", Version(1)));
+    let batcher = Batcher::start(Box::new(store), Config::default(), Arc::new(())).unwrap();
+    let (sender, written) = mpsc::channel();
+    batcher.write(WriteRequest {
+        key: key("a"),
+        row: Some(Row::new(&key("a"), "", b"new", Version::default())),
+        condition: Precondition::Present,
+        reply: Reply::new(move |result, _| drop(sender.send(result))),
+    });
+    let look = stage.next();
+    assert_eq!(look.reads(), ["a"]);
+    look.act(Act::Perform);
+    let (sender, cleared) = mpsc::channel();
+    batcher.clear(Reply::new(move |done, _| drop(sender.send(done))));
+    // Its thread and its session take a moment; where it waits, it comes only after the write.
+    let deadline = Instant::now() + Duration::from_millis(200);
+    let mut early = None;
+    while early.is_none() && Instant::now() < deadline {
+        early = stage.try_next();
+    }
+    if let Some(clearing) = &early {
+        clearing.act(Act::Answer);
+    }
+    look.act(Act::Answer);
+    stage.next().act(Act::Answer);
+    assert!(matches!(written.recv().unwrap(), Ok(Written::Applied { existed: true, .. })));
+    if early.is_none() {
+        let clearing = stage.next();
+        assert!(clearing.clears());
+        clearing.act(Act::Answer);
+    }
+    cleared.recv().unwrap().unwrap();
+    let (sender, row) = mpsc::channel();
+    batcher.read(key("a"), Reply::new(move |row, _| drop(sender.send(row))));
+    stage.next().act(Act::Answer);
+    assert_eq!(row.recv().unwrap().unwrap(), None, "it was written before the clear");
+}
+
 #[test]
 fn a_batch_rolled_back_is_tried_again() {
     let (batcher, stage) = start();

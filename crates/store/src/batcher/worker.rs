@@ -411,13 +411,12 @@ impl Request for WriteRequest {
 
     fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran> {
         Box::pin(async move {
-            let groups = batch::group(batch);
-            let mut failed = Vec::new();
-            let mut outcome = commit(session, groups, shared, &mut failed).await;
-            // One key's write was refused: the others must not suffer for it, so each goes again on its own.
-            for group in failed {
+            let mut refused = VecDeque::new();
+            let mut outcome = commit(session, batch::group(batch), shared, &mut refused).await;
+            // One request was refused: the others must not suffer for it, so each key goes again on its own, and then each request.
+            while let Some(group) = refused.pop_front() {
                 match &outcome {
-                    Ok(_) => outcome = commit(session, vec![group], shared, &mut Vec::new()).await,
+                    Ok(_) => outcome = commit(session, vec![group], shared, &mut refused).await,
                     // The session went meanwhile, and these were not sent.
                     Err(lost) => group.fail(&Error::new(Kind::Unavailable, lost.to_string())),
                 }
@@ -429,24 +428,31 @@ impl Request for WriteRequest {
 
 /// Commits the groups, one per key, together and answers their requests; says when.
 ///
-/// If the store refuses a batch of several groups, they come back in `refused` unanswered.
+/// If the store refuses something and they can be divided, they go unanswered to the front of `refused`.
 async fn commit(
     session: &mut dyn Session,
     mut groups: Vec<batch::Group>,
     shared: &Shared,
-    refused: &mut Vec<batch::Group>,
+    refused: &mut VecDeque<batch::Group>,
 ) -> Result<Instant, Error> {
-    match write(session, &mut groups, shared).await {
-        Ok(found) => Ok(answer_batch(|| batch::answer(groups, &found, shared.config.batching))),
-        Err(error) if error.kind() == Kind::Rejected && groups.len() > 1 => {
-            refused.extend(groups);
-            Ok(Instant::now())
+    let error = match write(session, &mut groups, shared).await {
+        Ok(found) => {
+            return Ok(answer_batch(|| batch::answer(groups, &found, shared.config.batching)));
         }
-        Err(error) => {
-            let answered = answer_batch(|| groups.into_iter().for_each(|group| group.fail(&error)));
-            if error.kind().ends_session() { Err(error) } else { Ok(answered) }
+        Err(error) => error,
+    };
+    if error.kind() == Kind::Rejected {
+        match batch::divide(groups) {
+            Ok(parts) => {
+                // In their order: they may be of one key.
+                parts.into_iter().rev().for_each(|part| refused.push_front(part));
+                return Ok(Instant::now());
+            }
+            Err(whole) => groups = whole,
         }
     }
+    let answered = answer_batch(|| groups.into_iter().for_each(|group| group.fail(&error)));
+    if error.kind().ends_session() { Err(error) } else { Ok(answered) }
 }
 
 /// Decides the preconditions, reading the keys that have any, gives every write its version, and sends what is to be written.
@@ -457,6 +463,15 @@ async fn write(
 ) -> Result<Vec<Found>, Error> {
     let conditional: Vec<Key> =
         groups.iter().filter(|group| group.is_conditional()).map(|group| group.key().clone()).collect();
+    // A clear between the look and the write would remove the row that decides.
+    let _no_clear = if conditional.is_empty() {
+        None
+    } else {
+        let no_clear = shared.conditions.read().await;
+        // The clear that was waited for may have been given up, and happen yet.
+        shared.status.borrow().epoch()?;
+        Some(no_clear)
+    };
     let rows = session.read(&conditional).await.map_err(|error| match error.kind() {
         // Nothing was sent to be written.
         Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
