@@ -37,7 +37,7 @@ pub struct Config {
     pub workers: Option<Workers>,
     /// Most requests that may wait in one queue; more are refused.
     pub queue_requests: usize,
-    /// A request that has waited so long when its turn comes is not sent any more.
+    /// A request that has waited so long is refused.
     pub queue_wait_max: Duration,
     /// How long a start waits for another server to let go of the store.
     pub lease_wait: Duration,
@@ -87,7 +87,7 @@ pub struct Reply<T> {
 type Done<T> = dyn FnOnce(Result<T, Error>, Duration) + Send;
 
 impl<T> Reply<T> {
-    /// Calls `done` once, on a worker's thread, with the answer and how long the request waited for its batch. It must
+    /// Calls `done` once, on a thread of the batcher, with the answer and how long the request waited for its batch. It must
     /// not block.
     pub fn new(done: impl FnOnce(Result<T, Error>, Duration) + Send + 'static) -> Reply<T> {
         Reply { done: Some(Box::new(done)), queued: Duration::ZERO }
@@ -261,7 +261,10 @@ impl Batcher {
             Role::Store(_) => worker::spawn::<WriteRequest>("weir-write", workers.write, &shared)?,
             Role::Replica => (Queues::none(), Vec::new()),
         };
-        let owner = ownership::spawn(&shared, observer, lost_receiver)?;
+        let late_reads = worker::refuse_late(reads.waiting(), Arc::clone(&shared));
+        let late_writes = worker::refuse_late(writes.waiting(), Arc::clone(&shared));
+        let refuse_late = async { tokio::join!(late_reads, late_writes).0 };
+        let owner = ownership::spawn(&shared, observer, lost_receiver, refuse_late)?;
         let threads = read_threads.into_iter().chain(write_threads).chain([owner]).collect();
         Ok(Batcher { shared, reads, writes, threads })
     }

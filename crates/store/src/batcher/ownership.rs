@@ -23,10 +23,14 @@ pub(super) fn spawn(
     shared: &Arc<Shared>,
     observer: Arc<dyn Observer>,
     lost: mpsc::UnboundedReceiver<(u64, String)>,
+    beside: impl Future<Output = ()> + Send + 'static,
 ) -> Result<JoinHandle<()>, Error> {
     let (first, first_lease) = std_mpsc::channel();
     let owner = Owner { shared: Arc::clone(shared), observer, lost };
-    let thread = start_thread("weir-owner", move |runtime| runtime.block_on(owner.run(first)))?;
+    let thread = start_thread("weir-owner", move |runtime| {
+        runtime.spawn(beside);
+        runtime.block_on(owner.run(first));
+    })?;
     match first_lease.recv() {
         Ok(Ok(())) => Ok(thread),
         Ok(Err(error)) => Err(error),

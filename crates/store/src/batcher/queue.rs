@@ -11,11 +11,14 @@ use std::sync::atomic::{
     AtomicBool, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// The queues of a kind of workers. Dropping them closes them: the workers end when nothing is left.
 pub(super) struct Queues<R>(Arc<[Queue<R>]>);
+
+/// The same, to look for what waits too long. Does not keep them open.
+pub(super) struct Waiting<R>(Arc<[Queue<R>]>);
 
 /// A store worker's side of the queues.
 pub(super) struct Consumer<R> {
@@ -27,7 +30,9 @@ pub(super) struct Consumer<R> {
 
 struct Queue<R> {
     waiting: Mutex<VecDeque<Queued<R>>>,
-    /// The length of the above.
+    /// What its worker has taken, but not sent, while a batch is in flight.
+    aside: Mutex<VecDeque<Queued<R>>>,
+    /// The length of `waiting`.
     len: AtomicUsize,
     /// Requests in its worker's batch.
     in_flight: AtomicUsize,
@@ -51,6 +56,7 @@ impl<R> Queues<R> {
     pub(super) fn new(count: usize) -> (Queues<R>, Vec<Consumer<R>>) {
         let queue = || Queue {
             waiting: Mutex::default(),
+            aside: Mutex::default(),
             len: AtomicUsize::new(0),
             in_flight: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
@@ -66,6 +72,10 @@ impl<R> Queues<R> {
     /// No queues, where there are no workers.
     pub(super) fn none() -> Queues<R> {
         Queues(Arc::new([]))
+    }
+
+    pub(super) fn waiting(&self) -> Waiting<R> {
+        Waiting(Arc::clone(&self.0))
     }
 
     pub(super) fn count(&self) -> usize {
@@ -114,6 +124,32 @@ impl<R> Drop for Queues<R> {
             queue.is_closed.store(true, Release);
             queue.notify.notify_one();
         }
+    }
+}
+
+impl<R> Waiting<R> {
+    /// Removes the requests that have waited longer than `most`.
+    pub(super) fn late(&self, most: Duration) -> Vec<Queued<R>> {
+        let now = Instant::now();
+        let mut late = Vec::new();
+        let is_late = |queued: &Queued<R>| now.saturating_duration_since(queued.since) > most;
+        for queue in self.0.iter() {
+            {
+                let mut waiting = queue.waiting.lock();
+                // The first one has waited longest.
+                while let Some(queued) = waiting.pop_front_if(|queued| is_late(queued)) {
+                    late.push(queued);
+                }
+                queue.len.store(waiting.len(), Relaxed);
+            }
+            // What is aside may be of several queues, and then in no order.
+            let mut aside = queue.aside.lock();
+            for _ in 0..aside.len() {
+                let Some(queued) = aside.pop_front() else { break };
+                if is_late(&queued) { late.push(queued) } else { aside.push_back(queued) }
+            }
+        }
+        late
     }
 }
 
@@ -185,6 +221,20 @@ impl<R> Consumer<R> {
     /// Whether nothing can be queued any more.
     pub(super) fn is_closed(&self) -> bool {
         self.own().is_closed.load(Acquire)
+    }
+
+    /// Lays aside what was taken and not sent, for as long as a batch is in flight; whether there is anything.
+    pub(super) fn lay_aside(&self, taken: &mut VecDeque<Queued<R>>) -> bool {
+        let any = !taken.is_empty();
+        if any {
+            std::mem::swap(taken, &mut *self.own().aside.lock());
+        }
+        any
+    }
+
+    /// Takes back what was laid aside and did not wait too long meanwhile.
+    pub(super) fn take_back(&self, taken: &mut VecDeque<Queued<R>>) {
+        std::mem::swap(taken, &mut *self.own().aside.lock());
     }
 
     /// Says how many requests this worker has in flight.

@@ -294,6 +294,37 @@ fn too_long_a_queue_is_refused_at_once() {
     assert_eq!(batcher.meters().write.shed.get(), 1);
 }
 
+/// What waited behind a locked table was answered as unknown, though it was never sent.
+#[test]
+fn what_waits_too_long_is_refused_while_the_worker_is_busy() {
+    loop {
+        let (store, stage) = Scripted::new();
+        let config = Config { queue_wait_max: Duration::from_millis(300), ..Config::default() };
+        let batcher = Batcher::start(Box::new(store), config, Arc::new(())).unwrap();
+        let refused = |answers: &Answered| {
+            let (label, refused) = answers.recv_timeout(Duration::from_secs(30)).expect("an answer");
+            assert_eq!(refused.unwrap_err().kind(), Kind::Overloaded, "{label}");
+            label
+        };
+        let first = write(&batcher, "a=1");
+        let in_flight = stage.next();
+        let behind = write(&batcher, "a=2");
+        assert_eq!(refused(&behind), "a=2");
+        // The same of what the worker has taken already, but not sent: so large that nothing else is in its batch.
+        let large = format!("a={}", "x".repeat(1 << 20));
+        let both = write(&batcher, &format!("{large} b=1"));
+        in_flight.act(Act::Answer);
+        applied(&first);
+        let Ok(in_flight) = stage.next_or(&both) else { continue };
+        assert_eq!(in_flight.writes(), [large.as_str()]);
+        assert_eq!(refused(&both), "b=1");
+        in_flight.act(Act::Answer);
+        assert_eq!(applied(&both).0, large);
+        assert_eq!(batcher.meters().write.shed.get(), 2);
+        return;
+    }
+}
+
 #[test]
 fn equal_reads_in_one_batch_ask_once_and_are_all_answered() {
     let (batcher, stage) = start();

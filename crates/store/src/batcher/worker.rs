@@ -1,7 +1,7 @@
 //! A store worker: a thread, a session and one batch in flight, of its own queue or, while flushes are slow, of all queues.
 
 use super::batch;
-use super::queue::{Consumer, Queued, Queues};
+use super::queue::{Consumer, Queued, Queues, Waiting};
 use super::replies::answer_batch;
 use super::{
     Batching, ReadRequest, Reply, Shared, Status, WorkerMeters, WriteRequest, Written, overloaded,
@@ -30,6 +30,10 @@ pub(super) const SLOW_IN_A_ROW: u32 = 8;
 const BATCH_WAIT_MAX: Duration = Duration::from_millis(10);
 /// How long a batch may continue after another session found the store lost.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
+/// How often in the longest wait in a queue it is checked who waited too long, and the time between two checks.
+const CHECKS: u32 = 8;
+const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(250);
 /// How often a batch that the store rolled back is tried again.
 const RETRIES_MAX: usize = 3;
 
@@ -244,6 +248,7 @@ impl<R: Request> StoreWorker<R> {
             meters.batch_size.record(batch.len() as u64);
             let (requests, started) = (batch.len(), Instant::now());
             self.queue.in_flight(requests);
+            let has_more = self.queue.lay_aside(&mut self.taken);
             self.hold_session();
             let done = tokio::select! {
                 biased;
@@ -253,6 +258,9 @@ impl<R: Request> StoreWorker<R> {
                     Err(Error::new(Kind::Unknown, "a batch was given up because the store is lost"))
                 }
             };
+            if has_more {
+                self.queue.take_back(&mut self.taken);
+            }
             self.queue.in_flight(0);
             let took = started.elapsed();
             meters.duration.record_duration(took);
@@ -325,17 +333,36 @@ impl<R: Request> StoreWorker<R> {
         while batch.len() < most && (bytes < BATCH_BYTES_MAX || batch.is_empty()) {
             let Some(Queued { mut request, since }) = self.taken.pop_front() else { break };
             let waited = now.saturating_duration_since(since);
-            meters.queued.record_duration(waited);
             if waited > self.shared.config.queue_wait_max {
-                meters.shed.add(1);
-                request.fail(overloaded(Some(waited)));
+                shed(request, waited, &self.shared);
                 continue;
             }
+            meters.queued.record_duration(waited);
             request.reply().queued = waited;
             bytes += request.bytes() + self.last.answer_bytes;
             batch.push(request);
         }
         batch
+    }
+}
+
+/// Refuses a request that has waited too long.
+fn shed<R: Request>(request: R, waited: Duration, shared: &Shared) {
+    let meters = R::meters(shared);
+    meters.queued.record_duration(waited);
+    meters.shed.add(1);
+    request.fail(overloaded(Some(waited)));
+}
+
+/// Refuses what has waited too long, also while the workers are busy: what was not sent is never unknown.
+pub(super) async fn refuse_late<R: Request>(queues: Waiting<R>, shared: Arc<Shared>) {
+    let most = shared.config.queue_wait_max;
+    let pause = (most / CHECKS).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
+    loop {
+        tokio::time::sleep(pause).await;
+        for Queued { request, since } in queues.late(most) {
+            shed(request, since.elapsed(), &shared);
+        }
     }
 }
 

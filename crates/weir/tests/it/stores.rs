@@ -512,3 +512,34 @@ async fn check_refused_owner(store: &dyn Store) {
     }
 }
 
+#[test]
+fn what_waits_behind_a_locked_postgres_is_refused_and_not_unknown() {
+    check_queue(&postgres(), PostgresBlocker::new);
+}
+
+#[test]
+fn what_waits_behind_a_locked_mariadb_is_refused_and_not_unknown() {
+    check_queue(&mariadb(), MariaDbBlocker::new);
+}
+
+/// A write waits in the database, and another of the key behind it in the server: that one was never sent.
+fn check_queue<B: Blocker>(database: &DatabaseServer, hold_rows: impl FnOnce(&str) -> B) {
+    let server = Server::start(&database.url(), &["--store-timeout", "2s"]);
+    server.client().put("/kv/a", b"old");
+    let mut blocker = hold_rows(&database.url());
+    let mut first = server.client();
+    first.send(b"PUT /kv/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nfirst").unwrap();
+    until("the write is in the database", || blocker.waiting() > 0);
+    let second = server.client().put("/kv/a", b"second");
+    assert_eq!(
+        (second.status, second.header("weir-outcome")),
+        (503, Some("not-applied")),
+        "{}",
+        second.text()
+    );
+    assert_eq!(second.problem()["code"], "overloaded");
+    blocker.release();
+    let first = first.answer(false).unwrap();
+    assert!([204, 504].contains(&first.status), "{first:?}");
+    until("the first write is there", || server.client().get("/kv/a").text() == "first");
+}
