@@ -172,6 +172,25 @@ async fn a_late_fill_does_not_undo_a_delete() {
     assert_eq!(world.cached(), None);
 }
 
+/// Race 1, while a read from after the DELETE keeps the key among those in flight.
+#[tokio::test]
+async fn a_late_fill_beside_a_later_read_does_not_undo_a_delete() {
+    let world = World::new();
+    world.put_uncached("v1").await;
+    let read = world.get().await;
+    let late = world.call();
+    late.act(Act::Perform);
+    let delete = world.delete().await;
+    world.call().act(Act::Answer);
+    delete.await.unwrap().unwrap();
+    let later = world.get().await;
+    late.act(Act::Answer);
+    assert_eq!(read.await.unwrap(), Ok(Some("v1".into())));
+    assert_eq!(world.cached(), None);
+    world.call().act(Act::Answer);
+    assert_eq!(later.await.unwrap(), Ok(None));
+}
+
 /// Race 2. Two writes of a key may not reach the cache in another order than the store.
 #[tokio::test]
 async fn the_last_committed_of_two_writes_is_the_one_cached() {

@@ -289,10 +289,19 @@ fn the_end_of_the_owners_connection_to_mariadb_is_noticed() {
 }
 
 #[test]
+fn a_newer_row_in_postgres_stays_and_is_reported() {
+    check_newer_row(&postgres());
+}
+
+#[test]
 fn a_newer_row_in_mariadb_stays_and_is_reported() {
-    let mariadb = mariadb();
+    check_newer_row(&mariadb());
+}
+
+/// Alone, in a batch of puts, and beside a delete: each is a statement of its own.
+fn check_newer_row(database: &DatabaseServer) {
     block_on(async {
-        let store = store::open(&mariadb.url()).unwrap();
+        let store = store::open(&database.url()).unwrap();
         let lease = store.acquire(Part::WHOLE).await.unwrap();
         let mut session = store.connect(lease.epoch).await.unwrap();
         session.write(&[put("b", b"newer", 10)]).await.unwrap();
@@ -302,6 +311,14 @@ fn a_newer_row_in_mariadb_stays_and_is_reported() {
         assert_eq!(session.write(&batch).await.unwrap(), [Found::Absent, Found::Newer, Found::Present]);
         assert_eq!(value_of(session.as_mut(), "b").await, Some(b"newer".to_vec()));
         assert_eq!(value_of(session.as_mut(), "c").await, Some(b"again".to_vec()));
+        let gone = Key::new(b"c").unwrap();
+        let batch =
+            [put("b", b"older", 9), Write { key: gone, version: Version(11), change: Change::Delete }];
+        assert_eq!(session.write(&batch).await.unwrap(), [Found::Newer, Found::Present]);
+        assert_eq!(value_of(session.as_mut(), "b").await, Some(b"newer".to_vec()));
+        // The same version is no newer one.
+        assert_eq!(session.write(&[put("b", b"again", 10)]).await.unwrap(), [Found::Newer]);
+        assert_eq!(value_of(session.as_mut(), "b").await, Some(b"newer".to_vec()));
     });
 }
 
