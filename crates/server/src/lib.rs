@@ -98,6 +98,10 @@ pub struct Server {
     workers: Vec<JoinHandle<()>>,
 }
 
+/// Sockets bound to the addresses of a server, one per worker each. They do not listen yet: what is wrong with an address is
+/// known before a store is acquired, and clients that come too early are refused.
+pub struct Sockets(Vec<Vec<std::net::TcpListener>>);
+
 /// What all workers share.
 struct Shared {
     options: Options,
@@ -153,18 +157,30 @@ struct Worker {
     pauses: Pauses,
 }
 
+impl Sockets {
+    /// Binds them to the addresses of `options`.
+    pub fn bind(options: &Options) -> io::Result<Sockets> {
+        let addresses = std::iter::once(options.listen).chain(options.compat.iter().map(|at| at.listen));
+        let bound =
+            addresses.map(|at| bind(at, options.workers.max(1)).map_err(|error| cannot_listen(at, error)));
+        bound.collect::<io::Result<_>>().map(Sockets)
+    }
+}
+
 impl Server {
-    /// Listens and serves.
-    pub fn start(mut options: Options, tiers: Tiers) -> io::Result<Server> {
+    /// Listens on the sockets of `options` and serves.
+    pub fn start(mut options: Options, Sockets(sockets): Sockets, tiers: Tiers) -> io::Result<Server> {
         debug_assert!(options.value_bytes <= VALUE_BYTES_MAX);
         let workers = options.workers.max(1);
         let mut listeners: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-        let address = listen_for_all(options.listen, None, &mut listeners)?;
+        let mut sockets = sockets.into_iter();
+        let mut listen = |state| listen_for_all(sockets.next().unwrap_or_default(), state, &mut listeners);
+        let address = listen(None)?;
         let mut compat = Vec::new();
-        for CompatListener { api, listen } in &options.compat {
-            let hosts = Hosts::of(*listen, &options.hosts);
+        for CompatListener { api, listen: at } in &options.compat {
+            let hosts = Hosts::of(*at, &options.hosts);
             let state = Arc::new(CompatState::new(api, options.cache_entries, hosts));
-            compat.push((api.name, listen_for_all(*listen, Some(state), &mut listeners)?));
+            compat.push((api.name, listen(Some(state))?));
         }
         // After listening: a port that is taken is all there is to say then.
         options.connections = make_room(options.connections);
@@ -248,35 +264,45 @@ fn room_within(files: u64, connections: usize) -> usize {
     connections.min(usize::try_from(room).unwrap_or(usize::MAX))
 }
 
-/// Listens at `address` for every worker; the address with its port.
+/// Listens on the sockets of an address, one for each worker; the address with its port.
 fn listen_for_all(
-    address: SocketAddr,
+    sockets: Vec<std::net::TcpListener>,
     compat: Option<Arc<CompatState>>,
     workers: &mut [Vec<Listener>],
 ) -> io::Result<SocketAddr> {
-    let named =
-        |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
-    let sockets = listen(address, workers.len()).map_err(named)?;
-    let address = sockets[0].local_addr().map_err(named)?;
+    let address = sockets.first().ok_or(io::ErrorKind::InvalidInput)?.local_addr()?;
+    listen(&sockets, address).map_err(|error| cannot_listen(address, error))?;
     for (listeners, socket) in workers.iter_mut().zip(sockets) {
         listeners.push(Listener { socket, compat: compat.clone() });
     }
     Ok(address)
 }
 
+fn cannot_listen(address: SocketAddr, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+}
+
 /// One socket per worker, all on the same port.
-fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
-    // Sockets that share a port share it with any process: first check that no other process listens.
-    let alone = listen_once(address, false)?;
+fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
+    let alone = bind_once(address, false)?;
     let address = alone.local_addr()?;
     if count == 1 {
         return Ok(vec![alone]);
     }
     drop(alone);
-    (0..count).map(|_| listen_once(address, true)).collect()
+    (0..count).map(|_| bind_once(address, true)).collect()
 }
 
-fn listen_once(address: SocketAddr, shares_port: bool) -> io::Result<std::net::TcpListener> {
+fn listen(sockets: &[std::net::TcpListener], address: SocketAddr) -> io::Result<()> {
+    if sockets.len() > 1 {
+        // They share the port with any process. Another may listen there since they were bound, but not when this is bound.
+        drop(bind_once(address, false)?);
+    }
+    Ok(sockets.iter().try_for_each(|socket| rustix::net::listen(socket, 4096))?)
+}
+
+/// Fails where another process listens, unless both share the port.
+fn bind_once(address: SocketAddr, shares_port: bool) -> io::Result<std::net::TcpListener> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -284,7 +310,6 @@ fn listen_once(address: SocketAddr, shares_port: bool) -> io::Result<std::net::T
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_socket_reuseport(&socket, shares_port)?;
     rustix::net::bind(&socket, &address)?;
-    rustix::net::listen(&socket, 4096)?;
     Ok(socket.into())
 }
 

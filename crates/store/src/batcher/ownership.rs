@@ -15,10 +15,11 @@ use tokio::sync::mpsc;
 /// Between two attempts to acquire the lease, at first; doubled up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// A lease that lasted this long was not lost at once.
+/// A lease that lasted this long was not lost at once. After one that was, the pause is doubled up to the same time: each costs
+/// an epoch, and there are 2^20.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// Starts the owner thread and waits for its first lease.
+/// Starts the owner thread, which does `beside` too, and waits for its first lease.
 pub(super) fn spawn(
     shared: &Arc<Shared>,
     observer: Arc<dyn Observer>,
@@ -86,8 +87,7 @@ impl Owner {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             drop(lease);
-            // A store that is lost as soon as it is acquired must not be acquired in a tight loop: epochs are finite.
-            pause = if since.elapsed() < SETTLED { (pause * 2).min(PAUSE_MAX) } else { PAUSE_MIN };
+            pause = if since.elapsed() < SETTLED { (pause * 2).min(SETTLED) } else { PAUSE_MIN };
             let Some(next) = self.reacquire(pause).await else { return };
             log::info!("{role} is back");
             lease = next;
@@ -162,8 +162,10 @@ impl Owner {
         };
         let lease = self.shared.store.acquire(part).await?;
         if lease.epoch > Version::EPOCH_MAX {
-            let message =
-                format!("the store was leased {} times; versions have no room for more", lease.epoch);
+            let message = format!(
+                "the store was leased {} times; versions have no room for more (docs/consistency.md)",
+                lease.epoch
+            );
             return Err(Error::new(Kind::Config, message));
         }
         Ok(lease)

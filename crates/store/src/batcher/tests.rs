@@ -325,6 +325,41 @@ fn what_waits_too_long_is_refused_while_the_worker_is_busy() {
     }
 }
 
+/// A store whose leases are lost at once; when they were acquired.
+struct LosesLeases {
+    store: Scripted,
+    acquired: mpsc::Sender<Instant>,
+}
+
+impl Store for LosesLeases {
+    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
+        self.acquired.send(Instant::now()).unwrap_or_default();
+        Box::pin(async move {
+            let lease = self.store.acquire(part).await?;
+            Ok(Lease { lost: Box::pin(std::future::ready("as the test says".to_owned())), ..lease })
+        })
+    }
+
+    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
+        self.store.connect(epoch)
+    }
+
+    fn workers(&self) -> Workers {
+        self.store.workers()
+    }
+}
+
+/// Each costs an epoch, and there were two a second of them.
+#[test]
+fn leases_that_are_lost_at_once_become_fewer_and_fewer() {
+    let (acquired, times) = mpsc::channel();
+    let store = LosesLeases { store: Scripted::new().0, acquired };
+    let batcher = Batcher::start(Box::new(store), Config::default(), Arc::new(())).unwrap();
+    let times: Vec<Instant> = times.iter().take(8).collect();
+    assert!(times[7] - times[6] >= Duration::from_secs(2), "{times:?}");
+    drop(batcher);
+}
+
 #[test]
 fn equal_reads_in_one_batch_ask_once_and_are_all_answered() {
     let (batcher, stage) = start();

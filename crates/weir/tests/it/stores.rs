@@ -444,6 +444,24 @@ fn check_owner_table_missing(database: &DatabaseServer) {
     assert_eq!(Version(last).epoch(), 4);
 }
 
+#[test]
+fn a_start_that_cannot_listen_takes_no_epoch() {
+    let (postgres, other) = (postgres(), Server::start("memory:", &[]));
+    Server::start(&postgres.url(), &[]).kill();
+    let epoch = || postgres.ask("SELECT epoch FROM weir_owner").unwrap()[0][0].clone();
+    let before = epoch();
+    for workers in ["1", "2"] {
+        let failed = weir()
+            .args(["serve", "--listen", &other.address.to_string(), "--workers", workers])
+            .args(["--store", &postgres.url()])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&failed.stderr);
+        assert!(said.contains("cannot listen on") && said.contains("; hint: stop what listens"), "{said}");
+    }
+    assert_eq!(epoch(), before);
+}
+
 /// Asks a database from a thread that has no runtime yet.
 fn ask(database: &DatabaseServer, sql: &str) {
     std::thread::scope(|scope| scope.spawn(|| database.ask(sql).unwrap()).join()).unwrap();

@@ -11,8 +11,8 @@ use super::say;
 use cache::{self, Cache};
 use kv::Error;
 use plan::{Plan, plan};
-use server::Server;
 use server::tiered::{Replica, Shard, Tiers};
+use server::{Server, Sockets};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -34,6 +34,12 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
 }
 
 fn serve(plan: &Plan) -> Result<(), Error> {
+    let taken = |error| {
+        Error::input(error)
+            .hint("stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one")
+    };
+    // Before the stores are acquired: each lease costs an epoch.
+    let sockets = Sockets::bind(&plan.options()).map_err(taken)?;
     let tiers = start_tiers(plan).map_err(|error| store_failure(&error))?;
     if plan.args.acknowledge_early {
         log::warn!("writes are acknowledged before they are committed; they can be lost");
@@ -42,10 +48,7 @@ fn serve(plan: &Plan) -> Result<(), Error> {
     if !faults.is_empty() {
         log::warn!("injected faults: {}", faults.join(", "));
     }
-    let server = Server::start(plan.options(), tiers).map_err(|error| {
-        Error::input(error)
-            .hint("stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one")
-    })?;
+    let server = Server::start(plan.options(), sockets, tiers).map_err(taken)?;
     // Before the address is printed: its reader may end the server at once.
     let draining = Arc::new(AtomicBool::new(false));
     let mut signals = end_signals(&draining)?;
