@@ -414,6 +414,7 @@ fn why_a_store_is_unavailable_is_for_the_log_alone() {
     server.kill().unwrap();
     server.wait().unwrap();
 }
+
 #[test]
 fn without_its_owner_table_a_postgres_goes_on_above_its_rows() {
     check_owner_table_missing(&postgres());
