@@ -15,7 +15,7 @@ pub(super) fn check(case: &OfWorkload) -> Checked {
     let Some(best) = best(usable(case.rows)) else { return Checked::not_checked("no level has numbers") };
     let own = busiest(best, |kind| kind == ResourceKind::Generator);
     let busy =
-        own.map_or_else(String::new, |(_, share)| format!("; it uses {:.0} % of its cores", share * 100.0));
+        own.map_or_else(String::new, |(_, share)| format!("; the generator was {:.0} % busy", share * 100.0));
     if let Some(effect) = case.headroom {
         return by_experiment(effect, &busy);
     }
@@ -38,7 +38,7 @@ fn by_experiment(of: &Effect, busy: &str) -> Checked {
     let [mean, low, high, expected] =
         [of.loss.mean, of.loss.low, of.loss.high, of.expected_loss].map(|share| share * 100.0);
     let seen = format!(
-        "with the generator slowed, {mean:.1} % of goodput was lost ({low:.1} to {high:.1}); as the limit it would lose {expected:.1} %{busy}"
+        "with the generator slowed, {mean:.1} % of goodput was lost ({low:.1} to {high:.1}); if the generator were the limit, {expected:.1} % would be lost{busy}"
     );
     match of.shown {
         Shown::NotLimit => Checked::pass(seen),
@@ -47,7 +47,7 @@ fn by_experiment(of: &Effect, busy: &str) -> Checked {
             "Give the generator more cores, with [cores] in the experiment, or more machines, with --worker in the workload’s args.",
         ),
         Shown::Undecided => {
-            Checked::not_checked(format!("{seen}: more rounds or longer windows would decide it"))
+            Checked::not_checked(format!("not decided: {seen}. More rounds or longer windows may decide it."))
         }
     }
 }

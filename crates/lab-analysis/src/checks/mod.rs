@@ -44,33 +44,33 @@ pub enum Test {
 
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
-    check("headroom", "generator is not the limit", Low, Test::Workload(headroom::check))
+    check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
         .about("slowing the load generator reduces goodput less than it would if the generator were the limit"),
     check("little", "Little’s law", Low, Test::Row(row::little))
-        .about("throughput × time accounts within 2 % for the clients of a closed loop, for the requests in flight of an open one"),
-    check("percentiles", "percentiles in order", Low, Test::Row(row::percentiles))
+        .about("throughput × time is within 2 % of the number of clients; in an open loop, of requests in flight"),
+    check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))
         .about("min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, no sample beyond the histogram"),
     check("errors", "errors", Medium, Test::Row(row::errors))
         .about("at most 0.1 % of the attempts fail; a level with more enters neither capacity nor knee"),
-    check("on_time", "generator on time", Medium, Test::Row(row::on_time))
-        .about("the load generator waits for a core, or sends late, for at most 1 % of the total latency"),
+    check("on_time", "generator delay", Medium, Test::Row(row::on_time))
+        .about("the time for which the load generator waits for a core or sends late is at most 1 % of the total latency"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
-        .about("goodput and latency have no trend in the window, their confidence intervals are at most ±1 % and ±2 %, and all that an open loop offers completes"),
-    check("machine", "machine noise", Medium, Test::Row(row::machine))
-        .about("steal ≤ 0.5 %, no swap, other processes on our cores ≤ 5 %"),
+        .about("goodput and latency have no trend in the window; their 95 % intervals are at most ±1 % and ±2 %; in an open loop, all that is offered completes"),
+    check("machine", "other load on the machine", Medium, Test::Row(row::machine))
+        .about("other virtual machines take at most 0.5 % of our cores (steal), other processes at most 5 %; no swap"),
     check("mix", "requested mix", Medium, Test::Row(row::mix))
         .about("the observed mix of operations is the requested one"),
     check("checkpoints", "checkpoints", Medium, Test::Row(row::checkpoints))
         .about("the window holds no checkpoint of the database, or at least two: a single one would distort the mean"),
-    check("complete", "all trials have numbers", Medium, Test::Workload(run::complete))
+    check("complete", "complete trials", Medium, Test::Workload(run::complete))
         .about("every planned trial delivered numbers"),
     check("repetitions", "repetitions", Medium, Test::Workload(run::repetitions))
         .about("every level was measured in at least three repetitions, so that each mean has an interval"),
-    check("values", "values verified", Low, Test::Workload(run::values))
+    check("values", "verified values", Low, Test::Workload(run::values))
         .about("values read under load were compared with those written, and none was wrong or stale"),
     check("accuracy", "generator accuracy", Low, Test::Run(run::accuracy))
         .about("the load generator passed its accuracy test on this machine"),
-    check("cores", "generator has its own cores", Low, Test::Run(run::cores))
+    check("cores", "cores of the generator", Low, Test::Run(run::cores))
         .about("the load generator shares no core with what it measures"),
     check("full_length", "full length", Medium, Test::Run(run::full_length))
         .about("warm-ups and windows are as long as the experiment says"),

@@ -52,7 +52,7 @@ pub(super) fn values(case: &OfWorkload) -> Checked {
             "Find out why the target answers so before its speed is compared with anything.",
         ),
         (0, 0, _) => Checked::not_checked("the workload reads no values"),
-        (_, 0, _) => Checked::not_checked("no read was compared; enable it with --verify"),
+        (_, 0, _) => Checked::not_checked(r#"no read was compared; args = ["--verify", "all"] enables it"#),
         (reads, verified, _) => {
             let share = (verified as f64 / reads.max(1) as f64).min(1.0) * 100.0;
             Checked::pass(format!("{verified} reads compared ({share:.2} % of them), none wrong or stale"))
@@ -80,7 +80,7 @@ pub(super) fn accuracy(results: &Results) -> Checked {
                 [] => Checked::pass(format!("{} passed", count(report.checks.len() as u32, "part"))),
                 failed => Checked::fail(
                     format!("failed: {}", failed.join(", ")),
-                    "Repeat weir selftest on a quiet machine; what stays is a limit of this machine.",
+                    "Repeat weir selftest while nothing else runs; what fails again is a limit of this machine.",
                 ),
             }
         }

@@ -257,7 +257,7 @@ fn the_generator_is_the_limit_if_and_only_if_goodput_follows_it() {
     assert_eq!(outcome, Outcome::Fail);
     assert!(
         seen.starts_with("with the generator slowed, 20.0 % of goodput was lost")
-            && seen.contains("as the limit it would lose 20.3 %"),
+            && seen.contains("if the generator were the limit, 20.3 % would be lost"),
         "{seen}"
     );
     assert_eq!((limit.bottleneck.grade, limit.trust.confidence), (Grade::Generator, Low));

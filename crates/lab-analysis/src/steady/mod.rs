@@ -84,7 +84,7 @@ impl<'a> Judged<'a> {
         match &self.verdict {
             Verdict::TooFew if bins >= BINS_LEAST => Checked::not_checked("no request succeeded"),
             Verdict::TooFew => Checked::not_checked(format!(
-                "a window of {} s has too few seconds (--window {BINS_LEAST}s is the least; with [adaptive] it is as long as it has to be)",
+                "a window of {} s is too short for this check: use --window {BINS_LEAST}s or longer, or an [adaptive] section",
                 tenths(self.load.window_secs)
             )),
             Verdict::NotSteady { figure, change } => self.not_steady(figure, *change),
@@ -109,7 +109,7 @@ impl<'a> Judged<'a> {
         // A shorter window of fixed length is not checked at all.
         let secs = round_up(bins_needed * self.window.secs).max(BINS_LEAST as f64);
         let longer =
-            format!("a window of about {secs:.0} s (--window {secs:.0}s; with [adaptive] it is the least)");
+            format!("a window of about {secs:.0} s (--window {secs:.0}s; with [adaptive] the minimum)");
         let Known { name, interval, limits, drift, .. } = known;
         if *interval <= limits.interval {
             return format!("a drift of {} in {name} may be noise; {longer} would tell", signed(*drift));

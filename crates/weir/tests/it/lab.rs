@@ -298,7 +298,7 @@ fn on_one_core_with_the_server_the_generator_is_said_to_be_the_limit() {
     let read = |name| fs::read_to_string(out.join(name)).unwrap().replace('\u{a0}', " ");
     let headline = String::from_utf8(output.stdout).unwrap();
     for said in [&headline, &read("report.html"), &read("report.md")] {
-        let words = "generator has its own cores";
+        let words = "cores of the generator";
         assert!(said.contains(words), "{words:?} is missing in {said}");
     }
 }
