@@ -54,10 +54,12 @@ pub enum How {
 }
 
 const MEGA: f64 = 1e-6;
+/// Of the time, in per cent.
+const SHARE: How = PerSecond(100.0);
 const LATE: &str = "PostgreSQL’s sessions hand in commits, log syncs and blocks at most once a second, so up to a second of \
      work is missing or too much at either end of a window; log bytes and writing transactions are exact.";
-const SAMPLING: &str = "Sampling sockets is the lab’s own use of the cores, in nobody’s processor time. What all of sampling takes of \
-     goodput is measured by experiments/sampling.toml and weir compare.";
+const SAMPLING: &str = "Sampling of sockets is done by the lab and is not counted in the processor time of any part. To measure how much \
+     goodput all sampling costs, run experiments/sampling.toml and weir compare.";
 
 /// Growth in a second.
 const RATE: How = PerSecond(1.0);
@@ -86,15 +88,15 @@ pub const FIGURES: &[Figure] = &[
     figure("rollbacks_per_sec", Databases, "rollbacks", "per s", "*.rollbacks", RATE).but(LATE),
     figure("blocks_read_per_sec", Databases, "pages read", "per s", "*.blocks_read", RATE).but(LATE),
     figure("row_lock_waits_per_sec", Databases, "row lock waits", "per s", "*.row_lock_waits", RATE),
-    figure("checkpoints", Databases, "checkpoints", "a trial", "*.checkpoints", Growth),
+    figure("checkpoints", Databases, "checkpoints", "per trial", "*.checkpoints", Growth),
     figure("connections", Databases, "connections", "", "*.connections", Gauge),
     figure("threads", Processes, "threads", "", "*.threads", Gauge),
-    figure("switches_per_request", Processes, "switches", "a request", "*.switches", PerAttempt),
-    figure("sampling_percent_of_core", Processes, "sampling", "% of a core", "*.cost_secs", PerSecond(100.0))
+    figure("switches_per_request", Processes, "context switches", "per request", "*.switches", PerAttempt),
+    figure("sampling_percent_of_core", Processes, "sampling by the lab", "% of a core", "*.cost_secs", SHARE)
         .but(SAMPLING),
-    figure("pressure_some_percent", Pressure, "some wait", "% of the time", "*.some_secs", PerSecond(100.0)),
-    figure("pressure_all_percent", Pressure, "all wait", "% of the time", "*.full_secs", PerSecond(100.0)),
-    figure("throttled_percent", Pressure, "throttled", "% of the time", "*.throttled_secs", PerSecond(100.0)),
+    figure("pressure_some_percent", Pressure, "some thread waited", "% of the time", "*.some_secs", SHARE),
+    figure("pressure_all_percent", Pressure, "all threads waited", "% of the time", "*.full_secs", SHARE),
+    figure("throttled_percent", Pressure, "throttled", "% of the time", "*.throttled_secs", SHARE),
 ];
 
 const fn figure(

@@ -44,12 +44,12 @@ fn said(selftest: &Selftest) -> String {
             let passed = checks.iter().filter(|check| check.outcome == CheckOutcome::Pass);
             let passed: Vec<String> = passed.map(|check| check.name.clone() + &check.at_try()).collect();
             let all = count(checks.len() as u32, "check");
-            let names = if passed.is_empty() { String::new() } else { format!(" ({})", passed.join(", ")) };
-            format!("{} of {all} pass in {secs:.1} s{names}", passed.len())
+            let names = if passed.is_empty() { String::new() } else { format!(": {}", passed.join(", ")) };
+            format!("{} of {all} passed in {secs:.1} s{names}", passed.len())
         }
         Selftest::Broke(why) => format!("could not be run: {}", why.trim_end_matches('.')),
         Selftest::Skipped => "not run, as asked".to_owned(),
-        Selftest::Simulated => "nothing to prove, the target is simulated".to_owned(),
+        Selftest::Simulated => "not needed, the target is simulated".to_owned(),
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) fn blocks(results: &Results) -> Vec<Block> {
         return vec![Block::Text("Not known: these results are older than the selftest.".to_owned())];
     };
     let cores = results.selftest_cores.map_or_else(String::new, |[generator, responder]| {
-        format!(" with the generator on core {generator} and the responder on core {responder}")
+        format!(" with the generator on core {generator} and the test server on core {responder}")
     });
     let said = said(selftest);
     let Selftest::Ran(report) = selftest else { return vec![Block::Text(format!("Selftest: {said}."))] };

@@ -71,7 +71,7 @@ fn offered(found: &WorkloadFindings, rps: f64, kept: &[u32], over: &[u32]) -> (f
 fn knee(found: &WorkloadFindings) -> Answer {
     let (said, why) = match &found.knee {
         Some(knee) => {
-            let blunt = (!knee.sharp).then(|| "uncertain: four estimates differ by more than 2×".to_owned());
+            let blunt = (!knee.sharp).then(|| "uncertain: four methods differ by more than 2×".to_owned());
             let ends = sentences::between_clients(knee.ends);
             (format!("{} clients{ends}", format::clients(knee.clients)), blunt)
         }

@@ -24,22 +24,25 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         page.push(Block::Notes(vec![format!(
             "At {}. Demand: busy time per request, ± its standard deviation over these levels. 100 % busy at: the throughput at \
-             which the resource would be busy all the time; none if its demand changes with the load. Queue growth: of each \
-             client added, how many wait there.",
+             which the resource would be busy all the time; – if its demand falls with the load (batching). Queue growth: of each \
+             client added, how many wait there. Pressure: share of the time in which some thread waited for a CPU or for I/O \
+             (Linux PSI), or a quota stopped it.",
             format::levels(&bottleneck.levels)
         )]));
     }
     if !found.effects.is_empty() {
         page.push(Block::Part("Goodput lost when one resource is slowed".to_owned()));
         page.push(Block::Table(Table::of(&found.effects, INTERVENTIONS, |_| false)));
-        page.push(Block::Notes(vec![ELASTICITY.to_owned()]));
+        let control = found.effects.iter().any(is_control).then_some(CONTROL);
+        page.push(Block::Notes([ELASTICITY].into_iter().chain(control).map(str::to_owned).collect()));
     }
     page
 }
 
 /// How to read the table of interventions.
-const ELASTICITY: &str = "Expected: the loss if the slowed resource were the limit. Elasticity: the measured loss divided by it. The control is a delay \
-    that keeps nothing busy.";
+const ELASTICITY: &str = "By: the time added to each request, batch or flush, and the name of the intervention. Expected: the loss if the slowed \
+    resource were the limit. Elasticity: the measured loss divided by it.";
+const CONTROL: &str = "The control is a delay of each request that uses no resource.";
 
 /// What could be the limit of a workload, and whether it is named.
 type Candidate<'a> = (&'a Evidence, bool);
@@ -50,7 +53,7 @@ const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
         Some(waiting) => Some(format!("{} sessions", waiting.parts.join(" + "))),
         None => Some(of.resource.clone()),
     }),
-    ("<name as the limit", |(of, is_named)| {
+    ("<would be called", |(of, is_named)| {
         Some(format!("{}{}", sentences::limit(of), if *is_named { " (named)" } else { "" }))
     }),
     ("utilization", |(of, _)| of.waiting.is_none().then(|| percent(of.utilization, 0))),

@@ -118,7 +118,7 @@ fn figures(found: &WorkloadFindings) -> Vec<Block> {
     }
     let figure = |(figure, owner): &(&'static Figure, _)| {
         let (name, owner): (_, String) = (figure.name, String::from(*owner));
-        column(format!("{owner} {}, {}", figure.heading.0, figure.heading.1), move |row: &Row| {
+        column(format!("{owner}: {}, {}", figure.heading.0, figure.heading.1), move |row: &Row| {
             Some(short(row.figures.iter().find(|of| of.figure == name && of.of == owner)?.value))
         })
     };

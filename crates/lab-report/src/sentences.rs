@@ -41,9 +41,10 @@ pub(super) fn decline(found: &WorkloadFindings) -> Option<String> {
     Some(format!("past the peak goodput falls by {share} ({rps} req/s at {at})"))
 }
 
-/// The name of a limit: `commit path`, or that of its resource.
+/// The name of a limit: `commit path`, or that of its resource, as of a pool: not every store has connections.
 pub(super) fn limit(of: &Evidence) -> &str {
-    of.limit.filter(|limit| *limit != Limit::Other).map_or(of.resource.as_str(), |limit| limit.name())
+    let has_name = |limit: &Limit| !matches!(limit, Limit::Other | Limit::Pool);
+    of.limit.filter(has_name).map_or(of.resource.as_str(), |limit| limit.name())
 }
 
 /// The names of limits: `commit path`, `server CPU and database CPU`.
@@ -96,10 +97,10 @@ fn reason(of: &Reason) -> String {
         Reason::InStore(growth) => added(growth, format!("are in the store, in {}", growth.resource)),
         Reason::Unaccounted(growth) => added(growth, "are in no place that was read".to_owned()),
         Reason::Followed { resource } => {
-            format!("Slowing {resource} reduced goodput as predicted, so it is the limit.")
+            format!("Slowing {resource} reduced goodput as predicted. Nothing else names it: not confirmed.")
         }
         Reason::NotBusy { resource, utilization } => {
-            busy(resource, *utilization, "which does not explain the queue")
+            busy(resource, *utilization, "below the 95 % from which it would explain the queue")
         }
         Reason::DemandVaries { resource, utilization, variation } => {
             let one = "but only one level decides, so its demand at another is not known".to_owned();
@@ -128,8 +129,8 @@ pub(super) fn between_clients((low, high): (f64, f64)) -> String {
 fn knee(of: &Knee) -> String {
     let said = |value: Option<f64>| known(value, format::clients);
     format!(
-        "Knee, in clients: {}{} where the bounds cross, {} by a broken stick, {} by Kleinrock’s power, {} by Kneedle (levels \
-         {}–{}).{} In brackets: interval over repetitions.",
+        "Knee, in clients: {}{} where the two asymptotic bounds cross, {} by a broken-stick fit, {} by Kleinrock’s power, {} by Kneedle (levels \
+         {}–{}).{} In brackets: 95 % interval over repetitions.",
         format::clients(of.clients),
         between_clients(of.ends),
         said(of.broken_stick),
@@ -170,12 +171,12 @@ pub(super) fn slowed(effect: &Effect) -> String {
     if resources.is_empty() { "nothing: the control".to_owned() } else { listed(resources) }
 }
 
-/// By how much: `cpu, +250 µs`.
+/// By how much: `+250 µs (cpu)`.
 pub(super) fn how_slowed(effect: &Effect) -> String {
     let change = &effect.change;
     match change.factor {
-        Some(factor) => format!("{}, demand × {}", change.name, format::trimmed(&format!("{factor:.2}"))),
-        None => format!("{}, +{}", change.name, latency(Some(change.added_us))),
+        Some(factor) => format!("demand × {} ({})", format::trimmed(&format!("{factor:.2}")), change.name),
+        None => format!("+{} ({})", latency(Some(change.added_us)), change.name),
     }
 }
 
@@ -237,11 +238,11 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
 }
 
 /// How to read the plots at the beginning of the page.
-pub(super) const OVERVIEW: &str = "Whiskers: interval over repetitions. Band: capacity and its interval. Thin lines: throughput at which a resource is 100 % busy. \
-    Vertical dashed line: the knee. Hollow: a check failed, the level is not used. No point: no trial succeeded.";
+pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (of two: their range). Band: interval of the throughput on the card. Thin lines: throughput at which a resource is 100 % busy. \
+    Vertical dashed line: the knee. Hollow: too many errors, or over capacity; the level is not used. No point: no trial succeeded.";
 
 /// How to read the plot of the resources.
-pub(super) const UTILIZATION: &str = "Grey: the load generator, and in brackets what may be busy without being the limit. Vertical dashed line: the knee.";
+pub(super) const UTILIZATION: &str = "Grey: the load generator. Grey, in brackets: what may be busy without being the limit. Vertical dashed line: the knee.";
 
 /// How a trial went.
 pub(super) fn time_series_caption(of: &TimeSeries) -> String {

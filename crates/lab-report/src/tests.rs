@@ -224,7 +224,7 @@ fn figures_have_all_panels_and_are_files_of_their_own() {
     for (name, all) in [
         (
             "plots/get.svg",
-            &["Goodput, req/s", "Latency", "knee 4", "capacity 500", "cpu 100 %", "p99.9", "width=\"480\""][..],
+            &["Goodput, req/s", "Latency", "knee 4", "capacity 500", "cpu 100 %", "p99.9", "width=\"520\""][..],
         ),
         ("plots/get.resources.svg", &["Utilization", "knee 4", "100 %", "disk", "width=\"840\""]),
     ] {
@@ -260,7 +260,7 @@ fn a_run_near_the_knee_is_shown_second_by_second_where_it_is_long_enough() {
         "(plots/get.seconds.svg)",
         "Repetition 2 at 4 clients, in bins of 1 s. Not steady: the first 7 of 30 s still belong to the warm-up",
         "Dashed: where the warm-up seems to end.",
-        "window of 9 s has too few seconds",
+        "window of 9 s is too short for this check",
     ] {
         assert!(page.contains(said), "{said:?} is missing in {page}");
     }
@@ -424,10 +424,10 @@ fn what_databases_and_disks_did_is_shown_where_it_was_read() {
         "Most of these were in row lock: ",
         "writes of one key go one after the other",
         "Resource usage",
-        "write cap written",
-        "database commits",
+        "write cap: written",
+        "database: commits",
         "321",
-        "database threads",
+        "database: threads",
         "at least 25 samples a trial; sampling took at most 0.8 % of a core",
         "at most once a second",
     ] {
@@ -468,7 +468,7 @@ fn an_accuracy_check_that_fails_is_a_warning_above_everything_else() {
         assert!(page.find(said) < page.find("req/s") && page.contains(said), "{page}");
     }
     assert!(html.contains("class=\"warning\""));
-    assert!(markdown.contains("1 of 2 checks pass in 6.2 s (delay)"), "{markdown}");
+    assert!(markdown.contains("1 of 2 checks passed in 6.2 s: delay"), "{markdown}");
     assert!(markdown.contains("| stall | 0.05 measured | ≤ 0.02 | fail |"), "{markdown}");
     let lines =
         selftest_lines(&checks(&[("delay", CheckOutcome::Pass), ("stall", CheckOutcome::Fail)]).unwrap());
@@ -486,20 +486,20 @@ fn an_accuracy_check_that_took_more_than_one_try_says_so_everywhere() {
         Selftest::Ran(report)
     };
     let [_, markdown, _] = proved(Some(tried(CheckOutcome::Pass)));
-    assert!(markdown.contains("(delay, stall (try 3))"), "{markdown}");
-    assert!(markdown.contains("| ≤ 0.02 | pass (try 3) |"), "{markdown}");
-    assert!(selftest_lines(&tried(CheckOutcome::Pass))[0].ends_with("(delay, stall (try 3))"));
+    assert!(markdown.contains(": delay, stall (at try 3)."), "{markdown}");
+    assert!(markdown.contains("| ≤ 0.02 | pass (at try 3) |"), "{markdown}");
+    assert!(selftest_lines(&tried(CheckOutcome::Pass))[0].ends_with(": delay, stall (at try 3)"));
     let lines = selftest_lines(&tried(CheckOutcome::Fail));
-    assert!(lines[0].contains(" pass: ") && lines[1].contains(" fail (try 3): "), "{lines:?}");
+    assert!(lines[0].contains(" pass: ") && lines[1].contains(" fail (at try 3): "), "{lines:?}");
 }
 
 #[test]
 fn the_cores_of_the_selftest_are_those_it_had() {
     let mut results = results();
     results.selftest = checks(&[("delay", CheckOutcome::Pass)]);
-    assert!(file(&results, "report.md").contains("before the first trial: 1 of 1 check pass"));
+    assert!(file(&results, "report.md").contains("before the first trial: 1 of 1 check passed"));
     results.selftest_cores = Some([3, 0]);
-    let said = "trial with the generator on core 3 and the responder on core 0: 1 of 1 check pass";
+    let said = "trial with the generator on core 3 and the test server on core 0: 1 of 1 check passed";
     assert!(file(&results, "report.md").contains(said));
 }
 
@@ -509,14 +509,14 @@ fn what_came_of_the_selftest_is_always_said() {
     for (selftest, said, warned) in [
         (
             checks(&[("delay", CheckOutcome::Pass), ("faults", CheckOutcome::Pass)]),
-            "2 of 2 checks pass in 6.2 s (delay, faults).",
+            "2 of 2 checks passed in 6.2 s: delay, faults.",
             false,
         ),
-        (checks(&[("delay", CheckOutcome::NotChecked)]), "0 of 1 check pass in 6.2 s.", false),
-        (checks(&[]), "0 of 0 checks pass", true),
+        (checks(&[("delay", CheckOutcome::NotChecked)]), "0 of 1 check passed in 6.2 s.", false),
+        (checks(&[]), "0 of 0 checks passed", true),
         (broke(), "could not be run: weir selftest: it ended without a report: no room.", true),
         (Some(Selftest::Skipped), "not run, as asked.", false),
-        (Some(Selftest::Simulated), "nothing to prove, the target is simulated", false),
+        (Some(Selftest::Simulated), "not needed, the target is simulated", false),
         (None, "Not known: these results are older than the selftest.", false),
     ] {
         for page in proved(selftest.clone()).iter().take(2) {

@@ -27,8 +27,8 @@ impl Pressed {
     /// It in a few words, before the share.
     pub fn name(self) -> &'static str {
         match self {
-            Pressed::Cpu => "cpu: some wait",
-            Pressed::Io => "io: some wait",
+            Pressed::Cpu => "CPU",
+            Pressed::Io => "I/O",
             Pressed::Quota => "throttled",
         }
     }

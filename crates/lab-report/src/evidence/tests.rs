@@ -138,9 +138,9 @@ fn interventions_are_rows_with_what_a_limit_would_lose() {
             "### Why commit path",
             "Of each client added, 0.98 wait for cpu (from 4 to 16 clients).",
             "| cpu | commit path (named) | 100 % | 20.0 ms ±0 % | 50.0 | 0.98 |",
-            "| cpu | cpu, +250 µs | 16 | 3 | 23.0 % | 23.0 % (20.5 % to 25.5 %) | 1.00 (0.89 to 1.11) |",
-            "| disk | store\\_worker, +250 µs | 16 | 3 | 20.0 % | 0.1 % (−0.6 % to 0.8 %) |",
-            "| nothing: the control | delay, +250 µs | 16 | 3 | – |",
+            "| cpu | +250 µs (cpu) | 16 | 3 | 23.0 % | 23.0 % (20.5 % to 25.5 %) | 1.00 (0.89 to 1.11) |",
+            "| disk | +250 µs (store\\_worker) | 16 | 3 | 20.0 % | 0.1 % (−0.6 % to 0.8 %) |",
+            "| nothing: the control | +250 µs (delay) | 16 | 3 | – |",
         ],
     );
     let (_, put) = markdown.split_once("\n## put").unwrap();

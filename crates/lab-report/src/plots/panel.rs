@@ -121,8 +121,10 @@ fn draw(svg: &mut Svg, panel: &Panel, x: &Axis, mark: Option<f64>) {
         svg.line(&[(left, at), (right, at)], Colour::Grid, 1.0);
         svg.text(words, (left - 8.0, at), 12.0, Colour::Ink, Anchor::End);
     }
-    let named = series.iter().filter_map(|of| Some((draw_series(svg, x, &y, of)?, of)));
-    for (y, of) in apart(named.collect(), top, bottom) {
+    let ends = series.iter().filter_map(|of| draw_series(svg, x, &y, of).map(|end| (end, (end, of))));
+    for (y, (end, of)) in apart(ends.collect(), top, bottom) {
+        // Leads from the line to its name, which may be above or below it.
+        svg.line(&[(right, end), (right + 8.0, y)], of.colour, 1.0);
         let fits = ((svg.width - right - 12.0) / 6.4) as usize;
         svg.text(&shortened(&of.label, fits), (right + 10.0, y), 12.0, of.colour, Anchor::Start);
     }
