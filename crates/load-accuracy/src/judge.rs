@@ -110,7 +110,7 @@ pub(super) fn gaps(instants_ns: &[u64]) -> Vec<f64> {
 }
 
 /// Why there is no rate.
-pub(super) const TOO_FEW: &str = "the responder received fewer than two requests";
+pub(super) const TOO_FEW: &str = "the test server received fewer than two requests";
 
 /// Events per second from the first to the last instant.
 pub(super) fn rate(instants_ns: &[u64]) -> Result<f64, &'static str> {

@@ -44,12 +44,7 @@ pub struct CheckRow {
 /// Every check, in the order they are made.
 pub static CHECKS: &[CheckRow] = &[
     check("delay", true, delay::run, "A known delay is reported with its true length."),
-    check(
-        "stall",
-        true,
-        stall::run,
-        "In an open loop a stall delays all requests that were due during the stall.",
-    ),
+    check("stall", true, stall::run, "A stall is reported as a delay of every request due during it."),
     check(
         "rate",
         true,
@@ -98,7 +93,7 @@ struct Setup<'a> {
 impl Setup<'_> {
     fn responder(&self, options: responder::Options) -> Result<Responder, String> {
         Responder::start(options, self.options.cores.map(|cores| cores.responder))
-            .map_err(|error| format!("cannot start the responder: {error}"))
+            .map_err(|error| format!("cannot start the test server: {error}"))
     }
 
     /// Puts load on a responder, for this warm-up and window; what the generator reports and what the responder did.
@@ -117,7 +112,7 @@ impl Setup<'_> {
 }
 
 fn record(responder: Responder) -> Result<Record, String> {
-    responder.stop().map_err(|error| format!("the responder failed: {error}"))
+    responder.stop().map_err(|error| format!("the test server failed: {error}"))
 }
 
 /// A check with this bound that has passed so far.

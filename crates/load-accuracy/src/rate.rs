@@ -33,8 +33,8 @@ const POISSON_WINDOW: Duration = Duration::from_secs(4);
 /// What its number of requests may be off by, in standard deviations.
 const DEVIATIONS_MAX: f64 = 3.0;
 
-const BOUND: &str = "rate and counts 0.1 %, up to 80 % of what the pair does; gaps A² 1.959 (1 %), rate 3 σ";
-const BOUND_SHORT: &str = "rate and counts 0.1 %";
+const BOUND: &str = "rate and counts off by 0.1 %; Poisson: Anderson–Darling A² 1.959 (1 %), rate off by 3 standard deviations";
+const BOUND_SHORT: &str = "rate and counts off by 0.1 %";
 
 pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     let short = setup.options.short;
@@ -50,12 +50,8 @@ pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     let high_rps = (ceiling_rps * HIGH_SHARE).round();
     let high = constant(setup, &mut check, "high", high_rps, CONSTANT_WINDOW)?;
     let poisson = poisson(setup, &mut check)?;
-    let limit = if busy >= BUSY { "the generator" } else { "the responder" };
-    let why = format!(
-        "80 % of what {limit} does, which limits the pair: the generator is {:.0} % busy",
-        busy * 100.0
-    );
-    check.measured = format!("{low}, {high} ({why}); {poisson}");
+    let limit = if busy >= BUSY { "the generator" } else { "the test server" };
+    check.measured = format!("{low}, {high} (80 % of the highest rate, limited by {limit}); {poisson}");
     Ok(check)
 }
 
@@ -123,7 +119,7 @@ fn poisson(setup: &Setup, check: &mut AccuracyCheck) -> Result<String, String> {
     require(check, squared <= judge::ANDERSON_DARLING_1_PERCENT && deviations.abs() <= DEVIATIONS_MAX);
     add(check, [("poisson_anderson_darling", squared), ("poisson_rate_deviations", deviations)]);
     add(check, [("poisson_gaps", arrivals.len() as f64 - 1.0)]);
-    Ok(format!("Poisson: A² {squared:.2}, rate {deviations:+.1} σ"))
+    Ok(format!("Poisson: A² {squared:.2}, rate off by {deviations:+.1} standard deviations"))
 }
 
 fn load(setup: &Setup, window: Duration, flags: &str) -> Result<(LoadReport, Record), String> {

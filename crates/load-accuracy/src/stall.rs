@@ -20,7 +20,7 @@ const DISTANCE_MAX: f64 = 0.02;
 const COUNT_OFF_MAX: f64 = 0.01;
 /// What a percentile of the report may be off by, as a share of the stall.
 const PERCENTILE_OFF_MAX: f64 = 0.02;
-const BOUND: &str = "distance 0.02, count 1 %, percentiles 2 % of the stall";
+const BOUND: &str = "Kolmogorov–Smirnov distance 0.02, number delayed 1 %, percentiles 2 % of the stall";
 /// A responder that is busier than this is too slow for the rate: its own record would decide the check.
 const UTILIZATION_MAX: f64 = 0.2;
 /// The percentiles from here up are those of the stall.
@@ -55,7 +55,7 @@ fn compare(
     clients: u32,
     check: &mut AccuracyCheck,
 ) -> Result<String, String> {
-    let [at_secs, stall_secs] = record.stall_secs.ok_or("the responder never froze")?;
+    let [at_secs, stall_secs] = record.stall_secs.ok_or("the test server never froze")?;
     // How fast the queue empties: half of it is enough to tell, and all of it may be more than there was.
     let thawed = record.arrivals_ns.partition_point(|ns| *ns as f64 / 1e9 < at_secs + stall_secs);
     let end = record.arrivals_ns.len().min(thawed + (RATE * stall_secs / 2.0) as usize);
@@ -63,7 +63,7 @@ fn compare(
     if utilization > UTILIZATION_MAX {
         check.outcome = CheckOutcome::NotChecked;
         check.measured =
-            format!("the responder's utilization is {utilization:.2}, {UTILIZATION_MAX} is the most");
+            format!("the test server's utilization is {utilization:.2}, above {UTILIZATION_MAX}");
     }
     let (all, service) = (judge::histogram(report, "all")?, judge::histogram(report, "service")?);
     let from_ns = stall_secs * 1e9 * FROM_SHARE;
@@ -101,8 +101,8 @@ fn compare(
     check.figures.extend(figures.map(|(name, value)| (format!("{name}_{clients}_clients"), value)));
     let agreement = if agrees { "" } else { ", percentiles are not those of the histogram" };
     Ok(format!(
-        "{clients} client{}: distance {distance:.4}, {delayed} delayed ({:+.2} %), percentiles off by {:.2} %, \
-         uncorrected {uncorrected}{agreement}",
+        "{clients} client{}: Kolmogorov–Smirnov distance {distance:.4}, {delayed} requests delayed (off by {:+.2} %), \
+         percentiles off by {:.2} %, delayed without correction: {uncorrected}{agreement}",
         if clients == 1 { "" } else { "s" },
         count_off * 100.0,
         percentile_off * 100.0,

@@ -70,10 +70,10 @@ pub struct AccuracyCheck {
 }
 
 impl AccuracyCheck {
-    /// ` (try N)` where it took more than one, nothing else: goes behind the outcome.
+    /// ` (at try N)` where it took more than one, nothing else: goes behind the outcome.
     pub fn at_try(&self) -> String {
         match self.figures.get("tries") {
-            Some(tries) if *tries > 1.0 => format!(" (try {tries})"),
+            Some(tries) if *tries > 1.0 => format!(" (at try {tries})"),
             _ => String::new(),
         }
     }

@@ -112,7 +112,7 @@ impl Responder {
     /// Ends it and returns what it did.
     pub fn stop(self) -> io::Result<Record> {
         drop(self.end);
-        self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the responder panicked")))
+        self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the test server panicked")))
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Check the accuracy of the load generator on this machine, with a test server that delays and fails requests by known amounts.
+/// Check the accuracy of the load generator on this machine, with a test server that delays requests by known times and fails a known number of them.
 ///
 /// The delays, the stall and the faults of the test server are compared with what `weir load` reports. Takes less than a minute. The exit
 /// code is 1 unless every check passes.
@@ -54,7 +54,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         say_json(&report)?;
     } else {
         let passed = report.with(CheckOutcome::Pass).len();
-        say(format_args!("{passed} of {} checks pass; {:.1} s", report.checks.len(), report.secs));
+        say(format_args!("{passed} of {} checks passed in {:.1} s", report.checks.len(), report.secs));
     }
     let outcomes = [(CheckOutcome::Fail, "checks that fail"), (CheckOutcome::NotChecked, "not checked")];
     let wrong = outcomes.map(|(outcome, text)| (report.with(outcome).join(", "), text)).into_iter();

@@ -221,15 +221,15 @@ fn every_check_is_a_line_with_what_was_measured_and_its_bound() {
         // All that a slow machine may be the reason of.
         let slow = [
             "out of time",
-            "the responder's utilization",
-            "the responder rec",
-            "the responder never froze",
+            "the test server's utilization",
+            "the test server rec",
+            "the test server never froze",
             "this machine",
         ];
         assert!(reason.is_none_or(|reason| slow.iter().any(|may| reason.starts_with(may))), "{line}");
     }
     let last = lines.next().unwrap();
-    assert!(last.contains(&format!(" of {} checks pass", CHECKS.len())), "{last}");
+    assert!(last.contains(&format!(" of {} checks passed", CHECKS.len())), "{last}");
     let stderr = String::from_utf8(output.stderr).unwrap();
     let failed = text.lines().any(|line| line.contains(" fail"));
     let unchecked = text.contains("not checked");
