@@ -104,7 +104,7 @@ pub fn little_residual(report: &LoadReport) -> Option<f64> {
 pub fn generator_limit(report: &LoadReport) -> Option<String> {
     const BUSY_MAX: f64 = 0.7;
     const DELAY_MAX: f64 = 0.01;
-    let all = ("its threads".to_owned(), report.cpu_secs, report.threads);
+    let all = ("the generator’s threads".to_owned(), report.cpu_secs, report.threads);
     // The mean over several workers hides the one that can do no more.
     let each = (report.workers.iter())
         .map(|of| (format!("the threads of worker `{}`", of.command), of.cpu_secs, of.threads));
@@ -118,7 +118,7 @@ pub fn generator_limit(report: &LoadReport) -> Option<String> {
     let delayed = report.run_delay_secs? / in_flight_secs;
     let closed = report.schedule.is_none() && in_flight_secs > 0.0;
     (closed && delayed > DELAY_MAX)
-        .then(|| format!("requests waited {:.0} % of their time for it to get a core", delayed * 100.0))
+        .then(|| format!("the generator waited for a core for {:.0} % of the latency", delayed * 100.0))
 }
 
 /// The first of the target's addresses at which someone accepts a connection.
@@ -244,7 +244,7 @@ mod tests {
         };
         assert_eq!(generator_limit(&report), None);
         let busy = generator_limit(&LoadReport { cpu_secs: 16.0, ..report.clone() });
-        assert_eq!(busy.as_deref(), Some("its threads were 80 % busy"));
+        assert_eq!(busy.as_deref(), Some("the generator’s threads were 80 % busy"));
         let worker = |command: &str, cpu_secs| WorkerReport {
             command: command.to_owned(),
             threads: 1,
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(why.as_deref(), Some("the threads of worker `ssh b w` were 90 % busy"));
         let waits = LoadReport { run_delay_secs: Some(2.0), ..report };
         let why = generator_limit(&waits).unwrap();
-        assert_eq!(why, "requests waited 5 % of their time for it to get a core");
+        assert_eq!(why, "the generator waited for a core for 5 % of the latency");
         // An open loop has its own account of that: the send lag.
         let schedule = Some(kv::proto::ScheduleReport::default());
         assert_eq!(generator_limit(&LoadReport { schedule, ..waits }), None);

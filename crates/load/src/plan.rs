@@ -96,7 +96,7 @@ pub struct Plan {
     #[arg(long, help_heading = "Output")]
     pub histogram: bool,
 
-    /// Add figures for bins of this length, as in 100ms, to --json and --events
+    /// Add the results of each interval of this length, as in 100ms, to --json and --events
     #[arg(long, value_name = "TIME", value_parser = bin, default_value = "1s", hide_default_value = true, help_heading = "Output")]
     pub bin: Duration,
 

@@ -51,17 +51,17 @@ fn over_capacity(schedule: &ScheduleReport, report: &LoadReport) -> String {
     let ScheduleReport { offered_rps, behind_secs_at_start, behind_secs_at_end, .. } = schedule;
     let remedy = match load::generator_limit(report) {
         Some(_) => {
-            "The generator was at its own limit: what more the server takes shows when that is lifted."
+            "The generator was at its own limit: give it more processor time to see what the server can do."
         }
         None => {
-            "Offer less with --rate, or take more --clients if the server has room for more\n\
-             connections; without --rate the server's own pace is measured."
+            "Offer less with --rate, or use more --clients if the server can take more\n\
+             connections; without --rate the server's capacity is measured."
         }
     };
     format!(
-        "warning: {} req/s were offered and {} answered well. What had waited longest was due {} ago when the\n\
+        "warning: {} req/s were offered and {} succeeded. The longest waiting request was due {} ago when the\n\
          window began and {} ago when it ended: latency from the intended start is the length of a queue that\n\
-         grows as long as one waits, not a property of the server.\n{remedy}\n",
+         grows during the whole run, not a property of the server.\n{remedy}\n",
         units::short(*offered_rps),
         units::short(report.goodput_rps),
         units::micros(behind_secs_at_start * 1e6),
@@ -117,16 +117,16 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     // Rounded first, and zero added, so that no figure reads −0.00.
     let residual = (residual * 1e4).round() / 100.0 + 0.0;
     let law = match report.schedule {
-        None => "req/s × (latency + back-off) against the number of clients",
-        Some(_) => "req/s × service time against the requests in flight",
+        None => "req/s × (latency + think time + back-off) and the number of clients",
+        Some(_) => "req/s × service time and the requests in flight",
     };
-    add("Little", format!("{residual:+.2} % ({law}; true figures give about 0)"));
+    add("Little", format!("{residual:+.2} % (difference between {law}; should be about 0)"));
     let cpu_us = units::micros(report.cpu_secs * 1e6 / *attempts as f64);
     let busy = percent(report.cpu_secs / report.window_secs / f64::from(*threads));
     add("generator", format!("{cpu_us} of CPU per request; its threads were {busy} % busy"));
     if let Some(why) = load::generator_limit(report) {
         let least = units::short(report.goodput_rps);
-        let remedy = "give it cores of its own, more --threads, or --worker";
+        let remedy = "give the generator cores of its own, more --threads, or --worker";
         add("", format!("generator-limited: the target can do at least {least} req/s ({why}; {remedy})"));
     }
     figures
@@ -294,7 +294,7 @@ mod tests {
             "{text}"
         );
         let warning = text.split("\n\n").last().unwrap();
-        assert!(warning.starts_with("warning: 5.00k req/s were offered and 1.00k answered well."), "{text}");
+        assert!(warning.starts_with("warning: 5.00k req/s were offered and 1.00k succeeded."), "{text}");
         assert!(warning.contains("800 ms ago") && warning.contains("8.80 s ago"), "{text}");
         assert!(warning.contains("length of a queue") && warning.contains("--rate"), "{text}");
         // A generator that could not do more is not advised to offer less.
