@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// The measured part of each trial; overrides the file
     #[arg(long)]
     window: Option<Span>,
-    /// Multiply the file's durations by this share (windows stay at least 2 s). Below 0.1 at most seven levels of each workload
+    /// Multiply the file's durations by this share; a window is not shortened below 2 s. Below 0.1 at most seven levels of each workload
     /// are measured. The report says so
     #[arg(long, value_name = "SHARE", value_parser = share)]
     scale: Option<f64>,

@@ -82,7 +82,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", env = "WEIR_CACHE_BYTES", default_value = "256MiB")]
     pub(super) cache_bytes: Size,
 
-    /// Number of parts of the cache, each with its own lock; with 1 the policy is exact
+    /// Number of parts of the cache, each with its own lock; with more than 1, each part chooses for itself which of its rows leaves
     #[arg(long, value_name = "N", env = "WEIR_CACHE_SHARDS", default_value = "16", value_parser = at_least_one())]
     pub(super) cache_shards: usize,
 
@@ -130,7 +130,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_TIMING", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) timing: bool,
 
-    /// Enable routes for measurements: delete all data, use the processor, switch batching off. Any client may use them
+    /// Enable routes for measurements: delete all data, consume processor time, switch batching off. Any client may use them
     #[arg(long, env = "WEIR_LAB", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) lab: bool,
 
@@ -139,7 +139,7 @@ pub(crate) struct Args {
     pub(super) batching: Batching,
 
     #[arg(long, value_name = "NAME=VALUE,…", env = "WEIR_INJECT", value_delimiter = ',')]
-    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40: any of {}; only with --lab. fail takes a number of requests, the others a time (docs/reference.md)", FAULTS.join(", ")))]
+    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40: any of {}; only with --lab. The value is a time; only in fail=N it is a number: while more than N requests are in the server, every tenth new one is answered 500", FAULTS.join(", ")))]
     pub(super) inject: Vec<String>,
 
     /// Acknowledge writes before they are committed. LOSES DATA: how the tests show that they can see a loss
