@@ -74,6 +74,10 @@ impl Log {
             }
         }
         let mut writer = self.writer.lock();
+        if !self.index.read().segments.contains_key(&number) {
+            // All was cleared meanwhile.
+            return Ok(true);
+        }
         let before = writer.meta.first;
         writer.meta.first = u64::from(number) + 1;
         let meta = writer.meta.encode();
@@ -93,6 +97,9 @@ impl Log {
         let index = self.index.read();
         moving.retain(|(key, place)| index.rows.get(key) == Some(place));
         drop(index);
+        if moving.is_empty() {
+            return Ok(());
+        }
         let range = |place: &Place| place.offset as usize..(place.offset + place.bytes) as usize;
         let entries: Vec<Entry> =
             moving.iter().filter_map(|(_, place)| segment::entry(&bytes[range(place)])).collect();

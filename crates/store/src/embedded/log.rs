@@ -293,13 +293,12 @@ impl Log {
             next.batch += 1;
             places = of_batch;
         }
-        append_at(&next.file, &bytes, 0)
-            .and_then(|()| next.file.sync_all().map_err(|error| not_written(&error)))
-            .and_then(|()| {
-                let renamed = fs::rename(self.directory.join(NEXT), self.path(next.segment));
-                renamed.map_err(|error| not_written(&error))
-            })
-            .map_err(|error| Error::new(Kind::Refused, error.to_string()))?;
+        // Only under its name it counts, and only after this.
+        next.file
+            .write_all_at(&bytes, 0)
+            .and_then(|()| next.file.sync_all())
+            .and_then(|()| fs::rename(self.directory.join(NEXT), self.path(next.segment)))
+            .map_err(|error| Error::new(Kind::Refused, not_written(&error).to_string()))?;
         if let Err(error) = File::open(&self.directory).and_then(|directory| directory.sync_all()) {
             writer.is_lost = true;
             return Err(Error::new(Kind::Unavailable, not_written(&error).to_string()));

@@ -210,6 +210,21 @@ fn what_was_cleared_stays_away() {
 }
 
 #[test]
+fn a_clear_while_space_is_given_back_stays_a_clear() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = log_in(&directory).unwrap();
+    for key in 0..60 {
+        log.write(&[put(key, &[7; 4000])]).unwrap();
+    }
+    // Asked before the rows of the oldest segment are written anew.
+    log.clean(&|| log.clear().map(|()| false).unwrap()).unwrap();
+    log.write(&[put(1, b"new")]).unwrap();
+    drop(log);
+    let found = rows(&log_in(&directory).unwrap(), 60);
+    assert_eq!(found.iter().flatten().collect::<Vec<_>>(), [b"new"]);
+}
+
+#[test]
 fn only_its_owner_may_read_the_directory() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");

@@ -23,14 +23,34 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one; returns when it answers.
     pub(crate) fn start(store: &str, flags: &[&str]) -> Server {
+        Server::start_in(store, flags, &[]).unwrap()
+    }
+
+    /// Starts one with these in its environment. The error: it ended without an answer, with this on its standard error.
+    pub(crate) fn start_in(
+        store: &str,
+        flags: &[&str],
+        environment: &[(&str, String)],
+    ) -> Result<Server, String> {
         let mut child = weir()
             .args(["serve", "--listen", "127.0.0.1:0", "--workers", "2", "--store", store])
             .args(flags)
+            .envs(environment.iter().cloned())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(if environment.is_empty() { Stdio::null() } else { Stdio::piped() })
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let errors = child.stderr.take();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        if output.fill_buf().unwrap().is_empty() {
+            child.wait().unwrap();
+            return Err(errors.map(|errors| std::io::read_to_string(errors).unwrap()).unwrap_or_default());
+        }
+        // Nobody reads it from here on, but it may not fill up.
+        if let Some(mut errors) = errors {
+            std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
+        }
+        let mut lines = output.lines();
         let mut line = |word: &str| {
             let line = lines.next().map(Result::unwrap).unwrap_or_default();
             line.strip_prefix(word).unwrap_or_else(|| panic!("{store}: {line:?}")).to_owned()
@@ -42,7 +62,7 @@ impl Server {
             (name.to_owned(), address.parse().unwrap())
         });
         let compat = compat.collect();
-        Server { child, address, compat }
+        Ok(Server { child, address, compat })
     }
 
     /// The address of a compatibility API.
@@ -209,6 +229,11 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         Ok(Client { stream: BufReader::new(stream) })
+    }
+
+    /// Its own port.
+    pub(crate) fn port(&self) -> u16 {
+        self.stream.get_ref().local_addr().unwrap().port()
     }
 
     /// Sends a request and reads its answer.

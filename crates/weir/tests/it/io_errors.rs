@@ -1,0 +1,115 @@
+//! The embedded store when a call of the operating system fails: every one in turn, once or from then on.
+
+use crate::power_loss::library;
+use crate::register::Register;
+use crate::support::{PATIENCE, Server, is_long};
+use rustix::io::Errno;
+use std::time::Instant;
+
+const KEYS: usize = 3;
+const WRITES: usize = 24;
+
+/// Which calls fail.
+#[derive(Clone, Copy, Debug)]
+struct Failure {
+    from: usize,
+    error: Errno,
+    /// How many calls.
+    calls: usize,
+    /// Whether writes are done by half before they fail.
+    is_short: bool,
+}
+
+/// What came of it.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// The server did not start, and said why.
+    Refused,
+    /// It served; so many writes were acknowledged.
+    Served(u64),
+}
+
+/// Writes and reads while `failure` happens, and looks after a restart without it for what was promised.
+fn attempt(library: &str, failure: Failure) -> Result<End, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let url = format!("file:{}?segment=16KiB", store.display());
+    let Failure { from, error, calls, is_short } = failure;
+    let environment = [
+        ("LD_PRELOAD", library.to_owned()),
+        ("WEIR_DISK_DIR", store.display().to_string()),
+        ("WEIR_DISK_FAIL", format!("{from}:{}:{calls}:{}", error.raw_os_error(), u8::from(is_short))),
+    ];
+    let server = match Server::start_in(&url, &[], &environment) {
+        Ok(server) => server,
+        Err(text) if text.contains("cannot") || text.contains("disk") => {
+            // Nothing was acknowledged, and nothing is broken.
+            drop(Server::start_in(&url, &[], &[])?);
+            return Ok(End::Refused);
+        }
+        Err(text) => return Err(format!("no reason: {text:?}")),
+    };
+    let name = |key| format!("{key}");
+    let mut registers: Vec<Register> =
+        (0..KEYS).map(|key| Register::new(&name(key), server.address)).collect();
+    for _ in 0..WRITES {
+        for register in &mut registers {
+            register.write()?;
+            register.read()?;
+        }
+    }
+    if calls == 1 {
+        // It comes back by itself.
+        let deadline = Instant::now() + PATIENCE;
+        for register in &mut registers {
+            let before = register.seen.acknowledged;
+            while register.seen.acknowledged == before {
+                register.write()?;
+                if Instant::now() > deadline {
+                    return Err("it does not come back".into());
+                }
+            }
+            register.read()?;
+        }
+    }
+    server.kill();
+    let server = Server::start_in(&url, &[], &[])?;
+    for register in &mut registers {
+        register.moves_to(server.address);
+        register.read_at_last()?;
+    }
+    Ok(End::Served(registers.iter().map(|register| register.seen.acknowledged).sum()))
+}
+
+#[test]
+fn no_failing_call_makes_it_lose_or_lie() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = library(directory.path());
+    // A write takes two calls; some more begin segments.
+    let points = 2 * KEYS * WRITES + 30;
+    let step = if is_long() { 1 } else { 17 };
+    let mut ends = Vec::new();
+    for (error, calls, is_short) in [
+        (Errno::IO, 1, false),
+        (Errno::IO, 1, true),
+        (Errno::IO, usize::MAX >> 1, false),
+        (Errno::NOSPC, 1, false),
+        (Errno::NOSPC, 1, true),
+        (Errno::NOSPC, 40, true),
+        (Errno::DQUOT, 1, false),
+        (Errno::DQUOT, 7, false),
+        (Errno::IO, 2, false),
+        (Errno::IO, 5, true),
+        (Errno::NOSPC, 3, false),
+        (Errno::NOSPC, usize::MAX >> 1, false),
+    ] {
+        // Not the same ones each time.
+        for from in (1 + ends.len() % step..=points).step_by(step) {
+            let failure = Failure { from, error, calls, is_short };
+            ends.push(attempt(&library, failure).unwrap_or_else(|error| panic!("{failure:?}: {error}")));
+        }
+    }
+    let refused = ends.iter().filter(|end| **end == End::Refused).count();
+    assert!(refused > 0 && refused < ends.len() / 4, "{refused} of {}", ends.len());
+    println!("{} points, {refused} of them at the start", ends.len());
+}
