@@ -192,6 +192,11 @@ pub(super) const PAGES: &[(&str, Page)] = &[
     (proto::HEALTHZ, |_| Answer::page(200, TEXT, "alive\n")),
     (proto::READYZ, |worker| match not_ready(&worker.shared.tiers) {
         _ if worker.is_draining() => Answer::page(503, TEXT, "draining\n"),
+        None if worker.shared.tiers.shards.iter().any(|tier| tier.store().refuses_writes()) => Answer::page(
+            200,
+            TEXT,
+            "ready to read; the store refuses writes for now, and the server's log says why\n",
+        ),
         None => Answer::page(200, TEXT, "ready\n"),
         Some(why) => Answer::page(503, TEXT, why + "\n"),
     }),

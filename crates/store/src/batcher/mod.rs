@@ -228,6 +228,8 @@ struct Shared {
     clearing: AtomicBool,
     /// Held by a clear alone, and shared by writes from the look at their preconditions to their commit.
     conditions: RwLock<()>,
+    /// Whether the last batch of writes was refused whatever was in it.
+    refuses_writes: AtomicBool,
     meters: Arc<Meters>,
 }
 
@@ -254,6 +256,7 @@ impl Batcher {
             last_version: AtomicU64::new(0),
             clearing: AtomicBool::new(false),
             conditions: RwLock::default(),
+            refuses_writes: AtomicBool::new(false),
             meters: Arc::default(),
         });
         let (reads, read_threads) = worker::spawn::<ReadRequest>("weir-read", workers.read, &shared)?;
@@ -326,6 +329,11 @@ impl Batcher {
     /// Whether requests can be served now.
     pub fn status(&self) -> Status {
         self.shared.status.borrow().clone()
+    }
+
+    /// Whether the store refuses all writes for now, as with a full disk. The next write may find that it no longer does.
+    pub fn refuses_writes(&self) -> bool {
+        self.shared.refuses_writes.load(Relaxed)
     }
 
     /// What the workers counted so far.

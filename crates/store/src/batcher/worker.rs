@@ -462,7 +462,12 @@ async fn commit(
     shared: &Shared,
     refused: &mut VecDeque<batch::Group>,
 ) -> Result<Instant, Error> {
-    let error = match write(session, &mut groups, shared).await {
+    let written = write(session, &mut groups, shared).await;
+    let refuses = matches!(&written, Err(error) if error.kind() == Kind::Refused);
+    if shared.refuses_writes.load(Relaxed) != refuses {
+        shared.refuses_writes.store(refuses, Relaxed);
+    }
+    let error = match written {
         Ok(found) => {
             return Ok(answer_batch(|| batch::answer(groups, &found, shared.config.batching)));
         }

@@ -11,6 +11,7 @@ mod hostile;
 mod compat;
 mod corpus;
 mod http1;
+mod full_disk;
 mod interventions;
 mod io_errors;
 mod lab;

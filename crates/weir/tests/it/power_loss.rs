@@ -378,9 +378,10 @@ async fn lost(
         let key = kv::Key::new(key.as_bytes()).unwrap();
         let row =
             session.read(std::slice::from_ref(&key)).await.map_err(|error| error.to_string())?.remove(0);
-        let value = row.as_ref().map(|row| row.value());
+        let value = row.as_ref().map(kv::Row::value);
         let is_possible = possible.iter().any(|operation| operation.value.as_deref() == value);
-        if !is_possible && !(last.is_none() && value.is_none()) {
+        let is_untouched = last.is_none() && value.is_none();
+        if !is_possible && !is_untouched {
             let shown =
                 value.map(|value| String::from_utf8_lossy(&value[..value.len().min(20)]).into_owned());
             return Ok(Some(format!("{key:?} has {shown:?} after {last:?} of {}", history.len())));
@@ -411,7 +412,7 @@ fn no_acknowledged_write_is_lost_when_power_is() {
         assert_eq!((found.lost, found.refused), (0, 0), "{sizes:?}: {found:?}");
         states += found.states;
     }
-    println!("{states} states, nothing lost, nothing refused");
+    eprintln!("{states} states, nothing lost, nothing refused");
 }
 
 /// Servers that do it wrong: what the test says of them shows that it can see.

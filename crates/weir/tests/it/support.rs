@@ -32,7 +32,17 @@ impl Server {
         flags: &[&str],
         environment: &[(&str, String)],
     ) -> Result<Server, String> {
-        let mut child = weir()
+        Server::start_by(weir(), store, flags, environment)
+    }
+
+    /// Starts one by `command`, which `serve` and the flags are added to.
+    pub(crate) fn start_by(
+        mut command: Command,
+        store: &str,
+        flags: &[&str],
+        environment: &[(&str, String)],
+    ) -> Result<Server, String> {
+        let mut child = command
             .args(["serve", "--listen", "127.0.0.1:0", "--workers", "2", "--store", store])
             .args(flags)
             .envs(environment.iter().cloned())

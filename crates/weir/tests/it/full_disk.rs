@@ -1,0 +1,95 @@
+//! The embedded store on a disk that fills up: a small file system in a mount namespace of the server's own.
+
+use crate::support::{Client, Server, is_long, until};
+use std::collections::HashMap;
+use std::process::Command;
+use std::thread;
+
+const WRITERS: usize = 64;
+
+/// A server whose store is on a file system of 6 MiB.
+fn on_small_disk(flags: &[&str]) -> (tempfile::TempDir, Server) {
+    let directory = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=6m tmpfs \"$1\" && shift && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(directory.path()).arg(env!("CARGO_BIN_EXE_weir"));
+    let url = format!("file:{}/store", directory.path().display());
+    (directory, Server::start_by(command, &url, flags, &[]).unwrap())
+}
+
+/// Writes keys of its own until one is refused; what the server acknowledged is in `stored` then.
+fn fill(server: &Server, writer: usize, stored: &mut HashMap<String, Vec<u8>>) {
+    let mut client = server.client();
+    for step in 0.. {
+        let key = format!("/kv/{writer}-{}", step % 400);
+        let value = format!("{writer} {step} ").repeat(200).into_bytes();
+        let answer = client.put(&key, &value);
+        match answer.status {
+            201 | 204 => drop(stored.insert(key, value)),
+            // Refused at once, and not left open whether it happened.
+            503 => {
+                assert_eq!(answer.header("weir-outcome"), Some("not-applied"), "{}", answer.text());
+                return;
+            }
+            other => panic!("{other} {}", answer.text()),
+        }
+    }
+}
+
+fn check(client: &mut Client, stored: &HashMap<String, Vec<u8>>) {
+    for (key, value) in stored {
+        let answer = client.get(key);
+        assert!(answer.status == 200 && answer.body == *value, "{key}: {} {}", answer.status, answer.text());
+    }
+}
+
+fn fills_up_and_goes_on(flags: &[&str]) {
+    let (_directory, server) = on_small_disk(flags);
+    let mut client = server.client();
+    let mut of_writers: Vec<HashMap<String, Vec<u8>>> = vec![HashMap::new(); WRITERS];
+    for round in 0..if is_long() { 20 } else { 3 } {
+        thread::scope(|scope| {
+            for (writer, stored) in of_writers.iter_mut().enumerate() {
+                let server = &server;
+                scope.spawn(move || fill(server, writer, stored));
+            }
+        });
+        // It says so, and reads go on, of what the cache does not have as well.
+        let ready = client.get("/readyz");
+        assert!(ready.status == 200 && ready.text().contains("refuses writes"), "{}", ready.text());
+        of_writers.iter().for_each(|stored| check(&mut client, stored));
+        // Deletes work, although there is no room.
+        thread::scope(|scope| {
+            for stored in of_writers.iter_mut().skip(round % 2).step_by(2) {
+                let mut client = server.client();
+                scope.spawn(move || {
+                    for (key, _) in stored.drain() {
+                        assert_eq!(client.ask("DELETE", &key, &[], b"").unwrap().status, 204);
+                    }
+                });
+            }
+        });
+        // And writes go on by themselves.
+        until("writes are accepted again", || client.put("/kv/again", b"x").status != 503);
+        assert_eq!(client.get("/readyz").text(), "ready\n");
+        of_writers.iter().for_each(|stored| check(&mut client, stored));
+    }
+}
+
+#[test]
+fn a_full_disk_stops_no_reads_and_writes_go_on_when_there_is_room() {
+    fills_up_and_goes_on(&["--cache-entries", "100"]);
+}
+
+#[test]
+fn a_full_disk_with_slow_flushes_and_four_workers_is_no_different() {
+    fills_up_and_goes_on(&[
+        "--cache-entries",
+        "100",
+        "--lab",
+        "--inject",
+        "flush=2ms",
+        "--store-write-workers",
+        "4",
+    ]);
+}
