@@ -412,7 +412,7 @@ fn no_acknowledged_write_is_lost_when_power_is() {
         assert_eq!((found.lost, found.refused), (0, 0), "{sizes:?}: {found:?}");
         states += found.states;
     }
-    eprintln!("{states} states, nothing lost, nothing refused");
+    assert!(states >= if is_long() { 10_000 } else { 400 }, "{states} states");
 }
 
 /// Servers that do it wrong: what the test says of them shows that it can see.
