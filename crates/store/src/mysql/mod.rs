@@ -12,13 +12,16 @@
 //!
 //! The SQL is what MariaDB 10.11 and MySQL 8 have in common. All columns are bytes, so collations do not matter.
 
+mod commits;
 mod session;
 
 use super::sql::{self, Failure, Meaning, Setup, foreign_table, one_line, overtaken, taken};
 use super::{Answer, Error, Kind, Lease, Part, Session, Store, Workers, redacted};
+use commits::Commits;
 use kv::Version;
 use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, FromRowError, Opts, OptsBuilder, Row, from_row_opt};
+use parking_lot::Mutex;
 use session::{MysqlSession, PREPARED_MAX};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -74,6 +77,8 @@ pub(super) struct Mysql {
     /// For messages, without the password.
     shown: Arc<str>,
     warned: AtomicBool,
+    /// Of the lease in force.
+    commits: Mutex<Arc<Commits>>,
 }
 
 impl Mysql {
@@ -99,7 +104,12 @@ impl Mysql {
             .prefer_socket(false)
             .tcp_keepalive(Some(Duration::from_secs(10)))
             .stmt_cache_size(PREPARED_MAX);
-        Ok(Mysql { options: options.into(), shown, warned: AtomicBool::new(false) })
+        Ok(Mysql {
+            options: options.into(),
+            shown,
+            warned: AtomicBool::new(false),
+            commits: Mutex::default(),
+        })
     }
 
     /// Connects; the second part is what the names of this database's user locks begin with.
@@ -135,6 +145,8 @@ impl Mysql {
         self.outlast_earlier_writes(&mut owner, &prefix).await?;
         let epoch: i64 = first(&mut owner, EPOCH).await?.unwrap_or_default();
         self.warn_of_losses(&mut owner).await?;
+        // The commit of the new epoch has flushed what is before it in the log, too.
+        *self.commits.lock() = Arc::default();
         Ok(Lease { epoch: epoch as u64, lost: Box::pin(watch(owner, lock, epoch)) })
     }
 
@@ -212,6 +224,7 @@ impl Mysql {
             shown: Arc::clone(&self.shown),
             connection,
             epoch,
+            commits: Arc::clone(&self.commits.lock()),
             packet_bytes_max: tagged.map_or(0, |(_, bytes)| bytes) as usize,
         }))
     }

@@ -4,6 +4,7 @@
 //! its commit, so only a commit that is not answered leaves a doubt.
 
 use super::super::{Answer, Error, Found, Kind, Session};
+use super::commits::Commits;
 use super::of_another_type;
 use crate::sql::{Failure, Meaning, Step, overtaken};
 use kv::{Change, Key, Row, Version, Write};
@@ -48,6 +49,8 @@ pub(super) struct MysqlSession {
     pub(super) connection: Conn,
     /// Of the lease that it belongs to.
     pub(super) epoch: u64,
+    /// Of the same lease.
+    pub(super) commits: Arc<Commits>,
     /// The server's `max_allowed_packet`.
     pub(super) packet_bytes_max: usize,
 }
@@ -59,6 +62,10 @@ impl MysqlSession {
             type Found = (Vec<u8>, Vec<u8>, Vec<u8>, i64);
             let found: Vec<Found> = self.ask(listed(READ, keys.len()), values(keys)).await?;
             rows.extend(found.into_iter().map(|(key, value, kind, version)| (key, (value, kind, version))));
+        }
+        if !self.commits.outlast(keys).await {
+            let why = "a commit that this read may have seen was lost".to_owned();
+            return Err(Failure::Database(Meaning::Ended, why));
         }
         let row = |key: &Key| {
             let (value, content_type, version) = rows.remove(key.as_bytes())?;
@@ -74,7 +81,10 @@ impl MysqlSession {
         }
         self.check_fit(writes)?;
         let done = match self.transact(writes).await {
-            Ok(found) => self.commit().await.map(|()| found),
+            Ok(found) => {
+                let keys = writes.iter().map(|write| write.key.clone()).collect();
+                self.commit(Some(keys)).await.map(|()| found)
+            }
             Err(failure) => Err(failure.of(&self.shown, Step::Write)),
         };
         match done {
@@ -223,15 +233,21 @@ impl MysqlSession {
         in_time(run).await
     }
 
-    async fn commit(&mut self) -> Result<(), Error> {
-        in_time(self.connection.query_drop("COMMIT")).await.map_err(|failure| {
+    /// Commits the transaction, which changed `keys` (`None`: all).
+    async fn commit(&mut self, keys: Option<Vec<Key>>) -> Result<(), Error> {
+        let commit = self.commits.begin(keys);
+        let done = in_time(self.connection.query_drop("COMMIT")).await.map_err(|failure| {
             let failure = match failure {
                 known @ Failure::Database(Meaning::RolledBack | Meaning::ReadOnly, _) => known,
                 // The outcome of any other failed commit is unknown.
                 other => other.and_ended(),
             };
             failure.of(&self.shown, Step::Commit)
-        })
+        });
+        if !matches!(&done, Err(error) if error.kind() == Kind::Unknown) {
+            commit.end();
+        }
+        done
     }
 
     /// Whether every row fits into one packet: the server ends a connection that sends more.
@@ -267,7 +283,7 @@ impl Session for MysqlSession {
                 failed => failed,
             };
             gone.map_err(|failure| failure.of(&self.shown, Step::Write))?;
-            self.commit().await
+            self.commit(None).await
         })
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::support::{Client, Server, mariadb, mariadb_with, postgres, until, weir};
 use kv::{Change, Key, Row, Version, Write};
-use lab_run::harness::DatabaseServer;
+use lab_data::experiment::Engine;
+use lab_run::harness::{DatabaseOptions, DatabaseServer};
 use mysql_async::prelude::Queryable;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use store::{self, Found, Kind, Lease, Part, Session, Store, contract};
 use tokio::runtime::Runtime;
 
@@ -578,4 +579,38 @@ fn check_queue<B: Blocker>(database: &DatabaseServer, hold_rows: impl FnOnce(&st
     let first = first.answer(false).unwrap();
     assert!([204, 504].contains(&first.status), "{first:?}");
     until("the first write is there", || server.client().get("/kv/a").text() == "first");
+}
+
+/// InnoDB shows a commit before it has flushed it, where there is no binary log: a crash then takes back what a read has answered.
+#[test]
+fn a_read_of_mariadb_waits_for_the_flush_of_what_it_saw() {
+    let delay = Duration::from_millis(200);
+    let options = DatabaseOptions { flush_delay: Some(delay), ..DatabaseOptions::default() };
+    let mariadb = DatabaseServer::start(Engine::MariaDb, options).unwrap();
+    block_on(async {
+        let store = store::open(&mariadb.url()).unwrap();
+        // It may take longer than a lease may; what it has made then stays.
+        let lease = loop {
+            match store.acquire(Part::WHOLE).await {
+                Ok(lease) => break lease,
+                Err(error) => assert!([Kind::Taken, Kind::Unavailable].contains(&error.kind()), "{error}"),
+            }
+        };
+        let mut writer = store.connect(lease.epoch).await.unwrap();
+        let mut reader = store.connect(lease.epoch).await.unwrap();
+        for write in [
+            put("a", b"v", 1),
+            Write { key: Key::new(b"a").unwrap(), version: Version(2), change: Change::Delete },
+        ] {
+            let is_put = matches!(write.change, Change::Put(_));
+            let start = Instant::now();
+            let writing = async { writer.write(&[write]).await.unwrap() };
+            let reading = async {
+                while value_of(reader.as_mut(), "a").await.is_some() != is_put {}
+                start.elapsed()
+            };
+            let (_, seen) = tokio::join!(writing, reading);
+            assert!(seen >= delay, "seen after {seen:?}");
+        }
+    });
 }
