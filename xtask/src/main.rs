@@ -1,6 +1,7 @@
 //! Instruments of the developers: one file or folder for each command.
 
 mod cycles;
+mod mutate;
 mod score;
 
 use clap::{Parser, Subcommand};
@@ -20,12 +21,14 @@ struct Cli {
 enum Command {
     /// Find files of a crate that use each other in a circle
     Cycles,
+    Mutate(mutate::Args),
     Score(score::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Cycles => cycles::run(),
+        Command::Mutate(args) => mutate::run(&args),
         Command::Score(args) => score::run(&args),
     };
     match done {

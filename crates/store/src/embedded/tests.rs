@@ -209,6 +209,26 @@ fn what_was_cleared_stays_away() {
     assert_eq!(rows(&log_in(&directory).unwrap(), 2), [None, Some(b"new".to_vec())]);
 }
 
+/// Its flush may have failed: then the page cache has it and the disk does not.
+#[test]
+fn the_last_batch_is_written_anew_when_the_store_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = log_in(&directory).unwrap();
+    log.write(&[put(0, b"first value")]).unwrap();
+    log.write(&[put(1, b"last value")]).unwrap();
+    let before = newest(&directory);
+    drop(log);
+    let log = log_in(&directory).unwrap();
+    assert_ne!(newest(&directory), before);
+    place_of(&newest(&directory), b"last value");
+    // The copy is the one that counts.
+    let file = OpenOptions::new().write(true).open(&before).unwrap();
+    file.write_all_at(b"X", place_of(&before, b"first value") as u64).unwrap();
+    assert_eq!(log.read(&name(1)).unwrap().unwrap().value(), b"last value");
+    let ends = fs::metadata(&before).unwrap().len() as usize;
+    assert!(place_of(&before, b"irst value") < ends && !fs::read(&before).unwrap().ends_with(b"last value"));
+}
+
 #[test]
 fn a_clear_while_space_is_given_back_stays_a_clear() {
     let directory = tempfile::tempdir().unwrap();
