@@ -80,6 +80,12 @@ impl Dialect {
         self.form(operation).is_some_and(|form| form.requested().flat_map(pieces).any(|piece| is_key(&piece)))
     }
 
+    /// Whether the answer to a read has the value of the key that was asked for.
+    pub(super) fn reads_values(&self) -> bool {
+        let has_value = |form: &OperationTemplate| form.proof.contains("{value");
+        self.names_key(Operation::Get) && self.form(Operation::Get).is_some_and(has_value)
+    }
+
     /// Whether `status` is one of a success.
     pub(super) fn takes(&self, operation: Operation, status: u16) -> bool {
         self.form(operation).is_some_and(|form| form.ok.contains(&status))

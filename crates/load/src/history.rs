@@ -30,6 +30,8 @@ pub(super) struct Watch {
     /// Which of the thread's clients asks.
     pub(super) place: usize,
     pub(super) number: u64,
+    /// Its place in the record of calls, where there is one.
+    pub(super) call: usize,
     pub(super) watched: Watched,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Knows a URL and a dialect, not our server; prints nothing. A [`Plan`] goes in, a
 //! [`LoadReport`] comes out. Read on in this order: `plan`, `workload` and `keys` (with `mix`, `distribution` and `value_size`)
-//! say what is asked for, `dialect`, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `verify`
-//! and `staleness` look at what was read, `recorder` counts, `measure` holds the window; `workers` divides it all among several processes.
+//! say what is asked for, `dialect`, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `verify`,
+//! `staleness` and `linearizability` look at what was read, `recorder` counts, `measure` holds the window; `workers` divides it all among several processes.
 
 mod plan;
 mod workload;
@@ -20,6 +20,7 @@ mod encode;
 mod pieces;
 mod verify;
 mod history;
+pub mod linearizability;
 mod request;
 mod answer;
 mod attempt;
@@ -43,7 +44,7 @@ pub use early_end::EarlyEnd;
 pub use keys::key_numbers;
 pub use mix::{MIX_ENTRIES, Mix, MixEntry, Operation, Step};
 pub use pacing::{Arrivals, Pacing, Think};
-pub use plan::{Connect, Plan, span};
+pub use plan::{Check, Connect, Plan, span};
 pub use samples::Samples;
 pub use target::Target;
 pub use value_size::ValueSize;
@@ -72,7 +73,8 @@ pub fn run(plan: &Plan, observer: Observer<'_>) -> Result<LoadReport, Error> {
 /// As [`run`]; its window is over when `early_end` says so, and then was as long as the report's `window_secs`.
 pub fn run_until(plan: &Plan, early_end: &EarlyEnd, observer: Observer<'_>) -> Result<LoadReport, Error> {
     plan.check()?;
-    let plan = &Plan { verify: plan.verify.anew(), ..plan.clone() };
+    let verify = if plan.check_for.is_some() { Verify::all() } else { plan.verify.anew() };
+    let plan = &Plan { verify, ..plan.clone() };
     let address = reach(plan)?;
     allow_files(u64::from(plan.clients) + FILES_SPARE);
     if plan.preload_keys() > 0 {

@@ -8,6 +8,7 @@ use super::attempt::Attempt;
 use super::client::ClientOptions;
 use super::early_end::EarlyEnd;
 use super::keys::{self, KeySpace, OperationStream};
+use super::linearizability::{self, Record, Value};
 use super::mix::{self, Operation};
 use super::reactor::{Driver, Reactor};
 use super::recorder::{Recorder, Window};
@@ -52,7 +53,8 @@ pub(super) fn measure(
     observer: Observer<'_>,
 ) -> Result<LoadReport, Error> {
     let clients = 0..plan.clients;
-    run_threads(plan, &clients, address, early_end, |begin, messages| {
+    let history = SharedHistory::new(plan.verify);
+    let report = run_threads(plan, &clients, address, early_end, &history, |begin, messages| {
         let mut collector = Collector::new(plan, begin, threads(plan, &clients));
         loop {
             let next_edge = collector.next_edge().unwrap_or_else(|| Instant::now() + SECOND);
@@ -66,7 +68,12 @@ pub(super) fn measure(
                 Err(RecvTimeoutError::Disconnected) => return Ok(collector.finish(observer)),
             }
         }
-    })
+    })?;
+    let calls = history.filter(|_| plan.check_for.is_some()).map(SharedHistory::into_calls);
+    let initial = |key| (key < plan.preload_keys()).then_some(Value::PRELOADED);
+    let name = |key| format!("{}{key}", plan.workload.key_prefix);
+    let linearizability = calls.map(|calls| linearizability::check(calls, initial, name));
+    Ok(LoadReport { linearizability, ..report })
 }
 
 /// How many threads drive these clients.
@@ -81,12 +88,12 @@ pub(super) fn run_threads<R>(
     clients: &Range<u32>,
     address: SocketAddr,
     early_end: &EarlyEnd,
+    history: &Option<SharedHistory>,
     collect: impl FnOnce(Instant, Messages) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let threads = threads(plan, clients);
     let space = &KeySpace::new(plan);
     let requests = &Requests::new(plan, plan.connect);
-    let history = &SharedHistory::new(plan.verify);
     let options = ClientOptions {
         address,
         timeout: plan.timeout,
@@ -113,10 +120,13 @@ pub(super) fn run_threads<R>(
     thread::scope(|scope| {
         for (thread, (streams, clocks)) in shares.into_iter().enumerate() {
             let numbers = streams.iter().map(OperationStream::client);
+            let record = plan.check_for.map(|_| Record::new(begin));
+            let checker =
+                history.as_ref().map(|history| StalenessChecker::new(history, requests, numbers, record));
             let driver = Measured {
                 space,
                 requests,
-                checker: history.as_ref().map(|history| StalenessChecker::new(history, requests, numbers)),
+                checker,
                 streams,
                 recorder: Recorder::new(window, begin, plan.pacing.rate.is_some(), plan.bin),
                 early_end,
@@ -204,6 +214,9 @@ fn work(
     let until = driver.recorder.window.end.max(Instant::now());
     let (in_flight, schedule) = reactor.into_unfinished();
     driver.recorder.ended(&in_flight, schedule, until);
+    if let Some(checker) = driver.checker {
+        checker.end();
+    }
     Ok(driver.recorder.into_tally())
 }
 
@@ -349,6 +362,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         seconds,
         bins,
         histograms: if plan.histogram { tally.histograms(&operations) } else { Default::default() },
+        linearizability: None,
         workers: Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use super::pacing::Pacing;
 use super::seconds::SECOND;
 use super::target::Target;
 use super::value_size::ValueSize;
-use super::verify::Verify;
+use super::verify::{MARK_BYTES, Verify};
 use super::workload::Workload;
 use clap::ValueEnum;
 use clap::builder::ValueParser;
@@ -92,6 +92,10 @@ pub struct Plan {
     #[arg(long, value_name = "WHICH", default_value = "none", help_heading = "Keys and values")]
     pub verify: Verify,
 
+    /// Record all operations and judge them at the end: linearizability; the exit code is 1 if it is violated
+    #[arg(long = "check", value_name = "WHAT", help_heading = "Keys and values")]
+    pub check_for: Option<Check>,
+
     /// Add the latency histograms to --json and --events
     #[arg(long, help_heading = "Output")]
     pub histogram: bool,
@@ -115,6 +119,13 @@ pub enum Connect {
     Once,
     /// A new connection for each request; the result is then mostly the cost of connecting
     Each,
+}
+
+/// What the operations of a run are judged for at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub enum Check {
+    /// Whether each operation can have taken effect at one instant between request and answer
+    Linearizability,
 }
 
 impl Plan {
@@ -178,7 +189,9 @@ impl Plan {
 
     /// Whether a read that finds nothing is a good answer.
     pub(super) fn absent_is_success(&self) -> bool {
-        self.workload.absent_is_success || self.asks(|operation| operation == Operation::Delete)
+        self.workload.absent_is_success
+            || self.asks(|operation| operation == Operation::Delete)
+            || self.check_for.is_some()
     }
 
     /// Whether the dialect supports all of it.
@@ -205,7 +218,19 @@ impl Plan {
             let what = format!("dialect {name} takes no values of less than {value_bytes_min} B");
             return fail(what, "take a longer --value-size");
         }
-        Ok(())
+        let key_bytes = format!("{}{}=", self.workload.key_prefix, self.keys() - 1).len();
+        let marked = (key_bytes + MARK_BYTES) as u64;
+        match self.check_for {
+            Some(_) if !self.dialect.reads_values() => fail(
+                format!("dialect {name} reads no values of keys, so nothing can be checked"),
+                "its [get] must name {key} and expect {value}, see docs/reference.md",
+            ),
+            Some(_) if self.value_size().min < marked => fail(
+                format!("values of less than {marked} B do not say which write they are of"),
+                "take a longer --value-size",
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn asks(&self, what: impl Fn(Operation) -> bool) -> bool {

@@ -7,6 +7,7 @@
 use super::answer::{Fault, Outcome, Success};
 use super::history::{KeyHistory, Watch, Watched, Write};
 use super::keys::RequestSpec;
+use super::linearizability::{Action, Call, Record, Value};
 use super::mix::Operation;
 use super::request::{Request, Requests};
 use super::verify::{Mark, PRELOAD_WRITER, Verify, mix};
@@ -28,6 +29,8 @@ pub(super) struct SharedHistory {
     /// A bit for each write that may take effect later than ones that its client began after it: whether its bit is that of
     /// another write, too, does not matter, since a value with doubts is never called stale by its number.
     is_unordered: Box<[AtomicU64]>,
+    /// The calls of the threads that have ended, where they are recorded.
+    calls: Mutex<Vec<Call>>,
 }
 
 impl SharedHistory {
@@ -38,7 +41,13 @@ impl SharedHistory {
             clock: AtomicU64::new(1),
             known: (0..KEYS_MAX).map(|_| Mutex::default()).collect(),
             is_unordered: (0..UNORDERED_BITS / 64).map(|_| AtomicU64::new(0)).collect(),
+            calls: Mutex::default(),
         })
+    }
+
+    /// All calls recorded. Those of threads that go on are not among them.
+    pub(super) fn into_calls(self) -> Vec<Call> {
+        self.calls.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tick(&self) -> u64 {
@@ -105,6 +114,8 @@ pub(super) struct StalenessChecker<'a> {
     /// By their places in the thread.
     clients: Vec<ClientHistory>,
     scratch: [Vec<u8>; 2],
+    /// Of all calls, where they are to be judged together at the end.
+    record: Option<Record>,
 }
 
 /// What a client has asked for.
@@ -123,6 +134,7 @@ impl<'a> StalenessChecker<'a> {
         shared: &'a SharedHistory,
         requests: &'a Requests,
         clients: impl Iterator<Item = u32>,
+        record: Option<Record>,
     ) -> StalenessChecker<'a> {
         let history = |client| ClientHistory { client, writes: 0, reads: 0, in_flight: Vec::new() };
         StalenessChecker {
@@ -130,6 +142,15 @@ impl<'a> StalenessChecker<'a> {
             requests,
             clients: clients.map(history).collect(),
             scratch: Default::default(),
+            record,
+        }
+    }
+
+    /// The thread has ended.
+    pub(super) fn end(self) {
+        if let Some(mut record) = self.record {
+            let mut calls = self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner);
+            calls.append(&mut record.calls);
         }
     }
 
@@ -164,16 +185,28 @@ impl<'a> StalenessChecker<'a> {
                 })
             }
         };
-        request.watch = watched.map(|watched| Box::new(Watch { place, number, watched }));
+        let call = match (&mut self.record, &watched) {
+            (Some(record), Some(Watched::Read(_))) => {
+                record.invoke(number, history.client, Action::Get, Value::OTHER)
+            }
+            (Some(record), Some(Watched::Write { count, .. })) => {
+                let is_put = operation == Operation::Put;
+                let value = if is_put { Value::written(history.client, *count) } else { Value::ABSENT };
+                record.invoke(number, history.client, Action::Write, value)
+            }
+            _ => 0,
+        };
+        request.watch = watched.map(|watched| Box::new(Watch { place, number, call, watched }));
     }
 
     /// What a watched request that is over with `result` is to be taken for, and whether a value was compared as a whole.
     /// `body` is its answer's.
     pub(super) fn judge(&mut self, request: &Request, body: &[u8], result: Outcome) -> (Outcome, bool) {
         let Some(watch) = &request.watch else { return (result, false) };
-        let Watch { place, number, ref watched } = **watch;
+        let Watch { place, number, call, ref watched } = **watch;
         let history = &mut self.clients[place];
-        match watched {
+        let mut found = None;
+        let (result, verified) = match watched {
             Watched::Write { count, begun } => {
                 history.in_flight.retain(|(_, other)| other != count);
                 if result.is_ok() {
@@ -189,15 +222,23 @@ impl<'a> StalenessChecker<'a> {
                 Ok(Success::Done) => match self.requests.origin(request, number, body, &mut self.scratch) {
                     Err(()) => (Err(Fault::WrongValue), true),
                     Ok(None) => (result, false),
-                    Ok(Some(mark)) => (self.check_order(number, &mark, known), true),
+                    Ok(Some(mark)) => {
+                        found = Some(Value::of_mark(&mark, self.shared.verify.run()));
+                        (self.check_order(number, &mark, known), true)
+                    }
                 },
                 Ok(Success::Absent) => {
                     self.shared.learn(number, None);
+                    found = Some(Value::ABSENT);
                     (result, false)
                 }
                 Err(fault) => (result, fault == Fault::WrongValue),
             },
+        };
+        if let Some(record) = &mut self.record {
+            record.complete(call, found, result);
         }
+        (result, verified)
     }
 
     /// Judges a value that is right in itself.
@@ -241,7 +282,7 @@ mod tests {
         }
 
         fn checker(&self) -> StalenessChecker<'_> {
-            StalenessChecker::new(&self.shared, &self.requests, 0..2)
+            StalenessChecker::new(&self.shared, &self.requests, 0..2, None)
         }
     }
 

@@ -159,9 +159,32 @@ pub struct LoadReport {
     /// successes by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub histograms: BTreeMap<String, Vec<Bucket>>,
+    /// What `--check linearizability` found; `None` without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linearizability: Option<LinearizabilityReport>,
     /// The workers among which the clients were divided; empty where this process was the only one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerReport>,
+}
+
+/// Whether the operations of a run are linearizable.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LinearizabilityReport {
+    /// Operations on keys in the whole run, those outside the window included.
+    pub operations: u64,
+    /// Keys that they named.
+    pub keys: u64,
+    /// Keys of which no order of the operations explains all answers.
+    pub violations: u64,
+    /// Keys with too many operations at once to be decided.
+    pub not_decided: u64,
+    /// The first key with a violation; `None` where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Few of its operations that no order explains, each a line of text, with seconds since the clients began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<String>,
 }
 
 /// What one worker did.

@@ -1,6 +1,7 @@
 //! The worker: carries out its part of a plan, as the coordinator orders.
 
 use super::super::early_end::EarlyEnd;
+use super::super::staleness::SharedHistory;
 use super::super::{FILES_SPARE, allow_files, machine_error, measure, preload, reach};
 use super::{FromWorker, ToWorker, send};
 use kv::Error;
@@ -40,7 +41,8 @@ fn carry_out(orders: &Receiver<ToWorker>, answer: &mut dyn FnMut(FromWorker)) ->
     answer(FromWorker::Ready);
     let Ok(ToWorker::Start) = orders.recv() else { return Ok(()) };
     answer(FromWorker::Started);
-    measure::run_threads(&plan, &clients, address, &EarlyEnd::default(), |_, messages| {
+    let history = SharedHistory::new(plan.verify);
+    measure::run_threads(&plan, &clients, address, &EarlyEnd::default(), &history, |_, messages| {
         for (thread, message) in messages {
             answer(FromWorker::Thread(thread, message.map_err(machine_error)?));
         }

@@ -15,6 +15,7 @@ mod full_disk;
 mod interventions;
 mod io_errors;
 mod lab;
+mod linearizability;
 mod link;
 mod load;
 mod open_loop;

@@ -7,9 +7,9 @@ mod files;
 mod live;
 mod text;
 
-use super::{complain, note, say, say_json};
+use super::{complain, counted, note, say, say_json};
 use kv::Error;
-use kv::proto::{LOAD_REPORT_SCHEMA, LoadEvent};
+use kv::proto::{LOAD_REPORT_SCHEMA, LinearizabilityReport, LoadEvent};
 use live::Live;
 use load::{self, DIALECTS, DISTRIBUTIONS, EarlyEnd, Plan, WORKLOADS};
 use std::fmt::Write;
@@ -112,6 +112,10 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
         let what = format!("--clients {} are too few for {} workers", plan.clients, args.workers.len());
         return Err(Error::input(what).hint("use at least one client for each --worker"));
     }
+    if plan.check_for.is_some() && !args.workers.is_empty() {
+        let what = "--check does not work with --worker: the workers' clocks differ";
+        return Err(Error::input(what).hint("leave out one of them"));
+    }
     // With --events nothing else is written to the terminal.
     let interval = if args.quiet || args.events { Some(Duration::ZERO) } else { args.interval };
     let mut live = Live::start(&plan, interval);
@@ -138,6 +142,7 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
     if !wants_histograms {
         report.histograms.clear();
     }
+    failures.extend(report.linearizability.as_ref().and_then(not_linearizable));
     match (args.json, args.events) {
         (true, _) => say_json(&report)?,
         (_, true) => say_json(&LoadEvent::Report(Box::new(report)))?,
@@ -152,6 +157,22 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
     let last = failures.pop();
     failures.iter().for_each(complain);
     last.map_or(Ok(()), Err)
+}
+
+/// Why the run fails that was checked.
+fn not_linearizable(report: &LinearizabilityReport) -> Option<Error> {
+    let LinearizabilityReport { violations, not_decided, .. } = report;
+    match (violations, not_decided) {
+        (0, 0) => None,
+        (0, _) => Some(
+            Error::new(format_args!("{} could not be checked", counted(*not_decided, "key")))
+                .hint("too many operations of one key overlap: use fewer --clients or more --keys"),
+        ),
+        _ => Some(
+            Error::new(format_args!("linearizability is violated on {}", counted(*violations, "key")))
+                .hint("the report has operations of one of them that no order explains"),
+        ),
+    }
 }
 
 fn workloads_help() -> String {

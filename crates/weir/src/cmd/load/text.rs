@@ -1,7 +1,7 @@
 //! The report of `weir load` for people.
 
 use crate::cmd::counted;
-use kv::proto::{Latency, LoadReport, ScheduleReport};
+use kv::proto::{Latency, LinearizabilityReport, LoadReport, ScheduleReport};
 use kv::units::{self, Span};
 use load::{self, Connect, Pacing, Plan, Verify};
 use std::fmt::Write;
@@ -43,6 +43,9 @@ pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
     if let Some(schedule) = report.schedule.as_ref().filter(|schedule| schedule.over_capacity) {
         let _ = write!(out, "\n{}", over_capacity(schedule, report));
     }
+    if let Some(checked) = &report.linearizability {
+        let _ = write!(out, "\n{}", linearizability(checked));
+    }
     out
 }
 
@@ -67,6 +70,27 @@ fn over_capacity(schedule: &ScheduleReport, report: &LoadReport) -> String {
         units::micros(behind_secs_at_start * 1e6),
         units::micros(behind_secs_at_end * 1e6),
     )
+}
+
+/// What was checked, and the operations that show a violation.
+fn linearizability(report: &LinearizabilityReport) -> String {
+    let LinearizabilityReport { operations, keys, violations, not_decided, key, history } = report;
+    let (operations, keys) = (units::short(*operations as f64), counted(*keys, "key"));
+    let mut text = format!("linearizability: {operations} operations on {keys}: ");
+    text += &match violations {
+        0 => "no violation".to_owned(),
+        _ => format!("violated on {}", counted(*violations, "key")),
+    };
+    if *not_decided > 0 {
+        let _ = write!(text, "; {} not decided", counted(*not_decided, "key"));
+    }
+    text.push('\n');
+    if let Some(key) = key {
+        let _ = writeln!(text, "\nNo order of these operations on key {key} explains their answers.");
+        text += "Times are since the clients began. Value 3.17 is that of write 17 of client 3.\n";
+        history.iter().for_each(|line| text += &format!("  {line}\n"));
+    }
+    text
 }
 
 /// The lines above the latencies.
