@@ -318,14 +318,17 @@ impl Log {
     /// A file for the next segment, allocated; out of the reserve where nothing else is left and `purpose` may have it.
     fn next_file(&self, room: u64, purpose: Purpose) -> Result<File, Error> {
         let next = self.directory.join(NEXT);
-        match files::allocate(&next, room) {
+        let file = match files::allocate(&next, room) {
+            // If the reserve is too short, the rest is allocated.
             Err(_) if purpose == Purpose::Free && fs::rename(self.directory.join(RESERVE), &next).is_ok() => {
-                // As much of it as is missing; a full disk fails here.
-                files::allocate(&next, room).map_err(|error| not_written(&error))
+                files::allocate(&next, room)
             }
-            Err(error) if files::is_full(&error) => Err(self.full()),
-            file => file.map_err(|error| Error::new(Kind::Refused, not_written(&error).to_string())),
-        }
+            file => file,
+        };
+        file.map_err(|error| match files::is_full(&error) {
+            true => self.full(),
+            false => Error::new(Kind::Refused, not_written(&error).to_string()),
+        })
     }
 
     /// Makes the reserve, if there is none.

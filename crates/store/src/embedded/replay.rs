@@ -3,7 +3,7 @@
 use super::files;
 use super::index::{Index, Place, Segment};
 use super::segment::{self, Batch, Meta, PREAMBLE_BYTES};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;
@@ -57,7 +57,9 @@ impl Replayed {
             if !path.exists() {
                 return Err(Unreadable::Damaged(format!("{} is missing", path.display())));
             }
-            let (file, bytes) = (File::open(&path)?, fs::read(&path)?);
+            // Written to once more: the last is cut where it ends.
+            let file = OpenOptions::new().read(true).write(true).open(&path)?;
+            let bytes = fs::read(&path)?;
             let store = segment::store_of(&bytes).ok_or_else(|| damaged(number, 0))?;
             let batch = segment::batch(&bytes, PREAMBLE_BYTES, store);
             let meta = batch.and_then(|batch| Meta::of_batch(&bytes, &batch));

@@ -230,6 +230,17 @@ fn the_last_batch_is_written_anew_when_the_store_is_opened() {
 }
 
 #[test]
+fn opening_it_again_and_again_takes_no_space() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..20 {
+        log_in(&directory).unwrap().write(&[put(round, b"value")]).unwrap();
+    }
+    let lengths = fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+    // The newest segment and the reserve are allocated ahead, the others are as long as what is in them.
+    assert!(lengths.sum::<u64>() < 3 * (1 << 16));
+}
+
+#[test]
 fn a_clear_while_space_is_given_back_stays_a_clear() {
     let directory = tempfile::tempdir().unwrap();
     let log = log_in(&directory).unwrap();
