@@ -89,7 +89,10 @@ fn limit(found: &WorkloadFindings) -> Answer {
     let bottleneck = &found.bottleneck;
     let (named, busy) = (sentences::limits(&bottleneck.named), sentences::busy(&bottleneck.named));
     let next = bottleneck.next.as_ref().and_then(|of| Some((&of.resource, of.ceiling()?)));
-    let next = next.map(|(name, rps)| format!("next limit: {name}, at {} req/s", short(rps)));
+    let next = Some(match next {
+        Some((name, rps)) => format!("next limit: {name}, at {} req/s", short(rps)),
+        None => "next limit: unknown".to_owned(),
+    });
     let said = |said: &str, why: &str| answer("limit", said.to_owned(), [Some(why.to_owned())]);
     match bottleneck.grade {
         Grade::Confirmed => answer("limit", format!("{named}, {busy} (confirmed)"), [next]),

@@ -53,7 +53,7 @@ const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
         Some(waiting) => Some(format!("{} sessions", waiting.parts.join(" + "))),
         None => Some(of.resource.clone()),
     }),
-    ("<would be called", |(of, is_named)| {
+    ("<kind of limit", |(of, is_named)| {
         Some(format!("{}{}", sentences::limit(of), if *is_named { " (named)" } else { "" }))
     }),
     ("utilization", |(of, _)| of.waiting.is_none().then(|| percent(of.utilization, 0))),

@@ -1,7 +1,7 @@
 //! Three parts of a workload's section: where the clients were, where the databases' sessions were, and what the resources did.
 
 use super::document::{Block, Column, Table, column};
-use super::format::{known, number, percent};
+use super::format::{known, number, percent, trimmed};
 use super::sentences;
 use kv::units::short;
 use lab_analysis::waits::class_of;
@@ -119,7 +119,9 @@ fn figures(found: &WorkloadFindings) -> Vec<Block> {
     let figure = |(figure, owner): &(&'static Figure, _)| {
         let (name, owner): (_, String) = (figure.name, String::from(*owner));
         column(format!("{owner}: {}, {}", figure.heading.0, figure.heading.1), move |row: &Row| {
-            Some(short(row.figures.iter().find(|of| of.figure == name && of.of == owner)?.value))
+            let value = row.figures.iter().find(|of| of.figure == name && of.of == owner)?.value;
+            let text = short(value);
+            Some(if value.fract() == 0.0 { trimmed(&text) } else { text })
         })
     };
     let groups = shown.chunk_by(|(a, _), (b, _)| a.group == b.group);

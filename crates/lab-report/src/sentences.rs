@@ -96,9 +96,13 @@ fn reason(of: &Reason) -> String {
         Reason::Queue(growth) => added(growth, format!("wait for {}", growth.resource)),
         Reason::InStore(growth) => added(growth, format!("are in the store, in {}", growth.resource)),
         Reason::Unaccounted(growth) => added(growth, "are in no place that was read".to_owned()),
-        Reason::Followed { resource } => {
+        Reason::Followed { resource, is_named: true, .. } => {
             format!("Slowing {resource} reduced goodput as predicted. Nothing else names it: not confirmed.")
         }
+        Reason::Followed { resource, utilization, .. } => format!(
+            "Slowing {resource} reduced goodput as predicted, but its utilization is {}, below the 85 % from which it is named.",
+            percent(*utilization, 0)
+        ),
         Reason::NotBusy { resource, utilization } => {
             busy(resource, *utilization, "below the 95 % from which it would explain the queue")
         }
@@ -242,7 +246,7 @@ pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (of 
     Vertical dashed line: the knee. Hollow: too many errors, or over capacity; the level is not used. No point: no trial succeeded.";
 
 /// How to read the plot of the resources.
-pub(super) const UTILIZATION: &str = "Grey: the load generator. Grey, in brackets: what may be busy without being the limit. Vertical dashed line: the knee.";
+pub(super) const UTILIZATION: &str = "Grey: the load generator. Grey, name in brackets: can be busy all the time without being the limit. Vertical dashed line: the knee.";
 
 /// How a trial went.
 pub(super) fn time_series_caption(of: &TimeSeries) -> String {

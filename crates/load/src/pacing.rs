@@ -16,7 +16,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Pacing")]
 pub struct Pacing {
-    /// Send this many requests per second, all clients together, without waiting for answers: an open loop
+    /// Send this many requests per second, all clients together, whether or not earlier ones were answered: an open loop. A request
+    /// that is due while all connections are busy waits for one; its latency includes that
     #[arg(long, value_name = "N", conflicts_with = "think")]
     pub rate: Option<Rate>,
 

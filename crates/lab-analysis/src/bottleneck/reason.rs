@@ -28,6 +28,10 @@ pub enum Reason {
     Followed {
         /// The resource.
         resource: String,
+        /// Its busy share, 0–1.
+        utilization: f64,
+        /// Whether it is busy enough to be named.
+        is_named: bool,
     },
     /// There is a queue for it, and it is not busy enough to explain that.
     NotBusy {

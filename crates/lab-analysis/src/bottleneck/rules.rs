@@ -62,6 +62,12 @@ impl Conclusion {
         self.because.push(reason);
         self
     }
+
+    /// The queue stands before what follows from it.
+    fn because_of(mut self, queue: Reason) -> Conclusion {
+        self.because.insert(0, queue);
+        self
+    }
 }
 
 /// What a rule sees.
@@ -160,7 +166,7 @@ pub const RULES: &[Rule] = &[
         name: "slowed",
         about: "no other rule names anything, and goodput follows a nearly saturated processor, quota or rate of the target when it is \
                 made slower",
-        apply: Case::slowed,
+        apply: |case| case.slowed().filter(|found| found.grade == Grade::Supported),
     },
     Rule {
         name: "none",
@@ -177,7 +183,8 @@ pub const RULES: &[Rule] = &[
 ];
 
 impl Case {
-    /// What the first rule that applies concludes. Where it names nothing, what was made slower is asked.
+    /// What the first rule that applies concludes. Where it names nothing, what was made slower is asked; where that names nothing
+    /// either, it may say why.
     pub(super) fn conclude(&self) -> Conclusion {
         let first = RULES.iter().find_map(|rule| (rule.apply)(self));
         let first = first.unwrap_or_else(|| Conclusion::of(Grade::NotIdentified, Vec::new()));
@@ -191,9 +198,12 @@ impl Case {
 
     fn slowed(&self) -> Option<Conclusion> {
         let follows = |of: &Evidence| of.is_hard && of.can_limit() && of.slowed == Some(Shown::Limit);
+        let busiest = &self.evidence[self.busiest(follows)?];
         let named = self.all(|of| follows(of) && of.utilization >= CLOSE);
-        let first = self.evidence[*named.first()?].resource.clone();
-        Some(Conclusion::of(Grade::Supported, named).why(Reason::Followed { resource: first }))
+        let grade = if named.is_empty() { Grade::NotIdentified } else { Grade::Supported };
+        let (resource, utilization) = (busiest.resource.clone(), busiest.utilization);
+        let is_named = !named.is_empty();
+        Some(Conclusion::of(grade, named).why(Reason::Followed { resource, utilization, is_named }))
     }
 
     fn all(&self, which: impl Fn(&Evidence) -> bool) -> Vec<usize> {
@@ -259,7 +269,7 @@ impl Case {
         };
         found.named.extend(both.map(|(_, other)| other));
         found.is_firm &= growth >= PILES_UP;
-        Some(found.why(Reason::Queue(queues.growth(first, growth))))
+        Some(found.because_of(Reason::Queue(queues.growth(first, growth))))
     }
 
     /// What limits behind the queues of resources `first` and `second`, if the one is as near to its limit as the other, and one of them is
@@ -359,7 +369,7 @@ impl Case {
         let wait = || Some(Conclusion::of(Grade::Supported, vec![self.wait()?]).firm(true));
         let batches = || (pool.load_dependent && pool.saturated()).then(|| self.batches(pool));
         let found = self.by_what_is_inside(pool).or_else(wait).or_else(|| self.by_queued_flush(pool));
-        Some(found.or_else(batches)?.why(piles))
+        Some(found.or_else(batches)?.because_of(piles))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Every check on results of which the answer is known.
 
 use super::*;
-use crate::{Capacity, Grade, Shown, WorkloadFindings, findings};
+use crate::{Capacity, Grade, Reason, Shown, WorkloadFindings, findings};
 use kv::proto::{Latency, LoadReport, ScheduleReport};
 use lab_data::results::{
     Change, Intervention, Limit, Placement, Resource, ResourceKind, SLOWER_GENERATOR, SLOWER_SERVER, Selftest,
@@ -327,14 +327,23 @@ fn how_busy_the_generator_is_decides_where_its_loss_does_not() {
 /// One level alone cannot tell whether a request takes as much at another; making the server slower can.
 #[test]
 fn where_one_level_decides_goodput_that_follows_the_server_names_it() {
-    let at_one_level = |losses: &[f64]| {
+    let busy_at_one_level = |busy: f64, losses: &[f64]| {
         let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[32], 2, "1s");
-        slow(&mut results, 0.93, 0.4, SLOWER_SERVER, losses);
+        slow(&mut results, busy, 0.4, SLOWER_SERVER, losses);
         findings(&results).workloads.remove(0).bottleneck
     };
+    let at_one_level = |losses: &[f64]| busy_at_one_level(0.93, losses);
     let followed = at_one_level(&[0.19, 0.2, 0.21]);
     assert_eq!((followed.grade, followed.named.len()), (Grade::Supported, 1));
     assert_eq!(followed.named[0].slowed, Some(Shown::Limit));
     assert_eq!(at_one_level(&[0.01, 0.0, 0.02]).grade, Grade::NotIdentified);
     assert_eq!(at_one_level(&[]).grade, Grade::NotIdentified);
+    // Below 85 % it is not named, and the report says so.
+    let free = busy_at_one_level(0.8, &[0.19, 0.2, 0.21]);
+    assert_eq!(free.grade, Grade::NotIdentified);
+    assert!(
+        matches!(&free.because[..], [.., Reason::Followed { utilization: 0.8, is_named: false, .. }]),
+        "{:?}",
+        free.because
+    );
 }

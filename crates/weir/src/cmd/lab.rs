@@ -53,8 +53,8 @@ pub(crate) struct Args {
     /// The measured part of each trial; overrides the file
     #[arg(long)]
     window: Option<Span>,
-    /// Multiply the file's durations by this share; a window is not shortened below 2 s. Below 0.1 at most seven levels of each workload
-    /// are measured. The report says so
+    /// Shorten warm-ups and windows: multiply the file's by this share, up to 1; a window is not shortened below 2 s. With less than 0.1
+    /// at most seven levels of each workload are measured. The report says so
     #[arg(long, value_name = "SHARE", value_parser = share)]
     scale: Option<f64>,
     /// Skip the accuracy test of the load generator. The report says so

@@ -149,9 +149,8 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     let busy = percent(report.cpu_secs / report.window_secs / f64::from(*threads));
     add("generator", format!("{cpu_us} of CPU per request; its threads were {busy} % busy"));
     if let Some(why) = load::generator_limit(report) {
-        let least = units::short(report.goodput_rps);
-        let remedy = "give the generator cores of its own, more --threads, or --worker";
-        add("", format!("generator-limited: the target can do at least {least} req/s ({why}; {remedy})"));
+        let remedy = "give it cores of its own, more --threads, or --worker";
+        add("", format!("the load generator may be the limit: {why}. To exclude that, {remedy}"));
     }
     figures
 }

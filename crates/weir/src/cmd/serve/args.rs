@@ -36,9 +36,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
 
-    /// Answer requests for this host, too. On a loopback address, and wherever the flag is given, requests for hosts other than
-    /// localhost, 127.0.0.1, [::1] and these are refused, and so are web pages of other hosts. Repeatable; in WEIR_HOST and in the
-    /// file, write a list
+    /// Accept requests for this host name, too. With this flag, and always on a loopback address, only requests for localhost, 127.0.0.1,
+    /// [::1] and these names are accepted, and from web pages only those of these hosts. Repeatable; in WEIR_HOST and in the file,
+    /// write a list
     #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
 
@@ -139,7 +139,7 @@ pub(crate) struct Args {
     pub(super) batching: Batching,
 
     #[arg(long, value_name = "NAME=VALUE,…", env = "WEIR_INJECT", value_delimiter = ',')]
-    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40: any of {}; only with --lab. The value is a time; only in fail=N it is a number: while more than N requests are in the server, every tenth new one is answered 500", FAULTS.join(", ")))]
+    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40; only with --lab. Names: {} (docs/reference.md says where each acts). The value is a time, but for fail a number N: while more than N requests are in the server, every tenth new one is answered 500", FAULTS.join(", ")))]
     pub(super) inject: Vec<String>,
 
     /// Acknowledge writes before they are committed. LOSES DATA: how the tests show that they can see a loss
