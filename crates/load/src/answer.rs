@@ -4,7 +4,6 @@
 //! search them.
 
 use super::dialect::OperationTemplate;
-use super::mix::Operation;
 use super::request::Request;
 use http1::response::{self, Familiar};
 use http1::{Decoder, Framing, Reject, Slots};
@@ -76,6 +75,8 @@ pub(super) enum Success {
     Done,
     /// A read: there is no such key.
     Absent,
+    /// A conditional write: the key is not as it says.
+    PreconditionFailed,
 }
 
 /// What became of a request.
@@ -100,6 +101,8 @@ pub(super) struct Answer {
     begun: bool,
     body_bytes: usize,
     differs: bool,
+    /// The version of the value that was found, where it is kept and a field of the head says it.
+    version: Vec<u8>,
     /// The body's beginning, where something is to be looked for in it.
     pub(super) kept: Vec<u8>,
 }
@@ -165,12 +168,11 @@ impl Answer {
         let ok = form.ok.contains(&self.status);
         let absent = form.absent.contains(&self.status) || ok && self.says_absent(form);
         match self.status {
+            _ if absent && request.operation.is_conditional() => Ok(Success::PreconditionFailed),
             _ if absent && absent_is_success => Ok(Success::Absent),
             _ if ok && !absent && self.is_as_expected(request) => Ok(Success::Done),
             // What a write's answer lacks is a word of the server's, not a value.
-            _ if ok && matches!(request.operation, Operation::Put | Operation::Delete) => {
-                Err(Fault::Malformed)
-            }
+            _ if ok && request.operation.is_write() => Err(Fault::Malformed),
             _ if ok => Err(Fault::WrongValue),
             429 => Err(Fault::Http429),
             400..=499 => Err(Fault::Http4xx),
@@ -181,7 +183,15 @@ impl Answer {
         }
     }
 
-    /// Whether the body of a success says that there is no such key.
+    /// The version of the value that was found; empty where there is none or the answer does not say it.
+    pub(super) fn version(&self, request: &Request) -> &[u8] {
+        let Some(text) = &request.form.version_after else { return &self.version };
+        let behind = memmem::find(&self.kept, text.as_bytes()).map(|at| &self.kept[at + text.len()..]);
+        let version = behind.and_then(|behind| behind.split(|byte| *byte == b'"').next());
+        version.filter(|_| request.keeps_version).unwrap_or_default()
+    }
+
+    /// Whether the body of a success says that there is no such key, or that a condition does not hold.
     fn says_absent(&self, form: &OperationTemplate) -> bool {
         let holds = |text: &String| memmem::find(&self.kept, text.as_bytes()).is_some();
         form.absent_if.as_ref().is_some_and(holds)
@@ -207,6 +217,11 @@ impl Answer {
                 && let Some(name) = &request.form.outcome_header
             {
                 self.outcome = outcome(&input[used..], name);
+            }
+            if request.keeps_version
+                && let Some(name) = &request.form.version_header
+            {
+                self.version = field(&input[used..], name).unwrap_or_default();
             }
             used += head.bytes;
             if head.status >= 200 {
@@ -242,12 +257,17 @@ fn refused(reject: Reject) -> Fault {
     if reject.is_contradiction() { Fault::WrongLength } else { Fault::Malformed }
 }
 
-/// What the head of a 503 at the front of `input` says of its outcome in the field `name`. Parsed once more: what is known
-/// of heads that were seen before does not hold their fields.
-fn outcome(input: &[u8], name: &str) -> Option<Fault> {
+/// The field `name` of the head at the front of `input`. Parsed once more: what is known of heads that were seen before does
+/// not hold their fields.
+fn field(input: &[u8], name: &str) -> Option<Vec<u8>> {
     let mut slots = Slots::default();
     let head = response::parse(input, false, &mut slots).ok().flatten()?;
-    match head.field(name)?.to_ascii_lowercase().as_slice() {
+    head.field(name).map(<[u8]>::to_vec)
+}
+
+/// What the head of a 503 at the front of `input` says of its outcome in the field `name`.
+fn outcome(input: &[u8], name: &str) -> Option<Fault> {
+    match field(input, name)?.to_ascii_lowercase().as_slice() {
         b"not-applied" => Some(Fault::Http503NotApplied),
         b"unknown" => Some(Fault::Http503Unknown),
         _ => None,
@@ -257,6 +277,7 @@ fn outcome(input: &[u8], name: &str) -> Option<Fault> {
 #[cfg(test)]
 mod tests {
     use super::super::dialect::Dialect;
+    use super::super::mix::Operation;
     use super::*;
     use crate::request::KEPT_BYTES_MAX;
 
@@ -319,6 +340,60 @@ mod tests {
         let exact = Request { exact: true, ..request(Operation::Get, "k=ab") };
         check(&exact, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nk=ab", false, Ok(Success::Done));
         check(&exact, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nk=abc", false, Err(Fault::WrongValue));
+    }
+
+    #[test]
+    fn a_condition_that_does_not_hold_is_no_failure() {
+        for (dialect, operation, wire, expected) in [
+            (
+                "weir",
+                Operation::PutIfMatch,
+                "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n",
+                Ok(Success::PreconditionFailed),
+            ),
+            (
+                "weir",
+                Operation::Put,
+                "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n",
+                Err(Fault::Http4xx),
+            ),
+            (
+                "etcd",
+                Operation::DeleteIfMatch,
+                "HTTP/1.1 200 OK\r\nContent-Length: 18\r\n\r\n{\"succeeded\":true}",
+                Ok(Success::Done),
+            ),
+            (
+                "etcd",
+                Operation::DeleteIfMatch,
+                "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+                Ok(Success::PreconditionFailed),
+            ),
+            (
+                "webdis",
+                Operation::PutIfAbsent,
+                "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{\"SETNX\":0}",
+                Ok(Success::PreconditionFailed),
+            ),
+        ] {
+            check(&request_in(dialect, operation, ""), wire, false, expected);
+        }
+    }
+
+    #[test]
+    fn the_version_that_was_found_is_in_a_field_or_in_the_body() {
+        let versioned = |dialect, wire: &str| {
+            let request = Request { keeps_version: true, ..request_in(dialect, Operation::Get, "") };
+            let mut answer = Answer::default();
+            assert_eq!(answer.take(wire.as_bytes(), &request), Ok(true));
+            String::from_utf8(answer.version(&request).to_vec()).unwrap()
+        };
+        let wire = "HTTP/1.1 200 OK\r\nETag: \"7\"\r\nContent-Length: 0\r\n\r\n";
+        assert_eq!(versioned("weir", wire), "\"7\"");
+        assert_eq!(versioned("weir", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), "");
+        let wire = "HTTP/1.1 200 OK\r\nContent-Length: 31\r\n\r\n{\"kvs\":[{\"mod_revision\":\"123\"}]}";
+        let wire = wire.replace("31", &"{\"kvs\":[{\"mod_revision\":\"123\"}]}".len().to_string());
+        assert_eq!(versioned("etcd", &wire), "123");
     }
 
     #[test]

@@ -104,7 +104,16 @@ impl Dialect {
                     .into(),
             );
         }
-        let sections = [file.get, file.put, file.delete, file.compute_prime, file.compute_hash];
+        let sections = [
+            file.get,
+            file.put,
+            file.delete,
+            file.compute_prime,
+            file.compute_hash,
+            file.put_if_absent,
+            file.put_if_match,
+            file.delete_if_match,
+        ];
         if sections.iter().all(Option::is_none) {
             return Err("it has no operation; hint: add at least a [get] with a path".into());
         }
@@ -149,7 +158,7 @@ pub(super) struct OperationTemplate {
     pub(super) body: Option<String>,
     /// Statuses that mean success.
     pub(super) ok: Vec<u16>,
-    /// Statuses that mean to a read that there is no such key.
+    /// Statuses that mean to a read that there is no such key, and to a conditional write that its condition does not hold.
     pub(super) absent: Vec<u16>,
     /// The same, if the body of a success contains this text.
     pub(super) absent_if: Option<String>,
@@ -163,6 +172,10 @@ pub(super) struct OperationTemplate {
     pub(super) anywhere: bool,
     /// Whether the body must be kept until it is complete, because something is to be looked for.
     pub(super) keeps_body: bool,
+    /// Of a read: the field with the version of the value that was found.
+    pub(super) version_header: Option<String>,
+    /// The same in a body: the version is between this text and the next quotation mark.
+    pub(super) version_after: Option<String>,
     /// The field by which a 503 says whether the request was carried out.
     pub(super) outcome_header: Option<String>,
 }
@@ -188,6 +201,8 @@ pub(super) enum Placeholder {
     Text,
     /// What the server must make of it.
     Hash,
+    /// What a read said of the value that it found.
+    Version,
     /// How long the body is: not for dialects, but for the header that says it.
     BodyBytes,
 }
@@ -197,15 +212,24 @@ pub(super) enum Placeholder {
 const PLACEHOLDERS: &[(&str, Placeholder, &[Operation], &[Operation])] = &[
     ("key", Placeholder::Key, KEYED, KEYED),
     ("key_base64", Placeholder::KeyBase64, KEYED, KEYED),
-    ("value", Placeholder::Value, &[Operation::Put], &[Operation::Put, Operation::Get]),
-    ("value_base64", Placeholder::ValueBase64, &[Operation::Put], &[Operation::Put, Operation::Get]),
+    ("value", Placeholder::Value, VALUED, &[Operation::Put, Operation::Get]),
+    ("value_base64", Placeholder::ValueBase64, VALUED, &[Operation::Put, Operation::Get]),
+    ("version", Placeholder::Version, &[Operation::PutIfMatch, Operation::DeleteIfMatch], &[]),
     ("count", Placeholder::Count, &[Operation::ComputePrime], &[Operation::ComputePrime]),
     ("text", Placeholder::Text, &[Operation::ComputeHash], &[]),
     ("hash", Placeholder::Hash, &[], &[Operation::ComputeHash]),
     ("body_bytes", Placeholder::BodyBytes, &[], &[]),
 ];
 
-const KEYED: &[Operation] = &[Operation::Get, Operation::Put, Operation::Delete];
+const VALUED: &[Operation] = &[Operation::Put, Operation::PutIfAbsent, Operation::PutIfMatch];
+const KEYED: &[Operation] = &[
+    Operation::Get,
+    Operation::Put,
+    Operation::Delete,
+    Operation::PutIfAbsent,
+    Operation::PutIfMatch,
+    Operation::DeleteIfMatch,
+];
 
 /// The texts of a template, each with the gap behind it; braces around anything else are text.
 pub(super) fn pieces(template: &str) -> Vec<(&str, Option<Placeholder>)> {
@@ -244,6 +268,9 @@ struct File {
     delete: Option<Section>,
     compute_prime: Option<Section>,
     compute_hash: Option<Section>,
+    put_if_absent: Option<Section>,
+    put_if_match: Option<Section>,
+    delete_if_match: Option<Section>,
 }
 
 /// An operation as the file has it.
@@ -259,6 +286,11 @@ struct Section {
     absent: Option<Vec<u16>>,
     absent_if: Option<String>,
     absent_unless: Option<String>,
+    failed: Option<Vec<u16>>,
+    failed_if: Option<String>,
+    failed_unless: Option<String>,
+    version_header: Option<String>,
+    version_after: Option<String>,
     begins: Option<String>,
     holds: Option<String>,
 }
@@ -271,6 +303,16 @@ impl Section {
                 "has absent, absent_if or absent_unless, which only reads use; hint: move it to [get]".into(),
             );
         }
+        let is_conditional = operation.is_conditional();
+        let has_failed = self.failed.is_some() || self.failed_if.is_some() || self.failed_unless.is_some();
+        if has_failed && !is_conditional {
+            return Err("has failed, failed_if or failed_unless, which only conditional writes use; hint: leave it out".into());
+        }
+        if !is_get && (self.version_header.is_some() || self.version_after.is_some()) {
+            return Err(
+                "has version_header or version_after, which only reads use; hint: move it to [get]".into()
+            );
+        }
         if self.begins.is_some() && self.holds.is_some() {
             return Err("has both begins and holds; hint: leave one out".into());
         }
@@ -280,6 +322,8 @@ impl Section {
         let proof = self.holds.or(self.begins).unwrap_or_else(|| if whole { "{value}" } else { "" }.into());
         let method = self.method.unwrap_or_else(|| operation.method().to_owned());
         let sends = matches!(method.as_str(), "PUT" | "POST" | "PATCH");
+        let absent_if = self.absent_if.or(self.failed_if);
+        let absent_unless = self.absent_unless.or(self.failed_unless);
         let form = OperationTemplate {
             method,
             path: self.path,
@@ -287,12 +331,16 @@ impl Section {
             // Without a length a server does not know that such a request has no body.
             body: self.body.or_else(|| sends.then(String::new)),
             ok: self.ok.unwrap_or_else(|| ok(operation).to_vec()),
-            absent: self.absent.unwrap_or_else(|| if is_get { vec![404] } else { Vec::new() }),
-            keeps_body: anywhere && !proof.is_empty()
-                || self.absent_if.is_some()
-                || self.absent_unless.is_some(),
-            absent_if: self.absent_if,
-            absent_unless: self.absent_unless,
+            absent: self.absent.or(self.failed).unwrap_or_else(|| match operation {
+                Operation::Get => vec![404],
+                _ if is_conditional => vec![412],
+                _ => Vec::new(),
+            }),
+            keeps_body: anywhere && !proof.is_empty() || absent_if.is_some() || absent_unless.is_some(),
+            absent_if,
+            absent_unless,
+            version_header: self.version_header,
+            version_after: self.version_after,
             proof,
             whole,
             anywhere,
@@ -374,7 +422,8 @@ fn is_field_name(name: &str) -> bool {
 fn ok(operation: Operation) -> &'static [u16] {
     match operation {
         Operation::Get | Operation::ComputePrime | Operation::ComputeHash => &[200],
-        Operation::Put => &[200, 201, 204],
+        Operation::Put | Operation::PutIfAbsent | Operation::PutIfMatch => &[200, 201, 204],
+        Operation::DeleteIfMatch => &[200, 202, 204],
         // Deleting what is not there is done as soon as it is asked for, whichever way a server says so.
         Operation::Delete => &[200, 202, 204, 404],
     }
@@ -475,6 +524,9 @@ mod tests {
                 "[put] has absent, absent_if or absent_unless, which only reads use",
             ),
             ("[get]\npath = \"/\"\nbegins = \"a\"\nholds = \"b\"", "both begins and holds"),
+            ("[put]\npath = \"/\"\nfailed = [412]", "which only conditional writes use"),
+            ("[put]\npath = \"/\"\nversion_header = \"ETag\"", "which only reads use"),
+            ("[put]\npath = \"/{version}\"", "[put] unknown placeholder {version}"),
         ] {
             let why = Dialect::parse("a.toml", text).unwrap_err();
             assert!(why.contains(expected) && why.contains(';') && !why.contains('\n'), "{text}: {why}");

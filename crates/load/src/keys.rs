@@ -138,7 +138,7 @@ impl OperationStream {
             self.first_key = number;
         }
         self.pending = (at + 1 < entry.steps.len()).then_some((place, at + 1));
-        let value_bytes = if operation == Operation::Put { space.sizes.draw(&mut self.random) } else { 0 };
+        let value_bytes = if operation.has_value() { space.sizes.draw(&mut self.random) } else { 0 };
         RequestSpec { operation, number, value_bytes }
     }
 
@@ -148,7 +148,7 @@ impl OperationStream {
             Distribution::Uniform => below(random, space.keys),
             Distribution::Popular(count) => below(random, count.min(space.keys)),
             Distribution::Zipfian { .. } => space.scatter.place(entry.zipf.draw(random)),
-            Distribution::Latest if operation == Operation::Put => {
+            Distribution::Latest if operation.has_value() => {
                 let sequence = self.take();
                 self.inserted(sequence, space)
             }
@@ -194,7 +194,7 @@ impl OperationStream {
     /// deletes (but for a first one) name keys that were written.
     fn own_key(&mut self, operation: Operation, space: &KeySpace) -> u64 {
         let sequence = match operation {
-            Operation::Put => self.take(),
+            _ if operation.has_value() => self.take(),
             _ if self.taken == 0 => 0,
             _ => {
                 let own = space.keys.div_ceil(space.clients);

@@ -3,12 +3,12 @@
 //! The window's instants are fixed before the first request, so every thread judges by its own clock reading whether
 //! a completion counts, and none waits for another.
 
-use super::answer::Outcome;
+use super::answer::{Answer, Outcome};
 use super::attempt::Attempt;
 use super::client::ClientOptions;
 use super::early_end::EarlyEnd;
 use super::keys::{self, KeySpace, OperationStream};
-use super::linearizability::{self, Record, Value};
+use super::linearizability::{self, Call, Record, Value};
 use super::mix::{self, Operation};
 use super::reactor::{Driver, Reactor};
 use super::recorder::{Recorder, Window};
@@ -19,7 +19,7 @@ use super::staleness::{SharedHistory, StalenessChecker};
 use super::tally::Tally;
 use super::{Observer, Plan, machine_error};
 use kv::Error;
-use kv::proto::{FORMAT, LoadEvent, LoadReport};
+use kv::proto::{FORMAT, LinearizabilityReport, LoadEvent, LoadReport};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -53,7 +53,7 @@ pub(super) fn measure(
     observer: Observer<'_>,
 ) -> Result<LoadReport, Error> {
     let clients = 0..plan.clients;
-    let history = SharedHistory::new(plan.verify);
+    let history = SharedHistory::new(plan.verify, &clients);
     let report = run_threads(plan, &clients, address, early_end, &history, |begin, messages| {
         let mut collector = Collector::new(plan, begin, threads(plan, &clients));
         loop {
@@ -69,11 +69,15 @@ pub(super) fn measure(
             }
         }
     })?;
-    let calls = history.filter(|_| plan.check_for.is_some()).map(SharedHistory::into_calls);
+    let calls = history.map(|history| history.take_calls()).unwrap_or_default();
+    Ok(LoadReport { linearizability: linearizability(plan, calls), ..report })
+}
+
+/// What the recorded calls of `plan` are judged to be, if they are to be judged.
+pub(super) fn linearizability(plan: &Plan, calls: Vec<Call>) -> Option<LinearizabilityReport> {
     let initial = |key| (key < plan.preload_keys()).then_some(Value::PRELOADED);
     let name = |key| format!("{}{key}", plan.workload.key_prefix);
-    let linearizability = calls.map(|calls| linearizability::check(calls, initial, name));
-    Ok(LoadReport { linearizability, ..report })
+    plan.check_for.map(|_| linearizability::check(calls, initial, name))
 }
 
 /// How many threads drive these clients.
@@ -120,7 +124,7 @@ pub(super) fn run_threads<R>(
     thread::scope(|scope| {
         for (thread, (streams, clocks)) in shares.into_iter().enumerate() {
             let numbers = streams.iter().map(OperationStream::client);
-            let record = plan.check_for.map(|_| Record::new(begin));
+            let record = plan.check_for.map(|_| Record::default());
             let checker =
                 history.as_ref().map(|history| StalenessChecker::new(history, requests, numbers, record));
             let driver = Measured {
@@ -250,7 +254,10 @@ impl Measured<'_> {
 
 impl Driver for Measured<'_> {
     fn next(&mut self, index: usize, request: &mut Request) -> bool {
-        let spec = self.streams[index].next(self.space);
+        let mut spec = self.streams[index].next(self.space);
+        while self.checker.as_ref().is_some_and(|checker| checker.lacks_version(index, spec)) {
+            spec = self.streams[index].next(self.space);
+        }
         match &mut self.checker {
             Some(checker) => checker.render(index, spec, request),
             None => self.requests.render(request, spec, None),
@@ -258,9 +265,9 @@ impl Driver for Measured<'_> {
         true
     }
 
-    fn judge(&mut self, request: &Request, body: &[u8], result: Outcome) -> (Outcome, bool) {
+    fn judge(&mut self, request: &Request, answer: &Answer, result: Outcome) -> (Outcome, bool) {
         match &mut self.checker {
-            Some(checker) => checker.judge(request, body, result),
+            Some(checker) => checker.judge(request, &answer.kept, answer.version(request), result),
             None => (result, false),
         }
     }

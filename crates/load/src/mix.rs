@@ -20,26 +20,69 @@ pub enum Operation {
     ComputePrime,
     /// Have the server hash a text; no key.
     ComputeHash,
+    /// Create, if there is no such key.
+    PutIfAbsent,
+    /// Replace, if the key still has the version that the client found.
+    PutIfMatch,
+    /// Remove, on the same condition.
+    DeleteIfMatch,
 }
 
 impl Operation {
     /// All of them, in the order of reports; an operation's place here is `operation as usize`.
-    pub const ALL: [Operation; 5] =
-        [Operation::Get, Operation::Put, Operation::Delete, Operation::ComputePrime, Operation::ComputeHash];
+    pub const ALL: [Operation; 8] = [
+        Operation::Get,
+        Operation::Put,
+        Operation::Delete,
+        Operation::ComputePrime,
+        Operation::ComputeHash,
+        Operation::PutIfAbsent,
+        Operation::PutIfMatch,
+        Operation::DeleteIfMatch,
+    ];
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
-        ["get", "put", "delete", "compute_prime", "compute_hash"][self as usize]
+        [
+            "get",
+            "put",
+            "delete",
+            "compute_prime",
+            "compute_hash",
+            "put_if_absent",
+            "put_if_match",
+            "delete_if_match",
+        ][self as usize]
     }
 
     /// Its method on the wire, unless a dialect has another.
     pub fn method(self) -> &'static str {
-        ["GET", "PUT", "DELETE", "GET", "GET"][self as usize]
+        ["GET", "PUT", "DELETE", "GET", "GET", "PUT", "PUT", "DELETE"][self as usize]
     }
 
     /// Whether it names a key.
     pub fn has_key(self) -> bool {
-        matches!(self, Operation::Get | Operation::Put | Operation::Delete)
+        self == Operation::Get || self.is_write()
+    }
+
+    /// Whether it changes a key.
+    pub fn is_write(self) -> bool {
+        self.has_value() || matches!(self, Operation::Delete | Operation::DeleteIfMatch)
+    }
+
+    /// Whether it brings a value along.
+    pub fn has_value(self) -> bool {
+        matches!(self, Operation::Put | Operation::PutIfAbsent | Operation::PutIfMatch)
+    }
+
+    /// Whether it is done only if its key is as it says.
+    pub fn is_conditional(self) -> bool {
+        self == Operation::PutIfAbsent || self.needs_version()
+    }
+
+    /// Whether it names the version that its client found.
+    pub fn needs_version(self) -> bool {
+        matches!(self, Operation::PutIfMatch | Operation::DeleteIfMatch)
     }
 }
 
@@ -74,6 +117,10 @@ pub static MIX_ENTRIES: &[(&str, &[Step])] = &[
     ("read_modify_write", &[step(Operation::Get), with_first_key(Operation::Put)]),
     // Two writes, then the first of them undone: one of two keys stays.
     ("put_put_delete", &[step(Operation::Put), step(Operation::Put), with_first_key(Operation::Delete)]),
+    ("put_if_absent", &[step(Operation::PutIfAbsent)]),
+    // A read, then a write of the same key if nothing happened in between. Left out where nothing was found.
+    ("compare_and_put", &[step(Operation::Get), with_first_key(Operation::PutIfMatch)]),
+    ("compare_and_delete", &[step(Operation::Get), with_first_key(Operation::DeleteIfMatch)]),
     ("compute_prime", &[step(Operation::ComputePrime)]),
     ("compute_hash", &[step(Operation::ComputeHash)]),
 ];

@@ -58,7 +58,7 @@ impl CompiledTemplate {
 /// Cuts templates that follow one another into as few pieces as can be. In a target (`true`) what is no number is
 /// percent-encoded; prefixes of keys need no encoding.
 fn cut(templates: &[(&str, bool)], key_prefix: &str) -> Vec<Piece> {
-    use Placeholder::{Key, KeyBase64, Value, ValueBase64};
+    use Placeholder::{Key, KeyBase64, Value, ValueBase64, Version};
     let mut pieces: Vec<Piece> = Vec::new();
     for (template, is_target) in templates {
         for (text, placeholder) in dialect::pieces(template) {
@@ -66,7 +66,8 @@ fn cut(templates: &[(&str, bool)], key_prefix: &str) -> Vec<Piece> {
             let mut last = pieces.pop_if(|last| last.placeholder.is_none()).unwrap_or_default();
             last.text.extend([text, prefix].concat().bytes());
             last.placeholder = placeholder;
-            last.percent = *is_target && matches!(placeholder, Some(KeyBase64 | Value | ValueBase64));
+            last.percent =
+                *is_target && matches!(placeholder, Some(KeyBase64 | Value | ValueBase64 | Version));
             pieces.push(last);
         }
     }

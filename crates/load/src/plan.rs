@@ -190,7 +190,7 @@ impl Plan {
     /// Whether a read that finds nothing is a good answer.
     pub(super) fn absent_is_success(&self) -> bool {
         self.workload.absent_is_success
-            || self.asks(|operation| operation == Operation::Delete)
+            || self.asks(|operation| operation.is_write() && !operation.has_value())
             || self.check_for.is_some()
     }
 
@@ -213,7 +213,7 @@ impl Plan {
                 "add it to a file of your own for --dialect, or use --no-preload on keys that are there",
             );
         }
-        let writes = preload || self.asks(|operation| operation == Operation::Put);
+        let writes = preload || self.asks(Operation::has_value);
         if writes && self.value_size().min < *value_bytes_min {
             let what = format!("dialect {name} takes no values of less than {value_bytes_min} B");
             return fail(what, "take a longer --value-size");
@@ -221,6 +221,10 @@ impl Plan {
         let key_bytes = format!("{}{}=", self.workload.key_prefix, self.keys() - 1).len();
         let marked = (key_bytes + MARK_BYTES) as u64;
         match self.check_for {
+            None if self.asks(Operation::is_conditional) => fail(
+                "conditional writes are sent only by a load that is checked".into(),
+                "add --check linearizability, or leave them out of --mix",
+            ),
             Some(_) if !self.dialect.reads_values() => fail(
                 format!("dialect {name} reads no values of keys, so nothing can be checked"),
                 "its [get] must name {key} and expect {value}, see docs/reference.md",
@@ -233,7 +237,7 @@ impl Plan {
         }
     }
 
-    fn asks(&self, what: impl Fn(Operation) -> bool) -> bool {
+    pub(super) fn asks(&self, what: impl Fn(Operation) -> bool) -> bool {
         self.mix_entries().iter().flat_map(|entry| entry.steps).any(|step| what(step.operation))
     }
 

@@ -7,7 +7,7 @@
 //! clients' schedules say when requests are due, and whichever connection has been free longest carries the next; if none is
 //! free it waits, and its latency counts from when it was due.
 
-use super::answer::Outcome;
+use super::answer::{Answer, Outcome};
 use super::attempt::Attempt;
 use super::client::{Client, ClientOptions, Shared, State, Step};
 use super::recorder::Recorder;
@@ -36,7 +36,7 @@ pub(super) trait Driver {
     /// Renders the next request of client `index`; `false` when there is none for it any more.
     fn next(&mut self, index: usize, request: &mut Request) -> bool;
     /// The result of a watched request whose answer alone gives `result`, and whether a value was compared as a whole.
-    fn judge(&mut self, _request: &Request, _body: &[u8], result: Outcome) -> (Outcome, bool) {
+    fn judge(&mut self, _request: &Request, _answer: &Answer, result: Outcome) -> (Outcome, bool) {
         (result, false)
     }
     /// A request of client `index` is over.
@@ -178,7 +178,7 @@ impl Reactor {
         while let Step::Over { result, broken } = step {
             let client = &self.clients[index];
             let (result, verified) = match client.request.watch {
-                Some(_) => driver.judge(&client.request, &client.answer.kept, result),
+                Some(_) => driver.judge(&client.request, &client.answer, result),
                 None => (result, false),
             };
             // Only now: what is complete is also to be checked.

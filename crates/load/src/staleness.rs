@@ -11,6 +11,7 @@ use super::linearizability::{Action, Call, Record, Value};
 use super::mix::Operation;
 use super::request::{Request, Requests};
 use super::verify::{Mark, PRELOAD_WRITER, Verify, mix};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,6 +23,8 @@ const UNORDERED_BITS: u64 = 1 << 20;
 /// What all threads know of a run.
 pub(super) struct SharedHistory {
     verify: Verify,
+    /// The clients of this process, of whose writes the order is known.
+    clients: Range<u32>,
     /// Ticks at every write that begins and at everything that is learned.
     clock: AtomicU64,
     /// A key's place follows from its number; the one named last has it.
@@ -34,10 +37,11 @@ pub(super) struct SharedHistory {
 }
 
 impl SharedHistory {
-    /// A ledger for the run of `verify`; `None` where nothing is verified.
-    pub(super) fn new(verify: Verify) -> Option<SharedHistory> {
+    /// A ledger for these clients in the run of `verify`; `None` where nothing is verified.
+    pub(super) fn new(verify: Verify, clients: &Range<u32>) -> Option<SharedHistory> {
         verify.is_on().then(|| SharedHistory {
             verify,
+            clients: clients.clone(),
             clock: AtomicU64::new(1),
             known: (0..KEYS_MAX).map(|_| Mutex::default()).collect(),
             is_unordered: (0..UNORDERED_BITS / 64).map(|_| AtomicU64::new(0)).collect(),
@@ -45,9 +49,9 @@ impl SharedHistory {
         })
     }
 
-    /// All calls recorded. Those of threads that go on are not among them.
-    pub(super) fn into_calls(self) -> Vec<Call> {
-        self.calls.into_inner().unwrap_or_else(PoisonError::into_inner)
+    /// The calls of the threads that have ended since this was asked last.
+    pub(super) fn take_calls(&self) -> Vec<Call> {
+        std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn tick(&self) -> u64 {
@@ -126,6 +130,10 @@ struct ClientHistory {
     reads: u64,
     /// Of its writes that are under way, key and number. In a closed loop there is one at most.
     in_flight: Vec<(u64, u64)>,
+    /// The key that was read last, and the value that was found.
+    found: Option<(u64, Value)>,
+    /// Of that value; empty where the answer did not say it.
+    version: Vec<u8>,
 }
 
 impl<'a> StalenessChecker<'a> {
@@ -136,7 +144,14 @@ impl<'a> StalenessChecker<'a> {
         clients: impl Iterator<Item = u32>,
         record: Option<Record>,
     ) -> StalenessChecker<'a> {
-        let history = |client| ClientHistory { client, writes: 0, reads: 0, in_flight: Vec::new() };
+        let history = |client| ClientHistory {
+            client,
+            writes: 0,
+            reads: 0,
+            in_flight: Vec::new(),
+            found: None,
+            version: Vec::new(),
+        };
         StalenessChecker {
             shared,
             requests,
@@ -154,12 +169,22 @@ impl<'a> StalenessChecker<'a> {
         }
     }
 
+    /// Whether client `place` cannot ask this, because it did not find the version of the key.
+    pub(super) fn lacks_version(&self, place: usize, ask: RequestSpec) -> bool {
+        let ClientHistory { found, version, .. } = &self.clients[place];
+        let has_version = !version.is_empty() && found.is_some_and(|(number, _)| number == ask.number);
+        ask.operation.needs_version() && !has_version
+    }
+
     /// Makes `request` what client `place` of the thread asks next, and watches it if something is to be learned of it.
     pub(super) fn render(&mut self, place: usize, ask: RequestSpec, request: &mut Request) {
         let RequestSpec { operation, number, .. } = ask;
         let history = &mut self.clients[place];
         let watched = match operation {
-            Operation::Put | Operation::Delete => {
+            _ if operation.is_write() => {
+                if operation.needs_version() {
+                    request.version.clone_from(&history.version);
+                }
                 history.writes += 1;
                 let count = history.writes;
                 // The order of this write and one in flight of the same key is unknown.
@@ -190,9 +215,19 @@ impl<'a> StalenessChecker<'a> {
                 record.invoke(number, history.client, Action::Get, Value::OTHER)
             }
             (Some(record), Some(Watched::Write { count, .. })) => {
-                let is_put = operation == Operation::Put;
-                let value = if is_put { Value::written(history.client, *count) } else { Value::ABSENT };
-                record.invoke(number, history.client, Action::Write, value)
+                let value = if operation.has_value() {
+                    Value::written(history.client, *count)
+                } else {
+                    Value::ABSENT
+                };
+                let action = match operation {
+                    Operation::PutIfAbsent => Action::WriteIf(Value::ABSENT),
+                    _ if operation.needs_version() => {
+                        Action::WriteIf(history.found.map_or(Value::OTHER, |(_, value)| value))
+                    }
+                    _ => Action::Write,
+                };
+                record.invoke(number, history.client, action, value)
             }
             _ => 0,
         };
@@ -200,8 +235,14 @@ impl<'a> StalenessChecker<'a> {
     }
 
     /// What a watched request that is over with `result` is to be taken for, and whether a value was compared as a whole.
-    /// `body` is its answer's.
-    pub(super) fn judge(&mut self, request: &Request, body: &[u8], result: Outcome) -> (Outcome, bool) {
+    /// `body` and `version` are its answer's.
+    pub(super) fn judge(
+        &mut self,
+        request: &Request,
+        body: &[u8],
+        version: &[u8],
+        result: Outcome,
+    ) -> (Outcome, bool) {
         let Some(watch) = &request.watch else { return (result, false) };
         let Watch { place, number, call, ref watched } = **watch;
         let history = &mut self.clients[place];
@@ -209,10 +250,10 @@ impl<'a> StalenessChecker<'a> {
         let (result, verified) = match watched {
             Watched::Write { count, begun } => {
                 history.in_flight.retain(|(_, other)| other != count);
-                if result.is_ok() {
+                if result == Ok(Success::Done) {
                     let write = Write { writer: history.client, count: *count, begun: *begun, settled: 0 };
                     self.shared.learn(number, Some(write));
-                } else {
+                } else if result.is_err() {
                     // Whatever the failure says: if it should take effect after all, it may do so at any time.
                     self.shared.mark_unordered(history.client, *count);
                 }
@@ -227,7 +268,7 @@ impl<'a> StalenessChecker<'a> {
                         (self.check_order(number, &mark, known), true)
                     }
                 },
-                Ok(Success::Absent) => {
+                Ok(_) => {
                     self.shared.learn(number, None);
                     found = Some(Value::ABSENT);
                     (result, false)
@@ -235,6 +276,12 @@ impl<'a> StalenessChecker<'a> {
                 Err(fault) => (result, fault == Fault::WrongValue),
             },
         };
+        if found.is_some() {
+            let history = &mut self.clients[place];
+            history.found = found.map(|value| (number, value));
+            history.version.clear();
+            history.version.extend_from_slice(version);
+        }
         if let Some(record) = &mut self.record {
             record.complete(call, found, result);
         }
@@ -243,8 +290,9 @@ impl<'a> StalenessChecker<'a> {
 
     /// Judges a value that is right in itself.
     fn check_order(&self, number: u64, mark: &Mark, known: &KeyHistory) -> Outcome {
-        // Of what other runs write and when, nothing is known.
-        if mark.run == self.shared.verify.run() {
+        // Of what other runs and other processes write and when, nothing is known.
+        let is_known = mark.writer == PRELOAD_WRITER || self.shared.clients.contains(&mark.writer);
+        if is_known && mark.run == self.shared.verify.run() {
             if self.shared.excludes(known, mark) {
                 return Err(Fault::StaleValue);
             }
@@ -276,7 +324,7 @@ mod tests {
         fn new() -> Scene {
             let plan = Plan { verify: Verify::all(), ..Plan::example("mixed") };
             Scene {
-                shared: SharedHistory::new(plan.verify).unwrap(),
+                shared: SharedHistory::new(plan.verify, &(0..2)).unwrap(),
                 requests: Requests::new(&plan, Connect::Once),
             }
         }
@@ -301,7 +349,7 @@ mod tests {
         }
 
         fn over(&mut self, request: &Request, result: Result<Success, Fault>) {
-            assert_eq!(self.judge(request, b"", result), (result, false));
+            assert_eq!(self.judge(request, b"", b"", result), (result, false));
         }
 
         /// What a read that is sent and answered now is taken for.
@@ -311,7 +359,7 @@ mod tests {
         }
 
         fn answered(&mut self, get: &Request, value: &[u8]) -> Result<Success, Fault> {
-            let (result, verified) = self.judge(get, value, DONE);
+            let (result, verified) = self.judge(get, value, b"", DONE);
             assert!(verified);
             result
         }
@@ -478,7 +526,7 @@ mod tests {
                 10..=13 if !applied.is_empty() => {
                     let place = random.next_u64() as usize % applied.len();
                     let (request, result, body) = applied.swap_remove(place);
-                    let (judged, verified) = checker.judge(&request, &body, result);
+                    let (judged, verified) = checker.judge(&request, &body, b"", result);
                     assert_eq!(judged, result);
                     reads += u64::from(verified);
                 }

@@ -107,7 +107,7 @@ pub struct LoadReport {
     /// How the schedule of an open loop was kept; `None` in a closed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleReport>,
-    /// Per kind of request: `get`, `put`, `delete`, `compute_prime`, `compute_hash`.
+    /// Per kind of request: `get`, `put`, `delete`, `compute_prime`, `compute_hash`, `put_if_absent`, `put_if_match`, `delete_if_match`.
     pub operations: Vec<OperationReport>,
     /// Failed attempts by class: `refused`, `reset`, `closed_early` (in reports from before there were more than eight classes
     /// `short_body`), `wrong_length`, `slow_body`, `timeout`, `malformed`, `wrong_value`, `stale_value`, `http_4xx`, `http_429`,
@@ -173,6 +173,18 @@ pub struct LoadReport {
 pub struct LinearizabilityReport {
     /// Operations on keys in the whole run, those outside the window included.
     pub operations: u64,
+    /// Operations that took effect; of reads, those that were answered.
+    #[serde(default)]
+    pub done: u64,
+    /// Conditional writes that took no effect as the key was not as they say.
+    #[serde(default)]
+    pub precondition_failed: u64,
+    /// Operations that failed and certainly took no effect, failed reads included.
+    #[serde(default)]
+    pub not_applied: u64,
+    /// Writes that may have taken effect at any time after they were sent, or never.
+    #[serde(default)]
+    pub unknown: u64,
     /// Keys that they named.
     pub keys: u64,
     /// Keys of which no order of the operations explains all answers.
@@ -182,7 +194,7 @@ pub struct LinearizabilityReport {
     /// The first key with a violation; `None` where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Few of its operations that no order explains, each a line of text, with seconds since the clients began.
+    /// Few of its operations that no order explains, each a line of text, with seconds since the first operation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<String>,
 }
@@ -241,7 +253,7 @@ pub type Bucket = [u64; 3];
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OperationReport {
-    /// `get`, `put`, `delete`, `compute_prime` or `compute_hash`.
+    /// `get`, `put`, `delete`, `compute_prime`, `compute_hash`, `put_if_absent`, `put_if_match` or `delete_if_match`.
     pub operation: String,
     /// Completed, failed ones included.
     pub attempts: u64,

@@ -9,10 +9,11 @@ mod record;
 mod search;
 mod shrink;
 
-pub(super) use record::Record;
+pub(super) use record::{Record, clock_name};
 
 use kv::proto::LinearizabilityReport;
 use search::{Entry, Need, search};
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
@@ -20,7 +21,7 @@ use std::fmt;
 pub const NEVER: u64 = u64::MAX;
 
 /// What a key holds: the value of one certain write, or nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Value(pub u64);
 
 impl Value {
@@ -55,7 +56,7 @@ impl fmt::Display for Value {
 }
 
 /// What a call asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// A read.
     Get,
@@ -66,7 +67,7 @@ pub enum Action {
 }
 
 /// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// It took effect. Of a read: it found the value.
     Done,
@@ -79,13 +80,13 @@ pub enum Outcome {
 }
 
 /// An operation on a key, as its client saw it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     /// Which key, by its number.
     pub key: u64,
     /// Which client.
     pub client: u32,
-    /// When it was sent, in nanoseconds of the run.
+    /// When it was sent, in nanoseconds.
     pub invoked: u64,
     /// When its answer was there, or [`NEVER`].
     pub returned: u64,
@@ -127,7 +128,20 @@ pub fn check(
     name: impl Fn(u64) -> String,
 ) -> LinearizabilityReport {
     calls.sort_unstable_by_key(|call| (call.key, call.invoked));
+    let begun = calls.iter().map(|call| call.invoked).min().unwrap_or(0);
     let mut report = LinearizabilityReport { operations: calls.len() as u64, ..Default::default() };
+    for call in &mut calls {
+        call.invoked -= begun;
+        if call.returned != NEVER {
+            call.returned -= begun;
+        }
+        *match call.outcome {
+            Outcome::Done => &mut report.done,
+            Outcome::PreconditionFailed => &mut report.precondition_failed,
+            Outcome::NotApplied => &mut report.not_applied,
+            Outcome::Unknown => &mut report.unknown,
+        } += 1;
+    }
     for history in calls.chunk_by(|one, other| one.key == other.key) {
         let number = history[0].key;
         report.keys += 1;

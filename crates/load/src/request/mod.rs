@@ -41,6 +41,10 @@ pub(super) struct Request {
     pub(super) scratch: Vec<u8>,
     /// Where the value begins in `expected`.
     pub(super) value_at: usize,
+    /// The version that a conditional write names.
+    pub(super) version: Vec<u8>,
+    /// Whether the version in its answer is to be kept.
+    pub(super) keeps_version: bool,
     /// What is to be learned of its answer, where values are verified.
     pub(super) watch: Option<Box<Watch>>,
 }
@@ -58,6 +62,8 @@ pub(super) struct Requests {
     sizes: Sizes,
     /// Whether values carry marks, and of which run.
     verify: Verify,
+    /// Whether any request names a version.
+    keeps_versions: bool,
     /// By `operation as usize`; `None` for what the dialect has no words for.
     forms: [Option<CompiledTemplate>; Operation::ALL.len()],
 }
@@ -67,6 +73,7 @@ pub(super) struct Requests {
 struct SlotValues<'d> {
     number: u64,
     digits: &'d [u8],
+    version: &'d [u8],
     value_bytes: usize,
     /// Of a value that is long enough for it.
     mark: Option<Mark>,
@@ -82,6 +89,7 @@ impl Requests {
             key_prefix: &plan.workload.key_prefix,
             sizes: Sizes::new(plan.value_size()),
             verify: plan.verify,
+            keeps_versions: plan.asks(Operation::needs_version),
             forms: Operation::ALL.map(|operation| dialect.form(operation).map(cut)),
         }
     }
@@ -111,13 +119,13 @@ impl Requests {
     fn write(&self, request: &mut Request, ask: RequestSpec, exact: bool, mark: Option<Mark>) {
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(ask.number).as_bytes();
-        let Request { bytes, expected, scratch, .. } = request;
+        let Request { bytes, expected, scratch, version, .. } = request;
         bytes.clear();
         expected.clear();
         // No run begins that asks for what its dialect lacks.
         let Some(template) = &self.forms[ask.operation as usize] else { return };
         let RequestSpec { number, value_bytes, .. } = ask;
-        let mut values = SlotValues { number, digits, value_bytes, mark, body_bytes: 0 };
+        let mut values = SlotValues { number, digits, version, value_bytes, mark, body_bytes: 0 };
         if ask.operation == Operation::ComputeHash {
             // Drawn once, to be written and to be hashed; nothing else of such a request is encoded.
             scratch.clear();
@@ -140,6 +148,7 @@ impl Requests {
             }
         }
         request.operation = ask.operation;
+        request.keeps_version = self.keeps_versions && ask.operation == Operation::Get;
         request.form = template.form;
         request.exact = exact && request.form.whole;
         request.keeps_bytes =
@@ -167,6 +176,7 @@ impl Requests {
                 write_base64(out, scratch);
             }
             Some(Placeholder::Text) => out.extend_from_slice(scratch),
+            Some(Placeholder::Version) => out.extend_from_slice(values.version),
             Some(Placeholder::Hash) => {
                 out.extend_from_slice(itoa::Buffer::new().format(hash(scratch)).as_bytes());
             }
@@ -190,6 +200,7 @@ impl Requests {
             Placeholder::Value => values.value_bytes,
             Placeholder::ValueBase64 => base64_bytes(values.value_bytes),
             Placeholder::Text => TEXT_BYTES,
+            Placeholder::Version => values.version.len(),
             // Neither occurs in a body.
             Placeholder::Hash | Placeholder::BodyBytes => 0,
         }

@@ -65,7 +65,7 @@ impl Requests {
             return Err(());
         }
         whole.clear();
-        let values = SlotValues { number, digits, value_bytes, mark, body_bytes: 0 };
+        let values = SlotValues { number, digits, version: &[], value_bytes, mark, body_bytes: 0 };
         for piece in &template.proof {
             self.fill(whole, scratch, piece, values);
         }

@@ -3,8 +3,10 @@
 //! One thread reads from each worker; everything else happens in the caller's thread. A worker that fails or is lost ends the run
 //! with an error: figures without its clients would be those of another load.
 
-use super::super::measure::{Collector, FromThread, threads};
+use super::super::linearizability::clock_name;
+use super::super::measure::{Collector, FromThread, linearizability, threads};
 use super::super::tally::Tally;
+use super::super::verify::Verify;
 use super::super::{Observer, Plan, plain_cause};
 use super::{FromWorker, ToWorker, send};
 use kv::Error;
@@ -206,7 +208,7 @@ impl Coordinator<'_> {
             }
             match message {
                 FromWorker::Event(event) => observer(event),
-                FromWorker::Hello { version, format }
+                FromWorker::Hello { version, format, .. }
                     if (version.as_str(), format) != (env!("CARGO_PKG_VERSION"), FORMAT) =>
                 {
                     let own = env!("CARGO_PKG_VERSION");
@@ -214,6 +216,13 @@ impl Coordinator<'_> {
                         "it is weir {version} (format {format}), and this is weir {own} (format {FORMAT})"
                     );
                     return Err(self.workers[number].error(what).hint("use the same version on both sides"));
+                }
+                FromWorker::Hello { clock, .. }
+                    if self.plan.check_for.is_some() && (clock.is_empty() || clock != clock_name()) =>
+                {
+                    let what = "its clock is not the one of this process, so --check cannot say which operation was first";
+                    let hint = "start all workers on this machine, or leave --check out";
+                    return Err(self.workers[number].error(what).hint(hint));
                 }
                 _ => {}
             }
@@ -226,9 +235,10 @@ impl Coordinator<'_> {
         self.expect(HELLO_MAX, observer, |message| matches!(message, FromWorker::Hello { .. }))?;
         // Once is enough, and the first can do it as well as any.
         let mut preload = self.plan.preload_keys() > 0;
+        let run = self.plan.check_for.map(|_| Verify::all().run());
         for worker in &mut self.workers {
             let (plan, clients) = (Box::new(self.plan.clone()), worker.clients.clone());
-            worker.send(&ToWorker::Prepare { plan, clients, preload });
+            worker.send(&ToWorker::Prepare { plan, clients, preload, run });
             preload = false;
         }
         self.expect(PREPARE_MAX, observer, |message| matches!(message, FromWorker::Ready))
@@ -243,6 +253,7 @@ impl Coordinator<'_> {
         }
         let all_threads = self.workers.iter().map(|worker| worker.running).sum();
         let mut collector = Collector::new(self.plan, begin, all_threads);
+        let mut all_calls = Vec::new();
         while self.workers.iter().any(|worker| worker.running > 0) {
             let silent_at = Instant::now() + SILENCE_MAX;
             let received =
@@ -250,6 +261,7 @@ impl Coordinator<'_> {
             collector.report_edges(Instant::now(), observer);
             match received {
                 Some((number, FromWorker::Started)) => self.workers[number].start_delay = begin.elapsed(),
+                Some((_, FromWorker::Calls(mut calls))) => all_calls.append(&mut calls),
                 Some((number, FromWorker::Thread(thread, message))) => {
                     let worker = &mut self.workers[number];
                     if let FromThread::Tally(tally) = &message {
@@ -267,7 +279,8 @@ impl Coordinator<'_> {
             }
         }
         let workers = self.workers.iter().map(Worker::report).collect();
-        Ok(LoadReport { workers, ..collector.finish(observer) })
+        let linearizability = linearizability(self.plan, all_calls);
+        Ok(LoadReport { linearizability, workers, ..collector.finish(observer) })
     }
 }
 

@@ -12,6 +12,7 @@ pub use coordinator::run;
 pub use worker::work;
 
 use super::Plan;
+use super::linearizability::Call;
 use super::measure::FromThread;
 use kv::proto::LoadEvent;
 use serde::{Deserialize, Serialize};
@@ -22,8 +23,9 @@ use std::ops::Range;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ToWorker {
-    /// The whole plan, which of its clients are this worker's, and whether it is to preload the keys. The answer is `ready`.
-    Prepare { plan: Box<Plan>, clients: Range<u32>, preload: bool },
+    /// The whole plan, which of its clients are this worker's, and whether it is to preload the keys. `run` is told where values
+    /// of all workers are to be judged together. The answer is `ready`.
+    Prepare { plan: Box<Plan>, clients: Range<u32>, preload: bool, run: Option<u32> },
     /// Begin. The answer is `started` at once, and then what the threads report.
     Start,
 }
@@ -36,11 +38,15 @@ enum FromWorker {
     Hello {
         version: String,
         format: u32,
+        /// Which clock its calls are recorded by.
+        clock: String,
     },
     /// How the preload goes.
     Event(LoadEvent),
     Ready,
     Started,
+    /// Calls of threads that will report their end next.
+    Calls(Vec<Call>),
     /// What a thread reports, with its number among those of this worker.
     Thread(usize, FromThread),
     /// The order could not be carried out.

@@ -1,14 +1,19 @@
 //! The worker: carries out its part of a plan, as the coordinator orders.
 
 use super::super::early_end::EarlyEnd;
+use super::super::measure::FromThread;
 use super::super::staleness::SharedHistory;
-use super::super::{FILES_SPARE, allow_files, machine_error, measure, preload, reach};
+use super::super::verify::Verify;
+use super::super::{FILES_SPARE, allow_files, linearizability, machine_error, measure, preload, reach};
 use super::{FromWorker, ToWorker, send};
 use kv::Error;
 use kv::proto::FORMAT;
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
+
+/// Calls that one message has at most.
+const CALLS_MAX: usize = 1000;
 
 /// Carries out the orders that come from `input`, answers on `output`, and returns when `input` ends: the coordinator is done or
 /// gone. The caller then ends the process, and the load with it. `Err` is the line that was no order.
@@ -30,9 +35,11 @@ pub fn work(input: impl BufRead, mut output: impl Write + Send + 'static) -> Res
 }
 
 fn carry_out(orders: &Receiver<ToWorker>, answer: &mut dyn FnMut(FromWorker)) -> Result<(), Error> {
-    answer(FromWorker::Hello { version: env!("CARGO_PKG_VERSION").to_owned(), format: FORMAT });
-    let Ok(ToWorker::Prepare { plan, clients, preload }) = orders.recv() else { return Ok(()) };
+    let (version, clock) = (env!("CARGO_PKG_VERSION").to_owned(), linearizability::clock_name());
+    answer(FromWorker::Hello { version, format: FORMAT, clock });
+    let Ok(ToWorker::Prepare { mut plan, clients, preload, run }) = orders.recv() else { return Ok(()) };
     plan.check()?;
+    plan.verify = run.map_or(plan.verify, Verify::of_run);
     allow_files(clients.len() as u64 + FILES_SPARE);
     let address = reach(&plan)?;
     if preload {
@@ -41,9 +48,14 @@ fn carry_out(orders: &Receiver<ToWorker>, answer: &mut dyn FnMut(FromWorker)) ->
     answer(FromWorker::Ready);
     let Ok(ToWorker::Start) = orders.recv() else { return Ok(()) };
     answer(FromWorker::Started);
-    let history = SharedHistory::new(plan.verify);
+    let history = SharedHistory::new(plan.verify, &clients);
     measure::run_threads(&plan, &clients, address, &EarlyEnd::default(), &history, |_, messages| {
         for (thread, message) in messages {
+            if let (Ok(FromThread::Tally(_)), Some(history)) = (&message, &history) {
+                for calls in history.take_calls().chunks(CALLS_MAX) {
+                    answer(FromWorker::Calls(calls.to_vec()));
+                }
+            }
             answer(FromWorker::Thread(thread, message.map_err(machine_error)?));
         }
         Ok(())

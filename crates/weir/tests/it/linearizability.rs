@@ -11,7 +11,7 @@ use std::thread;
 /// Requests before each kill and after the last.
 const REQUESTS: u64 = 600;
 const KILLS: u64 = 2;
-const MIXED: &str = "get=50,put=40,delete=10";
+const MIXED: &str = "get=30,put=20,delete=10,put_if_absent=10,compare_and_put=20,compare_and_delete=10";
 
 /// Passes connections on to where the server is now, so that clients find one that was started anew.
 struct Forwarder {
@@ -71,6 +71,7 @@ fn check_killed(store: &str, mix: &str) -> LinearizabilityReport {
     assert_eq!(kills, KILLS, "{report:?}");
     let checked = report.linearizability.unwrap();
     assert!(checked.operations >= report.attempts && checked.keys == 8, "{checked:?}");
+    assert_eq!(mix == MIXED, checked.precondition_failed > 0, "{checked:?}");
     checked
 }
 
@@ -140,13 +141,58 @@ fn a_server_that_does_as_it_should_passes() {
 }
 
 #[test]
+fn several_processes_are_judged_together() {
+    let server = Server::start("memory:", &[]);
+    let url = format!("http://{}", server.address);
+    let worker = format!("{} load-worker", env!("CARGO_BIN_EXE_weir"));
+    let flags =
+        format!("--workload mixed --keys 4 --warmup 0s --window 1s --check linearizability --mix {MIXED}");
+    let arguments: Vec<&str> = [url.as_str(), "--worker", &worker, "--worker", &worker, "--json"]
+        .into_iter()
+        .chain(flags.split(' '))
+        .collect();
+    let (output, stdout, stderr) = weir_load(&arguments);
+    assert!(output.status.success(), "{stdout}{stderr}");
+    let report: LoadReport = serde_json::from_str(&stdout).unwrap();
+    let checked = report.linearizability.unwrap();
+    assert_eq!((checked.violations, checked.not_decided, report.workers.len()), (0, 0, 2), "{checked:?}");
+    assert!(checked.operations >= report.attempts && checked.precondition_failed > 0, "{checked:?}");
+    assert!(!report.errors.contains_key("stale_value"), "{:?}", report.errors);
+}
+
+#[test]
+fn a_server_that_forgets_conditions_is_found() {
+    let server = Server::start("memory:", &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let dialect = directory.path().join("forgetful.toml");
+    // As if the server did not look at If-Match.
+    let section = "path = \"/kv/{key}\"\nbody = \"{value}\"\n";
+    let text = format!(
+        "[get]\npath = \"/kv/{{key}}\"\nversion_header = \"ETag\"\n[put]\n{section}[put_if_match]\n{section}"
+    );
+    std::fs::write(&dialect, text).unwrap();
+    let plan = Plan {
+        clients: 16,
+        keys: Some(4),
+        mix: Some("put=1,compare_and_put=9".parse().unwrap()),
+        dialect: dialect.to_str().unwrap().parse().unwrap(),
+        check_for: Some(Check::Linearizability),
+        ..plan(server.address, "mixed")
+    };
+    let checked = run_until(&plan, |over| over >= REQUESTS).linearizability.unwrap();
+    assert!(
+        checked.violations > 0 && checked.history.iter().any(|line| line.contains(" if value ")),
+        "{checked:?}"
+    );
+}
+
+#[test]
 fn what_cannot_be_checked_is_wrong_input() {
     let server = TestServer::start(|_| Reply::Store);
     let url = format!("http://{}", server.address);
     for (flags, why) in [
         ("--value-size 20", "values of less than "),
         ("--dialect fixed", "dialect fixed reads no values of keys"),
-        ("--worker true", "--check does not work with --worker"),
     ] {
         let arguments: Vec<&str> =
             [url.as_str(), "--check", "linearizability"].into_iter().chain(flags.split(' ')).collect();

@@ -112,10 +112,6 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
         let what = format!("--clients {} are too few for {} workers", plan.clients, args.workers.len());
         return Err(Error::input(what).hint("use at least one client for each --worker"));
     }
-    if plan.check_for.is_some() && !args.workers.is_empty() {
-        let what = "--check does not work with --worker: the workers' clocks differ";
-        return Err(Error::input(what).hint("leave out one of them"));
-    }
     // With --events nothing else is written to the terminal.
     let interval = if args.quiet || args.events { Some(Duration::ZERO) } else { args.interval };
     let mut live = Live::start(&plan, interval);

@@ -74,7 +74,7 @@ fn over_capacity(schedule: &ScheduleReport, report: &LoadReport) -> String {
 
 /// What was checked, and the operations that show a violation.
 fn linearizability(report: &LinearizabilityReport) -> String {
-    let LinearizabilityReport { operations, keys, violations, not_decided, key, history } = report;
+    let LinearizabilityReport { operations, keys, violations, not_decided, key, history, .. } = report;
     let (operations, keys) = (units::short(*operations as f64), counted(*keys, "key"));
     let mut text = format!("linearizability: {operations} operations on {keys}: ");
     text += &match violations {
@@ -84,10 +84,16 @@ fn linearizability(report: &LinearizabilityReport) -> String {
     if *not_decided > 0 {
         let _ = write!(text, "; {} not decided", counted(*not_decided, "key"));
     }
-    text.push('\n');
+    let [done, failed, not_applied, unknown] =
+        [report.done, report.precondition_failed, report.not_applied, report.unknown]
+            .map(|count| units::short(count as f64));
+    let _ = write!(
+        text,
+        "\n  {done} took effect, {failed} preconditions failed, {not_applied} took no effect, {unknown} unknown\n"
+    );
     if let Some(key) = key {
         let _ = writeln!(text, "\nNo order of these operations on key {key} explains their answers.");
-        text += "Times are since the clients began. Value 3.17 is that of write 17 of client 3.\n";
+        text += "Times are since the first operation. Value 3.17 is that of write 17 of client 3.\n";
         history.iter().for_each(|line| text += &format!("  {line}\n"));
     }
     text
