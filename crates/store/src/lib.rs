@@ -20,6 +20,7 @@ pub use batcher::{
     Batcher, Batching, Config, Meters, Observer, Receiver, Reply, Sender, Status, WorkerMeters, WriteRequest,
     Written, channel,
 };
+pub use embedded::{Checked, Damage, Lost, Repaired, check, repair};
 pub use error::{Error, Kind};
 pub use flush::Flush;
 pub use part::{Part, Role, SHARDS_MAX, shard_of};

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// What is written anew in one batch.
-const MOVE_BYTES: usize = 1 << 20;
+pub(super) const MOVE_BYTES: usize = 1 << 20;
 
 impl Log {
     /// Whether the oldest segment should go: there is more waste than data, or waste is all there is to be had.
@@ -92,7 +92,7 @@ impl Log {
     }
 
     /// Writes those rows of a segment with the contents `bytes` anew that are still where they were.
-    fn rewrite(&self, bytes: &[u8], mut moving: Vec<(Key, Place)>) -> Result<(), Error> {
+    pub(super) fn rewrite(&self, bytes: &[u8], mut moving: Vec<(Key, Place)>) -> Result<(), Error> {
         let mut writer = self.writer.lock();
         let index = self.index.read();
         moving.retain(|(key, place)| index.rows.get(key) == Some(place));

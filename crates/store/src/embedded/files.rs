@@ -2,9 +2,9 @@
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Locked as long as a server uses the directory.
@@ -29,15 +29,23 @@ pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// `None`: somebody else has it.
-pub(super) fn lock(directory: &Path) -> io::Result<Option<File>> {
+/// An error of kind `WouldBlock`: somebody else has it.
+pub(super) fn lock(directory: &Path) -> io::Result<File> {
     let file =
         OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(directory.join(LOCK))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(error),
-    }
+    file.try_lock()?;
+    Ok(file)
+}
+
+/// For readers only, without making anything. `None`: nobody has used the directory since it was copied. An error of kind
+/// `WouldBlock`: a server has it.
+pub(super) fn lock_for_reading(directory: &Path) -> io::Result<Option<File>> {
+    let file = match File::open(directory.join(LOCK)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    file.try_lock_shared()?;
+    Ok(Some(file))
 }
 
 pub(super) fn path(directory: &Path, segment: u32) -> PathBuf {
@@ -60,4 +68,22 @@ pub(super) fn remove(path: &Path) {
     if let Err(error) = fs::remove_file(path) {
         log::warn!("cannot remove {}: {error}", path.display());
     }
+}
+
+/// Gives `segments` a second name each in a new directory `damaged-NUMBER`, which it gives.
+pub(super) fn set_aside(directory: &Path, segments: &[u32]) -> io::Result<PathBuf> {
+    let mut number = 1;
+    let aside = loop {
+        let aside = directory.join(format!("damaged-{number}"));
+        match DirBuilder::new().mode(0o700).create(&aside) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            made => break made.map(|()| aside)?,
+        }
+    };
+    for segment in segments {
+        fs::hard_link(path(directory, *segment), path(&aside, *segment))?;
+    }
+    File::open(&aside)?.sync_all()?;
+    File::open(directory)?.sync_all()?;
+    Ok(aside)
 }

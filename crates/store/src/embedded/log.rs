@@ -9,13 +9,13 @@
 
 use super::files;
 use super::index::{Index, Place, Segment};
-use super::replay::{Replayed, Unreadable};
+use super::replay::Replayed;
 use super::segment::{self, Encoder, Entry, EntryKind, Meta, PREAMBLE_BYTES};
 use crate::{Error, Found, Kind};
 use kv::{Change, Key, Row, Version, Write};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::statvfs;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
@@ -50,6 +50,14 @@ pub(super) struct Writer {
     pub has_reserve: bool,
 }
 
+impl Writer {
+    /// Behind what counts of a segment and its last batch. Nothing more is appended to that segment.
+    pub(super) fn behind(file: Arc<File>, segment: u32, offset: u64, batch: u64, meta: Meta) -> Writer {
+        let (room, has_reserve) = (0, false);
+        Writer { file, segment, offset, room, batch, meta, is_spoiled: true, is_lost: false, has_reserve }
+    }
+}
+
 /// What a batch is written for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -60,7 +68,7 @@ pub(super) enum Purpose {
 }
 
 pub(super) struct Log {
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
     segment_bytes_max: Option<u64>,
     /// A random number in every checksum.
     pub(super) store: u64,
@@ -79,50 +87,44 @@ impl Log {
         segment_bytes_max: Option<u64>,
         admit: impl FnOnce(Option<&str>, bool) -> Result<String, Error>,
     ) -> Result<Log, Error> {
-        let cannot = |cause: io::Error| {
-            let what = format!("cannot open the store file:{}: {cause}", directory.display());
-            Error::new(Kind::Config, format!("{what}; name a directory that can be written"))
-        };
+        let cannot = |cause: io::Error| cannot_open(directory, &cause);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(cannot)?;
         // The directory's own name has to be on disk, too.
         let parent = directory.join("..");
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(cannot)?;
-        let lock = files::lock(directory).map_err(cannot)?.ok_or_else(|| {
-            let what = format!("another server holds the store file:{}", directory.display());
-            Error::new(Kind::Taken, format!("{what}; stop it, or use another directory"))
-        })?;
-        let replayed = Replayed::read(directory).map_err(|error| match error {
-            Unreadable::Io(cause) => cannot(cause),
-            Unreadable::Damaged(what) => {
-                let what = format!("the store file:{} is damaged: {what}", directory.display());
-                Error::new(Kind::Config, format!("{what}; restore a backup of the directory"))
+        let lock = files::lock(directory).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                let what = format!("another server holds the store file:{}", directory.display());
+                Error::new(Kind::Taken, format!("{what}; stop it, or use another directory"))
             }
+            _ => cannot(error),
         })?;
-        let Replayed { store, index, meta, bytes, end, carried, batch } = replayed;
+        let replayed = Replayed::read(directory).map_err(cannot)?;
+        if let Some(damage) = replayed.damage.first() {
+            let store = format!("file:{}", directory.display());
+            let commands =
+                format!("`weir store check {store}` lists all damage, `weir store repair {store}`");
+            let what = format!("the store {store} is damaged: {damage}; restore a backup of the directory");
+            return Err(Error::new(Kind::Config, format!("{what}, or: {commands} keeps what can be read")));
+        }
+        let Replayed { store, index, meta, bytes, end, carried, batch, .. } = replayed;
         let carried: Vec<Entry> =
             carried.into_iter().filter_map(|range| segment::entry(&bytes[range])).collect();
         let is_meta = |entry: &Entry| entry.kind == EntryKind::Meta;
         let in_use = !index.rows.is_empty() || !carried.iter().all(is_meta);
-        let map = admit((batch > 0).then_some(meta.map.as_str()), in_use)?;
+        let map = admit(meta.as_ref().map(|meta| meta.map.as_str()), in_use)?;
+        let meta = meta.unwrap_or(Meta { first: 1, ..Meta::default() });
         let (segment, file) = match index.segments.last_key_value() {
-            Some((number, segment)) => (*number, Arc::clone(&segment.file)),
-            None => (0, Arc::new(lock.try_clone().map_err(cannot)?)),
+            // To be cut where it ends.
+            Some((number, _)) => {
+                (*number, OpenOptions::new().write(true).open(files::path(directory, *number)))
+            }
+            None => (0, lock.try_clone()),
         };
         let first = meta.first;
         let meta = Meta { epoch: meta.epoch + 1, map, ..meta };
-        let writer = Writer {
-            file,
-            segment,
-            offset: end,
-            room: 0,
-            batch,
-            meta,
-            is_spoiled: true,
-            is_lost: false,
-            has_reserve: false,
-        };
-        let (directory, index) = (directory.to_owned(), RwLock::new(index));
-        let log = Log { directory, segment_bytes_max, store, index, writer: Mutex::new(writer), _lock: lock };
+        let writer = Writer::behind(Arc::new(file.map_err(cannot)?), segment, end, batch, meta);
+        let log = Log::new(directory, segment_bytes_max, store, index, writer, lock);
         let mut writer = log.writer.lock();
         let places = log.roll(&mut writer, Purpose::Free, 0, &carried)?;
         log.index.write().apply(&carried, &places);
@@ -133,6 +135,19 @@ impl Log {
         }
         drop(writer);
         Ok(log)
+    }
+
+    /// A log whose next segment is still to be begun.
+    pub(super) fn new(
+        directory: &Path,
+        segment_bytes_max: Option<u64>,
+        store: u64,
+        index: Index,
+        writer: Writer,
+        lock: File,
+    ) -> Log {
+        let (directory, index, writer) = (directory.to_owned(), RwLock::new(index), Mutex::new(writer));
+        Log { directory, segment_bytes_max, store, index, writer, _lock: lock }
     }
 
     /// Which epoch this is.
@@ -373,6 +388,11 @@ fn append_at(file: &File, bytes: &[u8], offset: u64) -> Result<(), Error> {
     file.write_all_at(bytes, offset)
         .map_err(|error| Error::new(Kind::Refused, not_written(&error).to_string()))?;
     file.sync_data().map_err(|error| not_written(&error))
+}
+
+pub(super) fn cannot_open(directory: &Path, cause: &io::Error) -> Error {
+    let what = format!("cannot open the store file:{}: {cause}", directory.display());
+    Error::new(Kind::Config, format!("{what}; name a directory that can be read and written"))
 }
 
 pub(super) fn not_written(error: &io::Error) -> Error {

@@ -6,11 +6,15 @@ mod cleaner;
 mod files;
 mod index;
 mod log;
+mod repair;
 mod replay;
 mod segment;
 
+pub use self::repair::{Checked, Repaired};
+pub use self::replay::{Damage, Lost};
+
 use self::log::Log;
-use super::{Answer, Error, Flush, Found, Kind, Lease, Part, Session, Store, Workers, redacted};
+use super::{Answer, Error, Flush, Found, Kind, Lease, Part, SCHEMES, Session, Store, Workers, redacted};
 use kv::{Key, Row, Write};
 use parking_lot::Mutex;
 use std::future::ready;
@@ -30,6 +34,19 @@ pub(super) struct Embedded {
     /// The lease in force; sessions of an earlier one are refused.
     owned: Mutex<Option<(u64, Arc<Opened>)>>,
     flush: Arc<Flush>,
+}
+
+/// Reads the embedded store at `place`, its directory or URL, and changes nothing.
+pub fn check(place: &str) -> Result<Checked, Error> {
+    repair::check(&Embedded::offline(place)?.directory)
+}
+
+/// Writes what can be read of the embedded store at `place` anew if it is damaged, and puts its old files aside.
+///
+/// A record that cannot be read may have replaced or removed a row: that row is there again.
+pub fn repair(place: &str) -> Result<Repaired, Error> {
+    let Embedded { directory, segment_bytes, .. } = Embedded::offline(place)?;
+    repair::repair(&directory, segment_bytes)
 }
 
 /// The open log, and the thread that gives back its space.
@@ -67,6 +84,18 @@ impl Embedded {
             Ok(segment_bytes) => {
                 let (owned, flush) = (Mutex::new(None), Arc::default());
                 Ok(Embedded { directory: directory.into(), segment_bytes, owned, flush })
+            }
+        }
+    }
+
+    /// The store in a directory, or at a URL, that no server uses.
+    fn offline(place: &str) -> Result<Embedded, Error> {
+        match SCHEMES.iter().find(|scheme| place.starts_with(scheme.prefix)) {
+            Some(scheme) if scheme.prefix == "file:" => Embedded::open(place),
+            None if !place.contains("://") => Embedded::open(&format!("file:{place}")),
+            _ => {
+                let what = format!("{} is no embedded store; name its directory", redacted(place));
+                Err(Error::new(Kind::Config, format!("{what}: a database has tools of its own")))
             }
         }
     }

@@ -1,106 +1,152 @@
-//! What is in a directory when the embedded store is opened: all segments that count, read from the first to the last batch.
+//! What is in a directory of the embedded store: all segments that count, read from the first to the last batch, and what of them
+//! is damaged.
 
 use super::files;
 use super::index::{Index, Place, Segment};
-use super::segment::{self, Batch, Meta, PREAMBLE_BYTES};
-use std::fs::{self, File, OpenOptions};
+use super::segment::{self, Batch, EntryKind, Meta, PREAMBLE_BYTES, Salvaged};
+use kv::Key;
+use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What is in a directory.
 pub(super) struct Replayed {
     pub store: u64,
-    /// Without the last batch.
+    /// Without the last batch. What is readable of damaged batches is in it.
     pub index: Index,
-    pub meta: Meta,
+    /// `None`: there is none, or none that can be read.
+    pub meta: Option<Meta>,
     /// The last segment's bytes, and where in them the last batch begins, which may not be on disk.
     pub bytes: Vec<u8>,
     pub end: u64,
     pub carried: Vec<Range<usize>>,
     /// The number of the batch before.
     pub batch: u64,
+    /// Entries of rows that can be read, and the greatest of their versions.
+    pub records: u64,
+    pub version_max: u64,
+    /// In the order of the log. Where there is any, the store is not to be opened.
+    pub damage: Vec<Damage>,
+    /// The bytes of the last segment behind the last whole batch. They are of one that was not acknowledged.
+    pub torn: Option<(PathBuf, Range<u64>)>,
 }
 
-pub(super) enum Unreadable {
-    Io(io::Error),
-    /// Where.
-    Damaged(String),
+/// A part of the log that is not what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The segment.
+    pub path: PathBuf,
+    /// Which bytes of it. `None`: the file is missing.
+    pub range: Option<Range<u64>>,
+    /// How many records in it can be read nevertheless.
+    pub readable: u64,
+    /// What in it cannot be read. Empty: only bytes that describe records.
+    pub lost: Vec<Lost>,
 }
 
-impl From<io::Error> for Unreadable {
-    fn from(error: io::Error) -> Unreadable {
-        Unreadable::Io(error)
+/// Bytes of records that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Where in the segment.
+    pub range: Range<u64>,
+    /// They are of one record, probably of this key. `None`: of any number of records.
+    pub key: Option<Key>,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.range {
+            Some(range) => write!(f, "{} at {}", self.path.display(), range.start),
+            None => write!(f, "{} is missing", self.path.display()),
+        }
     }
 }
 
 impl Replayed {
-    pub(super) fn read(directory: &Path) -> Result<Replayed, Unreadable> {
-        let numbers = files::segments(directory)?;
+    pub(super) fn read(directory: &Path) -> io::Result<Replayed> {
         let mut replayed = Replayed {
             store: RandomState::new().hash_one(directory),
             index: Index::default(),
-            meta: Meta { first: 1, ..Meta::default() },
+            meta: None,
             bytes: Vec::new(),
             end: 0,
             carried: Vec::new(),
             batch: 0,
+            records: 0,
+            version_max: 0,
+            damage: Vec::new(),
+            torn: None,
         };
+        let mut numbers = files::segments(directory)?;
         let Some(last) = numbers.last().copied() else { return Ok(replayed) };
-        let damaged = |number: u32, at: usize| {
-            Unreadable::Damaged(format!("{} at {at}", files::path(directory, number).display()))
+        let path = |number: u32| files::path(directory, number);
+        let read = |number: u32| {
+            let read = fs::read(path(number));
+            read.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path(number).display())))
         };
-        let read = |number: u32| -> Result<(File, Vec<u8>, u64, Meta), Unreadable> {
-            let path = files::path(directory, number);
-            if !path.exists() {
-                return Err(Unreadable::Damaged(format!("{} is missing", path.display())));
+        // A preamble may be damaged. With a wrong number no batch is valid.
+        for number in numbers.iter().rev() {
+            let bytes = read(*number)?;
+            let Some(store) = segment::store_of(&bytes) else { continue };
+            replayed.store = store;
+            if segment::batch(&bytes, PREAMBLE_BYTES, store).is_some() {
+                break;
             }
-            // Written to once more: the last is cut where it ends.
-            let file = OpenOptions::new().read(true).write(true).open(&path)?;
-            let bytes = fs::read(&path)?;
-            let store = segment::store_of(&bytes).ok_or_else(|| damaged(number, 0))?;
-            let batch = segment::batch(&bytes, PREAMBLE_BYTES, store);
-            let meta = batch.and_then(|batch| Meta::of_batch(&bytes, &batch));
-            let meta = meta.ok_or_else(|| damaged(number, PREAMBLE_BYTES))?;
-            Ok((file, bytes, store, meta))
-        };
+        }
+        let store = replayed.store;
         // What the newest says first decides from which segment on all have to be there.
-        let (_, bytes, store, meta) = read(last)?;
-        replayed.store = store;
-        let in_last = scan(&bytes, store, None).map_err(|at| damaged(last, at))?;
-        replayed.meta = in_last.iter().rev().find_map(|batch| Meta::of_batch(&bytes, batch)).unwrap_or(meta);
-        let first = replayed.meta.first as u32;
-        let mut next = Some(read(first)?);
-        for number in first..=last {
-            let Some((file, bytes, of, _)) = next.take() else { break };
-            let end = if number < last {
-                let after = read(number + 1)?;
-                let end = after.3.previous_end as usize;
-                next = Some(after);
-                Some(end)
-            } else {
-                None
-            };
-            let mut batches = scan(&bytes, store, end).map_err(|at| damaged(number, at))?;
-            let follows = replayed.batch == 0
-                || batches.first().is_some_and(|batch| batch.number == replayed.batch + 1);
-            if of != store || !follows {
-                return Err(damaged(number, 0));
+        for number in numbers.iter().rev() {
+            let bytes = read(*number)?;
+            let said = Walk::through(&bytes, store, None, true).entries(&bytes);
+            if let Some(meta) = said.iter().rev().find_map(|range| Meta::of_entry(&bytes[range.clone()])) {
+                // Each start begins at least one segment.
+                let epoch = meta.epoch + u64::from(last - number);
+                replayed.meta = Some(Meta { epoch, ..meta });
+                break;
             }
-            let in_doubt = if number == last && batches.len() > 1 { batches.pop() } else { None };
-            let bytes_used = batches.last().map_or(0, |batch| batch.range.end);
-            replayed.batch = batches.last().map_or(0, |batch| batch.number);
-            replayed.end = bytes_used as u64;
-            replayed.index.segments.insert(number, Segment { file: Arc::new(file), bytes: 0 });
-            replayed.index.grow(number, bytes_used as u64);
-            for range in batches.into_iter().flat_map(|batch| batch.entries) {
-                if let Some(entry) = segment::entry(&bytes[range.clone()]) {
-                    let place =
-                        Place { segment: number, offset: range.start as u32, bytes: range.len() as u32 };
-                    replayed.index.apply(&[entry], &[place]);
-                }
+        }
+        let first = replayed.meta.as_ref().map_or(numbers[0], |meta| meta.first as u32);
+        numbers.retain(|number| *number >= first);
+        let mut expected = first;
+        let mut next = numbers.first().map(|number| read(*number)).transpose()?;
+        for (at, number) in numbers.iter().copied().enumerate() {
+            let Some(bytes) = next.take() else { break };
+            // More of them would help nobody.
+            let missing = (expected..number).take(100);
+            let missing =
+                missing.map(|number| Damage { path: path(number), range: None, readable: 0, lost: vec![] });
+            replayed.damage.extend(missing);
+            expected = number + 1;
+            next = numbers.get(at + 1).map(|number| read(*number)).transpose()?;
+            // The next segment says where this one ends.
+            let after = next.as_ref().filter(|_| numbers[at + 1] == expected);
+            let meta = after.and_then(|after| {
+                Meta::of_entry(&after[segment::batch(after, PREAMBLE_BYTES, store)?.entries.first()?.clone()])
+            });
+            let end = meta.map(|meta| meta.previous_end as usize);
+            let mut walk = Walk::through(&bytes, store, end, number == last);
+            let begins = walk.batches.first().is_none_or(|begins| begins.number == replayed.batch + 1);
+            let is_whole = walk.damaged.is_empty() && replayed.damage.is_empty();
+            if segment::store_of(&bytes) != Some(store) {
+                walk.damaged.insert(0, 0..PREAMBLE_BYTES);
+            } else if !begins && replayed.batch > 0 && is_whole {
+                // A part of the log was removed, and nothing says where.
+                walk.damaged.push(PREAMBLE_BYTES..PREAMBLE_BYTES);
+            }
+            replayed.damage.extend(walk.damaged.iter().map(|range| damage(path(number), &bytes, range)));
+            replayed.torn = walk.torn.take().map(|torn| (path(number), torn.start as u64..torn.end as u64));
+            let file = Arc::new(File::open(path(number))?);
+            replayed.index.segments.insert(number, Segment { file, bytes: 0 });
+            let in_doubt = if number == last && walk.batches.len() > 1 { walk.batches.pop() } else { None };
+            let end = walk.batches.last().map_or(PREAMBLE_BYTES, |batch| batch.range.end);
+            replayed.batch = walk.batches.last().map_or(replayed.batch, |batch| batch.number);
+            replayed.end = end as u64;
+            replayed.index.grow(number, end as u64);
+            for range in walk.entries(&bytes) {
+                replayed.apply(number, &bytes, range);
             }
             if number == last {
                 replayed.carried = in_doubt.map_or(Vec::new(), |batch| batch.entries);
@@ -109,23 +155,94 @@ impl Replayed {
         }
         Ok(replayed)
     }
+
+    /// Puts the last batch into the index, too.
+    pub(super) fn apply_carried(&mut self) {
+        let Some(number) = self.index.segments.last_key_value().map(|(number, _)| *number) else { return };
+        let bytes = std::mem::take(&mut self.bytes);
+        for range in std::mem::take(&mut self.carried) {
+            let end = range.end as u64;
+            self.index.grow(number, end - self.end);
+            self.end = end;
+            self.apply(number, &bytes, range);
+        }
+        self.batch += 1;
+    }
+
+    fn apply(&mut self, segment: u32, bytes: &[u8], range: Range<usize>) {
+        let Some(entry) = segment::entry(&bytes[range.clone()]) else { return };
+        self.records += u64::from(entry.kind != EntryKind::Meta);
+        self.version_max = self.version_max.max(entry.version);
+        let place = Place { segment, offset: range.start as u32, bytes: range.len() as u32 };
+        self.index.apply(&[entry], &[place]);
+    }
 }
 
-/// The batches of a segment up to `end`; of the last one up to what is no batch. The error: where it is damaged.
-fn scan(bytes: &[u8], store: u64, end: Option<usize>) -> Result<Vec<Batch>, usize> {
-    let mut batches: Vec<Batch> = Vec::new();
-    let mut at = PREAMBLE_BYTES;
-    while end.is_none_or(|end| at < end) {
-        let Some(batch) = segment::batch(bytes, at, store) else { break };
-        if batches.last().is_some_and(|before| before.number + 1 != batch.number) {
-            break;
-        }
-        at = batch.range.end;
-        batches.push(batch);
+fn damage(path: PathBuf, bytes: &[u8], range: &Range<usize>) -> Damage {
+    let salvaged = salvage(bytes, range);
+    let is_row = |range: &&Range<usize>| Meta::of_entry(&bytes[(*range).clone()]).is_none();
+    let lost = salvaged.lost.into_iter().map(|(range, key)| {
+        let key = key.and_then(|key| Key::new(&bytes[key]));
+        Lost { range: range.start as u64..range.end as u64, key }
+    });
+    Damage {
+        path,
+        range: Some(range.start as u64..range.end as u64),
+        readable: salvaged.entries.iter().filter(is_row).count() as u64,
+        lost: lost.collect(),
     }
-    let is_whole = match end {
-        Some(end) => at == end,
-        None => segment::next_batch(bytes, at, store).is_none(),
-    };
-    if is_whole { Ok(batches) } else { Err(at) }
+}
+
+fn salvage(bytes: &[u8], range: &Range<usize>) -> Salvaged {
+    match range.start {
+        0 => Salvaged::default(),
+        _ => segment::salvage(bytes, range.clone()),
+    }
+}
+
+/// What is in a segment.
+struct Walk {
+    /// The valid ones, in their order.
+    batches: Vec<Batch>,
+    /// What should be batches and is not.
+    damaged: Vec<Range<usize>>,
+    /// What is written behind the last batch of the log.
+    torn: Option<Range<usize>>,
+}
+
+impl Walk {
+    /// Reads a segment to its `end`; if that is not known, to the last batch.
+    fn through(bytes: &[u8], store: u64, end: Option<usize>, is_last: bool) -> Walk {
+        let content = &bytes[..end.unwrap_or(bytes.len()).min(bytes.len())];
+        let mut walk = Walk { batches: Vec::new(), damaged: Vec::new(), torn: None };
+        let mut at = PREAMBLE_BYTES;
+        while let Some(batch) = segment::next_batch(content, at, store) {
+            let before = walk.batches.last().map(|before| before.number);
+            if batch.range.start > at || before.is_some_and(|before| before + 1 != batch.number) {
+                walk.damaged.push(at..batch.range.start);
+            }
+            at = batch.range.end;
+            if before.is_none_or(|before| before < batch.number) {
+                walk.batches.push(batch);
+            }
+        }
+        let written = || bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let rest = at..end.unwrap_or_else(written);
+        match () {
+            () if rest.is_empty() && !walk.batches.is_empty() => {}
+            // It has had its first batch since it has its name.
+            () if is_last && !walk.batches.is_empty() => walk.torn = Some(rest),
+            () => walk.damaged.push(rest.start..rest.end.max(rest.start)),
+        }
+        walk
+    }
+
+    /// All entries that can be read, in their order.
+    fn entries(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        let whole = self.batches.iter().flat_map(|batch| batch.entries.iter().cloned());
+        let salvaged = self.damaged.iter().flat_map(|range| salvage(bytes, range).entries);
+        let mut entries: Vec<Range<usize>> = whole.chain(salvaged).collect();
+        entries.sort_unstable_by_key(|range| range.start);
+        entries
+    }
 }

@@ -11,6 +11,7 @@
 //! follows it in the header, and of the checksums of its entries: no value that a client sends can contain a valid batch.
 
 use crc32fast::Hasher;
+use kv::KEY_BYTES_MAX;
 use std::ops::Range;
 
 pub(super) const PREAMBLE_BYTES: usize = 16;
@@ -68,10 +69,9 @@ impl Meta {
         Some(Meta { epoch, previous_end, first, map: String::from_utf8(map.to_vec()).ok()? })
     }
 
-    /// What the batch `batch` of `segment` says of the log, if it says anything.
-    pub(super) fn of_batch(segment: &[u8], batch: &Batch) -> Option<Meta> {
-        let mut entries = batch.entries.iter().filter_map(|range| entry(&segment[range.clone()]));
-        Meta::decode(entries.find(|entry| entry.kind == EntryKind::Meta)?.value)
+    /// What the entry that is all of `bytes` says of the log, if it says anything.
+    pub(super) fn of_entry(bytes: &[u8]) -> Option<Meta> {
+        Meta::decode(entry(bytes).filter(|entry| entry.kind == EntryKind::Meta)?.value)
     }
 }
 
@@ -188,10 +188,74 @@ pub(super) fn batch(segment: &[u8], at: usize, store: u64) -> Option<Batch> {
     is_right.then_some(Batch { number, range: at..end, entries })
 }
 
-/// Where the first batch from `from` on begins.
-pub(super) fn next_batch(segment: &[u8], from: usize, store: u64) -> Option<usize> {
-    let candidates = memchr::memmem::find_iter(segment.get(from..)?, &MAGIC).map(|at| from + at);
-    candidates.into_iter().find(|at| batch(segment, *at, store).is_some())
+/// The first batch from `from` on.
+pub(super) fn next_batch(segment: &[u8], from: usize, store: u64) -> Option<Batch> {
+    batch(segment, from, store).or_else(|| {
+        let mut candidates = memchr::memmem::find_iter(segment.get(from..)?, &MAGIC).map(|at| from + at);
+        candidates.find_map(|at| batch(segment, at, store))
+    })
+}
+
+/// What is left of damaged batches.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Salvaged {
+    /// Entries that can be read.
+    pub entries: Vec<Range<usize>>,
+    /// Bytes of entries that cannot be read; with a key where they are of one entry, whose lengths seem to be right.
+    pub lost: Vec<(Range<usize>, Option<Range<usize>>)>,
+}
+
+/// What can be read in `range` of a segment, where a batch should begin and none that is valid does.
+pub(super) fn salvage(segment: &[u8], range: Range<usize>) -> Salvaged {
+    let content = &segment[..range.end.min(segment.len())];
+    let is_batch = |at: usize| content.get(at..).is_some_and(|rest| rest.starts_with(&MAGIC));
+    let mut salvaged = Salvaged::default();
+    // Where the bytes begin of which nothing is known.
+    let mut unknown = None;
+    let mut at = (range.start + BATCH_HEADER_BYTES).min(range.end);
+    while at < content.len() {
+        let readable = entry_at(content, at);
+        let is_header =
+            is_batch(at) && (unknown.is_none() || entry_at(content, at + BATCH_HEADER_BYTES).is_some());
+        if readable.is_some() || is_header {
+            salvaged.lost.extend(unknown.take().map(|begin| (begin..at, None)));
+        }
+        if let Some(entry) = readable {
+            at = entry.end;
+            salvaged.entries.push(entry);
+        } else if is_header {
+            at += BATCH_HEADER_BYTES;
+        } else if let Some(end) = entry_end(content, at).filter(|end| {
+            unknown.is_none() && (*end == range.end || is_batch(*end) || entry_at(content, *end).is_some())
+        }) {
+            // Its content is damaged, but not its lengths.
+            let key_bytes = usize::from(u16::from_le_bytes([content[at + 16], content[at + 17]]));
+            let key = at + ENTRY_HEADER_BYTES..at + ENTRY_HEADER_BYTES + key_bytes;
+            salvaged.lost.push((at..end, Some(key)));
+            at = end;
+        } else {
+            unknown.get_or_insert(at);
+            at += 1;
+        }
+    }
+    let unknown = unknown.or((at < range.end).then_some(at));
+    salvaged.lost.extend(unknown.map(|begin| (begin..range.end, None)));
+    salvaged
+}
+
+/// Where the entry at `at` is, if there is one.
+fn entry_at(segment: &[u8], at: usize) -> Option<Range<usize>> {
+    let range = at..entry_end(segment, at)?;
+    entry(&segment[range.clone()]).map(|_| range)
+}
+
+/// Where what may be an entry at `at` ends.
+fn entry_end(segment: &[u8], at: usize) -> Option<usize> {
+    let header = segment.get(at..at + ENTRY_HEADER_BYTES)?;
+    let key_bytes = usize::from(u16::from_le_bytes([header[16], header[17]]));
+    let is_possible = (1..=3).contains(&header[19]) && key_bytes <= KEY_BYTES_MAX;
+    let end = at + entry_bytes(header)?;
+    (is_possible && end <= segment.len()).then_some(end)
 }
 
 /// The entry that is all of `bytes`; `None` if its checksum is wrong.
@@ -260,8 +324,41 @@ mod tests {
         assert_eq!(entry(&bytes[read.entries[1].clone()]).unwrap().kind, EntryKind::Delete);
         assert_eq!(batch(&bytes, second.start, STORE).unwrap().number, 2);
         assert_eq!(batch(&bytes, second.end, STORE), None);
-        assert_eq!(next_batch(&bytes, PREAMBLE_BYTES + 1, STORE), Some(second.start));
+        assert_eq!(next_batch(&bytes, PREAMBLE_BYTES, STORE), Some(read));
+        assert_eq!(next_batch(&bytes, PREAMBLE_BYTES + 1, STORE).unwrap().range, second);
         assert_eq!(next_batch(&bytes, second.start + 1, STORE), None);
+    }
+
+    #[test]
+    fn entries_of_a_damaged_batch_are_found() {
+        let mut batch = Encoder::new(STORE, 1, 0);
+        let mut entries: Vec<Range<usize>> = (0..9_u8)
+            .map(|number| batch.add(&put(&[b'a' + number], &[number; 50])))
+            .map(|range| range.start + PREAMBLE_BYTES..range.end + PREAMBLE_BYTES)
+            .collect();
+        let mut bytes = preamble(STORE).to_vec();
+        bytes.extend(batch.finish());
+        let range = PREAMBLE_BYTES..bytes.len();
+        // Its header: all entries are there.
+        for at in range.start..range.start + BATCH_HEADER_BYTES {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x40;
+            assert_eq!(salvage(&damaged, range.clone()), Salvaged { entries: entries.clone(), lost: vec![] });
+        }
+        // One entry, the first, the last or another: the others are there.
+        for number in [0, 4, 8] {
+            let broken = entries.remove(number);
+            let lengths = broken.start + 12..broken.start + 20;
+            for at in broken.clone() {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 0x40;
+                let salvaged = salvage(&damaged, range.clone());
+                assert_eq!(salvaged.entries, entries, "byte {at}");
+                let [(lost, key)] = &salvaged.lost[..] else { panic!("{salvaged:?}") };
+                assert_eq!((lost, key.is_some()), (&broken, !lengths.contains(&at)), "byte {at}");
+            }
+            entries.insert(number, broken);
+        }
     }
 
     #[test]

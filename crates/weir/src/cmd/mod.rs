@@ -19,6 +19,7 @@ mod report;
 #[cfg(feature = "lab")]
 mod selftest;
 mod serve;
+mod store;
 mod usage;
 
 use clap::{Parser, Subcommand};
@@ -44,6 +45,7 @@ enum Command {
     #[cfg(feature = "lab")]
     Lab(lab::Args),
     Replica(replica::Args),
+    Store(store::Args),
     #[cfg(feature = "lab")]
     Report(report::Args),
     #[cfg(feature = "lab")]
@@ -69,6 +71,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             #[cfg(feature = "lab")]
             Command::Lab(args) => lab::run(args),
             Command::Replica(args) => replica::run(args),
+            Command::Store(args) => store::run(args),
             #[cfg(feature = "lab")]
             Command::Report(args) => report::run(args),
             #[cfg(feature = "lab")]
@@ -146,7 +149,7 @@ pub(crate) fn without_password(text: String, given: &str) -> String {
     let value = given.split_once('=').map(|(_, value)| value);
     // The longer ones first: a part of a part may look harmless.
     let parts = [given].into_iter().chain(value).chain(given.split(',')).chain(given.split(['=', ',']));
-    parts.fold(text, |text, part| match store::redacted(part) {
+    parts.fold(text, |text, part| match ::store::redacted(part) {
         shown if shown != part => text.replace(part, &shown),
         _ => text,
     })

@@ -24,6 +24,7 @@ mod peers;
 mod power_loss;
 mod reference;
 mod register;
+mod repair;
 mod replica;
 mod reports;
 mod samplers;

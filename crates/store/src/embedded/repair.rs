@@ -1,0 +1,182 @@
+//! Checks a directory of the embedded store that no server uses, and repairs it: a new log of what can be read, and the old one
+//! beside it.
+
+use super::cleaner::MOVE_BYTES;
+use super::files;
+use super::index::Place;
+use super::log::{Log, Purpose, Writer, cannot_open};
+use super::replay::{Damage, Replayed};
+use super::segment::{self, Meta};
+use crate::{Error, Kind, Part};
+use kv::{Key, Version};
+use std::fs::{self, File};
+use std::io;
+use std::mem;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is in a directory of the embedded store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// The directory.
+    pub directory: PathBuf,
+    /// Segments of the log.
+    pub segments: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Writes that the log holds, also those that later ones replaced.
+    pub records: u64,
+    /// Rows that there are.
+    pub rows: usize,
+    /// Their bytes in the log.
+    pub row_bytes: u64,
+    /// In the order of the log. Where there is any, a server does not open the store.
+    pub damage: Vec<Damage>,
+    /// What stands behind the last whole batch: a write that was not acknowledged. A server cuts it off.
+    pub torn: Option<(PathBuf, Range<u64>)>,
+}
+
+/// What was done to a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repaired {
+    /// What was in it before.
+    pub before: Checked,
+    /// Where its old segments are now. `None`: nothing was damaged, and nothing was done.
+    pub set_aside: Option<PathBuf>,
+    /// Whether it was read which part of the keys the store holds. If not, it is now one that holds all.
+    pub has_map: bool,
+}
+
+/// Reads the store in `directory` and changes nothing.
+pub(super) fn check(directory: &Path) -> Result<Checked, Error> {
+    let _lock = files::lock_for_reading(directory).map_err(|error| unusable(directory, error))?;
+    let mut replayed = read(directory)?;
+    Ok(checked(directory, &mut replayed))
+}
+
+/// Writes all rows of a damaged store that can be read anew, and then puts its old segments aside.
+pub(super) fn repair(directory: &Path, segment_bytes_max: Option<u64>) -> Result<Repaired, Error> {
+    // Before the lock is made in what is no store.
+    read(directory)?;
+    let unusable = |error| unusable(directory, error);
+    let lock = files::lock(directory).map_err(unusable)?;
+    let mut replayed = read(directory)?;
+    let before = checked(directory, &mut replayed);
+    let has_map = replayed.meta.is_some();
+    if before.damage.is_empty() {
+        return Ok(Repaired { before, set_aside: None, has_map });
+    }
+    let old = files::segments(directory).map_err(unusable)?;
+    let last = old.last().copied().unwrap_or_default();
+    let log = behind(directory, segment_bytes_max, lock, replayed).map_err(unusable)?;
+    // As long as the newest segment does not say that the log begins behind them, the old ones count.
+    let set_aside = log
+        .rewrite_all()
+        .and_then(|()| files::set_aside(directory, &old).map_err(unusable))
+        .inspect_err(|_| {
+            let made = files::segments(directory).unwrap_or_default();
+            made.iter().filter(|number| **number > last).for_each(|number| files::remove(&log.path(*number)));
+        })?;
+    log.begin_at(last + 1)?;
+    old.iter().for_each(|number| files::remove(&log.path(*number)));
+    match read(directory)?.damage.first() {
+        None => Ok(Repaired { before, set_aside: Some(set_aside), has_map }),
+        Some(damage) => {
+            let what = format!("the repaired store is damaged again: {damage}; the old files are in");
+            Err(Error::new(Kind::Config, format!("{what} {}", set_aside.display())))
+        }
+    }
+}
+
+/// The log that what was read becomes. Its next segment is behind all that are there.
+fn behind(
+    directory: &Path,
+    segment_bytes_max: Option<u64>,
+    lock: File,
+    replayed: Replayed,
+) -> io::Result<Log> {
+    let Replayed { store, index, meta, end, batch, version_max, .. } = replayed;
+    let segment = |number: Option<&u32>| number.copied().unwrap_or_default();
+    let (first, last) = (segment(index.segments.keys().next()), segment(index.segments.keys().next_back()));
+    let meta = meta.unwrap_or(Meta { first: first.into(), map: Part::WHOLE.map(), ..Meta::default() });
+    let meta = Meta { epoch: meta.epoch.max(Version(version_max).epoch()), ..meta };
+    // Not for writing: it stays as it is.
+    let file = Arc::new(File::open(files::path(directory, last))?);
+    let writer = Writer::behind(file, last, end, batch, meta);
+    Ok(Log::new(directory, segment_bytes_max, store, index, writer, lock))
+}
+
+impl Log {
+    /// Writes all rows anew.
+    fn rewrite_all(&self) -> Result<(), Error> {
+        let mut rows: Vec<(Key, Place)> =
+            self.index.read().rows.iter().map(|(key, place)| (key.clone(), *place)).collect();
+        // In the order of the log, one segment after the other.
+        rows.sort_unstable_by_key(|(_, place)| (place.segment, place.offset));
+        for rows in rows.chunk_by(|(_, one), (_, next)| one.segment == next.segment) {
+            let bytes =
+                fs::read(self.path(rows[0].1.segment)).map_err(|error| unusable(&self.directory, error))?;
+            let mut moving = Vec::new();
+            let mut moving_bytes = 0;
+            for (key, place) in rows {
+                moving.push((key.clone(), *place));
+                moving_bytes += place.bytes as usize;
+                if moving_bytes >= MOVE_BYTES {
+                    self.rewrite(&bytes, mem::take(&mut moving))?;
+                    moving_bytes = 0;
+                }
+            }
+            self.rewrite(&bytes, moving)?;
+        }
+        Ok(())
+    }
+
+    /// From now on the segment `first` is the oldest that counts.
+    fn begin_at(&self, first: u32) -> Result<(), Error> {
+        let mut writer = self.writer.lock();
+        writer.meta.first = u64::from(first);
+        let meta = writer.meta.encode();
+        self.append(&mut writer, Purpose::Free, &[segment::meta_entry(&meta)]).map(|_| ())
+    }
+}
+
+fn read(directory: &Path) -> Result<Replayed, Error> {
+    let replayed = Replayed::read(directory).map_err(|error| unusable(directory, error))?;
+    if replayed.index.segments.is_empty() {
+        let what = format!("there is no store in {}", directory.display());
+        return Err(Error::new(
+            Kind::Config,
+            format!("{what}; name a directory with files like 0000000001.log"),
+        ));
+    }
+    Ok(replayed)
+}
+
+fn checked(directory: &Path, replayed: &mut Replayed) -> Checked {
+    replayed.apply_carried();
+    let Replayed { index, records, damage, torn, .. } = replayed;
+    Checked {
+        directory: directory.to_owned(),
+        segments: index.segments.len(),
+        bytes: index.bytes,
+        records: *records,
+        rows: index.rows.len(),
+        row_bytes: index.live,
+        damage: damage.clone(),
+        torn: torn.clone(),
+    }
+}
+
+fn unusable(directory: &Path, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let what = format!("a server holds the store file:{}", directory.display());
+            Error::new(Kind::Taken, format!("{what}; stop it first"))
+        }
+        _ => cannot_open(directory, &error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

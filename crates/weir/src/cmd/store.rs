@@ -1,0 +1,133 @@
+//! `weir store`: checks and repairs an embedded store that no server uses.
+
+use super::{counted, say};
+use ::store::{Checked, Damage, Error, Kind, Repaired};
+use kv::units::Size;
+use std::path::Path;
+
+/// Check or repair an embedded store (`file:`) that no server uses.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Read all of it, change nothing, and list what is damaged
+    Check(Place),
+    /// If it is damaged, write what can be read anew and put the old files aside; deletes nothing
+    Repair(Place),
+}
+
+#[derive(clap::Args)]
+struct Place {
+    /// Its directory, or its URL as for weir serve
+    #[arg(value_name = "DIR|URL")]
+    store: String,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), kv::Error> {
+    match args.action {
+        Action::Check(Place { store }) => {
+            let checked = ::store::check(&store).map_err(|error| failure(&error))?;
+            show(&checked);
+            match checked.damage.len() {
+                0 => Ok(()),
+                places => {
+                    let directory = checked.directory.display();
+                    let what = format!("the store is damaged at {}", counted(places as u64, "place"));
+                    let hint = format!("`weir store repair {directory}` keeps what can be read");
+                    Err(kv::Error::new(what).hint(format_args!("restore a backup, or {hint}")))
+                }
+            }
+        }
+        Action::Repair(Place { store }) => {
+            let repaired = ::store::repair(&store).map_err(|error| failure(&error))?;
+            show(&repaired.before);
+            show_repair(&repaired);
+            Ok(())
+        }
+    }
+}
+
+fn show(checked: &Checked) {
+    let Checked { directory, segments, bytes, records, rows, row_bytes, damage, torn } = checked;
+    say(format_args!("{}: {}, {}", directory.display(), counted(*segments as u64, "segment"), Size(*bytes)));
+    say(format_args!(
+        "  {} of writes, {} ({})",
+        counted(*records, "record"),
+        counted(*rows as u64, "row"),
+        Size(*row_bytes)
+    ));
+    damage.iter().for_each(show_damage);
+    if let Some((path, range)) = torn {
+        let bytes = range.end - range.start;
+        let file = name(path);
+        say(format_args!("torn end: {file} at {}: {}", range.start, counted(bytes, "byte")));
+        say("  the last write, which was not acknowledged; a server cuts it off");
+    }
+    if damage.is_empty() {
+        say("no damage");
+    }
+}
+
+fn show_damage(damage: &Damage) {
+    let file = name(&damage.path);
+    let Some(range) = &damage.range else { return say(format_args!("damage: {file} is missing")) };
+    let bytes = counted(range.end - range.start, "byte");
+    say(format_args!("damage: {file} at {}: {bytes}", range.start));
+    say(format_args!("  {} in it can be read", counted(damage.readable, "record")));
+    for lost in &damage.lost {
+        let (begin, end) = (lost.range.start, lost.range.end);
+        match &lost.key {
+            Some(key) => say(format_args!(
+                "  lost: bytes {begin} to {end}, one record, probably of the key {}",
+                key.as_bytes().escape_ascii()
+            )),
+            None => say(format_args!("  lost: bytes {begin} to {end}, any number of records")),
+        }
+    }
+    if damage.lost.is_empty() {
+        say("  no record in it is lost");
+    }
+}
+
+fn show_repair(repaired: &Repaired) {
+    let Some(set_aside) = &repaired.set_aside else { return say("nothing was changed") };
+    let Checked { damage, rows, .. } = &repaired.before;
+    say(format_args!(
+        "repaired: {} written anew; the old files are in {}",
+        counted(*rows as u64, "row"),
+        set_aside.display()
+    ));
+    let lost = damage.iter().flat_map(|damage| &damage.lost);
+    let (records, bytes) = lost.fold((0, 0), |(records, bytes), lost| match lost.key {
+        Some(_) => (records + 1, bytes),
+        None => (records, bytes + lost.range.end - lost.range.start),
+    });
+    let missing = damage.iter().filter(|damage| damage.range.is_none()).count() as u64;
+    if records + bytes + missing > 0 {
+        let parts = [
+            counted(records, "record"),
+            format!("{} with any number of records", Size(bytes)),
+            counted(missing, "segment"),
+        ];
+        say(format_args!("lost: {}", parts.join(", ")));
+        say("  a lost record may have replaced or removed a row: the older value of its key is there again");
+    }
+    if !repaired.has_map {
+        say("  which part of the keys it held could not be read: it is a store of all keys now");
+    }
+}
+
+fn name(path: &Path) -> std::path::Display<'_> {
+    path.display()
+}
+
+fn failure(error: &Error) -> kv::Error {
+    match error.kind() {
+        Kind::Config => kv::Error::input(error),
+        _ => kv::Error::new(error),
+    }
+}
