@@ -52,7 +52,7 @@ test: lint ## all tests, with a real PostgreSQL, a real MariaDB, proxies, and th
 test-long: ## the tests that take minutes: all reports' experiments, servers killed 20 times, power losses and failing calls by the thousand
 	@scripts/setup.sh cc postgresql mariadb
 	@cargo test --workspace --locked -- --ignored
-	@WEIR_TEST_LONG=1 cargo test --workspace --locked --test it -- durability:: power_loss:: io_errors::
+	@WEIR_TEST_LONG=1 cargo test --workspace --locked --test it -- durability:: power_loss:: io_errors:: full_disk::
 
 lint: ## form, clippy, and no files that use each other in a circle
 	@scripts/setup.sh cargo cc rustfmt clippy

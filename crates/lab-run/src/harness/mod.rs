@@ -42,11 +42,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use resources::{take_in, write_cap};
 use runner::{Length, Planned, Runner, SimulatedRunner};
 use selftest::{Proved, prove};
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
-use std::{fs, io};
 
 /// The file in the results directory that everything else is made from.
 pub const RESULTS_FILE: &str = "results.json";
@@ -365,13 +366,20 @@ fn measured(experiment: &Experiment, subject: &Subject) -> Option<Measured> {
     })
 }
 
-/// Writes `results` to `dir`: whole, or not at all.
+/// Writes `results` to `dir`: whole, or not at all. When it returns they are on disk.
 pub fn save(results: &Results, dir: &Path) -> Result<(), Error> {
     let path = dir.join(RESULTS_FILE);
     let fresh = dir.join(format!("{RESULTS_FILE}.tmp"));
     let write = || {
-        fs::write(&fresh, serde_json::to_vec(results)?)?;
-        fs::rename(&fresh, &path)
+        let mut file = File::create(&fresh)?;
+        file.write_all(&serde_json::to_vec(results)?)?;
+        file.sync_all()?;
+        fs::rename(&fresh, &path)?;
+        File::open(dir)?.sync_all()?;
+        // The directories above may be new, too, as far up as this user may read.
+        let above = fs::canonicalize(dir)?;
+        let mut above = above.ancestors().skip(1).map_while(|above| File::open(above).ok());
+        above.try_for_each(|above| above.sync_all())
     };
     write().map_err(|error: io::Error| cannot_write(&path, error))
 }

@@ -118,6 +118,8 @@ int open64(const char *path, int flags, ...) {
         tracked[file] = 1;
         if (is_new) {
             note('C', inode_of(file), 0, path, NULL, 0);
+        } else if (flags & O_TRUNC) {
+            note('T', inode_of(file), 0, NULL, NULL, 0);
         }
     }
     pthread_mutex_unlock(&turn);
@@ -156,6 +158,19 @@ ssize_t pwrite64(int file, const void *data, size_t bytes, off64_t offset) {
     }
     if (done > 0) {
         note('W', inode_of(file), offset, NULL, data, done);
+    }
+    pthread_mutex_unlock(&turn);
+    return done;
+}
+
+ssize_t write(int file, const void *data, size_t bytes) {
+    if (file < 0 || file >= FILES || !tracked[file]) {
+        return real_write(file, data, bytes);
+    }
+    pthread_mutex_lock(&turn);
+    ssize_t done = fails() ? -1 : real_write(file, data, bytes);
+    if (done > 0) {
+        note('W', inode_of(file), lseek64(file, 0, SEEK_CUR) - done, NULL, data, done);
     }
     pthread_mutex_unlock(&turn);
     return done;

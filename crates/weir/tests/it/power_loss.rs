@@ -1,10 +1,10 @@
-//! The embedded store after a power loss, and when calls of the operating system fail.
+//! The embedded store and the results of a lab run after a power loss.
 //!
 //! What a server does to its files is recorded, in order, with its answers (`disk.c`). From the record come states that the disk
 //! may have at any instant: everything that was flushed, and of what was not any part, in sectors of 512 bytes; new names and
 //! lengths with or without their content. Each is opened, and must have every write that was acknowledged until then.
 
-use crate::support::{Server, is_long};
+use crate::support::{Server, is_long, weir};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeMap, HashMap};
@@ -249,7 +249,7 @@ impl Disk {
     }
 
     /// One of the states that a power loss may leave: its files by name.
-    fn state(&self, random: &mut Xoshiro256PlusPlus) -> Vec<(String, Vec<u8>)> {
+    fn state(&self, space: Space, random: &mut Xoshiro256PlusPlus) -> Vec<(String, Vec<u8>)> {
         let share = [0, 1, 4, 7, 8][(random.next_u64() % 5) as usize];
         let chance = |random: &mut Xoshiro256PlusPlus| random.next_u64() % 8 < share;
         let mut names = self.names.clone();
@@ -284,13 +284,54 @@ impl Disk {
                     at = end;
                 }
             }
-            // Space that was allocated ahead.
-            if chance(random) {
+            if space == Space::AllocatedAhead && chance(random) {
                 bytes.resize(bytes.len() + SECTOR * (random.next_u64() % 64) as usize, 0);
             }
             files.push((name, bytes));
         }
         files
+    }
+}
+
+/// How a process gets the space of its files.
+#[derive(Clone, Copy, PartialEq)]
+enum Space {
+    /// Some calls before it writes: a file may be longer than what was written to it.
+    AllocatedAhead,
+    /// By writing.
+    Written,
+}
+
+/// Makes `states` states that `calls` may leave, spread over them, each in a directory, and hands it to `look` with the number of
+/// the last call before.
+fn each_state(
+    calls: &[Call],
+    directory: u64,
+    states: usize,
+    space: Space,
+    mut look: impl FnMut(usize, &Path),
+) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(states as u64);
+    let mut disk = Disk::default();
+    let shared_memory = Path::new("/dev/shm");
+    let place =
+        if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() };
+    let place = place.unwrap();
+    let mut made = 0;
+    for (number, call) in calls.iter().enumerate() {
+        disk.does(call, directory);
+        // The same share of all calls, spread over the run.
+        let due = (number + 1) * states / calls.len();
+        while made < due {
+            made += 1;
+            let state = place.path().join(made.to_string());
+            fs::create_dir(&state).unwrap();
+            for (name, bytes) in disk.state(space, &mut random) {
+                fs::write(state.join(name), bytes).unwrap();
+            }
+            look(number, &state);
+            fs::remove_dir_all(&state).unwrap();
+        }
     }
 }
 
@@ -305,45 +346,32 @@ struct Found {
 
 /// Builds about `states` states of `run` and opens each.
 fn judge(run: &Run, states: usize) -> Found {
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(states as u64);
-    let mut disk = Disk::default();
     let mut answered: HashMap<u16, usize> = HashMap::new();
+    let mut calls_seen = 0;
     let mut found = Found::default();
-    let shared_memory = Path::new("/dev/shm");
-    let place =
-        if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() };
-    let place = place.unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    for (number, call) in run.calls.iter().enumerate() {
-        disk.does(call, run.directory);
-        if let Call::Answer { port } = call {
-            *answered.entry(*port).or_default() += 1;
-        }
-        // The same share of all calls, spread over the run.
-        let due = (number + 1) * states / run.calls.len();
-        while found.states < due {
-            found.states += 1;
-            let directory = place.path().join(found.states.to_string());
-            fs::create_dir(&directory).unwrap();
-            for (name, bytes) in disk.state(&mut random) {
-                fs::write(directory.join(name), bytes).unwrap();
+    each_state(&run.calls, run.directory, states, Space::AllocatedAhead, |number, directory| {
+        for call in &run.calls[calls_seen..=number] {
+            if let Call::Answer { port } = call {
+                *answered.entry(*port).or_default() += 1;
             }
-            let is_answered =
-                |(port, step): (u16, usize)| answered.get(&port).is_some_and(|count| step < *count);
-            match runtime.block_on(lost(&directory, &run.histories, is_answered)) {
-                Ok(None) => {}
-                Ok(Some(what)) => {
-                    found.lost += 1;
-                    found.first.get_or_insert(format!("after call {number}: {what}"));
-                }
-                Err(error) => {
-                    found.refused += 1;
-                    found.first.get_or_insert(format!("after call {number} ({:?}): {error}", KindOf(call)));
-                }
-            }
-            fs::remove_dir_all(&directory).unwrap();
         }
-    }
+        calls_seen = number + 1;
+        found.states += 1;
+        let is_answered = |(port, step): (u16, usize)| answered.get(&port).is_some_and(|count| step < *count);
+        match runtime.block_on(lost(directory, &run.histories, is_answered)) {
+            Ok(None) => {}
+            Ok(Some(what)) => {
+                found.lost += 1;
+                found.first.get_or_insert(format!("after call {number}: {what}"));
+            }
+            Err(error) => {
+                found.refused += 1;
+                let call = KindOf(&run.calls[number]);
+                found.first.get_or_insert(format!("after call {number} ({call:?}): {error}"));
+            }
+        }
+    });
     found
 }
 
@@ -458,4 +486,93 @@ fn a_power_loss_shows_every_wrong_order() {
     let names =
         judged(&|calls| calls.into_iter().filter(|call| !matches!(call, Call::FlushNames { .. })).collect());
     assert!(names.lost + names.refused > 0, "names that are not flushed: {names:?}");
+}
+
+const LAB: &str = r#"
+name = "station"
+title = "A station that limits"
+levels = [1, 2, 4, 8]
+repetitions = 3
+warmup = "500ms"
+window = "2s"
+[target]
+kind = "simulated"
+[[target.station]]
+name = "front"
+servers = 1
+demand = "1ms"
+service = "exponential"
+[[workload]]
+name = "mixed"
+"#;
+
+/// What a lab run did to its directory, and the inode of that.
+fn lab_run() -> (Vec<Call>, u64) {
+    use std::os::unix::fs::MetadataExt;
+    let directory = tempfile::tempdir().unwrap();
+    let [file, out, record] = ["experiment.toml", "out", "record"].map(|name| directory.path().join(name));
+    fs::write(&file, LAB).unwrap();
+    let mut lab = weir();
+    let lab = lab.arg("lab").arg(file).arg("--out").arg(&out).env("XDG_CACHE_HOME", directory.path());
+    let lab = lab.env("LD_PRELOAD", library(directory.path())).env("WEIR_DISK_DIR", &out);
+    let output = lab.env("WEIR_DISK_RECORD", &record).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let calls = calls(&record);
+    // Of the report there are others, in directories of their own; it can be made again.
+    (calls, fs::metadata(&out).unwrap().ino())
+}
+
+/// How many trials a file of results has. `None`: it cannot be read.
+fn trials(bytes: &[u8]) -> Option<usize> {
+    let results: lab_data::results::Results = serde_json::from_slice(bytes).ok()?;
+    Some(results.trials.len())
+}
+
+/// States of a lab run that lack trials, and that cannot be read.
+fn judge_lab(calls: &[Call], directory: u64, states: usize) -> Found {
+    // After each call: the trials of the save that is complete, as the next one, or what comes after it, has begun.
+    let (mut saving, mut saved) = (Vec::new(), Vec::new());
+    let (mut inode_saving, mut begun, mut complete) = (0, None, 0);
+    for call in calls {
+        match call {
+            Call::Create { name, inode } => {
+                complete = begun.unwrap_or(complete);
+                (inode_saving, saving) = (if name.ends_with(".tmp") { *inode } else { 0 }, Vec::new());
+            }
+            Call::Write { inode, .. } if *inode == inode_saving => apply(&mut saving, call),
+            Call::Rename { .. } => begun = trials(&saving),
+            _ => {}
+        }
+        saved.push(complete);
+    }
+    assert_eq!(begun, Some(12), "every trial is saved");
+    let mut found = Found::default();
+    each_state(calls, directory, states, Space::Written, |number, directory| {
+        found.states += 1;
+        let read = fs::read(directory.join("results.json"));
+        let wrong = match read.map_or(Some(0), |bytes| trials(&bytes)) {
+            None => &mut found.refused,
+            Some(trials) if trials < saved[number] => &mut found.lost,
+            Some(_) => return,
+        };
+        *wrong += 1;
+        found.first.get_or_insert(format!("after call {number}: {} saved", saved[number]));
+    });
+    found
+}
+
+#[test]
+fn no_saved_trial_of_a_lab_run_is_lost_when_power_is() {
+    let (calls, directory) = lab_run();
+    let found = judge_lab(&calls, directory, if is_long() { 10_000 } else { 500 });
+    assert_eq!((found.lost, found.refused), (0, 0), "{found:?}");
+    // Without its flushes it is seen to lose.
+    let without = |is_left_out: fn(&Call) -> bool| {
+        let calls: Vec<Call> = calls.iter().filter(|call| !is_left_out(call)).cloned().collect();
+        judge_lab(&calls, directory, 500)
+    };
+    let content = without(|call| matches!(call, Call::Flush { .. }));
+    assert!(content.refused > 0, "content that is not flushed: {content:?}");
+    let names = without(|call| matches!(call, Call::FlushNames { .. }));
+    assert!(names.lost > 0, "names that are not flushed: {names:?}");
 }
