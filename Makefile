@@ -49,10 +49,10 @@ test: lint ## all tests, with a real PostgreSQL, a real MariaDB, proxies, and th
 		printf "%d tests ran against PostgreSQL%s, %d against MariaDB%s\n", \
 			ran["PostgreSQL"], versions["PostgreSQL"], ran["MariaDB"], versions["MariaDB"] }'
 
-test-long: ## the tests that take minutes: all reports' experiments, servers killed 20 times, power losses and failing calls by the thousand
+test-long: ## the tests that take minutes: all reports' experiments, servers killed 20 times, power losses, failing calls and hostile connections by the thousand
 	@scripts/setup.sh cc postgresql mariadb
 	@cargo test --workspace --locked -- --ignored
-	@WEIR_TEST_LONG=1 cargo test --workspace --locked --test it -- durability:: power_loss:: io_errors:: full_disk::
+	@WEIR_TEST_LONG=1 cargo test --workspace --locked --test it -- durability:: power_loss:: io_errors:: full_disk:: hostile::hostile_connections
 
 lint: ## form, clippy, and no files that use each other in a circle
 	@scripts/setup.sh cargo cc rustfmt clippy

@@ -220,7 +220,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return self.refuse(&request, &failure).await;
         }
         let limit = if is_put { options.value_bytes } else { UNUSED_BODY_BYTES_MAX };
-        let body = match self.wire.read_body(&request, limit).await? {
+        // Until the answer: also while the value waits for the store.
+        let mut reservation = worker.shared.budget.reservation();
+        let body = match self.wire.read_body(&request, limit, &mut reservation).await? {
             Ok(body) => body,
             Err(failure) => return self.refuse(&request, &failure.closing()).await,
         };
@@ -290,7 +292,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             failure.closes = match request.framing {
                 Framing::Length(0) => false,
                 _ if is_small && !request.expects_continue => {
-                    self.wire.read_body(request, UNUSED_BODY_BYTES_MAX).await?.is_err()
+                    let worker = Rc::clone(&self.wire.worker);
+                    let mut reservation = worker.shared.budget.reservation();
+                    self.wire.read_body(request, UNUSED_BODY_BYTES_MAX, &mut reservation).await?.is_err()
                 }
                 _ => true,
             };
@@ -320,10 +324,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Answer::Row { row, condition, served } if row.value().len() > COPY_BYTES_MAX => {
                 let unless = condition.unless.as_ref();
+                let head_at = output.len();
                 let status = write_row_head(output, request, row, unless, *served, timing);
                 if status == 200 && request.method != Some(Method::Head) {
+                    // The cache may drop the row while the client takes its time.
+                    let worker = Rc::clone(&self.wire.worker);
+                    let mut reservation = worker.shared.budget.reservation();
+                    if let Err(failure) = reservation.raise(row.value().len()) {
+                        output.truncate(head_at);
+                        return Ok(self.answer_failure(request, &failure));
+                    }
                     self.wire.flush().await?;
-                    self.wire.send(row.value()).await?;
+                    self.wire.send(row.value(), &mut reservation).await?;
                 }
                 status
             }

@@ -13,6 +13,7 @@ mod compute;
 mod compat;
 mod wire;
 mod timeouts;
+mod budget;
 mod faults;
 mod pauses;
 mod busy;
@@ -24,6 +25,7 @@ mod metrics;
 pub use compat::{COMPAT_APIS, CompatApi, CompatListener, find as find_compat};
 
 use crate::tiered::Tiers;
+use budget::Budget;
 use compat::CompatState;
 use compute::{Full, Pool};
 use connection::Connection;
@@ -52,6 +54,9 @@ use wire::{Spare, Wire};
 /// File descriptors kept for everything that is not a connection. The embedded store alone may hold 900.
 const FILES_SPARE: u64 = 1024;
 
+/// Most memory of a connection that is not part of [`Options::memory_budget`]: of a head, a small body, and answers.
+pub const CONNECTION_BYTES_MAX: usize = 128 << 10;
+
 /// Refused connections that are kept open until their clients have read why. More are closed at once, which may reset
 /// them: they are not to take the files of the others.
 const REFUSED_MAX: usize = 32;
@@ -75,6 +80,9 @@ pub struct Options {
     pub workers: usize,
     /// Longest value, in bytes; at most [`VALUE_BYTES_MAX`].
     pub value_bytes: usize,
+    /// Most bytes of request bodies and of values that are on their way, over all connections; what does not fit is answered
+    /// 503.
+    pub memory_budget: usize,
     /// Most connections; more are answered 503 and closed. Fewer where the limit of open files leaves no room for them.
     pub connections: usize,
     /// Whether every answer carries `Server-Timing`.
@@ -83,8 +91,8 @@ pub struct Options {
     pub drain: Duration,
     /// How long the server waits for the next request of a connection.
     pub idle_timeout: Duration,
-    /// How long it waits for a head, from its first byte; for a body, and for a client that does not take its answer, before the
-    /// slowest tolerated rate counts.
+    /// How long it waits for a head, from its first byte; for a body, over which time the slowest tolerated rate counts; and for
+    /// a client that does not take its answer, before that counts.
     pub head_timeout: Duration,
 }
 
@@ -109,6 +117,7 @@ struct Shared {
     hosts: Option<Hosts>,
     tiers: Tiers,
     metrics: Metrics,
+    budget: Budget,
     /// Where there is something to compute.
     compute: Option<Pool>,
     /// Connections that were refused and are still open.
@@ -191,12 +200,14 @@ impl Server {
         let (draining, _) = watch::channel(false);
         let drains = AtomicBool::new(false);
         let hosts = Hosts::of(options.listen, &options.hosts);
+        let budget = Budget::new(options.memory_budget);
         let refused_connections = AtomicUsize::new(0);
         let shared = Arc::new(Shared {
             options,
             hosts,
             tiers,
             metrics,
+            budget,
             compute,
             refused_connections,
             accept_failures: Mutex::default(),

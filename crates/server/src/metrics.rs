@@ -87,7 +87,7 @@ impl Metrics {
 
 /// The samples of all metrics, now.
 fn collect(worker: &Worker) -> Samples {
-    let Shared { metrics, tiers, faults, .. } = &*worker.shared;
+    let Shared { metrics, tiers, faults, budget, .. } = &*worker.shared;
     let mut page = Samples::default();
     for (m, method) in Method::NAMES.iter().enumerate() {
         for (s, status) in STATUSES.iter().enumerate() {
@@ -108,6 +108,9 @@ fn collect(worker: &Worker) -> Samples {
     let answers = tiers.shards.iter().map(|tiered| secs(&tiered.meters().answer_nanos)).sum();
     page.number("weir_worker_queue_seconds_total", "", answers);
     page.number(SHED, "reason=\"connections\"", metrics.sum(|worker| &worker.shed_connections));
+    page.number(SHED, "reason=\"memory\"", budget.shed.get() as f64);
+    page.number("weir_memory_budget_bytes", "", budget.bytes as f64);
+    page.number("weir_memory_reserved_bytes", "", budget.reserved() as f64);
     if let Some(lock) = faults.as_ref().and_then(Faults::lock_totals) {
         page.number("weir_lock_busy_seconds_total", "lock=\"commit\"", lock.busy.as_secs_f64());
         page.number("weir_lock_queue_seconds_total", "lock=\"commit\"", lock.waited.as_secs_f64());
@@ -258,6 +261,8 @@ const HELP: &[(&str, &str)] = &[
     ("weir_replica_reads_total", "Reads that the replica answered."),
     ("weir_replica_lag_bytes", "Log the replica has not confirmed."),
     (SHED, "Requests and connections refused because a limit was reached."),
+    ("weir_memory_budget_bytes", "Most bytes of request bodies and values on their way."),
+    ("weir_memory_reserved_bytes", "Bytes of request bodies and values on their way."),
     ("weir_compute_threads", "Threads that compute."),
     ("weir_compute_queued", "Computations that wait for a thread."),
     ("weir_compute_busy_seconds_total", "Time in computations, over all threads."),

@@ -4,6 +4,7 @@
 //! bytes of a request. What the bytes mean is decided in `connection` for the plain interface, in `compat` for the others.
 
 use super::Worker;
+use super::budget::{Reservation, UNCOUNTED_BYTES_MAX};
 use super::error::Failure;
 use super::reply::Request;
 use super::timeouts::{ConnectionTimeout, End};
@@ -94,41 +95,59 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
     }
 
-    /// Reads the request's body, at most `limit` bytes of it.
+    /// Reads the request's body, at most `limit` bytes of it. It is counted in `reservation`: by what was announced, before
+    /// anything of it is read, but memory is taken only as it arrives.
     pub(super) async fn read_body(
         &mut self,
         request: &Request,
         limit: usize,
+        reservation: &mut Reservation<'_>,
     ) -> Result<Result<Vec<u8>, Failure>, End> {
         let mut decoder = match Decoder::new(request.framing, limit as u64) {
             Ok(decoder) => decoder,
             Err(reject) => return Ok(Err(reject.into())),
         };
-        let mut body = Vec::new();
-        if let Framing::Length(bytes) = request.framing {
-            // Bounded by `limit`, and exact: no growing, no copying.
-            body.reserve_exact(bytes as usize);
+        let (announced, most) = match request.framing {
+            Framing::Length(bytes) => (bytes as usize, bytes as usize),
+            Framing::Chunked | Framing::UntilClose => (0, limit),
+        };
+        if let Err(failure) = reservation.raise(announced) {
+            return Ok(Err(failure.not_applied()));
         }
+        let mut body = Vec::new();
         if request.expects_continue && !decoder.is_done() && self.input.is_empty() {
             response::write(&mut self.output, 100).end();
             self.flush().await?;
         }
         let head_timeout = self.worker.shared.options.head_timeout;
-        let since = Instant::now();
+        let window_bytes =
+            (head_timeout.as_millis() as usize).saturating_mul(BYTES_PER_SEC_MIN as usize) / 1000;
+        let (mut since, mut enough) = (Instant::now(), window_bytes);
         while !decoder.is_done() {
             let step = match decoder.decode(&self.input) {
                 Ok(step) => step,
                 Err(reject) => return Ok(Err(reject.into())),
             };
+            let needed = body.len() + step.data.len();
+            if needed > body.capacity() {
+                // At once for a small body.
+                let capacity =
+                    needed.max(2 * body.capacity()).max(announced.min(UNCOUNTED_BYTES_MAX)).min(most);
+                if let Err(failure) = reservation.raise(capacity) {
+                    return Ok(Err(failure.not_applied()));
+                }
+                body.reserve_exact(capacity - body.len());
+            }
             body.extend_from_slice(&self.input[step.data.clone()]);
             self.input.advance(step.consumed);
             if step.consumed == 0 {
                 // The peer may wait for the answers before this one until it sends the rest.
                 self.flush().await?;
-                let earned = Duration::from_secs(body.len() as u64 / BYTES_PER_SEC_MIN);
-                // What came quickly buys no long silence.
-                let until = (since + head_timeout + earned).min(Instant::now() + head_timeout);
-                self.fill(until, false).await?;
+                // A new window begins when enough has come in the last one: what came quickly buys no silence.
+                if body.len() >= enough {
+                    (since, enough) = (Instant::now(), body.len() + window_bytes);
+                }
+                self.fill(since + head_timeout, false).await?;
             }
         }
         Ok(Ok(body))
@@ -185,7 +204,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         if self.output.is_empty() {
             return Ok(());
         }
-        let result = send(&mut self.stream, &self.worker, &self.output).await;
+        let mut reservation = self.worker.shared.budget.reservation();
+        let result = send(&mut self.stream, &self.worker, &self.output, &mut reservation).await;
         self.output.clear();
         if self.output.capacity() > 2 * OUTPUT_BYTES_MAX {
             self.output = Vec::new();
@@ -196,8 +216,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         result
     }
 
-    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
-        send(&mut self.stream, &self.worker, bytes).await
+    /// Hands a value to the socket, for which there is a `reservation`.
+    pub(super) async fn send(&mut self, value: &[u8], reservation: &mut Reservation<'_>) -> Result<(), End> {
+        send(&mut self.stream, &self.worker, value, reservation).await
     }
 
     /// Lets the peer read the last answer: closing with unread input would reset the connection under it.
@@ -216,8 +237,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 }
 
 /// Hands `bytes` to the socket, in pieces, so that a peer that takes nothing is not waited for as long as for one that
-/// takes all slowly.
-async fn send<S: AsyncWrite + Unpin>(stream: &mut S, worker: &Worker, bytes: &[u8]) -> Result<(), End> {
+/// takes all slowly. They are counted if the socket does not take them at once; if they do not fit, the connection ends.
+async fn send<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    worker: &Worker,
+    bytes: &[u8],
+    reservation: &mut Reservation<'_>,
+) -> Result<(), End> {
     for piece in bytes.chunks(SEND_BYTES) {
         // Most answers fit the socket's buffer: a timer is made only for one that does not.
         let taken = std::future::poll_fn(|cx| match Pin::new(&mut *stream).poll_write(cx, piece) {
@@ -226,6 +252,7 @@ async fn send<S: AsyncWrite + Unpin>(stream: &mut S, worker: &Worker, bytes: &[u
         });
         let taken = taken.await.map_err(|_| End::Gone)?;
         if taken < piece.len() {
+            reservation.raise(bytes.len()).map_err(|_| End::Gone)?;
             let head_timeout = worker.shared.options.head_timeout;
             let earned = Duration::from_secs(piece.len() as u64 / BYTES_PER_SEC_MIN);
             let rest = tokio::time::timeout(head_timeout + earned, stream.write_all(&piece[taken..]));

@@ -81,7 +81,8 @@ pub struct Workers {
 ///
 /// After an error for which [`Kind::ends_session`] holds it must be dropped.
 pub trait Session: Send {
-    /// The rows under `keys`, which are distinct, in their order; `None` where absent.
+    /// The rows under `keys`, which are distinct, in their order; `None` where absent. Of several keys it may answer only the
+    /// first ones, at least one, if their rows are large.
     fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>>;
 
     /// Applies `writes`, whose keys are distinct and ascending. `Ok` means durable, and says of each what it found; an

@@ -139,11 +139,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Method::Put | Method::Post => value_bytes,
             _ => UNUSED_BODY_BYTES_MAX,
         };
-        call.body = match self.wire.read_body(&request, limit).await? {
+        let worker = Rc::clone(&self.wire.worker);
+        let mut reservation = worker.shared.budget.reservation();
+        call.body = match self.wire.read_body(&request, limit, &mut reservation).await? {
             Ok(body) => body,
             Err(failure) => {
                 // The rest of the body would be taken for a request.
-                let status = if failure.status == 413 { 413 } else { 400 };
+                let status = if matches!(failure.status, 413 | 503) { failure.status } else { 400 };
                 return Ok(self.answer(&Request { keep_alive: false, ..request }, &Reply::empty(status)));
             }
         };

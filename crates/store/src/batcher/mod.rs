@@ -37,6 +37,8 @@ pub struct Config {
     pub workers: Option<Workers>,
     /// Most requests that may wait in one queue; more are refused.
     pub queue_requests: usize,
+    /// A queue in which so many bytes wait takes no more requests.
+    pub queue_bytes: usize,
     /// A request that has waited so long is refused.
     pub queue_wait_max: Duration,
     /// How long a start waits for another server to let go of the store.
@@ -56,6 +58,7 @@ impl Default for Config {
             role: Role::Store(Part::WHOLE),
             workers: None,
             queue_requests: 10_000,
+            queue_bytes: 256 << 20,
             queue_wait_max: Duration::from_secs(5),
             lease_wait: Duration::from_secs(10),
             batching: Batching::On,
@@ -320,7 +323,9 @@ impl Batcher {
     }
 
     fn push<R: worker::Request>(&self, queues: &Queues<R>, index: usize, request: R) {
-        if let Err(refused) = queues.push(index, request, self.shared.config.queue_requests) {
+        let Config { queue_requests, queue_bytes, .. } = self.shared.config;
+        let bytes = request.bytes();
+        if let Err(refused) = queues.push(index, request, bytes, (queue_requests, queue_bytes)) {
             R::meters(&self.shared).shed.add(1);
             refused.fail(overloaded(None));
         }

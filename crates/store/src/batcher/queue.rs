@@ -29,7 +29,7 @@ pub(super) struct Consumer<R> {
 }
 
 struct Queue<R> {
-    waiting: Mutex<VecDeque<Queued<R>>>,
+    waiting: Mutex<Line<R>>,
     /// What its worker has taken, but not sent, while a batch is in flight.
     aside: Mutex<VecDeque<Queued<R>>>,
     /// The length of `waiting`.
@@ -45,17 +45,32 @@ struct Queue<R> {
     notify: Notify,
 }
 
-/// A request and since when it waits.
+/// A request, its size, and since when it waits.
 pub(super) struct Queued<R> {
     pub(super) request: R,
+    bytes: usize,
     pub(super) since: Instant,
+}
+
+/// What waits, and its size.
+struct Line<R> {
+    requests: VecDeque<Queued<R>>,
+    bytes: usize,
+}
+
+impl<R> Line<R> {
+    fn pop_front_if(&mut self, holds: impl FnOnce(&Queued<R>) -> bool) -> Option<Queued<R>> {
+        let queued = self.requests.pop_front_if(|queued| holds(queued))?;
+        self.bytes -= queued.bytes;
+        Some(queued)
+    }
 }
 
 impl<R> Queues<R> {
     /// So many queues, and their store workers' sides.
     pub(super) fn new(count: usize) -> (Queues<R>, Vec<Consumer<R>>) {
         let queue = || Queue {
-            waiting: Mutex::default(),
+            waiting: Mutex::new(Line { requests: VecDeque::new(), bytes: 0 }),
             aside: Mutex::default(),
             len: AtomicUsize::new(0),
             in_flight: AtomicUsize::new(0),
@@ -82,16 +97,26 @@ impl<R> Queues<R> {
         self.0.len()
     }
 
-    /// Puts `request` at the end of a queue; gives it back if `most` wait there.
-    pub(super) fn push(&self, index: usize, request: R, most: usize) -> Result<(), R> {
+    /// Puts `request` at the end of a queue; gives it back if so many requests, or bytes, wait there.
+    pub(super) fn push(
+        &self,
+        index: usize,
+        request: R,
+        bytes: usize,
+        (requests_max, bytes_max): (usize, usize),
+    ) -> Result<(), R> {
         let queue = &self.0[index];
-        if queue.len.load(Relaxed) >= most {
+        if queue.len.load(Relaxed) >= requests_max {
             return Err(request);
         }
         let worker = {
             let mut waiting = queue.waiting.lock();
-            waiting.push_back(Queued { request, since: Instant::now() });
-            queue.len.store(waiting.len(), Relaxed);
+            if waiting.bytes >= bytes_max {
+                return Err(request);
+            }
+            waiting.requests.push_back(Queued { request, bytes, since: Instant::now() });
+            waiting.bytes += bytes;
+            queue.len.store(waiting.requests.len(), Relaxed);
             // Under the lock: if the queue is handed over after this, its new worker is notified after that and sees the
             // request. Outside of it this could read the old hands, and the new ones the old length.
             if queue.is_handed_over.load(Relaxed) { 0 } else { index }
@@ -137,10 +162,10 @@ impl<R> Waiting<R> {
             {
                 let mut waiting = queue.waiting.lock();
                 // The first one has waited longest.
-                while let Some(queued) = waiting.pop_front_if(|queued| is_late(queued)) {
+                while let Some(queued) = waiting.pop_front_if(is_late) {
                     late.push(queued);
                 }
-                queue.len.store(waiting.len(), Relaxed);
+                queue.len.store(waiting.requests.len(), Relaxed);
             }
             // What is aside may be of several queues, and then in no order.
             let mut aside = queue.aside.lock();
@@ -159,9 +184,10 @@ impl<R> Queue<R> {
             return;
         }
         let mut waiting = self.waiting.lock();
-        let count = waiting.len().min(most.saturating_sub(taken.len()));
-        taken.extend(waiting.drain(..count));
-        self.len.store(waiting.len(), Relaxed);
+        let Line { requests, bytes } = &mut *waiting;
+        let count = requests.len().min(most.saturating_sub(taken.len()));
+        taken.extend(requests.drain(..count).inspect(|queued| *bytes -= queued.bytes));
+        self.len.store(requests.len(), Relaxed);
     }
 
     /// Makes it its own worker's again. Only the first worker does so.
@@ -256,9 +282,10 @@ impl<R> Consumer<R> {
                 return false;
             }
             while let Some(queued) = taken.pop_back() {
-                waiting.push_front(queued);
+                waiting.bytes += queued.bytes;
+                waiting.requests.push_front(queued);
             }
-            own.len.store(waiting.len(), Relaxed);
+            own.len.store(waiting.requests.len(), Relaxed);
             own.is_handed_over.store(true, Release);
         }
         self.queues[0].notify.notify_one();
@@ -294,6 +321,8 @@ impl<R> Consumer<R> {
 mod tests {
     use super::*;
 
+    const MOST: (usize, usize) = (10, 100);
+
     fn taken(consumer: &mut Consumer<u32>) -> Vec<u32> {
         let mut taken = VecDeque::new();
         consumer.take(&mut taken, 100);
@@ -303,7 +332,7 @@ mod tests {
     #[test]
     fn a_queue_that_was_handed_over_is_the_first_lanes_until_it_releases_it() {
         let (queues, mut consumers) = Queues::new(2);
-        let push = |index, request| assert!(queues.push(index, request, 10).is_ok());
+        let push = |index, request| assert!(queues.push(index, request, 1, MOST).is_ok());
         push(0, 1);
         push(1, 2);
         assert_eq!(taken(&mut consumers[0]), [1]);
@@ -322,22 +351,47 @@ mod tests {
     fn a_first_worker_that_has_ended_gives_back_what_it_got_and_gets_nothing_more() {
         let (queues, mut consumers) = Queues::new(2);
         let mut rest = VecDeque::new();
-        assert!(queues.push(1, 1, 10).is_ok() && consumers[1].hand_over(&mut rest));
+        assert!(queues.push(1, 1, 1, MOST).is_ok() && consumers[1].hand_over(&mut rest));
         consumers[0].end();
         consumers[1].take(&mut rest, 1);
         assert!(!consumers[1].hand_over(&mut rest));
-        assert!(queues.push(1, 2, 10).is_ok());
+        assert!(queues.push(1, 2, 1, MOST).is_ok());
         assert_eq!((rest.len(), taken(&mut consumers[1])), (1, vec![2]));
     }
 
     #[test]
     fn no_more_wait_than_may_and_none_is_lost_by_closing() {
         let (queues, mut consumers) = Queues::new(1);
-        assert!(queues.push(0, 1, 2).is_ok() && queues.push(0, 2, 2).is_ok());
-        assert_eq!((queues.push(0, 3, 2), queues.len()), (Err(3), 2));
+        let most = (2, 100);
+        assert!(queues.push(0, 1, 1, most).is_ok() && queues.push(0, 2, 1, most).is_ok());
+        assert_eq!((queues.push(0, 3, 1, most), queues.len()), (Err(3), 2));
         drop(queues);
         assert!(consumers[0].is_closed() && !consumers[0].is_over());
         assert_eq!(taken(&mut consumers[0]), [1, 2]);
         assert!(consumers[0].is_over());
+    }
+
+    #[test]
+    fn a_queue_is_full_by_bytes_too_and_has_room_again_whichever_way_they_go() {
+        let (queues, mut consumers) = Queues::new(2);
+        let mut rest = VecDeque::new();
+        let fill = |request| {
+            // A large one is taken as long as there is any room.
+            assert!(
+                queues.push(1, request, 99, MOST).is_ok() && queues.push(1, request + 1, 1000, MOST).is_ok()
+            );
+            assert_eq!(queues.push(1, 0, 0, MOST), Err(0));
+        };
+        fill(1);
+        assert_eq!(taken(&mut consumers[1]), [1, 2]);
+        fill(3);
+        assert_eq!(queues.waiting().late(Duration::ZERO).len(), 2);
+        fill(5);
+        // Those that were taken and given back count again.
+        consumers[1].take(&mut rest, 2);
+        assert!(consumers[1].hand_over(&mut rest));
+        assert_eq!(queues.push(1, 7, 1, MOST), Err(7));
+        assert_eq!(taken(&mut consumers[0]), [5, 6]);
+        fill(8);
     }
 }

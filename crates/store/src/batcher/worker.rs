@@ -331,7 +331,7 @@ impl<R: Request> StoreWorker<R> {
         let mut batch = Vec::with_capacity(self.taken.len().min(most));
         let mut bytes = 0;
         while batch.len() < most && (bytes < BATCH_BYTES_MAX || batch.is_empty()) {
-            let Some(Queued { mut request, since }) = self.taken.pop_front() else { break };
+            let Some(Queued { mut request, since, .. }) = self.taken.pop_front() else { break };
             let waited = now.saturating_duration_since(since);
             if waited > self.shared.config.queue_wait_max {
                 shed(request, waited, &self.shared);
@@ -360,7 +360,7 @@ pub(super) async fn refuse_late<R: Request>(queues: Waiting<R>, shared: Arc<Shar
     let pause = (most / CHECKS).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
     loop {
         tokio::time::sleep(pause).await;
-        for Queued { request, since } in queues.late(most) {
+        for Queued { request, since, .. } in queues.late(most) {
             shed(request, since.elapsed(), &shared);
         }
     }
@@ -394,26 +394,33 @@ impl Request for ReadRequest {
     fn run<'a>(session: &'a mut dyn Session, mut batch: Vec<Self>, _shared: &'a Shared) -> Answer<'a, Ran> {
         Box::pin(async move {
             batch.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-            let mut keys: Vec<Key> = batch.iter().map(|request| request.key.clone()).collect();
-            keys.dedup();
-            match session.read(&keys).await {
-                Ok(rows) => {
-                    let bytes = rows.iter().flatten().map(Row::bytes).sum();
-                    let mut found = keys.iter().zip(rows).peekable();
-                    let answered = answer_batch(|| {
-                        for mut request in batch {
-                            while found.next_if(|(key, _)| **key < request.key).is_some() {}
-                            let row = found.peek().and_then(|(_, row)| row.clone());
-                            request.reply.give(Ok(row));
-                        }
-                    });
-                    Ok(Ran { answered, bytes })
+            let mut distinct: Vec<Key> = batch.iter().map(|request| request.key.clone()).collect();
+            distinct.dedup();
+            let (mut batch, mut keys, mut bytes) = (batch.into_iter().peekable(), &distinct[..], 0);
+            loop {
+                let rows = match session.read(keys).await {
+                    Ok(rows) => rows,
+                    Err(error) => {
+                        let answered = answer_batch(|| batch.for_each(|request| request.fail(error.clone())));
+                        let ends = error.kind().ends_session();
+                        return if ends { Err(error) } else { Ok(Ran { answered, bytes }) };
+                    }
+                };
+                bytes += rows.iter().flatten().map(Row::bytes).sum::<usize>();
+                let (read, unread) = keys.split_at(rows.len());
+                let mut found = read.iter().zip(rows).peekable();
+                let is_read = |request: &ReadRequest| unread.first().is_none_or(|next| request.key < *next);
+                let answered = answer_batch(|| {
+                    while let Some(mut request) = batch.next_if(is_read) {
+                        while found.next_if(|(key, _)| **key < request.key).is_some() {}
+                        let row = found.peek().and_then(|(_, row)| row.clone());
+                        request.reply.give(Ok(row));
+                    }
+                });
+                if unread.is_empty() {
+                    return Ok(Ran { answered, bytes });
                 }
-                Err(error) => {
-                    let answered =
-                        answer_batch(|| batch.into_iter().for_each(|request| request.fail(error.clone())));
-                    if error.kind().ends_session() { Err(error) } else { Ok(Ran { answered, bytes: 0 }) }
-                }
+                keys = unread;
             }
         })
     }
@@ -504,14 +511,19 @@ async fn write(
         shared.status.borrow().epoch()?;
         Some(no_clear)
     };
-    let rows = session.read(&conditional).await.map_err(|error| match error.kind() {
-        // Nothing was sent to be written.
-        Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
-        _ => error,
-    })?;
-    let mut rows = rows.into_iter();
+    let mut versions = Vec::with_capacity(conditional.len());
+    while versions.len() < conditional.len() {
+        let rows =
+            session.read(&conditional[versions.len()..]).await.map_err(|error| match error.kind() {
+                // Nothing was sent to be written.
+                Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
+                _ => error,
+            })?;
+        versions.extend(rows.into_iter().map(|row| row.map(|row| row.version())));
+    }
+    let mut versions = versions.into_iter();
     for group in &mut *groups {
-        let current = group.is_conditional().then(|| rows.next().flatten().map(|row| row.version()));
+        let current = group.is_conditional().then(|| versions.next().flatten());
         group.decide(current, || shared.next_version());
     }
     let writes = batch::writes(groups);

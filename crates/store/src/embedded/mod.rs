@@ -26,6 +26,8 @@ use std::time::Duration;
 
 /// How long the cleaner waits after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
+/// A read of several keys ends with the row with which it has so many bytes.
+const READ_BYTES_MAX: usize = 4 << 20;
 
 pub(super) struct Embedded {
     directory: PathBuf,
@@ -181,7 +183,15 @@ impl EmbeddedSession {
 
 impl Session for EmbeddedSession {
     fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
-        Box::pin(ready(keys.iter().map(|key| self.opened.log.read(key)).collect()))
+        let mut room = READ_BYTES_MAX;
+        let rows = keys.iter().map_while(|key| {
+            (room > 0).then(|| {
+                let row = self.opened.log.read(key)?;
+                room = room.saturating_sub(row.as_ref().map_or(0, Row::bytes));
+                Ok(row)
+            })
+        });
+        Box::pin(ready(rows.collect()))
     }
 
     fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {

@@ -267,3 +267,37 @@ fn only_its_owner_may_read_the_directory() {
         assert_eq!(mode(&file.unwrap().path()), 0o600);
     }
 }
+
+/// A thousand large rows were in memory together.
+#[tokio::test]
+async fn a_read_of_large_rows_ends_by_bytes_and_the_batch_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&url(&directory)).unwrap();
+    let lease = store.acquire(Part::WHOLE).await.unwrap();
+    let mut session = store.connect(lease.epoch).await.unwrap();
+    for key in 0..5 {
+        session.write(&[put(key, &vec![key as u8; 3 << 20])]).await.unwrap();
+    }
+    let keys: Vec<Key> = (0..8).map(name).collect();
+    for (from, read) in [(0, 2), (2, 2), (4, 4), (5, 3)] {
+        assert_eq!(session.read(&keys[from..]).await.unwrap().len(), read, "from key {from}");
+    }
+    drop((session, lease));
+    let config = crate::Config { workers: Some(Workers { read: 1, write: 1 }), ..crate::Config::default() };
+    let batcher = crate::Batcher::start(store, config, Arc::new(())).unwrap();
+    let (sender, answers) = std::sync::mpsc::channel();
+    // Some of a key; the last ones are absent.
+    for number in 0..24 {
+        let sender = sender.clone();
+        let done = move |row: Result<Option<Row>, Error>, _| drop(sender.send((number % 8, row)));
+        batcher.read(keys[number % 8].clone(), crate::Reply::new(done));
+    }
+    drop(sender);
+    let mut answered = 0;
+    for (key, row) in answers {
+        let first = row.unwrap().map(|row| row.value()[0]);
+        assert_eq!(first, (key < 5).then_some(key as u8), "key {key}");
+        answered += 1;
+    }
+    assert_eq!(answered, 24);
+}

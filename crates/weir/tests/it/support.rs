@@ -325,6 +325,15 @@ impl Client {
         self.stream.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
     }
 
+    /// Whether something of an answer is there, or the end of the connection.
+    pub(crate) fn has_answer(&mut self) -> bool {
+        let stream = self.stream.get_ref();
+        stream.set_nonblocking(true).unwrap();
+        let found = stream.peek(&mut [0]);
+        stream.set_nonblocking(false).unwrap();
+        !matches!(found, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
     /// Whether the server has closed its end.
     pub(crate) fn is_closed(&mut self) -> bool {
         matches!(self.stream.fill_buf(), Ok([]) | Err(_))

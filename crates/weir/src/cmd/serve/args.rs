@@ -90,6 +90,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", env = "WEIR_VALUE_BYTES", default_value = "8MiB", value_parser = value_bytes)]
     pub(super) value_bytes: usize,
 
+    /// Maximum size of all request bodies and values on their way together; what does not fit is answered 503
+    /// [default: a quarter of the memory that the cache leaves]
+    #[arg(long, value_name = "SIZE", env = "WEIR_MEMORY_BUDGET")]
+    pub(super) memory_budget: Option<Size>,
+
     /// Maximum number of connections; more are answered 503
     #[arg(long, value_name = "N", env = "WEIR_CONNECTIONS", default_value = "20000", value_parser = at_least_one())]
     pub(super) connections: usize,
@@ -118,7 +123,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_IDLE_TIMEOUT", default_value = "75s", value_parser = positive)]
     pub(super) idle_timeout: Duration,
 
-    /// How long a client may take to send the header section
+    /// How long a client may take to send the header section; over this time, a body has to arrive at 1 KiB per second
     #[arg(long, value_name = "TIME", env = "WEIR_HEAD_TIMEOUT", default_value = "10s", value_parser = positive)]
     pub(super) head_timeout: Duration,
 

@@ -2,6 +2,7 @@
 
 mod args;
 mod logger;
+mod memory;
 mod plan;
 
 pub(crate) use args::Args;
@@ -10,9 +11,10 @@ pub(super) use plan::store_urls;
 use super::say;
 use cache::{self, Cache};
 use kv::Error;
+use kv::units::Size;
 use plan::{Plan, plan};
 use server::tiered::{Replica, Shard, Tiers};
-use server::{Server, Sockets};
+use server::{CONNECTION_BYTES_MAX, Server, Sockets};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -66,6 +68,12 @@ fn serve(plan: &Plan) -> Result<(), Error> {
     }
     let stores: Vec<String> = plan.store_urls.iter().map(|url| store::redacted(url)).collect();
     log::info!("store {}; values at http://{}/kv/KEY; Ctrl-C ends", stores.join(" + "), server.address);
+    let [budget, each] = [plan.memory_budget, CONNECTION_BYTES_MAX].map(|bytes| Size(bytes as u64));
+    let cache = plan.args.cache_bytes;
+    log::info!(
+        "memory: up to {cache} for the cache, {budget} for request bodies and values on their way, {each} for each \
+         connection besides"
+    );
     // It ends without a signal when standard input does.
     let _ = signals.forever().next();
     draining.store(true, Relaxed);

@@ -1,8 +1,10 @@
 //! From settings to everything a server is made of.
 
 use super::args::Args;
+use super::memory;
 use kv::Error;
 use kv::faults::{FaultInjector, FaultSpec};
+use kv::units::Size;
 use server::tiered::SHARDS_MAX;
 use server::{CompatListener, Options};
 use std::collections::BTreeSet;
@@ -15,6 +17,7 @@ use store::{self, Batching};
 pub(super) struct Plan {
     pub(super) args: Args,
     pub(super) store_urls: Vec<String>,
+    pub(super) memory_budget: usize,
     pub(super) faults: Option<Arc<FaultInjector>>,
 }
 
@@ -50,6 +53,13 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
     if let Some(name) = repeated(args.shadow_policies.iter().map(|policy| policy.name)) {
         return wrong(format!("--shadow-policies has {name} twice"), "name each policy once");
     }
+    let given = args.memory_budget.map(|Size(bytes)| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let memory_budget = given.unwrap_or_else(|| memory::budget(args.cache_bytes.0).max(args.value_bytes));
+    if memory_budget < args.value_bytes {
+        let (budget, value) = (Size(memory_budget as u64), Size(args.value_bytes as u64));
+        let what = format!("--memory-budget {budget} has no room for one value of --value-bytes {value}");
+        return wrong(what, "raise the one or lower the other");
+    }
     let store_urls = store_urls(&args.store)?;
     if let Some(url) = args.read_fallback.as_ref().filter(|url| store_urls.contains(url)) {
         let what = format!("--read-fallback {} is a --store, too", store::redacted(url));
@@ -66,7 +76,7 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
         return wrong(what, "use a --store file:DIRECTORY, or the fault store_worker");
     }
     // Every server with --lab has an injector, also without faults at the start.
-    Ok(Plan { faults: lab.then(|| Arc::new(FaultInjector::new(faults))), args, store_urls })
+    Ok(Plan { faults: lab.then(|| Arc::new(FaultInjector::new(faults))), args, store_urls, memory_budget })
 }
 
 impl Plan {
@@ -82,6 +92,7 @@ impl Plan {
             cache_entries: args.cache_entries,
             workers: args.workers.unwrap_or_else(cores),
             value_bytes: args.value_bytes,
+            memory_budget: self.memory_budget,
             connections: args.connections,
             timing: args.timing,
             drain: args.drain.0,
@@ -94,6 +105,7 @@ impl Plan {
     pub(super) fn store_config(&self) -> store::Config {
         store::Config {
             queue_requests: self.args.store_queue,
+            queue_bytes: self.memory_budget,
             // What has waited so long is refused, with time left to say so before the deadline makes it unknown.
             queue_wait_max: self.args.store_timeout / 2,
             lease_wait: self.args.lease_wait.0,
@@ -263,6 +275,7 @@ mod tests {
                 "--inject flush=2ms has no effect",
             ),
             (&["--value-bytes", "65MiB"], "65MiB is too large"),
+            (&["--memory-budget", "8191KiB"], "--memory-budget 8191KiB has no room for one value"),
             (
                 &["--store", "file:a", "--store", "file:b", "--store", "file:a"],
                 "--store file:a is given twice",
