@@ -108,10 +108,10 @@ impl Log {
             return Err(Error::new(Kind::Config, format!("{what}, or: {commands} keeps what can be read")));
         }
         let Replayed { store, index, meta, bytes, end, carried, batch, .. } = replayed;
-        let carried: Vec<Entry> =
-            carried.into_iter().filter_map(|range| segment::entry(&bytes[range])).collect();
-        let is_meta = |entry: &Entry| entry.kind == EntryKind::Meta;
-        let in_use = !index.rows.is_empty() || !carried.iter().all(is_meta);
+        let carried = carried.into_iter().filter_map(|range| segment::entry(&bytes[range]));
+        // What the log says of itself is in `meta`, and written anew with the next epoch.
+        let carried: Vec<Entry> = carried.filter(|entry| entry.kind != EntryKind::Meta).collect();
+        let in_use = !index.rows.is_empty() || !carried.is_empty();
         let map = admit(meta.as_ref().map(|meta| meta.map.as_str()), in_use)?;
         let meta = meta.unwrap_or(Meta { first: 1, ..Meta::default() });
         let (segment, file) = match index.segments.last_key_value() {
@@ -122,7 +122,8 @@ impl Log {
             None => (0, lock.try_clone()),
         };
         let first = meta.first;
-        let meta = Meta { epoch: meta.epoch + 1, map, ..meta };
+        // Epochs end far below: then no server may own the store.
+        let meta = Meta { epoch: meta.epoch.saturating_add(1), map, ..meta };
         let writer = Writer::behind(Arc::new(file.map_err(cannot)?), segment, end, batch, meta);
         let log = Log::new(directory, segment_bytes_max, store, index, writer, lock);
         let mut writer = log.writer.lock();

@@ -229,6 +229,21 @@ fn the_last_batch_is_written_anew_when_the_store_is_opened() {
     assert!(place_of(&before, b"irst value") < ends && !fs::read(&before).unwrap().ends_with(b"last value"));
 }
 
+/// What the log says of itself was written anew behind what it says now, if it was the last batch.
+#[test]
+fn each_opening_begins_an_epoch_also_after_space_was_given_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = log_in(&directory).unwrap();
+    for _ in 0..40 {
+        log.write(&[put(0, &[7; 4000])]).unwrap();
+    }
+    assert!(log.clean(&|| false).unwrap());
+    drop(log);
+    for epoch in 2..6 {
+        assert_eq!(log_in(&directory).unwrap().epoch(), epoch);
+    }
+}
+
 #[test]
 fn opening_it_again_and_again_takes_no_space() {
     let directory = tempfile::tempdir().unwrap();
