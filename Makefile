@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 RECORD := records/$(shell date +%F)
 BENCHES := $(addprefix $(RECORD)-,peers batching parts scale)
 
-.PHONY: help run bench truth test test-long lint
+.PHONY: help run bench truth test test-long fuzz lint
 
 help: ## what there is
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 14
@@ -53,6 +53,10 @@ test-long: ## the tests that take minutes: all reports' experiments, servers kil
 	@scripts/setup.sh cc postgresql mariadb
 	@cargo test --workspace --locked -- --ignored
 	@WEIR_TEST_LONG=1 cargo test --workspace --locked --test it -- durability:: power_loss:: io_errors:: full_disk:: hostile::hostile_connections
+
+fuzz: ## give bytes to everything that reads them, TARGET=all for SECONDS=60 each, and say what coverage was reached
+	@scripts/setup.sh cargo cc c++
+	@fuzz/run $(or $(TARGET),all) $(or $(SECONDS),60)
 
 lint: ## form, clippy, and no files that use each other in a circle
 	@scripts/setup.sh cargo cc rustfmt clippy

@@ -58,6 +58,7 @@ for need in "$@"; do
                 fail "cargo has no $need; run: rustup component add $need"
             ;;
         cc) has_cc || packages+=(gcc libc6-dev) ;;
+        c++) has_program c++ || packages+=(g++) ;;
         postgresql) has_postgresql || packages+=(postgresql) ;;
         mariadb) has_mariadb || packages+=(mariadb-server) ;;
         nginx) has_program nginx || packages+=(nginx-light) ;;

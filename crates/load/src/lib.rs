@@ -36,6 +36,8 @@ mod preload;
 mod early_end;
 mod measure;
 pub mod workers;
+#[cfg(feature = "test-support")]
+pub mod fuzz;
 
 pub use answer::Fault;
 pub use dialect::{DIALECTS, Dialect};

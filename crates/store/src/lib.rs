@@ -20,6 +20,8 @@ pub use batcher::{
     Batcher, Batching, Config, Meters, Observer, Receiver, Reply, Sender, Status, WorkerMeters, WriteRequest,
     Written, channel,
 };
+#[cfg(feature = "test-support")]
+pub use embedded::fuzz;
 pub use embedded::{Checked, Damage, Lost, Repaired, check, repair};
 pub use error::{Error, Kind};
 pub use flush::Flush;

@@ -22,7 +22,7 @@ use std::ops::Range;
 /// What a coordinator sends.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum ToWorker {
+pub(super) enum ToWorker {
     /// The whole plan, which of its clients are this worker's, and whether it is to preload the keys. `run` is told where values
     /// of all workers are to be judged together. The answer is `ready`.
     Prepare { plan: Box<Plan>, clients: Range<u32>, preload: bool, run: Option<u32> },
@@ -33,7 +33,7 @@ enum ToWorker {
 /// What a worker sends.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum FromWorker {
+pub(super) enum FromWorker {
     /// The first message.
     Hello {
         version: String,

@@ -4,6 +4,8 @@
 
 mod cleaner;
 mod files;
+#[cfg(feature = "test-support")]
+pub mod fuzz;
 mod index;
 mod log;
 mod repair;

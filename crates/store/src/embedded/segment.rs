@@ -17,7 +17,7 @@ use std::ops::Range;
 pub(super) const PREAMBLE_BYTES: usize = 16;
 const PREAMBLE: [u8; 8] = *b"weirlog1";
 const MAGIC: [u8; 4] = *b"\xF7wb\x01";
-const BATCH_HEADER_BYTES: usize = 24;
+pub(super) const BATCH_HEADER_BYTES: usize = 24;
 const ENTRY_HEADER_BYTES: usize = 20;
 
 /// What an entry does.
@@ -66,6 +66,8 @@ impl Meta {
         let mut numbers = numbers.chunks_exact(8).filter_map(|bytes| bytes.first_chunk().copied());
         let mut next = || numbers.next().map(u64::from_le_bytes);
         let (epoch, previous_end, first) = (next()?, next()?, next()?);
+        // Segments have shorter numbers.
+        u32::try_from(first).ok()?;
         Some(Meta { epoch, previous_end, first, map: String::from_utf8(map.to_vec()).ok()? })
     }
 
@@ -104,6 +106,7 @@ pub(super) fn batch_bytes(entries: &[Entry]) -> usize {
 pub(super) struct Encoder {
     bytes: Vec<u8>,
     store: u64,
+    number: u64,
     checksums: Vec<u8>,
 }
 
@@ -112,9 +115,7 @@ impl Encoder {
     pub(super) fn new(store: u64, number: u64, bytes: usize) -> Encoder {
         let mut bytes = Vec::with_capacity(bytes);
         bytes.resize(BATCH_HEADER_BYTES, 0);
-        bytes[..4].copy_from_slice(&MAGIC);
-        bytes[8..16].copy_from_slice(&number.to_le_bytes());
-        Encoder { bytes, store, checksums: Vec::new() }
+        Encoder { bytes, store, number, checksums: Vec::new() }
     }
 
     /// Adds `entry`, and says where in the batch it is.
@@ -137,14 +138,21 @@ impl Encoder {
 
     /// The batch's bytes.
     pub(super) fn finish(mut self) -> Vec<u8> {
-        let entries_bytes = (self.bytes.len() - BATCH_HEADER_BYTES) as u32;
-        let entries = (self.checksums.len() / 4) as u32;
-        self.bytes[16..20].copy_from_slice(&entries_bytes.to_le_bytes());
-        self.bytes[20..24].copy_from_slice(&entries.to_le_bytes());
-        let checksum = batch_checksum(self.store, &self.bytes[8..BATCH_HEADER_BYTES], &self.checksums);
-        self.bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
+        seal(&mut self.bytes, self.store, self.number, &self.checksums);
         self.bytes
     }
+}
+
+/// Writes the header of the batch that is all of `bytes`, whose entries have these checksums.
+pub(super) fn seal(bytes: &mut [u8], store: u64, number: u64, checksums: &[u8]) {
+    let entries_bytes = (bytes.len() - BATCH_HEADER_BYTES) as u32;
+    let entries = (checksums.len() / 4) as u32;
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[8..16].copy_from_slice(&number.to_le_bytes());
+    bytes[16..20].copy_from_slice(&entries_bytes.to_le_bytes());
+    bytes[20..24].copy_from_slice(&entries.to_le_bytes());
+    let checksum = batch_checksum(store, &bytes[8..BATCH_HEADER_BYTES], checksums);
+    bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
 }
 
 fn batch_checksum(store: u64, header: &[u8], checksums: &[u8]) -> u32 {
@@ -277,13 +285,13 @@ pub(super) fn entry(bytes: &[u8]) -> Option<Entry<'_>> {
 }
 
 /// How long the entry is that `bytes` begin with.
-fn entry_bytes(bytes: &[u8]) -> Option<usize> {
+pub(super) fn entry_bytes(bytes: &[u8]) -> Option<usize> {
     let lengths = bytes.get(12..ENTRY_HEADER_BYTES)?;
     let key = usize::from(u16::from_le_bytes([lengths[4], lengths[5]]));
     Some(ENTRY_HEADER_BYTES + u32_at(lengths, 0)? as usize + key + usize::from(lengths[6]))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
