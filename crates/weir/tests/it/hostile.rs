@@ -590,7 +590,7 @@ fn hostile_connections_take_no_more_memory_than_the_server_said() {
     let mut refused = 0;
     while hostile.len() < many {
         let mut client = connect();
-        if hostile.len() % 100 == 0 {
+        if hostile.len().is_multiple_of(100) {
             announce(&mut client);
             assert_eq!(client.answer(false).unwrap().status, 503);
             client = connect();
@@ -598,7 +598,7 @@ fn hostile_connections_take_no_more_memory_than_the_server_said() {
         // One above the limit of connections may be closed by now.
         refused += u32::from(client.send(&small).is_err());
         hostile.push(client);
-        if hostile.len() % 100 == 0 {
+        if hostile.len().is_multiple_of(100) {
             assert_eq!(normal.put("/kv/a", b"value").status, if hostile.len() == 100 { 201 } else { 204 });
             assert_eq!(normal.get("/kv/a").text(), "value");
         }
